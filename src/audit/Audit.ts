@@ -1,0 +1,30 @@
+/**
+ * The always-on record. Two lanes that cannot starve each other: admitted work (`open`, `close`) and refusals
+ * (`refuse`). All three answer only when the row is durable, written by group commit: the first record flushes
+ * at once, those that arrive during a flush ride the next.
+ */
+import { Context, type Effect } from "effect"
+import type { Unavailable } from "../domain/Errors.ts"
+import type { Evidence } from "../domain/Evidence.ts"
+import type { Usage } from "../domain/Usage.ts"
+import type { AuditRecord, Intent } from "./Record.ts"
+
+export class Audit extends Context.Service<
+  Audit,
+  {
+    /** Writes the intent row. No row, no evidence, no backend call: 503. */
+    open(intent: Intent): Effect.Effect<Evidence<"Audit", { readonly requestId: string }>, Unavailable>
+    /**
+     * Notes what an open request has used so far, without I/O; the heartbeat makes it durable with the lease. It is
+     * what the request is charged if this process dies.
+     */
+    progress(requestId: string, usage: Usage): Effect.Effect<void>
+    /**
+     * Completes an intent: audit row, ledger and end of the intent in one transaction, once per request id
+     * however often it is called. On failure the record is kept and retried in the background.
+     */
+    close(record: AuditRecord): Effect.Effect<void, Unavailable>
+    /** The row of a request that was never opened (refusals, lists). Waits a bounded time for durability. */
+    refuse(record: AuditRecord): Effect.Effect<void, Unavailable>
+  }
+>()("tollgate/audit/Audit") {}

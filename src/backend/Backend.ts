@@ -1,0 +1,40 @@
+/**
+ * The model server. Nothing reaches it without a `Permit`, and nothing it says leaves this port but `Frame`s,
+ * embeddings and models rebuilt from allow-lists.
+ *
+ * Upstream is always streamed for chat and generate, whatever the client asked for: one path, live token counts,
+ * cancellation at once. Closing the Scope closes the upstream connection.
+ */
+import { Context, type Effect, type Scope, type Stream } from "effect"
+import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
+import type { InferenceRequest } from "../domain/Inference.ts"
+import type { Model } from "../domain/Model.ts"
+import type { Permit } from "../domain/Permit.ts"
+
+export interface BackendCall {
+  readonly request: InferenceRequest
+  /** output tokens the backend may produce at most; always sent (contract §5) */
+  readonly maxTokens: number
+}
+
+export class Backend extends Context.Service<
+  Backend,
+  {
+    /**
+     * Succeeds when the first frame is in, so that a failure before it can still be an HTTP status. The stream
+     * ends after the frame with `done: true`; anything else that ends it is a `BackendFailed`.
+     *
+     * Fails with `Forbidden` when the backend no longer has the model, with `BadRequest` (one of a few fixed
+     * sentences, never the backend's text) when it refused the request itself.
+     */
+    forward(
+      permit: Permit,
+      call: BackendCall
+    ): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, Scope.Scope>
+    /** `GET /api/tags`: installed local models; entries that would be proxied elsewhere are left out. */
+    readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
+    /** Answers when the backend answers: for readiness. Not through the breaker. */
+    readonly ping: Effect.Effect<void, BackendFailed>
+  }
+>()("tollgate/backend/Backend") {}

@@ -1,0 +1,36 @@
+/**
+ * UTC calendar of the budget periods. A request belongs to the periods of its admission (contract §6), so
+ * everything here takes the instant as an argument and never looks at a clock or a time zone.
+ */
+import type { Period } from "./Limits.ts"
+
+const dayMs = 86_400_000
+
+/** `2026-11-21` for an instant in milliseconds since the epoch. */
+export const dayOf = (epochMs: number): string => new Date(epochMs).toISOString().slice(0, 10)
+
+/** `2026-11` for an instant in milliseconds since the epoch. */
+export const monthOf = (epochMs: number): string => new Date(epochMs).toISOString().slice(0, 7)
+
+/** First instant (epoch ms) after the period that holds `epochMs`; `undefined` for `total`. */
+export const endOf = (period: Period, epochMs: number): number | undefined => {
+  switch (period) {
+    case "day":
+      return (Math.floor(epochMs / dayMs) + 1) * dayMs
+    case "month": {
+      const at = new Date(epochMs)
+      return Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1)
+    }
+    case "total":
+      return undefined
+  }
+}
+
+/** A `total` budget never resets; clients still get a number to wait (contract §6). */
+export const totalRetryAfterS = 86_400
+
+/** Whole seconds, at least 1, until `period` ends. */
+export const secondsToEndOf = (period: Period, epochMs: number): number => {
+  const end = endOf(period, epochMs)
+  return end === undefined ? totalRetryAfterS : Math.max(1, Math.ceil((end - epochMs) / 1000))
+}

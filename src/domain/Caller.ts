@@ -1,0 +1,22 @@
+/** Who is asking, with everything that was decided about them, as the key store confirmed it. */
+import type { Budgets, EffectiveLimits } from "./Limits.ts"
+
+export const scopes = ["chat", "embeddings"] as const
+export type Scope = (typeof scopes)[number]
+
+/** Which discovered models a tenant may use: all of them, or those named. */
+export type ModelGrant = "all" | ReadonlySet<string>
+
+export interface Caller {
+  readonly tenantId: string
+  readonly tenantName: string
+  readonly keyId: string
+  /** 12 characters, public */
+  readonly keyPrefix: string
+  readonly scopes: ReadonlySet<Scope>
+  readonly limits: EffectiveLimits
+  readonly budgets: Budgets
+  readonly models: ModelGrant
+  /** days to keep prompts and answers; absent when the key has not opted in */
+  readonly promptLogDays?: number
+}

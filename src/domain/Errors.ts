@@ -1,0 +1,77 @@
+/**
+ * Every way a request can end other than well, as the gateway itself understands it.
+ *
+ * Ports name these errors and nothing else, so a database or socket error cannot reach a route: the layer
+ * that meets it has to say which of these it means. `http/faces.ts` is the only place that turns one into a
+ * response; causes travel for the log and are never shown.
+ */
+import { Data } from "effect"
+import type { Headroom, Period } from "./Limits.ts"
+
+/** The subsystems whose answer is needed before a request may reach the backend. */
+export const gates = ["KeyStore", "Discovery", "Limiter", "Budget", "Audit"] as const
+export type Gate = (typeof gates)[number]
+
+/** 400: the caller's own request is wrong. `detail` speaks only of that request and is shown as it is. */
+export class BadRequest extends Data.TaggedError("BadRequest")<{ readonly detail: string }> {}
+
+/** 401: no usable key. Which of the many reasons it was is never told. */
+export class Unauthorized extends Data.TaggedError("Unauthorized")<{}> {}
+
+/** 403: the path, scope or model is not for this caller. `what` is for the audit row only. */
+export class Forbidden extends Data.TaggedError("Forbidden")<{ readonly what: "path" | "scope" | "model" }> {}
+
+/** 413: the body is larger than `MAX_REQUEST_BODY_BYTES`. */
+export class PayloadTooLarge extends Data.TaggedError("PayloadTooLarge")<{ readonly limitBytes: number }> {}
+
+/** 429 from the Limiter: one of the three per-minute or concurrency limits. */
+export class RateLimited extends Data.TaggedError("RateLimited")<{
+  readonly limit: "requests" | "tokens" | "concurrency"
+  readonly value: number
+  readonly retryAfterS: number
+  readonly headroom: Headroom
+}> {}
+
+/** 429 from the Budget: the period's tokens are spent. */
+export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
+  readonly period: Period
+  readonly value: number
+  readonly retryAfterS: number
+  readonly headroom: Headroom
+}> {}
+
+/** How a backend call can go wrong; for the log, the audit row and the breaker's verdict. */
+export type BackendFault =
+  | "circuit-open"
+  | "unreachable"
+  | "timeout"
+  | "status"
+  | "busy"
+  | "redirect"
+  | "protocol"
+  | "reported"
+  | "cut"
+
+/** 502: the backend did not do its part. Nothing it said is ever shown. */
+export class BackendFailed extends Data.TaggedError("BackendFailed")<{
+  readonly fault: BackendFault
+  readonly retryAfterS?: number
+  readonly cause?: unknown
+}> {}
+
+/** 503: `gate` could not decide, so the request is refused. */
+export class Unavailable extends Data.TaggedError("Unavailable")<{
+  readonly gate: Gate
+  readonly retryAfterS?: number
+  readonly cause: unknown
+}> {}
+
+export type GatewayError =
+  | BadRequest
+  | Unauthorized
+  | Forbidden
+  | PayloadTooLarge
+  | RateLimited
+  | BudgetExhausted
+  | BackendFailed
+  | Unavailable

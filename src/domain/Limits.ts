@@ -1,0 +1,47 @@
+/**
+ * Limits, budgets and what is left of them. All amounts are whole numbers: requests, tokens, or slots.
+ */
+
+export const periods = ["day", "month", "total"] as const
+/** A budget period: the UTC day, the UTC month, or for ever. */
+export type Period = (typeof periods)[number]
+
+/** What applies to one key after inheriting from its tenant: never null, there is no "unlimited". */
+export interface EffectiveLimits {
+  /** requests per 60 s */
+  readonly rpm: number
+  /** tokens per 60 s */
+  readonly tpm: number
+  /** requests at the same time */
+  readonly concurrent: number
+}
+
+/** Token budgets of one key; a period that is absent has no budget. */
+export type Budgets = { readonly [P in Period]?: number }
+
+/** A limit and what is left of it, never below 0. */
+export interface Remaining {
+  readonly limit: number
+  readonly remaining: number
+}
+
+/** What is left of everything that counts for one key, at one instant of the counters' own time. */
+export interface Headroom {
+  readonly requests: Remaining
+  readonly tokens: Remaining
+  readonly budgets: { readonly [P in Period]?: Remaining }
+}
+
+/** The budget period with the fewest tokens left: the one spec.md calls binding. */
+export const bindingPeriod = (
+  budgets: Headroom["budgets"]
+): { readonly period: Period; readonly left: Remaining } | undefined => {
+  let binding: { readonly period: Period; readonly left: Remaining } | undefined
+  for (const period of periods) {
+    const left = budgets[period]
+    if (left !== undefined && (binding === undefined || left.remaining < binding.left.remaining)) {
+      binding = { period, left }
+    }
+  }
+  return binding
+}

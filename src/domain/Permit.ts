@@ -1,0 +1,46 @@
+/**
+ * The right to call the backend: one piece of evidence per gate, and nothing else makes one.
+ *
+ * `Proof extends Record<Gate, unknown>`: a gate added to `gates` breaks this file, the outage matrix and every
+ * place that issues a permit, until all of them deal with it.
+ */
+import type { Caller } from "./Caller.ts"
+import type { Gate } from "./Errors.ts"
+import type { Evidence } from "./Evidence.ts"
+import type { Headroom } from "./Limits.ts"
+import type { Model } from "./Model.ts"
+import type { Reservation } from "../gates/Meter/Meter.ts"
+
+export interface Proof extends Record<Gate, unknown> {
+  readonly KeyStore: Evidence<"KeyStore", Caller>
+  readonly Discovery: Evidence<"Discovery", Model>
+  readonly Limiter: Evidence<"Limiter", Headroom>
+  readonly Budget: Evidence<"Budget", Reservation>
+  readonly Audit: Evidence<"Audit", { readonly requestId: string }>
+}
+
+class Issued {
+  readonly #proof: Proof
+  constructor(proof: Proof) {
+    this.#proof = proof
+  }
+  get caller(): Caller {
+    return this.#proof.KeyStore.value
+  }
+  get model(): Model {
+    return this.#proof.Discovery.value
+  }
+  get headroom(): Headroom {
+    return this.#proof.Limiter.value
+  }
+  get reservation(): Reservation {
+    return this.#proof.Budget.value
+  }
+  get requestId(): string {
+    return this.#proof.Audit.value.requestId
+  }
+}
+
+export type Permit = Issued
+
+export const issue = (proof: Proof): Permit => new Issued(proof)

@@ -1,0 +1,27 @@
+/**
+ * The gate for models: which of the backend's models a caller may use, from the last poll that is still fresh.
+ * Empty or expired discovery denies every model (spec.md, Authentication 6).
+ */
+import { Context, type Effect } from "effect"
+import type { Caller } from "../../domain/Caller.ts"
+import type { Forbidden, Unavailable } from "../../domain/Errors.ts"
+import type { Evidence } from "../../domain/Evidence.ts"
+import type { Model } from "../../domain/Model.ts"
+
+export class Discovery extends Context.Service<
+  Discovery,
+  {
+    /**
+     * Exact match with a discovered name, or with `name:latest` when the name has no tag (contract §5). Not
+     * installed, not permitted, unknown: the same error, and no backend call.
+     */
+    resolve(
+      caller: Caller,
+      model: string
+    ): Effect.Effect<Evidence<"Discovery", Model>, Forbidden | Unavailable>
+    /** The caller's effective set in the backend's order; empty when discovery is empty or expired. */
+    effective(caller: Caller): Effect.Effect<ReadonlyArray<Model>, Unavailable>
+    /** Asks the backend soon, without waiting: for a model that turned out to be gone. */
+    readonly refresh: Effect.Effect<void>
+  }
+>()("tollgate/gates/Discovery") {}

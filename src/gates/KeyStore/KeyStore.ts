@@ -1,0 +1,25 @@
+/**
+ * The gate for identity: a secret goes in, a `Caller` with resolved limits comes out.
+ *
+ * Every decision rests on a database read that started at most `KEY_FRESHNESS_MS` ago (contract §4); whether a
+ * secret matches its hash may be remembered, status, limits and grants may not.
+ */
+import { Context, type Effect } from "effect"
+import type { Caller } from "../../domain/Caller.ts"
+import type { Unauthorized, Unavailable } from "../../domain/Errors.ts"
+import type { Evidence } from "../../domain/Evidence.ts"
+
+export class KeyStore extends Context.Service<
+  KeyStore,
+  {
+    /**
+     * `secret` is what followed `Bearer `, or undefined when there was no such single header. Anything that does
+     * not have the shape of a key is refused before any I/O.
+     */
+    verify(
+      secret: string | undefined
+    ): Effect.Effect<Evidence<"KeyStore", Caller>, Unauthorized | Unavailable>
+    /** Answers when the database answers: for readiness. */
+    readonly ping: Effect.Effect<void, Unavailable>
+  }
+>()("tollgate/gates/KeyStore") {}

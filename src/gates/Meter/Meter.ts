@@ -1,0 +1,125 @@
+/**
+ * Live counters: windows, leases and totals of one account, decided and written in one atomic step.
+ *
+ * The Meter knows nothing of keys, tenants or HTTP: Limiter and Budget bring the claims and read the verdict.
+ *
+ * **Guarantees** (both twins; `test/contract/Meter.ts` holds them to it)
+ * - `reserve` writes everything or nothing; a refusal consumes nothing.
+ * - Every mutation is idempotent by request id: repeated, late or reordered calls change nothing more. A
+ *   `reserve` that arrives after its own `settle` or `cancel` is a no-op.
+ * - In no 60-second span are more requests admitted than `rpm`, nor more tokens used than `tpm`: windows are
+ *   11 buckets of 6 s, so they err by at most 6 s on the safe side. Tokens enter a window when they are used;
+ *   what is held but not yet used counts until it is used, released or its lease ends.
+ * - Time is the store's own, never the host's.
+ *
+ * A total whose counter the store does not know is never taken for zero: `reserve` and `peek` answer
+ * `Missing`, and the caller loads it from the ledger first.
+ */
+import { Context, Data, type Effect } from "effect"
+import type { Budgets, EffectiveLimits, Headroom, Period } from "../../domain/Limits.ts"
+
+/** The store did not answer in time or answered nonsense: nobody may be admitted on it. */
+export class MeterDown extends Data.TaggedError("MeterDown")<{ readonly cause: unknown }> {}
+
+/** Whose counters: `group` (the tenant) only places them together, so that a cluster keeps them on one node. */
+export interface Account {
+  readonly group: string
+  readonly key: string
+}
+
+/** The limits a request is held against. A budget period that is absent is neither checked nor counted. */
+export interface Claims {
+  readonly account: Account
+  readonly limits: EffectiveLimits
+  readonly budgets: Budgets
+}
+
+/** What one request asks for. */
+export interface Ask {
+  readonly id: string
+  /** tokens to hold; granted clipped to what remains. 0 claims no tokens and is not refused for lack of them */
+  readonly tokens: number
+  /** whether it occupies a concurrency slot */
+  readonly slot: boolean
+}
+
+/** Names a counter: `2026-11-21` for day, `2026-11` for month, `total` for total. */
+export type Bucket = string
+
+/** An admitted request's grip on the counters. Plain data: it can be handed to any replica. */
+export interface Reservation {
+  readonly id: string
+  readonly claims: Claims
+  /** tokens held now */
+  readonly held: number
+  /** the most tokens this request could have been given when it was admitted: the smallest remainder */
+  readonly available: number
+  /** store time of admission, epoch ms; fixes the budget periods */
+  readonly admittedAt: number
+  /** the counters it is charged to */
+  readonly buckets: { readonly [P in Period]?: Bucket }
+  readonly slot: boolean
+}
+
+export class Reserved extends Data.TaggedClass("Reserved")<{
+  readonly reservation: Reservation
+  readonly headroom: Headroom
+}> {}
+
+export type ClaimName = "requests" | "tokens" | "concurrency" | Period
+
+/** The first claim, in the order of `ClaimName`, that has no room. */
+export class Refused extends Data.TaggedClass("Refused")<{
+  readonly by: ClaimName
+  readonly limit: number
+  /** whole seconds, at least 1, until the same request could pass */
+  readonly retryAfterS: number
+  readonly headroom: Headroom
+}> {}
+
+/** Totals that have to be loaded from the ledger before anybody is admitted on them. */
+export class Missing extends Data.TaggedClass("Missing")<{
+  readonly buckets: { readonly [P in Period]?: Bucket }
+}> {}
+
+export type Verdict = Reserved | Refused | Missing
+
+export interface Renewal {
+  /** tokens held after the renewal */
+  readonly held: number
+  /** true when less than `want` could be held because a limit or budget has nothing more to give */
+  readonly exhausted: boolean
+}
+
+export class Meter extends Context.Service<
+  Meter,
+  {
+    /** Admits or refuses, atomically. A repeated call with the same id answers as the first did. */
+    reserve(claims: Claims, ask: Ask): Effect.Effect<Verdict, MeterDown>
+
+    /**
+     * Renews the lease, moves `used` tokens (so far, in total) into the window, and tries to hold `want` tokens
+     * in total (never less than already held). Re-creates slot and hold if the store lost them. No-op after
+     * `settle` or `cancel`.
+     */
+    renew(reservation: Reservation, used: number, want: number): Effect.Effect<Renewal, MeterDown>
+
+    /** Ends the request with what it really used, in total; frees slot and hold. Answers what is left now. */
+    settle(reservation: Reservation, used: number): Effect.Effect<Headroom, MeterDown>
+
+    /** Undoes the request as if it had never been admitted, its place in the request window included. */
+    cancel(reservation: Pick<Reservation, "id" | "claims">): Effect.Effect<void, MeterDown>
+
+    /** What is left, without consuming anything. */
+    peek(claims: Claims): Effect.Effect<Headroom | Missing, MeterDown>
+
+    /** Sets totals that are missing; one that exists meanwhile is left as it is. */
+    load(
+      account: Account,
+      totals: ReadonlyArray<{ readonly bucket: Bucket; readonly tokens: number }>
+    ): Effect.Effect<void, MeterDown>
+
+    /** Answers when the store answers: for readiness. */
+    readonly ping: Effect.Effect<void, MeterDown>
+  }
+>()("tollgate/gates/Meter") {}
