@@ -1,0 +1,99 @@
+/**
+ * The schema: bringing a database up to date, and refusing to work on one that is not.
+ *
+ * *Details* All pending migrations run in one transaction under an advisory lock taken before anything is read:
+ * two processes that start at once take turns, and the second finds nothing left to do. The list below is
+ * written by hand, so that a migration is type-checked and none is picked up by accident; a test compares it
+ * with the folder.
+ *
+ * *Gotchas* A released migration is frozen. `serve` must not work on a schema this build does not know, older or
+ * newer: call `assertSchema`.
+ */
+import { Data, Effect, Schema } from "effect"
+import { SqlClient, SqlSchema } from "effect/sql"
+import * as Migrator from "effect/sql/Migrator"
+import type { SqlError } from "effect/sql/SqlError"
+import initial from "../../migrations/0001_initial.ts"
+
+/** Every migration, by the name of its file. */
+export const migrations = {
+  "0001_initial": initial
+}
+
+const table = "schema_migrations"
+
+/** The id of the newest migration this build knows. */
+export const knownVersion = Math.max(...Object.keys(migrations).map((name) => Number(name.split("_")[0])))
+
+/** The database could not be brought up to date, or asked how far it is. */
+export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{ readonly cause: unknown }> {
+  override get message(): string {
+    return "the database schema could not be read or brought up to date"
+  }
+}
+
+/** The database is at another version than this build; `found` 0 means that it has no schema at all. */
+export class SchemaMismatch extends Data.TaggedError("SchemaMismatch")<{
+  readonly found: number
+  readonly expected: number
+}> {
+  override get message(): string {
+    return this.found < this.expected
+      ? `the database schema is older than this build (${this.found}, expected ${this.expected}): run "tollgate migrate"`
+      : `the database schema is newer than this build (${this.found}, expected ${this.expected}): run a newer tollgate`
+  }
+}
+
+const runPending = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
+
+/** Any fixed number: it names the lock that migrating processes queue for. */
+const lockId = 7_309_453
+
+/**
+ * Runs what is pending and answers with the names that ran. A database newer than this build is left as it is:
+ * `assertSchema` speaks up about that one.
+ */
+export const migrate: Effect.Effect<ReadonlyArray<string>, MigrationFailed, SqlClient.SqlClient> = Effect.gen(
+  function* () {
+    const sql = yield* SqlClient.SqlClient
+    const completed = yield* sql.withTransaction(
+      Effect.gen(function* () {
+        // A migration may take longer than a request may; the wait for another process too.
+        yield* sql`SET LOCAL statement_timeout = '300s'`
+        yield* sql`SET LOCAL idle_in_transaction_session_timeout = '300s'`
+        yield* sql`SELECT pg_advisory_xact_lock(${lockId})`
+        return yield* runPending
+      })
+    )
+    return completed.map(([id, name]) => `${String(id).padStart(4, "0")}_${name}`)
+  }
+).pipe(Effect.mapError((cause) => new MigrationFailed({ cause })))
+
+const Found = Schema.Struct({ found: Schema.Int })
+
+/** How far the database is; 0 when nothing ran yet. */
+const version = (sql: SqlClient.SqlClient): Effect.Effect<number, SqlError | MigrationFailed> =>
+  Effect.gen(function* () {
+    const exists = yield* sql`SELECT 1 AS found WHERE to_regclass(${table}) IS NOT NULL`
+    if (exists.length === 0) return 0
+    const newest = SqlSchema.findOne({
+      Request: Schema.Void,
+      Result: Found,
+      execute: () => sql`SELECT coalesce(max(migration_id), 0) AS found FROM ${sql(table)}`
+    })
+    return yield* newest(undefined).pipe(
+      Effect.map((row) => row.found),
+      Effect.mapError((cause) => new MigrationFailed({ cause }))
+    )
+  })
+
+/** Succeeds only on a database whose schema is exactly the one this build was written for. */
+export const assertSchema: Effect.Effect<void, MigrationFailed | SchemaMismatch, SqlClient.SqlClient> =
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const found = yield* version(sql).pipe(
+      Effect.timeout("5 seconds"),
+      Effect.mapError((cause) => (cause._tag === "MigrationFailed" ? cause : new MigrationFailed({ cause })))
+    )
+    if (found !== knownVersion) return yield* new SchemaMismatch({ found, expected: knownVersion })
+  })

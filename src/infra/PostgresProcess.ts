@@ -1,0 +1,192 @@
+/**
+ * One Postgres server as a child process that never outlives this one.
+ *
+ * *Details* Postgres refuses to run as root, so root hands it to an unprivileged user, or, where the data folder
+ * lies below one that only root can enter, runs it in a user namespace of its own. It gets its own session: a
+ * Ctrl-C meant for the gateway must not stop the database while requests are still being settled.
+ *
+ * *Gotchas* `setpriv --pdeathsig` fires when the *thread* that spawned the child ends; start servers from the main
+ * thread. Where setpriv is missing, a shell that waits for the end of a pipe takes its place.
+ */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import { Data, Deferred, Effect } from "effect"
+
+/** The system user Postgres runs as. */
+export type PostgresUser =
+  | { readonly kind: "self" }
+  | { readonly kind: "dropped"; readonly uid: number; readonly gid: number }
+  | { readonly kind: "namespace" }
+
+/** "nobody" on every Linux; no account has to be created for it */
+export const nobody = { kind: "dropped", uid: 65_534, gid: 65_534 } as const satisfies PostgresUser
+
+/** `in-use`: another server works on the folder. `log` is the end of what the server said. */
+export class PostgresFailed extends Data.TaggedError("PostgresFailed")<{
+  readonly reason: "in-use" | "exit" | "timeout" | "spawn"
+  readonly program: string
+  readonly log: string
+  readonly cause?: unknown
+}> {
+  override get message(): string {
+    return `${this.program} failed (${this.reason}): ${this.log.trim()}`
+  }
+}
+
+export interface PostgresProcess {
+  /** of the postmaster itself */
+  readonly pid: number
+  /** completes when the server is gone, whoever ended it */
+  readonly exited: Effect.Effect<void>
+  /** waits for the end: fast shutdown, after 10 s immediate, then SIGKILL */
+  readonly stop: Effect.Effect<void>
+}
+
+const works = (command: string, args: ReadonlyArray<string>): boolean =>
+  spawnSync(command, args, { stdio: "ignore", timeout: 5000 }).status === 0
+
+let deathSignal: boolean | undefined
+const hasDeathSignal = (): boolean =>
+  (deathSignal ??= process.platform === "linux" && works("setpriv", ["--pdeathsig", "INT", "true"]))
+
+const namespaceArguments = ["--user", "--map-user=1000", "--map-group=1000"]
+
+/** May root make user namespaces here? */
+export const hasNamespaces = (): boolean =>
+  process.platform === "linux" && works("unshare", [...namespaceArguments, "true"])
+
+const launch = (user: PostgresUser, tied: boolean, program: string, args: ReadonlyArray<string>) => {
+  const words = [program, ...args]
+  const setpriv = [
+    ...(user.kind === "dropped" ? [`--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups"] : []),
+    ...(tied ? ["--pdeathsig", "INT"] : [])
+  ]
+  // setpriv drops first and ties last: a change of user would clear the signal again.
+  if (tied) words.unshift("setpriv", ...setpriv)
+  if (user.kind === "namespace") words.unshift("unshare", ...namespaceArguments)
+  const [command = program, ...rest] = words
+  return {
+    command,
+    args: rest,
+    ids: user.kind === "dropped" && !tied ? { uid: user.uid, gid: user.gid } : {}
+  }
+}
+
+const environment = (home: string) => ({
+  PATH: process.env["PATH"] ?? "/usr/bin:/bin",
+  LC_ALL: "C",
+  HOME: home,
+  TZ: "UTC"
+})
+
+const keepTail = (child: ChildProcess, onText: (log: string) => void) => {
+  let log = ""
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    log = (log + text).slice(-8192)
+    onText(log)
+  })
+  return () => log
+}
+
+/** Runs a program of Postgres to its end, within 60 s. */
+export const runPostgresProgram = (options: {
+  readonly user: PostgresUser
+  readonly program: string
+  readonly args: ReadonlyArray<string>
+  /** its working folder and HOME */
+  readonly folder: string
+}): Effect.Effect<void, PostgresFailed> =>
+  Effect.callback<void, PostgresFailed>((resume) => {
+    const how = launch(options.user, hasDeathSignal(), options.program, options.args)
+    const child = spawn(how.command, how.args, {
+      ...how.ids,
+      env: environment(options.folder),
+      cwd: options.folder,
+      detached: true,
+      stdio: ["ignore", "ignore", "pipe"]
+    })
+    const log = keepTail(child, () => {})
+    const fail = (reason: "exit" | "spawn", cause: unknown) =>
+      resume(Effect.fail(new PostgresFailed({ reason, program: options.program, log: log(), cause })))
+    child.once("error", (cause) => fail("spawn", cause))
+    child.once("close", (code, signal) => (code === 0 ? resume(Effect.void) : fail("exit", { code, signal })))
+    return Effect.sync(() => child.kill("SIGKILL"))
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: "60 seconds",
+      orElse: () =>
+        Effect.fail(
+          new PostgresFailed({ reason: "timeout", program: options.program, log: "no end in 60 s" })
+        )
+    })
+  )
+
+/** Interrupts `pid` when the pipe to this process ends, which the kernel sees to even on SIGKILL. */
+const watch = (pid: number): ChildProcess =>
+  spawn("sh", ["-c", 'while read -r _; do :; done; kill -INT "$1"', "sh", String(pid)], {
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"]
+  })
+
+const occupied = /lock file "postmaster\.pid" already exists|pre-existing shared memory block/
+
+/** Starts `bin/postgres` and waits until it takes connections, at most 60 s (it may be recovering). */
+export const startPostgres = Effect.fnUntraced(function* (options: {
+  readonly user: PostgresUser
+  /** the folder that holds `bin` */
+  readonly native: string
+  readonly dataDir: string
+  /** socket folder and further switches, as `postgres` takes them */
+  readonly args: ReadonlyArray<string>
+}) {
+  const program = `${options.native}/bin/postgres`
+  const gone = yield* Deferred.make<void>()
+  const tied = hasDeathSignal()
+  const child = yield* Effect.callback<ChildProcess, PostgresFailed>((resume) => {
+    const how = launch(options.user, tied, program, ["-D", options.dataDir, ...options.args])
+    const child = spawn(how.command, how.args, {
+      ...how.ids,
+      env: environment(options.dataDir),
+      cwd: options.dataDir,
+      detached: true,
+      stdio: ["ignore", "ignore", "pipe"]
+    })
+    const log = keepTail(child, (text) => {
+      if (text.includes("ready to accept connections")) resume(Effect.succeed(child))
+    })
+    child.once("error", (cause) =>
+      resume(Effect.fail(new PostgresFailed({ reason: "spawn", program, log: log(), cause })))
+    )
+    child.once("close", (code, signal) => {
+      Deferred.doneUnsafe(gone, Effect.void)
+      const reason = occupied.test(log()) ? "in-use" : "exit"
+      resume(Effect.fail(new PostgresFailed({ reason, program, log: log(), cause: { code, signal } })))
+    })
+    return Effect.sync(() => child.kill("SIGKILL"))
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: "60 seconds",
+      orElse: () => Effect.fail(new PostgresFailed({ reason: "timeout", program, log: "not ready in 60 s" }))
+    })
+  )
+  const watcher = tied || child.pid === undefined ? undefined : watch(child.pid)
+  // Neither may keep this process alive: `stop` does the waiting.
+  watcher?.unref()
+  watcher?.on("error", () => child.kill("SIGINT"))
+  const exited = Deferred.await(gone)
+  const send = (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal))
+  const within = (signal: NodeJS.Signals, ms: number) =>
+    Effect.andThen(send(signal), exited.pipe(Effect.timeoutOption(ms)))
+  const stop = Effect.suspend(() =>
+    child.exitCode === null && child.signalCode === null
+      ? within("SIGINT", 10_000).pipe(
+          Effect.flatMap((end) => (end._tag === "Some" ? Effect.succeed(end) : within("SIGQUIT", 3000))),
+          Effect.flatMap((end) =>
+            end._tag === "Some" ? Effect.void : Effect.asVoid(within("SIGKILL", 3000))
+          ),
+          Effect.ensuring(Effect.sync(() => watcher?.kill("SIGKILL")))
+        )
+      : Effect.void
+  )
+  const handle: PostgresProcess = { pid: child.pid ?? 0, exited, stop }
+  return handle
+})
