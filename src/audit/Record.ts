@@ -1,6 +1,7 @@
 /** What is written about a request. Everything here is public to operators: no secret, no prompt, no cause. */
 import type { Caller } from "../domain/Caller.ts"
 import type { Usage } from "../domain/Usage.ts"
+import type { Reservation } from "../gates/Meter/Meter.ts"
 
 /** What is known of every request the moment it arrives. Strings from outside are cleaned before they are stored. */
 export interface Arrival {
@@ -23,10 +24,8 @@ export interface Intent {
   /** discovered name */
   readonly model: string
   readonly streamed: boolean
-  /** store time of admission, epoch ms: fixes the ledger day */
-  readonly admittedAt: number
-  /** tokens held at admission */
-  readonly held: number
+  /** its grip on the counters: `admittedAt` fixes the ledger day, `held` is what it holds, the rest settles it */
+  readonly reservation: Reservation
   readonly promptEstimate: number
 }
 

@@ -2,9 +2,10 @@
  * One request for the model, whatever surface it came in by: both dialects decode to this, and the backend
  * sends nothing that is not in it.
  */
+import type { Schema } from "effect"
 
-export type Json = null | boolean | number | string | ReadonlyArray<Json> | { readonly [key: string]: Json }
-export type JsonObject = { readonly [key: string]: Json }
+export type Json = Schema.Json
+export type JsonObject = Schema.JsonObject
 
 /** The backend's own endpoints; the path sent upstream is a constant per kind, never the client's. */
 export type InferenceKind = "chat" | "generate" | "embed" | "embeddings"
@@ -21,6 +22,8 @@ export interface InferenceRequest {
   readonly options: JsonObject
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP` */
   readonly maxTokens: number | undefined
-  /** estimated prompt tokens, from the bytes that will be sent */
+  /** UTF-8 bytes of everything the model will read */
+  readonly promptBytes: number
+  /** estimated prompt tokens, from those bytes */
   readonly promptEstimate: number
 }

@@ -1,0 +1,250 @@
+/**
+ * The environment, read once at start. Every problem is reported at once, one line each, naming the setting, the
+ * shape of what was given and what is expected; a value is never repeated, because it may be a secret.
+ */
+import { BlockList, isIP } from "node:net"
+import { Context, Redacted, Result, Schema } from "effect"
+
+export interface Setting<A> {
+  readonly name: string
+  /** unit or shape, for the README and for problems */
+  readonly expected: string
+  /** what the README prints as the default */
+  readonly shown: string
+  readonly read: (text: string) => A | undefined
+  readonly fallback: A
+}
+
+export interface Problem {
+  readonly setting: string
+  readonly given: string
+  readonly expected: string
+}
+
+const setting = <A>(
+  name: string,
+  expected: string,
+  fallback: NoInfer<A>,
+  read: (text: string) => A | undefined,
+  shown = String(fallback)
+): Setting<A> => ({ name, expected, shown, read, fallback })
+
+const decodeInteger = Schema.decodeUnknownResult(
+  Schema.String.check(Schema.isPattern(/^-?\d{1,15}$/)).pipe(Schema.decodeTo(Schema.FiniteFromString))
+)
+
+const integer = (name: string, fallback: number, unit: string, minimum: number, maximum: number) =>
+  setting<number>(name, `a whole number of ${unit}, ${minimum} to ${maximum}`, fallback, (text) => {
+    const number = Result.getOrUndefined(decodeInteger(text))
+    return number !== undefined && number >= minimum && number <= maximum ? number : undefined
+  })
+
+const flag = <A extends boolean | undefined>(name: string, fallback: A, shown: string) =>
+  setting<boolean | A>(
+    name,
+    "true or false",
+    fallback,
+    (text) => (text === "true" || text === "1" ? true : text === "false" || text === "0" ? false : undefined),
+    shown
+  )
+
+const isUrl = (text: string, protocols: ReadonlyArray<string>): boolean =>
+  URL.canParse(text) && protocols.includes(new URL(text).protocol)
+
+const redactedUrl = (name: string, protocols: ReadonlyArray<string>, expected: string, list: boolean) =>
+  setting<Redacted.Redacted | undefined>(
+    name,
+    expected,
+    undefined,
+    (text) =>
+      (list ? text.split(",") : [text]).every((part) => isUrl(part.trim(), protocols))
+        ? Redacted.make(text)
+        : undefined,
+    "unset"
+  )
+
+const choice = <const A extends string>(name: string, fallback: NoInfer<A>, options: ReadonlyArray<A>) =>
+  setting<A>(name, `one of ${options.join(", ")}`, fallback, (text) =>
+    options.find((option) => option === text.toLowerCase())
+  )
+
+/** CIDR list or single addresses; the emptiest list trusts nobody. */
+const addresses = (text: string): BlockList | undefined => {
+  const list = new BlockList()
+  for (const entry of text.split(",").map((part) => part.trim())) {
+    const [address = "", bits, ...rest] = entry.split("/")
+    const family = isIP(address)
+    const prefix = bits === undefined ? (family === 6 ? 128 : 32) : /^\d{1,3}$/.test(bits) ? Number(bits) : -1
+    if (family === 0 || rest.length > 0 || prefix < 0 || prefix > (family === 6 ? 128 : 32)) return undefined
+    list.addSubnet(address, prefix, family === 6 ? "ipv6" : "ipv4")
+  }
+  return list
+}
+
+const day = 86_400
+const msPerDay = day * 1000
+
+/** Every setting there is, in the order the README shows them. */
+export const table = {
+  host: setting<string>("HOST", "an IP address", "127.0.0.1", (text) =>
+    isIP(text) === 0 ? undefined : text
+  ),
+  port: integer("PORT", 8080, "TCP port", 0, 65_535),
+  databaseUrl: redactedUrl("DATABASE_URL", ["postgres:", "postgresql:"], "a postgres:// URL", false),
+  redisUrl: redactedUrl(
+    "REDIS_URL",
+    ["redis:", "rediss:"],
+    "a redis:// or rediss:// URL, or a comma list of them for Redis Cluster",
+    true
+  ),
+  backendUrl: setting<URL | undefined>(
+    "BACKEND_URL",
+    "an http:// or https:// URL without a path",
+    undefined,
+    (text) =>
+      isUrl(text, ["http:", "https:"]) && new URL(text).pathname === "/" ? new URL(text) : undefined,
+    "unset"
+  ),
+  dataDir: setting<string>("DATA_DIR", "a folder", "./.tollgate", (text) => text),
+  keyNamespace: setting<string>(
+    "KEY_NAMESPACE",
+    "three characters: two letters or digits, then _",
+    "tg_",
+    (text) => (/^[A-Za-z0-9]{2}_$/.test(text) ? text : undefined)
+  ),
+  maxRequestBodyBytes: integer("MAX_REQUEST_BODY_BYTES", 262_144, "bytes", 1024, 67_108_864),
+  discoveryRefreshS: integer("MODEL_DISCOVERY_REFRESH_S", 30, "seconds", 1, day),
+  discoveryTtlS: integer("MODEL_DISCOVERY_CACHE_TTL_S", 120, "seconds", 1, day),
+  playgroundEnabled: flag("PLAYGROUND_ENABLED", undefined, "false (embedded mode: true)"),
+  promptLogDefaultRetentionDays: integer("PROMPT_LOG_DEFAULT_RETENTION_DAYS", 30, "days", 1, 3650),
+  defaultRpm: integer("DEFAULT_RPM", 60, "requests per minute", 1, 2_147_483_647),
+  defaultTpm: integer("DEFAULT_TPM", 100_000, "tokens per minute", 1, 2_147_483_647),
+  defaultConcurrent: integer("DEFAULT_CONCURRENT", 4, "requests at a time", 1, 2_147_483_647),
+  numPredictCap: integer("NUM_PREDICT_CAP", 4096, "tokens", 1, 1_000_000),
+  numCtxCap: setting<number | undefined>(
+    "NUM_CTX_CAP",
+    "a whole number of tokens, 4 to 10000000",
+    undefined,
+    integer("NUM_CTX_CAP", 0, "tokens", 4, 10_000_000).read,
+    "unset: a client's num_ctx is dropped"
+  ),
+  trustedProxies: setting<BlockList>(
+    "TRUSTED_PROXIES",
+    "a comma list of IP addresses or CIDR ranges",
+    new BlockList(),
+    addresses,
+    "empty"
+  ),
+  keyFreshnessMs: integer("KEY_FRESHNESS_MS", 1000, "milliseconds", 50, 60_000),
+  concurrencyLeaseS: integer("CONCURRENCY_LEASE_S", 30, "seconds", 3, 3600),
+  backendConnectTimeoutMs: integer("BACKEND_CONNECT_TIMEOUT_MS", 3000, "milliseconds", 10, 60_000),
+  backendFirstByteTimeoutMs: integer("BACKEND_FIRST_BYTE_TIMEOUT_MS", 300_000, "milliseconds", 10, msPerDay),
+  backendIdleTimeoutMs: integer("BACKEND_IDLE_TIMEOUT_MS", 120_000, "milliseconds", 10, msPerDay),
+  requestMaxDurationMs: integer("REQUEST_MAX_DURATION_MS", 1_800_000, "milliseconds", 100, msPerDay),
+  clientStallTimeoutMs: integer("CLIENT_STALL_TIMEOUT_MS", 60_000, "milliseconds", 100, msPerDay),
+  breakerFailures: integer("BREAKER_FAILURES", 5, "failures", 1, 1000),
+  breakerOpenMs: integer("BREAKER_OPEN_MS", 30_000, "milliseconds", 100, 3_600_000),
+  shutdownGraceMs: integer("SHUTDOWN_GRACE_MS", 25_000, "milliseconds", 0, 3_600_000),
+  logLevel: choice("LOG_LEVEL", "info", ["trace", "debug", "info", "warn", "error", "fatal", "none"]),
+  otlpEndpoint: setting<URL | undefined>(
+    "OTLP_ENDPOINT",
+    "an http:// or https:// URL",
+    undefined,
+    (text) => (isUrl(text, ["http:", "https:"]) ? new URL(text) : undefined),
+    "unset"
+  )
+}
+
+type Values = { readonly [K in keyof typeof table]: (typeof table)[K] extends Setting<infer A> ? A : never }
+
+export interface SettingsValues extends Values {
+  /** `NODE_ENV=production`: no embedded database, counters or demo backend, ever */
+  readonly production: boolean
+}
+
+export class Settings extends Context.Service<Settings, SettingsValues>()("tollgate/Settings") {}
+
+/** Tells the kind of thing that was given without giving it away. */
+const shapeOf = (text: string | undefined): string =>
+  text === undefined
+    ? "nothing"
+    : text === ""
+      ? "an empty value"
+      : /^-?\d+$/.test(text)
+        ? "a number out of range"
+        : `text of ${text.length} characters`
+
+/** Reads all settings, or tells all that is wrong with them. An empty variable counts as absent. */
+export const readSettings = (
+  env: Readonly<Record<string, string | undefined>>
+): Result.Result<SettingsValues, ReadonlyArray<Problem>> => {
+  const problems: Array<Problem> = []
+  const value = <A>(entry: Setting<A>): A => {
+    const text = env[entry.name]
+    if (text === undefined || text === "") return entry.fallback
+    const read = entry.read(text)
+    if (read !== undefined) return read
+    problems.push({ setting: entry.name, given: shapeOf(text), expected: entry.expected })
+    return entry.fallback
+  }
+  const production = env["NODE_ENV"] === "production"
+  const values: SettingsValues = {
+    production,
+    host: value(table.host),
+    port: value(table.port),
+    databaseUrl: value(table.databaseUrl),
+    redisUrl: value(table.redisUrl),
+    backendUrl: value(table.backendUrl),
+    dataDir: value(table.dataDir),
+    keyNamespace: value(table.keyNamespace),
+    maxRequestBodyBytes: value(table.maxRequestBodyBytes),
+    discoveryRefreshS: value(table.discoveryRefreshS),
+    discoveryTtlS: value(table.discoveryTtlS),
+    playgroundEnabled: value(table.playgroundEnabled),
+    promptLogDefaultRetentionDays: value(table.promptLogDefaultRetentionDays),
+    defaultRpm: value(table.defaultRpm),
+    defaultTpm: value(table.defaultTpm),
+    defaultConcurrent: value(table.defaultConcurrent),
+    numPredictCap: value(table.numPredictCap),
+    numCtxCap: value(table.numCtxCap),
+    trustedProxies: value(table.trustedProxies),
+    keyFreshnessMs: value(table.keyFreshnessMs),
+    concurrencyLeaseS: value(table.concurrencyLeaseS),
+    backendConnectTimeoutMs: value(table.backendConnectTimeoutMs),
+    backendFirstByteTimeoutMs: value(table.backendFirstByteTimeoutMs),
+    backendIdleTimeoutMs: value(table.backendIdleTimeoutMs),
+    requestMaxDurationMs: value(table.requestMaxDurationMs),
+    clientStallTimeoutMs: value(table.clientStallTimeoutMs),
+    breakerFailures: value(table.breakerFailures),
+    breakerOpenMs: value(table.breakerOpenMs),
+    shutdownGraceMs: value(table.shutdownGraceMs),
+    logLevel: value(table.logLevel),
+    otlpEndpoint: value(table.otlpEndpoint)
+  }
+  if (values.discoveryTtlS < values.discoveryRefreshS) {
+    problems.push({
+      setting: table.discoveryTtlS.name,
+      given: "less than MODEL_DISCOVERY_REFRESH_S",
+      expected: "at least MODEL_DISCOVERY_REFRESH_S"
+    })
+  }
+  if (production) {
+    for (const entry of [table.databaseUrl, table.redisUrl, table.backendUrl]) {
+      if (env[entry.name] === undefined || env[entry.name] === "") {
+        problems.push({
+          setting: entry.name,
+          given: "nothing",
+          expected: `${entry.expected} (NODE_ENV=production)`
+        })
+      }
+    }
+  }
+  return problems.length === 0 ? Result.succeed(values) : Result.fail(problems)
+}
+
+/** One line a problem, for the terminal. */
+export const describeProblem = (problem: Problem): string =>
+  `${problem.setting}: got ${problem.given}, expected ${problem.expected}`
+
+/** sysexits.h EX_CONFIG */
+export const exitCodeConfiguration = 78

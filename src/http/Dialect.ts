@@ -1,0 +1,30 @@
+/** What an inference endpoint needs to know of its surface; the rest of the way is the same for both. */
+import type { Effect } from "effect"
+import type { BadRequest } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
+import type { InferenceRequest, Json } from "../domain/Inference.ts"
+import type { Body } from "./body.ts"
+import type { Face } from "./faces.ts"
+
+/** Bounds on what a client may ask for. */
+export interface Bounds {
+  readonly numPredictCap: number
+  /** undefined: a client's `num_ctx` is dropped */
+  readonly numCtxCap: number | undefined
+}
+
+/** Writes one answer; made anew for each, so it may keep state between frames. */
+export interface Encoder {
+  /** the text for the frames of one network chunk, possibly "" */
+  readonly frames: (chunk: ReadonlyArray<Frame>) => string
+  /** how the surface says, after the first byte, that the answer has failed */
+  readonly failure: (face: Face, requestId: string) => string
+  /** the single object of a non-stream answer, from the folded run */
+  readonly whole: (run: Frame) => Json
+}
+
+export interface Dialect {
+  readonly contentType: string
+  readonly decode: (body: Body, bounds: Bounds) => Effect.Effect<InferenceRequest, BadRequest>
+  readonly encoder: (request: InferenceRequest) => Encoder
+}

@@ -1,0 +1,39 @@
+/**
+ * The only way in: method plus raw request target up to `?`, byte for byte (contract §3). It is the route table
+ * itself, so there is no second, looser view of the path for the two to disagree on.
+ */
+import type { InferenceKind } from "../domain/Inference.ts"
+
+export type Route =
+  | { readonly _tag: "Inference"; readonly surface: "native" | "openai"; readonly kind: InferenceKind }
+  | { readonly _tag: "List"; readonly list: "tags" | "models" | "version" }
+  | { readonly _tag: "Ops"; readonly page: "healthz" | "readyz" | "metrics" }
+
+const inference = (surface: "native" | "openai", kind: InferenceKind): Route => ({
+  _tag: "Inference",
+  surface,
+  kind
+})
+const list = (list: "tags" | "models" | "version"): Route => ({ _tag: "List", list })
+const ops = (page: "healthz" | "readyz" | "metrics"): Route => ({ _tag: "Ops", page })
+
+const routes = new Map<string, Route>([
+  ["POST /api/chat", inference("native", "chat")],
+  ["POST /v1/chat/completions", inference("openai", "chat")],
+  ["GET /api/tags", list("tags")],
+  ["GET /v1/models", list("models")],
+  ["GET /api/version", list("version")],
+  ["GET /healthz", ops("healthz")],
+  ["GET /readyz", ops("readyz")],
+  ["GET /metrics", ops("metrics")]
+])
+
+/** The raw target without its query; everything else about it is left as the client sent it. */
+export const pathOf = (target: string): string => {
+  const query = target.indexOf("?")
+  return query === -1 ? target : target.slice(0, query)
+}
+
+/** `GET` routes answer `HEAD` too; every miss, a wrong method included, is the same refusal. */
+export const routeOf = (method: string, target: string): Route | undefined =>
+  routes.get(`${method === "HEAD" ? "GET" : method} ${pathOf(target)}`)

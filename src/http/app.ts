@@ -1,0 +1,63 @@
+/** Every request enters here: the allow-list on the raw target first, then the route's own handler. */
+import type { BlockList } from "node:net"
+import { IncomingMessage } from "node:http"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Clock, Effect } from "effect"
+import { HttpServerRequest } from "effect/http"
+import { Forbidden } from "../domain/Errors.ts"
+import { Exchange } from "../pipeline/Exchange.ts"
+import { type Route, routeOf } from "./allowList.ts"
+import { arrivalOf } from "./arrival.ts"
+import type { Dialect } from "./Dialect.ts"
+import { endpoint } from "./endpoint.ts"
+import { faceOf } from "./faces.ts"
+import { inference, type InferenceOptions } from "./inference.ts"
+import { list } from "./lists.ts"
+import { nativeChat } from "./native/dialect.ts"
+import { openaiChat } from "./openai/dialect.ts"
+import { healthz, isLocal, metrics, readyz } from "./ops.ts"
+import { respondError } from "./respond.ts"
+
+export interface AppOptions extends InferenceOptions {
+  readonly trustedProxies: BlockList
+}
+
+const forbiddenPath = Effect.fail(new Forbidden({ what: "path" }))
+
+const dialectOf = (route: Extract<Route, { readonly _tag: "Inference" }>): Dialect =>
+  route.surface === "native" ? nativeChat : openaiChat
+
+export const app = (options: AppOptions) =>
+  Effect.gen(function* () {
+    const request = yield* HttpServerRequest.HttpServerRequest
+    const incoming = NodeHttpServerRequest.toIncomingMessage(request)
+    if (!(incoming instanceof IncomingMessage)) return yield* Effect.die("HTTP/1.1 only")
+    const exchange = new Exchange(arrivalOf(incoming, yield* Clock.currentTimeMillis, options.trustedProxies))
+    const route = routeOf(incoming.method ?? "", incoming.url ?? "")
+    switch (route?._tag) {
+      case undefined:
+        return yield* endpoint(exchange, forbiddenPath)
+      case "Inference":
+        return yield* endpoint(exchange, inference(exchange, incoming, dialectOf(route), options))
+      case "List":
+        return yield* endpoint(exchange, list(exchange, incoming, route.list))
+      case "Ops":
+        return yield* operations(exchange, incoming, route.page)
+    }
+  })
+
+/** Health and metrics leave no audit row, so they have a way out of their own. A refused `/metrics` is a blocked path. */
+const operations = (
+  exchange: Exchange,
+  incoming: IncomingMessage,
+  page: "healthz" | "readyz" | "metrics"
+) => {
+  switch (page) {
+    case "healthz":
+      return healthz(exchange)
+    case "readyz":
+      return Effect.catch(readyz(exchange), (error) => Effect.succeed(respondError(exchange, faceOf(error))))
+    case "metrics":
+      return isLocal(incoming) ? metrics(exchange) : endpoint(exchange, forbiddenPath)
+  }
+}

@@ -1,0 +1,53 @@
+/** What a request tells of itself before anybody is asked: its id, target, and where it came from. */
+import type { IncomingMessage } from "node:http"
+import { type BlockList, isIP } from "node:net"
+import { randomUUIDv7 } from "node:crypto"
+import type { Arrival } from "../audit/Record.ts"
+import { pathOf } from "./allowList.ts"
+
+/** `::ffff:127.0.0.1` is `127.0.0.1`: an IPv4 peer on a dual-stack socket. */
+export const plainAddress = (address: string): string =>
+  address.startsWith("::ffff:") && isIP(address.slice(7)) === 4 ? address.slice(7) : address
+
+const trusted = (proxies: BlockList, address: string): boolean => {
+  const family = isIP(address)
+  return family !== 0 && proxies.check(address, family === 6 ? "ipv6" : "ipv4")
+}
+
+/**
+ * The socket's peer, unless that is a trusted proxy: then the right-most hop of `X-Forwarded-For` that is not one
+ * itself. A hop that is no address ends the walk: nothing left of it can be believed.
+ */
+export const clientIpOf = (peer: string, forwardedFor: string | undefined, proxies: BlockList): string => {
+  let address = plainAddress(peer)
+  if (forwardedFor === undefined) return address
+  for (const hop of forwardedFor.split(",").toReversed()) {
+    if (!trusted(proxies, address)) return address
+    const next = plainAddress(hop.trim())
+    if (isIP(next) === 0) return address
+    address = next
+  }
+  return address
+}
+
+/** Printable ASCII only, at most 64 characters: the client's own id goes to the audit row and nowhere else. */
+const cleanRequestId = (text: string): string => text.replaceAll(/[^\x21-\x7e]/g, "").slice(0, 64)
+
+const single = (header: string | ReadonlyArray<string> | undefined): string | undefined =>
+  typeof header === "string" ? header : header?.[0]
+
+export const arrivalOf = (incoming: IncomingMessage, arrivedAt: number, proxies: BlockList): Arrival => {
+  const own = cleanRequestId(single(incoming.headers["x-request-id"]) ?? "")
+  return {
+    requestId: randomUUIDv7(),
+    arrivedAt,
+    method: incoming.method ?? "",
+    endpoint: pathOf(incoming.url ?? ""),
+    clientIp: clientIpOf(
+      incoming.socket.remoteAddress ?? "",
+      single(incoming.headers["x-forwarded-for"]),
+      proxies
+    ),
+    ...(own === "" ? {} : { clientRequestId: own })
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * Around every audited request: its exchange, its finaliser, and the only catch there is. Handlers fail with a
+ * `GatewayError`; here it gets its face, its audit row, and its answer, in that order.
+ */
+import { Cause, Effect, Exit, type Scope } from "effect"
+import { HttpServerError, type HttpServerResponse } from "effect/http"
+import type { Audit } from "../audit/Audit.ts"
+import type { Metrics } from "../audit/Metrics.ts"
+import type { GatewayError } from "../domain/Errors.ts"
+import type { Budget } from "../gates/Budget/Budget.ts"
+import type { Limiter } from "../gates/Limiter/Limiter.ts"
+import type { Meter } from "../gates/Meter/Meter.ts"
+import type { Aftercare } from "../pipeline/Aftercare.ts"
+import { abandon, conclude } from "../pipeline/conclude.ts"
+import type { Exchange } from "../pipeline/Exchange.ts"
+import { headroomOf } from "../pipeline/headroom.ts"
+import { type Face, faceOf, internalError } from "./faces.ts"
+import { respondError } from "./respond.ts"
+
+export type Services = Audit | Metrics | Meter | Limiter | Budget | Aftercare
+
+type Response = HttpServerResponse.HttpServerResponse
+
+export const endpoint = <R>(
+  exchange: Exchange,
+  handler: Effect.Effect<Response, GatewayError, R>
+): Effect.Effect<Response, never, R | Services | Scope.Scope> =>
+  Effect.addFinalizer((exit) => abandon(exchange, unfinished(exit))).pipe(
+    Effect.andThen(handler),
+    Effect.catch((error) => Effect.andThen(logRefusal(error), refuse(exchange, faceOf(error)))),
+    Effect.catchDefect((defect) =>
+      Effect.andThen(Effect.logError("defect", defect), refuse(exchange, internalError))
+    ),
+    Effect.annotateLogs("request_id", exchange.arrival.requestId)
+  )
+
+/** Charges, audits and answers a request that will not get what it asked for. */
+const refuse = Effect.fnUntraced(function* (exchange: Exchange, face: Face) {
+  if (exchange.caller !== undefined && exchange.headroom === undefined) {
+    // Headers are a courtesy here: a store that cannot tell what is left does not change the refusal.
+    yield* headroomOf(exchange.caller).pipe(
+      Effect.tap((headroom) => Effect.sync(() => void (exchange.headroom = headroom))),
+      Effect.catch(() => Effect.void)
+    )
+  }
+  const ending = {
+    status: face.status,
+    errorType: face.type,
+    ...(face.refund === undefined ? {} : { refund: face.refund })
+  }
+  return yield* conclude(exchange, ending).pipe(
+    Effect.as(face),
+    Effect.catch((error) => Effect.as(logRefusal(error), faceOf(error))),
+    Effect.map((shown) => respondError(exchange, shown))
+  )
+})
+
+/** The cause of a failure of ours is for the operator; a refusal is the audit row's matter and no log line's. */
+const logRefusal = (error: GatewayError): Effect.Effect<void> => {
+  switch (error._tag) {
+    case "Unavailable":
+      return Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
+    case "BackendFailed":
+      return Effect.logWarning(`backend failed: ${error.fault}`, error.cause)
+    default:
+      return Effect.void
+  }
+}
+
+/** 499 when the client left; when it was us who stopped, the client was not served (503). */
+const unfinished = (exit: Exit.Exit<unknown, unknown>) => {
+  if (Exit.isSuccess(exit)) return { status: internalError.status, errorType: internalError.type }
+  const interrupts = exit.cause.reasons.filter((reason) => reason._tag === "Interrupt")
+  if (interrupts.length === 0) return { status: internalError.status, errorType: internalError.type }
+  return interrupts.some((reason) => reason.annotations.has(HttpServerError.ClientAbort.key))
+    ? { status: 499, errorType: "client_closed_request" }
+    : { status: 503, errorType: "service_unavailable" }
+}
+
+/** Whether a cause speaks of an interruption, which no catch may swallow. */
+export const interrupted = (cause: Cause.Cause<unknown>): boolean => Cause.hasInterrupts(cause)

@@ -1,0 +1,93 @@
+/**
+ * How each error looks from outside: the one table from `GatewayError` to HTTP (contract §7). A new error does
+ * not compile until it has a face, and no face is built from a cause.
+ */
+import { Match } from "effect"
+import type { BudgetExhausted, GatewayError, RateLimited } from "../domain/Errors.ts"
+import type { Period } from "../domain/Limits.ts"
+
+export interface Face {
+  readonly status: number
+  readonly type: string
+  readonly message: string
+  readonly headers?: { readonly [name: string]: string }
+  /** the request was turned away without having cost anything: its place in the counters is given back */
+  readonly refund?: boolean
+}
+
+const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
+
+const rateFaces = {
+  requests: { type: "rate_limit_exceeded", what: (value) => `${plural(value, "request")} per minute` },
+  tokens: { type: "token_limit_exceeded", what: (value) => `${plural(value, "token")} per minute` },
+  concurrency: {
+    type: "concurrency_limit_exceeded",
+    what: (value) => `${plural(value, "request")} at a time`
+  }
+} satisfies {
+  [L in RateLimited["limit"]]: { readonly type: string; readonly what: (value: number) => string }
+}
+
+const rateLimited = (error: RateLimited): Face => {
+  const face = rateFaces[error.limit]
+  return {
+    status: 429,
+    type: face.type,
+    message: `limit of ${face.what(error.value)} reached`,
+    headers: { "retry-after": String(error.retryAfterS) }
+  }
+}
+
+const budgetOf = { day: "daily", month: "monthly", total: "total" } as const satisfies Record<Period, string>
+
+const budgetExhausted = (error: BudgetExhausted): Face => ({
+  status: 429,
+  type: "budget_exceeded",
+  message: `${budgetOf[error.period]} budget of ${plural(error.value, "token")} is spent`,
+  // Waiting out a spent budget inside a client library helps nobody (ollama-wire §4, openai-node).
+  headers: { "retry-after": String(error.retryAfterS), "x-should-retry": "false" }
+})
+
+const retryAfter = (seconds: number | undefined) =>
+  seconds === undefined ? {} : { headers: { "retry-after": String(seconds) } }
+
+export const internalError: Face = { status: 500, type: "internal_error", message: "internal error" }
+
+export const faceOf: (error: GatewayError) => Face = Match.type<GatewayError>().pipe(
+  Match.tagsExhaustive({
+    BadRequest: (error): Face => ({
+      status: 400,
+      type: "invalid_request",
+      message: error.detail,
+      refund: true
+    }),
+    Unauthorized: (): Face => ({
+      status: 401,
+      type: "unauthorized",
+      message: "unauthorized",
+      headers: { "www-authenticate": "Bearer" }
+    }),
+    Forbidden: (): Face => ({ status: 403, type: "forbidden", message: "forbidden", refund: true }),
+    PayloadTooLarge: (error): Face => ({
+      status: 413,
+      type: "payload_too_large",
+      message: `request body is larger than ${error.limitBytes} bytes`
+    }),
+    RateLimited: rateLimited,
+    BudgetExhausted: budgetExhausted,
+    BackendFailed: (error): Face => ({
+      status: 502,
+      type: "bad_gateway",
+      message: "model backend unavailable",
+      refund: error.fault === "circuit-open" || error.fault === "busy",
+      ...retryAfter(error.retryAfterS)
+    }),
+    Unavailable: (error): Face => ({
+      status: 503,
+      type: "service_unavailable",
+      message: "service temporarily unavailable",
+      refund: true,
+      ...retryAfter(error.retryAfterS)
+    })
+  })
+)

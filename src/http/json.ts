@@ -1,0 +1,86 @@
+/**
+ * JSON from a client, read strictly: at most 64 levels, no key twice in one object, nothing after the value.
+ *
+ * The backend's decoder takes the last of two equal keys and `JSON.parse` forgets that there were two, so a
+ * request that says something twice is not decided upon at all (hardening B08). The scan comes first and never
+ * recurses, so depth cannot hurt it; `JSON.parse` then does the work.
+ */
+import { Result } from "effect"
+import type { Json } from "../domain/Inference.ts"
+
+const maxDepth = 64
+
+const quote = 0x22
+const backslash = 0x5c
+const openBrace = 0x7b
+const closeBrace = 0x7d
+const openBracket = 0x5b
+const closeBracket = 0x5d
+const colon = 0x3a
+
+/** Index after the closing quote of the string that starts at `start`, or -1. */
+const endOfString = (text: string, start: number): number => {
+  for (let i = start + 1; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code === backslash) i++
+    else if (code === quote) return i + 1
+  }
+  return -1
+}
+
+const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
+
+const isKey = (text: string, from: number): boolean => {
+  let i = from
+  while (i < text.length && isSpace(text.charCodeAt(i))) i++
+  return text.charCodeAt(i) === colon
+}
+
+/** What is wrong with the nesting or the keys of `text`; says nothing about text that is not JSON at all. */
+const objection = (text: string): string | undefined => {
+  // One entry per open bracket: the keys of an object, or undefined for an array.
+  const open: Array<Set<string> | undefined> = []
+  for (let i = 0; i < text.length;) {
+    const code = text.charCodeAt(i)
+    if (code === quote) {
+      const end = endOfString(text, i)
+      if (end === -1) return undefined
+      const keys = open[open.length - 1]
+      if (keys !== undefined && isKey(text, end)) {
+        const key = keyText(text.slice(i, end))
+        if (key === undefined) return undefined
+        if (keys.has(key)) return "body: no key may appear twice in one object"
+        keys.add(key)
+      }
+      i = end
+      continue
+    }
+    if (code === openBrace || code === openBracket) {
+      if (open.length === maxDepth) return `body: at most ${maxDepth} levels of nesting`
+      open.push(code === openBrace ? new Set() : undefined)
+    } else if (code === closeBrace || code === closeBracket) {
+      open.pop()
+    }
+    i++
+  }
+  return undefined
+}
+
+/** A key as it reads once its escapes are resolved: `mode\u006c` is `model`. */
+const keyText = (literal: string): string | undefined => {
+  if (!literal.includes("\\")) return literal.slice(1, -1)
+  const parsed = Result.getOrUndefined(parse(literal))
+  return typeof parsed === "string" ? parsed : undefined
+}
+
+const parse = (text: string): Result.Result<Json, string> =>
+  Result.try({
+    try: (): Json => JSON.parse(text),
+    catch: () => "body: expected valid JSON"
+  })
+
+/** The value, or one sentence about what is wrong with it. */
+export const parseJson = (text: string): Result.Result<Json, string> => {
+  const problem = objection(text)
+  return problem === undefined ? parse(text) : Result.fail(problem)
+}

@@ -1,0 +1,54 @@
+/** What a key may look at without consuming anything: the models it may use, and the gateway's own version. */
+import type { IncomingMessage } from "node:http"
+import { Effect } from "effect"
+import type { Caller } from "../domain/Caller.ts"
+import type { Model } from "../domain/Model.ts"
+import { Discovery } from "../gates/Discovery/Discovery.ts"
+import { conclude } from "../pipeline/conclude.ts"
+import type { Exchange } from "../pipeline/Exchange.ts"
+import { headroomOf } from "../pipeline/headroom.ts"
+import { version } from "../version.ts"
+import { authenticate } from "./authenticate.ts"
+import { present } from "./decode.ts"
+import { respondJson } from "./respond.ts"
+
+const tagOf = (model: Model) => ({
+  name: model.name,
+  model: model.name,
+  modified_at: model.modifiedAt,
+  size: model.size,
+  digest: model.digest,
+  details: model.details,
+  ...present({ capabilities: model.capabilities })
+})
+
+const entryOf = (model: Model) => {
+  const modified = Date.parse(model.modifiedAt)
+  return {
+    id: model.name,
+    object: "model",
+    created: Number.isNaN(modified) ? 0 : Math.floor(modified / 1000),
+    owned_by: "tollgate"
+  }
+}
+
+const effective = (caller: Caller) => Effect.flatMap(Discovery, (discovery) => discovery.effective(caller))
+
+const bodies = {
+  tags: (caller: Caller) => Effect.map(effective(caller), (models) => ({ models: models.map(tagOf) })),
+  models: (caller: Caller) =>
+    Effect.map(effective(caller), (models) => ({ object: "list", data: models.map(entryOf) })),
+  version: () => Effect.succeed({ version })
+}
+
+export const list = Effect.fnUntraced(function* (
+  exchange: Exchange,
+  incoming: IncomingMessage,
+  name: keyof typeof bodies
+) {
+  const key = yield* authenticate(exchange, incoming)
+  exchange.headroom = yield* headroomOf(key.value)
+  const body = yield* bodies[name](key.value)
+  yield* conclude(exchange, { status: 200 })
+  return respondJson(exchange, body)
+})

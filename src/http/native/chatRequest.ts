@@ -1,0 +1,114 @@
+/** `POST /api/chat`, the request (ollama-wire §1.3): known fields only, everything else does not exist. */
+import { Effect, Schema } from "effect"
+import type { InferenceRequest } from "../../domain/Inference.ts"
+import type { Dialect } from "../Dialect.ts"
+import { absentable, decodeWith, present } from "../decode.ts"
+import { checkMaxTokens } from "../maxTokens.ts"
+import { estimatePrompt } from "../promptSize.ts"
+import { Options, samplingOf } from "./options.ts"
+
+const base64 = Schema.String.check(
+  Schema.isPattern(/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/, {
+    expected: "base64 without a data: prefix"
+  })
+)
+
+const Role = Schema.Literals(["system", "user", "assistant", "tool"])
+
+const ToolCall = Schema.Struct({
+  id: absentable(Schema.String),
+  function: Schema.Struct({ name: Schema.String, arguments: absentable(Schema.JsonObject) })
+})
+
+const Message = Schema.Struct({
+  role: Role,
+  content: absentable(Schema.String),
+  thinking: absentable(Schema.String),
+  images: absentable(Schema.Array(base64)),
+  tool_calls: absentable(Schema.Array(ToolCall)),
+  tool_name: absentable(Schema.String),
+  tool_call_id: absentable(Schema.String)
+})
+
+export const Tool = Schema.Struct({
+  type: Schema.Literal("function"),
+  function: Schema.Struct({
+    name: Schema.String,
+    description: absentable(Schema.String),
+    parameters: absentable(Schema.JsonObject)
+  })
+})
+
+export const Format = Schema.Union([Schema.Literals(["json", ""]), Schema.JsonObject])
+
+export const Think = Schema.Union([Schema.Boolean, Schema.Literals(["low", "medium", "high", "max"])])
+
+const topLogprobs = Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 20 }))
+
+const Chat = Schema.Struct({
+  model: Schema.NonEmptyString,
+  stream: absentable(Schema.Boolean),
+  messages: absentable(Schema.Array(Message)),
+  format: absentable(Format),
+  tools: absentable(Schema.Array(Tool)),
+  think: absentable(Think),
+  truncate: absentable(Schema.Boolean),
+  logprobs: absentable(Schema.Boolean),
+  top_logprobs: absentable(topLogprobs),
+  options: absentable(Options)
+})
+
+const decode = decodeWith(Chat)
+
+const messageOf = (message: typeof Message.Type): Schema.JsonObject => ({
+  ...present({ ...message, tool_calls: message.tool_calls?.map(toolCallOf) }),
+  content: message.content ?? ""
+})
+
+const toolCallOf = (call: typeof ToolCall.Type): Schema.JsonObject => ({
+  ...present({ id: call.id }),
+  function: { name: call.function.name, arguments: call.function.arguments ?? {} }
+})
+
+export const toolOf = (tool: typeof Tool.Type): Schema.JsonObject => ({
+  type: tool.type,
+  function: present(tool.function)
+})
+
+export const decodeChat: Dialect["decode"] = Effect.fnUntraced(function* (body, bounds) {
+  const chat = yield* decode(body.json)
+  const options = chat.options ?? {}
+  const maxTokens = yield* checkMaxTokens(
+    "options.num_predict",
+    options.num_predict,
+    bounds.numPredictCap,
+    "unbounded"
+  )
+  const messages = chat.messages ?? []
+  const tools = chat.tools?.map(toolOf)
+  return {
+    kind: "chat",
+    model: chat.model,
+    stream: chat.stream ?? true,
+    body: present({
+      messages: messages.map(messageOf),
+      format: chat.format === "" ? undefined : chat.format,
+      tools,
+      think: chat.think,
+      truncate: chat.truncate,
+      logprobs: chat.logprobs,
+      top_logprobs: chat.top_logprobs
+    }),
+    options: samplingOf(options, bounds),
+    maxTokens,
+    promptBytes: body.bytes,
+    promptEstimate: estimatePrompt({
+      texts: [
+        ...messages.flatMap((message) => [message.content ?? "", message.thinking ?? ""]),
+        ...(tools === undefined ? [] : [JSON.stringify(tools)])
+      ],
+      messages: messages.length,
+      images: messages.reduce((count, message) => count + (message.images?.length ?? 0), 0)
+    })
+  } satisfies InferenceRequest
+})

@@ -1,0 +1,82 @@
+/** Messages of the OpenAI surface in the backend's shape (ollama-wire §3.1). */
+import { Effect, Result, Schema } from "effect"
+import { BadRequest } from "../../domain/Errors.ts"
+import type { Json, JsonObject } from "../../domain/Inference.ts"
+import { absentable, present } from "../decode.ts"
+import { Content, partsOf } from "./content.ts"
+
+const ToolCall = Schema.Struct({
+  id: absentable(Schema.String),
+  type: absentable(Schema.Literal("function")),
+  function: Schema.Struct({ name: Schema.String, arguments: absentable(Schema.String) })
+})
+
+export const Message = Schema.Struct({
+  role: Schema.Literals(["system", "developer", "user", "assistant", "tool", "function"]),
+  content: absentable(Content),
+  name: absentable(Schema.String),
+  reasoning: absentable(Schema.String),
+  reasoning_content: absentable(Schema.String),
+  tool_calls: absentable(Schema.Array(ToolCall)),
+  tool_call_id: absentable(Schema.String)
+})
+
+export type Message = typeof Message.Type
+
+const roleOf = (role: Message["role"]): string =>
+  role === "developer" ? "system" : role === "function" ? "tool" : role
+
+const decodeArguments = Schema.decodeUnknownResult(Schema.fromJsonString(Schema.JsonObject))
+
+/** Arguments come as JSON text and go as an object; "" is what some clients send for none. */
+const argumentsOf = (
+  text: string | null | undefined,
+  path: string
+): Effect.Effect<JsonObject, BadRequest> => {
+  if (text === undefined || text === null || text === "") return Effect.succeed({})
+  const decoded = decodeArguments(text)
+  return Result.isSuccess(decoded)
+    ? Effect.succeed(decoded.success)
+    : Effect.fail(new BadRequest({ detail: `${path}: expected a JSON object as text` }))
+}
+
+/** A tool message names its call by id; the backend wants the tool's name, so it is looked up in what came before. */
+const toolNameOf = (messages: ReadonlyArray<Message>, index: number): string | undefined => {
+  const message = messages[index]
+  if (message?.name !== undefined && message.name !== null) return message.name
+  for (let i = index - 1; i >= 0; i--) {
+    const call = messages[i]?.tool_calls?.findLast((call) => call.id === message?.tool_call_id)
+    if (call !== undefined) return call.function.name
+  }
+  return undefined
+}
+
+export const nativeMessages = Effect.fnUntraced(function* (messages: ReadonlyArray<Message>) {
+  const native: Array<JsonObject> = []
+  for (const [index, message] of messages.entries()) {
+    const path = `messages.${index}`
+    const calls = message.tool_calls ?? []
+    if ((message.content === undefined || message.content === null) && calls.length === 0) {
+      return yield* new BadRequest({ detail: `${path}.content: missing` })
+    }
+    const toolCalls: Array<Json> = []
+    for (const [i, call] of calls.entries()) {
+      const args = yield* argumentsOf(call.function.arguments, `${path}.tool_calls.${i}.function.arguments`)
+      toolCalls.push({ ...present({ id: call.id }), function: { name: call.function.name, arguments: args } })
+    }
+    const parts = partsOf(message.content)
+    const role = roleOf(message.role)
+    native.push({
+      role,
+      content: parts.text,
+      ...present({
+        thinking: message.reasoning ?? message.reasoning_content,
+        images: parts.images.length === 0 ? undefined : parts.images,
+        tool_calls: toolCalls.length === 0 ? undefined : toolCalls,
+        tool_call_id: role === "tool" ? message.tool_call_id : undefined,
+        tool_name: role === "tool" ? toolNameOf(messages, index) : undefined
+      })
+    })
+  }
+  return native
+})

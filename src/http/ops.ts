@@ -1,0 +1,79 @@
+/** Health and metrics: no key, no audit row, no limits (contract §3). */
+import type { IncomingMessage } from "node:http"
+import { BlockList, isIP } from "node:net"
+import { Context, Duration, Effect, Layer } from "effect"
+import { HttpServerResponse } from "effect/http"
+import { Metrics } from "../audit/Metrics.ts"
+import { Backend } from "../backend/Backend.ts"
+import { Unavailable } from "../domain/Errors.ts"
+import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
+import { Meter } from "../gates/Meter/Meter.ts"
+import type { Exchange } from "../pipeline/Exchange.ts"
+import { plainAddress } from "./arrival.ts"
+import { headersOf, respondJson } from "./respond.ts"
+
+const probeTimeout = Duration.seconds(1)
+
+/**
+ * Whether database, cache store and backend all answer. One probe a second at most, however many ask: readiness
+ * must not become an amplifier.
+ */
+export class Readiness extends Context.Service<
+  Readiness,
+  { readonly check: Effect.Effect<void, Unavailable> }
+>()("tollgate/http/Readiness") {
+  static readonly layer = Layer.effect(
+    Readiness,
+    Effect.gen(function* () {
+      const [keys, meter, backend] = [yield* KeyStore, yield* Meter, yield* Backend]
+      let draining = false
+      yield* Effect.addFinalizer(() => Effect.sync(() => void (draining = true)))
+      const bounded = <E>(probe: Effect.Effect<void, E>) =>
+        probe.pipe(
+          Effect.timeout(probeTimeout),
+          Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
+        )
+      const probe = yield* Effect.all([bounded(keys.ping), bounded(meter.ping), bounded(backend.ping)], {
+        concurrency: "unbounded",
+        discard: true
+      }).pipe(Effect.result, Effect.cachedWithTTL("1 second"))
+      const stopping = Effect.suspend(() =>
+        draining ? Effect.fail(new Unavailable({ gate: "KeyStore", cause: "shutting down" })) : Effect.void
+      )
+      return { check: Effect.andThen(stopping, Effect.flatMap(probe, Effect.fromResult)) }
+    })
+  )
+}
+
+const loopback = new BlockList()
+loopback.addSubnet("127.0.0.0", 8, "ipv4")
+loopback.addAddress("::1", "ipv6")
+
+const forwarding = /^(?:forwarded|x-real-ip|x-forwarded-.*)$/
+
+/** Only the socket's peer counts, and a request that came through a proxy is not from here (contract §3). */
+export const isLocal = (incoming: IncomingMessage): boolean => {
+  const peer = plainAddress(incoming.socket.remoteAddress ?? "")
+  const family = isIP(peer)
+  return (
+    family !== 0 &&
+    loopback.check(peer, family === 6 ? "ipv6" : "ipv4") &&
+    !Object.keys(incoming.headers).some((name) => forwarding.test(name))
+  )
+}
+
+export const healthz = (exchange: Exchange) => Effect.succeed(respondJson(exchange, { status: "ok" }))
+
+export const readyz = Effect.fnUntraced(function* (exchange: Exchange) {
+  const readiness = yield* Readiness
+  yield* readiness.check
+  return respondJson(exchange, { status: "ok" })
+})
+
+export const metrics = Effect.fnUntraced(function* (exchange: Exchange) {
+  const registry = yield* Metrics
+  return HttpServerResponse.text(yield* registry.exposition, {
+    contentType: "text/plain; version=0.0.4; charset=utf-8",
+    headers: headersOf(exchange)
+  })
+})

@@ -1,0 +1,52 @@
+/** The bodies and headers every response of the gateway is made of. Nothing of the backend's is ever copied. */
+import { HttpServerResponse } from "effect/http"
+import { bindingPeriod, type Headroom } from "../domain/Limits.ts"
+import type { Exchange } from "../pipeline/Exchange.ts"
+import type { Face } from "./faces.ts"
+
+export interface ErrorBody {
+  readonly error: { readonly message: string; readonly type: string; readonly code: number }
+  readonly request_id: string
+}
+
+export const errorBody = (face: Face, requestId: string): ErrorBody => ({
+  error: { message: face.message, type: face.type, code: face.status },
+  request_id: requestId
+})
+
+const limitHeaders = (headroom: Headroom): Record<string, string> => {
+  const binding = bindingPeriod(headroom.budgets)
+  return {
+    "x-ratelimit-limit-requests": String(headroom.requests.limit),
+    "x-ratelimit-remaining-requests": String(headroom.requests.remaining),
+    "x-ratelimit-limit-tokens": String(headroom.tokens.limit),
+    "x-ratelimit-remaining-tokens": String(headroom.tokens.remaining),
+    ...(binding === undefined
+      ? {}
+      : {
+          "x-budget-period": binding.period,
+          "x-budget-tokens-remaining": String(binding.left.remaining)
+        })
+  }
+}
+
+/** Headers of every answer; those of the limits once the caller is known and what is left could be told. */
+export const headersOf = (exchange: Exchange): Record<string, string> => ({
+  "x-request-id": exchange.arrival.requestId,
+  "cache-control": "no-store",
+  "x-content-type-options": "nosniff",
+  ...(exchange.headroom === undefined ? {} : limitHeaders(exchange.headroom))
+})
+
+export const respondJson = (exchange: Exchange, body: unknown): HttpServerResponse.HttpServerResponse =>
+  HttpServerResponse.text(JSON.stringify(body), {
+    contentType: "application/json; charset=utf-8",
+    headers: headersOf(exchange)
+  })
+
+export const respondError = (exchange: Exchange, face: Face): HttpServerResponse.HttpServerResponse =>
+  HttpServerResponse.text(JSON.stringify(errorBody(face, exchange.arrival.requestId)), {
+    status: face.status,
+    contentType: "application/json",
+    headers: { ...headersOf(exchange), ...face.headers }
+  })

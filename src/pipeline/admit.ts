@@ -1,0 +1,101 @@
+/**
+ * From an identified caller and a decoded request to a `Permit`: scope, model, counters, intent, in the order of
+ * refusal of contract §5. Each step is a gate; what they decide is the permit, and there is no other way to one.
+ */
+import { Effect, type Scope } from "effect"
+import { Audit } from "../audit/Audit.ts"
+import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
+import type { Caller, Scope as KeyScope } from "../domain/Caller.ts"
+import { BackendFailed, Forbidden, type GatewayError } from "../domain/Errors.ts"
+import type { Evidence } from "../domain/Evidence.ts"
+import type { InferenceKind, InferenceRequest } from "../domain/Inference.ts"
+import { issue, type Permit } from "../domain/Permit.ts"
+import { Budget } from "../gates/Budget/Budget.ts"
+import { Discovery } from "../gates/Discovery/Discovery.ts"
+import { Limiter } from "../gates/Limiter/Limiter.ts"
+import { Meter, type Verdict } from "../gates/Meter/Meter.ts"
+import { Aftercare } from "./Aftercare.ts"
+import type { Exchange } from "./Exchange.ts"
+import { claimsOf, restoring } from "./headroom.ts"
+
+const scopeOf = {
+  chat: "chat",
+  generate: "chat",
+  embed: "embeddings",
+  embeddings: "embeddings"
+} as const satisfies Record<InferenceKind, KeyScope>
+
+/**
+ * Output tokens held when a request is admitted, beside its prompt; a stream that outgrows them holds more as it
+ * goes. Small, so that many short answers fit in a small budget at once.
+ */
+export const expectedOutput = 256
+
+export const admit = Effect.fnUntraced(function* (
+  exchange: Exchange,
+  key: Evidence<"KeyStore", Caller>,
+  request: InferenceRequest,
+  maxTokens: number
+): Effect.fn.Return<
+  Permit,
+  GatewayError,
+  Discovery | Limiter | Budget | Meter | Audit | CircuitBreaker | Aftercare | Scope.Scope
+> {
+  const [discovery, limiter, budget, audit] = [yield* Discovery, yield* Limiter, yield* Budget, yield* Audit]
+  const caller = key.value
+  exchange.model = request.model
+  if (!caller.scopes.has(scopeOf[request.kind])) return yield* new Forbidden({ what: "scope" })
+
+  const model = yield* discovery.resolve(caller, request.model)
+  exchange.model = model.value.name
+  exchange.modelResolved = true
+
+  const verdict = yield* reserve(
+    exchange,
+    caller,
+    request.promptEstimate + Math.min(maxTokens, expectedOutput)
+  )
+  if (verdict._tag === "Refused") exchange.headroom = verdict.headroom
+  const rate = yield* limiter.judge(verdict)
+  const reservation = yield* budget.judge(verdict)
+  yield* refuseWhileOpen
+
+  const intent = yield* audit.open({
+    arrival: exchange.arrival,
+    caller,
+    model: model.value.name,
+    streamed: exchange.streamed,
+    reservation: reservation.value,
+    promptEstimate: request.promptEstimate
+  })
+  exchange.opened = true
+  return issue({ KeyStore: key, Discovery: model, Limiter: rate, Budget: reservation, Audit: intent })
+})
+
+/**
+ * Takes hold of the counters. The reservation is noted in the exchange in the same uninterruptible step, so that
+ * its finaliser knows of it; one that may have been made without an answer is undone later.
+ */
+const reserve = Effect.fnUntraced(function* (exchange: Exchange, caller: Caller, tokens: number) {
+  const [meter, aftercare] = [yield* Meter, yield* Aftercare]
+  const claims = yield* claimsOf(caller)
+  const ask = { id: exchange.arrival.requestId, tokens, slot: true }
+  const attempt = meter.reserve(claims, ask).pipe(
+    Effect.tap((verdict) =>
+      Effect.sync(() => {
+        if (verdict._tag !== "Reserved") return
+        exchange.reservation = verdict.reservation
+        exchange.headroom = verdict.headroom
+      })
+    ),
+    Effect.tapError(() => aftercare.later(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))),
+    Effect.uninterruptible
+  )
+  return yield* restoring<Verdict>(caller, attempt)
+})
+
+/** Spares an open breaker's refusals the intent row; the breaker itself decides again when the call is made. */
+const refuseWhileOpen = Effect.gen(function* () {
+  const breaker = yield* CircuitBreaker
+  if ((yield* breaker.state) === "open") return yield* new BackendFailed({ fault: "circuit-open" })
+})

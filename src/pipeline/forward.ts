@@ -1,0 +1,87 @@
+/**
+ * From a `Permit` to the answer: calls the backend and meters what comes back. The stream is the backend's own,
+ * except that it holds more tokens as it goes, is ended with `length` when nothing remains to hold, and settles
+ * before it lets its last frame out.
+ */
+import { Array as Arr, Effect, type Scope, Stream } from "effect"
+import type { Audit } from "../audit/Audit.ts"
+import { Metrics } from "../audit/Metrics.ts"
+import { Backend } from "../backend/Backend.ts"
+import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
+import type { InferenceRequest } from "../domain/Inference.ts"
+import type { Permit } from "../domain/Permit.ts"
+import { Discovery } from "../gates/Discovery/Discovery.ts"
+import type { Meter } from "../gates/Meter/Meter.ts"
+import type { Aftercare } from "./Aftercare.ts"
+import { conclude } from "./conclude.ts"
+import type { Exchange } from "./Exchange.ts"
+import { Hold } from "./Hold.ts"
+
+export type Answer = Stream.Stream<Frame, BackendFailed | Unavailable, Meter | Audit | Metrics | Aftercare>
+
+export const forward = Effect.fnUntraced(function* (
+  exchange: Exchange,
+  permit: Permit,
+  request: InferenceRequest,
+  maxTokens: number,
+  leaseS: number
+): Effect.fn.Return<
+  Answer,
+  BackendFailed | BadRequest | Forbidden,
+  Backend | Discovery | Meter | Audit | Metrics | Scope.Scope
+> {
+  const [backend, metrics] = [yield* Backend, yield* Metrics]
+  exchange.promptEstimate = request.promptEstimate
+  exchange.promptBytes = request.promptBytes
+  // What remained at admission bounds the answer too, whatever the client asked for (contract §6).
+  exchange.maxTokens = Math.max(1, Math.min(maxTokens, permit.reservation.available - request.promptEstimate))
+  exchange.sent = true
+  const hold = new Hold(exchange)
+  yield* hold.heartbeat(leaseS)
+  const frames = yield* backend.forward(permit, { request, maxTokens: exchange.maxTokens }).pipe(
+    Effect.tapErrorTag("Forbidden", () => Effect.flatMap(Discovery, (discovery) => discovery.refresh)),
+    // A backend that gave nothing is charged nothing.
+    Effect.tapError(() => Effect.sync(() => void (exchange.sent = false)))
+  )
+  exchange.answered = true
+  yield* metrics.firstFrame(exchange.arrival.arrivedAt)
+  return frames.pipe(
+    Stream.mapArrayEffect((chunk) => meter(exchange, hold, chunk)),
+    Stream.takeUntil((frame) => frame.done)
+  )
+})
+
+const bearsOutput = (frame: Frame): boolean =>
+  frame.text !== "" || frame.thinking !== undefined || frame.toolCalls !== undefined
+
+const meter = Effect.fnUntraced(function* (
+  exchange: Exchange,
+  hold: Hold,
+  chunk: Arr.NonEmptyReadonlyArray<Frame>
+) {
+  for (const frame of chunk) if (bearsOutput(frame)) exchange.frames += 1
+  const last = Arr.lastNonEmpty(chunk)
+  if (last.done) {
+    exchange.final = last
+    yield* conclude(exchange, { status: 200 })
+    return replaceLast(chunk, asCharged(last, exchange))
+  }
+  yield* hold.extend
+  if (!hold.spent) return chunk
+  yield* conclude(exchange, { status: 200 })
+  return replaceLast(chunk, asCharged({ ...last, done: true, doneReason: "length" }, exchange))
+})
+
+const replaceLast = (
+  chunk: Arr.NonEmptyReadonlyArray<Frame>,
+  last: Frame
+): Arr.NonEmptyReadonlyArray<Frame> => Arr.append(Arr.initNonEmpty(chunk), last)
+
+/** The client sees the counts it is charged, where the backend's own could not be believed. */
+const asCharged = (final: Frame, exchange: Exchange): Frame => {
+  const usage = exchange.usage
+  return usage.source === "backend"
+    ? final
+    : { ...final, promptEvalCount: usage.tokensIn, evalCount: usage.tokensOut }
+}

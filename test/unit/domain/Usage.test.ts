@@ -1,0 +1,48 @@
+import { assert, describe, it } from "@effect/vitest"
+import type { Frame } from "../../../src/domain/Frame.ts"
+import { usageOf } from "../../../src/domain/Usage.ts"
+
+const seen = { frames: 7, promptEstimate: 12, promptBytes: 50, maxTokens: 100 }
+const final = (counts: Partial<Frame>): Frame => ({
+  createdAt: "",
+  text: "",
+  done: true,
+  doneReason: "stop",
+  ...counts
+})
+
+describe("the charge for a finished request", () => {
+  it("is what the backend counted", () => {
+    assert.deepStrictEqual(usageOf(final({ promptEvalCount: 9, evalCount: 30 }), seen), {
+      tokensIn: 9,
+      tokensOut: 30,
+      source: "backend"
+    })
+  })
+
+  it("falls back to what was seen when a count is absent or absurd", () => {
+    for (const evalCount of [undefined, -5, 1e30, 3.7, Number.NaN, Infinity, 101]) {
+      const usage = usageOf(
+        final({ promptEvalCount: 9, ...(evalCount === undefined ? {} : { evalCount }) }),
+        seen
+      )
+      assert.deepStrictEqual(usage, { tokensIn: 9, tokensOut: 7, source: "counted" }, String(evalCount))
+    }
+    for (const promptEvalCount of [-1, 1e12, 0.5]) {
+      const usage = usageOf(final({ promptEvalCount, evalCount: 30 }), seen)
+      assert.deepStrictEqual(
+        usage,
+        { tokensIn: 12, tokensOut: 30, source: "counted" },
+        String(promptEvalCount)
+      )
+    }
+  })
+
+  it("is nothing for a model that was only loaded", () => {
+    assert.deepStrictEqual(usageOf(final({ doneReason: "load" }), seen), {
+      tokensIn: 0,
+      tokensOut: 0,
+      source: "backend"
+    })
+  })
+})
