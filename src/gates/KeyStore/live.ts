@@ -1,0 +1,173 @@
+/**
+ * The key store on Postgres.
+ *
+ * The order matters: shape before any I/O, secret before status, so that a wrong secret learns nothing about the
+ * key it names; and status from a read that is fresh when the secret check is over, however long that took.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Duration, Effect, Fiber, Layer, Result, Schedule, Schema, Stream } from "effect"
+import { type Caller, scopes } from "../../domain/Caller.ts"
+import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
+import { evidence } from "../../domain/Evidence.ts"
+import { keyShape, prefixOf } from "../../domain/Key.ts"
+import { type FreshKeys, type KeyState, makeFreshKeys } from "./FreshKeys.ts"
+import { KeyStore } from "./KeyStore.ts"
+import { makeSecretCheck, type SecretCheckOptions } from "./SecretCheck.ts"
+
+export interface KeyStoreOptions {
+  /** `KEY_NAMESPACE` */
+  readonly namespace: string
+  /** `KEY_FRESHNESS_MS`; default 1000 */
+  readonly freshnessMs?: number
+  /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`; default 30 */
+  readonly promptLogDefaultDays?: number
+  /** how long the database may take to answer; default 900 */
+  readonly readTimeoutMs?: number
+  readonly secretCheck?: SecretCheckOptions
+}
+
+const channel = "key_revoked"
+
+const Amount = Schema.NullOr(Schema.Finite)
+
+const KeyRow = Schema.Struct({
+  prefix: Schema.String,
+  hash: Schema.String,
+  key_id: Schema.String,
+  tenant_id: Schema.String,
+  tenant_name: Schema.String,
+  scopes: Schema.Array(Schema.String),
+  rpm: Schema.Int,
+  tpm: Schema.Int,
+  concurrent: Schema.Int,
+  budget_daily: Amount,
+  budget_monthly: Amount,
+  budget_total: Amount,
+  allow_all_models: Schema.Boolean,
+  allowed_models: Schema.Array(Schema.String),
+  prompt_log: Schema.Boolean,
+  prompt_log_days: Schema.NullOr(Schema.Int),
+  usable: Schema.Boolean,
+  expires_in_ms: Schema.NullOr(Schema.Finite)
+})
+
+const decodeRow = Schema.decodeUnknownResult(KeyRow)
+
+const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyState => {
+  const caller: Caller = {
+    tenantId: row.tenant_id,
+    tenantName: row.tenant_name,
+    keyId: row.key_id,
+    keyPrefix: row.prefix,
+    scopes: new Set(scopes.filter((scope) => row.scopes.includes(scope))),
+    limits: { rpm: row.rpm, tpm: row.tpm, concurrent: row.concurrent },
+    budgets: {
+      ...(row.budget_daily === null ? {} : { day: row.budget_daily }),
+      ...(row.budget_monthly === null ? {} : { month: row.budget_monthly }),
+      ...(row.budget_total === null ? {} : { total: row.budget_total })
+    },
+    models: row.allow_all_models ? "all" : new Set(row.allowed_models),
+    ...(row.prompt_log ? { promptLogDays: row.prompt_log_days ?? promptLogDefaultDays } : {})
+  }
+  return {
+    prefix: row.prefix,
+    hash: row.hash,
+    usable: row.usable,
+    expiresInMs: row.expires_in_ms ?? undefined,
+    caller
+  }
+}
+
+/**
+ * Prefixes travel as one text: they hold no comma, and the statement stays the same however many there are.
+ * Figures come as float8, exact up to 2^53, because int8 would arrive as bigint.
+ */
+const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
+  Effect.fnUntraced(
+    function* (prefixes: ReadonlyArray<string>) {
+      const rows = yield* pg<object>`
+      SELECT k.prefix, k.hash, k.id::text AS key_id, t.id::text AS tenant_id, t.name AS tenant_name, k.scopes,
+        coalesce(k.rpm, t.rpm) AS rpm, coalesce(k.tpm, t.tpm) AS tpm,
+        coalesce(k.concurrent, t.concurrent) AS concurrent,
+        k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
+        k.budget_total::float8 AS budget_total,
+        t.allow_all_models, t.allowed_models, k.prompt_log, k.prompt_log_days,
+        k.status = 'active' AND NOT t.disabled
+          AND (k.expires_at IS NULL OR k.expires_at > now())
+          AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable,
+        CASE WHEN isfinite(k.expires_at)
+          THEN (extract(epoch FROM k.expires_at - now()) * 1000)::float8 END AS expires_in_ms
+      FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+      WHERE k.prefix = ANY (string_to_array(${prefixes.join(",")}, ','))`
+      const states: Array<KeyState> = []
+      for (const row of rows) {
+        const decoded = decodeRow(row)
+        if (Result.isSuccess(decoded)) states.push(stateOf(decoded.success, promptLogDefaultDays))
+        // One row nobody can read must not shut out the others: its key does not exist.
+        else yield* Effect.logError("a key's row has an unexpected shape", decoded.failure.message)
+      }
+      return states
+    },
+    Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause }))
+  )
+
+/** Hears of revocations as they are committed; without it the poll is merely later. */
+const listen = (pg: PgClient.PgClient, keys: FreshKeys): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const notifications = yield* pg.listen(channel)
+    // Whatever was said while nobody listened is in the database.
+    yield* keys.evictAll
+    yield* Stream.fromQueue(notifications).pipe(
+      Stream.runForEach(({ payload }) => keys.evict(payload)),
+      Effect.tapError((cause) => Effect.logWarning("notifications of revocations lost", cause))
+    )
+  }).pipe(
+    Effect.scoped,
+    Effect.catch((cause) => Effect.logDebug("no notifications of revocations", cause)),
+    Effect.repeat(Schedule.spaced("500 millis").pipe(Schedule.jittered)),
+    Effect.asVoid
+  )
+
+export const layerLive = (options: KeyStoreOptions): Layer.Layer<KeyStore, never, PgClient.PgClient> =>
+  Layer.effect(
+    KeyStore,
+    Effect.gen(function* () {
+      const pg = yield* PgClient.PgClient
+      const scope = yield* Effect.scope
+      const readTimeoutMs = options.readTimeoutMs ?? 900
+      const secrets = yield* makeSecretCheck(options.secretCheck ?? {})
+      const keys = yield* makeFreshKeys({
+        read: readKeys(pg, options.promptLogDefaultDays ?? 30),
+        freshnessMs: options.freshnessMs ?? 1000,
+        readTimeoutMs
+      })
+      yield* Effect.forkScoped(listen(pg, keys))
+      const shape = keyShape(options.namespace)
+      const refused = Effect.suspend(() => Effect.fail(new Unauthorized()))
+
+      const check = Effect.fnUntraced(function* (secret: string) {
+        const prefix = prefixOf(secret)
+        const before = yield* keys.confirmed(prefix)
+        const matches = yield* secrets.matches(secret, prefix, before?.state.hash)
+        if (!matches || before === undefined) return yield* refused
+        const now = yield* keys.confirmed(prefix)
+        if (now === undefined || now.state.hash !== before.state.hash) return yield* refused
+        if (!now.state.usable || now.expired) return yield* refused
+        return evidence("KeyStore", now.state.caller)
+      })
+
+      const unreachable = (cause: unknown) => new Unavailable({ gate: "KeyStore", cause })
+      const ping = Effect.gen(function* () {
+        const fiber = yield* Effect.forkIn(pg`SELECT 1`, scope)
+        yield* Fiber.join(fiber).pipe(
+          Effect.timeout(Duration.millis(readTimeoutMs)),
+          Effect.tapError(() => Effect.forkIn(Fiber.interrupt(fiber), scope))
+        )
+      }).pipe(Effect.mapError(unreachable))
+
+      return {
+        verify: (secret) => (secret === undefined || !shape.test(secret) ? refused : check(secret)),
+        ping
+      }
+    })
+  )

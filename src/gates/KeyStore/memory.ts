@@ -1,0 +1,83 @@
+/**
+ * The key store's twin for tests: the same answers without a database, and hands to change the world with.
+ * Secrets are held in clear, so it must never be given a real one.
+ */
+import { Clock, Effect, Layer } from "effect"
+import type { Caller } from "../../domain/Caller.ts"
+import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
+import { evidence } from "../../domain/Evidence.ts"
+import { defaultNamespace, keyShape, prefixOf } from "../../domain/Key.ts"
+import { KeyStore } from "./KeyStore.ts"
+
+export interface MemoryKey {
+  /** the full key, in clear */
+  readonly secret: string
+  readonly caller: Caller
+  readonly status?: "active" | "disabled" | "revoked"
+  readonly tenantDisabled?: boolean
+  /** epoch milliseconds of the Effect clock */
+  readonly expiresAtMs?: number
+}
+
+export interface MemoryKeyStore {
+  readonly layer: Layer.Layer<KeyStore>
+  /** Adds a key, or replaces the one with the same prefix. */
+  readonly add: (key: MemoryKey) => void
+  /** Changes parts of a key; one that does not exist is left alone. */
+  readonly change: (prefix: string, changes: Partial<MemoryKey>) => void
+  readonly revoke: (prefix: string) => void
+  /** While down, every question that would need the database is `Unavailable`. */
+  readonly setDown: (down: boolean) => void
+}
+
+/** A store with its controls; `namespace` defaults to `tg_`. */
+export const makeMemory = (
+  seed: Iterable<MemoryKey> = [],
+  namespace: string = defaultNamespace
+): MemoryKeyStore => {
+  const keys = new Map<string, MemoryKey>()
+  const shape = keyShape(namespace)
+  let down = false
+  const add = (key: MemoryKey) => {
+    keys.set(prefixOf(key.secret), key)
+  }
+  const change = (prefix: string, changes: Partial<MemoryKey>) => {
+    const key = keys.get(prefix)
+    if (key !== undefined) keys.set(prefix, { ...key, ...changes })
+  }
+  for (const key of seed) add(key)
+  const outage = Effect.suspend(() =>
+    Effect.fail(new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause: new Error("down") }))
+  )
+  const check = Effect.fnUntraced(function* (secret: string) {
+    if (down) return yield* outage
+    const key = keys.get(prefixOf(secret))
+    const now = yield* Clock.currentTimeMillis
+    if (
+      key === undefined ||
+      key.secret !== secret ||
+      (key.status ?? "active") !== "active" ||
+      key.tenantDisabled === true ||
+      (key.expiresAtMs !== undefined && key.expiresAtMs <= now)
+    ) {
+      return yield* new Unauthorized()
+    }
+    return evidence("KeyStore", key.caller)
+  })
+  return {
+    add,
+    change,
+    revoke: (prefix) => change(prefix, { status: "revoked" }),
+    setDown: (value) => {
+      down = value
+    },
+    layer: Layer.succeed(KeyStore, {
+      verify: (secret) =>
+        secret === undefined || !shape.test(secret) ? Effect.fail(new Unauthorized()) : check(secret),
+      ping: Effect.suspend(() => (down ? outage : Effect.void))
+    })
+  }
+}
+
+/** The store alone, for tests that never change it. */
+export const layerMemory = (seed: Iterable<MemoryKey> = []): Layer.Layer<KeyStore> => makeMemory(seed).layer
