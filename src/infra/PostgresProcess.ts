@@ -9,7 +9,7 @@
  * thread. Where setpriv is missing, a shell that waits for the end of a pipe takes its place.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
-import { Data, Deferred, Effect } from "effect"
+import { Data, Deferred, Effect, Option } from "effect"
 
 /** The system user Postgres runs as. */
 export type PostgresUser =
@@ -174,19 +174,14 @@ export const startPostgres = Effect.fnUntraced(function* (options: {
   watcher?.on("error", () => child.kill("SIGINT"))
   const exited = Deferred.await(gone)
   const send = (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal))
-  const within = (signal: NodeJS.Signals, ms: number) =>
-    Effect.andThen(send(signal), exited.pipe(Effect.timeoutOption(ms)))
-  const stop = Effect.suspend(() =>
-    child.exitCode === null && child.signalCode === null
-      ? within("SIGINT", 10_000).pipe(
-          Effect.flatMap((end) => (end._tag === "Some" ? Effect.succeed(end) : within("SIGQUIT", 3000))),
-          Effect.flatMap((end) =>
-            end._tag === "Some" ? Effect.void : Effect.asVoid(within("SIGKILL", 3000))
-          ),
-          Effect.ensuring(Effect.sync(() => watcher?.kill("SIGKILL")))
-        )
-      : Effect.void
-  )
+  /** Was it gone within `ms` of the signal? */
+  const within = (signal: NodeJS.Signals, ms: number): Effect.Effect<boolean> =>
+    Effect.andThen(send(signal), Effect.map(Effect.timeoutOption(exited, ms), Option.isSome))
+  const stop = Effect.gen(function* () {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const gone = (yield* within("SIGINT", 10_000)) || (yield* within("SIGQUIT", 3000))
+    if (!gone) yield* within("SIGKILL", 3000)
+  }).pipe(Effect.ensuring(Effect.sync(() => watcher?.kill("SIGKILL"))))
   const handle: PostgresProcess = { pid: child.pid ?? 0, exited, stop }
   return handle
 })

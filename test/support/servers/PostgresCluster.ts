@@ -1,0 +1,120 @@
+/**
+ * A real Postgres cluster for tests: fast (nothing is synced to disk), on a free port of 127.0.0.1 and on a socket,
+ * thrown away with its scope.
+ */
+import { chown, mkdir, mkdtemp, rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { Effect, Redacted, Schedule } from "effect"
+import type { Scope } from "effect/Scope"
+import { postgresBinaries } from "../../../src/infra/PostgresBinaries.ts"
+import type { SocketAddress } from "../../../src/infra/Postgres.ts"
+import {
+  nobody,
+  type PostgresFailed,
+  type PostgresProcess,
+  type PostgresUser,
+  runPostgresProgram,
+  startPostgres
+} from "../../../src/infra/PostgresProcess.ts"
+import { freePort, signalTree } from "./processes.ts"
+
+export interface PostgresCluster {
+  readonly port: number
+  readonly socketPath: string
+  /** what a child process takes as DATABASE_URL */
+  readonly url: (database: string) => Redacted.Redacted
+  readonly socket: (database: string) => SocketAddress
+  /** clean stop; clients see their connections closed */
+  readonly stop: Effect.Effect<void>
+  /** SIGKILL to the server and all its processes */
+  readonly kill: Effect.Effect<void>
+  /** SIGSTOP: connections stay open, and nothing answers */
+  readonly pause: Effect.Effect<void>
+  readonly resume: Effect.Effect<void>
+  /** starts it again on the same port, after `stop` or `kill` */
+  readonly start: Effect.Effect<void, PostgresFailed>
+}
+
+export const testUser = "tollgate"
+
+const root = process.getuid?.() === 0
+const user: PostgresUser = root ? nobody : { kind: "self" }
+
+const folder = Effect.acquireRelease(
+  Effect.promise(async () => {
+    // Short: a socket's path may have 107 bytes.
+    const base = await mkdtemp(path.join(tmpdir().length > 60 ? "/tmp" : tmpdir(), "tgp-"))
+    const data = path.join(base, "data")
+    await mkdir(data, { mode: 0o700 })
+    if (root) {
+      await chown(data, nobody.uid, nobody.gid)
+      await chown(base, nobody.uid, nobody.gid)
+    }
+    return { base, data }
+  }),
+  ({ base }) => Effect.promise(() => rm(base, { recursive: true, force: true, maxRetries: 5 }))
+)
+
+const switches = {
+  fsync: "off",
+  synchronous_commit: "off",
+  full_page_writes: "off",
+  // An autovacuum worker in the template would make CREATE DATABASE fail now and then.
+  autovacuum: "off",
+  max_connections: "200",
+  shared_buffers: "32MB",
+  listen_addresses: "127.0.0.1"
+}
+
+export const makePostgresCluster: Effect.Effect<PostgresCluster, unknown, Scope> = Effect.gen(function* () {
+  const native = yield* postgresBinaries({ forOthers: root })
+  const { base, data } = yield* folder
+  yield* runPostgresProgram({
+    user,
+    program: `${native}/bin/initdb`,
+    folder: data,
+    args: ["-D", data, "-U", testUser, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+  })
+  const port = yield* freePort
+  let running: PostgresProcess | undefined
+  const start = Effect.suspend(() =>
+    startPostgres({
+      user,
+      native,
+      dataDir: data,
+      args: [
+        "-k",
+        base,
+        "-p",
+        String(port),
+        ...Object.entries(switches).flatMap(([key, value]) => ["-c", `${key}=${value}`])
+      ]
+    })
+  ).pipe(
+    // The processes of a killed server need a moment to leave.
+    Effect.retry({ schedule: Schedule.spaced("50 millis"), times: 60, while: (e) => e.reason === "in-use" }),
+    Effect.tap((server) =>
+      Effect.sync(() => {
+        running = server
+      })
+    ),
+    Effect.asVoid
+  )
+  const whenRunning = (act: (server: PostgresProcess) => Effect.Effect<void>) =>
+    Effect.suspend(() => (running === undefined ? Effect.void : act(running)))
+  const resume = whenRunning((server) => signalTree(server.pid, "SIGCONT"))
+  const kill = whenRunning((server) => Effect.andThen(signalTree(server.pid, "SIGKILL"), server.exited))
+  yield* Effect.acquireRelease(start, () => Effect.andThen(resume, kill))
+  return {
+    port,
+    socketPath: path.join(base, `.s.PGSQL.${port}`),
+    url: (database) => Redacted.make(`postgres://${testUser}@127.0.0.1:${port}/${database}`),
+    socket: (database) => ({ path: path.join(base, `.s.PGSQL.${port}`), database, username: testUser }),
+    stop: whenRunning((server) => server.stop),
+    kill,
+    pause: whenRunning((server) => signalTree(server.pid, "SIGSTOP")),
+    resume,
+    start
+  }
+})

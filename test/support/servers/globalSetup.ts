@@ -1,0 +1,75 @@
+/**
+ * One Postgres cluster and one redis-server for the whole run, both real. Test files clone the migrated template
+ * database and take a Redis database of their own (`TestPostgres.ts`, `TestRedis.ts`).
+ */
+import { Effect, Exit, Scope } from "effect"
+import { SqlClient } from "effect/sql"
+import type { TestProject } from "vitest/node"
+import { migrate } from "../../../src/infra/Migrations.ts"
+import { layerPostgres } from "../../../src/infra/Postgres.ts"
+import { makePostgresCluster, testUser } from "./PostgresCluster.ts"
+import { findRedis } from "./RedisBinary.ts"
+import { makeRedisServer } from "./RedisServer.ts"
+
+declare module "vitest" {
+  interface ProvidedContext {
+    readonly postgres: {
+      readonly port: number
+      readonly socketPath: string
+      readonly username: string
+      /** a migrated database that nobody may connect to; clone it */
+      readonly template: string
+    }
+    readonly redis: {
+      readonly url: string
+      /** empty with TEST_REDIS_URL: then `TestRedis.ts` looks for a server itself when one is asked for */
+      readonly command: string
+      readonly libraries: string
+    }
+  }
+}
+
+const template = "tollgate_template"
+
+const servers = Effect.gen(function* () {
+  const cluster = yield* makePostgresCluster
+  const admin = layerPostgres({
+    url: cluster.socket("postgres"),
+    maxConnections: 1,
+    statementTimeoutMs: 30_000
+  })
+  yield* Effect.flatMap(SqlClient.SqlClient, (sql) => sql`CREATE DATABASE ${sql(template)}`).pipe(
+    Effect.provide(admin)
+  )
+  yield* migrate.pipe(Effect.provide(layerPostgres({ url: cluster.socket(template), maxConnections: 1 })))
+  yield* Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`ALTER DATABASE ${sql(template)} WITH ALLOW_CONNECTIONS false`
+  ).pipe(Effect.provide(admin))
+  const given = process.env["TEST_REDIS_URL"]
+  if (given !== undefined && given !== "") {
+    return { cluster, redis: { url: given, command: "", libraries: "" } }
+  }
+  const binary = findRedis()
+  const redis = yield* makeRedisServer(binary)
+  return { cluster, redis: { url: redis.url, ...binary } }
+})
+
+export const setup = async (project: TestProject): Promise<() => Promise<void>> => {
+  const scope = Scope.makeUnsafe()
+  const stop = () => Effect.runPromise(Scope.close(scope, Exit.void))
+  const started = await Effect.runPromise(
+    servers.pipe(
+      Scope.provide(scope),
+      Effect.onError(() => Scope.close(scope, Exit.void))
+    )
+  )
+  project.provide("postgres", {
+    port: started.cluster.port,
+    socketPath: started.cluster.socketPath,
+    username: testUser,
+    template
+  })
+  project.provide("redis", started.redis)
+  return stop
+}

@@ -1,0 +1,64 @@
+/** Freezing and killing whole servers: a signal to a process and to all its children. */
+import { readdirSync, readFileSync } from "node:fs"
+import { createServer } from "node:net"
+import { Data, Effect } from "effect"
+
+/** A server of the tests did not come up. */
+export class TestServerFailed extends Data.TaggedError("TestServerFailed")<{
+  readonly detail: string
+  readonly cause?: unknown
+}> {
+  override get message(): string {
+    return this.detail
+  }
+}
+
+const parentOf = (pid: string): number | undefined => {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8")
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1])
+  } catch {
+    return undefined // it ended while we looked
+  }
+}
+
+const childrenOf = (pid: number): ReadonlyArray<number> =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && parentOf(name) === pid)
+    .map(Number)
+
+const signal = (pid: number, name: NodeJS.Signals): boolean => {
+  try {
+    return process.kill(pid, name)
+  } catch {
+    return false // gone already, which is what any of these signals is for
+  }
+}
+
+/** Sends `name` to the process first, so that it cannot start more children, then to its children. */
+export const signalTree = (pid: number, name: NodeJS.Signals): Effect.Effect<void> =>
+  Effect.sync(() => {
+    const children = childrenOf(pid)
+    signal(pid, name)
+    for (const child of new Set([...children, ...childrenOf(pid)])) signal(child, name)
+  })
+
+/** A TCP port of 127.0.0.1 that nobody listens on right now. */
+export const freePort: Effect.Effect<number, TestServerFailed> = Effect.callback<number, TestServerFailed>(
+  (resume) => {
+    const server = createServer()
+    server.once("error", (cause) =>
+      resume(Effect.fail(new TestServerFailed({ detail: "no free port", cause })))
+    )
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address()
+      server.close(() =>
+        resume(
+          typeof address === "object" && address !== null
+            ? Effect.succeed(address.port)
+            : Effect.fail(new TestServerFailed({ detail: "no free port" }))
+        )
+      )
+    })
+  }
+)

@@ -1,0 +1,28 @@
+/** Says at the very end what ran, on which servers, and how it went, in one line that tools can read. */
+import { writeSync } from "node:fs"
+import type { Reporter, SerializedError, TestModule } from "vitest/node"
+
+export class Summary implements Reporter {
+  onTestRunEnd(modules: ReadonlyArray<TestModule>, unhandled: ReadonlyArray<SerializedError>): void {
+    const count = { passed: 0, failed: unhandled.length, skipped: 0 }
+    for (const module of modules) {
+      let failedTests = 0
+      for (const test of module.children.allTests()) {
+        const { state } = test.result()
+        if (state === "passed") count.passed++
+        else if (state === "failed") failedTests++
+        else count.skipped++
+      }
+      // A file that does not load has no tests, and has failed.
+      count.failed += failedTests === 0 && module.state() === "failed" ? 1 : failedTests
+    }
+    const redis = process.env["TEST_REDIS_URL"] ? "the one of TEST_REDIS_URL" : "a real redis-server"
+    const skipped = count.skipped > 0 ? `, ${count.skipped} skipped` : ""
+    const lines = [
+      `${modules.length} suites, ${count.passed + count.failed + count.skipped} tests; Postgres: a real cluster of this run; Redis: ${redis}`,
+      `Tollgate: ${count.passed} passed, ${count.failed} failed${skipped}`
+    ]
+    // On exit, so that no other reporter writes after it.
+    process.once("exit", () => writeSync(1, `\n${lines.join("\n")}\n`))
+  }
+}

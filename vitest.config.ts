@@ -1,0 +1,15 @@
+import { defineConfig } from "vitest/config"
+import { Summary } from "./test/support/servers/reporter.ts"
+
+export default defineConfig({
+  test: {
+    include: ["test/**/*.test.ts"],
+    globalSetup: ["./test/support/servers/globalSetup.ts"],
+    reporters: ["default", new Summary()],
+    // Real processes are paused, killed and started: generous, because a busy machine is no failure.
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    pool: "forks",
+    maxWorkers: 2
+  }
+})
