@@ -16,6 +16,8 @@ export interface InferenceRequest {
   readonly model: string
   /** whether the client wants a stream; upstream is always streamed */
   readonly stream: boolean
+  /** the prompt, when the client wants it at the head of the answer */
+  readonly echo?: string
   /** fields that passed the schema, without `model`, `stream` and `options` */
   readonly body: JsonObject
   /** sampling options that passed the schema, without `num_predict` */

@@ -2,14 +2,12 @@
  * The only way in: method plus raw request target up to `?`, byte for byte (contract §3). It is the route table
  * itself, so there is no second, looser view of the path for the two to disagree on.
  */
-import type { InferenceKind } from "../domain/Inference.ts"
-
 export type Route =
-  | { readonly _tag: "Inference"; readonly surface: "native" | "openai"; readonly kind: InferenceKind }
+  | { readonly _tag: "Inference"; readonly surface: "native" | "openai"; readonly kind: "chat" | "generate" }
   | { readonly _tag: "List"; readonly list: "tags" | "models" | "version" }
   | { readonly _tag: "Ops"; readonly page: "healthz" | "readyz" | "metrics" }
 
-const inference = (surface: "native" | "openai", kind: InferenceKind): Route => ({
+const inference = (surface: "native" | "openai", kind: "chat" | "generate"): Route => ({
   _tag: "Inference",
   surface,
   kind
@@ -19,6 +17,8 @@ const ops = (page: "healthz" | "readyz" | "metrics"): Route => ({ _tag: "Ops", p
 
 const routes = new Map<string, Route>([
   ["POST /api/chat", inference("native", "chat")],
+  ["POST /api/generate", inference("native", "generate")],
+  ["POST /v1/completions", inference("openai", "generate")],
   ["POST /v1/chat/completions", inference("openai", "chat")],
   ["GET /api/tags", list("tags")],
   ["GET /v1/models", list("models")],

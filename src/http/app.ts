@@ -6,15 +6,15 @@ import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { Forbidden } from "../domain/Errors.ts"
 import { Exchange } from "../pipeline/Exchange.ts"
-import { type Route, routeOf } from "./allowList.ts"
+import { routeOf } from "./allowList.ts"
 import { arrivalOf } from "./arrival.ts"
 import type { Dialect } from "./Dialect.ts"
 import { endpoint } from "./endpoint.ts"
 import { faceOf } from "./faces.ts"
 import { inference, type InferenceOptions } from "./inference.ts"
 import { list } from "./lists.ts"
-import { nativeChat } from "./native/dialect.ts"
-import { openaiChat } from "./openai/dialect.ts"
+import { nativeChat, nativeGenerate } from "./native/dialect.ts"
+import { openaiChat, openaiCompletions } from "./openai/dialect.ts"
 import { healthz, isLocal, metrics, readyz } from "./ops.ts"
 import { respondError } from "./respond.ts"
 
@@ -24,8 +24,10 @@ export interface AppOptions extends InferenceOptions {
 
 const forbiddenPath = Effect.fail(new Forbidden({ what: "path" }))
 
-const dialectOf = (route: Extract<Route, { readonly _tag: "Inference" }>): Dialect =>
-  route.surface === "native" ? nativeChat : openaiChat
+const dialects = {
+  native: { chat: nativeChat, generate: nativeGenerate },
+  openai: { chat: openaiChat, generate: openaiCompletions }
+} satisfies Record<"native" | "openai", Record<string, Dialect>>
 
 export const app = (options: AppOptions) =>
   Effect.gen(function* () {
@@ -38,7 +40,10 @@ export const app = (options: AppOptions) =>
       case undefined:
         return yield* endpoint(exchange, forbiddenPath)
       case "Inference":
-        return yield* endpoint(exchange, inference(exchange, incoming, dialectOf(route), options))
+        return yield* endpoint(
+          exchange,
+          inference(exchange, incoming, dialects[route.surface][route.kind], options)
+        )
       case "List":
         return yield* endpoint(exchange, list(exchange, incoming, route.list))
       case "Ops":

@@ -5,13 +5,8 @@ import type { Dialect } from "../Dialect.ts"
 import { absentable, decodeWith, present } from "../decode.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
 import { estimatePrompt } from "../promptSize.ts"
+import { base64, Format, Think, TopLogprobs } from "./fields.ts"
 import { Options, samplingOf } from "./options.ts"
-
-const base64 = Schema.String.check(
-  Schema.isPattern(/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/, {
-    expected: "base64 without a data: prefix"
-  })
-)
 
 const Role = Schema.Literals(["system", "user", "assistant", "tool"])
 
@@ -39,12 +34,6 @@ export const Tool = Schema.Struct({
   })
 })
 
-export const Format = Schema.Union([Schema.Literals(["json", ""]), Schema.JsonObject])
-
-export const Think = Schema.Union([Schema.Boolean, Schema.Literals(["low", "medium", "high", "max"])])
-
-const topLogprobs = Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 20 }))
-
 const Chat = Schema.Struct({
   model: Schema.NonEmptyString,
   stream: absentable(Schema.Boolean),
@@ -54,7 +43,7 @@ const Chat = Schema.Struct({
   think: absentable(Think),
   truncate: absentable(Schema.Boolean),
   logprobs: absentable(Schema.Boolean),
-  top_logprobs: absentable(topLogprobs),
+  top_logprobs: absentable(TopLogprobs),
   options: absentable(Options)
 })
 

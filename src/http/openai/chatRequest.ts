@@ -6,6 +6,7 @@ import type { Dialect } from "../Dialect.ts"
 import { absentable, decodeWith, present } from "../decode.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
+import { TopLogprobs } from "../native/fields.ts"
 import { estimatePrompt } from "../promptSize.ts"
 import { Message, nativeMessages } from "./messages.ts"
 import { samplingFields, samplingOf } from "./sampling.ts"
@@ -35,7 +36,7 @@ const Chat = Schema.Struct({
   tool_choice: absentable(ToolChoice),
   response_format: absentable(ResponseFormat),
   logprobs: absentable(Schema.Boolean),
-  top_logprobs: absentable(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 20 }))),
+  top_logprobs: absentable(TopLogprobs),
   reasoning_effort: absentable(Effort),
   reasoning: absentable(Schema.Struct({ effort: absentable(Effort) })),
   modalities: absentable(Schema.Array(Schema.Literal("text")))
