@@ -1,0 +1,109 @@
+/**
+ * The operator's hands: tenants, keys, limits, budgets, models and what was used of them.
+ *
+ * Every change is one transaction and is in force at every gateway within about `KEY_FRESHNESS_MS`, because the
+ * gates read state and not news. A key's secret leaves here once, from `createKey`.
+ */
+import { Context, type Effect } from "effect"
+import type { Period } from "../domain/Limits.ts"
+import type {
+  DuplicateTenant,
+  InvalidValue,
+  RegistryDown,
+  RevokedKey,
+  UnknownKey,
+  UnknownTenant
+} from "./Errors.ts"
+
+/** Requests per minute, tokens per minute, requests at a time. */
+export interface LimitValues<A> {
+  readonly rpm: A
+  readonly tpm: A
+  readonly concurrent: A
+}
+
+export interface TenantInfo extends LimitValues<number> {
+  readonly name: string
+  readonly allowAllModels: boolean
+  readonly allowedModels: ReadonlyArray<string>
+  readonly status: "active" | "disabled"
+  readonly created: Date
+}
+
+export interface KeyInfo extends LimitValues<number | null> {
+  readonly prefix: string
+  readonly name: string
+  readonly tenant: string
+  readonly scopes: ReadonlyArray<string>
+  /** `expired` is an active key past its time */
+  readonly status: "active" | "disabled" | "revoked" | "expired"
+  readonly created: Date
+  readonly expires: Date | null
+  readonly promptLog: boolean
+  /** null: the setting's default */
+  readonly promptLogDays: number | null
+}
+
+export interface UsageTotals {
+  readonly requests: number
+  readonly tokensIn: number
+  readonly tokensOut: number
+}
+
+/** A period's budget, null when there is none, and the tokens the ledger has for it. */
+export interface BudgetState {
+  readonly period: Period
+  readonly budget: number | null
+  readonly spent: number
+}
+
+export interface NewTenant extends Partial<LimitValues<number>> {
+  readonly name: string
+  readonly allowAllModels?: boolean
+}
+
+export interface NewKey extends Partial<LimitValues<number>> {
+  readonly tenant: string
+  readonly name: string
+  /** default: all */
+  readonly scopes?: ReadonlyArray<string>
+  /** lifetime from now, by the database's clock; not together with `expiresAt` */
+  readonly expiresInMs?: number
+  readonly expiresAt?: Date
+}
+
+/** Absent means untouched; null takes the budget or the key's own limit away. */
+export type BudgetChange = { readonly [P in Period]?: number | null }
+
+type Answer<A, E = never> = Effect.Effect<A, E | InvalidValue | RegistryDown>
+
+export class Registry extends Context.Service<
+  Registry,
+  {
+    createTenant(tenant: NewTenant): Answer<TenantInfo, DuplicateTenant>
+    readonly listTenants: Answer<ReadonlyArray<TenantInfo>>
+    showTenant(tenant: string): Answer<TenantInfo, UnknownTenant>
+    setTenantLimits(tenant: string, limits: Partial<LimitValues<number>>): Answer<TenantInfo, UnknownTenant>
+    setTenantEnabled(tenant: string, enabled: boolean): Answer<TenantInfo, UnknownTenant>
+    setModels(
+      tenant: string,
+      change: { readonly models?: ReadonlyArray<string>; readonly allowAll?: boolean }
+    ): Answer<TenantInfo, UnknownTenant>
+    /** From the ledger; day and month are the current ones in UTC. */
+    usage(tenant: string, period: Period): Answer<UsageTotals, UnknownTenant>
+
+    /** `secret` is the full key, and this is the only time anyone sees it. */
+    createKey(key: NewKey): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant>
+    listKeys(tenant: string): Answer<ReadonlyArray<KeyInfo>, UnknownTenant>
+    /** Idempotent: `already` tells that it was revoked before. */
+    revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
+    setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>
+    setKeyLimits(prefix: string, limits: Partial<LimitValues<number | null>>): Answer<KeyInfo, UnknownKey>
+    setPromptLog(
+      prefix: string,
+      change: { readonly on: boolean; readonly retentionDays?: number }
+    ): Answer<KeyInfo, UnknownKey>
+    setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
+    showBudgets(prefix: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
+  }
+>()("tollgate/registry/Registry") {}

@@ -1,0 +1,65 @@
+/** What an operator may write into the registry, and the words that say so. */
+import { Effect, Schema } from "effect"
+import { scopes } from "../domain/Caller.ts"
+import { InvalidValue } from "./Errors.ts"
+
+interface Value<A> {
+  readonly schema: Schema.Decoder<A>
+  readonly expected: string
+}
+
+const value = <A>(expected: string, schema: Schema.Decoder<A>): Value<A> => ({ schema, expected })
+
+/** Characters that move the cursor, break a line or turn text around have no place in a label. */
+const unprintable = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/u
+
+const text = (most: number, extra: (value: string) => boolean) =>
+  Schema.String.check(
+    Schema.makeFilter((value: string) => {
+      const length = [...value].length
+      return length > 0 && length <= most && !unprintable.test(value) && extra(value)
+    })
+  )
+
+const between = (least: number, most: number) =>
+  Schema.Int.check(Schema.isGreaterThanOrEqualTo(least), Schema.isLessThanOrEqualTo(most))
+
+export const name = value(
+  "1 to 64 characters without control characters, no space at either end",
+  text(64, (value) => value === value.trim())
+)
+
+export const prefix = value(
+  "the 12-character prefix of a key, as list-keys shows it",
+  Schema.String.check(Schema.isPattern(/^[A-Za-z0-9]{2}_[0-9A-Za-z]{9}$/))
+)
+
+export const limit = value("a whole number from 1 to 2147483647", between(1, 2_147_483_647))
+
+export const budget = value(
+  "a whole number of tokens from 0 to 9007199254740991",
+  between(0, Number.MAX_SAFE_INTEGER)
+)
+
+export const retentionDays = value("a whole number of days from 1 to 3650", between(1, 3650))
+
+/** A century: beyond that a date is a typing error. */
+export const lifetimeMs = value("a time of at most 36500 days", between(1, 36_500 * 86_400_000))
+
+export const scopeList = value(
+  `a comma list of ${scopes.join(", ")}`,
+  Schema.NonEmptyArray(Schema.Literals(scopes))
+)
+
+export const modelList = value(
+  "a comma list of model names, each of at most 350 characters without spaces",
+  Schema.Array(text(350, (value) => !/\s/.test(value))).check(Schema.isMaxLength(10_000))
+)
+
+/** The value, if it is one; `field` is the name the operator knows it by. */
+export const validate = <A>(
+  field: string,
+  { expected, schema }: Value<A>,
+  given: unknown
+): Effect.Effect<A, InvalidValue> =>
+  Schema.decodeUnknownEffect(schema)(given).pipe(Effect.mapError(() => new InvalidValue({ field, expected })))

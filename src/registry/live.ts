@@ -1,0 +1,436 @@
+/** The registry on Postgres. `scopes` not given at creation means all of them. */
+import { DateTime, Effect, Layer, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { scopes } from "../domain/Caller.ts"
+import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
+import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
+import { hashSecret } from "../gates/KeyStore/SecretCheck.ts"
+import {
+  DuplicateTenant,
+  InvalidValue,
+  RegistryDown,
+  RevokedKey,
+  UnknownKey,
+  UnknownTenant
+} from "./Errors.ts"
+import { type BudgetState, type KeyInfo, Registry, type TenantInfo } from "./Registry.ts"
+import * as Values from "./Values.ts"
+
+export interface RegistryOptions {
+  /** `KEY_NAMESPACE`; default tg_ */
+  readonly namespace?: string
+  /** what a tenant gets that is created without limits: `DEFAULT_RPM`, `DEFAULT_TPM`, `DEFAULT_CONCURRENT` */
+  readonly defaults: EffectiveLimits
+  /** for tests; default a new random key of the namespace */
+  readonly mint?: () => string
+}
+
+const TenantRow = Schema.Struct({
+  name: Schema.String,
+  rpm: Schema.Int,
+  tpm: Schema.Int,
+  concurrent: Schema.Int,
+  allow_all_models: Schema.Boolean,
+  allowed_models: Schema.Array(Schema.String),
+  disabled: Schema.Boolean,
+  created_at: Schema.Date
+})
+
+const KeyRow = Schema.Struct({
+  prefix: Schema.String,
+  name: Schema.String,
+  tenant: Schema.String,
+  scopes: Schema.Array(Schema.String),
+  status: Schema.Literals(["active", "disabled", "revoked", "expired"]),
+  created_at: Schema.Date,
+  expires_at: Schema.NullOr(Schema.Date),
+  rpm: Schema.NullOr(Schema.Int),
+  tpm: Schema.NullOr(Schema.Int),
+  concurrent: Schema.NullOr(Schema.Int),
+  prompt_log: Schema.Boolean,
+  prompt_log_days: Schema.NullOr(Schema.Int)
+})
+
+const UsageRow = Schema.Struct({
+  requests: Schema.Finite,
+  tokens_in: Schema.Finite,
+  tokens_out: Schema.Finite
+})
+
+const BudgetRow = Schema.Struct({
+  budget_daily: Schema.NullOr(Schema.Finite),
+  budget_monthly: Schema.NullOr(Schema.Finite),
+  budget_total: Schema.NullOr(Schema.Finite),
+  day: Schema.Finite,
+  month: Schema.Finite,
+  total: Schema.Finite
+})
+
+const tenantOf = (row: typeof TenantRow.Type): TenantInfo => ({
+  name: row.name,
+  rpm: row.rpm,
+  tpm: row.tpm,
+  concurrent: row.concurrent,
+  allowAllModels: row.allow_all_models,
+  allowedModels: row.allowed_models,
+  status: row.disabled ? "disabled" : "active",
+  created: row.created_at
+})
+
+const keyOf = (row: typeof KeyRow.Type): KeyInfo => ({
+  prefix: row.prefix,
+  name: row.name,
+  tenant: row.tenant,
+  scopes: row.scopes,
+  status: row.status,
+  created: row.created_at,
+  expires: row.expires_at,
+  rpm: row.rpm,
+  tpm: row.tpm,
+  concurrent: row.concurrent,
+  promptLog: row.prompt_log,
+  promptLogDays: row.prompt_log_days
+})
+
+const rowsOf = <A>(row: Schema.Decoder<A>) => Schema.decodeUnknownEffect(Schema.Array(row))
+const tenantRows = rowsOf(TenantRow)
+const keyRows = rowsOf(KeyRow)
+const usageRows = rowsOf(UsageRow)
+const budgetRows = rowsOf(BudgetRow)
+
+/** 62^9 prefixes: a second collision in a row is already a broken random source. */
+const mostMints = 5
+
+type Meant = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
+
+const isMeant = (error: unknown): error is Meant =>
+  error instanceof DuplicateTenant ||
+  error instanceof InvalidValue ||
+  error instanceof RegistryDown ||
+  error instanceof RevokedKey ||
+  error instanceof UnknownKey ||
+  error instanceof UnknownTenant
+
+/** Our own errors pass; everything else that can go wrong here is the database's doing. */
+const down = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  effect.pipe(
+    Effect.timeout("10 seconds"),
+    Effect.mapError((cause): Extract<E, Meant> | RegistryDown => {
+      const meant = (error: typeof cause): error is Extract<typeof cause, Extract<E, Meant>> => isMeant(error)
+      return meant(cause) ? cause : new RegistryDown({ cause })
+    })
+  )
+
+/** Absent in a change means: keep what is there. */
+const orKeep = <A>(value: A | undefined): { readonly given: boolean; readonly value: A | null } =>
+  value === undefined ? { given: false, value: null } : { given: true, value }
+
+const make = Effect.fnUntraced(function* (options: RegistryOptions) {
+  const sql = yield* SqlClient.SqlClient
+  const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
+
+  const tenantColumns = sql`name, rpm, tpm, concurrent, allow_all_models, allowed_models, disabled, created_at`
+  const keyColumns = sql`k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at, k.expires_at, k.rpm, k.tpm,
+    k.concurrent, k.prompt_log, k.prompt_log_days,
+    CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
+
+  const oneTenant = (name: string, rows: ReadonlyArray<unknown>) =>
+    Effect.gen(function* () {
+      const [row] = yield* tenantRows(rows)
+      return row === undefined ? yield* new UnknownTenant({ tenant: name }) : tenantOf(row)
+    })
+  const oneKey = (prefix: string, rows: ReadonlyArray<unknown>) =>
+    Effect.gen(function* () {
+      const [row] = yield* keyRows(rows)
+      return row === undefined ? yield* new UnknownKey({ prefix }) : keyOf(row)
+    })
+
+  const showTenant = (tenant: string) =>
+    Effect.flatMap(sql`SELECT ${tenantColumns} FROM tenants WHERE name = ${tenant}`, (rows) =>
+      oneTenant(tenant, rows)
+    )
+  const showKey = (prefix: string) =>
+    Effect.flatMap(
+      sql`SELECT ${keyColumns} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`,
+      (rows) => oneKey(prefix, rows)
+    )
+
+  const limitOr = <A>(field: string, given: number | undefined, otherwise: A) =>
+    given === undefined ? Effect.succeed(otherwise) : Values.validate(field, Values.limit, given)
+  const limitOrNull = (field: string, given: number | null | undefined) =>
+    given === undefined || given === null
+      ? Effect.succeed(given)
+      : Values.validate(field, Values.limit, given)
+
+  const createTenant = Effect.fnUntraced(function* (
+    tenant: Parameters<Registry["Service"]["createTenant"]>[0]
+  ) {
+    const name = yield* Values.validate("name", Values.name, tenant.name)
+    const rpm = yield* limitOr("rpm", tenant.rpm, options.defaults.rpm)
+    const tpm = yield* limitOr("tpm", tenant.tpm, options.defaults.tpm)
+    const concurrent = yield* limitOr("concurrent", tenant.concurrent, options.defaults.concurrent)
+    const rows = yield* sql`
+      INSERT INTO tenants (name, rpm, tpm, concurrent, allow_all_models)
+      VALUES (${name}, ${rpm}, ${tpm}, ${concurrent}, ${tenant.allowAllModels ?? false})
+      ON CONFLICT (name) DO NOTHING RETURNING ${tenantColumns}`
+    const [row] = yield* tenantRows(rows)
+    return row === undefined ? yield* new DuplicateTenant({ tenant: name }) : tenantOf(row)
+  }, down)
+
+  const listTenants = Effect.suspend(() => sql`SELECT ${tenantColumns} FROM tenants ORDER BY name`).pipe(
+    Effect.flatMap(tenantRows),
+    Effect.map((rows) => rows.map(tenantOf)),
+    down
+  )
+
+  const setTenantLimits = Effect.fnUntraced(function* (
+    tenant: string,
+    limits: Parameters<Registry["Service"]["setTenantLimits"]>[1]
+  ) {
+    const rpm = yield* limitOr("rpm", limits.rpm, null)
+    const tpm = yield* limitOr("tpm", limits.tpm, null)
+    const concurrent = yield* limitOr("concurrent", limits.concurrent, null)
+    const rows = yield* sql`
+      UPDATE tenants SET rpm = coalesce(${rpm}::int, rpm), tpm = coalesce(${tpm}::int, tpm),
+        concurrent = coalesce(${concurrent}::int, concurrent)
+      WHERE name = ${tenant} RETURNING ${tenantColumns}`
+    return yield* oneTenant(tenant, rows)
+  }, down)
+
+  const setTenantEnabled = Effect.fnUntraced(function* (tenant: string, enabled: boolean) {
+    const rows = yield* sql`
+      UPDATE tenants SET disabled = ${!enabled} WHERE name = ${tenant} RETURNING ${tenantColumns}`
+    return yield* oneTenant(tenant, rows)
+  }, down)
+
+  const setModels = Effect.fnUntraced(function* (
+    tenant: string,
+    change: Parameters<Registry["Service"]["setModels"]>[1]
+  ) {
+    const models =
+      change.models === undefined
+        ? null
+        : [...new Set(yield* Values.validate("models", Values.modelList, change.models))]
+    // As JSON text: a model name may hold whatever separates an array's elements.
+    const list = models === null ? null : JSON.stringify(models)
+    const rows = yield* sql`
+      UPDATE tenants SET
+        allow_all_models = coalesce(${change.allowAll ?? null}::boolean, allow_all_models),
+        allowed_models = CASE WHEN ${list}::text IS NULL THEN allowed_models
+          ELSE ARRAY(SELECT jsonb_array_elements_text(${list}::text::jsonb)) END
+      WHERE name = ${tenant} RETURNING ${tenantColumns}`
+    return yield* oneTenant(tenant, rows)
+  }, down)
+
+  const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
+    yield* showTenant(tenant)
+    const from =
+      period === "total" ? sql`'-infinity'::date` : sql`date_trunc(${period}, now() AT TIME ZONE 'UTC')::date`
+    const rows = yield* sql`
+      SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
+        coalesce(sum(l.tokens_in), 0)::float8 AS tokens_in,
+        coalesce(sum(l.tokens_out), 0)::float8 AS tokens_out
+      FROM ledger l JOIN tenants t ON t.id = l.tenant_id
+      WHERE t.name = ${tenant} AND l.day >= ${from}`
+    const [row] = yield* usageRows(rows)
+    return {
+      requests: row?.requests ?? 0,
+      tokensIn: row?.tokens_in ?? 0,
+      tokensOut: row?.tokens_out ?? 0
+    }
+  }, down)
+
+  const expiry = Effect.fnUntraced(function* (expiresInMs: number | undefined, expiresAt: Date | undefined) {
+    if (expiresInMs !== undefined && expiresAt !== undefined) {
+      return yield* new InvalidValue({ field: "expires-at", expected: "given without expires-in" })
+    }
+    if (expiresInMs !== undefined) {
+      const lifetime = yield* Values.validate("expires-in", Values.lifetimeMs, expiresInMs)
+      return sql`now() + ${lifetime}::float8 * interval '1 millisecond'`
+    }
+    if (expiresAt === undefined) return sql`NULL::timestamptz`
+    const now = yield* DateTime.now
+    // Refused here for the operator's sake; what counts is the database's clock at the moment of use.
+    yield* Values.validate("expires-at", Values.lifetimeMs, expiresAt.getTime() - now.epochMilliseconds).pipe(
+      Effect.mapError(() => new InvalidValue({ field: "expires-at", expected: "a time in the future" }))
+    )
+    return sql`${expiresAt.toISOString()}::timestamptz`
+  })
+
+  const createKey = Effect.fnUntraced(function* (key: Parameters<Registry["Service"]["createKey"]>[0]) {
+    const name = yield* Values.validate("name", Values.name, key.name)
+    const granted = yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes)
+    const rpm = yield* limitOr("rpm", key.rpm, null)
+    const tpm = yield* limitOr("tpm", key.tpm, null)
+    const concurrent = yield* limitOr("concurrent", key.concurrent, null)
+    const expiresAt = yield* expiry(key.expiresInMs, key.expiresAt)
+    yield* showTenant(key.tenant)
+    for (let attempt = 0; attempt < mostMints; attempt += 1) {
+      const secret = mint()
+      const prefix = prefixOf(secret)
+      const hash = yield* Effect.tryPromise(() => hashSecret(secret))
+      const inserted = yield* sql`
+        INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent)
+        SELECT id, ${name}, ${prefix}, ${hash}, string_to_array(${[...new Set(granted)].join(",")}, ','),
+          ${expiresAt}, ${rpm}::int, ${tpm}::int, ${concurrent}::int
+        FROM tenants WHERE name = ${key.tenant}
+        ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+      if (inserted.length === 0) continue
+      const made = yield* showKey(prefix).pipe(
+        Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
+      )
+      return { secret, key: made }
+    }
+    return yield* new RegistryDown({ cause: new Error("no free key prefix was found") })
+  }, down)
+
+  const listKeys = Effect.fnUntraced(function* (tenant: string) {
+    yield* showTenant(tenant)
+    const rows = yield* sql`
+      SELECT ${keyColumns} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+      WHERE t.name = ${tenant} ORDER BY k.created_at, k.prefix`
+    return (yield* keyRows(rows)).map(keyOf)
+  }, down)
+
+  const revokeKey = Effect.fnUntraced(function* (given: string) {
+    const prefix = yield* Values.validate("prefix", Values.prefix, given)
+    return yield* sql.withTransaction(
+      Effect.gen(function* () {
+        const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${prefix} FOR UPDATE`
+        if (found.length === 0) return yield* new UnknownKey({ prefix })
+        // The outbox row is the revocation; its trigger does the rest, whoever writes it.
+        const written = yield* sql`
+          INSERT INTO revocations (key_prefix)
+          SELECT prefix FROM api_keys WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
+        return { already: written.length === 0 }
+      })
+    )
+  }, down)
+
+  /** Runs one UPDATE of the key and answers with what it made of it. */
+  const change = Effect.fnUntraced(function* (
+    given: string,
+    update: (prefix: string) => Effect.Effect<ReadonlyArray<unknown>, unknown>
+  ) {
+    const prefix = yield* Values.validate("prefix", Values.prefix, given)
+    return yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* update(prefix).pipe(Effect.mapError((cause) => new RegistryDown({ cause })))
+        return yield* showKey(prefix)
+      })
+    )
+  })
+
+  const setKeyEnabled = Effect.fnUntraced(function* (given: string, enabled: boolean) {
+    const status = enabled ? "active" : "disabled"
+    const key = yield* change(
+      given,
+      (prefix) =>
+        sql`UPDATE api_keys SET status = ${status} WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
+    )
+    if (key.status === "revoked") return yield* new RevokedKey({ prefix: key.prefix })
+    return key
+  }, down)
+
+  const setKeyLimits = Effect.fnUntraced(function* (
+    given: string,
+    limits: Parameters<Registry["Service"]["setKeyLimits"]>[1]
+  ) {
+    const rpm = orKeep(yield* limitOrNull("rpm", limits.rpm))
+    const tpm = orKeep(yield* limitOrNull("tpm", limits.tpm))
+    const concurrent = orKeep(yield* limitOrNull("concurrent", limits.concurrent))
+    return yield* change(
+      given,
+      (prefix) => sql`
+        UPDATE api_keys SET
+          rpm = CASE WHEN ${rpm.given}::boolean THEN ${rpm.value}::int ELSE rpm END,
+          tpm = CASE WHEN ${tpm.given}::boolean THEN ${tpm.value}::int ELSE tpm END,
+          concurrent = CASE WHEN ${concurrent.given}::boolean THEN ${concurrent.value}::int ELSE concurrent END
+        WHERE prefix = ${prefix} RETURNING id`
+    )
+  }, down)
+
+  const setPromptLog = Effect.fnUntraced(function* (
+    given: string,
+    wish: Parameters<Registry["Service"]["setPromptLog"]>[1]
+  ) {
+    const days =
+      wish.retentionDays === undefined
+        ? null
+        : yield* Values.validate("retention-days", Values.retentionDays, wish.retentionDays)
+    return yield* change(
+      given,
+      (prefix) => sql`
+        UPDATE api_keys SET prompt_log = ${wish.on}, prompt_log_days = coalesce(${days}::int, prompt_log_days)
+        WHERE prefix = ${prefix} RETURNING id`
+    )
+  }, down)
+
+  const budgets = Effect.fnUntraced(function* (prefix: string) {
+    const rows = yield* sql`
+      SELECT k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
+        k.budget_total::float8 AS budget_total,
+        coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day = date_trunc('day', now() AT TIME ZONE 'UTC')::date), 0)::float8 AS day,
+        coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day >= date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0)::float8 AS month,
+        coalesce(sum(l.tokens_in + l.tokens_out), 0)::float8 AS total
+      FROM api_keys k LEFT JOIN ledger l ON l.key_id = k.id WHERE k.prefix = ${prefix} GROUP BY k.id`
+    const [row] = yield* budgetRows(rows)
+    if (row === undefined) return yield* new UnknownKey({ prefix })
+    const states: ReadonlyArray<BudgetState> = [
+      { period: "day", budget: row.budget_daily, spent: row.day },
+      { period: "month", budget: row.budget_monthly, spent: row.month },
+      { period: "total", budget: row.budget_total, spent: row.total }
+    ]
+    return states
+  })
+
+  const budgetOrNull = (field: string, given: number | null | undefined) =>
+    given === undefined || given === null
+      ? Effect.succeed(given)
+      : Values.validate(field, Values.budget, given)
+
+  const setBudgets = Effect.fnUntraced(function* (
+    given: string,
+    wish: Parameters<Registry["Service"]["setBudgets"]>[1]
+  ) {
+    const prefix = yield* Values.validate("prefix", Values.prefix, given)
+    const daily = orKeep(yield* budgetOrNull("daily", wish.day))
+    const monthly = orKeep(yield* budgetOrNull("monthly", wish.month))
+    const total = orKeep(yield* budgetOrNull("total", wish.total))
+    return yield* sql.withTransaction(
+      Effect.andThen(
+        sql`UPDATE api_keys SET
+          budget_daily = CASE WHEN ${daily.given}::boolean THEN ${daily.value}::float8::bigint ELSE budget_daily END,
+          budget_monthly = CASE WHEN ${monthly.given}::boolean THEN ${monthly.value}::float8::bigint ELSE budget_monthly END,
+          budget_total = CASE WHEN ${total.given}::boolean THEN ${total.value}::float8::bigint ELSE budget_total END
+          WHERE prefix = ${prefix}`,
+        budgets(prefix)
+      )
+    )
+  }, down)
+
+  const showBudgets = Effect.fnUntraced(function* (given: string) {
+    return yield* budgets(yield* Values.validate("prefix", Values.prefix, given))
+  }, down)
+
+  return {
+    createTenant,
+    listTenants,
+    showTenant: (tenant: string) => down(showTenant(tenant)),
+    setTenantLimits,
+    setTenantEnabled,
+    setModels,
+    usage,
+    createKey,
+    listKeys,
+    revokeKey,
+    setKeyEnabled,
+    setKeyLimits,
+    setPromptLog,
+    setBudgets,
+    showBudgets
+  }
+})
+
+export const layerLive = (options: RegistryOptions): Layer.Layer<Registry, never, SqlClient.SqlClient> =>
+  Layer.effect(Registry, make(options))
