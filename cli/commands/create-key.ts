@@ -1,0 +1,58 @@
+import { Effect, Option } from "effect"
+import { Command, Flag } from "effect/cli"
+import { scopes } from "../../src/domain/Caller.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import * as flags from "../flags.ts"
+import { readInstant, readLifetime } from "../lifetime.ts"
+import { minute, note, show } from "../terminal.ts"
+
+export const createKey = Command.make(
+  "create-key",
+  {
+    tenant: flags.tenant,
+    name: Flag.String("name").pipe(Flag.withDescription("Label of the key")),
+    scopes: Flag.String("scopes").pipe(
+      Flag.withDescription("What the key may do"),
+      Flag.withMetavar("list"),
+      Flag.withDefault(scopes.join(","))
+    ),
+    expiresIn: Flag.String("expires-in").pipe(
+      Flag.withDescription("Lifetime from now: 45m, 12h, 30d, 2w"),
+      Flag.withMetavar("time"),
+      Flag.optional
+    ),
+    expiresAt: Flag.String("expires-at").pipe(
+      Flag.withDescription("End of life: 2027-01-31 or 2027-01-31T12:00:00Z"),
+      Flag.withMetavar("when"),
+      Flag.optional
+    ),
+    ...flags.limits
+  },
+  Effect.fnUntraced(function* (given) {
+    const registry = yield* Registry
+    const { key, secret } = yield* registry.createKey({
+      tenant: given.tenant,
+      name: given.name,
+      scopes: flags.commaList(given.scopes),
+      ...(Option.isSome(given.expiresIn) ? { expiresInMs: yield* readLifetime(given.expiresIn.value) } : {}),
+      ...(Option.isSome(given.expiresAt) ? { expiresAt: yield* readInstant(given.expiresAt.value) } : {}),
+      ...flags.givenLimits({
+        rpm: Option.getOrUndefined(given.rpm),
+        tpm: Option.getOrUndefined(given.tpm),
+        concurrent: Option.getOrUndefined(given.concurrent)
+      })
+    })
+    const expiry = key.expires === null ? "never expires" : `expires ${minute(key.expires)} UTC`
+    yield* note(
+      `Key ${key.prefix} for tenant ${key.tenant} (${key.scopes.join(", ")}; ${expiry}). It is shown this once:`
+    )
+    yield* show({ secret, ...key }, secret)
+  })
+).pipe(
+  Command.withDescription("Create a key and print it, once, alone on its line of stdout"),
+  Command.withExamples([
+    { command: "tollgate create-key --tenant acme --name laptop" },
+    { command: "tollgate create-key --tenant acme --name search --scopes embeddings --expires-in 30d" },
+    { command: "KEY=$(tollgate create-key --tenant acme --name ci)", description: "Nothing but the key" }
+  ])
+)

@@ -1,0 +1,19 @@
+import { Effect } from "effect"
+import { Command } from "effect/cli"
+import { Registry } from "../../src/registry/Registry.ts"
+import * as flags from "../flags.ts"
+import { keyTable } from "../rows.ts"
+import { show } from "../terminal.ts"
+
+export const enableKey = Command.make(
+  "enable-key",
+  { prefix: flags.prefix("prefix") },
+  Effect.fnUntraced(function* ({ prefix }) {
+    const registry = yield* Registry
+    const key = yield* registry.setKeyEnabled(prefix, true)
+    yield* show(key, keyTable([key]))
+  })
+).pipe(
+  Command.withDescription("Let a disabled key in again"),
+  Command.withExamples([{ command: "tollgate enable-key --prefix tg_4fJ2kQ9sX" }])
+)

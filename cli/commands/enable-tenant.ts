@@ -1,0 +1,19 @@
+import { Effect } from "effect"
+import { Command } from "effect/cli"
+import { Registry } from "../../src/registry/Registry.ts"
+import * as flags from "../flags.ts"
+import { tenantTable } from "../rows.ts"
+import { show } from "../terminal.ts"
+
+export const enableTenant = Command.make(
+  "enable-tenant",
+  { tenant: flags.tenant },
+  Effect.fnUntraced(function* ({ tenant }) {
+    const registry = yield* Registry
+    const changed = yield* registry.setTenantEnabled(tenant, true)
+    yield* show(changed, tenantTable([changed]))
+  })
+).pipe(
+  Command.withDescription("Let a disabled tenant's keys in again"),
+  Command.withExamples([{ command: "tollgate enable-tenant --tenant acme" }])
+)

@@ -1,0 +1,19 @@
+import { Effect } from "effect"
+import { Command } from "effect/cli"
+import { Registry } from "../../src/registry/Registry.ts"
+import * as flags from "../flags.ts"
+import { keyTable } from "../rows.ts"
+import { show } from "../terminal.ts"
+
+export const listKeys = Command.make(
+  "list-keys",
+  { tenant: flags.tenant },
+  Effect.fnUntraced(function* ({ tenant }) {
+    const registry = yield* Registry
+    const keys = yield* registry.listKeys(tenant)
+    yield* show(keys, keys.length === 0 ? "no keys" : keyTable(keys))
+  })
+).pipe(
+  Command.withDescription("List a tenant's keys by prefix; never the keys themselves"),
+  Command.withExamples([{ command: "tollgate list-keys --tenant acme" }])
+)

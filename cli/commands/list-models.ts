@@ -1,0 +1,53 @@
+import { Effect, type Layer, Option } from "effect"
+import { Command, Flag } from "effect/cli"
+import { Backend } from "../../src/backend/Backend.ts"
+import type { Model } from "../../src/domain/Model.ts"
+import { Registry, type TenantInfo } from "../../src/registry/Registry.ts"
+import * as flags from "../flags.ts"
+import { minute, show, table } from "../terminal.ts"
+
+const mayUse = (tenant: TenantInfo, model: Model): boolean =>
+  tenant.allowAllModels || tenant.allowedModels.includes(model.name)
+
+const showTenant = (tenant: string) => Effect.flatMap(Registry, (registry) => registry.showTenant(tenant))
+
+const written = (text: string): string => {
+  const date = new Date(text)
+  return Number.isNaN(date.getTime()) ? text : minute(date)
+}
+
+/** `registry` is built only when a tenant is named: the list itself must not depend on the database. */
+export const makeListModels = <E>(registry: Layer.Layer<Registry, E>) =>
+  Command.make(
+    "list-models",
+    { tenant: Flag.optional(flags.tenant) },
+    Effect.fnUntraced(function* (given) {
+      const backend = yield* Backend
+      const tenant = Option.isSome(given.tenant)
+        ? Option.some(yield* showTenant(given.tenant.value).pipe(Effect.provide(registry)))
+        : Option.none()
+      const models = yield* backend.models
+      const listed = models.map((model) => ({
+        name: model.name,
+        size: model.size,
+        modified: model.modifiedAt,
+        ...(Option.isSome(tenant) ? { effective: mayUse(tenant.value, model) } : {})
+      }))
+      const headers = ["MODEL", "MODIFIED (UTC)", "GB", ...(Option.isSome(tenant) ? ["USABLE"] : [])]
+      const rows = listed.map((model) => [
+        model.name,
+        written(model.modified),
+        (model.size / 1e9).toFixed(2),
+        ...(model.effective === undefined ? [] : [model.effective ? "yes" : "no"])
+      ])
+      yield* show(listed, listed.length === 0 ? "no models" : table(headers, rows))
+    })
+  ).pipe(
+    Command.withDescription(
+      "List the models the backend has now; with --tenant, which of them the tenant may use"
+    ),
+    Command.withExamples([
+      { command: "tollgate list-models" },
+      { command: "tollgate list-models --tenant acme" }
+    ])
+  )

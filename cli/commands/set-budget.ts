@@ -1,0 +1,42 @@
+import { Effect } from "effect"
+import { Command } from "effect/cli"
+import { budget } from "../../src/registry/Values.ts"
+import { InvalidValue } from "../../src/registry/Errors.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import * as flags from "../flags.ts"
+import { budgetTable } from "../rows.ts"
+import { show } from "../terminal.ts"
+
+export const setBudget = Command.make(
+  "set-budget",
+  {
+    key: flags.prefix("key"),
+    daily: flags.amountOrNone("daily", "Tokens per UTC day"),
+    monthly: flags.amountOrNone("monthly", "Tokens per UTC month"),
+    total: flags.amountOrNone("total", "Tokens for ever")
+  },
+  Effect.fnUntraced(function* (given) {
+    const registry = yield* Registry
+    const day = yield* flags.readAmountOrNone("daily", given.daily, budget.expected)
+    const month = yield* flags.readAmountOrNone("monthly", given.monthly, budget.expected)
+    const total = yield* flags.readAmountOrNone("total", given.total, budget.expected)
+    if (day === undefined && month === undefined && total === undefined) {
+      return yield* new InvalidValue({ field: "daily", expected: "given, or --monthly, or --total" })
+    }
+    const states = yield* registry.setBudgets(given.key, {
+      ...(day === undefined ? {} : { day }),
+      ...(month === undefined ? {} : { month }),
+      ...(total === undefined ? {} : { total })
+    })
+    yield* show(states, budgetTable(states))
+  })
+).pipe(
+  Command.withDescription("Set a key's token budgets; a period that is not named stays as it is"),
+  Command.withExamples([
+    { command: "tollgate set-budget --key tg_4fJ2kQ9sX --daily 100000 --monthly 2000000" },
+    {
+      command: "tollgate set-budget --key tg_4fJ2kQ9sX --daily none",
+      description: "No daily budget any more"
+    }
+  ])
+)

@@ -1,0 +1,55 @@
+import { Effect, Option } from "effect"
+import { Command, Flag } from "effect/cli"
+import { InvalidValue } from "../../src/registry/Errors.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { limit } from "../../src/registry/Values.ts"
+import * as flags from "../flags.ts"
+import { limitTable } from "../rows.ts"
+import { show } from "../terminal.ts"
+
+const notNull = (field: string, value: number | null | undefined) =>
+  value === null ? Effect.fail(new InvalidValue({ field, expected: limit.expected })) : Effect.succeed(value)
+
+export const setLimits = Command.make(
+  "set-limits",
+  {
+    tenant: Flag.optional(flags.tenant),
+    key: Flag.optional(flags.prefix("key")),
+    rpm: flags.amountOrNone("rpm", "Requests per minute"),
+    tpm: flags.amountOrNone("tpm", "Tokens per minute"),
+    concurrent: flags.amountOrNone("concurrent", "Requests at the same time")
+  },
+  Effect.fnUntraced(function* (given) {
+    const registry = yield* Registry
+    const rpm = yield* flags.readAmountOrNone("rpm", given.rpm, limit.expected)
+    const tpm = yield* flags.readAmountOrNone("tpm", given.tpm, limit.expected)
+    const concurrent = yield* flags.readAmountOrNone("concurrent", given.concurrent, limit.expected)
+    if (rpm === undefined && tpm === undefined && concurrent === undefined) {
+      return yield* new InvalidValue({ field: "rpm", expected: "given, or --tpm, or --concurrent" })
+    }
+    if (Option.isSome(given.tenant) === Option.isSome(given.key)) {
+      return yield* new InvalidValue({ field: "tenant", expected: "given, or --key, but not both" })
+    }
+    const changed = Option.isSome(given.key)
+      ? yield* registry.setKeyLimits(given.key.value, flags.givenLimits({ rpm, tpm, concurrent }))
+      : yield* registry.setTenantLimits(
+          Option.getOrElse(given.tenant, () => ""),
+          // A tenant has nobody to inherit from.
+          flags.givenLimits({
+            rpm: yield* notNull("rpm", rpm),
+            tpm: yield* notNull("tpm", tpm),
+            concurrent: yield* notNull("concurrent", concurrent)
+          })
+        )
+    yield* show(changed, limitTable(changed))
+  })
+).pipe(
+  Command.withDescription("Set the limits of a tenant, or of one key; what is not named stays as it is"),
+  Command.withExamples([
+    { command: "tollgate set-limits --tenant acme --rpm 300 --concurrent 16" },
+    {
+      command: "tollgate set-limits --key tg_4fJ2kQ9sX --tpm none",
+      description: "Back to the tenant's limit"
+    }
+  ])
+)

@@ -1,0 +1,19 @@
+import { Effect } from "effect"
+import { Command } from "effect/cli"
+import { Registry } from "../../src/registry/Registry.ts"
+import * as flags from "../flags.ts"
+import { budgetTable } from "../rows.ts"
+import { show } from "../terminal.ts"
+
+export const showBudget = Command.make(
+  "show-budget",
+  { key: flags.prefix("key") },
+  Effect.fnUntraced(function* ({ key }) {
+    const registry = yield* Registry
+    const states = yield* registry.showBudgets(key)
+    yield* show(states, budgetTable(states))
+  })
+).pipe(
+  Command.withDescription("Show a key's budgets and what the ledger has for their periods"),
+  Command.withExamples([{ command: "tollgate show-budget --key tg_4fJ2kQ9sX" }])
+)

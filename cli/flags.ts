@@ -1,0 +1,63 @@
+/** Flags that several commands share. */
+import { Effect, type Option, Option as Maybe } from "effect"
+import { Flag } from "effect/cli"
+import { InvalidValue } from "../src/registry/Errors.ts"
+
+export const tenant = Flag.String("tenant").pipe(
+  Flag.withDescription("Name of the tenant"),
+  Flag.withMetavar("name")
+)
+
+export const prefix = (flag: "prefix" | "key") =>
+  Flag.String(flag).pipe(
+    Flag.withDescription("The first 12 characters of the key"),
+    Flag.withMetavar("prefix")
+  )
+
+const count = (flag: string, description: string) =>
+  Flag.Int(flag).pipe(Flag.withDescription(description), Flag.withMetavar("n"), Flag.optional)
+
+export const limits = {
+  rpm: count("rpm", "Requests per minute"),
+  tpm: count("tpm", "Tokens per minute"),
+  concurrent: count("concurrent", "Requests at the same time")
+}
+
+/** An amount, or `none` to take it away: null. */
+export const amountOrNone = (flag: string, description: string) =>
+  Flag.String(flag).pipe(
+    Flag.withDescription(`${description}; "none" takes it away`),
+    Flag.withMetavar("n|none"),
+    Flag.optional
+  )
+
+/** `expected` as in `InvalidValue`. */
+export const readAmountOrNone = (
+  field: string,
+  given: Option.Option<string>,
+  expected: string
+): Effect.Effect<number | null | undefined, InvalidValue> => {
+  if (Maybe.isNone(given)) return Effect.succeed(undefined)
+  if (given.value === "none") return Effect.succeed(null)
+  return /^\d{1,16}$/.test(given.value)
+    ? Effect.succeed(Number(given.value))
+    : Effect.fail(new InvalidValue({ field, expected: `${expected}, or none` }))
+}
+
+/** The limits that were given, and no others. */
+export const givenLimits = <A>(values: {
+  readonly rpm: A | undefined
+  readonly tpm: A | undefined
+  readonly concurrent: A | undefined
+}) => ({
+  ...(values.rpm === undefined ? {} : { rpm: values.rpm }),
+  ...(values.tpm === undefined ? {} : { tpm: values.tpm }),
+  ...(values.concurrent === undefined ? {} : { concurrent: values.concurrent })
+})
+
+/** `a, b` as `["a", "b"]`; nothing between commas is nothing. */
+export const commaList = (text: string): ReadonlyArray<string> =>
+  text
+    .split(",")
+    .map((part) => part.trim())
+    .filter((part) => part !== "")

@@ -1,0 +1,44 @@
+/** Tenants and keys as tables. */
+import type { BudgetState, KeyInfo, LimitValues, TenantInfo } from "../src/registry/Registry.ts"
+import { amount, minute, table } from "./terminal.ts"
+
+const models = (tenant: TenantInfo): string =>
+  tenant.allowAllModels ? "all" : tenant.allowedModels.join(", ") || "-"
+
+export const tenantTable = (tenants: ReadonlyArray<TenantInfo>): string =>
+  table(
+    ["NAME", "STATUS", "RPM", "TPM", "CONCURRENT", "MODELS"],
+    tenants.map((tenant) => [
+      tenant.name,
+      tenant.status,
+      String(tenant.rpm),
+      String(tenant.tpm),
+      String(tenant.concurrent),
+      models(tenant)
+    ])
+  )
+
+export const keyTable = (keys: ReadonlyArray<KeyInfo>): string =>
+  table(
+    ["PREFIX", "STATUS", "NAME", "CREATED (UTC)", "EXPIRES (UTC)"],
+    keys.map((key) => [key.prefix, key.status, key.name, minute(key.created), minute(key.expires)])
+  )
+
+const inherited = (value: number | null): string => (value === null ? "tenant's" : String(value))
+
+export const limitTable = (limits: LimitValues<number | null>): string =>
+  table(
+    ["RPM", "TPM", "CONCURRENT"],
+    [[inherited(limits.rpm), inherited(limits.tpm), inherited(limits.concurrent)]]
+  )
+
+export const budgetTable = (states: ReadonlyArray<BudgetState>): string =>
+  table(
+    ["PERIOD", "BUDGET", "SPENT", "LEFT"],
+    states.map(({ budget, period, spent }) => [
+      period,
+      amount(budget),
+      amount(spent),
+      amount(budget === null ? null : Math.max(0, budget - spent))
+    ])
+  )

@@ -1,0 +1,88 @@
+/**
+ * One line for everything that can end a command early. It names what the operator can change; causes, stacks and
+ * values that were typed stay out of it, because any of them may hold a secret.
+ */
+import { Predicate, Schema } from "effect"
+import { CliError } from "effect/cli"
+import { isSqlError } from "effect/sql/SqlError"
+import { BootFailed } from "../src/boot/BootFailed.ts"
+import { BackendFailed } from "../src/domain/Errors.ts"
+import { MigrationFailed, SchemaMismatch } from "../src/infra/Migrations.ts"
+import * as Registry from "../src/registry/Errors.ts"
+import { NoDatabase, WrongSettings } from "./surroundings.ts"
+
+const isCoded = Schema.is(Schema.Struct({ code: Schema.String }))
+
+/** SQLSTATE 42P01 and 42703: a table or column that migrations would have made. */
+const schemaStates = new Set(["42P01", "42703"])
+
+const mentionsMissingSchema = (cause: unknown, depth = 4): boolean =>
+  (isCoded(cause) && schemaStates.has(cause.code)) ||
+  (depth > 0 &&
+    Predicate.isObjectKeyword(cause) &&
+    (("reason" in cause && mentionsMissingSchema(cause.reason, depth - 1)) ||
+      ("cause" in cause && mentionsMissingSchema(cause.cause, depth - 1))))
+
+const database = (cause: unknown): string => {
+  if (mentionsMissingSchema(cause)) return 'the database has no tollgate schema: run "tollgate migrate"'
+  if (cause instanceof MigrationFailed) return database(cause.cause)
+  if (!isSqlError(cause)) return "the database did not answer as it should"
+  switch (cause.reason._tag) {
+    case "ConnectionError":
+      return "the database cannot be reached: check DATABASE_URL, and that the database runs"
+    case "AuthenticationError":
+    case "AuthorizationError":
+      return "the database refused the user of DATABASE_URL"
+    case "StatementTimeoutError":
+    case "LockTimeoutError":
+      return "the database took too long: try again"
+    default:
+      return "the database did not do it: try again, and look into its log"
+  }
+}
+
+const usage = (error: CliError.CliError): string => {
+  switch (error._tag) {
+    case "MissingOption":
+      return `--${error.option.replace(/^-+/, "")} is required`
+    case "InvalidValue":
+      return `--${error.option.replace(/^-+/, "")} must be ${/integer/i.test(error.expected) ? "a whole number" : error.expected}`
+    case "UnrecognizedOption": {
+      const known = error.suggestions[0]
+      return `unknown option ${error.option}${known === undefined ? "" : `; did you mean ${known}?`}`
+    }
+    case "UnknownSubcommand": {
+      const known = error.suggestions[0]
+      return `unknown command ${JSON.stringify(error.subcommand.slice(0, 40))}${known === undefined ? "" : `; did you mean ${known}?`}`
+    }
+    case "UnexpectedArgument":
+      return "unexpected argument: values go after their --option"
+    default:
+      return error.message.split("\n")[0] ?? "wrong usage"
+  }
+}
+
+/** What was wrong with the command line, and where to read on. */
+export const usageSentence = (
+  commandPath: ReadonlyArray<string>,
+  error: CliError.CliError | undefined
+): string => `${error === undefined ? "wrong usage" : usage(error)} (see ${commandPath.join(" ")} --help)`
+
+export const sentence = (error: unknown): string => {
+  if (error instanceof Registry.UnknownTenant) return `unknown tenant ${JSON.stringify(error.tenant)}`
+  if (error instanceof Registry.UnknownKey) return `unknown key prefix ${error.prefix}`
+  if (error instanceof Registry.DuplicateTenant)
+    return `tenant ${JSON.stringify(error.tenant)} exists already`
+  if (error instanceof Registry.RevokedKey) return `key ${error.prefix} is revoked, for good`
+  if (error instanceof Registry.InvalidValue) return `--${error.field} must be ${error.expected}`
+  if (error instanceof Registry.RegistryDown) return database(error.cause)
+  if (error instanceof MigrationFailed) return database(error.cause)
+  if (error instanceof SchemaMismatch) return error.message
+  if (error instanceof NoDatabase) return error.message
+  if (error instanceof WrongSettings) return error.lines.join("\n")
+  if (error instanceof BootFailed) return error.lines.join("\n")
+  if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"
+  if (isSqlError(error)) return database(error)
+  if (CliError.isCliError(error)) return usage(error)
+  return "internal error"
+}

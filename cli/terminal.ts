@@ -1,0 +1,65 @@
+/** How a command speaks: results on stdout, as a table or as JSON; everything else on stderr. */
+import { Console, Effect } from "effect"
+import { Flag, GlobalFlag } from "effect/cli"
+
+export const Json = GlobalFlag.Setting("json")({
+  flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))
+})
+
+/** The result of a command: `json` for programs when `--json` was given, else `text` for people. */
+export const show = (json: unknown, text: string) =>
+  Effect.flatMap(Json, (wanted) => Console.log(wanted ? JSON.stringify(json, null, 2) : text))
+
+/** A remark beside the result, which a pipe must not see. */
+export const note = (text: string): Effect.Effect<void> => Console.error(text)
+
+const gap = 2
+const narrowest = 8
+
+const cut = (text: string, width: number): string => {
+  const characters = [...text]
+  return characters.length <= width ? text : `${characters.slice(0, width - 1).join("")}…`
+}
+
+const pad = (text: string, width: number): string => text + " ".repeat(width - [...text].length)
+
+/**
+ * Left-aligned columns. The widest columns give way until a line fits `width`; nothing is cut where the output is
+ * not a terminal.
+ */
+export const table = (
+  headers: ReadonlyArray<string>,
+  rows: ReadonlyArray<ReadonlyArray<string>>,
+  width: number = process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY
+): string => {
+  const lines = [headers, ...rows]
+  const widths = headers.map((_, column) =>
+    Math.max(...lines.map((line) => [...(line[column] ?? "")].length))
+  )
+  const total = () => widths.reduce((sum, one) => sum + one + gap, -gap)
+  for (
+    let widest = Math.max(...widths);
+    total() > width && widest > narrowest;
+    widest = Math.max(...widths)
+  ) {
+    widths[widths.indexOf(widest)] = widest - 1
+  }
+  return lines
+    .map((line) =>
+      widths
+        .map((one, column) => pad(cut(line[column] ?? "", one), one))
+        .join(" ".repeat(gap))
+        .trimEnd()
+    )
+    .join("\n")
+}
+
+/** `2026-11-21 05:10`, in UTC. */
+export const minute = (date: Date | null): string =>
+  date === null ? "-" : date.toISOString().slice(0, 16).replace("T", " ")
+
+/** `1234567` as `1,234,567`. */
+export const amount = (value: number | null): string => (value === null ? "-" : value.toLocaleString("en-US"))
+
+/** "1 key", "2 keys" */
+export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
