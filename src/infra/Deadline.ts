@@ -1,0 +1,24 @@
+/**
+ * A deadline that holds even when the work cannot be stopped in time.
+ *
+ * `Effect.timeout` interrupts the work and waits until it has ended. A statement on a frozen Postgres needs five
+ * seconds for that (measured: its client waits for an answer to the cancellation), far too long for a gateway that
+ * has promised its 503 within about one. Here the work runs in a fiber of its own: at the deadline the caller goes
+ * on, and the interruption takes its time in the background.
+ */
+import { type Cause, type Duration, Effect, Exit, Fiber } from "effect"
+
+/** Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop. */
+export const answerWithin =
+  (duration: Duration.Input) =>
+  <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | Cause.TimeoutError, R> =>
+    Effect.uninterruptibleMask((restore) =>
+      Effect.gen(function* () {
+        const fiber = yield* Effect.forkDetach(restore(work), { startImmediately: true })
+        return yield* restore(Effect.timeout(Fiber.join(fiber), duration)).pipe(
+          Effect.onExit((exit) =>
+            Effect.sync(() => (Exit.isFailure(exit) ? fiber.interruptUnsafe() : undefined))
+          )
+        )
+      })
+    )

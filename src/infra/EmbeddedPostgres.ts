@@ -1,0 +1,270 @@
+/**
+ * The database of a gateway nobody has configured: a real Postgres, kept in `DATA_DIR/postgres` and run by this
+ * process for as long as its scope is open.
+ *
+ * *Details* Commits are durable (fsync stays on). The socket lives in a private folder with a short path, because a
+ * socket's path may have 107 bytes and DATA_DIR may be deep. `initdb` works in a draft folder that gets its name at
+ * the end, so that a start that was cut short leaves nothing half made. Postgres's own lock on its folder decides
+ * who may use it; a lock left by a crash is told apart from a live one by what its process is doing.
+ *
+ * *Gotchas* Nothing else may start Postgres on the folder; a second gateway gets `DataDirInUse`.
+ */
+import { randomBytes } from "node:crypto"
+import { existsSync, readFileSync, readlinkSync } from "node:fs"
+import * as fs from "node:fs/promises"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { Data, Effect, Schedule } from "effect"
+import type { Scope } from "effect/Scope"
+import type { SocketAddress } from "./Postgres.ts"
+import { type PostgresBinariesMissing, postgresBinaries, reachableByAll } from "./PostgresBinaries.ts"
+import {
+  hasNamespaces,
+  nobody,
+  PostgresFailed,
+  type PostgresUser,
+  runPostgresProgram,
+  startPostgres
+} from "./PostgresProcess.ts"
+
+/** Another gateway keeps its data there right now. */
+export class DataDirInUse extends Data.TaggedError("DataDirInUse")<{
+  readonly dataDir: string
+  readonly pid: number | undefined
+}> {
+  override get message(): string {
+    const by = this.pid === undefined ? "" : ` (Postgres runs as process ${this.pid})`
+    return `${this.dataDir} is in use by another tollgate${by}: stop that one, or set DATA_DIR`
+  }
+}
+
+/** The folder cannot be used; `detail` is for the terminal. */
+export class DataDirUnusable extends Data.TaggedError("DataDirUnusable")<{
+  readonly detail: string
+  readonly cause?: unknown
+}> {
+  override get message(): string {
+    return this.detail
+  }
+}
+
+export type EmbeddedPostgresError = DataDirInUse | DataDirUnusable | PostgresBinariesMissing | PostgresFailed
+
+export interface EmbeddedPostgres extends SocketAddress {
+  /** completes when the server has ended, whoever ended it */
+  readonly exited: Effect.Effect<void>
+}
+
+const username = "tollgate"
+const database = "postgres"
+const socketPrefix = "tollgate-"
+
+const settings = {
+  listen_addresses: "",
+  max_connections: "60",
+  shared_buffers: "32MB",
+  // One small database: the helpers that save time on big ones only cost memory here.
+  max_worker_processes: "2",
+  max_parallel_workers: "0",
+  io_workers: "1"
+}
+
+/** Root may not run Postgres: it needs somebody else who can reach the folder, or a namespace. */
+const chooseUser = (folder: string): Effect.Effect<PostgresUser, DataDirUnusable> =>
+  Effect.gen(function* () {
+    if (process.getuid?.() !== 0) return { kind: "self" }
+    const reachable = yield* Effect.tryPromise({
+      try: () => reachableByAll(folder),
+      catch: (cause) => new DataDirUnusable({ detail: `${folder} cannot be read`, cause })
+    })
+    if (reachable) return nobody
+    if (hasNamespaces()) return { kind: "namespace" }
+    return yield* new DataDirUnusable({
+      detail: `Postgres does not run as root, and nobody else may enter ${folder}: set DATA_DIR to a folder like /var/lib/tollgate, or start as another user`
+    })
+  })
+
+/** Gives the folder to whoever runs Postgres now; root may have used the other way last time. */
+const hand = async (folder: string, user: PostgresUser): Promise<void> => {
+  if (user.kind === "self") return
+  const [uid, gid] = user.kind === "dropped" ? [user.uid, user.gid] : [0, 0]
+  if ((await fs.lstat(folder)).uid === uid) return
+  for (const name of await fs.readdir(folder, { recursive: true }))
+    await fs.lchown(path.join(folder, name), uid, gid)
+  await fs.lchown(folder, uid, gid)
+}
+
+const read = (file: string): string | undefined => {
+  try {
+    return readFileSync(file, "utf8")
+  } catch (cause) {
+    const code = cause instanceof Error && "code" in cause ? cause.code : undefined
+    if (code === "ENOENT" || code === "ESRCH" || code === "ENOTDIR") return undefined
+    throw cause
+  }
+}
+
+interface Lock {
+  readonly pid: number
+  readonly socketDir: string
+}
+
+/** Lines of postmaster.pid: pid, data folder, start time, port, socket folder, … */
+const readLock = (data: string): Lock | undefined => {
+  const [pid = "", , , , socketDir = ""] = (read(path.join(data, "postmaster.pid")) ?? "").split("\n")
+  return /^\d+$/.test(pid) ? { pid: Number(pid), socketDir } : undefined
+}
+
+/**
+ * Is the process that left the lock a Postgres on this folder? Process numbers come round again: after a reboot the
+ * number may be a browser's, and Postgres itself would refuse to start until it ends. Unknown counts as yes.
+ */
+const holds = (lock: Lock, data: string): boolean => {
+  if (process.platform !== "linux") return true
+  const name = read(`/proc/${lock.pid}/comm`)
+  if (name === undefined) return false
+  if (name.trim() !== "postgres") return false
+  try {
+    return readlinkSync(`/proc/${lock.pid}/cwd`) === data
+  } catch {
+    return true // not ours to look at, so not ours to judge
+  }
+}
+
+/** Takes away what a crash left behind: the lock of a process that is no Postgres, and its socket folder. */
+const clearStale = async (data: string): Promise<void> => {
+  const lock = readLock(data)
+  if (lock === undefined || holds(lock, data)) return
+  if (read(`/proc/${lock.pid}/comm`) !== undefined)
+    await fs.rm(path.join(data, "postmaster.pid"), { force: true })
+  if (path.basename(lock.socketDir).startsWith(socketPrefix))
+    await fs.rm(lock.socketDir, { recursive: true, force: true })
+}
+
+/** A private folder whose path leaves room for the name of the socket. */
+const socketFolder = (user: PostgresUser): Effect.Effect<string, DataDirUnusable, Scope> =>
+  Effect.acquireRelease(
+    Effect.tryPromise({
+      try: async () => {
+        const base = tmpdir().length > 60 ? "/tmp" : tmpdir()
+        const folder = await fs.mkdtemp(path.join(base, socketPrefix))
+        await hand(folder, user)
+        return folder
+      },
+      catch: (cause) => new DataDirUnusable({ detail: "no folder for the database socket", cause })
+    }),
+    (folder) =>
+      Effect.tryPromise(() => fs.rm(folder, { recursive: true, force: true })).pipe(
+        Effect.catch((cause) => Effect.logWarning("the socket folder stays behind", cause))
+      )
+  )
+
+const initialise = Effect.fnUntraced(function* (
+  native: string,
+  home: string,
+  data: string,
+  user: PostgresUser
+) {
+  const draft = path.join(home, `postgres-draft-${process.pid}-${randomBytes(3).toString("hex")}`)
+  const io = <A>(act: () => Promise<A>) =>
+    Effect.tryPromise({
+      try: act,
+      catch: (cause) => new DataDirUnusable({ detail: `${home} cannot be written to`, cause })
+    })
+  yield* io(async () => {
+    for (const name of await fs.readdir(home)) {
+      // A draft whose maker is gone: somebody pulled the plug on a first start.
+      const maker = /^postgres-draft-(\d+)-/.exec(name)?.[1]
+      if (maker !== undefined && read(`/proc/${maker}/comm`) === undefined)
+        await fs.rm(path.join(home, name), { recursive: true, force: true })
+    }
+    await fs.mkdir(draft, { mode: 0o700 })
+    await hand(draft, user)
+  })
+  yield* runPostgresProgram({
+    user,
+    program: path.join(native, "bin/initdb"),
+    folder: draft,
+    args: [
+      "-D",
+      draft,
+      "-U",
+      username,
+      "-A",
+      "trust",
+      "-E",
+      "UTF8",
+      "--locale-provider=builtin",
+      "--builtin-locale=C.UTF-8",
+      "--locale=C",
+      "--no-instructions"
+    ]
+  })
+  yield* io(async () => {
+    try {
+      await fs.rename(draft, data)
+    } catch (cause) {
+      // Two first starts at once: the faster one's is as good.
+      await fs.rm(draft, { recursive: true, force: true })
+      if (!existsSync(path.join(data, "PG_VERSION"))) throw cause
+    }
+    const folder = await fs.open(home)
+    await folder.sync().finally(() => folder.close())
+  })
+})
+
+/** Makes DATA_DIR if need be, and starts its Postgres; stops it when the scope closes. */
+export const embeddedPostgres = (options: {
+  readonly dataDir: string
+}): Effect.Effect<EmbeddedPostgres, EmbeddedPostgresError, Scope> =>
+  Effect.gen(function* () {
+    const io = <A>(act: () => Promise<A>) =>
+      Effect.tryPromise({
+        try: act,
+        catch: (cause) => new DataDirUnusable({ detail: `${options.dataDir} cannot be used`, cause })
+      })
+    const home = yield* io(async () => {
+      // Root hands Postgres to somebody else, who has to get through here.
+      await fs.mkdir(options.dataDir, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 })
+      return fs.realpath(options.dataDir)
+    })
+    const data = path.join(home, "postgres")
+    const user = yield* chooseUser(home)
+    const native = yield* postgresBinaries({ forOthers: user.kind === "dropped" })
+    if (!existsSync(path.join(data, "PG_VERSION"))) yield* initialise(native, home, data, user)
+    const lock = yield* io(async () => {
+      const lock = readLock(data)
+      if (lock === undefined || !holds(lock, data)) {
+        await clearStale(data)
+        await hand(data, user)
+      }
+      return lock
+    })
+    const socketDir = yield* socketFolder(user)
+    const server = yield* Effect.acquireRelease(
+      startPostgres({
+        user,
+        native,
+        dataDir: data,
+        args: [
+          "-k",
+          socketDir,
+          ...Object.entries(settings).flatMap(([key, value]) => ["-c", `${key}=${value}`])
+        ]
+      }).pipe(
+        // The server of a gateway that was killed a moment ago is still shutting down.
+        Effect.retry({
+          schedule: Schedule.spaced("100 millis"),
+          times: 30,
+          while: (error) => error.reason === "in-use"
+        }),
+        Effect.mapError((error) =>
+          error.reason === "in-use"
+            ? new DataDirInUse({ dataDir: options.dataDir, pid: readLock(data)?.pid ?? lock?.pid })
+            : error
+        )
+      ),
+      (server) => server.stop
+    )
+    return { path: path.join(socketDir, ".s.PGSQL.5432"), database, username, exited: server.exited }
+  })
