@@ -1,0 +1,91 @@
+/** A response's bytes into frames, one array per read, up to the final one; what comes after it is not looked at. */
+import { Cause, Effect, Stream } from "effect"
+import { BackendFailed } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
+import { decodeFrame, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
+import { ofWire } from "./faults.ts"
+import { Lines, LineTooLong } from "./lines.ts"
+import type { Wire, WireError } from "./Wire.ts"
+
+export type Frames = readonly [Frame, ...Array<Frame>]
+
+export class FrameReader {
+  readonly #wire: Wire
+  readonly #kind: FrameKind
+  readonly #lines = new Lines()
+  #failure: BackendFailed | undefined
+  #done = false
+
+  constructor(wire: Wire, kind: FrameKind) {
+    this.#wire = wire
+    this.#kind = kind
+  }
+
+  /** The next frames, or `undefined` after the final one. A response that ends without it was cut. */
+  readonly next: Effect.Effect<Frames | undefined, BackendFailed | WireError> = Effect.suspend(() => {
+    if (this.#failure !== undefined) return Effect.fail(this.#failure)
+    if (this.#done) return ended
+    return Effect.flatMap(this.#wire.take, (bytes) => {
+      const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
+      // Frames that came before a failure go out before it.
+      return first === undefined ? this.next : Effect.succeed<Frames>([first, ...rest])
+    })
+  })
+
+  /** The stream from `first` on. It can be run once. */
+  rest(first: Frames): Stream.Stream<Frame, BackendFailed> {
+    let held: Frames | undefined = first
+    const following = Effect.mapError(this.next, (error) =>
+      error._tag === "BackendFailed" ? error : ofWire(error)
+    )
+    return Stream.fromPull(
+      Effect.succeed(
+        Effect.suspend(() => {
+          if (held === undefined)
+            return Effect.flatMap(following, (frames) => (frames ? Effect.succeed(frames) : Cause.done()))
+          const frames = held
+          held = undefined
+          return Effect.succeed(frames)
+        })
+      )
+    )
+  }
+
+  #read(bytes: ReadonlyArray<Buffer>): ReadonlyArray<Frame> {
+    const frames: Array<Frame> = []
+    for (const chunk of bytes) {
+      const lines = this.#lines.push(chunk)
+      if (lines instanceof LineTooLong) this.#fail("protocol", lines)
+      else this.#decode(lines, frames)
+      if (this.#done || this.#failure !== undefined) break
+    }
+    return frames
+  }
+
+  #finish(): ReadonlyArray<Frame> {
+    const frames: Array<Frame> = []
+    this.#decode(this.#lines.end(), frames)
+    if (!this.#done) this.#fail("cut", new Error("ended without its final frame"))
+    return frames
+  }
+
+  #decode(lines: ReadonlyArray<string>, frames: Array<Frame>): void {
+    for (const line of lines) {
+      const frame = decodeFrame(this.#kind, line)
+      if (frame instanceof ErrorLine) return this.#fail("reported", new Error(frame.text.slice(0, 500)))
+      if (frame instanceof Malformed)
+        return this.#fail("protocol", new Error(`malformed frame: ${frame.why}`))
+      frames.push(frame)
+      if (frame.done) {
+        this.#done = true
+        return this.#wire.finish()
+      }
+    }
+  }
+
+  #fail(fault: "protocol" | "reported" | "cut", cause: Error): void {
+    this.#failure ??= new BackendFailed({ fault, cause })
+    // Nothing after this can be trusted, so the connection is not kept either.
+    this.#wire.abort(cause)
+  }
+}

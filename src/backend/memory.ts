@@ -1,0 +1,61 @@
+/** A backend without sockets: answers as scripted, through the breaker like the real one. */
+import { Effect, Layer, Stream } from "effect"
+import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
+import type { Model } from "../domain/Model.ts"
+import type { Permit } from "../domain/Permit.ts"
+import type { Scope } from "effect"
+import { Backend, type BackendCall } from "./Backend.ts"
+import { CircuitBreaker } from "./CircuitBreaker.ts"
+import { guarded } from "./guarded.ts"
+
+export interface MemoryScript {
+  /** what is installed, asked at every poll */
+  readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
+  /** one answer; succeeds when its first frame is in */
+  reply(
+    permit: Permit,
+    call: BackendCall
+  ): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, Scope.Scope>
+  readonly ping?: Effect.Effect<void, BackendFailed>
+}
+
+export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, CircuitBreaker> =>
+  Layer.effect(
+    Backend,
+    Effect.map(CircuitBreaker, (breaker) =>
+      Backend.of({
+        forward: (permit, call) =>
+          guarded(
+            breaker,
+            Effect.suspend(() => script.reply(permit, call))
+          ),
+        models: script.models,
+        ping: script.ping ?? Effect.void
+      })
+    )
+  )
+
+/** One frame per word and a final one with counts: an answer that went well, cut at `maxTokens` with `length`. */
+export const say = (
+  words: ReadonlyArray<string>,
+  maxTokens: number,
+  promptTokens = 7
+): Stream.Stream<Frame> => {
+  const said = words.slice(0, maxTokens)
+  const createdAt = "2026-01-01T00:00:00.000000Z"
+  const frames = said.map((text): Frame => ({ createdAt, text, done: false }))
+  const final: Frame = {
+    createdAt,
+    text: "",
+    done: true,
+    doneReason: said.length < words.length ? "length" : "stop",
+    totalDuration: 5_000_000,
+    loadDuration: 1_000_000,
+    promptEvalCount: promptTokens,
+    promptEvalDuration: 1_000_000,
+    evalCount: said.length,
+    evalDuration: 3_000_000
+  }
+  return Stream.rechunk(Stream.fromArray([...frames, final]), 1)
+}

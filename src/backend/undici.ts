@@ -1,0 +1,247 @@
+/**
+ * The backend over HTTP/1.1, on an undici pool of its own. Sends what the request was decoded to and nothing of
+ * what the client wrote: constant paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and
+ * `Connection` that HTTP needs.
+ *
+ * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` for everything up to the first frame, a
+ * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
+ * the one that does not read; `maxDurationMs` for the whole.
+ */
+import { Duration, Effect, Layer, type Scope, Stream } from "effect"
+import { Pool } from "undici"
+import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
+import { Backend, type BackendCall } from "./Backend.ts"
+import { CircuitBreaker } from "./CircuitBreaker.ts"
+import type { FrameKind } from "./decodeFrame.ts"
+import { ofAnswer, ofWire } from "./faults.ts"
+import { FrameReader } from "./FrameReader.ts"
+import { guarded } from "./guarded.ts"
+import { decodeTags } from "./tags.ts"
+import { CountingClient, type Head, TooLong, Wire, WireError } from "./Wire.ts"
+
+export interface UndiciOptions {
+  /** http or https; a path is a prefix of every path sent */
+  readonly url: URL
+  readonly connectTimeoutMs: number
+  readonly firstByteTimeoutMs: number
+  readonly idleTimeoutMs: number
+  readonly maxDurationMs?: number
+  /** connections at the same time; further requests wait, within `firstByteTimeoutMs`. Default 256 */
+  readonly connections?: number
+}
+
+/** Beginning of an error's body that is read: enough to tell what it is about. */
+const errorBytes = 64 * 1024
+const errorReadMs = 1000
+/** Ten thousand models and more. */
+const tagsBytes = 16 * 1024 * 1024
+const listTimeoutMs = 10_000
+const pingTimeoutMs = 3000
+
+const paths = {
+  chat: "/api/chat",
+  generate: "/api/generate",
+  models: "/api/tags",
+  ping: "/api/version"
+} as const
+
+type Refused = BackendFailed | BadRequest | Forbidden
+
+const make = Effect.fnUntraced(function* (options: UndiciOptions) {
+  const breaker = yield* CircuitBreaker
+  const prefix = options.url.pathname.replace(/\/+$/, "")
+  const pool = yield* Effect.acquireRelease(
+    Effect.sync(
+      () =>
+        new Pool(options.url.origin, {
+          connections: options.connections ?? 256,
+          connect: { timeout: options.connectTimeoutMs },
+          factory: (origin, clientOptions) => new CountingClient(origin, clientOptions),
+          allowH2: false,
+          // The head has its own clock, which also runs while a request waits for a connection.
+          headersTimeout: 0,
+          bodyTimeout: options.idleTimeoutMs
+        })
+    ),
+    (pool) => Effect.promise(() => pool.destroy())
+  )
+
+  /** An exchange that ends with its Scope, at the latest. */
+  const exchange = (path: keyof typeof paths, body: string | null): Effect.Effect<Wire, never, Scope.Scope> =>
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const wire = new Wire()
+        pool.dispatch(
+          {
+            path: prefix + paths[path],
+            method: body === null ? "GET" : "POST",
+            headers: headersFor(body),
+            body
+          },
+          wire
+        )
+        return wire
+      }),
+      (wire) => Effect.sync(() => wire.close())
+    )
+
+  /** The whole of a small JSON answer. */
+  const get = (
+    path: "models" | "ping",
+    limit: number,
+    timeoutMs: number
+  ): Effect.Effect<string, BackendFailed> =>
+    Effect.gen(function* () {
+      const wire = yield* exchange(path, null)
+      const head = yield* Effect.mapError(wire.head, ofWire)
+      if (head.status !== 200) {
+        const refused = ofAnswer(head, yield* beginning(wire))
+        return yield* refused._tag === "BackendFailed"
+          ? refused
+          : new BackendFailed({ fault: "status", cause: refused })
+      }
+      return yield* whole(wire, limit)
+    }).pipe(within(timeoutMs), Effect.scoped)
+
+  const attempt = Effect.fnUntraced(function* (kind: FrameKind, body: string) {
+    const wire = yield* exchange(kind, body)
+    return yield* open(wire, kind).pipe(
+      Effect.onError(() => Effect.sync(() => wire.abort(new Error("refused"))))
+    )
+  })
+
+  /** Up to the first frame. */
+  const head = (kind: FrameKind, body: string) =>
+    attempt(kind, body).pipe(
+      // The backend may close an idle connection just as it is used again. Nothing was answered, so nothing was
+      // done: the one case of a second attempt (hardening R41).
+      Effect.catchIf(diedIdle, () => attempt(kind, body)),
+      within(options.firstByteTimeoutMs),
+      Effect.tap(({ wire }) => limitDuration(wire, options.maxDurationMs)),
+      Effect.map(({ frames }) => frames)
+    )
+
+  return Backend.of({
+    forward: (permit, call) => {
+      const { kind } = call.request
+      if (kind !== "chat" && kind !== "generate") {
+        return new BackendFailed({ fault: "protocol", cause: new Error(`${kind} does not answer in frames`) })
+      }
+      return guarded(breaker, head(kind, bodyOf(permit.model.name, call)))
+    },
+    models: Effect.flatMap(get("models", tagsBytes, listTimeoutMs), (text) => {
+      const models = decodeTags(text)
+      return models === undefined
+        ? new BackendFailed({ fault: "protocol", cause: new Error("not a list of models") })
+        : Effect.succeed(models)
+    }),
+    ping: Effect.asVoid(get("ping", errorBytes, pingTimeoutMs))
+  })
+})
+
+const headersFor = (body: string | null) =>
+  body === null
+    ? { accept: "application/json" }
+    : { "content-type": "application/json", accept: "application/x-ndjson, application/json" }
+
+/** Upstream is always streamed and always bounded, whatever the client asked for. */
+const bodyOf = (model: string, { request, maxTokens }: BackendCall): string =>
+  JSON.stringify({
+    ...request.body,
+    model,
+    stream: true,
+    options: { ...request.options, num_predict: maxTokens }
+  })
+
+/** Waits for the first frame and leaves the rest to be pulled. */
+const open = Effect.fnUntraced(function* (
+  wire: Wire,
+  kind: FrameKind
+): Effect.fn.Return<
+  { readonly wire: Wire; readonly frames: Stream.Stream<Frame, BackendFailed> },
+  Refused | WireError
+> {
+  const head = yield* wire.head
+  if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
+  if (!isFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
+  const reader = new FrameReader(wire, kind)
+  const first = yield* reader.next
+  if (first === undefined)
+    return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
+  return { wire, frames: reader.rest(first) }
+})
+
+const isFrames = (head: Head): boolean =>
+  !head.encoded && /^application\/(x-ndjson|json)\s*(;|$)/.test(head.contentType)
+
+const protocol = (what: string): BackendFailed =>
+  new BackendFailed({ fault: "protocol", cause: new Error(what) })
+
+/** The beginning of an error's body; what does not come within a second is not waited for. */
+const beginning = (wire: Wire): Effect.Effect<string> => {
+  const read: Array<Buffer> = []
+  let size = 0
+  const more: Effect.Effect<void, WireError> = Effect.flatMap(wire.take, (bytes) => {
+    for (const chunk of bytes) {
+      read.push(chunk)
+      size += chunk.length
+    }
+    return bytes.length > 0 && size < errorBytes ? more : Effect.void
+  })
+  return more.pipe(
+    // Half an error text is as good as a whole one; that it broke off is not the news.
+    Effect.ignore,
+    Effect.timeoutOption(errorReadMs),
+    Effect.map(() => {
+      wire.finish()
+      return Buffer.concat(read).subarray(0, errorBytes).toString("utf8")
+    })
+  )
+}
+
+/** The whole body as text; more than `limit` bytes is a protocol fault. */
+const whole = Effect.fnUntraced(function* (wire: Wire, limit: number) {
+  const read: Array<Buffer> = []
+  let size = 0
+  while (true) {
+    const bytes = yield* Effect.mapError(wire.take, ofWire)
+    if (bytes.length === 0) return Buffer.concat(read).toString("utf8")
+    for (const chunk of bytes) size += chunk.length
+    if (size > limit) return yield* protocol(`more than ${limit} bytes`)
+    read.push(...bytes)
+  }
+})
+
+const diedIdle = (error: Refused | WireError): boolean =>
+  error instanceof WireError && error.kind === "lost" && error.reused && !error.answered
+
+/** One clock over connecting, waiting and reading; a wire's own error becomes the gateway's. */
+const within =
+  (ms: number) =>
+  <A, E, R>(
+    effect: Effect.Effect<A, E | WireError, R>
+  ): Effect.Effect<A, Exclude<E, WireError> | BackendFailed, R> =>
+    effect.pipe(
+      Effect.catchIf(isWireError, (error) => Effect.fail(ofWire(error))),
+      Effect.timeoutOrElse({
+        duration: Duration.millis(ms),
+        orElse: () =>
+          Effect.fail(new BackendFailed({ fault: "timeout", cause: new Error(`nothing within ${ms} ms`) }))
+      })
+    )
+
+const isWireError = (error: unknown): error is WireError => error instanceof WireError
+
+/** Ends an exchange that drips on for ever. The clock stops with the request's Scope. */
+const limitDuration = (wire: Wire, ms: number | undefined): Effect.Effect<void, never, Scope.Scope> =>
+  ms === undefined
+    ? Effect.void
+    : Effect.sync(() => wire.abort(new TooLong(`longer than ${ms} ms`))).pipe(
+        Effect.delay(Duration.millis(ms)),
+        Effect.forkScoped,
+        Effect.asVoid
+      )
+
+export const layerUndici = (options: UndiciOptions): Layer.Layer<Backend, never, CircuitBreaker> =>
+  Layer.effect(Backend, make(options))

@@ -1,0 +1,52 @@
+/** The installed models as names resolve against them, and who may use which. Pure; both layers stand on it. */
+import type { ModelGrant } from "../../domain/Caller.ts"
+import type { Model } from "../../domain/Model.ts"
+
+/** More than any host serves: a backend that lists more has lost its mind, and must not take our memory with it. */
+const mostModels = 10_000
+/** The longest name the backend itself accepts (ollama-wire §1.2). */
+const longestName = 350
+const defaultTag = ":latest"
+
+export class Catalog {
+  /** in the backend's order */
+  readonly models: ReadonlyArray<Model>
+  readonly #byName: ReadonlyMap<string, Model>
+
+  /** Leaves out names that are no names, and what comes twice. */
+  constructor(listed: ReadonlyArray<Model>) {
+    const byName = new Map<string, Model>()
+    for (const model of listed) {
+      if (byName.size >= mostModels) break
+      if (isName(model.name) && !byName.has(model.name)) byName.set(model.name, model)
+    }
+    this.#byName = byName
+    this.models = [...byName.values()]
+  }
+
+  /** Exact, or with the tag that a name without one stands for (contract §5). No trimming, no case folding. */
+  find(name: string): Model | undefined {
+    return this.#byName.get(name) ?? (hasTag(name) ? undefined : this.#byName.get(name + defaultTag))
+  }
+
+  resolve(grant: ModelGrant, name: string): Model | undefined {
+    const model = this.find(name)
+    return model !== undefined && grants(grant, model) ? model : undefined
+  }
+
+  effective(grant: ModelGrant): ReadonlyArray<Model> {
+    return grant === "all" ? this.models : this.models.filter((model) => grants(grant, model))
+  }
+}
+
+/** A grant names models by the same rule as a request: `llama3` grants `llama3:latest`. */
+const grants = (grant: ModelGrant, model: Model): boolean =>
+  grant === "all" ||
+  grant.has(model.name) ||
+  (model.name.endsWith(defaultTag) && grant.has(model.name.slice(0, -defaultTag.length)))
+
+/** A tag comes after the last `/`: a colon before it belongs to a host's port. */
+const hasTag = (name: string): boolean => name.includes(":", name.lastIndexOf("/") + 1)
+
+const isName = (name: string): boolean =>
+  name.length > 0 && name.length <= longestName && !/[\p{Cc}\p{Cs}\s]/u.test(name)

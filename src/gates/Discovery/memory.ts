@@ -1,0 +1,51 @@
+/** Discovery without a backend: knows what it is told. */
+import { Context, Effect, Layer } from "effect"
+import { Forbidden, Unavailable } from "../../domain/Errors.ts"
+import { evidence } from "../../domain/Evidence.ts"
+import type { Model } from "../../domain/Model.ts"
+import { Catalog } from "./Catalog.ts"
+import { Discovery } from "./Discovery.ts"
+
+/** The hand of a test on the memory twin. */
+export class DiscoveryControl extends Context.Service<
+  DiscoveryControl,
+  {
+    /** What is installed from now on; an empty list is also what an expired one looks like. */
+    set(models: ReadonlyArray<Model>): Effect.Effect<void>
+    /** Whether every question is answered with 503 from now on. */
+    breakDown(down: boolean): Effect.Effect<void>
+    /** How often a refresh was asked for. */
+    readonly refreshes: Effect.Effect<number>
+  }
+>()("tollgate/gates/DiscoveryControl") {}
+
+export const layerMemory = (models: ReadonlyArray<Model>): Layer.Layer<Discovery | DiscoveryControl> =>
+  Layer.effectContext(
+    Effect.sync(() => {
+      let catalog = new Catalog(models)
+      let down = false
+      let refreshes = 0
+      const known = Effect.suspend(() =>
+        down
+          ? Effect.fail(new Unavailable({ gate: "Discovery", cause: new Error("taken down by a test") }))
+          : Effect.succeed(catalog)
+      )
+      return Context.make(Discovery, {
+        resolve: (caller, name) =>
+          Effect.flatMap(known, (list) => {
+            const model = list.resolve(caller.models, name)
+            return model === undefined
+              ? new Forbidden({ what: "model" })
+              : Effect.succeed(evidence("Discovery", model))
+          }),
+        effective: (caller) => Effect.map(known, (list) => list.effective(caller.models)),
+        refresh: Effect.sync(() => void (refreshes += 1))
+      }).pipe(
+        Context.add(DiscoveryControl, {
+          set: (next) => Effect.sync(() => void (catalog = new Catalog(next))),
+          breakDown: (value) => Effect.sync(() => void (down = value)),
+          refreshes: Effect.sync(() => refreshes)
+        })
+      )
+    })
+  )
