@@ -1,0 +1,383 @@
+/**
+ * The counters behind `layerMemory`. The same decisions as the scripts, and `scripts.ts` says why they are as they
+ * are. JavaScript runs a verb to its end, so each is atomic; every one is told the time, in epoch ms.
+ */
+import type { Headroom, Period } from "../../domain/Limits.ts"
+import { periods } from "../../domain/Limits.ts"
+import { bucketsAt, headroomOf, lifeOf, marked, refusal, tagOf, whole } from "./answers.ts"
+import {
+  type Account,
+  type Ask,
+  type Bucket,
+  type ClaimName,
+  type Claims,
+  Missing,
+  type Renewal,
+  Reserved,
+  type Reservation,
+  type Verdict
+} from "./Meter.ts"
+import { ledgerLagMs } from "./scripts.ts"
+import { type Noted, Window, windowMs } from "./Window.ts"
+
+export interface Options {
+  /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
+  readonly leaseS: number
+  /** seconds a request id is remembered after its last verb. 3600 */
+  readonly rememberS?: number
+}
+
+interface Lease {
+  readonly until: number
+  readonly slot: boolean
+  readonly tokens: number
+}
+
+/** A total; another object under the same name is another load of it. */
+interface Total {
+  tokens: number
+  readonly loadedAt: number
+  readonly droppedAt: number
+}
+
+interface Ledgers {
+  readonly requests: Window
+  readonly tokens: Window
+  readonly leases: Map<string, Lease>
+  readonly totals: Map<Bucket, Total>
+  touchedAt: number
+}
+
+interface Request {
+  readonly admittedAt: number
+  readonly available: number
+  readonly slot: boolean
+  /** when its place in the request window was taken; absent when the store forgot it meanwhile */
+  readonly countedAt: number | undefined
+  held: number
+  used: number
+  noted: ReadonlyArray<Noted>
+  /** the totals that were charged with exactly what is held */
+  readonly charged: Map<Period, Total>
+}
+
+interface Memory {
+  /** absent: the request is over */
+  readonly request: Request | undefined
+  readonly until: number
+}
+
+const sweepEveryMs = 60_000
+
+/** Nothing of it outlives the process: after a restart totals are missing and come back from the ledger. */
+export class Counters {
+  readonly #leaseMs: number
+  readonly #rememberMs: number
+  readonly #accounts = new Map<string, Ledgers>()
+  /** oldest first, because every write moves its entry to the end */
+  readonly #requests = new Map<string, Memory>()
+  #sweptAt = 0
+
+  constructor(options: Options) {
+    this.#leaseMs = options.leaseS * 1000
+    this.#rememberMs = (options.rememberS ?? 3600) * 1000
+  }
+
+  /** How much is kept: for tests of what is forgotten. */
+  get size(): { readonly accounts: number; readonly requests: number } {
+    return { accounts: this.#accounts.size, requests: this.#requests.size }
+  }
+
+  /** Forgets everything, as a restart would. */
+  clear(): void {
+    this.#accounts.clear()
+    this.#requests.clear()
+  }
+
+  reserve(claims: Claims, ask: Ask, now: number): Verdict | undefined {
+    const memory = this.#recall(claims.account, ask.id, now)
+    if (memory !== undefined && memory.request === undefined) return undefined
+    const account = this.#open(claims.account, now)
+    const known = memory?.request
+    const at = known?.admittedAt ?? now
+    const missing = this.#missing(account, claims, at)
+    if (missing !== undefined) return missing
+    if (known !== undefined) return this.#reserved(account, claims, ask.id, known)
+
+    const { limits, budgets } = claims
+    const outstanding = outstandingOf(account)
+    const roomInWindow = limits.tpm - account.tokens.sum - outstanding
+    const asked = whole(ask.tokens)
+    const refused = (by: ClaimName, limit: number, waitMs: number) =>
+      refusal(by, limit, waitMs, now, this.#headroom(account, claims, at))
+    if (account.requests.sum >= limits.rpm) {
+      return refused("requests", limits.rpm, account.requests.waitFor(limits.rpm - 1, now))
+    }
+    if (asked > 0 && roomInWindow <= 0) {
+      // What is held may be released unused at any moment: alone it is no reason to wait.
+      const room = limits.tpm - 1 - (outstanding < limits.tpm ? outstanding : 0)
+      return refused("tokens", limits.tpm, account.tokens.waitFor(room, now))
+    }
+    if (ask.slot && slotsOf(account) >= limits.concurrent) return refused("concurrency", limits.concurrent, 1)
+    const totals = this.#totals(account, at)
+    let available = roomInWindow
+    let spent: Period | undefined
+    for (const period of periods) {
+      const [budget, total] = [budgets[period], totals.get(period)]
+      if (budget === undefined || total === undefined) continue
+      if (total.tokens >= budget) spent = period
+      available = Math.min(available, budget - total.tokens)
+    }
+    if (asked > 0 && spent !== undefined) return refused(spent, budgets[spent] ?? 0, 0)
+
+    available = Math.max(0, available)
+    const request: Request = {
+      admittedAt: now,
+      available,
+      slot: ask.slot,
+      countedAt: now,
+      held: Math.min(asked, available),
+      used: 0,
+      noted: [],
+      charged: totals
+    }
+    account.requests.add(1)
+    this.#lease(account, ask.id, request, now)
+    for (const total of totals.values()) charge(total, request.held)
+    this.#remember(claims.account, ask.id, request, now)
+    return this.#reserved(account, claims, ask.id, request)
+  }
+
+  renew(reservation: Reservation, used: number, want: number, now: number): Renewal {
+    const { id, claims } = reservation
+    const memory = this.#recall(claims.account, id, now)
+    if (memory !== undefined && memory.request === undefined) return { held: 0, exhausted: true }
+    const request = memory?.request ?? revived(reservation)
+    const account = this.#open(claims.account, now)
+    account.leases.delete(id)
+    note(account, request, Math.max(request.used, whole(used)))
+
+    const { limits, budgets } = claims
+    const floor = Math.max(request.held, request.used)
+    const totals = this.#totals(account, request.admittedAt)
+    let room = limits.tpm - account.tokens.sum - outstandingOf(account) - (floor - request.used)
+    let unknown = false
+    for (const period of periods) {
+      const [budget, total] = [budgets[period], totals.get(period)]
+      if (budget === undefined) continue
+      if (total === undefined) unknown = true
+      else room = Math.min(room, budget - total.tokens - (floor - inTotal(request, period, total).tokens))
+    }
+    const wanted = whole(want)
+    const more = Math.min(Math.max(wanted - floor, 0), Math.max(room, 0))
+    const exhausted = floor + more < wanted
+    // On a counter that is missing nothing is given, but nothing is known to be spent either.
+    const held = unknown ? floor : floor + more
+    for (const [period, total] of totals) {
+      const { tokens } = inTotal(request, period, total)
+      charge(total, held - tokens)
+      if (tokens === 0) request.charged.set(period, total)
+    }
+    request.held = held
+    this.#lease(account, id, request, now)
+    this.#remember(claims.account, id, request, now)
+    return { held, exhausted }
+  }
+
+  settle(reservation: Reservation, used: number, now: number): Headroom {
+    const { id, claims, admittedAt } = reservation
+    const memory = this.#recall(claims.account, id, now)
+    const account = this.#open(claims.account, now)
+    if (memory === undefined || memory.request !== undefined) {
+      const request = memory?.request ?? revived(reservation)
+      account.leases.delete(id)
+      note(account, request, whole(used))
+      for (const [period, total] of this.#totals(account, request.admittedAt)) {
+        const { tokens, exact } = inTotal(request, period, total)
+        const difference = request.used - tokens
+        charge(total, exact ? difference : Math.max(0, difference))
+      }
+      this.#remember(claims.account, id, undefined, now)
+    }
+    return this.#headroom(account, claims, admittedAt)
+  }
+
+  cancel(claims: Claims, id: string, now: number): void {
+    const memory = this.#recall(claims.account, id, now)
+    if (memory !== undefined && memory.request === undefined) return
+    const request = memory?.request
+    if (request !== undefined) {
+      const account = this.#open(claims.account, now)
+      account.leases.delete(id)
+      note(account, request, 0)
+      if (request.countedAt !== undefined) account.requests.takeBack(request.countedAt, 1)
+      for (const [period, total] of this.#totals(account, request.admittedAt)) {
+        if (request.charged.get(period) === total) charge(total, -request.held)
+      }
+    }
+    this.#remember(claims.account, id, undefined, now)
+  }
+
+  peek(claims: Claims, now: number): Headroom | Missing {
+    const account = this.#open(claims.account, now)
+    return this.#missing(account, claims, now) ?? this.#headroom(account, claims, now)
+  }
+
+  load(
+    of: Account,
+    totals: ReadonlyArray<{ readonly bucket: Bucket; readonly tokens: number }>,
+    now: number
+  ): void {
+    const account = this.#open(of, now)
+    for (const { bucket, tokens } of totals) {
+      if (account.totals.has(bucket)) continue
+      account.totals.set(bucket, { tokens: whole(tokens), loadedAt: now, droppedAt: now + lifeOf(bucket) })
+    }
+  }
+
+  #open(account: Account, now: number): Ledgers {
+    this.#sweep(now)
+    const name = `${tagOf(account)}:${account.key}`
+    let ledgers = this.#accounts.get(name)
+    if (ledgers === undefined) {
+      ledgers = {
+        requests: new Window(now),
+        tokens: new Window(now),
+        leases: new Map(),
+        totals: new Map(),
+        touchedAt: now
+      }
+      this.#accounts.set(name, ledgers)
+    }
+    ledgers.requests.moveTo(now)
+    ledgers.tokens.moveTo(now)
+    for (const [id, lease] of ledgers.leases) if (lease.until <= now) ledgers.leases.delete(id)
+    ledgers.touchedAt = now
+    return ledgers
+  }
+
+  /** Accounts that nothing has happened to for longer than a window and a lease hold only totals, which can be rebuilt. */
+  #sweep(now: number): void {
+    for (const [id, memory] of this.#requests) {
+      if (memory.until > now) break
+      this.#requests.delete(id)
+    }
+    if (Math.abs(now - this.#sweptAt) < sweepEveryMs) return
+    this.#sweptAt = now
+    const idle = now - windowMs - this.#leaseMs - sweepEveryMs
+    for (const [name, account] of this.#accounts) {
+      if (account.touchedAt < idle) this.#accounts.delete(name)
+      else
+        for (const [bucket, total] of account.totals)
+          if (total.droppedAt <= now) account.totals.delete(bucket)
+    }
+  }
+
+  #recall(account: Account, id: string, now: number): Memory | undefined {
+    const memory = this.#requests.get(`${tagOf(account)}:${id}`)
+    return memory === undefined || memory.until <= now ? undefined : memory
+  }
+
+  #remember(account: Account, id: string, request: Request | undefined, now: number): void {
+    const name = `${tagOf(account)}:${id}`
+    this.#requests.delete(name)
+    this.#requests.set(name, { request, until: now + this.#rememberMs })
+  }
+
+  #lease(account: Ledgers, id: string, request: Request, now: number): void {
+    const tokens = request.held - request.used
+    if (!request.slot && tokens <= 0) return
+    account.leases.set(id, { until: now + this.#leaseMs, slot: request.slot, tokens })
+  }
+
+  #totals(account: Ledgers, at: number): Map<Period, Total> {
+    const [names, totals] = [bucketsAt(at), new Map<Period, Total>()]
+    for (const period of periods) {
+      const total = account.totals.get(names[period])
+      if (total !== undefined) totals.set(period, total)
+    }
+    return totals
+  }
+
+  #missing(account: Ledgers, claims: Claims, at: number): Missing | undefined {
+    const totals = this.#totals(account, at)
+    const flags = periods.map((period) => claims.budgets[period] !== undefined && !totals.has(period))
+    return flags.includes(true) ? new Missing({ buckets: marked(bucketsAt(at), flags) }) : undefined
+  }
+
+  #headroom(account: Ledgers, claims: Claims, at: number): Headroom {
+    const totals = this.#totals(account, at)
+    return headroomOf(
+      claims,
+      Math.max(0, claims.limits.rpm - account.requests.sum),
+      Math.max(0, claims.limits.tpm - account.tokens.sum - outstandingOf(account)),
+      periods.map((period) => {
+        const [budget, total] = [claims.budgets[period], totals.get(period)]
+        return budget === undefined || total === undefined ? -1 : Math.max(0, budget - total.tokens)
+      })
+    )
+  }
+
+  #reserved(account: Ledgers, claims: Claims, id: string, request: Request): Reserved {
+    const { admittedAt, available, held, slot, charged } = request
+    const flags = periods.map((period) => charged.has(period))
+    return new Reserved({
+      reservation: {
+        id,
+        claims,
+        held,
+        available,
+        admittedAt,
+        buckets: marked(bucketsAt(admittedAt), flags),
+        slot
+      },
+      headroom: this.#headroom(account, claims, admittedAt)
+    })
+  }
+}
+
+/** Tokens that are held and not yet used. */
+const outstandingOf = (account: Ledgers): number => {
+  let sum = 0
+  for (const lease of account.leases.values()) sum += lease.tokens
+  return sum
+}
+
+const slotsOf = (account: Ledgers): number => {
+  let count = 0
+  for (const lease of account.leases.values()) if (lease.slot) count += 1
+  return count
+}
+
+/** A request the store no longer knows, from what its owner says of it. */
+const revived = ({ admittedAt, available, slot, held }: Reservation): Request => ({
+  admittedAt,
+  available,
+  slot,
+  countedAt: undefined,
+  held: whole(held),
+  used: 0,
+  noted: [],
+  charged: new Map()
+})
+
+/** Moves the tokens a request has used in the window to `used` in all. */
+const note = (account: Ledgers, request: Request, used: number): void => {
+  request.noted = account.tokens.change(request.noted, used - request.used)
+  request.used = used
+}
+
+const charge = (total: Total, tokens: number): void => {
+  total.tokens = Math.max(0, total.tokens + tokens)
+}
+
+/** How much of a request a total has for certain, and whether that is all it has. */
+const inTotal = (
+  request: Request,
+  period: Period,
+  total: Total
+): { readonly tokens: number; readonly exact: boolean } => {
+  if (request.charged.get(period) === total) return { tokens: request.held, exact: true }
+  const late = request.admittedAt <= total.loadedAt && request.admittedAt > total.loadedAt - ledgerLagMs
+  return { tokens: late ? 0 : request.held, exact: false }
+}

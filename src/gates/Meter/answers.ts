@@ -1,0 +1,83 @@
+/** What both twins answer alike: bucket names, headroom, refusals. */
+import { dayOf, monthOf, secondsToEndOf } from "../../domain/Calendar.ts"
+import { type Headroom, type Period, periods } from "../../domain/Limits.ts"
+import { type Account, type Bucket, type ClaimName, type Claims, Refused, type Reservation } from "./Meter.ts"
+
+/** In the order in which they are checked. */
+export const claimNames = [
+  "requests",
+  "tokens",
+  "concurrency",
+  ...periods
+] as const satisfies ReadonlyArray<ClaimName>
+
+/** The counters of a request admitted at `at` (epoch ms, the store's). */
+export const bucketsAt = (at: number): { readonly [P in Period]: Bucket } => ({
+  day: dayOf(at),
+  month: monthOf(at),
+  total: "total"
+})
+
+const dayMs = 86_400_000
+
+/** The UTC day as a number; what decides whether bucket names are still right. */
+export const dayNumber = (at: number): number => Math.floor(at / dayMs)
+
+/**
+ * How long a total is kept, in ms: well past its period, so that it is there when the period's last request
+ * settles. A `total` dropped by then was idle, and comes back from the ledger.
+ */
+export const lifeOf = (bucket: Bucket): number => (/^\d{4}-\d{2}-\d{2}$/.test(bucket) ? 4 : 40) * dayMs
+
+/** Counts are whole and not negative, whatever a caller computed. */
+export const whole = (tokens: number): number =>
+  tokens > 0 ? Math.min(Math.ceil(tokens), Number.MAX_SAFE_INTEGER) : 0
+
+/** `budgets` in the order of `periods`; below 0: not claimed, or not known. */
+export const headroomOf = (
+  claims: Claims,
+  requests: number,
+  tokens: number,
+  budgets: ReadonlyArray<number>
+): Headroom => {
+  const left: { -readonly [P in Period]?: Headroom["budgets"][P] } = {}
+  periods.forEach((period, i) => {
+    const [limit, remaining] = [claims.budgets[period], budgets[i]]
+    if (limit !== undefined && remaining !== undefined && remaining >= 0) left[period] = { limit, remaining }
+  })
+  return {
+    requests: { limit: claims.limits.rpm, remaining: requests },
+    tokens: { limit: claims.limits.tpm, remaining: tokens },
+    budgets: left
+  }
+}
+
+/** The names in `all` whose flag is set. */
+export const marked = (
+  all: { readonly [P in Period]: Bucket },
+  flags: ReadonlyArray<boolean>
+): Reservation["buckets"] => {
+  const some: { -readonly [P in Period]?: Bucket } = {}
+  periods.forEach((period, i) => {
+    if (flags[i] === true) some[period] = all[period]
+  })
+  return some
+}
+
+/** `waitMs` speaks for windows and slots; a budget's wait is its calendar's (store time `now`). */
+export const refusal = (
+  by: ClaimName,
+  limit: number,
+  waitMs: number,
+  now: number,
+  headroom: Headroom
+): Refused => {
+  const waits =
+    by === "requests" || by === "tokens" || by === "concurrency"
+      ? Math.max(1, Math.ceil(waitMs / 1000))
+      : secondsToEndOf(by, now)
+  return new Refused({ by, limit, retryAfterS: waits, headroom })
+}
+
+/** Braces place an account in a cluster; one inside a name would move the tag. */
+export const tagOf = (account: Account): string => `{${account.group.replaceAll(/[{}]/g, "_")}}`
