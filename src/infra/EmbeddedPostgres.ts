@@ -104,41 +104,33 @@ const read = (file: string): string | undefined => {
   }
 }
 
-interface Lock {
-  readonly pid: number
-  readonly socketDir: string
-}
-
-/** Lines of postmaster.pid: pid, data folder, start time, port, socket folder, … */
-const readLock = (data: string): Lock | undefined => {
-  const [pid = "", , , , socketDir = ""] = (read(path.join(data, "postmaster.pid")) ?? "").split("\n")
-  return /^\d+$/.test(pid) ? { pid: Number(pid), socketDir } : undefined
+/** The first line of postmaster.pid is the number of the process that holds the folder. */
+const readLock = (data: string): number | undefined => {
+  const [pid = ""] = (read(path.join(data, "postmaster.pid")) ?? "").split("\n")
+  return /^\d+$/.test(pid) ? Number(pid) : undefined
 }
 
 /**
  * Is the process that left the lock a Postgres on this folder? Process numbers come round again: after a reboot the
  * number may be a browser's, and Postgres itself would refuse to start until it ends. Unknown counts as yes.
  */
-const holds = (lock: Lock, data: string): boolean => {
+const holds = (pid: number, data: string): boolean => {
   if (process.platform !== "linux") return true
-  const name = read(`/proc/${lock.pid}/comm`)
+  const name = read(`/proc/${pid}/comm`)
   if (name === undefined) return false
   if (name.trim() !== "postgres") return false
   try {
-    return readlinkSync(`/proc/${lock.pid}/cwd`) === data
+    return readlinkSync(`/proc/${pid}/cwd`) === data
   } catch {
     return true // not ours to look at, so not ours to judge
   }
 }
 
-/** Takes away what a crash left behind: the lock of a process that is no Postgres, and its socket folder. */
+/** Takes away the lock of a process that is no Postgres (any more). */
 const clearStale = async (data: string): Promise<void> => {
-  const lock = readLock(data)
-  if (lock === undefined || holds(lock, data)) return
-  if (read(`/proc/${lock.pid}/comm`) !== undefined)
-    await fs.rm(path.join(data, "postmaster.pid"), { force: true })
-  if (path.basename(lock.socketDir).startsWith(socketPrefix))
-    await fs.rm(lock.socketDir, { recursive: true, force: true })
+  const pid = readLock(data)
+  if (pid === undefined || holds(pid, data)) return
+  if (read(`/proc/${pid}/comm`) !== undefined) await fs.rm(path.join(data, "postmaster.pid"), { force: true })
 }
 
 /** A private folder whose path leaves room for the name of the socket. */
@@ -158,6 +150,15 @@ const socketFolder = (user: PostgresUser): Effect.Effect<string, DataDirUnusable
         Effect.catch((cause) => Effect.logWarning("the socket folder stays behind", cause))
       )
   )
+
+/** Notes where the socket is, and takes away the folder of a gateway that was killed and could not. */
+const rememberFolder = async (home: string, folder: string): Promise<void> => {
+  const note = path.join(home, "socket-folder")
+  const former = read(note)?.trim() ?? ""
+  if (former !== folder && path.basename(former).startsWith(socketPrefix))
+    await fs.rm(former, { recursive: true, force: true })
+  await fs.writeFile(note, `${folder}\n`, { mode: 0o600 })
+}
 
 const initialise = Effect.fnUntraced(function* (
   native: string,
@@ -232,14 +233,12 @@ export const embeddedPostgres = (options: {
     const user = yield* chooseUser(home)
     const native = yield* postgresBinaries({ forOthers: user.kind === "dropped" })
     if (!existsSync(path.join(data, "PG_VERSION"))) yield* initialise(native, home, data, user)
-    const lock = yield* io(async () => {
-      const lock = readLock(data)
-      if (lock === undefined || !holds(lock, data)) {
+    const holder = readLock(data)
+    if (holder === undefined || !holds(holder, data))
+      yield* io(async () => {
         await clearStale(data)
         await hand(data, user)
-      }
-      return lock
-    })
+      })
     const socketDir = yield* socketFolder(user)
     const server = yield* Effect.acquireRelease(
       startPostgres({
@@ -260,11 +259,12 @@ export const embeddedPostgres = (options: {
         }),
         Effect.mapError((error) =>
           error.reason === "in-use"
-            ? new DataDirInUse({ dataDir: options.dataDir, pid: readLock(data)?.pid ?? lock?.pid })
+            ? new DataDirInUse({ dataDir: options.dataDir, pid: readLock(data) ?? holder })
             : error
         )
       ),
       (server) => server.stop
     )
+    yield* io(() => rememberFolder(home, socketDir))
     return { path: path.join(socketDir, ".s.PGSQL.5432"), database, username, exited: server.exited }
   })
