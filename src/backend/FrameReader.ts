@@ -9,6 +9,8 @@ import type { Wire, WireError } from "./Wire.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
 
+const ended = Effect.succeed<Frames | undefined>(undefined)
+
 export class FrameReader {
   readonly #wire: Wire
   readonly #kind: FrameKind

@@ -1,0 +1,308 @@
+/**
+ * A backend that misbehaves on request: a real server on a loopback port, scripted one behaviour per inference call,
+ * recording what it was sent byte for byte and what Go would have made of it.
+ *
+ * With nothing scripted it answers faithfully: `Hello`, ` world`, `!`, counts 7 and 3.
+ */
+import { Effect, type Scope } from "effect"
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http"
+import type { AddressInfo, Socket } from "node:net"
+import { setTimeout as sleep } from "node:timers/promises"
+import { final, type Kind, piece, tagsEntry } from "../../src/backend/demo/wire.ts"
+import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+
+export type Behaviour =
+  /** NDJSON; a string is sent as it is, an object as a line. Frames may be built with `fake`. */
+  | {
+      readonly does: "stream"
+      readonly lines: ReadonlyArray<string | JsonObject>
+      /** pause before every line */
+      readonly gapMs?: number
+      /** bytes per write; 1 splits everything everywhere. Unset: one write per line */
+      readonly split?: number
+      /** all lines in one write */
+      readonly together?: boolean
+      readonly newline?: string
+      /** the last line goes without its newline */
+      readonly unterminated?: boolean
+      /** after the last line: end properly (default), kill the connection, or say nothing more */
+      readonly then?: "end" | "reset" | "hang"
+      readonly contentType?: string
+      readonly headers?: Readonly<Record<string, string>>
+    }
+  /** a whole answer */
+  | {
+      readonly does: "answer"
+      readonly status: number
+      readonly body?: string
+      readonly contentType?: string
+      readonly headers?: Readonly<Record<string, string>>
+    }
+  /** takes the request and never says a word */
+  | { readonly does: "hang" }
+  /** kills the connection before any byte of an answer */
+  | { readonly does: "reset" }
+  /** the same line for ever, as fast as it is read */
+  | { readonly does: "flood"; readonly line: string }
+  /** raw bytes on the socket instead of HTTP */
+  | { readonly does: "raw"; readonly bytes: string }
+
+export interface Recorded {
+  readonly method: string
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  readonly rawHeaders: ReadonlyArray<string>
+  readonly raw: string
+  /** the body as Go reads it: keys without regard to case, the last of several wins; undefined when not JSON */
+  readonly body: JsonObject | undefined
+  /** performance.now() when the client went away before the answer was complete */
+  closedAt: number | undefined
+  /** bytes of the answer written so far */
+  written: number
+  /** which connection it came on, counted from 0 */
+  readonly connection: number
+}
+
+export interface FakeBackend {
+  readonly url: string
+  readonly port: number
+  /** inference calls, in order of arrival */
+  readonly requests: ReadonlyArray<Recorded>
+  /** list, version and other GET calls */
+  readonly lookups: ReadonlyArray<Recorded>
+  /** what the next inference calls meet, one each; afterwards it is faithful again */
+  script(...next: ReadonlyArray<Behaviour>): void
+  /** what every inference call meets when nothing is scripted; undefined: faithful */
+  always(behaviour: Behaviour | undefined): void
+  /** `/api/tags`: names (local chat models) or whole entries */
+  setModels(models: ReadonlyArray<string | JsonObject>): void
+  /** what GET calls meet instead of their answer; undefined: the answer */
+  onLookup(behaviour: Behaviour | undefined): void
+  readonly openConnections: number
+  /** connections accepted so far */
+  readonly connections: number
+  /** Waits until `condition` holds; dies after two seconds. */
+  until(condition: () => boolean): Effect.Effect<void>
+}
+
+/** Lines of the wire, for scripts. */
+export const fake = {
+  chat: (text: string): JsonObject => piece("chat", "fake", text),
+  generate: (text: string): JsonObject => piece("generate", "fake", text),
+  done: (kind: Kind = "chat", more: JsonObject = {}): JsonObject => ({
+    ...final(kind, "fake", "stop"),
+    total_duration: 5_000_000,
+    load_duration: 1_000_000,
+    prompt_eval_count: 7,
+    prompt_eval_duration: 1_000_000,
+    eval_count: 3,
+    eval_duration: 3_000_000,
+    ...more
+  }),
+  thinking: (text: string): JsonObject => ({
+    ...piece("chat", "fake", ""),
+    message: { role: "assistant", content: "", thinking: text }
+  }),
+  toolCall: (name: string, args: JsonObject, id?: string): JsonObject => ({
+    ...piece("chat", "fake", ""),
+    message: {
+      role: "assistant",
+      content: "",
+      tool_calls: [{ ...(id === undefined ? {} : { id }), function: { index: 0, name, arguments: args } }]
+    }
+  }),
+  error: (text: string): JsonObject => ({ error: text })
+} as const
+
+const isObject = (value: Json): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Go matches keys by Unicode simple folding: the long s and the Kelvin sign are letters too. */
+const folded = (key: string): string => key.replaceAll("\u017f", "s").replaceAll("\u212a", "k").toLowerCase()
+
+/** The order of keys in the text decides, and JSON.parse keeps it except for integer-like and repeated keys. */
+export const decodeLikeGo = (text: string): JsonObject | undefined => {
+  try {
+    const value: Json = JSON.parse(text)
+    if (!isObject(value)) return undefined
+    const seen: Record<string, Json> = {}
+    for (const [key, inner] of Object.entries(value)) seen[folded(key)] = inner
+    return seen
+  } catch {
+    // A body that is not JSON is recorded as such.
+    return undefined
+  }
+}
+
+export const makeFakeBackend: Effect.Effect<FakeBackend, never, Scope.Scope> = Effect.map(
+  Effect.acquireRelease(
+    Effect.callback<Fake>((resume) => {
+      const made = new Fake()
+      made.server.listen(0, "127.0.0.1", () => resume(Effect.succeed(made)))
+    }),
+    (made) =>
+      Effect.callback<void>((resume) => {
+        made.server.close(() => resume(Effect.void))
+        made.server.closeAllConnections()
+        for (const socket of made.sockets.keys()) socket.destroy()
+      })
+  ),
+  (made): FakeBackend => made
+)
+
+class Fake implements FakeBackend {
+  readonly requests: Array<Recorded> = []
+  readonly lookups: Array<Recorded> = []
+  readonly sockets = new Map<Socket, number>()
+  connections = 0
+  #next: Array<Behaviour> = []
+  #always: Behaviour | undefined
+  #lookup: Behaviour | undefined
+  #tags: ReadonlyArray<JsonObject> = [tagsEntry("fake:latest", ["completion", "tools"])]
+
+  readonly server = createServer((request, response) => {
+    // The client may leave while its body is read: the record then simply never comes to be.
+    this.#serve(request, response).catch(() => response.destroy())
+  }).on("connection", (socket) => {
+    this.sockets.set(socket, this.connections)
+    this.connections += 1
+    socket.on("error", () => socket.destroy())
+    socket.on("close", () => this.sockets.delete(socket))
+  })
+
+  get port(): number {
+    const address: AddressInfo | string | null = this.server.address()
+    return typeof address === "object" && address !== null ? address.port : 0
+  }
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`
+  }
+  get openConnections(): number {
+    return this.sockets.size
+  }
+  script(...next: ReadonlyArray<Behaviour>): void {
+    this.#next.push(...next)
+  }
+  always(behaviour: Behaviour | undefined): void {
+    this.#always = behaviour
+  }
+  onLookup(behaviour: Behaviour | undefined): void {
+    this.#lookup = behaviour
+  }
+  setModels(models: ReadonlyArray<string | JsonObject>): void {
+    this.#tags = models.map((model) =>
+      typeof model === "string" ? tagsEntry(model, ["completion", "tools"]) : model
+    )
+  }
+  until(condition: () => boolean): Effect.Effect<void> {
+    return Effect.promise(async () => {
+      const deadline = performance.now() + 2000
+      while (!condition()) {
+        if (performance.now() > deadline) throw new Error(`never came true: ${condition.toString()}`)
+        await sleep(2)
+      }
+    })
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Array<Buffer> = []
+    for await (const chunk of request) chunks.push(Buffer.from(chunk))
+    const raw = Buffer.concat(chunks).toString("utf8")
+    const recorded: Recorded = {
+      method: request.method ?? "",
+      path: request.url ?? "",
+      headers: request.headers,
+      rawHeaders: request.rawHeaders,
+      raw,
+      body: decodeLikeGo(raw),
+      closedAt: undefined,
+      written: 0,
+      connection: this.sockets.get(request.socket) ?? -1
+    }
+    response.on("close", () => {
+      if (!response.writableFinished) recorded.closedAt = performance.now()
+    })
+    if (recorded.method !== "POST" || recorded.path === "/api/show") {
+      this.lookups.push(recorded)
+      if (this.#lookup !== undefined) return await behave(this.#lookup, response, recorded)
+      const body = recorded.path === "/api/tags" ? { models: this.#tags } : { version: "0.33.0" }
+      return await behave({ does: "answer", status: 200, body: JSON.stringify(body) }, response, recorded)
+    }
+    this.requests.push(recorded)
+    const kind = recorded.path === "/api/generate" ? "generate" : "chat"
+    return await behave(this.#next.shift() ?? this.#always ?? faithful(kind), response, recorded)
+  }
+}
+
+const faithful = (kind: Kind): Behaviour => ({
+  does: "stream",
+  lines: [...["Hello", " world", "!"].map((word) => piece(kind, "fake", word)), fake.done(kind)]
+})
+
+const behave = async (behaviour: Behaviour, response: ServerResponse, recorded: Recorded): Promise<void> => {
+  const write = (bytes: string | Buffer): boolean => {
+    recorded.written += Buffer.byteLength(bytes)
+    return response.write(bytes)
+  }
+  switch (behaviour.does) {
+    case "hang":
+      return undefined
+    case "reset":
+      response.socket?.resetAndDestroy()
+      return undefined
+    case "raw":
+      response.socket?.end(behaviour.bytes)
+      return undefined
+    case "answer":
+      response.writeHead(behaviour.status, {
+        "content-type": behaviour.contentType ?? "application/json; charset=utf-8",
+        ...behaviour.headers
+      })
+      response.end(behaviour.body ?? "")
+      return undefined
+    case "flood": {
+      response.writeHead(200, { "content-type": "application/x-ndjson" })
+      while (!response.destroyed) {
+        await sleep(write(behaviour.line) ? 0 : 5)
+      }
+      return undefined
+    }
+    case "stream": {
+      response.writeHead(200, {
+        "content-type": behaviour.contentType ?? "application/x-ndjson",
+        ...behaviour.headers
+      })
+      response.flushHeaders()
+      response.socket?.setNoDelay(true)
+      for (const bytes of pieces(behaviour)) {
+        if (behaviour.gapMs !== undefined) await sleep(behaviour.gapMs)
+        // A turn of the loop between writes, or the kernel makes one of them.
+        else if (behaviour.split !== undefined) await new Promise((turn) => setImmediate(turn))
+        if (response.destroyed) return undefined
+        write(bytes)
+      }
+      if (behaviour.then === "hang") return undefined
+      if (behaviour.then === "reset") {
+        // Let what was said arrive first: a reset overtakes it otherwise.
+        await sleep(20)
+        response.socket?.resetAndDestroy()
+        return undefined
+      }
+      response.end()
+    }
+  }
+}
+
+const pieces = (behaviour: Extract<Behaviour, { does: "stream" }>): ReadonlyArray<Buffer> => {
+  const newline = behaviour.newline ?? "\n"
+  const lines = behaviour.lines.map((line) => (typeof line === "string" ? line : JSON.stringify(line)))
+  const written = lines.map((line, i) =>
+    Buffer.from(behaviour.unterminated === true && i === lines.length - 1 ? line : line + newline)
+  )
+  if (behaviour.together !== true && behaviour.split === undefined) return written
+  const whole = Buffer.concat(written)
+  const size = behaviour.split ?? whole.length
+  return Array.from({ length: Math.ceil(whole.length / size) }, (_, i) =>
+    whole.subarray(i * size, (i + 1) * size)
+  )
+}
