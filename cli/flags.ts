@@ -37,10 +37,10 @@ export const readAmountOrNone = (
   given: Option.Option<string>,
   expected: string
 ): Effect.Effect<number | null | undefined, InvalidValue> => {
-  if (Maybe.isNone(given)) return Effect.succeed(undefined)
-  if (given.value === "none") return Effect.succeed(null)
-  return /^\d{1,16}$/.test(given.value)
-    ? Effect.succeed(Number(given.value))
+  const text = Maybe.getOrUndefined(given)
+  if (text === undefined || text === "none") return Effect.succeed(text === undefined ? text : null)
+  return /^\d{1,16}$/.test(text)
+    ? Effect.succeed(Number(text))
     : Effect.fail(new InvalidValue({ field, expected: `${expected}, or none` }))
 }
 

@@ -24,47 +24,47 @@ import { showBudget } from "./commands/show-budget.ts"
 import { showUsage } from "./commands/show-usage.ts"
 import { Json } from "./terminal.ts"
 
-export interface Needs<E> {
+export interface Needs<E, S> {
   /** the database as it is, its schema included */
   readonly registry: Layer.Layer<Registry, E>
   /** the database, whatever its schema */
   readonly database: Layer.Layer<SqlClient.SqlClient, E>
   readonly backend: Layer.Layer<Backend, E>
   /** runs the gateway until it is interrupted */
-  readonly serve: Effect.Effect<void, E>
+  readonly serve: Effect.Effect<void, S>
 }
 
-export const makeProgram = <E>(needs: Needs<E>) => {
-  const onRegistry = Command.provide(needs.registry)
+export const makeProgram = <E, S>(needs: Needs<E, S>) => {
+  const { registry } = needs
   return Command.make("tollgate").pipe(
     Command.withDescription("Administers the gateway: tenants, keys, limits, budgets, models and usage"),
     Command.withSubcommands([
       {
         group: "Tenants",
         commands: [
-          createTenant.pipe(onRegistry),
-          listTenants.pipe(onRegistry),
-          disableTenant.pipe(onRegistry),
-          enableTenant.pipe(onRegistry),
-          setModels.pipe(onRegistry),
-          makeListModels(needs.registry).pipe(Command.provide(needs.backend)),
-          showUsage.pipe(onRegistry)
+          createTenant.pipe(Command.provide(registry)),
+          listTenants.pipe(Command.provide(registry)),
+          disableTenant.pipe(Command.provide(registry)),
+          enableTenant.pipe(Command.provide(registry)),
+          setModels.pipe(Command.provide(registry)),
+          makeListModels(registry).pipe(Command.provide(needs.backend)),
+          showUsage.pipe(Command.provide(registry))
         ]
       },
       {
         group: "Keys",
         commands: [
-          createKey.pipe(onRegistry),
-          listKeys.pipe(onRegistry),
-          revokeKey.pipe(onRegistry),
-          disableKey.pipe(onRegistry),
-          enableKey.pipe(onRegistry),
-          setBudget.pipe(onRegistry),
-          showBudget.pipe(onRegistry),
-          setPromptLog.pipe(onRegistry)
+          createKey.pipe(Command.provide(registry)),
+          listKeys.pipe(Command.provide(registry)),
+          revokeKey.pipe(Command.provide(registry)),
+          disableKey.pipe(Command.provide(registry)),
+          enableKey.pipe(Command.provide(registry)),
+          setBudget.pipe(Command.provide(registry)),
+          showBudget.pipe(Command.provide(registry)),
+          setPromptLog.pipe(Command.provide(registry))
         ]
       },
-      { group: "Both", commands: [setLimits.pipe(onRegistry)] },
+      { group: "Both", commands: [setLimits.pipe(Command.provide(registry))] },
       { group: "Service", commands: [makeServe(needs.serve), migrate.pipe(Command.provide(needs.database))] }
     ]),
     Command.withGlobalFlags([Json])

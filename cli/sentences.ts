@@ -8,6 +8,7 @@ import { isSqlError } from "effect/sql/SqlError"
 import { BootFailed } from "../src/boot/BootFailed.ts"
 import { BackendFailed } from "../src/domain/Errors.ts"
 import { MigrationFailed, SchemaMismatch } from "../src/infra/Migrations.ts"
+import { RuntimeFileFailed } from "../src/infra/RuntimeFile.ts"
 import * as Registry from "../src/registry/Errors.ts"
 import { NoDatabase, WrongSettings } from "./surroundings.ts"
 
@@ -46,7 +47,7 @@ const usage = (error: CliError.CliError): string => {
     case "MissingOption":
       return `--${error.option.replace(/^-+/, "")} is required`
     case "InvalidValue":
-      return `--${error.option.replace(/^-+/, "")} must be ${/integer/i.test(error.expected) ? "a whole number" : error.expected}`
+      return `--${error.option.replace(/^-+/, "")} must be ${/integer|number/i.test(error.expected) ? "a whole number" : error.expected}`
     case "UnrecognizedOption": {
       const known = error.suggestions[0]
       return `unknown option ${error.option}${known === undefined ? "" : `; did you mean ${known}?`}`
@@ -77,8 +78,9 @@ export const sentence = (error: unknown): string => {
   if (error instanceof Registry.InvalidValue) return `--${error.field} must be ${error.expected}`
   if (error instanceof Registry.RegistryDown) return database(error.cause)
   if (error instanceof MigrationFailed) return database(error.cause)
-  if (error instanceof SchemaMismatch) return error.message
-  if (error instanceof NoDatabase) return error.message
+  if (error instanceof SchemaMismatch || error instanceof NoDatabase || error instanceof RuntimeFileFailed) {
+    return error.message
+  }
   if (error instanceof WrongSettings) return error.lines.join("\n")
   if (error instanceof BootFailed) return error.lines.join("\n")
   if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"

@@ -2,12 +2,12 @@
  * Where the database and the model server are: as the environment says, else as the gateway that runs on this
  * machine with its embedded database has noted in `DATA_DIR`.
  */
-import { Data, Effect, Layer, Result } from "effect"
+import { Data, Effect, Layer, Option, Result } from "effect"
 import { layerCircuitBreaker } from "../src/backend/breaker.ts"
 import { layerUndici } from "../src/backend/undici.ts"
 import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
-import { readRuntimeFile } from "../src/infra/RuntimeFile.ts"
+import { readRuntime } from "../src/infra/RuntimeFile.ts"
 import { layerLive as layerRegistry } from "../src/registry/live.ts"
 import { describeProblem, readSettings, table } from "../src/Settings.ts"
 
@@ -43,8 +43,8 @@ const settings = Effect.suspend(() => {
 const address = Effect.gen(function* () {
   const { dataDir, databaseUrl } = yield* settings
   if (databaseUrl !== undefined) return databaseUrl
-  const runtime = yield* readRuntimeFile(dataDir)
-  return runtime === undefined ? yield* new NoDatabase() : runtime.database
+  const runtime = yield* readRuntime(dataDir)
+  return Option.isNone(runtime) ? yield* new NoDatabase() : runtime.value.database
 })
 
 export const layerDatabase = Layer.unwrap(
@@ -66,9 +66,9 @@ const local = new URL("http://127.0.0.1:11434")
 export const layerBackend = Layer.unwrap(
   Effect.gen(function* () {
     const { backendConnectTimeoutMs, backendUrl, dataDir } = yield* settings
-    const noted = backendUrl === undefined ? yield* readRuntimeFile(dataDir) : undefined
+    const noted = Option.flatMapNullishOr(yield* readRuntime(dataDir), (runtime) => runtime.backendUrl)
     return layerUndici({
-      url: backendUrl ?? (noted?.backendUrl === undefined ? local : new URL(noted.backendUrl)),
+      url: backendUrl ?? Option.match(noted, { onNone: () => local, onSome: (url) => new URL(url) }),
       connectTimeoutMs: backendConnectTimeoutMs,
       firstByteTimeoutMs: 10_000,
       idleTimeoutMs: 10_000

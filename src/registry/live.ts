@@ -1,10 +1,11 @@
 /** The registry on Postgres. `scopes` not given at creation means all of them. */
-import { DateTime, Effect, Layer, Schema } from "effect"
+import { Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
 import { hashSecret } from "../gates/KeyStore/SecretCheck.ts"
+import { answerWithin } from "../infra/Deadline.ts"
 import {
   DuplicateTenant,
   InvalidValue,
@@ -101,6 +102,9 @@ const budgetRows = rowsOf(BudgetRow)
 /** 62^9 prefixes: a second collision in a row is already a broken random source. */
 const mostMints = 5
 
+/** Year 10000: beyond it a date is written differently. */
+const lastInstantMs = 253_402_300_800_000
+
 type Meant = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
 
 const isMeant = (error: unknown): error is Meant =>
@@ -114,7 +118,7 @@ const isMeant = (error: unknown): error is Meant =>
 /** Our own errors pass; everything else that can go wrong here is the database's doing. */
 const down = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   effect.pipe(
-    Effect.timeout("10 seconds"),
+    answerWithin("8 seconds"),
     Effect.mapError((cause): Extract<E, Meant> | RegistryDown => {
       const meant = (error: typeof cause): error is Extract<typeof cause, Extract<E, Meant>> => isMeant(error)
       return meant(cause) ? cause : new RegistryDown({ cause })
@@ -249,11 +253,16 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       return sql`now() + ${lifetime}::float8 * interval '1 millisecond'`
     }
     if (expiresAt === undefined) return sql`NULL::timestamptz`
-    const now = yield* DateTime.now
-    // Refused here for the operator's sake; what counts is the database's clock at the moment of use.
-    yield* Values.validate("expires-at", Values.lifetimeMs, expiresAt.getTime() - now.epochMilliseconds).pipe(
-      Effect.mapError(() => new InvalidValue({ field: "expires-at", expected: "a time in the future" }))
-    )
+    const inFuture =
+      expiresAt.getTime() < lastInstantMs
+        ? yield* sql`SELECT 1 WHERE ${expiresAt.toISOString()}::timestamptz > now()`
+        : []
+    if (inFuture.length === 0) {
+      return yield* new InvalidValue({
+        field: "expires-at",
+        expected: "a time in the future, before the year 10000"
+      })
+    }
     return sql`${expiresAt.toISOString()}::timestamptz`
   })
 

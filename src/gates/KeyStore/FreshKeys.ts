@@ -9,9 +9,10 @@
  * *Gotchas* Eviction also fences reads already under way: what they bring about the evicted prefix may be older
  * than the change, so it is neither kept nor believed, and its askers read again.
  */
-import { Cause, Clock, Deferred, Effect, Exit, Fiber, Scope } from "effect"
+import { Cause, Clock, Deferred, Effect, Exit, type Scope } from "effect"
 import type { Caller } from "../../domain/Caller.ts"
 import { Unavailable } from "../../domain/Errors.ts"
+import { answerWithin } from "../../infra/Deadline.ts"
 import { makeRecent } from "./Recent.ts"
 
 /** One key with its tenant, as a single read saw them. */
@@ -92,18 +93,6 @@ export const makeFreshKeys = Effect.fnUntraced(function* (
   const waiting = new Map<string, Answer>()
   let reading = 0
 
-  /** A read that nobody waits for longer than the bound, not even for its cancellation to get through. */
-  const boundedRead = Effect.fnUntraced(function* (prefixes: ReadonlyArray<string>) {
-    const fiber = yield* Effect.forkIn(options.read(prefixes), scope)
-    return yield* Fiber.join(fiber).pipe(
-      Effect.timeoutOrElse({
-        duration: readTimeoutMs,
-        orElse: () =>
-          Effect.forkIn(Fiber.interrupt(fiber), scope).pipe(Effect.andThen(Effect.fail(unanswered)))
-      })
-    )
-  })
-
   const keep = (flight: Flight, prefix: string, state: KeyState | undefined, asked: boolean) => {
     if (flight.fencedAll || flight.fenced.has(prefix)) return
     const entry = kept.peek(prefix)
@@ -118,7 +107,11 @@ export const makeFreshKeys = Effect.fnUntraced(function* (
   const fly = Effect.fnUntraced(function* (prefixes: ReadonlyArray<string>, asked: boolean) {
     const flight: Flight = { startedAt: nowMs(), fenced: new Set(), fencedAll: false }
     flights.add(flight)
-    const exit = yield* Effect.exit(boundedRead(prefixes))
+    const exit = yield* options.read(prefixes).pipe(
+      answerWithin(readTimeoutMs),
+      Effect.catchTag("TimeoutError", () => Effect.fail(unanswered)),
+      Effect.exit
+    )
     flights.delete(flight)
     const states = Exit.map(exit, (found) => new Map(found.map((state) => [state.prefix, state])))
     if (Exit.isSuccess(states)) {

@@ -5,11 +5,12 @@
  * key it names; and status from a read that is fresh when the secret check is over, however long that took.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Duration, Effect, Fiber, Layer, Result, Schedule, Schema, Stream } from "effect"
+import { Effect, Layer, Result, Schedule, Schema, Stream } from "effect"
 import { type Caller, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
+import { answerWithin } from "../../infra/Deadline.ts"
 import { type FreshKeys, type KeyState, makeFreshKeys } from "./FreshKeys.ts"
 import { KeyStore } from "./KeyStore.ts"
 import { makeSecretCheck, type SecretCheckOptions } from "./SecretCheck.ts"
@@ -133,7 +134,6 @@ export const layerLive = (options: KeyStoreOptions): Layer.Layer<KeyStore, never
     KeyStore,
     Effect.gen(function* () {
       const pg = yield* PgClient.PgClient
-      const scope = yield* Effect.scope
       const readTimeoutMs = options.readTimeoutMs ?? 900
       const secrets = yield* makeSecretCheck(options.secretCheck ?? {})
       const keys = yield* makeFreshKeys({
@@ -156,14 +156,11 @@ export const layerLive = (options: KeyStoreOptions): Layer.Layer<KeyStore, never
         return evidence("KeyStore", now.state.caller)
       })
 
-      const unreachable = (cause: unknown) => new Unavailable({ gate: "KeyStore", cause })
-      const ping = Effect.gen(function* () {
-        const fiber = yield* Effect.forkIn(pg`SELECT 1`, scope)
-        yield* Fiber.join(fiber).pipe(
-          Effect.timeout(Duration.millis(readTimeoutMs)),
-          Effect.tapError(() => Effect.forkIn(Fiber.interrupt(fiber), scope))
-        )
-      }).pipe(Effect.mapError(unreachable))
+      const ping = Effect.suspend(() => pg`SELECT 1`).pipe(
+        answerWithin(readTimeoutMs),
+        Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause })),
+        Effect.asVoid
+      )
 
       return {
         verify: (secret) => (secret === undefined || !shape.test(secret) ? refused : check(secret)),

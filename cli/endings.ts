@@ -1,0 +1,34 @@
+/** How a command that does not succeed ends: lines on stderr and an exit code. */
+import { Cause, Console, Effect } from "effect"
+import { CliError, CliOutput } from "effect/cli"
+import { BootFailed } from "../src/boot/BootFailed.ts"
+import { exitCodeConfiguration } from "../src/Settings.ts"
+import { sentence, usageSentence } from "./sentences.ts"
+import { WrongSettings } from "./surroundings.ts"
+
+/** One line instead of the whole help: it is what scripts and logs keep. */
+export const presenter = CliOutput.layerPresenter({
+  present: (event) =>
+    event._tag === "InvalidInvocation"
+      ? Console.error(`tollgate: ${usageSentence(event.commandPath, event.errors[0])}`)
+      : CliOutput.defaultPresenter.present(event)
+})
+
+/** 128 + SIGINT */
+export const interrupted = 130
+
+/** Says what happened, once, and answers with the exit code. */
+export const explain = (cause: Cause.Cause<unknown>): Effect.Effect<number> => {
+  if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(interrupted)
+  const error = Cause.squash(cause)
+  // The presenter has spoken. Help that was not asked for is no success, but a bare command is.
+  if (CliError.isCliError(error) && error._tag === "ShowHelp") {
+    return Effect.succeed(error.errors.length === 0 ? 0 : 1)
+  }
+  const code =
+    error instanceof WrongSettings ? exitCodeConfiguration : error instanceof BootFailed ? error.exitCode : 1
+  return Effect.as(
+    Effect.forEach(sentence(error).split("\n"), (line) => Console.error(`tollgate: ${line}`)),
+    code
+  )
+}

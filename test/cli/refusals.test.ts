@@ -1,0 +1,96 @@
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { Command } from "effect/cli"
+import { SqlClient } from "effect/sql"
+import { TestConsole } from "effect/testing"
+import { explain, presenter } from "../../cli/endings.ts"
+import { makeProgram } from "../../cli/program.ts"
+import { Backend } from "../../src/backend/Backend.ts"
+import { BackendFailed } from "../../src/domain/Errors.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { layerLive } from "../../src/registry/live.ts"
+import { TestPostgres } from "../support/TestPostgres.ts"
+
+const noBackend = Layer.mock(Backend, {
+  models: Effect.fail(new BackendFailed({ fault: "unreachable", cause: new Error("hidden-word") }))
+})
+
+const Admin = layerLive({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
+  Layer.provideMerge(TestPostgres)
+)
+
+/** The command line in this process: what it printed, and its exit code. */
+const run = (...args: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const registry = Layer.succeed(Registry, yield* Registry)
+    const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
+    const program = makeProgram({ registry, database, backend: noBackend, serve: Effect.void })
+    const before = { out: (yield* TestConsole.logLines).length, err: (yield* TestConsole.errorLines).length }
+    const code = yield* Command.runWith(program, { version: "0.0.0" })(args).pipe(
+      Effect.as(0),
+      Effect.catchCause(explain),
+      Effect.provide(Layer.merge(NodeServices.layer, presenter))
+    )
+    return {
+      code,
+      out: (yield* TestConsole.logLines).slice(before.out),
+      err: (yield* TestConsole.errorLines).slice(before.err)
+    }
+  })
+
+const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
+  [["create-tenant", "--name", "refusals"], /tenant "refusals" exists already/],
+  [["create-tenant", "--name", ""], /--name must be/],
+  [["create-tenant", "--name", "x\ny"], /--name must be/],
+  [["create-tenant", "--name", "x", "--rpm", "0"], /--rpm must be a whole number from 1/],
+  [["create-tenant", "--name", "x", "--tpm", "many"], /--tpm must be a whole number/],
+  [["create-tenant", "--name", "x", "--rpm", "2147483648"], /--rpm must be a whole number from 1/],
+  [["create-tenant"], /--name is required/],
+  [["create-key", "--tenant", "nobody", "--name", "x"], /unknown tenant "nobody"/],
+  [["create-key", "--tenant", "refusals", "--name", "x", "--scopes", "admin"], /--scopes must be/],
+  [["create-key", "--tenant", "refusals", "--name", "x", "--scopes", ""], /--scopes must be/],
+  [["create-key", "--tenant", "refusals", "--name", "x", "--expires-in", "soon"], /--expires-in must be/],
+  [["create-key", "--tenant", "refusals", "--name", "x", "--expires-in", "0d"], /--expires-in must be/],
+  [["create-key", "--tenant", "refusals", "--name", "x", "--expires-at", "2020-01-01"], /in the future/],
+  [["create-key", "--tenant", "refusals", "--name", "x", "--expires-at", "2027-02-30"], /--expires-at must/],
+  [["list-keys", "--tenant", "nobody"], /unknown tenant "nobody"/],
+  [["revoke-key", "--prefix", "tg_000000000"], /unknown key prefix tg_000000000/],
+  [["revoke-key", "--prefix", "tg_00000000"], /--prefix must be the 12-character prefix/],
+  [["revoke-key", "--prefix", "%"], /--prefix must be the 12-character prefix/],
+  [["set-budget", "--key", "tg_000000000", "--daily", "5"], /unknown key prefix/],
+  [["set-budget", "--key", "tg_000000000"], /--daily must be given/],
+  [["set-budget", "--key", "tg_000000000", "--daily", "-1"], /daily/],
+  [["set-budget", "--key", "tg_000000000", "--daily", "9007199254740992"], /--daily must be/],
+  [["set-models", "--tenant", "refusals"], /--models must be given/],
+  [["set-models", "--tenant", "nobody", "--allow-all"], /unknown tenant/],
+  [["show-usage", "--tenant", "refusals", "--period", "year"], /--period must be/],
+  [["show-usage", "--tenant", "nobody", "--period", "day"], /unknown tenant/],
+  [["set-limits", "--rpm", "5"], /--tenant must be given, or --key/],
+  [["set-limits", "--tenant", "refusals", "--rpm", "none"], /--rpm must be a whole number/],
+  [["set-prompt-log", "--key", "tg_000000000"], /--on must be given, or --off/],
+  [["destroy-everything"], /unknown command/],
+  [["list-keys", "--tenant", "refusals", "--secret"], /unknown option --secret/]
+]
+
+it.effect("every refusal is one line that names what to change", () =>
+  Effect.gen(function* () {
+    assert.strictEqual((yield* run("create-tenant", "--name", "refusals")).code, 0)
+    for (const [args, expected] of cases) {
+      const { code, err, out } = yield* run(...args)
+      assert.notStrictEqual(code, 0, args.join(" "))
+      assert.deepStrictEqual(out, [], args.join(" "))
+      assert.strictEqual(err.length, 1, args.join(" "))
+      assert.match(String(err[0]), expected)
+      assert.notInclude(String(err[0]), "\n")
+    }
+  }).pipe(Effect.provide(Admin))
+)
+
+it.effect("a model server that does not answer is said so, without what it said", () =>
+  Effect.gen(function* () {
+    const { code, err } = yield* run("list-models")
+    assert.strictEqual(code, 1)
+    assert.deepStrictEqual(err, ["tollgate: the model server did not answer: check BACKEND_URL"])
+  }).pipe(Effect.provide(Admin))
+)
