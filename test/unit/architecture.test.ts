@@ -1,0 +1,119 @@
+/** The import rules of the house: which way the arrows point, and who may seal evidence or name a live layer. */
+import { readdirSync, readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+
+const root = path.resolve(import.meta.dirname, "../..")
+
+const files = ["src", "cli", "migrations", "test"]
+  .flatMap((folder) =>
+    readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" }).map((name) =>
+      path.posix.join(folder, name)
+    )
+  )
+  .filter((file) => /\.(?:ts|js)$/.test(file))
+
+interface Import {
+  readonly from: string
+  /** path from the root, or a package name */
+  readonly to: string
+  readonly typeOnly: boolean
+}
+
+const statement = /^(?:import|export)\s+(type\s)?(?:[^"';]*?\sfrom\s+)?"([^"]+)"|\bimport\(\s*"([^"]+)"/gm
+
+const imports: ReadonlyArray<Import> = files.flatMap((from) =>
+  [...readFileSync(path.join(root, from), "utf8").matchAll(statement)].map((match) => {
+    const to = match[2] ?? match[3] ?? ""
+    return {
+      from,
+      to: to.startsWith(".") ? path.posix.join(path.posix.dirname(from), to) : to,
+      typeOnly: match[1] !== undefined
+    }
+  })
+)
+
+const layerOf = (file: string): string => /^src\/([^/]+)\//.exec(file)?.[1] ?? ""
+const shown = (entries: ReadonlyArray<Import>) => entries.map(({ from, to }) => `${from} -> ${to}`)
+const within = (...folders: ReadonlyArray<string>) => {
+  const starts = folders.map((folder) => `${folder}/`)
+  return (file: string) => starts.some((start) => file.startsWith(start))
+}
+
+it("finds the files it is about", () => {
+  assert.isAbove(files.length, 40)
+  assert.isAbove(imports.filter(({ to }) => to.startsWith("src/domain/")).length, 20)
+})
+
+it("domain knows no other layer, but for the reservation a permit carries", () => {
+  const out = imports.filter(
+    ({ from, to }) => layerOf(from) === "domain" && to.startsWith("src/") && layerOf(to) !== "domain"
+  )
+  assert.deepStrictEqual(
+    shown(
+      out.filter(
+        (entry) =>
+          !(
+            entry.typeOnly &&
+            entry.from === "src/domain/Permit.ts" &&
+            entry.to === "src/gates/Meter/Meter.ts"
+          )
+      )
+    ),
+    []
+  )
+})
+
+it("imports point one way: domain, ports, pipeline, http", () => {
+  const ports = ["gates", "backend", "audit", "registry"]
+  const above: Record<string, ReadonlyArray<string>> = {
+    infra: ["domain", ...ports, "pipeline", "http"],
+    ...Object.fromEntries(ports.map((port) => [port, ["pipeline", "http"]])),
+    pipeline: ["http"]
+  }
+  assert.deepStrictEqual(
+    shown(imports.filter(({ from, to }) => above[layerOf(from)]?.includes(layerOf(to)))),
+    []
+  )
+})
+
+it("only gates, the audit and tests seal evidence", () => {
+  const allowed = within("src/gates", "src/audit", "test")
+  const sealing = imports.filter(
+    ({ from, to, typeOnly }) => to === "src/domain/Evidence.ts" && !typeOnly && !allowed(from)
+  )
+  assert.deepStrictEqual(shown(sealing), [])
+})
+
+it("only the wiring names live layers and their twins", () => {
+  const wiring = (file: string) => ["src/App.ts", "cli/main.ts"].includes(file) || within("test")(file)
+  const named = imports.filter(
+    ({ from, to }) =>
+      /^src\/.*\/(?:live|redis|undici|memory)\.ts$/.test(to) &&
+      !wiring(from) &&
+      path.posix.dirname(from) !== path.posix.dirname(to)
+  )
+  assert.deepStrictEqual(shown(named), [])
+})
+
+it("a released migration stands alone: it imports nothing of ours", () => {
+  const ours = imports.filter(({ from, to }) => within("migrations")(from) && /^(?:src|cli|test)\//.test(to))
+  assert.deepStrictEqual(shown(ours), [])
+})
+
+it("the product does not import its tests", () => {
+  assert.deepStrictEqual(
+    shown(imports.filter(({ from, to }) => !within("test")(from) && to.startsWith("test/"))),
+    []
+  )
+})
+
+it("files are small and named after what they are", () => {
+  const drawer = /(?:^|\/)(?:utils?|common|helpers?|misc|shared)(?:\/|\.[tj]s$)/i
+  assert.deepStrictEqual(
+    files.filter((file) => drawer.test(file)),
+    []
+  )
+  const long = files.filter((file) => readFileSync(path.join(root, file), "utf8").split("\n").length > 400)
+  assert.deepStrictEqual(long, [])
+})
