@@ -1,0 +1,143 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, type Layer, type Scope, Stream } from "effect"
+import { describe } from "vitest"
+import { Backend } from "../../src/backend/Backend.ts"
+import type { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
+import { refusals } from "../../src/backend/faults.ts"
+import type { BackendFault } from "../../src/domain/Errors.ts"
+import { callOf, permitFor } from "../support/permits.ts"
+
+/** What a backend can do that both twins have to understand alike. */
+export type Situation =
+  | "answers"
+  | "breaks after two frames"
+  | "breaks before a frame"
+  | "busy"
+  | "model gone"
+  | "context too long"
+  | "hangs after a frame"
+
+export type Twin = Layer.Layer<Backend | CircuitBreaker>
+
+/** `arrange` gives the layer with a backend that does the same thing at every call. */
+export const suite = (
+  name: string,
+  arrange: (situation: Situation) => Effect.Effect<Twin, never, Scope.Scope>
+): void => {
+  const inSituation = <A, E>(
+    situation: Situation,
+    test: Effect.Effect<A, E, Backend | CircuitBreaker | Scope.Scope>
+  ) => Effect.flatMap(arrange(situation), (layer) => Effect.provide(test, layer))
+  const forward = Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), callOf()))
+  const run = Effect.flatMap(forward, Stream.runCollect)
+  const faultOf = Effect.map(Effect.flip(run), (error) =>
+    error._tag === "BackendFailed" ? error.fault : error._tag
+  )
+
+  describe(`Backend: ${name}`, () => {
+    it.live("gives frames in order and ends after the final one", () =>
+      inSituation(
+        "answers",
+        Effect.gen(function* () {
+          const frames = yield* run
+          assert.deepStrictEqual(
+            frames.map(({ text }) => text),
+            ["Hello", " world", "!", ""]
+          )
+          const last = frames.at(-1)
+          assert.deepInclude(last, { done: true, doneReason: "stop", promptEvalCount: 7, evalCount: 3 })
+        })
+      )
+    )
+
+    it.live("lets out what came before a break, then fails", () =>
+      inSituation(
+        "breaks after two frames",
+        Effect.gen(function* () {
+          const seen: Array<string> = []
+          const frames = yield* forward
+          const error = yield* Effect.flip(
+            Stream.runForEach(frames, ({ text }) => Effect.sync(() => void seen.push(text)))
+          )
+          assert.strictEqual(error.fault, "cut")
+          assert.deepStrictEqual(seen, ["Hello", " world"])
+        })
+      )
+    )
+
+    it.live("opens the breaker after five streams that break", () =>
+      inSituation(
+        "breaks after two frames",
+        Effect.gen(function* () {
+          const faults: Array<BackendFault | string> = []
+          for (let i = 0; i < 6; i += 1) faults.push(yield* faultOf)
+          assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "cut"), "circuit-open"])
+        })
+      )
+    )
+
+    it.live("opens the breaker after five calls without a frame", () =>
+      inSituation(
+        "breaks before a frame",
+        Effect.gen(function* () {
+          const faults: Array<BackendFault | string> = []
+          for (let i = 0; i < 6; i += 1) faults.push(yield* faultOf)
+          assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "unreachable"), "circuit-open"])
+        })
+      )
+    )
+
+    for (const [situation, expected] of [
+      ["busy", "busy"],
+      ["model gone", "Forbidden"],
+      ["context too long", "BadRequest"]
+    ] as const) {
+      it.live(`does not hold against the backend that it is ${situation}`, () =>
+        inSituation(
+          situation,
+          Effect.gen(function* () {
+            for (let i = 0; i < 8; i += 1) assert.strictEqual(yield* faultOf, expected)
+          })
+        )
+      )
+    }
+
+    it.live("tells the client that its prompt does not fit, in our own words", () =>
+      inSituation(
+        "context too long",
+        Effect.gen(function* () {
+          const error = yield* Effect.flip(run)
+          assert.deepInclude(error, { _tag: "BadRequest", detail: refusals.context })
+          assert.include(refusals.context, "maximum context length")
+        })
+      )
+    )
+
+    it.live("holds nothing against the backend when twenty clients leave", () =>
+      inSituation(
+        "hangs after a frame",
+        Effect.gen(function* () {
+          for (let i = 0; i < 20; i += 1) {
+            const frames = yield* forward
+            yield* frames.pipe(Stream.runDrain, Effect.timeoutOption("5 millis"), Effect.scoped)
+          }
+          yield* Effect.asVoid(forward)
+        }).pipe(Effect.scoped)
+      )
+    )
+
+    it.live("lists models and answers a ping", () =>
+      inSituation(
+        "answers",
+        Effect.gen(function* () {
+          const backend = yield* Backend
+          yield* backend.ping
+          assert.deepStrictEqual(
+            (yield* backend.models).map(({ name }) => name),
+            ["fake:latest"]
+          )
+        })
+      )
+    )
+  })
+}
