@@ -1,0 +1,173 @@
+import { type ChildProcess, spawn } from "node:child_process"
+import { existsSync } from "node:fs"
+import * as fs from "node:fs/promises"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import { Effect, Exit, Schedule, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { embeddedPostgres } from "../../../src/infra/EmbeddedPostgres.ts"
+import { layerPostgres } from "../../../src/infra/Postgres.ts"
+
+/** A folder that is removed afterwards; `mode` of the one above it. */
+const folder = (mode: number) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const above = await fs.mkdtemp(path.join(tmpdir(), "tge-"))
+      await fs.chmod(above, mode)
+      return path.join(above, "data")
+    }),
+    (name) => Effect.promise(() => fs.rm(path.dirname(name), { recursive: true, force: true }))
+  )
+
+/** Adds a row to what earlier runs left, and counts. */
+const visits = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`CREATE TABLE IF NOT EXISTS visits (at timestamptz DEFAULT now())`
+  yield* sql`INSERT INTO visits DEFAULT VALUES`
+  return (yield* sql`SELECT at FROM visits`).length
+})
+
+const visit = (dataDir: string) =>
+  Effect.scoped(
+    Effect.flatMap(embeddedPostgres({ dataDir }), (url) =>
+      visits.pipe(Effect.provide(layerPostgres({ url, maxConnections: 1 }), { local: true }))
+    )
+  )
+
+it.live("keeps its data over a restart, and takes its socket away", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o755)
+    assert.strictEqual(yield* visit(dataDir), 1)
+    assert.strictEqual(yield* visit(dataDir), 2)
+    const { path: socket } = yield* Effect.scoped(embeddedPostgres({ dataDir }))
+    assert.isFalse(existsSync(path.dirname(socket)))
+  })
+)
+
+it.live("works below a folder that only its owner may enter, whoever that is", () =>
+  Effect.gen(function* () {
+    assert.strictEqual(yield* visit(yield* folder(0o700)), 1)
+  })
+)
+
+it.live("moves root's database from one way of running to the other", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o700)
+    yield* visit(dataDir)
+    yield* Effect.promise(() => fs.chmod(path.dirname(dataDir), 0o755))
+    assert.strictEqual(yield* visit(dataDir), 2)
+    yield* Effect.promise(() => fs.chmod(path.dirname(dataDir), 0o700))
+    assert.strictEqual(yield* visit(dataDir), 3)
+  })
+)
+
+it.live("keeps its socket path short, however deep the folder is", () =>
+  Effect.gen(function* () {
+    const dataDir = path.join(yield* folder(0o755), "x".repeat(100), "y".repeat(100))
+    const { path: socket } = yield* Effect.scoped(embeddedPostgres({ dataDir }))
+    assert.isBelow(Buffer.byteLength(socket), 104)
+  })
+)
+
+it.live("a second one on the folder is refused, and the first does not notice", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o755)
+    const first = yield* embeddedPostgres({ dataDir })
+    const refused = yield* Effect.flip(Effect.scoped(embeddedPostgres({ dataDir })))
+    assert.strictEqual(refused._tag, "DataDirInUse")
+    assert.strictEqual(
+      yield* visits.pipe(Effect.provide(layerPostgres({ url: first, maxConnections: 1 }))),
+      1
+    )
+  })
+)
+
+it.live("two first starts at once leave one database, and one of them running", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o755)
+    const start = Effect.exit(embeddedPostgres({ dataDir }))
+    const exits = yield* Effect.all([start, start], { concurrency: 2 })
+    assert.strictEqual(exits.filter(Exit.isSuccess).length, 1)
+    const left = yield* Effect.promise(() => fs.readdir(dataDir))
+    assert.deepStrictEqual(
+      left.filter((name) => name.startsWith("postgres-draft")),
+      []
+    )
+  })
+)
+
+it.live("is not stopped by a lock whose process number now belongs to somebody else", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o755)
+    yield* visit(dataDir)
+    // What a reboot leaves: the number of a process that lives and is no Postgres.
+    const lines = [
+      process.pid,
+      path.join(dataDir, "postgres"),
+      1_700_000_000,
+      5432,
+      "/nowhere",
+      "",
+      "  1  1",
+      "ready"
+    ]
+    yield* Effect.promise(() => fs.writeFile(path.join(dataDir, "postgres/postmaster.pid"), lines.join("\n")))
+    assert.strictEqual(yield* visit(dataDir), 2)
+  })
+)
+
+it.live("sweeps away a first start that was cut short", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o755)
+    const draft = path.join(dataDir, "postgres-draft-4194305-abc")
+    yield* Effect.promise(() => fs.mkdir(draft, { recursive: true, mode: 0o755 }))
+    yield* Effect.promise(() => fs.chmod(dataDir, 0o711))
+    assert.strictEqual(yield* visit(dataDir), 1)
+    assert.isFalse(existsSync(draft))
+  })
+)
+
+const program = `
+  import { Effect } from "effect"
+  import { embeddedPostgres } from ${JSON.stringify(new URL("../../../src/infra/EmbeddedPostgres.ts", import.meta.url).href)}
+  Effect.runPromise(Effect.scoped(Effect.andThen(embeddedPostgres({ dataDir: process.argv.at(-1) }), (found) => {
+    console.log(JSON.stringify(found.path))
+    return Effect.never
+  })))`
+
+const decodePath = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.String))
+
+const parent = (dataDir: string) =>
+  Effect.acquireRelease(
+    Effect.callback<{ readonly child: ChildProcess; readonly socket: string }>((resume) => {
+      const child = spawn(process.execPath, ["--input-type=module", "-e", program, "--", dataDir], {
+        cwd: path.resolve(import.meta.dirname, "../../.."),
+        stdio: ["ignore", "pipe", "inherit"]
+      })
+      child.stdout.once("data", (text) => resume(Effect.succeed({ child, socket: decodePath(String(text)) })))
+    }),
+    ({ child }) => Effect.sync(() => child.kill("SIGKILL"))
+  )
+
+it.live("ends with a parent that is killed, and the next start gets the data and no rubbish", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o755)
+    const { child, socket } = yield* parent(dataDir)
+    child.kill("SIGKILL")
+    yield* Effect.suspend(() =>
+      existsSync(path.join(dataDir, "postgres/postmaster.pid")) ? Effect.fail("still there") : Effect.void
+    ).pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("10 seconds"))
+    assert.strictEqual(yield* visit(dataDir), 1)
+    assert.isFalse(existsSync(path.dirname(socket)))
+  })
+)
+
+it.live("can be started again the moment its parent was killed", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o755)
+    const { child } = yield* parent(dataDir)
+    child.kill("SIGKILL")
+    assert.strictEqual(yield* visit(dataDir), 1)
+  })
+)

@@ -1,0 +1,80 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Redacted, Schedule } from "effect"
+import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
+import { layerPrivateRedis, layerTestRedis, TestRedis, TestRedisServer } from "../../support/TestRedis.ts"
+
+const client = Layer.unwrap(
+  Effect.map(TestRedis, ({ url }) => layerRedis({ url: Redacted.make(url), commandTimeoutMs: 200 }))
+)
+const shared = client.pipe(Layer.provideMerge(layerTestRedis))
+const own = client.pipe(Layer.provideMerge(layerPrivateRedis()))
+
+/** The connection is made in the background. */
+const ready = Effect.flatMap(Redis, (redis) =>
+  redis.send("PING", []).pipe(Effect.retry({ schedule: Schedule.spaced("20 millis"), times: 250 }))
+)
+
+it.live("loads a script when the server has forgotten it", () =>
+  Effect.gen(function* () {
+    yield* ready
+    const redis = yield* Redis
+    const add = redis.script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+    assert.strictEqual(yield* add(["n"], [2]), 2)
+    yield* redis.send("SCRIPT", ["FLUSH"])
+    assert.strictEqual(yield* add(["n"], [3]), 5)
+  }).pipe(Effect.provide(own))
+)
+
+it.live("tells a refused command from no answer, and neither is a defect", () =>
+  Effect.gen(function* () {
+    yield* ready
+    const redis = yield* Redis
+    yield* redis.send("SET", ["word", "x"])
+    const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
+    assert.match(String(refused.cause), /not an integer/)
+  }).pipe(Effect.provide(shared))
+)
+
+it.live("fails at once while the server is gone, queues nothing, and comes back by itself", () =>
+  Effect.gen(function* () {
+    yield* ready
+    const redis = yield* Redis
+    const server = yield* TestRedisServer
+    yield* server.kill
+    yield* Effect.flip(redis.send("INCR", ["n"]))
+    const before = performance.now()
+    yield* Effect.flip(redis.send("INCR", ["n"]))
+    assert.isBelow(performance.now() - before, 150)
+    yield* server.start
+    yield* ready
+    assert.isNull(yield* redis.send("GET", ["n"]))
+  }).pipe(Effect.provide(own))
+)
+
+it.live("gives up on a frozen server in time, and never sends a command twice", () =>
+  Effect.gen(function* () {
+    yield* ready
+    const redis = yield* Redis
+    const server = yield* TestRedisServer
+    yield* server.pause
+    const before = performance.now()
+    yield* Effect.flip(redis.send("INCR", ["n"]))
+    assert.isBelow(performance.now() - before, 1000)
+    yield* server.resume
+    yield* ready
+    assert.isAtMost(Number(yield* redis.send("GET", ["n"])), 1)
+  }).pipe(Effect.provide(own))
+)
+
+it.live("builds while there is no server", () =>
+  Effect.gen(function* () {
+    const server = yield* TestRedisServer
+    yield* server.kill
+    yield* Effect.gen(function* () {
+      const redis = yield* Redis
+      yield* Effect.flip(redis.send("PING", []))
+      yield* server.start
+      yield* ready
+    }).pipe(Effect.provide(layerRedis({ url: Redacted.make(server.url) })))
+  }).pipe(Effect.provide(layerPrivateRedis()))
+)
