@@ -1,0 +1,198 @@
+import { assert, it } from "@effect/vitest"
+import fc from "fast-check"
+import { describe } from "vitest"
+import { decodeFrame, ErrorLine, isFrame, Malformed } from "../../../src/backend/decodeFrame.ts"
+import { Lines, LineTooLong } from "../../../src/backend/lines.ts"
+
+/** A recorded conversation in the backend's own words, awkward characters included. */
+const recorded = [
+  `{"model":"m","created_at":"2026-08-21T10:00:00.123456789Z","message":{"role":"assistant","content":"","thinking":"hmm…"},"done":false}`,
+  `{"model":"m","created_at":"2026-08-21T10:00:00.2Z","message":{"role":"assistant","content":"Grüße \\u003cb\\u003e 🚀\\n"},"done":false}`,
+  `{"model":"m","created_at":"2026-08-21T10:00:00.3Z","message":{"role":"assistant","content":"","tool_calls":[{"id":"call_1","function":{"index":0,"name":"f","arguments":{"1":"a","x":{"y":[1,null]}}}}]},"done":false}`,
+  `{"model":"m","created_at":"2026-08-21T10:00:00.4Z","message":{"role":"assistant","content":"日本"},"done":true,"done_reason":"stop","total_duration":10,"load_duration":1,"prompt_eval_count":12,"prompt_eval_duration":2,"eval_count":4,"eval_duration":7}`
+]
+
+const splitAt = (bytes: Buffer, cuts: ReadonlyArray<number>): ReadonlyArray<Buffer> => {
+  const at = [0, ...cuts.map((cut) => cut % bytes.length).toSorted((a, b) => a - b), bytes.length]
+  return at.slice(1).map((end, i) => bytes.subarray(at[i], end))
+}
+
+const linesOf = (chunks: ReadonlyArray<Buffer>, limit?: number): ReadonlyArray<string> => {
+  const lines = new Lines(limit)
+  const all = chunks.flatMap((chunk) => {
+    const pushed = lines.push(chunk)
+    assert.notInstanceOf(pushed, LineTooLong)
+    return pushed instanceof LineTooLong ? [] : pushed
+  })
+  return [...all, ...lines.end()]
+}
+
+const chat = (line: string) => decodeFrame("chat", line)
+const final = (more: object) =>
+  chat(JSON.stringify({ created_at: "2026-08-21T10:00:00Z", message: { content: "" }, done: true, ...more }))
+
+describe("splitting bytes into lines", () => {
+  const whole = recorded.map(chat)
+
+  it("gives the same frames wherever the network cuts", () => {
+    assert.isTrue(whole.every(isFrame))
+    fc.assert(
+      fc.property(
+        fc.array(fc.nat(), { maxLength: 40 }),
+        fc.constantFrom("\n", "\r\n", "\n\n"),
+        fc.boolean(),
+        (cuts, newline, terminated) => {
+          const bytes = Buffer.from(recorded.join(newline) + (terminated ? newline : ""))
+          assert.deepStrictEqual(linesOf(splitAt(bytes, cuts)).map(chat), whole)
+        }
+      )
+    )
+  })
+
+  it("loses and invents no byte of any text", () => {
+    const text = fc.string({ unit: "binary" }).filter((line) => line.trim() !== "" && !line.includes("\n"))
+    fc.assert(
+      fc.property(fc.array(text, { minLength: 1 }), fc.array(fc.nat()), (texts, cuts) => {
+        const bytes = Buffer.from(texts.join("\n"))
+        assert.deepStrictEqual(linesOf(splitAt(bytes, cuts)), bytes.toString().split("\n"))
+      })
+    )
+  })
+
+  it("refuses a line over the limit, however it comes, and keeps one of exactly the limit", () => {
+    for (const size of [1, 7, 1000]) {
+      const cut = (length: number) => {
+        const bytes = Buffer.from(`${"x".repeat(length)}\n`)
+        return Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+          bytes.subarray(i * size, (i + 1) * size)
+        )
+      }
+      assert.deepStrictEqual(linesOf(cut(100), 100), ["x".repeat(100)])
+      const lines = new Lines(100)
+      assert.isTrue(cut(101).some((chunk) => lines.push(chunk) instanceof LineTooLong))
+    }
+  })
+
+  it("holds a megabyte that drips in byte by byte without effort", () => {
+    const lines = new Lines()
+    const one = Buffer.from("x")
+    for (let i = 0; i < 1024 * 1024; i += 1) lines.push(one)
+    const [line] = lines.end()
+    assert.strictEqual(line?.length, 1024 * 1024)
+  })
+})
+
+describe("a line", () => {
+  it("never throws, whatever it says, and is a frame, an error or malformed", () => {
+    const key = fc.constantFrom(
+      "message",
+      "response",
+      "done",
+      "error",
+      "content",
+      "tool_calls",
+      "logprobs",
+      "context"
+    )
+    const value = fc.letrec((tie) => ({
+      any: fc.oneof(
+        { maxDepth: 4 },
+        fc.jsonValue(),
+        fc.dictionary(key, tie("any")),
+        fc.array(tie("any"), { maxLength: 3 })
+      )
+    })).any
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          value.map((v) => JSON.stringify(v)),
+          fc.string()
+        ),
+        fc.boolean(),
+        (line, isChat) => {
+          const decoded = decodeFrame(isChat ? "chat" : "generate", line)
+          assert.isTrue(
+            decoded instanceof ErrorLine || decoded instanceof Malformed || typeof decoded.text === "string"
+          )
+        }
+      ),
+      { numRuns: 2000 }
+    )
+  })
+
+  it("keeps what is known and nothing else", () => {
+    const frame = final({
+      remote_host: "https://ollama.com",
+      remote_model: "x",
+      _debug_info: { rendered_template: "SYSTEM" },
+      secret: 1,
+      message: {
+        content: "c",
+        role: "assistant",
+        secret: 1,
+        tool_calls: [{ secret: 1, function: { name: "f", arguments: {}, secret: 1 } }]
+      },
+      logprobs: [
+        {
+          token: "a",
+          logprob: -1,
+          bytes: [97],
+          secret: 1,
+          top_logprobs: [{ token: "b", logprob: -2, secret: 1 }]
+        }
+      ]
+    })
+    assert.deepStrictEqual(frame, {
+      createdAt: "2026-08-21T10:00:00Z",
+      text: "c",
+      done: true,
+      toolCalls: [{ name: "f", arguments: {} }],
+      logprobs: [{ token: "a", logprob: -1, bytes: [97], top_logprobs: [{ token: "b", logprob: -2 }] }]
+    })
+  })
+
+  it("of generate carries text, thinking and context at its top", () => {
+    const line = `{"created_at":"2026-08-21T10:00:00Z","response":"r","thinking":"t","done":true,"done_reason":"length","context":[1,2]}`
+    assert.deepStrictEqual(decodeFrame("generate", line), {
+      createdAt: "2026-08-21T10:00:00Z",
+      text: "r",
+      thinking: "t",
+      done: true,
+      doneReason: "length",
+      context: [1, 2]
+    })
+  })
+
+  it("counts only what can be a count, and only in the final frame", () => {
+    for (const absurd of [-1, 1.5, 1e300, "7", null, true, [1]]) {
+      const frame = final({ eval_count: absurd, prompt_eval_count: absurd, total_duration: absurd })
+      assert.deepStrictEqual(frame, { createdAt: "2026-08-21T10:00:00Z", text: "", done: true })
+    }
+    assert.notProperty(chat(`{"done":false,"eval_count":9,"message":{"content":"x"}}`), "evalCount")
+  })
+
+  for (const line of [
+    "",
+    "null",
+    "[]",
+    `"x"`,
+    "{}",
+    `{"done":"true"}`,
+    `{"done":false,"message":"x"}`,
+    `{"done":false,"message":{"content":7}}`,
+    `{"done":false,"message":{"content":"","thinking":{}}}`,
+    `{"done":false,"message":{"content":"","tool_calls":{}}}`,
+    `{"done":false,"message":{"content":"","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}`,
+    `{"done":false,"message":{"content":"","tool_calls":[{"function":{"arguments":{}}}]}}`
+  ]) {
+    it(`is malformed when it is ${line === "" ? "empty" : line}`, () => {
+      assert.instanceOf(chat(line), Malformed)
+    })
+  }
+
+  it("is an error when it says so, in whatever shape", () => {
+    assert.deepStrictEqual(chat(`{"error":"x","done":true}`), new ErrorLine("x"))
+    assert.deepStrictEqual(chat(`{"error":{"message":"x"}}`), new ErrorLine(`{"message":"x"}`))
+    assert.isTrue(isFrame(chat(`{"error":"","done":false}`)))
+  })
+})
