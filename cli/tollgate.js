@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url"
 const main = join(dirname(fileURLToPath(import.meta.url)), "main.ts")
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
 
-/** package.json "engines": 24.14 or later runs TypeScript as it is */
+/** 24.14 or later runs TypeScript as it is */
 const recent = major > 24 || (major === 24 && minor >= 14)
 
 const pinnedNode = () => {
