@@ -21,6 +21,8 @@ const program = makeProgram({
   serve
 })
 
+const stopped = process.argv[2] === "serve" ? 0 : interrupted
+
 Command.runWith(program, { version })(process.argv.slice(2)).pipe(
   Effect.as(0),
   Effect.catchCause(explain),
@@ -28,6 +30,8 @@ Command.runWith(program, { version })(process.argv.slice(2)).pipe(
   (main) =>
     NodeRuntime.runMain(main, {
       disableErrorReporting: true,
-      teardown: (exit, onExit) => onExit(Exit.isSuccess(exit) ? exit.value : interrupted)
+      // The commands answer with their code; a gateway that was told to stop, and did, has done well.
+      teardown: (exit, onExit) =>
+        onExit(Exit.isSuccess(exit) && typeof exit.value === "number" ? exit.value : stopped)
     })
 )

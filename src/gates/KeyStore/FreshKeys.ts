@@ -161,7 +161,12 @@ export const makeFreshKeys = Effect.fnUntraced(function* (
         waiting.set(prefix, answer)
       }
       return Effect.andThen(readWaiting, Deferred.await(answer))
-    }).pipe(Effect.flatMap((found) => (found === "fenced" ? ask(prefix) : Effect.succeed(found))))
+    }).pipe(
+      Effect.filterOrElse(
+        (found) => found !== "fenced",
+        () => ask(prefix)
+      )
+    )
 
   const confirm = (found: Reading): Confirmed => ({
     state: found.state,

@@ -24,7 +24,10 @@ export interface MemoryKeyStore {
   /** Adds a key, or replaces the one with the same prefix. */
   readonly add: (key: MemoryKey) => void
   /** Changes parts of a key; one that does not exist is left alone. */
-  readonly change: (prefix: string, changes: Partial<MemoryKey>) => void
+  readonly change: (
+    prefix: string,
+    changes: Partial<MemoryKey> | ((key: MemoryKey) => Partial<MemoryKey>)
+  ) => void
   readonly revoke: (prefix: string) => void
   /** While down, every question that would need the database is `Unavailable`. */
   readonly setDown: (down: boolean) => void
@@ -41,9 +44,10 @@ export const makeMemory = (
   const add = (key: MemoryKey) => {
     keys.set(prefixOf(key.secret), key)
   }
-  const change = (prefix: string, changes: Partial<MemoryKey>) => {
+  const change: MemoryKeyStore["change"] = (prefix, changes) => {
     const key = keys.get(prefix)
-    if (key !== undefined) keys.set(prefix, { ...key, ...changes })
+    if (key === undefined) return
+    keys.set(prefix, { ...key, ...(typeof changes === "function" ? changes(key) : changes) })
   }
   for (const key of seed) add(key)
   const outage = Effect.suspend(() =>
