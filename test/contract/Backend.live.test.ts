@@ -8,7 +8,7 @@ const two = [fake.chat("Hello"), fake.chat(" world")]
 
 const behaviours = {
   answers: undefined,
-  "breaks after two frames": { does: "stream", lines: two, then: "reset" },
+  "breaks after two frames": { does: "stream", lines: two, ends: "reset" },
   "breaks before a frame": { does: "reset" },
   busy: { does: "answer", status: 503, body: `{"error":"server busy, please try again"}` },
   "model gone": { does: "answer", status: 404, body: `{"error":"model 'x' not found"}` },
@@ -17,7 +17,7 @@ const behaviours = {
     status: 400,
     body: `{"error":"the prompt is longer than the context length currently available"}`
   },
-  "hangs after a frame": { does: "stream", lines: [fake.chat("Hello")], then: "hang" }
+  "hangs after a frame": { does: "stream", lines: [fake.chat("Hello")], ends: "hang" }
 } as const satisfies Record<Situation, Behaviour | undefined>
 
 suite("undici over real sockets", (situation) =>

@@ -28,7 +28,7 @@ export type Behaviour =
       /** the last line goes without its newline */
       readonly unterminated?: boolean
       /** after the last line: end properly (default), kill the connection, or say nothing more */
-      readonly then?: "end" | "reset" | "hang"
+      readonly ends?: "end" | "reset" | "hang"
       readonly contentType?: string
       readonly headers?: Readonly<Record<string, string>>
     }
@@ -282,8 +282,8 @@ const behave = async (behaviour: Behaviour, response: ServerResponse, recorded: 
         if (response.destroyed) return undefined
         write(bytes)
       }
-      if (behaviour.then === "hang") return undefined
-      if (behaviour.then === "reset") {
+      if (behaviour.ends === "hang") return undefined
+      if (behaviour.ends === "reset") {
         // Let what was said arrive first: a reset overtakes it otherwise.
         await sleep(20)
         response.socket?.resetAndDestroy()

@@ -200,8 +200,8 @@ describe("a backend that fails", () => {
   for (const [how, behaviour, fault] of [
     ["with an error line", stream([first, fake.error(leaky)]), "reported"],
     ["by ending without a final frame", stream([first]), "cut"],
-    ["with a reset", stream([first], { then: "reset" }), "cut"],
-    ["with a reset inside a frame", stream([first, `{"mess`], { unterminated: true, then: "reset" }), "cut"],
+    ["with a reset", stream([first], { ends: "reset" }), "cut"],
+    ["with a reset inside a frame", stream([first, `{"mess`], { unterminated: true, ends: "reset" }), "cut"],
     ["with garbage", stream([first, "oops"]), "protocol"]
   ] as const) {
     it.live(`${how} after a frame gives that frame, then the fault ${fault}`, () =>
@@ -258,7 +258,7 @@ describe("a backend that fails", () => {
     withBackend(
       (backend) =>
         Effect.gen(function* () {
-          backend.script(stream([], { then: "hang" }))
+          backend.script(stream([], { ends: "hang" }))
           assert.strictEqual(yield* failure, "timeout")
         }),
       { firstByteTimeoutMs: 100 }
@@ -269,7 +269,7 @@ describe("a backend that fails", () => {
     withBackend(
       (backend) =>
         Effect.gen(function* () {
-          backend.script(stream([first], { then: "hang" }))
+          backend.script(stream([first], { ends: "hang" }))
           const frames = yield* forward()
           assert.strictEqual((yield* Effect.flip(Stream.runDrain(frames))).fault, "timeout")
           yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
@@ -359,7 +359,7 @@ describe("one second attempt", () => {
       (backend) =>
         Effect.gen(function* () {
           yield* run()
-          backend.script(stream([], { then: "reset" }))
+          backend.script(stream([], { ends: "reset" }))
           assert.strictEqual(yield* failure, "cut")
           assert.strictEqual(backend.requests.length, 2)
         }),
@@ -371,7 +371,7 @@ describe("one second attempt", () => {
 describe("a client that leaves", () => {
   for (const [when, behaviour] of [
     ["before the first frame", { does: "hang" }],
-    ["mid-stream", stream([fake.chat("Hello")], { then: "hang" })]
+    ["mid-stream", stream([fake.chat("Hello")], { ends: "hang" })]
   ] as const) {
     it.live(`${when} takes the backend's connection with it within 100 ms`, () =>
       withBackend((backend) =>

@@ -1,0 +1,103 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { TestClock } from "effect/testing"
+import { describe } from "vitest"
+import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
+import { layerMemory } from "../../src/backend/memory.ts"
+import { BackendFailed } from "../../src/domain/Errors.ts"
+import type { Model } from "../../src/domain/Model.ts"
+import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
+import { layerLive } from "../../src/gates/Discovery/live.ts"
+import { modelNamed } from "../support/permits.ts"
+import { effective, resolved, suite } from "./Discovery.ts"
+
+const polling = (models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>) =>
+  layerLive({ refreshS: 30, ttlS: 120 }).pipe(
+    Layer.provide(layerMemory({ models, reply: () => new BackendFailed({ fault: "unreachable" }) })),
+    Layer.provide(layerCircuitBreaker({ failures: 5, openMs: 30_000 }))
+  )
+
+suite("polling", (installed, test) => Effect.provide(test, polling(Effect.succeed(installed))))
+
+/** A backend whose list and health a test changes as it goes. */
+class Host {
+  names: ReadonlyArray<string> = ["a:1"]
+  state: "up" | "down" | "hanging" | "broken" = "up"
+  polls = 0
+  readonly models = Effect.suspend((): Effect.Effect<ReadonlyArray<Model>, BackendFailed> => {
+    this.polls += 1
+    switch (this.state) {
+      case "up":
+        return Effect.succeed(this.names.map(modelNamed))
+      case "down":
+        return new BackendFailed({ fault: "unreachable" })
+      case "hanging":
+        return Effect.never
+      case "broken":
+        return Effect.die(new Error("a bug"))
+    }
+  })
+}
+
+const check = (title: string, test: (host: Host) => Effect.Effect<void, unknown, Discovery>) =>
+  it.effect(title, () =>
+    Effect.suspend(() => {
+      const host = new Host()
+      return Effect.provide(test(host), polling(host.models))
+    })
+  )
+
+describe("Discovery: polling in time", () => {
+  check("sees a new model within one interval, and a vanished one go", (host) =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* effective("all"), ["a:1"])
+      host.names = ["b:1"]
+      yield* TestClock.adjust("29 seconds")
+      assert.deepStrictEqual(yield* effective("all"), ["a:1"])
+      yield* TestClock.adjust("1 seconds")
+      assert.deepStrictEqual(yield* effective("all"), ["b:1"])
+      assert.strictEqual(yield* resolved("all", "a:1"), "forbidden model")
+      assert.strictEqual(host.polls, 2)
+    })
+  )
+
+  for (const state of ["down", "hanging", "broken"] as const) {
+    check(
+      `keeps the list until it expires while the backend is ${state}, denies all then, and recovers`,
+      (host) =>
+        Effect.gen(function* () {
+          host.state = state
+          yield* TestClock.adjust("120 seconds")
+          assert.strictEqual(yield* resolved("all", "a:1"), "a:1")
+          yield* TestClock.adjust("1 seconds")
+          assert.strictEqual(yield* resolved("all", "a:1"), "forbidden model")
+          assert.deepStrictEqual(yield* effective("all"), [])
+          host.state = "up"
+          yield* TestClock.adjust("35 seconds")
+          assert.strictEqual(yield* resolved("all", "a:1"), "a:1")
+        })
+    )
+  }
+
+  check(
+    "asks again when told to, once for any number of requests, and no sooner than a second after",
+    (host) =>
+      Effect.gen(function* () {
+        const { refresh } = yield* Discovery
+        host.names = []
+        for (let i = 0; i < 100; i += 1) yield* refresh
+        assert.strictEqual(host.polls, 1)
+        yield* TestClock.adjust("1 seconds")
+        assert.strictEqual(host.polls, 2)
+        assert.deepStrictEqual(yield* effective("all"), [])
+        yield* TestClock.adjust("29 seconds")
+        assert.strictEqual(host.polls, 2)
+      })
+  )
+
+  it.effect("does not hold up the boot when the backend does not answer", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* Effect.provide(effective("all"), polling(Effect.never)), [])
+    })
+  )
+})

@@ -1,0 +1,5 @@
+import { Effect } from "effect"
+import { layerMemory } from "../../src/gates/Discovery/memory.ts"
+import { suite } from "./Discovery.ts"
+
+suite("memory", (installed, test) => Effect.provide(test, layerMemory(installed)))

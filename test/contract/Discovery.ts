@@ -1,0 +1,105 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, type Scope } from "effect"
+import { describe } from "vitest"
+import type { Caller } from "../../src/domain/Caller.ts"
+import type { Model } from "../../src/domain/Model.ts"
+import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
+import { callerWith, modelNamed } from "../support/permits.ts"
+
+export const resolved = (models: Caller["models"], name: string) =>
+  Effect.flatMap(Discovery, (discovery) => discovery.resolve(callerWith(models), name)).pipe(
+    Effect.map(({ value }) => value.name),
+    Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what}`))
+  )
+
+export const effective = (models: Caller["models"]) =>
+  Effect.flatMap(Discovery, (discovery) => discovery.effective(callerWith(models))).pipe(
+    Effect.map((list) => list.map(({ name }) => name))
+  )
+
+/** `run` provides the layer under test, which knows of `installed`, to `test`. */
+export const suite = (
+  name: string,
+  run: (
+    installed: ReadonlyArray<Model>,
+    test: Effect.Effect<void, unknown, Discovery>
+  ) => Effect.Effect<void, unknown, Scope.Scope>
+): void => {
+  const none = "forbidden model"
+  const installed = [modelNamed("b:latest"), modelNamed("a:7b"), modelNamed("host:5000/ns/c:latest")]
+  const check = (
+    title: string,
+    models: ReadonlyArray<Model>,
+    test: Effect.Effect<void, unknown, Discovery>
+  ) => it.effect(title, () => run(models, test))
+
+  describe(`Discovery: ${name}`, () => {
+    check(
+      "resolves exactly, or by the tag a name without one stands for, and nothing near it",
+      installed,
+      Effect.gen(function* () {
+        for (const [asked, answer] of [
+          ["a:7b", "a:7b"],
+          ["b:latest", "b:latest"],
+          ["b", "b:latest"],
+          ["host:5000/ns/c", "host:5000/ns/c:latest"],
+          ["a", none],
+          ["A:7b", none],
+          [" a:7b", none],
+          ["a:7b ", none],
+          ["a:7B", none],
+          ["library/b", none],
+          ["b:local", none],
+          ["b:cloud", none],
+          ["b:", none],
+          ["", none],
+          [":latest", none],
+          ["__proto__", none]
+        ] as const) {
+          assert.strictEqual(yield* resolved("all", asked), answer, asked)
+        }
+      })
+    )
+
+    check(
+      "permits what is both granted and installed, in the backend's order",
+      installed,
+      Effect.gen(function* () {
+        const grant = new Set(["a:7b", "b", "missing:latest"])
+        assert.deepStrictEqual(yield* effective(grant), ["b:latest", "a:7b"])
+        assert.strictEqual(yield* resolved(grant, "b"), "b:latest")
+        assert.strictEqual(yield* resolved(grant, "missing"), none)
+        assert.strictEqual(yield* resolved(grant, "host:5000/ns/c"), none)
+        assert.deepStrictEqual(yield* effective(new Set()), [])
+        assert.strictEqual(yield* resolved(new Set(), "a:7b"), none)
+        assert.deepStrictEqual(
+          yield* effective("all"),
+          installed.map(({ name }) => name)
+        )
+      })
+    )
+
+    check(
+      "denies everything when nothing is installed",
+      [],
+      Effect.gen(function* () {
+        assert.deepStrictEqual(yield* effective("all"), [])
+        assert.strictEqual(yield* resolved("all", "a:7b"), none)
+      })
+    )
+
+    check(
+      "leaves out names that are no names and what comes twice",
+      ["a:1", "a:1", "bad\u0000name", "new\nline", "sp ace", "", "x".repeat(351), "ok:1"].map(modelNamed),
+      Effect.gen(function* () {
+        assert.deepStrictEqual(yield* effective("all"), ["a:1", "ok:1"])
+      })
+    )
+
+    check(
+      "takes no more than ten thousand",
+      Array.from({ length: 10_050 }, (_, i) => modelNamed(`m:${i}`)),
+      Effect.map(effective("all"), (names) => assert.strictEqual(names.length, 10_000))
+    )
+  })
+}

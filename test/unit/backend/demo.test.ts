@@ -1,0 +1,85 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Schema, Stream } from "effect"
+import { describe } from "vitest"
+import { Backend } from "../../../src/backend/Backend.ts"
+import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
+import { makeDemoBackend } from "../../../src/backend/demo/DemoBackend.ts"
+import { layerUndici } from "../../../src/backend/undici.ts"
+import { callOf, permitFor } from "../../support/permits.ts"
+
+const post = (url: string, body: object) =>
+  Effect.promise(async (signal) => {
+    const response = await fetch(url, { method: "POST", body: JSON.stringify(body), signal })
+    const answer: unknown = await response.json()
+    return { status: response.status, answer }
+  })
+const Embedded = Schema.Struct({
+  embeddings: Schema.Array(Schema.Array(Schema.Finite)),
+  prompt_eval_count: Schema.Int
+})
+
+describe("the demo backend", () => {
+  it.live("is a backend: lists, streams word by word with honest counts, and keeps to the bound", () =>
+    Effect.gen(function* () {
+      const demo = yield* makeDemoBackend
+      const layer = layerUndici({
+        url: new URL(demo.url),
+        connectTimeoutMs: 1000,
+        firstByteTimeoutMs: 2000,
+        idleTimeoutMs: 2000
+      }).pipe(Layer.provide(layerCircuitBreaker({ failures: 5, openMs: 1000 })))
+      yield* Effect.gen(function* () {
+        const backend = yield* Backend
+        yield* backend.ping
+        const models = yield* backend.models
+        assert.deepStrictEqual(
+          models.map(({ name }) => name),
+          ["demo-chat:latest", "demo-embed:latest"]
+        )
+        const body = { messages: [{ role: "user", content: "marmalade" }] }
+        const full = yield* Effect.flatMap(
+          backend.forward(permitFor("demo-chat:latest"), callOf({ body })),
+          Stream.runCollect
+        )
+        assert.include(full.map(({ text }) => text).join(""), "“marmalade”")
+        assert.deepInclude(full.at(-1), { doneReason: "stop", evalCount: full.length - 1 })
+        const cut = yield* Effect.flatMap(
+          backend.forward(permitFor("demo-chat:latest"), callOf({ body }, 3)),
+          Stream.runCollect
+        )
+        assert.strictEqual(cut.length, 4)
+        assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })
+      }).pipe(Effect.scoped, Effect.provide(layer))
+    })
+  )
+
+  it.live("embeds the same text into the same unit vector, close texts close together", () =>
+    Effect.gen(function* () {
+      const demo = yield* makeDemoBackend
+      const { answer } = yield* post(`${demo.url}/api/embed`, {
+        model: "demo-embed",
+        input: ["red apple", "red apple", "red pear", "tax law"]
+      })
+      const { embeddings, prompt_eval_count } = yield* Schema.decodeUnknownEffect(Embedded)(answer)
+      const dot = (i: number, j: number) =>
+        (embeddings[i] ?? []).reduce((sum, value, k) => sum + value * (embeddings[j]?.[k] ?? 0), 0)
+      assert.strictEqual(embeddings.length, 4)
+      assert.closeTo(dot(0, 0), 1, 1e-6)
+      assert.closeTo(dot(0, 1), 1, 1e-6)
+      assert.isAbove(dot(0, 2), dot(0, 3))
+      assert.isAbove(prompt_eval_count, 0)
+    })
+  )
+
+  it.live("answers whole when asked to, and refuses as the real one does", () =>
+    Effect.gen(function* () {
+      const { url } = yield* makeDemoBackend
+      const whole = yield* post(`${url}/api/generate`, { model: "DEMO-chat", prompt: "hi", stream: false })
+      assert.deepInclude(whole.answer, { done: true, done_reason: "stop" })
+      assert.strictEqual((yield* post(`${url}/api/chat`, { model: "nope" })).status, 404)
+      assert.strictEqual((yield* post(`${url}/api/chat`, { model: "demo-embed", messages: [] })).status, 400)
+      const loaded = yield* post(`${url}/api/chat`, { model: "demo-chat", messages: [] })
+      assert.deepInclude(loaded.answer, { done: true, done_reason: "load" })
+    })
+  )
+})
