@@ -1,0 +1,20 @@
+import { Effect, Layer } from "effect"
+import { Counters } from "../../src/gates/Meter/Counters.ts"
+import { layerCounters } from "../../src/gates/Meter/memory.ts"
+import { leaseS, suite, Wipe } from "./Meter.ts"
+import { properties } from "./MeterProperty.ts"
+
+const twin = () =>
+  Layer.suspend(() => {
+    const counters = new Counters({ leaseS })
+    return Layer.merge(
+      layerCounters(counters),
+      Layer.succeed(
+        Wipe,
+        Effect.sync(() => counters.clear())
+      )
+    )
+  })
+
+suite("Meter in memory", twin)
+properties("Meter in memory", twin, { runs: 400 })

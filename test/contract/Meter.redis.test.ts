@@ -1,0 +1,230 @@
+/** What only a real Redis can do: its own clock, several clients, freezing, forgetting, losing answers, filling up. */
+import { once } from "node:events"
+import { connect, createServer, type Socket } from "node:net"
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Redacted, Schedule, Schema } from "effect"
+import { type Claims, Meter, MeterDown, Missing, Reserved } from "../../src/gates/Meter/Meter.ts"
+import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
+import { layerRedis, Redis } from "../../src/infra/Redis.ts"
+import { layerReadyRedis } from "../support/TestMeter.ts"
+import { layerPrivateRedis, TestRedis, TestRedisServer } from "../support/TestRedis.ts"
+import { claimsOf, granted } from "./Meter.ts"
+
+const meterOn = (leaseS: number) =>
+  layerRedisMeter({ leaseS }).pipe(Layer.provideMerge(Layer.fresh(layerReadyRedis)))
+
+const alone = (leaseS = 30, extra: ReadonlyArray<string> = []) =>
+  meterOn(leaseS).pipe(Layer.provideMerge(layerPrivateRedis(extra)))
+
+const command = (name: string, ...args: Array<string>) =>
+  Effect.flatMap(Redis, ({ send }) => send(name, args))
+
+/** Asks until Redis is back; a deadline makes a Redis that stays away a failure. */
+const eventually = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  effect.pipe(Effect.retry(Schedule.spaced("20 millis")), Effect.timeout("10 seconds"))
+
+const ask = (id: string, tokens = 0) => ({ id, tokens, slot: true })
+const left = Effect.fnUntraced(function* (claims: Claims) {
+  const headroom = yield* (yield* Meter).peek(claims)
+  return headroom instanceof Missing ? yield* Effect.die("missing") : headroom
+})
+
+it.live("leases end by Redis's own clock", () =>
+  Effect.gen(function* () {
+    const meter = yield* Meter
+    const claims = claimsOf({ concurrent: 1, tpm: 100 })
+    granted(yield* meter.reserve(claims, ask("a", 60)))
+    assert.strictEqual((yield* meter.reserve(claims, ask("b")))._tag, "Refused")
+    const begun = Date.now()
+    const b = yield* eventually(
+      Effect.filterOrFail(meter.reserve(claims, ask("b")), (verdict) => verdict instanceof Reserved)
+    )
+    assert.isAtLeast(Date.now() - begun, 200)
+    assert.isAtLeast(b.reservation.admittedAt, begun)
+    assert.strictEqual(b.headroom.tokens.remaining, 100)
+  }).pipe(Effect.provide(alone(0.3)))
+)
+
+it.live("two clients with 5000 reserves at once admit no more than the limits", () =>
+  Effect.gen(function* () {
+    const { url } = yield* TestRedis
+    const other = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
+    const meters = [yield* Meter, yield* Effect.provide(Meter, other)] as const
+    const claims = claimsOf({ rpm: 4000, tpm: 100_000, concurrent: 333, budgets: { total: 2000 } })
+    yield* (yield* Meter).load(claims.account, [{ bucket: "total", tokens: 0 }])
+    const verdicts = yield* Effect.forEach(
+      Array.from({ length: 5000 }, (_, i) => i),
+      // A busy machine may miss the command timeout: asked again, it answers what it had decided.
+      (i) => eventually(meters[i % 2 === 0 ? 0 : 1].reserve(claims, ask(`m${i}`, 7))),
+      { concurrency: 200 }
+    )
+    const reserved = verdicts.flatMap((verdict) => (verdict instanceof Reserved ? [verdict.reservation] : []))
+    const held = reserved.reduce((sum, { held }) => sum + held, 0)
+    assert.strictEqual(held, 2000)
+    assert.strictEqual(reserved.length, Math.ceil(2000 / 7))
+  }).pipe(Effect.scoped, Effect.provide(alone()))
+)
+
+it.live("a frozen Redis is down within the command timeout; what it runs later leaves nothing behind", () =>
+  Effect.gen(function* () {
+    const [meter, server] = [yield* Meter, yield* TestRedisServer]
+    const claims = claimsOf({ rpm: 5, concurrent: 1 })
+    yield* server.pause
+    const begun = performance.now()
+    assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 50))), MeterDown)
+    assert.isBelow(performance.now() - begun, 700)
+    // What the request path does with an answer it never got.
+    assert.instanceOf(yield* Effect.flip(meter.cancel({ id: "a", claims })), MeterDown)
+    yield* server.resume
+    yield* eventually(meter.cancel({ id: "a", claims }))
+    const headroom = yield* left(claims)
+    assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [5, 100_000])
+    granted(yield* meter.reserve(claims, ask("b")))
+  }).pipe(Effect.provide(alone()))
+)
+
+it.live("scripts that Redis no longer knows are loaded again", () =>
+  Effect.gen(function* () {
+    const meter = yield* Meter
+    const claims = claimsOf({ rpm: 2 })
+    const { reservation } = granted(yield* meter.reserve(claims, ask("a", 5)))
+    yield* command("SCRIPT", "FLUSH")
+    yield* meter.renew(reservation, 1, 5)
+    yield* command("SCRIPT", "FLUSH")
+    assert.strictEqual((yield* meter.settle(reservation, 5)).requests.remaining, 1)
+  }).pipe(Effect.provide(alone()))
+)
+
+it.live("a Redis that came back with an older snapshot knows no totals", () =>
+  Effect.gen(function* () {
+    const [meter, server] = [yield* Meter, yield* TestRedisServer]
+    const claims = claimsOf({ budgets: { total: 1000 } })
+    yield* meter.load(claims.account, [{ bucket: "total", tokens: 0 }])
+    const { reservation } = granted(yield* meter.reserve(claims, ask("a", 100)))
+    yield* command("SAVE")
+    granted(yield* meter.reserve(claims, ask("b", 500)))
+    yield* server.kill
+    yield* server.start
+    const missing = new Missing({ buckets: { total: "total" } })
+    assert.deepStrictEqual(yield* eventually(meter.peek(claims)), missing)
+    assert.deepStrictEqual(yield* meter.reserve(claims, ask("c", 1)), missing)
+    yield* meter.load(claims.account, [{ bucket: "total", tokens: 600 }])
+    assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 400)
+    // It was admitted a moment before the load: the ledger may not have had it yet.
+    assert.strictEqual((yield* meter.settle(reservation, 30)).budgets.total?.remaining, 370)
+  }).pipe(Effect.provide(alone()))
+)
+
+it.live("a full Redis admits nobody, but ends requests", () =>
+  Effect.gen(function* () {
+    const meter = yield* Meter
+    const claims = claimsOf({ concurrent: 1, tpm: 100 })
+    const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
+    yield* command("CONFIG", "SET", "maxmemory", "100kb")
+    assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("b"))), MeterDown)
+    assert.strictEqual((yield* meter.settle(reservation, 10)).tokens.remaining, 90)
+    yield* command("CONFIG", "SET", "maxmemory", "0")
+    granted(yield* meter.reserve(claims, ask("b")))
+  }).pipe(Effect.provide(alone()))
+)
+
+it.live("every key expires by itself", () =>
+  Effect.gen(function* () {
+    const meter = yield* Meter
+    const claims = claimsOf({})
+    yield* meter.load(
+      claims.account,
+      [new Date().toISOString().slice(0, 10), "total"].map((bucket) => ({ bucket, tokens: 0 }))
+    )
+    const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
+    granted(yield* meter.reserve(claims, ask("b", 60)))
+    yield* meter.renew(reservation, 5, 70)
+    yield* meter.settle(reservation, 50)
+    yield* meter.cancel({ id: "never", claims })
+    const keys = yield* Schema.decodeUnknownEffect(Schema.Array(Schema.String))(yield* command("KEYS", "*"))
+    assert.isAtLeast(keys.length, 7)
+    for (const key of keys) {
+      assert.isAbove(Number(yield* command("PTTL", key)), 0, key)
+      assert.include(key, "{g}", "one hash tag keeps a group on one node of a cluster")
+    }
+  }).pipe(Effect.provide(alone()))
+)
+
+/** Forwards to Redis; told to, it swallows the next reply and cuts the connection instead. */
+const proxyTo = (port: number) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const state = { swallow: false }
+      const sockets = new Set<Socket>()
+      const server = createServer((client) => {
+        const redis = connect(port, "127.0.0.1")
+        for (const socket of [client, redis]) {
+          sockets.add(socket)
+          socket.on("error", () => socket.destroy())
+        }
+        client.on("data", (chunk) => redis.write(chunk))
+        client.on("close", () => redis.destroy())
+        redis.on("close", () => client.destroy())
+        redis.on("data", (chunk) => {
+          if (!state.swallow) return client.write(chunk)
+          state.swallow = false
+          return client.destroy()
+        })
+      })
+      server.listen(0, "127.0.0.1")
+      await once(server, "listening")
+      const address = server.address()
+      const at = typeof address === "object" && address !== null ? address.port : 0
+      return { state, url: `redis://127.0.0.1:${at}`, server, sockets }
+    }),
+    ({ server, sockets }) =>
+      Effect.sync(() => {
+        for (const socket of sockets) socket.destroy()
+        server.close()
+      })
+  )
+
+it.live("a lost reply is an error once, and the repeated verb finds what the first had done", () =>
+  Effect.gen(function* () {
+    const proxy = yield* proxyTo((yield* TestRedisServer).port)
+    const through = yield* Layer.build(
+      meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url: proxy.url })))
+    )
+    const meter = yield* Effect.provide(Meter, through)
+    const claims = claimsOf({ rpm: 9, concurrent: 5, tpm: 100 })
+    yield* meter.settle(granted(yield* meter.reserve(claims, ask("warm"))).reservation, 0)
+    proxy.state.swallow = true
+    assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 40))), MeterDown)
+    const { reservation, headroom } = granted(yield* eventually(meter.reserve(claims, ask("a", 40))))
+    assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [7, 60])
+    proxy.state.swallow = true
+    assert.instanceOf(yield* Effect.flip(meter.settle(reservation, 30)), MeterDown)
+    const after = yield* eventually(meter.settle(reservation, 30))
+    assert.deepStrictEqual([after.requests.remaining, after.tokens.remaining], [7, 70])
+  }).pipe(Effect.scoped, Effect.provide(alone()))
+)
+
+it.live("works on a Redis Cluster", () =>
+  Effect.gen(function* () {
+    const { url } = yield* TestRedis
+    yield* command("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+    const cluster = layerRedis({ url: Redacted.make(`${url},${url}`) })
+    const meter = yield* Effect.provide(
+      Meter,
+      yield* Layer.build(layerRedisMeter({ leaseS: 30 }).pipe(Layer.provide(cluster)))
+    )
+    yield* eventually(meter.ping)
+    for (const group of ["a", "b", "c", "d"]) {
+      const claims = claimsOf({ budgets: { total: 100 } }, { group, key: "k" })
+      yield* eventually(meter.load(claims.account, [{ bucket: "total", tokens: 10 }]))
+      const { reservation } = granted(yield* meter.reserve(claims, ask(`c-${group}`, 50)))
+      yield* meter.renew(reservation, 10, 60)
+      assert.strictEqual((yield* meter.settle(reservation, 55)).budgets.total?.remaining, 35)
+    }
+  }).pipe(
+    Effect.scoped,
+    Effect.provide(
+      alone(30, ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--databases", "1"])
+    )
+  )
+)

@@ -1,0 +1,225 @@
+/**
+ * A Meter so plain that it can be believed: it remembers every event and adds up. Nothing is ever forgotten, no
+ * store is ever lost, and totals are loaded with 0 at the start of their period.
+ */
+import { dayOf, monthOf, secondsToEndOf } from "../../src/domain/Calendar.ts"
+import { type Headroom, type Period, periods } from "../../src/domain/Limits.ts"
+import type { Ask, ClaimName, Claims, Renewal, Reservation } from "../../src/gates/Meter/Meter.ts"
+
+interface Event {
+  readonly at: number
+  amount: number
+}
+
+interface Request {
+  readonly at: number
+  readonly slot: boolean
+  readonly available: number
+  held: number
+  used: number
+  leaseUntil: number
+  over: boolean
+  counted: boolean
+  /** tokens it used, when they were noted */
+  readonly tokens: Array<Event>
+}
+
+export type ModelVerdict =
+  | { readonly _tag: "Reserved"; readonly reservation: Reservation; readonly headroom: Headroom }
+  | {
+      readonly _tag: "Refused"
+      readonly by: ClaimName
+      readonly limit: number
+      readonly retryAfterS: number
+      readonly headroom: Headroom
+    }
+  | { readonly _tag: "Over" }
+
+const bucketMs = 6000
+const inWindow = (event: number, now: number): boolean =>
+  Math.floor(now / bucketMs) - Math.floor(event / bucketMs) < 11
+
+const bucketOf: { readonly [P in Period]: (at: number) => string } = {
+  day: dayOf,
+  month: monthOf,
+  total: () => "total"
+}
+
+export class MeterModel {
+  readonly #requests = new Map<string, Request>()
+  readonly #leaseMs: number
+  /** ids that were over before they began */
+  readonly #never = new Set<string>()
+
+  constructor(leaseS: number) {
+    this.#leaseMs = leaseS * 1000
+  }
+
+  get #all(): Array<Request> {
+    return [...this.#requests.values()]
+  }
+
+  #requestsAt(now: number): number {
+    return this.#all.filter((request) => request.counted && inWindow(request.at, now)).length
+  }
+
+  #tokensAt(now: number): number {
+    return this.#all
+      .flatMap((request) => request.tokens)
+      .filter((event) => inWindow(event.at, now))
+      .reduce((sum, event) => sum + event.amount, 0)
+  }
+
+  #live(now: number): Array<Request> {
+    return this.#all.filter((request) => !request.over && request.leaseUntil > now)
+  }
+
+  #outstanding(now: number): number {
+    return this.#live(now).reduce((sum, request) => sum + request.held - request.used, 0)
+  }
+
+  #spent(period: Period, of: number): number {
+    const bucket = bucketOf[period](of)
+    return this.#all
+      .filter((request) => bucketOf[period](request.at) === bucket)
+      .reduce((sum, request) => sum + (request.over ? request.used : request.held), 0)
+  }
+
+  headroom({ limits, budgets }: Claims, of: number, now: number): Headroom {
+    const left: { -readonly [P in Period]?: Headroom["budgets"][P] } = {}
+    for (const period of periods) {
+      const limit = budgets[period]
+      if (limit !== undefined)
+        left[period] = { limit, remaining: Math.max(0, limit - this.#spent(period, of)) }
+    }
+    return {
+      requests: { limit: limits.rpm, remaining: Math.max(0, limits.rpm - this.#requestsAt(now)) },
+      tokens: {
+        limit: limits.tpm,
+        remaining: Math.max(0, limits.tpm - this.#tokensAt(now) - this.#outstanding(now))
+      },
+      budgets: left
+    }
+  }
+
+  /** The first second at whose end `enough` holds. */
+  #wait(now: number, enough: (at: number) => boolean): number {
+    for (let s = 1; s <= 66; s++) if (enough(now + s * 1000)) return s
+    return 66
+  }
+
+  reserve(claims: Claims, ask: Ask, now: number): ModelVerdict {
+    const known = this.#requests.get(ask.id)
+    if (this.#never.has(ask.id) || known?.over === true) return { _tag: "Over" }
+    if (known !== undefined) return this.#reserved(claims, ask.id, known, now)
+    const { limits, budgets } = claims
+    const refused = (by: ClaimName, limit: number, retryAfterS: number): ModelVerdict => ({
+      _tag: "Refused",
+      by,
+      limit,
+      retryAfterS,
+      headroom: this.headroom(claims, now, now)
+    })
+    if (this.#requestsAt(now) >= limits.rpm) {
+      return refused(
+        "requests",
+        limits.rpm,
+        this.#wait(now, (at) => this.#requestsAt(at) < limits.rpm)
+      )
+    }
+    const outstanding = this.#outstanding(now)
+    const room = limits.tpm - this.#tokensAt(now) - outstanding
+    if (ask.tokens > 0 && room <= 0) {
+      const counted = outstanding < limits.tpm ? outstanding : 0
+      return refused(
+        "tokens",
+        limits.tpm,
+        this.#wait(now, (at) => this.#tokensAt(at) + counted < limits.tpm)
+      )
+    }
+    if (ask.slot && this.#live(now).filter((request) => request.slot).length >= limits.concurrent) {
+      return refused("concurrency", limits.concurrent, 1)
+    }
+    const remainders = periods.flatMap((period) => {
+      const budget = budgets[period]
+      return budget === undefined ? [] : [{ period, budget, left: budget - this.#spent(period, now) }]
+    })
+    const spent = remainders.findLast(({ left }) => left <= 0)
+    if (ask.tokens > 0 && spent !== undefined) {
+      return refused(spent.period, spent.budget, secondsToEndOf(spent.period, now))
+    }
+    const available = Math.max(0, Math.min(room, ...remainders.map(({ left }) => left)))
+    const held = Math.min(ask.tokens, available)
+    const request: Request = {
+      at: now,
+      slot: ask.slot,
+      available,
+      held,
+      used: 0,
+      leaseUntil: now + this.#leaseMs,
+      over: false,
+      counted: true,
+      tokens: []
+    }
+    this.#requests.set(ask.id, request)
+    return this.#reserved(claims, ask.id, request, now)
+  }
+
+  #reserved(claims: Claims, id: string, request: Request, now: number): ModelVerdict {
+    const { held, available, at, slot } = request
+    const buckets = { day: dayOf(at), month: monthOf(at), total: "total" }
+    return {
+      _tag: "Reserved",
+      reservation: { id, claims, held, available, admittedAt: at, buckets, slot },
+      headroom: this.headroom(claims, at, now)
+    }
+  }
+
+  /** Notes that `request` has used `used` in all; too much is taken back from the oldest that can be. */
+  #note(request: Request, used: number, now: number): void {
+    let excess = request.used - used
+    if (excess < 0) request.tokens.push({ at: now, amount: -excess })
+    for (const event of request.tokens) {
+      if (excess <= 0) break
+      if (!inWindow(event.at, now)) continue
+      const taken = Math.min(excess, event.amount)
+      event.amount -= taken
+      excess -= taken
+    }
+    request.used = used
+  }
+
+  renew(reservation: Reservation, used: number, want: number, now: number): Renewal {
+    const request = this.#requests.get(reservation.id)
+    if (request === undefined || request.over) return { held: 0, exhausted: true }
+    this.#note(request, Math.max(used, request.used), now)
+    request.held = Math.max(request.held, request.used)
+    request.leaseUntil = now + this.#leaseMs
+    const { limits, budgets } = reservation.claims
+    const room = Math.min(
+      limits.tpm - this.#tokensAt(now) - this.#outstanding(now),
+      ...periods.map((period) => (budgets[period] ?? Infinity) - this.#spent(period, request.at))
+    )
+    const more = Math.min(Math.max(0, want - request.held), Math.max(0, room))
+    request.held += more
+    return { held: request.held, exhausted: request.held < want }
+  }
+
+  settle(reservation: Reservation, used: number, now: number): Headroom {
+    const request = this.#requests.get(reservation.id)
+    if (request !== undefined && !request.over) {
+      this.#note(request, used, now)
+      request.over = true
+    }
+    return this.headroom(reservation.claims, reservation.admittedAt, now)
+  }
+
+  cancel(id: string, now: number): void {
+    const request = this.#requests.get(id)
+    if (request === undefined) this.#never.add(id)
+    if (request === undefined || request.over) return
+    this.#note(request, 0, now)
+    request.over = true
+    request.counted = false
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * Random interleavings of all verbs against the plain model: several requests, repeats, late calls, steps of
+ * time across windows, leases and the end of a day and month, limits and budgets that change between calls.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import { Clock, Effect, type Layer, Result } from "effect"
+import { TestClock } from "effect/testing"
+import fc from "fast-check"
+import { dayOf, monthOf } from "../../src/domain/Calendar.ts"
+import { type Claims, Meter, type Reservation, type Verdict } from "../../src/gates/Meter/Meter.ts"
+import { leaseS, type Wipe } from "./Meter.ts"
+import { MeterModel, type ModelVerdict } from "./MeterModel.ts"
+
+/** Three minutes before the end of November. */
+const eve = Date.UTC(2026, 11, 1) - 180_000
+
+const amount = fc.integer({ min: 0, max: 60 })
+const which = fc.integer({ min: 0, max: 7 })
+const terms = fc.record({
+  limits: fc.record({
+    rpm: fc.integer({ min: 1, max: 8 }),
+    tpm: fc.integer({ min: 1, max: 200 }),
+    concurrent: fc.integer({ min: 1, max: 5 })
+  }),
+  budgets: fc.record(
+    {
+      day: fc.integer({ min: 0, max: 200 }),
+      month: fc.integer({ min: 0, max: 300 }),
+      total: fc.integer({ min: 0, max: 400 })
+    },
+    { requiredKeys: [] }
+  )
+})
+
+const step = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({ verb: fc.constant("reserve"), which, terms, tokens: amount, slot: fc.boolean() })
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      verb: fc.constant("renew"),
+      which,
+      used: amount,
+      want: fc.integer({ min: 0, max: 120 })
+    })
+  },
+  { weight: 3, arbitrary: fc.record({ verb: fc.constant("settle"), which, used: amount }) },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constant("cancel"), which, terms }) },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constant("peek"), terms }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      verb: fc.constant("wait"),
+      ms: fc.constantFrom(1, 999, 5999, 6000, 15_000, 29_999, 30_000, 60_000, 66_000)
+    })
+  }
+)
+type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
+
+const plain = (verdict: Verdict): unknown => ({ ...verdict })
+
+const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: number) {
+  const [meter, model] = [yield* Meter, new MeterModel(leaseS)]
+  const account = { group: `g${run}`, key: "k" }
+  const claimsFor = (terms: Pick<Claims, "limits" | "budgets">): Claims => ({ account, ...terms })
+  const grips = new Map<number, Reservation>()
+  yield* TestClock.setTime(eve)
+
+  // What the Budget does when it meets a new day; a total that exists must not mind.
+  const begin = Effect.gen(function* () {
+    const now = yield* Clock.currentTimeMillis
+    yield* meter.load(
+      account,
+      [dayOf(now), monthOf(now), "total"].map((bucket) => ({ bucket, tokens: 0 }))
+    )
+  })
+  yield* begin
+
+  for (const [i, action] of steps.entries()) {
+    const now = yield* Clock.currentTimeMillis
+    const told = `step ${i}: ${JSON.stringify(action)}`
+    switch (action.verb) {
+      case "reserve": {
+        const claims = claimsFor(action.terms)
+        const ask = { id: `${run}-${action.which}`, tokens: action.tokens, slot: action.slot }
+        const expected: ModelVerdict = model.reserve(claims, ask, now)
+        const actual = yield* Effect.result(meter.reserve(claims, ask))
+        if (Result.isFailure(actual)) assert.strictEqual(expected._tag, "Over", told)
+        else assert.deepStrictEqual(plain(actual.success), { ...expected }, told)
+        if (expected._tag === "Reserved" && !grips.has(action.which))
+          grips.set(action.which, expected.reservation)
+        break
+      }
+      case "renew": {
+        const grip = grips.get(action.which)
+        if (grip === undefined) break
+        const actual = yield* meter.renew(grip, action.used, action.want)
+        assert.deepStrictEqual(actual, model.renew(grip, action.used, action.want, now), told)
+        break
+      }
+      case "settle": {
+        const grip = grips.get(action.which)
+        if (grip === undefined) break
+        assert.deepStrictEqual(
+          yield* meter.settle(grip, action.used),
+          model.settle(grip, action.used, now),
+          told
+        )
+        break
+      }
+      case "cancel": {
+        const id = `${run}-${action.which}`
+        yield* meter.cancel({ id, claims: claimsFor(action.terms) })
+        model.cancel(id, now)
+        break
+      }
+      case "peek": {
+        const claims = claimsFor(action.terms)
+        assert.deepStrictEqual(yield* meter.peek(claims), model.headroom(claims, now, now), told)
+        break
+      }
+      case "wait": {
+        yield* TestClock.adjust(action.ms)
+        yield* begin
+        break
+      }
+    }
+  }
+})
+
+export const properties = (
+  name: string,
+  layer: () => Layer.Layer<Meter | Wipe>,
+  options: { readonly runs: number }
+): void => {
+  describe(`${name}: any interleaving`, () => {
+    it.effect("answers as a model that remembers everything", () =>
+      Effect.gen(function* () {
+        const context = yield* Effect.context<Meter | Wipe>()
+        let run = 0
+        yield* Effect.promise(() =>
+          fc.assert(
+            fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60, size: "max" }), (steps) =>
+              Effect.runPromiseWith(context)(play(steps, run++))
+            ),
+            { numRuns: options.runs }
+          )
+        )
+      }).pipe(Effect.provide(layer()))
+    )
+  })
+}

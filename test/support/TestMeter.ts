@@ -1,0 +1,25 @@
+/** A Meter on the run's Redis, in a database of its own, on the TestClock. */
+import { once } from "node:events"
+import { Clock, Effect, Layer, Redacted } from "effect"
+import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { makeRedis, type Options } from "../../src/gates/Meter/redis.ts"
+import { layerRedis, Redis } from "../../src/infra/Redis.ts"
+import { layerTestRedis, TestRedis } from "./TestRedis.ts"
+
+/** A client that is connected: one still connecting refuses commands. */
+export const layerReadyRedis: Layer.Layer<Redis, never, TestRedis> = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const { client } = yield* Redis
+    if (client.status !== "ready") yield* Effect.promise(() => once(client, "ready"))
+  })
+).pipe(
+  Layer.provideMerge(
+    Layer.unwrap(Effect.map(TestRedis, ({ url }) => layerRedis({ url: Redacted.make(url) })))
+  )
+)
+
+export const layerMeterOnClock = (options: Options): Layer.Layer<Meter | Redis> =>
+  Layer.effect(
+    Meter,
+    Effect.map(Redis, (redis) => makeRedis(redis, options, Clock.currentTimeMillis))
+  ).pipe(Layer.provideMerge(layerReadyRedis), Layer.provide(Layer.fresh(layerTestRedis)))
