@@ -120,11 +120,11 @@ const listen = (pg: PgClient.PgClient, keys: FreshKeys): Effect.Effect<void> =>
     yield* keys.evictAll
     yield* Stream.fromQueue(notifications).pipe(
       Stream.runForEach(({ payload }) => keys.evict(payload)),
-      Effect.tapError((cause) => Effect.logWarning("notifications of revocations lost", cause))
+      Effect.tapError((cause) => Effect.logWarning("notifications of revocations lost", cause.message))
     )
   }).pipe(
     Effect.scoped,
-    Effect.catch((cause) => Effect.logDebug("no notifications of revocations", cause)),
+    Effect.catch((cause) => Effect.logDebug("no notifications of revocations", cause.message)),
     Effect.repeat(Schedule.spaced("500 millis").pipe(Schedule.jittered)),
     Effect.asVoid
   )
