@@ -1,0 +1,148 @@
+import { assert, it } from "@effect/vitest"
+import { Deferred, Effect, Fiber, Layer } from "effect"
+import { TestClock } from "effect/testing"
+import { Ledger, LedgerDown } from "../../src/audit/Ledger.ts"
+import type { Caller } from "../../src/domain/Caller.ts"
+import type { Budgets } from "../../src/domain/Limits.ts"
+import { Budget } from "../../src/gates/Budget/Budget.ts"
+import { layerLive } from "../../src/gates/Budget/live.ts"
+import { layerMemory } from "../../src/gates/Meter/memory.ts"
+import { Meter, MeterDown, Missing, Refused, Reserved } from "../../src/gates/Meter/Meter.ts"
+import { claimsOf, noon } from "./Meter.ts"
+
+const callerWith = (budgets: Budgets): Caller => ({
+  tenantId: "g",
+  tenantName: "tenant",
+  keyId: "k",
+  keyPrefix: "tg_000000000",
+  scopes: new Set(),
+  limits: { rpm: 60, tpm: 1000, concurrent: 4 },
+  budgets,
+  models: "all"
+})
+
+const spent = { day: 10, month: 200, total: 3000 }
+
+const over = (spentOf: Ledger["Service"]["spent"]) =>
+  layerLive.pipe(
+    Layer.provideMerge(layerMemory({ leaseS: 30 })),
+    Layer.provideMerge(Layer.succeed(Ledger, { spent: spentOf }))
+  )
+
+const budgets = { day: 1000, month: 10_000, total: 100_000 }
+const missingOf = Effect.fnUntraced(function* (budgets: Budgets) {
+  const missing = yield* (yield* Meter).peek(claimsOf({ budgets }))
+  if (missing instanceof Missing) return missing
+  return yield* Effect.die("nothing is missing")
+})
+
+it.effect("missing totals come back from the ledger, each from its own period", () => {
+  const asked: Array<readonly [string, number]> = []
+  return Effect.gen(function* () {
+    yield* TestClock.setTime(noon)
+    const [budget, meter] = [yield* Budget, yield* Meter]
+    yield* budget.restore(callerWith(budgets), yield* missingOf(budgets))
+    const headroom = yield* meter.peek(claimsOf({ budgets }))
+    assert.notInstanceOf(headroom, Missing)
+    assert.deepInclude(headroom, {
+      budgets: {
+        day: { limit: 1000, remaining: 990 },
+        month: { limit: 10_000, remaining: 9800 },
+        total: { limit: 100_000, remaining: 97_000 }
+      }
+    })
+    assert.deepStrictEqual(
+      asked.map(([key, at]) => [key, new Date(at).toISOString().slice(0, 10)]),
+      [["k", "2026-11-21"]]
+    )
+  }).pipe(
+    Effect.provide(
+      over((key, at) => {
+        asked.push([key, at])
+        return Effect.succeed(spent)
+      })
+    )
+  )
+})
+
+it.effect(
+  "a herd that meets the same missing total makes one ledger read, and survives the first one leaving",
+  () => {
+    let reads = 0
+    return Effect.gen(function* () {
+      yield* TestClock.setTime(noon)
+      const gate = yield* Deferred.make<void>()
+      const slow = over(() => {
+        reads += 1
+        return Effect.as(Deferred.await(gate), spent)
+      })
+      yield* Effect.gen(function* () {
+        const budget = yield* Budget
+        const missing = yield* missingOf({ total: 9 })
+        const restore = budget.restore(callerWith({ total: 9 }), missing)
+        const first = yield* Effect.forkChild(restore, { startImmediately: true })
+        const herd = yield* Effect.forEach(Array.from({ length: 50 }), () =>
+          Effect.forkChild(restore, { startImmediately: true })
+        )
+        yield* Fiber.interrupt(first)
+        yield* Deferred.succeed(gate, undefined)
+        yield* Effect.forEach(herd, Fiber.join, { discard: true })
+        assert.strictEqual(reads, 1)
+        // Nothing is remembered: when they are missing again they are read again.
+        yield* restore
+        assert.strictEqual(reads, 2)
+      }).pipe(Effect.provide(slow))
+    })
+  }
+)
+
+it.effect("no answer from the ledger or the Meter is no decision", () =>
+  Effect.gen(function* () {
+    const missing = new Missing({ buckets: { day: "2026-11-21" } })
+    const restore = Effect.flatMap(Budget, (budget) =>
+      Effect.flip(budget.restore(callerWith(budgets), missing))
+    )
+    const broken = yield* restore.pipe(
+      Effect.provide(over(() => Effect.fail(new LedgerDown({ cause: "connection lost" }))))
+    )
+    assert.deepInclude(broken, { _tag: "Unavailable", gate: "Budget", cause: "connection lost" })
+
+    const hanging = yield* Effect.forkChild(restore.pipe(Effect.provide(over(() => Effect.never))), {
+      startImmediately: true
+    })
+    yield* TestClock.adjust("4 seconds")
+    assert.deepInclude(yield* Fiber.join(hanging), { _tag: "Unavailable", gate: "Budget" })
+
+    const noMeter = Layer.mock(Meter, { load: () => Effect.fail(new MeterDown({ cause: "gone" })) })
+    const unloaded = yield* restore.pipe(
+      Effect.provide(
+        layerLive.pipe(
+          Layer.provide([noMeter, Layer.succeed(Ledger, { spent: () => Effect.succeed(spent) })])
+        )
+      )
+    )
+    assert.deepInclude(unloaded, { _tag: "Unavailable", gate: "Budget", cause: "gone" })
+  })
+)
+
+it.effect("only a reservation is evidence; a spent period is the Budget's error", () =>
+  Effect.gen(function* () {
+    const budget = yield* Budget
+    const meter = yield* Meter
+    assert.deepStrictEqual(budget.budgets(callerWith(budgets)), budgets)
+    const verdict = yield* meter.reserve(claimsOf({}), { id: "a", tokens: 5, slot: true })
+    assert.instanceOf(verdict, Reserved)
+    const evidence = yield* budget.judge(verdict)
+    assert.deepStrictEqual([evidence.gate, evidence.value.held], ["Budget", 5])
+
+    const headroom = verdict instanceof Reserved ? verdict.headroom : yield* Effect.die("no headroom")
+    const refused = (by: Refused["by"]) => new Refused({ by, limit: 7, retryAfterS: 11, headroom })
+    for (const period of ["day", "month", "total"] as const) {
+      const error = yield* Effect.flip(budget.judge(refused(period)))
+      assert.deepInclude(error, { _tag: "BudgetExhausted", period, value: 7, retryAfterS: 11, headroom })
+    }
+    for (const undecided of [refused("requests"), new Missing({ buckets: {} })]) {
+      assert.deepInclude(yield* Effect.flip(budget.judge(undecided)), { _tag: "Unavailable", gate: "Budget" })
+    }
+  }).pipe(Effect.provide(over(() => Effect.succeed(spent))))
+)
