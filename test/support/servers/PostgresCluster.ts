@@ -68,7 +68,7 @@ const switches = {
 }
 
 export const makePostgresCluster: Effect.Effect<PostgresCluster, unknown, Scope> = Effect.gen(function* () {
-  const native = yield* postgresBinaries({ forOthers: root })
+  const native = yield* postgresBinaries({ reader: root ? "everybody" : undefined })
   const { base, data } = yield* folder
   yield* runPostgresProgram({
     user,
