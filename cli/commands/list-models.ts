@@ -2,12 +2,18 @@ import { Effect, type Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Backend } from "../../src/backend/Backend.ts"
 import type { Model } from "../../src/domain/Model.ts"
+import { Catalog } from "../../src/gates/Discovery/Catalog.ts"
 import { Registry, type TenantInfo } from "../../src/registry/Registry.ts"
 import * as flags from "../flags.ts"
 import { minute, show, table } from "../terminal.ts"
 
-const mayUse = (tenant: TenantInfo, model: Model): boolean =>
-  tenant.allowAllModels || tenant.allowedModels.includes(model.name)
+/** The same rule that requests are judged by. */
+const usable = (tenant: TenantInfo, models: ReadonlyArray<Model>): ReadonlySet<string> =>
+  new Set(
+    new Catalog(models)
+      .effective(tenant.allowAllModels ? "all" : new Set(tenant.allowedModels))
+      .map((model) => model.name)
+  )
 
 const showTenant = (tenant: string) => Effect.flatMap(Registry, (registry) => registry.showTenant(tenant))
 
@@ -27,11 +33,15 @@ export const makeListModels = <E>(registry: Layer.Layer<Registry, E>) =>
         ? Option.some(yield* showTenant(given.tenant.value).pipe(Effect.provide(registry)))
         : Option.none()
       const models = yield* backend.models
+      const effective = Option.match(tenant, {
+        onNone: () => new Set(),
+        onSome: (info) => usable(info, models)
+      })
       const listed = models.map((model) => ({
         name: model.name,
         size: model.size,
         modified: model.modifiedAt,
-        ...(Option.isSome(tenant) ? { effective: mayUse(tenant.value, model) } : {})
+        ...(Option.isSome(tenant) ? { effective: effective.has(model.name) } : {})
       }))
       const headers = ["MODEL", "MODIFIED (UTC)", "GB", ...(Option.isSome(tenant) ? ["USABLE"] : [])]
       const rows = listed.map((model) => [

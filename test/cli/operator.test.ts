@@ -1,23 +1,14 @@
+import { mkdtemp, rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { keyShape, prefixOf } from "../../src/domain/Key.ts"
+import { writeRuntime } from "../../src/infra/RuntimeFile.ts"
+import { makeFakeBackend } from "../support/FakeBackend.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
-import { type Ran, tollgate, tollgateWith } from "./tollgate.ts"
-
-const succeeds = (ran: Ran) => assert.strictEqual(ran.code, 0, ran.stderr)
-
-/** One line on stderr, nothing on stdout, and no trace of a stack. */
-const failsWith = (ran: Ran, expected: RegExp) => {
-  assert.notStrictEqual(ran.code, 0)
-  assert.strictEqual(ran.stdout, "")
-  assert.match(ran.stderr, expected)
-  assert.strictEqual(ran.stderr.trimEnd().split("\n").length, 1, ran.stderr)
-  assert.notInclude(ran.stderr, "    at ")
-}
-
-const json = <A>(schema: Schema.Decoder<A>, ran: Ran) =>
-  Schema.decodeEffect(Schema.fromJsonString(schema))(ran.stdout)
+import { failsWith, json, succeeds, tollgate, tollgateWith } from "./tollgate.ts"
 
 const wait = { timeout: 60_000 }
 
@@ -96,116 +87,6 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
   )
 
   it.effect(
-    "budgets: any combination is set, shown with what was spent, and taken away",
-    () =>
-      Effect.gen(function* () {
-        succeeds(yield* tollgate("create-tenant", "--name", "budgets"))
-        const created = yield* tollgate("create-key", "--tenant", "budgets", "--name", "k")
-        const prefix = prefixOf(created.stdout)
-        const States = Schema.Array(
-          Schema.Struct({ period: Schema.String, budget: Schema.NullOr(Schema.Finite), spent: Schema.Finite })
-        )
-        const set = yield* tollgate(
-          "set-budget",
-          "--key",
-          prefix,
-          "--daily",
-          "0",
-          "--total",
-          "9007199254740991",
-          "--json"
-        )
-        succeeds(set)
-        const sql = yield* SqlClient.SqlClient
-        yield* sql`
-          INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
-          SELECT id, tenant_id, d::date, 1, 10, 5 FROM api_keys,
-            (VALUES ((now() AT TIME ZONE 'UTC')::date), ('2020-01-01'::date)) AS days (d) WHERE prefix = ${prefix}`
-        const shown = yield* tollgate("show-budget", "--key", prefix, "--json")
-        assert.deepStrictEqual(yield* json(States, shown), [
-          { period: "day", budget: 0, spent: 15 },
-          { period: "month", budget: null, spent: 15 },
-          { period: "total", budget: 9_007_199_254_740_991, spent: 30 }
-        ])
-        const cleared = yield* tollgate("set-budget", "--key", prefix, "--daily", "none", "--json")
-        assert.deepStrictEqual(
-          (yield* json(States, cleared)).map(({ budget }) => budget),
-          [null, null, 9_007_199_254_740_991]
-        )
-        const usage = yield* tollgate("show-usage", "--tenant", "budgets", "--period", "total", "--json")
-        const Usage = Schema.Struct({
-          requests: Schema.Finite,
-          tokens_in: Schema.Finite,
-          tokens_out: Schema.Finite
-        })
-        assert.deepStrictEqual(yield* json(Usage, usage), { requests: 2, tokens_in: 20, tokens_out: 10 })
-        const today = yield* tollgate("show-usage", "--tenant", "budgets", "--period", "day")
-        assert.match(today.stdout, /budgets\s+day\s+1\s+10\s+5/)
-      }),
-    wait
-  )
-
-  it.effect(
-    "models, limits, prompt log, disabling: what is set is what is shown",
-    () =>
-      Effect.gen(function* () {
-        succeeds(yield* tollgate("create-tenant", "--name", "knobs"))
-        const created = yield* tollgate(
-          "create-key",
-          "--tenant",
-          "knobs",
-          "--name",
-          "k",
-          "--expires-in",
-          "30d",
-          "--rpm",
-          "7"
-        )
-        const prefix = prefixOf(created.stdout)
-        succeeds(yield* tollgate("set-models", "--tenant", "knobs", "--models", "a:1, b:latest,a:1"))
-        const all = yield* tollgate("set-models", "--tenant", "knobs", "--allow-all", "--json")
-        const Models = Schema.Struct({
-          allowAllModels: Schema.Boolean,
-          allowedModels: Schema.Array(Schema.String)
-        })
-        assert.deepStrictEqual(yield* json(Models, all), {
-          allowAllModels: true,
-          allowedModels: ["a:1", "b:latest"]
-        })
-        const none = yield* tollgate(
-          "set-models",
-          "--tenant",
-          "knobs",
-          "--no-allow-all",
-          "--models",
-          "",
-          "--json"
-        )
-        assert.deepStrictEqual(yield* json(Models, none), { allowAllModels: false, allowedModels: [] })
-
-        const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
-        const key = yield* tollgate("set-limits", "--key", prefix, "--rpm", "none", "--tpm", "9", "--json")
-        assert.deepStrictEqual(yield* json(Limits, key), { rpm: null, tpm: 9 })
-        const tenant = yield* tollgate("set-limits", "--tenant", "knobs", "--rpm", "11", "--json")
-        assert.deepStrictEqual(yield* json(Limits, tenant), { rpm: 11, tpm: 100_000 })
-
-        const logged = yield* tollgate("set-prompt-log", "--key", prefix, "--on", "--retention-days", "7")
-        assert.include(logged.stdout, "kept for 7 days")
-        succeeds(yield* tollgate("set-prompt-log", "--key", prefix, "--off"))
-
-        assert.include((yield* tollgate("disable-key", "--prefix", prefix)).stdout, "disabled")
-        assert.include((yield* tollgate("enable-key", "--prefix", prefix)).stdout, "active")
-        assert.include((yield* tollgate("disable-tenant", "--tenant", "knobs")).stdout, "disabled")
-        assert.include((yield* tollgate("list-tenants")).stdout, "knobs")
-        succeeds(yield* tollgate("enable-tenant", "--tenant", "knobs"))
-        const sql = yield* SqlClient.SqlClient
-        yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
-        assert.include((yield* tollgate("list-keys", "--tenant", "knobs")).stdout, "expired")
-      }),
-    { timeout: 120_000 }
-  )
-
-  it.effect(
     "an unreachable database, a missing one and a wrong address are told apart, in one line each",
     () =>
       Effect.gen(function* () {
@@ -236,6 +117,59 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
         assert.include((yield* tollgateWith({ DATABASE_URL }, ["migrate"])).stdout, "up to date")
         assert.include((yield* tollgateWith({ DATABASE_URL }, ["list-tenants"])).stdout, "no tenants")
       }),
+    wait
+  )
+
+  it.effect(
+    "the models a backend has now, and which of them a tenant may use",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* makeFakeBackend
+        const { url } = yield* TestDatabase
+        const environment = { DATABASE_URL: Redacted.value(url), BACKEND_URL: backend.url }
+        const Models = Schema.Array(
+          Schema.Struct({ name: Schema.String, effective: Schema.optionalKey(Schema.Boolean) })
+        )
+        // Without a tenant no database is needed.
+        const live = yield* json(
+          Models,
+          yield* tollgateWith({ BACKEND_URL: backend.url }, ["list-models", "--json"])
+        )
+        const [first] = live
+        assert.isDefined(first)
+        succeeds(yield* tollgate("create-tenant", "--name", "models"))
+        succeeds(yield* tollgate("set-models", "--tenant", "models", "--models", `${first?.name},gone:1`))
+        const seen = yield* tollgateWith(environment, ["list-models", "--tenant", "models", "--json"])
+        assert.deepStrictEqual(
+          (yield* json(Models, seen)).filter(({ effective }) => effective).map(({ name }) => name),
+          [first?.name]
+        )
+        failsWith(yield* tollgateWith(environment, ["list-models", "--tenant", "nobody"]), /unknown tenant/)
+        failsWith(
+          yield* tollgateWith({ BACKEND_URL: "http://127.0.0.1:9" }, ["list-models"]),
+          /model server did not answer/
+        )
+      }).pipe(Effect.scoped),
+    wait
+  )
+
+  it.effect(
+    "a second terminal finds the database of a running gateway in its folder, and does not believe a stale note",
+    () =>
+      Effect.gen(function* () {
+        const { socket } = yield* TestDatabase
+        const folder = yield* Effect.acquireRelease(
+          Effect.promise(() => mkdtemp(path.join(tmpdir(), "tollgate-cli-"))),
+          (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true }))
+        )
+        yield* writeRuntime(folder, { pid: process.pid, database: socket })
+        succeeds(yield* tollgateWith({ DATA_DIR: folder }, ["create-tenant", "--name", "second terminal"]))
+        yield* writeRuntime(folder, { pid: 2 ** 22 + 1, database: socket })
+        failsWith(
+          yield* tollgateWith({ DATA_DIR: folder }, ["list-tenants"]),
+          /no database: set DATABASE_URL/
+        )
+      }).pipe(Effect.scoped),
     wait
   )
 

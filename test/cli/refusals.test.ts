@@ -1,43 +1,7 @@
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
-import { Command } from "effect/cli"
-import { SqlClient } from "effect/sql"
-import { TestConsole } from "effect/testing"
-import { explain, presenter } from "../../cli/endings.ts"
-import { makeProgram } from "../../cli/program.ts"
-import { Backend } from "../../src/backend/Backend.ts"
-import { BackendFailed } from "../../src/domain/Errors.ts"
-import { Registry } from "../../src/registry/Registry.ts"
-import { layerLive } from "../../src/registry/live.ts"
-import { TestPostgres } from "../support/TestPostgres.ts"
-
-const noBackend = Layer.mock(Backend, {
-  models: Effect.fail(new BackendFailed({ fault: "unreachable", cause: new Error("hidden-word") }))
-})
-
-const Admin = layerLive({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
-  Layer.provideMerge(TestPostgres)
-)
-
-/** The command line in this process: what it printed, and its exit code. */
-const run = (...args: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    const registry = Layer.succeed(Registry, yield* Registry)
-    const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
-    const program = makeProgram({ registry, database, backend: noBackend, serve: Effect.void })
-    const before = { out: (yield* TestConsole.logLines).length, err: (yield* TestConsole.errorLines).length }
-    const code = yield* Command.runWith(program, { version: "0.0.0" })(args).pipe(
-      Effect.as(0),
-      Effect.catchCause(explain),
-      Effect.provide(Layer.merge(NodeServices.layer, presenter))
-    )
-    return {
-      code,
-      out: (yield* TestConsole.logLines).slice(before.out),
-      err: (yield* TestConsole.errorLines).slice(before.err)
-    }
-  })
+import { Effect } from "effect"
+import { Admin, tollgateHere } from "./inProcess.ts"
+import { failsWith } from "./tollgate.ts"
 
 const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["create-tenant", "--name", "refusals"], /tenant "refusals" exists already/],
@@ -75,22 +39,16 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
 
 it.effect("every refusal is one line that names what to change", () =>
   Effect.gen(function* () {
-    assert.strictEqual((yield* run("create-tenant", "--name", "refusals")).code, 0)
-    for (const [args, expected] of cases) {
-      const { code, err, out } = yield* run(...args)
-      assert.notStrictEqual(code, 0, args.join(" "))
-      assert.deepStrictEqual(out, [], args.join(" "))
-      assert.strictEqual(err.length, 1, args.join(" "))
-      assert.match(String(err[0]), expected)
-      assert.notInclude(String(err[0]), "\n")
-    }
+    assert.strictEqual((yield* tollgateHere("create-tenant", "--name", "refusals")).code, 0)
+    for (const [args, expected] of cases) failsWith(yield* tollgateHere(...args), expected, args.join(" "))
   }).pipe(Effect.provide(Admin))
 )
 
 it.effect("a model server that does not answer is said so, without what it said", () =>
   Effect.gen(function* () {
-    const { code, err } = yield* run("list-models")
-    assert.strictEqual(code, 1)
-    assert.deepStrictEqual(err, ["tollgate: the model server did not answer: check BACKEND_URL"])
+    failsWith(
+      yield* tollgateHere("list-models"),
+      /^tollgate: the model server did not answer: check BACKEND_URL$/m
+    )
   }).pipe(Effect.provide(Admin))
 )

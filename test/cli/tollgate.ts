@@ -1,7 +1,10 @@
 /** Runs the command line as an operator does: another process, with nothing but the environment given. */
 import { spawn } from "node:child_process"
 import { fileURLToPath } from "node:url"
-import { Effect, Redacted } from "effect"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { assert } from "@effect/vitest"
+import { Effect, Redacted, Schema } from "effect"
 import { TestDatabase } from "../support/TestPostgres.ts"
 
 export interface Ran {
@@ -9,6 +12,24 @@ export interface Ran {
   readonly stdout: string
   readonly stderr: string
 }
+
+export const succeeds = (ran: Ran) => assert.strictEqual(ran.code, 0, ran.stderr)
+
+/** One line on stderr, nothing on stdout, and no trace of a stack. */
+export const failsWith = (ran: Ran, expected: RegExp, what?: string) => {
+  assert.notStrictEqual(ran.code, 0, what)
+  assert.strictEqual(ran.stdout, "", what)
+  assert.match(ran.stderr, expected, what)
+  assert.strictEqual(ran.stderr.trimEnd().split("\n").length, 1, ran.stderr)
+  assert.notInclude(ran.stderr, "    at ")
+}
+
+/** What a command printed with `--json`. */
+export const json = <A>(schema: Schema.Decoder<A>, ran: Ran) =>
+  Schema.decodeEffect(Schema.fromJsonString(schema))(ran.stdout)
+
+/** Shared by all processes of all tests: half of a short command's time is compiling. */
+const compileCache = path.join(tmpdir(), "tollgate-test-compile-cache")
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
 
@@ -18,7 +39,12 @@ export const tollgateWith = (
 ): Effect.Effect<Ran> =>
   Effect.callback<Ran>((resume) => {
     const child = spawn(process.execPath, [main, ...args], {
-      env: { PATH: process.env["PATH"], DATA_DIR: "/nonexistent", ...environment },
+      env: {
+        PATH: process.env["PATH"],
+        DATA_DIR: "/nonexistent",
+        NODE_COMPILE_CACHE: compileCache,
+        ...environment
+      },
       stdio: ["ignore", "pipe", "pipe"]
     })
     let stdout = ""

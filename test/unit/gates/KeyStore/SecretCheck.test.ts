@@ -51,7 +51,8 @@ it.effect("a match and a mismatch are remembered for the hash they were found wi
       Effect.forkChild(check.matches(secret, prefix, hash), { startImmediately: true })
     for (const [hash, matches] of [
       ["first", true],
-      ["second", false]
+      ["second", false],
+      ["third", true]
     ] as const) {
       const asking = yield* ask(hash)
       yield* settle
@@ -61,7 +62,7 @@ it.effect("a match and a mismatch are remembered for the hash they were found wi
     }
     assert.deepStrictEqual(
       calls.map(({ hash }) => hash),
-      ["first", "second"]
+      ["first", "second", "third"]
     )
   })
 )

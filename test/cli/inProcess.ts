@@ -1,0 +1,45 @@
+/** Runs the command line in the test's own process: the same commands, lines and exit codes, at a tenth of the time. */
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { Effect, Layer } from "effect"
+import { Command } from "effect/cli"
+import { SqlClient } from "effect/sql"
+import { TestConsole } from "effect/testing"
+import { explain, presenter } from "../../cli/endings.ts"
+import { makeProgram } from "../../cli/program.ts"
+import { Backend } from "../../src/backend/Backend.ts"
+import { BackendFailed } from "../../src/domain/Errors.ts"
+import { layerLive } from "../../src/registry/live.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { TestPostgres } from "../support/TestPostgres.ts"
+import type { Ran } from "./tollgate.ts"
+
+const noBackend = Layer.mock(Backend, {
+  models: Effect.fail(new BackendFailed({ fault: "unreachable", cause: new Error("hidden-word") }))
+})
+
+/** A database of its own with the registry on it. */
+export const Admin = layerLive({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
+  Layer.provideMerge(TestPostgres)
+)
+
+const text = (lines: ReadonlyArray<unknown>): string => lines.map((line) => `${String(line)}\n`).join("")
+
+/** With a model server that does not answer. */
+export const tollgateHere = (...args: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const registry = Layer.succeed(Registry, yield* Registry)
+    const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
+    const program = makeProgram({ registry, database, backend: noBackend, serve: Effect.void })
+    const before = { out: (yield* TestConsole.logLines).length, err: (yield* TestConsole.errorLines).length }
+    const code = yield* Command.runWith(program, { version: "0.0.0" })(args).pipe(
+      Effect.as(0),
+      Effect.catchCause(explain),
+      Effect.provide(Layer.merge(NodeServices.layer, presenter))
+    )
+    const ran: Ran = {
+      code,
+      stdout: text((yield* TestConsole.logLines).slice(before.out)),
+      stderr: text((yield* TestConsole.errorLines).slice(before.err))
+    }
+    return ran
+  })

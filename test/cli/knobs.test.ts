@@ -1,0 +1,118 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { prefixOf } from "../../src/domain/Key.ts"
+import { Admin, tollgateHere } from "./inProcess.ts"
+import { json, succeeds } from "./tollgate.ts"
+
+const wait = { timeout: 60_000 }
+
+it.effect(
+  "budgets: any combination is set, shown with what was spent, and taken away",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* tollgateHere("create-tenant", "--name", "budgets"))
+      const created = yield* tollgateHere("create-key", "--tenant", "budgets", "--name", "k")
+      const prefix = prefixOf(created.stdout)
+      const States = Schema.Array(
+        Schema.Struct({ period: Schema.String, budget: Schema.NullOr(Schema.Finite), spent: Schema.Finite })
+      )
+      const set = yield* tollgateHere(
+        "set-budget",
+        "--key",
+        prefix,
+        "--daily",
+        "0",
+        "--total",
+        "9007199254740991",
+        "--json"
+      )
+      succeeds(set)
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`
+        INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
+        SELECT id, tenant_id, d::date, 1, 10, 5 FROM api_keys,
+          (VALUES ((now() AT TIME ZONE 'UTC')::date), ('2020-01-01'::date)) AS days (d) WHERE prefix = ${prefix}`
+      const shown = yield* tollgateHere("show-budget", "--key", prefix, "--json")
+      assert.deepStrictEqual(yield* json(States, shown), [
+        { period: "day", budget: 0, spent: 15 },
+        { period: "month", budget: null, spent: 15 },
+        { period: "total", budget: 9_007_199_254_740_991, spent: 30 }
+      ])
+      const cleared = yield* tollgateHere("set-budget", "--key", prefix, "--daily", "none", "--json")
+      assert.deepStrictEqual(
+        (yield* json(States, cleared)).map(({ budget }) => budget),
+        [null, null, 9_007_199_254_740_991]
+      )
+      const usage = yield* tollgateHere("show-usage", "--tenant", "budgets", "--period", "total", "--json")
+      const Usage = Schema.Struct({
+        requests: Schema.Finite,
+        tokens_in: Schema.Finite,
+        tokens_out: Schema.Finite
+      })
+      assert.deepStrictEqual(yield* json(Usage, usage), { requests: 2, tokens_in: 20, tokens_out: 10 })
+      const today = yield* tollgateHere("show-usage", "--tenant", "budgets", "--period", "day")
+      assert.match(today.stdout, /budgets\s+day\s+1\s+10\s+5/)
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
+
+it.effect(
+  "models, limits, prompt log, disabling: what is set is what is shown",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* tollgateHere("create-tenant", "--name", "knobs"))
+      const created = yield* tollgateHere(
+        "create-key",
+        "--tenant",
+        "knobs",
+        "--name",
+        "k",
+        "--expires-in",
+        "30d",
+        "--rpm",
+        "7"
+      )
+      const prefix = prefixOf(created.stdout)
+      succeeds(yield* tollgateHere("set-models", "--tenant", "knobs", "--models", "a:1, b:latest,a:1"))
+      const all = yield* tollgateHere("set-models", "--tenant", "knobs", "--allow-all", "--json")
+      const Models = Schema.Struct({
+        allowAllModels: Schema.Boolean,
+        allowedModels: Schema.Array(Schema.String)
+      })
+      assert.deepStrictEqual(yield* json(Models, all), {
+        allowAllModels: true,
+        allowedModels: ["a:1", "b:latest"]
+      })
+      const none = yield* tollgateHere(
+        "set-models",
+        "--tenant",
+        "knobs",
+        "--no-allow-all",
+        "--models",
+        "",
+        "--json"
+      )
+      assert.deepStrictEqual(yield* json(Models, none), { allowAllModels: false, allowedModels: [] })
+
+      const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
+      const key = yield* tollgateHere("set-limits", "--key", prefix, "--rpm", "none", "--tpm", "9", "--json")
+      assert.deepStrictEqual(yield* json(Limits, key), { rpm: null, tpm: 9 })
+      const tenant = yield* tollgateHere("set-limits", "--tenant", "knobs", "--rpm", "11", "--json")
+      assert.deepStrictEqual(yield* json(Limits, tenant), { rpm: 11, tpm: 100_000 })
+
+      const logged = yield* tollgateHere("set-prompt-log", "--key", prefix, "--on", "--retention-days", "7")
+      assert.include(logged.stdout, "kept for 7 days")
+      succeeds(yield* tollgateHere("set-prompt-log", "--key", prefix, "--off"))
+
+      assert.include((yield* tollgateHere("disable-key", "--prefix", prefix)).stdout, "disabled")
+      assert.include((yield* tollgateHere("enable-key", "--prefix", prefix)).stdout, "active")
+      assert.include((yield* tollgateHere("disable-tenant", "--tenant", "knobs")).stdout, "disabled")
+      assert.include((yield* tollgateHere("list-tenants")).stdout, "knobs")
+      succeeds(yield* tollgateHere("enable-tenant", "--tenant", "knobs"))
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
+      assert.include((yield* tollgateHere("list-keys", "--tenant", "knobs")).stdout, "expired")
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
