@@ -1,5 +1,5 @@
 /** The registry on Postgres. `scopes` not given at creation means all of them. */
-import { Effect, Layer, Schema } from "effect"
+import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
@@ -14,7 +14,8 @@ import {
   UnknownKey,
   UnknownTenant
 } from "./Errors.ts"
-import { type BudgetState, type KeyInfo, Registry, type TenantInfo } from "./Registry.ts"
+import { type BudgetState, Registry } from "./Registry.ts"
+import { budgetRows, keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 export interface RegistryOptions {
@@ -25,79 +26,6 @@ export interface RegistryOptions {
   /** for tests; default a new random key of the namespace */
   readonly mint?: () => string
 }
-
-const TenantRow = Schema.Struct({
-  name: Schema.String,
-  rpm: Schema.Int,
-  tpm: Schema.Int,
-  concurrent: Schema.Int,
-  allow_all_models: Schema.Boolean,
-  allowed_models: Schema.Array(Schema.String),
-  disabled: Schema.Boolean,
-  created_at: Schema.Date
-})
-
-const KeyRow = Schema.Struct({
-  prefix: Schema.String,
-  name: Schema.String,
-  tenant: Schema.String,
-  scopes: Schema.Array(Schema.String),
-  status: Schema.Literals(["active", "disabled", "revoked", "expired"]),
-  created_at: Schema.Date,
-  expires_at: Schema.NullOr(Schema.Date),
-  rpm: Schema.NullOr(Schema.Int),
-  tpm: Schema.NullOr(Schema.Int),
-  concurrent: Schema.NullOr(Schema.Int),
-  prompt_log: Schema.Boolean,
-  prompt_log_days: Schema.NullOr(Schema.Int)
-})
-
-const UsageRow = Schema.Struct({
-  requests: Schema.Finite,
-  tokens_in: Schema.Finite,
-  tokens_out: Schema.Finite
-})
-
-const BudgetRow = Schema.Struct({
-  budget_daily: Schema.NullOr(Schema.Finite),
-  budget_monthly: Schema.NullOr(Schema.Finite),
-  budget_total: Schema.NullOr(Schema.Finite),
-  day: Schema.Finite,
-  month: Schema.Finite,
-  total: Schema.Finite
-})
-
-const tenantOf = (row: typeof TenantRow.Type): TenantInfo => ({
-  name: row.name,
-  rpm: row.rpm,
-  tpm: row.tpm,
-  concurrent: row.concurrent,
-  allowAllModels: row.allow_all_models,
-  allowedModels: row.allowed_models,
-  status: row.disabled ? "disabled" : "active",
-  created: row.created_at
-})
-
-const keyOf = (row: typeof KeyRow.Type): KeyInfo => ({
-  prefix: row.prefix,
-  name: row.name,
-  tenant: row.tenant,
-  scopes: row.scopes,
-  status: row.status,
-  created: row.created_at,
-  expires: row.expires_at,
-  rpm: row.rpm,
-  tpm: row.tpm,
-  concurrent: row.concurrent,
-  promptLog: row.prompt_log,
-  promptLogDays: row.prompt_log_days
-})
-
-const rowsOf = <A>(row: Schema.Decoder<A>) => Schema.decodeUnknownEffect(Schema.Array(row))
-const tenantRows = rowsOf(TenantRow)
-const keyRows = rowsOf(KeyRow)
-const usageRows = rowsOf(UsageRow)
-const budgetRows = rowsOf(BudgetRow)
 
 /** 62^9 prefixes: a second collision in a row is already a broken random source. */
 const mostMints = 5
