@@ -3,16 +3,42 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Exit, Layer } from "effect"
 import { Command } from "effect/cli"
+import { layerCircuitBreaker } from "../src/backend/breaker.ts"
+import { layerUndici } from "../src/backend/undici.ts"
+import { assertSchema } from "../src/infra/Migrations.ts"
+import { layerPostgres } from "../src/infra/Postgres.ts"
+import { layerLive as layerRegistry } from "../src/registry/live.ts"
 import { version } from "../src/version.ts"
 import { explain, interrupted, presenter } from "./endings.ts"
 import { makeProgram } from "./program.ts"
-import { layerAdmin, layerBackend, layerDatabase } from "./surroundings.ts"
+import { backendUrl, databaseAddress, settings } from "./surroundings.ts"
 
 /** Loaded only by the one command that needs the whole service: the others start twice as fast. */
 const serve = Effect.flatMap(
   Effect.promise(() => import("../src/serve.ts")),
   (module) => module.serve
 )
+
+const layerDatabase = Layer.unwrap(
+  Effect.map(databaseAddress, (url) =>
+    layerPostgres({ url, maxConnections: 1, applicationName: "tollgate-cli" })
+  )
+)
+
+const layerAdmin = Layer.unwrap(
+  Effect.map(settings, ({ defaultConcurrent, defaultRpm, defaultTpm, keyNamespace }) =>
+    layerRegistry({
+      namespace: keyNamespace,
+      defaults: { rpm: defaultRpm, tpm: defaultTpm, concurrent: defaultConcurrent }
+    })
+  )
+).pipe(Layer.provide(Layer.effectDiscard(assertSchema)), Layer.provide(layerDatabase))
+
+const layerBackend = Layer.unwrap(
+  Effect.map(backendUrl, (url) =>
+    layerUndici({ url, connectTimeoutMs: 3000, firstByteTimeoutMs: 10_000, idleTimeoutMs: 10_000 })
+  )
+).pipe(Layer.provide(layerCircuitBreaker({ failures: 5, openMs: 1000 })))
 
 const program = makeProgram({
   registry: layerAdmin,
