@@ -1,8 +1,12 @@
-import { Effect, Layer } from "effect"
+import { assert, it } from "@effect/vitest"
+import { Clock, Effect, Layer } from "effect"
+import { TestClock } from "effect/testing"
+import { makeRedis } from "../../src/gates/Meter/redis.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerMeterOnClock } from "../support/TestMeter.ts"
-import { leaseS, suite, Wipe } from "./Meter.ts"
+import { claimsOf, granted, leaseS, noon, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
+import { totals } from "./MeterTotals.ts"
 
 const wipe = Layer.effect(
   Wipe,
@@ -12,4 +16,28 @@ const wipe = Layer.effect(
 const twin = () => Layer.provideMerge(wipe, layerMeterOnClock({ leaseS }))
 
 suite("Meter in Redis", twin)
+totals("Meter in Redis", twin)
 properties("Meter in Redis", twin, { runs: 100 })
+
+it.effect("the store's clock decides which day it is, however wrong the host's is", () =>
+  Effect.gen(function* () {
+    yield* TestClock.setTime(noon)
+    const ahead = Effect.map(Clock.currentTimeMillis, (host) => host + 40 * 86_400_000)
+    const meter = makeRedis(yield* Redis, { leaseS }, ahead)
+    const claims = claimsOf({ budgets: { day: 100, month: 100 } })
+    const missing = yield* meter.peek(claims)
+    assert.deepInclude(missing, { buckets: { day: "2026-12-31", month: "2026-12" } })
+    yield* meter.load(claims.account, [
+      { bucket: "2026-12-31", tokens: 0 },
+      { bucket: "2026-12", tokens: 50 }
+    ])
+    const { reservation } = granted(yield* meter.reserve(claims, { id: "a", tokens: 60, slot: true }))
+    assert.strictEqual(reservation.held, 50)
+    assert.strictEqual((yield* meter.settle(reservation, 20)).budgets.day?.remaining, 80)
+    yield* meter.reserve(claims, { id: "b", tokens: 30, slot: true })
+    yield* meter.cancel({ id: "b", claims })
+    assert.deepInclude(yield* meter.peek(claims), {
+      budgets: { day: { limit: 100, remaining: 80 }, month: { limit: 100, remaining: 30 } }
+    })
+  }).pipe(Effect.provide(layerMeterOnClock({ leaseS })))
+)

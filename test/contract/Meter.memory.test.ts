@@ -3,6 +3,7 @@ import { Counters } from "../../src/gates/Meter/Counters.ts"
 import { layerCounters } from "../../src/gates/Meter/memory.ts"
 import { leaseS, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
+import { totals } from "./MeterTotals.ts"
 
 const twin = () =>
   Layer.suspend(() => {
@@ -17,4 +18,5 @@ const twin = () =>
   })
 
 suite("Meter in memory", twin)
+totals("Meter in memory", twin)
 properties("Meter in memory", twin, { runs: 400 })

@@ -37,20 +37,20 @@ export const claimsOf = (terms: Terms, account: Account = { group: "g", key: "k"
   budgets: terms.budgets ?? {}
 })
 
-const buckets = { day: "2026-11-21", month: "2026-11", total: "total" } as const
+export const buckets = { day: "2026-11-21", month: "2026-11", total: "total" } as const
 
-const ask = (id: string, tokens = 0, slot = true): Ask => ({ id, tokens, slot })
+export const ask = (id: string, tokens = 0, slot = true): Ask => ({ id, tokens, slot })
 
 export const granted = (verdict: Verdict): Reserved => {
   assert.instanceOf(verdict, Reserved)
   return verdict
 }
-const refused = (verdict: Verdict): Refused => {
+export const refused = (verdict: Verdict): Refused => {
   assert.instanceOf(verdict, Refused)
   return verdict
 }
 
-const reserve = (claims: Claims, what: Ask): Effect.Effect<Verdict, MeterDown, Meter> =>
+export const reserve = (claims: Claims, what: Ask): Effect.Effect<Verdict, MeterDown, Meter> =>
   Effect.flatMap(Meter, (meter) => meter.reserve(claims, what))
 
 /** Whether the Meter decides nothing about a request, because it is over. */
@@ -60,17 +60,17 @@ const denied = (claims: Claims, what: Ask) =>
     Effect.catchTag("MeterDown", () => Effect.succeed(true))
   )
 
-const take = (claims: Claims, what: Ask): Effect.Effect<Reservation, MeterDown, Meter> =>
+export const take = (claims: Claims, what: Ask): Effect.Effect<Reservation, MeterDown, Meter> =>
   Effect.map(reserve(claims, what), (verdict) => granted(verdict).reservation)
 
-const left = Effect.fnUntraced(function* (claims: Claims) {
+export const left = Effect.fnUntraced(function* (claims: Claims) {
   const headroom = yield* (yield* Meter).peek(claims)
   assert.notInstanceOf(headroom, Missing)
   if (headroom instanceof Missing) return yield* Effect.die("missing")
   return headroom
 })
 
-const load = Effect.fnUntraced(function* (
+export const load = Effect.fnUntraced(function* (
   claims: Claims,
   tokens: { day?: number; month?: number; total?: number }
 ) {
@@ -81,6 +81,12 @@ const load = Effect.fnUntraced(function* (
     ...(tokens.total === undefined ? [] : [{ bucket: buckets.total, tokens: tokens.total }])
   ])
 })
+
+/** A test on a fresh store, at noon. */
+export const atNoon =
+  (layer: () => Layer.Layer<Meter | Wipe>) =>
+  (behaviour: string, body: () => Effect.Effect<void, MeterDown, Meter | Wipe>): void =>
+    it.effect(behaviour, () => Effect.andThen(TestClock.setTime(noon), body()).pipe(Effect.provide(layer())))
 
 export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
   const test = (behaviour: string, body: () => Effect.Effect<void, MeterDown, Meter | Wipe>) =>
@@ -282,6 +288,29 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
       }))
   })
 
+  describe(`${name}: a clock that goes back`, () => {
+    test("makes what is in the windows as recent as can be, and no lease longer than a lease", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ rpm: 2, tpm: 100, concurrent: 2 })
+        const a = yield* take(claims, ask("a", 40))
+        yield* meter.settle(a, 40)
+        yield* TestClock.adjust("30 seconds")
+        yield* take(claims, ask("b", 10))
+        yield* TestClock.setTime(noon - 3_600_000)
+        const { by, retryAfterS } = refused(yield* reserve(claims, ask("c")))
+        assert.deepStrictEqual([by, retryAfterS], ["requests", 66])
+        assert.strictEqual((yield* left(claims)).tokens.remaining, 50)
+        const wide = claimsOf({ ...claims.limits, rpm: 9 })
+        yield* take(wide, ask("c"))
+        assert.strictEqual(refused(yield* reserve(wide, ask("d"))).by, "concurrency")
+        yield* TestClock.adjust("30 seconds")
+        assert.strictEqual((yield* take(wide, ask("d"))).available, 60)
+        yield* TestClock.adjust("36 seconds")
+        assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
+      }))
+  })
+
   describe(`${name}: once per request id`, () => {
     test("a repeated reserve answers as the first did and takes nothing more", () =>
       Effect.gen(function* () {
@@ -348,162 +377,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 96)
         yield* meter.settle(yield* take(claims, ask("c", 1)), 1e300)
         assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 0)
-      }))
-  })
-
-  describe(`${name}: totals`, () => {
-    test("a total the store does not know is named, and nothing is written", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ rpm: 1, budgets: { day: 10, month: 20, total: 30 } })
-        const verdict = yield* reserve(claims, ask("a", 5))
-        assert.deepStrictEqual(verdict, new Missing({ buckets }))
-        assert.deepStrictEqual(yield* (yield* Meter).peek(claims), new Missing({ buckets }))
-        yield* load(claims, { day: 0, total: 0 })
-        assert.deepStrictEqual(
-          yield* reserve(claims, ask("a", 5)),
-          new Missing({ buckets: { month: buckets.month } })
-        )
-        yield* load(claims, { month: 0 })
-        assert.strictEqual((yield* take(claims, ask("a", 5))).held, 5)
-      }))
-
-    test("load does not touch a total that exists", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ budgets: { day: 100 } })
-        yield* load(claims, { day: 70 })
-        yield* take(claims, ask("a", 10))
-        yield* load(claims, { day: 0 })
-        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 20)
-      }))
-
-    test("a total that exists is kept up while no budget claims it", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ budgets: { day: 100 } })
-        yield* load(claims, { day: 0 })
-        yield* (yield* Meter).settle(yield* take(claimsOf({}), ask("a", 60)), 50)
-        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 50)
-      }))
-
-    test("a budget's Retry-After is the end of its period; of several that are spent the longest counts", () =>
-      Effect.gen(function* () {
-        const retry = Effect.fnUntraced(function* (budgets: Claims["budgets"]) {
-          const { by, retryAfterS } = refused(yield* reserve(claimsOf({ budgets }), ask("a", 1)))
-          return [by, retryAfterS]
-        })
-        yield* load(claimsOf({}), { day: 5, month: 5, total: 5 })
-        assert.deepStrictEqual(yield* retry({ day: 5, month: 50, total: 50 }), ["day", 43_200])
-        assert.deepStrictEqual(yield* retry({ day: 5, month: 5, total: 50 }), ["month", 43_200 + 9 * 86_400])
-        assert.deepStrictEqual(yield* retry({ day: 5, month: 50, total: 0 }), ["total", 86_400])
-      }))
-
-    test("a request belongs to the day and month of its admission", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        yield* TestClock.setTime(Date.UTC(2026, 11, 1) - 100)
-        const claims = claimsOf({ budgets: { day: 100, month: 1000 } })
-        const of = (day: string, month: string) =>
-          meter.load(claims.account, [
-            { bucket: day, tokens: 0 },
-            { bucket: month, tokens: 0 }
-          ])
-        yield* of("2026-11-30", "2026-11")
-        const a = yield* take(claims, ask("a", 40))
-        assert.deepStrictEqual(a.buckets, { day: "2026-11-30", month: "2026-11" })
-        const b = yield* take(claims, ask("b", 20))
-        yield* TestClock.adjust("5 seconds")
-        const after = new Missing({ buckets: { day: "2026-12-01", month: "2026-12" } })
-        assert.deepStrictEqual(yield* meter.peek(claims), after)
-        yield* of("2026-12-01", "2026-12")
-        assert.deepStrictEqual(granted(yield* reserve(claims, ask("a", 40))).reservation, a)
-        yield* meter.cancel({ id: b.id, claims })
-        yield* meter.renew(a, 10, 70)
-        assert.strictEqual((yield* meter.settle(a, 65)).budgets.day?.remaining, 35)
-        const today = yield* left(claims)
-        assert.deepStrictEqual([today.budgets.day?.remaining, today.budgets.month?.remaining], [100, 1000])
-      }))
-
-    test("the largest amounts stay exact", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const most = Number.MAX_SAFE_INTEGER
-        const claims = claimsOf({ budgets: { total: most } })
-        yield* load(claims, { total: most - 7 })
-        const a = yield* take(claims, ask("a", 5))
-        assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 2)
-        assert.strictEqual((yield* meter.settle(a, 6)).budgets.total?.remaining, 1)
-      }))
-
-    test("accounts and groups do not mix, whatever their names", () =>
-      Effect.gen(function* () {
-        const names: ReadonlyArray<Account> = [
-          { group: "a", key: "b" },
-          { group: "a", key: "c" },
-          { group: "{a}", key: "b" },
-          { group: "b", key: "a" }
-        ]
-        for (const [i, account] of names.entries()) {
-          const claims = claimsOf({ rpm: 1 }, account)
-          yield* take(claims, ask(`n${i}`))
-          assert.strictEqual((yield* left(claims)).requests.remaining, 0)
-        }
-      }))
-  })
-
-  describe(`${name}: after the store forgot everything`, () => {
-    test("renewing makes slot and hold anew, and leaves totals to the ledger", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
-        yield* load(claims, { day: 0 })
-        const a = yield* take(claims, ask("a", 40))
-        yield* yield* Wipe
-        assert.deepStrictEqual(yield* meter.renew(a, 10, 40), { held: 40, exhausted: false })
-        assert.deepStrictEqual(yield* meter.peek(claims), new Missing({ buckets: { day: buckets.day } }))
-        const free = claimsOf({ concurrent: 1, tpm: 100 })
-        assert.strictEqual(refused(yield* reserve(free, ask("b"))).by, "concurrency")
-        assert.strictEqual((yield* left(free)).tokens.remaining, 60)
-        const after = yield* meter.settle(a, 25)
-        assert.deepStrictEqual([after.tokens.remaining, after.budgets], [75, {}])
-        assert.strictEqual((yield* take(free, ask("b"))).held, 0)
-      }))
-
-    test("a total rebuilt while a request runs is not below the truth when it ends", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ budgets: { day: 1000 } })
-        // Whether the ledger that was read had the request open, closed, or not yet; and what it used.
-        for (const [i, used] of [0, 25, 40, 70].entries()) {
-          for (const age of [0, 5, 60]) {
-            for (const seen of age > 10 ? [40, used] : [0, 40, used]) {
-              for (const renewed of [false, true]) {
-                yield* yield* Wipe
-                yield* load(claims, { day: 0 })
-                const a = yield* take(claims, ask(`a${i}-${age}-${seen}-${renewed}`, 40))
-                yield* TestClock.adjust(`${age} seconds`)
-                yield* yield* Wipe
-                yield* load(claims, { day: seen })
-                if (renewed) yield* meter.renew(a, Math.min(used, 40), 40)
-                const spent = 1000 - ((yield* meter.settle(a, used)).budgets.day?.remaining ?? 0)
-                assert.isAtLeast(spent, used, `used ${used}, ${age} s before the load, which saw ${seen}`)
-                assert.isAtMost(spent, seen + Math.max(40, used))
-              }
-            }
-          }
-        }
-      }))
-
-    test("a settle that finds its request forgotten counts once all the same", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ tpm: 100, budgets: { day: 1000 } })
-        yield* load(claims, { day: 0 })
-        const a = yield* take(claims, ask("a", 40))
-        yield* TestClock.adjust("1 minute")
-        yield* yield* Wipe
-        yield* load(claims, { day: 40 })
-        for (let i = 0; i < 3; i++) yield* meter.settle(a, 60)
-        const headroom = yield* left(claims)
-        assert.deepStrictEqual([headroom.tokens.remaining, headroom.budgets.day?.remaining], [40, 940])
       }))
   })
 }

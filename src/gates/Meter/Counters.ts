@@ -251,7 +251,11 @@ export class Counters {
     }
     ledgers.requests.moveTo(now)
     ledgers.tokens.moveTo(now)
-    for (const [id, lease] of ledgers.leases) if (lease.until <= now) ledgers.leases.delete(id)
+    const latest = now + this.#leaseMs
+    for (const [id, lease] of ledgers.leases) {
+      if (lease.until <= now) ledgers.leases.delete(id)
+      else if (lease.until > latest) ledgers.leases.set(id, { ...lease, until: latest })
+    }
     ledgers.touchedAt = now
     return ledgers
   }

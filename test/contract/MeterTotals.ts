@@ -1,0 +1,168 @@
+/** What every Meter has to do with totals, and when its store has forgotten everything. */
+import { assert, describe } from "@effect/vitest"
+import { Effect, type Layer } from "effect"
+import { TestClock } from "effect/testing"
+import { type Account, type Claims, Meter, Missing } from "../../src/gates/Meter/Meter.ts"
+import { ask, atNoon, buckets, claimsOf, granted, left, load, refused, reserve, take, Wipe } from "./Meter.ts"
+
+export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
+  const test = atNoon(layer)
+
+  describe(`${name}: totals`, () => {
+    test("a total the store does not know is named, and nothing is written", () =>
+      Effect.gen(function* () {
+        const claims = claimsOf({ rpm: 1, budgets: { day: 10, month: 20, total: 30 } })
+        const verdict = yield* reserve(claims, ask("a", 5))
+        assert.deepStrictEqual(verdict, new Missing({ buckets }))
+        assert.deepStrictEqual(yield* (yield* Meter).peek(claims), new Missing({ buckets }))
+        yield* load(claims, { day: 0, total: 0 })
+        assert.deepStrictEqual(
+          yield* reserve(claims, ask("a", 5)),
+          new Missing({ buckets: { month: buckets.month } })
+        )
+        yield* load(claims, { month: 0 })
+        assert.strictEqual((yield* take(claims, ask("a", 5))).held, 5)
+      }))
+
+    test("load does not touch a total that exists", () =>
+      Effect.gen(function* () {
+        const claims = claimsOf({ budgets: { day: 100 } })
+        yield* load(claims, { day: 70 })
+        yield* take(claims, ask("a", 10))
+        yield* load(claims, { day: 0 })
+        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 20)
+      }))
+
+    test("a total that exists is kept up while no budget claims it", () =>
+      Effect.gen(function* () {
+        const claims = claimsOf({ budgets: { day: 100 } })
+        yield* load(claims, { day: 0 })
+        yield* (yield* Meter).settle(yield* take(claimsOf({}), ask("a", 60)), 50)
+        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 50)
+      }))
+
+    test("a budget's Retry-After is the end of its period; of several that are spent the longest counts", () =>
+      Effect.gen(function* () {
+        const retry = Effect.fnUntraced(function* (budgets: Claims["budgets"]) {
+          const { by, retryAfterS } = refused(yield* reserve(claimsOf({ budgets }), ask("a", 1)))
+          return [by, retryAfterS]
+        })
+        yield* load(claimsOf({}), { day: 5, month: 5, total: 5 })
+        assert.deepStrictEqual(yield* retry({ day: 5, month: 50, total: 50 }), ["day", 43_200])
+        assert.deepStrictEqual(yield* retry({ day: 5, month: 5, total: 50 }), ["month", 43_200 + 9 * 86_400])
+        assert.deepStrictEqual(yield* retry({ day: 5, month: 50, total: 0 }), ["total", 86_400])
+      }))
+
+    test("a request belongs to the day and month of its admission", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        yield* TestClock.setTime(Date.UTC(2026, 11, 1) - 100)
+        const claims = claimsOf({ budgets: { day: 100, month: 1000 } })
+        const of = (day: string, month: string) =>
+          meter.load(claims.account, [
+            { bucket: day, tokens: 0 },
+            { bucket: month, tokens: 0 }
+          ])
+        yield* of("2026-11-30", "2026-11")
+        const a = yield* take(claims, ask("a", 40))
+        assert.deepStrictEqual(a.buckets, { day: "2026-11-30", month: "2026-11" })
+        const b = yield* take(claims, ask("b", 20))
+        yield* TestClock.adjust("5 seconds")
+        const after = new Missing({ buckets: { day: "2026-12-01", month: "2026-12" } })
+        assert.deepStrictEqual(yield* meter.peek(claims), after)
+        yield* of("2026-12-01", "2026-12")
+        assert.deepStrictEqual(granted(yield* reserve(claims, ask("a", 40))).reservation, a)
+        yield* meter.cancel({ id: b.id, claims })
+        yield* meter.renew(a, 10, 70)
+        assert.strictEqual((yield* meter.settle(a, 65)).budgets.day?.remaining, 35)
+        const today = yield* left(claims)
+        assert.deepStrictEqual([today.budgets.day?.remaining, today.budgets.month?.remaining], [100, 1000])
+      }))
+
+    test("the largest amounts stay exact", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const most = Number.MAX_SAFE_INTEGER
+        const claims = claimsOf({ budgets: { total: most } })
+        yield* load(claims, { total: most - 7 })
+        const a = yield* take(claims, ask("a", 5))
+        assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 2)
+        assert.strictEqual((yield* meter.settle(a, 6)).budgets.total?.remaining, 1)
+      }))
+
+    test("accounts and groups do not mix, whatever their names", () =>
+      Effect.gen(function* () {
+        const names: ReadonlyArray<Account> = [
+          { group: "a", key: "b" },
+          { group: "a", key: "c" },
+          { group: "{a}", key: "b" },
+          { group: "b", key: "a" }
+        ]
+        for (const [i, account] of names.entries()) {
+          const claims = claimsOf({ rpm: 1 }, account)
+          yield* take(claims, ask(`n${i}`))
+          assert.strictEqual((yield* left(claims)).requests.remaining, 0)
+        }
+      }))
+  })
+
+  describe(`${name}: after the store forgot everything`, () => {
+    test("renewing makes slot and hold anew, and leaves totals to the ledger", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
+        yield* load(claims, { day: 0 })
+        const a = yield* take(claims, ask("a", 40))
+        yield* yield* Wipe
+        assert.deepStrictEqual(yield* meter.renew(a, 10, 40), { held: 40, exhausted: false })
+        // Nothing more is given on a total that nobody knows, but nothing says that it is spent.
+        assert.deepStrictEqual(yield* meter.renew(a, 10, 70), { held: 40, exhausted: false })
+        assert.deepStrictEqual(yield* meter.peek(claims), new Missing({ buckets: { day: buckets.day } }))
+        const free = claimsOf({ concurrent: 1, tpm: 100 })
+        assert.strictEqual(refused(yield* reserve(free, ask("b"))).by, "concurrency")
+        assert.strictEqual((yield* left(free)).tokens.remaining, 60)
+        const after = yield* meter.settle(a, 25)
+        assert.deepStrictEqual([after.tokens.remaining, after.budgets], [75, {}])
+        assert.strictEqual((yield* take(free, ask("b"))).held, 0)
+      }))
+
+    test("a total rebuilt while a request runs is not below the truth when it ends", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ budgets: { day: 1000 } })
+        // Whether the ledger that was read had the request open, closed, or not yet; and what it used.
+        for (const [i, used] of [0, 25, 40, 70].entries()) {
+          for (const age of [0, 5, 60]) {
+            for (const seen of age > 10 ? [40, used] : [0, 40, used]) {
+              for (const renewed of [false, true]) {
+                yield* yield* Wipe
+                yield* load(claims, { day: 0 })
+                const a = yield* take(claims, ask(`a${i}-${age}-${seen}-${renewed}`, 40))
+                yield* TestClock.adjust(`${age} seconds`)
+                yield* yield* Wipe
+                yield* load(claims, { day: seen })
+                if (renewed) yield* meter.renew(a, Math.min(used, 40), 40)
+                const spent = 1000 - ((yield* meter.settle(a, used)).budgets.day?.remaining ?? 0)
+                assert.isAtLeast(spent, used, `used ${used}, ${age} s before the load, which saw ${seen}`)
+                assert.isAtMost(spent, seen + Math.max(40, used))
+              }
+            }
+          }
+        }
+      }))
+
+    test("a settle that finds its request forgotten counts once all the same", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ tpm: 100, budgets: { day: 1000 } })
+        yield* load(claims, { day: 0 })
+        const a = yield* take(claims, ask("a", 40))
+        yield* TestClock.adjust("1 minute")
+        yield* yield* Wipe
+        yield* load(claims, { day: 40 })
+        for (let i = 0; i < 3; i++) yield* meter.settle(a, 60)
+        const headroom = yield* left(claims)
+        assert.deepStrictEqual([headroom.tokens.remaining, headroom.budgets.day?.remaining], [40, 940])
+      }))
+  })
+}
