@@ -92,6 +92,7 @@ export default Effect.gen(function* () {
       held bigint NOT NULL CHECK (held >= 0),
       tokens_in bigint NOT NULL CHECK (tokens_in >= 0),
       tokens_out bigint NOT NULL DEFAULT 0 CHECK (tokens_out >= 0),
+      reservation jsonb NOT NULL,
       lease_until timestamptz NOT NULL
     )`
   yield* sql`CREATE INDEX intents_lease ON intents (lease_until)`

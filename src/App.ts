@@ -1,0 +1,87 @@
+/**
+ * The gateway, put together: the only file of the service that joins live layers. Reads from the edge inwards.
+ */
+import type * as PgClient from "@effect/sql-pg/PgClient"
+import { Layer } from "effect"
+import type { HttpServer, HttpServerError } from "effect/http"
+import { layerLive as layerAudit } from "./audit/live.ts"
+import * as Metrics from "./audit/Metrics.ts"
+import { layerReconciler } from "./audit/Reconciler.ts"
+import { layerCircuitBreaker } from "./backend/breaker.ts"
+import { layerUndici } from "./backend/undici.ts"
+import { layerLive as layerBudget } from "./gates/Budget/live.ts"
+import { layerLive as layerDiscovery } from "./gates/Discovery/live.ts"
+import { layerLive as layerKeyStore } from "./gates/KeyStore/live.ts"
+import { layerLive as layerLimiter } from "./gates/Limiter/live.ts"
+import { layerMemory as layerMemoryMeter } from "./gates/Meter/memory.ts"
+import { layerRedis as layerRedisMeter } from "./gates/Meter/redis.ts"
+import { Readiness } from "./http/ops.ts"
+import * as Server from "./http/Server.ts"
+import { layerRedis } from "./infra/Redis.ts"
+import { Aftercare } from "./pipeline/Aftercare.ts"
+import type { SettingsValues } from "./Settings.ts"
+
+/** Where the model server is, once that is known. */
+export interface Surroundings {
+  readonly backendUrl: URL
+}
+
+/** Counters in Redis, or in this process when there is no Redis: then there may be only one process. */
+const layerMeter = (settings: SettingsValues) =>
+  settings.redisUrl === undefined
+    ? layerMemoryMeter({ leaseS: settings.concurrencyLeaseS })
+    : layerRedisMeter({ leaseS: settings.concurrencyLeaseS }).pipe(
+        Layer.provide(layerRedis({ url: settings.redisUrl }))
+      )
+
+const layerBackend = (settings: SettingsValues, { backendUrl }: Surroundings) =>
+  layerUndici({
+    url: backendUrl,
+    connectTimeoutMs: settings.backendConnectTimeoutMs,
+    firstByteTimeoutMs: settings.backendFirstByteTimeoutMs,
+    idleTimeoutMs: settings.backendIdleTimeoutMs,
+    maxDurationMs: settings.requestMaxDurationMs
+  }).pipe(
+    Layer.provideMerge(
+      layerCircuitBreaker({ failures: settings.breakerFailures, openMs: settings.breakerOpenMs })
+    )
+  )
+
+/** What every request passes, and what it leaves behind. Needs the database's client; has nothing to do with HTTP. */
+export const layerGates = (settings: SettingsValues, surroundings: Surroundings) =>
+  Layer.mergeAll(
+    layerKeyStore({
+      namespace: settings.keyNamespace,
+      freshnessMs: settings.keyFreshnessMs,
+      promptLogDefaultDays: settings.promptLogDefaultRetentionDays
+    }),
+    layerDiscovery({ refreshS: settings.discoveryRefreshS, ttlS: settings.discoveryTtlS }),
+    layerLimiter,
+    layerBudget,
+    layerReconciler(),
+    Aftercare.layer({ drainMs: 2000 })
+  ).pipe(
+    Layer.provideMerge(layerMeter(settings)),
+    Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS })),
+    Layer.provideMerge(layerBackend(settings, surroundings)),
+    Layer.provideMerge(Metrics.layer)
+  )
+
+/** The whole service on a database client; provides its `HttpServer`, whose address tells where it listens. */
+export const layerApp = (
+  settings: SettingsValues,
+  surroundings: Surroundings
+): Layer.Layer<HttpServer.HttpServer, HttpServerError.ServeError, PgClient.PgClient> =>
+  Server.layer({
+    host: settings.host,
+    port: settings.port,
+    shutdownGraceMs: settings.shutdownGraceMs,
+    trustedProxies: settings.trustedProxies,
+    maxRequestBodyBytes: settings.maxRequestBodyBytes,
+    numPredictCap: settings.numPredictCap,
+    numCtxCap: settings.numCtxCap,
+    concurrencyLeaseS: settings.concurrencyLeaseS
+  }).pipe(
+    Layer.provide(Readiness.layer),
+    Layer.provide(layerGates(settings, surroundings))
+  )

@@ -1,0 +1,89 @@
+/**
+ * What Prometheus sees: the families of spec.md, labelled by tenant and model and never by key, and the gauges an
+ * operator is woken by (contract §8).
+ *
+ * A model becomes a label only when discovery knows it for that caller; everything else is `none`, so a client
+ * that makes up names makes up no series.
+ */
+import { Clock, Context, Effect, Layer } from "effect"
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client"
+import type { AuditRecord } from "./Record.ts"
+
+/** Something whose value is asked for when the metrics are. */
+export interface Probe {
+  readonly name: string
+  readonly help: string
+  readonly read: Effect.Effect<number>
+}
+
+export class Metrics extends Context.Service<
+  Metrics,
+  {
+    /** One finished request; `modelResolved` tells whether its model may be a label. */
+    observe(record: AuditRecord, modelResolved: boolean): Effect.Effect<void>
+    /** The backend's first frame for a request that arrived at `arrivedAt` (epoch ms). */
+    firstFrame(arrivedAt: number): Effect.Effect<void>
+    probe(probe: Probe): Effect.Effect<void>
+    /** Prometheus text exposition format 0.0.4. */
+    readonly exposition: Effect.Effect<string>
+  }
+>()("tollgate/audit/Metrics") {}
+
+/** From a cache hit to a long answer of a slow model. */
+const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
+
+const make = Effect.sync(() => {
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry })
+  const registers = [registry]
+  const requests = new Counter({
+    name: "gateway_requests_total",
+    help: "Requests, by tenant, model and status",
+    labelNames: ["tenant", "model", "status"],
+    registers
+  })
+  const tokens = new Counter({
+    name: "gateway_tokens_total",
+    help: "Tokens charged, by tenant, model and direction (in, out)",
+    labelNames: ["tenant", "model", "direction"],
+    registers
+  })
+  const durations = new Histogram({
+    name: "gateway_request_duration_seconds",
+    help: "From the arrival of a request to its end",
+    labelNames: ["tenant", "model"],
+    buckets: seconds,
+    registers
+  })
+  const firstFrames = new Histogram({
+    name: "tollgate_backend_first_frame_seconds",
+    help: "From the arrival of a request to the backend's first frame",
+    buckets: seconds,
+    registers
+  })
+  return Metrics.of({
+    observe: (record, modelResolved) =>
+      Effect.sync(() => {
+        const tenant = record.caller?.tenantName ?? "none"
+        const model = modelResolved && record.model !== undefined ? record.model : "none"
+        requests.inc({ tenant, model, status: String(record.status) })
+        durations.observe({ tenant, model }, record.latencyMs / 1000)
+        if (record.usage.tokensIn > 0) tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
+        if (record.usage.tokensOut > 0) tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
+      }),
+    firstFrame: (arrivedAt) =>
+      Effect.map(Clock.currentTimeMillis, (now) => firstFrames.observe(Math.max(0, now - arrivedAt) / 1000)),
+    probe: ({ name, help, read }) =>
+      Effect.map(Effect.context(), (context) => {
+        const gauge: Gauge = new Gauge({
+          name,
+          help,
+          registers,
+          collect: () => Effect.runPromiseWith(context)(read).then((value) => gauge.set(value))
+        })
+      }),
+    exposition: Effect.promise(() => registry.metrics())
+  })
+})
+
+export const layer: Layer.Layer<Metrics> = Layer.effect(Metrics, make)

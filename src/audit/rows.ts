@@ -1,0 +1,62 @@
+/** Records as rows: cleaned, cut, and in the words of the tables. Nothing a client sends can make an insert fail. */
+import type { Usage } from "../domain/Usage.ts"
+import type { AuditRecord, Arrival, Intent } from "./Record.ts"
+
+/** Postgres takes no NUL and no lone surrogates, terminals no control characters. */
+// eslint-disable-next-line no-control-regex
+const unprintable = /[\u0000-\u001f\u007f-\u009f]/g
+
+export const clean = (text: string, most: number): string =>
+  text.slice(0, most).toWellFormed().replaceAll(unprintable, "")
+
+/** The greatest whole number that is exact on both sides. */
+const count = (tokens: number): number => Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
+
+const isoOf = (epochMs: number): string => new Date(epochMs).toISOString()
+
+const arrivalColumns = (arrival: Arrival) => ({
+  request_id: arrival.requestId,
+  arrived_at: isoOf(arrival.arrivedAt),
+  method: clean(arrival.method, 16),
+  endpoint: clean(arrival.endpoint, 256),
+  client_ip: clean(arrival.clientIp, 64),
+  client_request_id: arrival.clientRequestId === undefined ? null : clean(arrival.clientRequestId, 64)
+})
+
+export const intentRow = (intent: Intent) => ({
+  ...arrivalColumns(intent.arrival),
+  tenant_id: intent.caller.tenantId,
+  key_id: intent.caller.keyId,
+  key_prefix: intent.caller.keyPrefix,
+  model: clean(intent.model, 128),
+  streamed: intent.streamed,
+  admitted_at: isoOf(intent.reservation.admittedAt),
+  held: count(intent.reservation.held),
+  tokens_in: count(intent.promptEstimate),
+  reservation: intent.reservation
+})
+
+export const auditRow = (record: AuditRecord) => ({
+  ...arrivalColumns(record.arrival),
+  tenant_id: record.caller?.tenantId ?? null,
+  key_id: record.caller?.keyId ?? null,
+  key_prefix: record.caller?.keyPrefix ?? null,
+  model: record.model === undefined ? null : clean(record.model, 128),
+  streamed: record.streamed,
+  tokens_in: count(record.usage.tokensIn),
+  tokens_out: count(record.usage.tokensOut),
+  usage_source: record.usage.source,
+  status: record.status,
+  error_type: record.errorType ?? null,
+  latency_ms: Math.min(2_147_483_647, count(record.latencyMs))
+})
+
+export const progressRow = (requestId: string, usage: Usage) => ({
+  request_id: requestId,
+  tokens_in: count(usage.tokensIn),
+  tokens_out: count(usage.tokensOut)
+})
+
+export type AuditRow = ReturnType<typeof auditRow>
+export type IntentRow = ReturnType<typeof intentRow>
+export type ProgressRow = ReturnType<typeof progressRow>

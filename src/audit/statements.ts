@@ -1,0 +1,71 @@
+/** The statements behind the audit, each over a whole batch of rows in one round trip. */
+import type * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect } from "effect"
+import type { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
+
+/** Opens intents; one that is open already is left alone. */
+export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<IntentRow>) =>
+  Effect.asVoid(pg`
+    INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
+      client_request_id, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
+    SELECT r.*, now() + make_interval(secs => ${leaseS})
+    FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tenant_id uuid, key_id uuid, key_prefix text,
+      model text, endpoint text, method text, streamed boolean, client_ip text, client_request_id text,
+      arrived_at timestamptz, admitted_at timestamptz, held bigint, tokens_in bigint, reservation jsonb)
+    ON CONFLICT (request_id) DO NOTHING`)
+
+/** Renews the leases of open intents and notes what they have used; one that has been closed stays closed. */
+export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<ProgressRow>) =>
+  Effect.asVoid(pg`
+    UPDATE intents AS i SET
+      lease_until = now() + make_interval(secs => ${leaseS}),
+      tokens_in = greatest(i.tokens_in, r.tokens_in),
+      tokens_out = greatest(i.tokens_out, r.tokens_out)
+    FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tokens_in bigint, tokens_out bigint)
+    WHERE i.request_id = r.request_id`)
+
+/**
+ * Ends intents: their audit rows, their ledger entries and the end of the intents in one statement. The log's
+ * primary key makes it happen once: only rows that were really inserted reach the ledger. The ledger is locked in
+ * key order, so that replicas that close requests of the same keys do not deadlock.
+ */
+export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
+  Effect.asVoid(pg`
+    WITH r AS (
+      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, arrived_at timestamptz,
+        tenant_id uuid, key_id uuid, key_prefix text, method text, endpoint text, model text, streamed boolean,
+        tokens_in bigint, tokens_out bigint, usage_source text, status integer, error_type text,
+        latency_ms integer, client_ip text, client_request_id text)
+    ), ended AS (
+      DELETE FROM intents USING r WHERE intents.request_id = r.request_id
+      RETURNING intents.request_id, intents.admitted_at
+    ), logged AS (
+      INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, model,
+        streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip, client_request_id)
+      SELECT request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, model,
+        streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip, client_request_id
+      FROM r
+      ON CONFLICT (request_id) DO NOTHING
+      RETURNING request_id, tenant_id, key_id, arrived_at, tokens_in, tokens_out
+    )
+    INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
+    SELECT l.key_id, l.tenant_id, (coalesce(e.admitted_at, l.arrived_at) AT TIME ZONE 'UTC')::date,
+      count(*), sum(l.tokens_in), sum(l.tokens_out)
+    FROM logged l LEFT JOIN ended e USING (request_id)
+    WHERE l.key_id IS NOT NULL
+    GROUP BY 1, 2, 3 ORDER BY 1, 3
+    ON CONFLICT (key_id, day) DO UPDATE SET
+      requests = ledger.requests + excluded.requests,
+      tokens_in = ledger.tokens_in + excluded.tokens_in,
+      tokens_out = ledger.tokens_out + excluded.tokens_out`)
+
+/** Rows of requests that never were admitted: no intent, no ledger entry. */
+export const insertAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
+  Effect.asVoid(pg`
+    INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, model,
+      streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip, client_request_id)
+    SELECT r.* FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, arrived_at timestamptz,
+      tenant_id uuid, key_id uuid, key_prefix text, method text, endpoint text, model text, streamed boolean,
+      tokens_in bigint, tokens_out bigint, usage_source text, status integer, error_type text,
+      latency_ms integer, client_ip text, client_request_id text)
+    ON CONFLICT (request_id) DO NOTHING`)

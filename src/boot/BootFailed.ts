@@ -1,0 +1,28 @@
+/** Why the gateway did not start, in lines for the terminal. */
+import { Data, Effect, Result, Runtime } from "effect"
+import { describeProblem, exitCodeConfiguration, readSettings, type SettingsValues } from "../Settings.ts"
+
+export class BootFailed extends Data.TaggedError("BootFailed")<{
+  readonly lines: ReadonlyArray<string>
+  readonly exitCode: number
+}> {
+  override get [Runtime.errorExitCode](): number {
+    return this.exitCode
+  }
+  override get message(): string {
+    return this.lines.join("\n")
+  }
+}
+
+/** One line and exit code 1. */
+export const bootFailed = (line: string): BootFailed => new BootFailed({ lines: [line], exitCode: 1 })
+
+/** The settings, or every problem with them at once and exit code 78. */
+export const settingsFrom = (
+  env: Readonly<Record<string, string | undefined>>
+): Effect.Effect<SettingsValues, BootFailed> => {
+  const read = readSettings(env)
+  return Result.isSuccess(read)
+    ? Effect.succeed(read.success)
+    : Effect.fail(new BootFailed({ lines: read.failure.map(describeProblem), exitCode: exitCodeConfiguration }))
+}

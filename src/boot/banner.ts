@@ -1,0 +1,34 @@
+/** What embedded mode says to the person who started it. */
+
+export interface Welcome {
+  readonly baseUrl: string
+  /** the demo key, on the first start only: it is not stored */
+  readonly key: string | undefined
+  /** a model the lines can be tried with */
+  readonly model: string
+  readonly dataDir: string
+  readonly backend: string
+}
+
+const lines = (baseUrl: string, key: string, model: string): ReadonlyArray<string> => [
+  `curl -N ${baseUrl}/api/chat -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '{"model":"${model}","messages":[{"role":"user","content":"Hello"}]}'`,
+  `curl -N ${baseUrl}/v1/chat/completions -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '{"model":"${model}","stream":true,"messages":[{"role":"user","content":"Hello"}]}'`,
+  `npx node --input-type=module -e "import OpenAI from 'openai'; const client = new OpenAI({ baseURL: '${baseUrl}/v1', apiKey: '${key}' }); console.log((await client.chat.completions.create({ model: '${model}', messages: [{ role: 'user', content: 'Hello' }] })).choices[0].message.content)"`
+]
+
+export const welcome = (facts: Welcome): string => {
+  const key = facts.key ?? "<your key>"
+  return [
+    "",
+    `  Tollgate is listening on ${facts.baseUrl}`,
+    `  model server  ${facts.backend}`,
+    `  data          ${facts.dataDir}`,
+    facts.key === undefined
+      ? "  key           shown at the first start only; another one: npx tollgate create-key --tenant demo --name mine"
+      : `  key           ${facts.key}   (tenant demo; shown this once)`,
+    "",
+    "  Try it:",
+    "",
+    ...lines(facts.baseUrl, key, facts.model).flatMap((line) => [line, ""])
+  ].join("\n")
+}

@@ -1,0 +1,27 @@
+/** `npm start`: the gateway, nothing else. */
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { Cause, Console, Effect, Exit } from "effect"
+import { BootFailed } from "./boot/BootFailed.ts"
+import { serve } from "./serve.ts"
+
+const explained = serve.pipe(
+  Effect.tapCause((cause) => {
+    if (Cause.hasInterruptsOnly(cause)) return Effect.void
+    const error = Cause.squash(cause)
+    return error instanceof BootFailed
+      ? Effect.forEach(error.lines, (line) => Console.error(`tollgate: ${line}`))
+      : Console.error("tollgate: stopped by a defect", Cause.pretty(cause))
+  })
+)
+
+const exitCodeOf = (exit: Exit.Exit<unknown, unknown>): number => {
+  // Being told to stop and having stopped well is success (contract: SIGTERM under load exits 0).
+  if (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause)) return 0
+  const error = Cause.squash(exit.cause)
+  return error instanceof BootFailed ? error.exitCode : 1
+}
+
+NodeRuntime.runMain(explained, {
+  disableErrorReporting: true,
+  teardown: (exit, onExit) => onExit(exitCodeOf(exit))
+})

@@ -1,0 +1,98 @@
+/** Starts the gateway and runs until it is told to stop. */
+import { Console, Context, Effect, Layer, Schedule } from "effect"
+import { HttpServer } from "effect/http"
+import type { SqlClient } from "effect/sql"
+import { layerApp } from "./App.ts"
+import { welcome } from "./boot/banner.ts"
+import { type BootFailed, bootFailed, settingsFrom } from "./boot/BootFailed.ts"
+import { seedDemo } from "./boot/demoTenant.ts"
+import { type Ground, makeGround } from "./boot/Ground.ts"
+import { layerLogging } from "./boot/logging.ts"
+import { chatModelAt } from "./boot/backendUrl.ts"
+import { assertSchema, migrate } from "./infra/Migrations.ts"
+import { layerPostgres } from "./infra/Postgres.ts"
+import { removeRuntime, writeRuntime } from "./infra/RuntimeFile.ts"
+import { layerLive as layerRegistry } from "./registry/live.ts"
+import type { SettingsValues } from "./Settings.ts"
+
+/**
+ * Ends with a `BootFailed` when the database turns out to have a schema this build does not know. One that is down
+ * is no reason not to start: it is waited for, and until then every call is a 503.
+ */
+const watchSchema: Effect.Effect<never, BootFailed, SqlClient.SqlClient> = assertSchema.pipe(
+  Effect.tapErrorTag("MigrationFailed", (error) => Effect.logWarning("the database does not answer", error.cause)),
+  Effect.retry({ while: (error) => error._tag === "MigrationFailed", schedule: Schedule.spaced("2 seconds") }),
+  Effect.mapError((error) => bootFailed(error.message)),
+  Effect.andThen(Effect.never)
+)
+
+/** Nobody waits a request's patience for a schema that is plainly wrong: the first answer decides before listening. */
+const refuseWrongSchema = assertSchema.pipe(
+  Effect.catchTag("MigrationFailed", () => Effect.void),
+  Effect.mapError((error) => bootFailed(error.message))
+)
+
+const listen = (settings: SettingsValues, ground: Ground) =>
+  Layer.build(layerApp(settings, { backendUrl: ground.backend.url })).pipe(
+    Effect.map((services) => HttpServer.formatAddress(Context.get(services, HttpServer.HttpServer).address)),
+    Effect.mapError(() =>
+      bootFailed(`cannot listen on ${settings.host}:${settings.port}: the address is in use, or not this machine's`)
+    )
+  )
+
+const registryOf = (settings: SettingsValues) =>
+  layerRegistry({
+    namespace: settings.keyNamespace,
+    defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
+  })
+
+/** Embedded mode: everything is this process's own, so it is brought up to date and shown how to use. */
+const runEmbedded = Effect.fnUntraced(function* (
+  settings: SettingsValues,
+  ground: Ground,
+  embedded: NonNullable<Ground["embedded"]>
+) {
+  const key = yield* Effect.andThen(migrate, seedDemo).pipe(
+    Effect.provide(registryOf(settings)),
+    Effect.mapError((error) => bootFailed(`the embedded database cannot be used: ${error._tag}`))
+  )
+  const baseUrl = yield* listen(settings, ground)
+  yield* Effect.acquireRelease(
+    writeRuntime(embedded.dataDir, {
+      pid: process.pid,
+      database: embedded.socket,
+      baseUrl,
+      backendUrl: ground.backend.url.href
+    }),
+    () => Effect.ignore(removeRuntime(embedded.dataDir))
+  ).pipe(Effect.mapError((error) => bootFailed(error.message)))
+  yield* Console.log(
+    welcome({
+      baseUrl,
+      key,
+      model: yield* chatModelAt(ground.backend.url),
+      dataDir: embedded.dataDir,
+      backend: ground.backend.what
+    })
+  )
+  return yield* Effect.andThen(embedded.exited, Effect.fail(bootFailed("the embedded database has stopped")))
+})
+
+const runOnGiven = Effect.fnUntraced(function* (settings: SettingsValues, ground: Ground) {
+  yield* refuseWrongSchema
+  const baseUrl = yield* listen(settings, ground)
+  yield* Effect.logInfo(`listening on ${baseUrl}`)
+  return yield* watchSchema
+})
+
+export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
+  const settings = yield* settingsFrom(process.env)
+  return yield* Effect.gen(function* () {
+    const ground = yield* makeGround(settings)
+    const run = ground.embedded === undefined ? runOnGiven(settings, ground) : runEmbedded(settings, ground, ground.embedded)
+    return yield* run.pipe(
+      Effect.provide(layerPostgres({ url: ground.database })),
+      Effect.catchTag("SqlError", () => Effect.fail(bootFailed("DATABASE_URL cannot be used")))
+    )
+  }).pipe(Effect.scoped, Effect.provide(layerLogging(settings)))
+})
