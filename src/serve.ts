@@ -91,6 +91,8 @@ export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
     const ground = yield* makeGround(settings)
     const run = ground.embedded === undefined ? runOnGiven(settings, ground) : runEmbedded(settings, ground, ground.embedded)
     return yield* run.pipe(
+      // The gateway's own scope ends before the database client's: the last rows still have somewhere to go.
+      Effect.scoped,
       Effect.provide(layerPostgres({ url: ground.database })),
       Effect.catchTag("SqlError", () => Effect.fail(bootFailed("DATABASE_URL cannot be used")))
     )
