@@ -1,0 +1,172 @@
+/**
+ * The whole gateway on a real socket, a real Postgres and a real Redis, in front of a backend that does as it is told.
+ * What a test does to it goes through the front door or through the Registry, as an operator's commands do.
+ */
+import { Context, Effect, Layer, Redacted, Result } from "effect"
+import { HttpServer } from "effect/http"
+import { SqlClient } from "effect/sql"
+import { layerApp } from "../../src/App.ts"
+import { layerLogging } from "../../src/boot/logging.ts"
+import type { EffectiveLimits } from "../../src/domain/Limits.ts"
+import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { readSettings, type SettingsValues } from "../../src/Settings.ts"
+import { type FakeBackend, makeFakeBackend } from "./FakeBackend.ts"
+import { layerTestPostgres } from "./TestPostgres.ts"
+import { layerTestRedis, TestRedis } from "./TestRedis.ts"
+
+export class Fake extends Context.Service<Fake, FakeBackend>()("test/FakeBackend") {}
+
+/** What the backend has installed from the start: discovery asks it once before the first request. */
+export const installed = ["m:latest", "other:latest", "embedder:latest"]
+
+export const layerFake: Layer.Layer<Fake> = Layer.effect(
+  Fake,
+  Effect.tap(Effect.orDie(makeFakeBackend), (fake) => Effect.sync(() => fake.setModels(installed)))
+)
+
+/** Where the gateway of a test listens. */
+export class Gateway extends Context.Service<
+  Gateway,
+  { readonly url: string; readonly settings: SettingsValues }
+>()("test/Gateway") {}
+
+export type Environment = Readonly<Record<string, string>>
+
+/** Quick where production is patient; a test that is about a figure sets its own. */
+const hasty: Environment = {
+  PORT: "0",
+  LOG_LEVEL: "fatal",
+  MODEL_DISCOVERY_REFRESH_S: "1",
+  SHUTDOWN_GRACE_MS: "2000"
+}
+
+/** The gateway itself, on whatever database client, cache store and backend the context has. */
+export const layerGatewayOn = (env: Environment = {}) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const [redis, fake] = [yield* TestRedis, yield* Fake]
+      const settings: SettingsValues = {
+        ...Result.getOrThrow(readSettings({ ...hasty, ...env })),
+        redisUrl: Redacted.make(redis.url),
+        backendUrl: new URL(fake.url)
+      }
+      const gateway = Layer.effect(
+        Gateway,
+        Effect.map(HttpServer.HttpServer, (server) => ({
+          url: HttpServer.formatAddress(server.address),
+          settings
+        }))
+      ).pipe(Layer.provide(layerApp(settings, { backendUrl: new URL(fake.url) })))
+      const registry = layerRegistry({
+        namespace: settings.keyNamespace,
+        defaults: {
+          rpm: settings.defaultRpm,
+          tpm: settings.defaultTpm,
+          concurrent: settings.defaultConcurrent
+        }
+      })
+      return Layer.merge(gateway, registry).pipe(Layer.provideMerge(layerLogging(settings)))
+    })
+  )
+
+/** Everything fresh: a database of its own, an empty Redis database, a backend, a gateway. */
+export const layerGateway = (env: Environment = {}) =>
+  layerGatewayOn(env).pipe(
+    Layer.provideMerge(Layer.fresh(layerFake)),
+    Layer.provideMerge(layerTestPostgres()),
+    Layer.provideMerge(Layer.fresh(layerTestRedis))
+  )
+
+/** Limits that get in nobody's way. */
+export const generous: EffectiveLimits = { rpm: 100_000, tpm: 100_000_000, concurrent: 1000 }
+
+let serial = 0
+
+/** A tenant with all models and one key. */
+export const newKey = Effect.fnUntraced(function* (
+  options: Partial<EffectiveLimits> & {
+    readonly scopes?: ReadonlyArray<string>
+    readonly models?: ReadonlyArray<string>
+  } = {}
+) {
+  const registry = yield* Registry
+  const { scopes, models, ...limits } = options
+  const tenant = `tenant-${++serial}`
+  yield* registry.createTenant({ name: tenant, allowAllModels: models === undefined, ...generous, ...limits })
+  if (models !== undefined) yield* registry.setModels(tenant, { models })
+  const { secret, key } = yield* registry.createKey({
+    tenant,
+    name: "k",
+    ...(scopes === undefined ? {} : { scopes })
+  })
+  return { tenant, secret, prefix: key.prefix }
+})
+
+/** One request, its body read to the end. */
+export const call = Effect.fnUntraced(function* (
+  path: string,
+  options: {
+    readonly secret?: string
+    readonly body?: unknown
+    readonly method?: string
+    readonly headers?: Readonly<Record<string, string>>
+  } = {}
+) {
+  const { url } = yield* Gateway
+  const response = yield* Effect.promise((signal) =>
+    fetch(new URL(path, url), {
+      method: options.method ?? (options.body === undefined ? "GET" : "POST"),
+      signal,
+      headers: {
+        ...(options.secret === undefined ? {} : { authorization: `Bearer ${options.secret}` }),
+        ...(options.body === undefined ? {} : { "content-type": "application/json" }),
+        ...options.headers
+      },
+      ...(options.body === undefined
+        ? {}
+        : { body: typeof options.body === "string" ? options.body : JSON.stringify(options.body) })
+    })
+  )
+  const text = yield* Effect.promise(() => response.text())
+  return { status: response.status, headers: response.headers, text }
+})
+
+/** The chat that most tests send. */
+export const hello = (more: Readonly<Record<string, unknown>> = {}) => ({
+  model: "m",
+  messages: [{ role: "user", content: "Hello" }],
+  ...more
+})
+
+/** The request's audit row, once it is there. */
+export const auditRow = Effect.fnUntraced(function* (requestId: string | null) {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql<{
+    readonly status: number
+    readonly tokens_in: bigint
+    readonly tokens_out: bigint
+    readonly model: string | null
+    readonly usage_source: string | null
+    readonly error_type: string | null
+    readonly key_prefix: string | null
+  }>`SELECT status, tokens_in, tokens_out, model, usage_source, error_type, key_prefix FROM audit_log
+     WHERE request_id = ${requestId}::text::uuid`
+  return rows[0]
+})
+
+/** Asks until the answer is there, for at most `ms`; the last answer either way. */
+export const eventually = <A, E, R>(
+  ask: Effect.Effect<A, E, R>,
+  until: (answer: A) => boolean,
+  ms = 5000
+): Effect.Effect<A, E, R> =>
+  Effect.suspend(() => {
+    const deadline = performance.now() + ms
+    const again: Effect.Effect<A, E, R> = Effect.flatMap(ask, (answer) =>
+      until(answer) || performance.now() > deadline
+        ? Effect.succeed(answer)
+        : Effect.delay(again, "20 millis")
+    )
+    return again
+  })
