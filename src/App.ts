@@ -19,6 +19,7 @@ import { Readiness } from "./http/ops.ts"
 import * as Server from "./http/Server.ts"
 import { layerRedis } from "./infra/Redis.ts"
 import { Aftercare } from "./pipeline/Aftercare.ts"
+import { layerLive as layerRegistry } from "./registry/live.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /** Where the model server is, once that is known. */
@@ -66,6 +67,13 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(Metrics.layer)
   )
+
+/** Admin writes, for the commands and for the first start of embedded mode. */
+export const layerAdmin = (settings: SettingsValues) =>
+  layerRegistry({
+    namespace: settings.keyNamespace,
+    defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
+  })
 
 /** The whole service on a database client; provides its `HttpServer`, whose address tells where it listens. */
 export const layerApp = (

@@ -2,7 +2,7 @@
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
-import { layerApp } from "./App.ts"
+import { layerAdmin, layerApp } from "./App.ts"
 import { welcome } from "./boot/banner.ts"
 import { type BootFailed, bootFailed, settingsFrom } from "./boot/BootFailed.ts"
 import { seedDemo } from "./boot/demoTenant.ts"
@@ -12,7 +12,6 @@ import { chatModelAt } from "./boot/backendUrl.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
 import { layerPostgres } from "./infra/Postgres.ts"
 import { removeRuntime, writeRuntime } from "./infra/RuntimeFile.ts"
-import { layerLive as layerRegistry } from "./registry/live.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /**
@@ -40,12 +39,6 @@ const listen = (settings: SettingsValues, ground: Ground) =>
     )
   )
 
-const registryOf = (settings: SettingsValues) =>
-  layerRegistry({
-    namespace: settings.keyNamespace,
-    defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
-  })
-
 /** Embedded mode: everything is this process's own, so it is brought up to date and shown how to use. */
 const runEmbedded = Effect.fnUntraced(function* (
   settings: SettingsValues,
@@ -53,7 +46,7 @@ const runEmbedded = Effect.fnUntraced(function* (
   embedded: NonNullable<Ground["embedded"]>
 ) {
   const key = yield* Effect.andThen(migrate, seedDemo).pipe(
-    Effect.provide(registryOf(settings)),
+    Effect.provide(layerAdmin(settings)),
     Effect.mapError((error) => bootFailed(`the embedded database cannot be used: ${error._tag}`))
   )
   const baseUrl = yield* listen(settings, ground)
