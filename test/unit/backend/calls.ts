@@ -1,0 +1,41 @@
+/** What the tests of the undici backend have in common: one backend on a fake, one call, its frames or its failure. */
+import { Effect, Layer, type Scope, Stream } from "effect"
+import { Backend } from "../../../src/backend/Backend.ts"
+import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
+import { layerUndici, type UndiciOptions } from "../../../src/backend/undici.ts"
+import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../support/FakeBackend.ts"
+import { callOf, permitFor } from "../../support/permits.ts"
+
+export const withBackend = <A, E>(
+  test: (fakeBackend: FakeBackend) => Effect.Effect<A, E, Backend | Scope.Scope>,
+  options: Partial<UndiciOptions> = {}
+) =>
+  Effect.gen(function* () {
+    const backend = yield* makeFakeBackend
+    const layer = layerUndici({
+      url: new URL(backend.url),
+      connectTimeoutMs: 1000,
+      firstByteTimeoutMs: 3000,
+      idleTimeoutMs: 3000,
+      connections: 8,
+      ...options
+    }).pipe(Layer.provide(layerCircuitBreaker({ failures: 1000, openMs: 1000 })))
+    return yield* Effect.provide(test(backend), layer)
+  })
+
+export const forward = (call = callOf()) =>
+  Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), call))
+export const run = (call = callOf()) => Effect.scoped(Effect.flatMap(forward(call), Stream.runCollect))
+export const failure = Effect.map(Effect.flip(run()), (error) =>
+  error._tag === "BackendFailed" ? error.fault : error._tag
+)
+export const texts = Effect.map(run(), (frames) => frames.map(({ text }) => text).join("|"))
+export const generate = callOf({ kind: "generate", body: { prompt: "hi" } })
+export const stream = (
+  lines: ReadonlyArray<string | ReturnType<typeof fake.chat>>,
+  more: object = {}
+): Behaviour => ({
+  does: "stream",
+  lines,
+  ...more
+})

@@ -1,0 +1,173 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, Stream } from "effect"
+import { describe } from "vitest"
+import { refusals } from "../../../src/backend/faults.ts"
+import { type Behaviour, fake } from "../../support/FakeBackend.ts"
+import { withBackend, forward, run, failure, texts, stream } from "./calls.ts"
+
+describe("a backend that fails", () => {
+  const first = fake.chat("Hello")
+  const leaky = "/root/.ollama/models 127.0.0.1:11434"
+  const cases: ReadonlyArray<readonly [string, Behaviour, string]> = [
+    [
+      "with 500 and a page",
+      { does: "answer", status: 500, body: `<html>${leaky}`, contentType: "text/html" },
+      "status"
+    ],
+    [
+      "as unauthorised",
+      { does: "answer", status: 401, body: `{"error":"unauthorized","signin_url":"x"}` },
+      "status"
+    ],
+    ["as too many requests", { does: "answer", status: 429 }, "status"],
+    ["with a redirect", { does: "answer", status: 302, headers: { location: "/api/chat" } }, "redirect"],
+    ["with another 2xx", { does: "answer", status: 204 }, "protocol"],
+    ["with html", { does: "answer", status: 200, body: "<html>", contentType: "text/html" }, "protocol"],
+    ["with gzip", stream([first], { headers: { "content-encoding": "gzip" } }), "protocol"],
+    ["with no body", stream([]), "cut"],
+    ["with garbage", stream(["Internal error at /root"]), "protocol"],
+    ["with half an object", stream([`{"message":{"content":"x"`], { unterminated: true }), "protocol"],
+    ["with two objects on a line", stream([JSON.stringify(first) + JSON.stringify(first)]), "protocol"],
+    ["with an error line", stream([fake.error(`cuda out of memory ${leaky}`)]), "reported"],
+    ["with something that is not HTTP", { does: "raw", bytes: "SSH-2.0-OpenSSH_9.2\r\n" }, "protocol"],
+    ["with a reset", { does: "reset" }, "unreachable"]
+  ]
+  for (const [how, behaviour, fault] of cases) {
+    it.live(`${how} before a frame is a 502 with the fault ${fault}`, () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          backend.script(behaviour)
+          assert.strictEqual(yield* failure, fault)
+          assert.strictEqual(backend.requests.length, 1)
+          assert.strictEqual(yield* texts, "Hello| world|!|")
+        })
+      )
+    )
+  }
+
+  for (const [how, behaviour, fault] of [
+    ["with an error line", stream([first, fake.error(leaky)]), "reported"],
+    ["by ending without a final frame", stream([first]), "cut"],
+    ["with a reset", stream([first], { ends: "reset" }), "cut"],
+    ["with a reset inside a frame", stream([first, `{"mess`], { unterminated: true, ends: "reset" }), "cut"],
+    ["with garbage", stream([first, "oops"]), "protocol"]
+  ] as const) {
+    it.live(`${how} after a frame gives that frame, then the fault ${fault}`, () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          backend.script(behaviour)
+          const seen: Array<string> = []
+          const frames = yield* forward()
+          const error = yield* Effect.flip(
+            Stream.runForEach(frames, ({ text }) => Effect.sync(() => seen.push(text)))
+          )
+          assert.strictEqual(error.fault, fault)
+          assert.deepStrictEqual(seen, ["Hello"])
+        }).pipe(Effect.scoped)
+      )
+    )
+  }
+
+  it.live("with a line that never ends is given up, without holding it all", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        backend.script({ does: "flood", line: "x".repeat(65_536) })
+        assert.strictEqual(yield* failure, "protocol")
+        assert.isBelow(backend.requests[0]?.written ?? 0, 32 * 1024 * 1024)
+      })
+    )
+  )
+
+  it.live("where nobody listens is unreachable", () =>
+    withBackend(() => Effect.map(failure, (fault) => assert.strictEqual(fault, "unreachable")), {
+      url: new URL("http://127.0.0.1:9")
+    })
+  )
+
+  it.live("and whose name is unknown is unreachable", () =>
+    withBackend(() => Effect.map(failure, (fault) => assert.include(["unreachable", "timeout"], fault)), {
+      url: new URL("http://no-such-host.invalid:9")
+    })
+  )
+
+  it.live("by saying nothing is given up in time and let go of", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          backend.script({ does: "hang" })
+          assert.strictEqual(yield* failure, "timeout")
+          yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
+        }),
+      { firstByteTimeoutMs: 100 }
+    )
+  )
+
+  it.live("by sending a head and nothing else is given up in time", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          backend.script(stream([], { ends: "hang" }))
+          assert.strictEqual(yield* failure, "timeout")
+        }),
+      { firstByteTimeoutMs: 100 }
+    )
+  )
+
+  it.live("by falling silent mid-stream is given up in time", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          backend.script(stream([first], { ends: "hang" }))
+          const frames = yield* forward()
+          assert.strictEqual((yield* Effect.flip(Stream.runDrain(frames))).fault, "timeout")
+          yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
+        }).pipe(Effect.scoped),
+      { idleTimeoutMs: 100 }
+    )
+  )
+
+  it.live("by dripping for ever is ended when it has lasted long enough", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          backend.script(
+            stream(
+              Array.from({ length: 500 }, () => first),
+              { gapMs: 20 }
+            )
+          )
+          const frames = yield* forward()
+          assert.strictEqual((yield* Effect.flip(Stream.runDrain(frames))).fault, "timeout")
+        }).pipe(Effect.scoped),
+      { maxDurationMs: 150 }
+    )
+  )
+
+  for (const [text, sentence] of [
+    [`registry.ollama.ai/library/x:latest does not support tools`, refusals.feature],
+    [`the input length exceeds the context length`, refusals.context],
+    [`json: cannot unmarshal at ${leaky}`, refusals.other]
+  ] as const) {
+    it.live(`refusing with "${text.slice(0, 30)}…" is told to the client in our own sentence`, () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          backend.script({ does: "answer", status: 400, body: JSON.stringify({ error: text }) })
+          assert.deepInclude(yield* Effect.flip(run()), { _tag: "BadRequest", detail: sentence })
+        })
+      )
+    )
+  }
+
+  it.live("for being busy says when to come back, within reason", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        backend.script(
+          { does: "answer", status: 503, headers: { "retry-after": "7" } },
+          { does: "answer", status: 503 }
+        )
+        assert.deepInclude(yield* Effect.flip(run()), { fault: "busy", retryAfterS: 7 })
+        assert.deepInclude(yield* Effect.flip(run()), { fault: "busy", retryAfterS: 1 })
+      })
+    )
+  )
+})
