@@ -48,13 +48,20 @@ const layerBackend = (settings: SettingsValues, { backendUrl }: Surroundings) =>
     )
   )
 
+/**
+ * A frozen database has to turn into a 503 within about a second (contract §4): the wait for the intent and the wait
+ * for the refusal's own row come one after the other.
+ */
+const patience = { openTimeoutMs: 700, refuseTimeoutMs: 250 }
+
 /** What every request passes, and what it leaves behind. Needs the database's client; has nothing to do with HTTP. */
 export const layerGates = (settings: SettingsValues, surroundings: Surroundings) =>
   Layer.mergeAll(
     layerKeyStore({
       namespace: settings.keyNamespace,
       freshnessMs: settings.keyFreshnessMs,
-      promptLogDefaultDays: settings.promptLogDefaultRetentionDays
+      promptLogDefaultDays: settings.promptLogDefaultRetentionDays,
+      readTimeoutMs: 500
     }),
     layerDiscovery({ refreshS: settings.discoveryRefreshS, ttlS: settings.discoveryTtlS }),
     layerLimiter,
@@ -63,7 +70,7 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     Aftercare.layer({ drainMs: 2000 })
   ).pipe(
     Layer.provideMerge(layerMeter(settings)),
-    Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS })),
+    Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...patience })),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(Metrics.layer)
   )
@@ -89,7 +96,4 @@ export const layerApp = (
     numPredictCap: settings.numPredictCap,
     numCtxCap: settings.numCtxCap,
     concurrencyLeaseS: settings.concurrencyLeaseS
-  }).pipe(
-    Layer.provide(Readiness.layer),
-    Layer.provide(layerGates(settings, surroundings))
-  )
+  }).pipe(Layer.provide(Readiness.layer), Layer.provide(layerGates(settings, surroundings)))

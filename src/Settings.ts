@@ -34,10 +34,15 @@ const decodeInteger = Schema.decodeUnknownResult(
 )
 
 const integer = (name: string, fallback: number, unit: string, minimum: number, maximum: number) =>
-  setting<number>(name, `a whole number of ${unit}, ${minimum} to ${maximum}`, fallback, (text) => {
-    const number = Result.getOrUndefined(decodeInteger(text))
-    return number !== undefined && number >= minimum && number <= maximum ? number : undefined
-  })
+  setting<number>(
+    name,
+    `${unit.startsWith("a ") ? unit : `a whole number of ${unit}`}, ${minimum} to ${maximum}`,
+    fallback,
+    (text) => {
+      const number = Result.getOrUndefined(decodeInteger(text))
+      return number !== undefined && number >= minimum && number <= maximum ? number : undefined
+    }
+  )
 
 const flag = <A extends boolean | undefined>(name: string, fallback: A, shown: string) =>
   setting<boolean | A>(
@@ -89,7 +94,7 @@ export const table = {
   host: setting<string>("HOST", "an IP address", "127.0.0.1", (text) =>
     isIP(text) === 0 ? undefined : text
   ),
-  port: integer("PORT", 8080, "TCP port", 0, 65_535),
+  port: integer("PORT", 8080, "a TCP port", 0, 65_535),
   databaseUrl: redactedUrl("DATABASE_URL", ["postgres:", "postgresql:"], "a postgres:// URL", false),
   redisUrl: redactedUrl(
     "REDIS_URL",
