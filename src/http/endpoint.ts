@@ -27,7 +27,7 @@ export const endpoint = <R>(
 ): Effect.Effect<Response, never, R | Services | Scope.Scope> =>
   Effect.addFinalizer((exit) => abandon(exchange, unfinished(exit))).pipe(
     Effect.andThen(handler),
-    Effect.catch((error) => Effect.andThen(logRefusal(error), refuse(exchange, faceOf(error)))),
+    Effect.catch((error) => Effect.andThen(logFailure(error), refuse(exchange, faceOf(error)))),
     Effect.catchDefect((defect) =>
       Effect.andThen(Effect.logError("defect", defect), refuse(exchange, internalError))
     ),
@@ -50,18 +50,24 @@ const refuse = Effect.fnUntraced(function* (exchange: Exchange, face: Face) {
   }
   return yield* conclude(exchange, ending).pipe(
     Effect.as(face),
-    Effect.catch((error) => Effect.as(logRefusal(error), faceOf(error))),
+    Effect.catch((error) => Effect.as(logFailure(error), faceOf(error))),
     Effect.map((shown) => respondError(exchange, shown))
   )
 })
 
-/** The cause of a failure of ours is for the operator; a refusal is the audit row's matter and no log line's. */
-const logRefusal = (error: GatewayError): Effect.Effect<void> => {
+/**
+ * The cause of a failure of ours is for the operator; a refusal is the audit row's matter and no log line's. What the
+ * backend itself said may hold paths, hosts and other people's words, so it is told at debug only (hardening U07).
+ */
+export const logFailure = (error: GatewayError): Effect.Effect<void> => {
   switch (error._tag) {
     case "Unavailable":
       return Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
     case "BackendFailed":
-      return Effect.logWarning(`backend failed: ${error.fault}`, error.cause)
+      return Effect.andThen(
+        Effect.logWarning(`backend failed: ${error.fault}`),
+        Effect.logDebug("backend failed", error.cause)
+      )
     default:
       return Effect.void
   }

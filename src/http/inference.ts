@@ -10,7 +10,7 @@ import { type Answer, forward } from "../pipeline/forward.ts"
 import { authenticate } from "./authenticate.ts"
 import { readBody } from "./body.ts"
 import type { Bounds, Dialect, Encoder } from "./Dialect.ts"
-import { interrupted, type Services } from "./endpoint.ts"
+import { interrupted, logFailure, type Services } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
 import { headersOf, respondJson } from "./respond.ts"
@@ -59,7 +59,8 @@ const streamed = Effect.fnUntraced(function* (
       (cause) => {
         const failure = cause.reasons.find((reason) => reason._tag === "Fail")
         const face = failure === undefined ? internalError : faceOf(failure.error)
-        return Effect.logWarning("a stream broke after its first frame", cause).pipe(
+        const log = failure === undefined ? Effect.logError("defect", cause) : logFailure(failure.error)
+        return log.pipe(
           Effect.andThen(Effect.ignore(conclude(exchange, { status: face.status, errorType: face.type }))),
           Effect.as(utf8.encode(encoder.failure(face, exchange.arrival.requestId))),
           Stream.fromEffect
