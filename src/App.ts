@@ -91,6 +91,7 @@ export const layerApp = (
     host: settings.host,
     port: settings.port,
     shutdownGraceMs: settings.shutdownGraceMs,
+    clientStallTimeoutMs: settings.clientStallTimeoutMs,
     trustedProxies: settings.trustedProxies,
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,

@@ -10,12 +10,15 @@ import { Duration, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
 import { app, type AppOptions } from "./app.ts"
 import { errorBody } from "./respond.ts"
+import { cutStalledClients } from "./stalls.ts"
 
 export interface ServerOptions extends AppOptions {
   readonly host: string
   readonly port: number
   /** how long running requests may go on once the server stops */
   readonly shutdownGraceMs: number
+  /** how long a client may take no byte of an answer that waits for it */
+  readonly clientStallTimeoutMs: number
 }
 
 const malformed: ReadonlyMap<string | undefined, readonly [status: number, reason: string, message: string]> =
@@ -43,7 +46,7 @@ const refuseMalformed = (error: NodeJS.ErrnoException, socket: Socket): void => 
   )
 }
 
-const makeServer = (): Server => {
+const makeServer = (options: ServerOptions): Server => {
   const server = createServer({
     // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
     shouldUpgradeCallback: () => false,
@@ -56,6 +59,7 @@ const makeServer = (): Server => {
   })
   server.maxRequestsPerSocket = 10_000
   server.on("clientError", refuseMalformed)
+  cutStalledClients(server, options.clientStallTimeoutMs)
   // Without it a socket that goes idle after close() holds the shutdown for its whole keep-alive (effect4 §6).
   server.on("request", (_request, response) => {
     response.on("finish", () => {
@@ -69,7 +73,7 @@ const makeServer = (): Server => {
 export const layer = (options: ServerOptions) =>
   HttpServer.serve(app(options)).pipe(
     Layer.provideMerge(
-      NodeHttpServer.layerServer(makeServer, {
+      NodeHttpServer.layerServer(() => makeServer(options), {
         host: options.host,
         port: options.port,
         gracefulShutdownTimeout: Duration.millis(options.shutdownGraceMs)

@@ -1,0 +1,72 @@
+import { connect } from "node:net"
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { fake } from "../support/FakeBackend.ts"
+import { eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { rawRequest } from "../support/RawClient.ts"
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "400" }), live)("a client that stops reading", (it) => {
+  it.effect(
+    "is cut: the backend is let go, the slot is free, the row says 499 and charges what was sent",
+    () =>
+      Effect.gen(function* () {
+        const [backend, { url }, sql] = [yield* Fake, yield* Gateway, yield* SqlClient.SqlClient]
+        const { secret, prefix } = yield* newKey({ concurrent: 1 })
+        backend.script({ does: "flood", line: `${JSON.stringify(fake.chat("x".repeat(5000)))}\n` })
+        const socket = connect(Number(new URL(url).port), "127.0.0.1")
+        yield* Effect.addFinalizer(() => Effect.sync(() => socket.destroy()))
+        socket.on("error", () => socket.destroy())
+        const body = JSON.stringify(hello())
+        socket.write(
+          rawRequest(
+            "POST",
+            "/api/chat",
+            [
+              `Authorization: Bearer ${secret}`,
+              "Content-Type: application/json",
+              `Content-Length: ${body.length}`
+            ],
+            body
+          )
+        )
+        // Takes the head and the first frames, then never reads again.
+        yield* Effect.callback<void>((resume) => {
+          socket.once("data", () => {
+            socket.pause()
+            resume(Effect.void)
+          })
+        })
+        const rows = yield* eventually(
+          sql<{
+            status: number
+            tokens_out: bigint
+          }>`SELECT status, tokens_out FROM audit_log WHERE key_prefix = ${prefix}`,
+          (rows) => rows.length > 0
+        )
+        assert.strictEqual(rows[0]?.status, 499)
+        assert.isTrue((rows[0]?.tokens_out ?? 0n) > 0n)
+        yield* backend.until(() => backend.requests.at(-1)?.closedAt !== undefined)
+      }).pipe(Effect.scoped)
+  )
+
+  it.effect("is not one that reads slowly", () =>
+    Effect.gen(function* () {
+      const [backend, { url }] = [yield* Fake, yield* Gateway]
+      const { secret } = yield* newKey()
+      const lines = Array.from({ length: 8 }, () => fake.chat("slow"))
+      backend.script({ does: "stream", lines: [...lines, fake.done()], gapMs: 150 })
+      const response = yield* Effect.promise(() =>
+        fetch(`${url}/api/chat`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+          body: JSON.stringify(hello())
+        })
+      )
+      const text = yield* Effect.promise(() => response.text())
+      assert.include(text, '"done":true')
+    })
+  )
+})
