@@ -1,0 +1,75 @@
+/** LangChain JS, through both surfaces. */
+import { assert, layer } from "@effect/vitest"
+import type { BaseChatModel } from "@langchain/core/language_models/chat_models"
+import { HumanMessage } from "@langchain/core/messages"
+import { ChatOllama } from "@langchain/ollama"
+import { ChatOpenAI } from "@langchain/openai"
+import { Effect } from "effect"
+import { Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
+import { answered, collected, refused } from "./promised.ts"
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+const openai = Effect.fnUntraced(function* (secret: string, model = "m") {
+  const { url } = yield* Gateway
+  return new ChatOpenAI({ model, apiKey: secret, maxRetries: 0, configuration: { baseURL: `${url}/v1` } })
+})
+
+const ollama = Effect.fnUntraced(function* (secret: string, model = "m") {
+  const { url } = yield* Gateway
+  return new ChatOllama({
+    model,
+    baseUrl: url,
+    maxRetries: 0,
+    keepAlive: "24h",
+    numCtx: 2048,
+    headers: { Authorization: `Bearer ${secret}` }
+  })
+})
+
+const packages: ReadonlyArray<
+  readonly [string, (secret: string, model?: string) => Effect.Effect<BaseChatModel, never, Gateway>]
+> = [
+  ["@langchain/openai", openai],
+  ["@langchain/ollama", ollama]
+]
+
+layer(layerGateway(), live)("LangChain", (it) => {
+  for (const [name, connect] of packages) {
+    it.effect(`${name}: invokes and streams, with the backend's counts`, () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const model = yield* connect(secret)
+        const answer = yield* answered(() => model.invoke([new HumanMessage("Hello")]))
+        assert.strictEqual(answer.text, "Hello world!")
+        assert.deepInclude(answer.usage_metadata, { input_tokens: 7, output_tokens: 3, total_tokens: 10 })
+        const chunks = yield* answered(async () => collected(await model.stream("Hello")))
+        assert.strictEqual(chunks.map((chunk) => chunk.text).join(""), "Hello world!")
+        assert.strictEqual(
+          chunks.reduce((sum, chunk) => sum + (chunk.usage_metadata?.total_tokens ?? 0), 0),
+          10
+        )
+      })
+    )
+
+    it.effect(`${name}: is refused a model outside the key's set`, () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ models: ["m"] })
+        const model = yield* connect(secret, "other")
+        const error = yield* refused(() => model.invoke("Hello"))
+        assert.strictEqual(Object(error).status ?? Object(error).status_code, 403)
+      })
+    )
+  }
+
+  it.effect("@langchain/ollama: what would pin or reload the model for everybody does not get through", () =>
+    Effect.gen(function* () {
+      const [{ secret }, fake] = [yield* newKey(), yield* Fake]
+      const model = yield* ollama(secret)
+      yield* answered(() => model.invoke("Hello"))
+      const sent = JSON.parse(fake.requests.at(-1)?.raw ?? "{}")
+      assert.notProperty(sent, "keep_alive")
+      assert.notProperty(sent.options, "num_ctx")
+    })
+  )
+})

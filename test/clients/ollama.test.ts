@@ -1,0 +1,157 @@
+/** What a program written for Ollama meets when it is pointed at the gateway: the real `ollama` package. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { Ollama } from "ollama"
+import { SqlClient } from "effect/sql"
+import { fake as wire } from "../support/FakeBackend.ts"
+import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
+import { version } from "../../src/version.ts"
+import { answered, collected, refused } from "./promised.ts"
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+const connect = Effect.fnUntraced(function* (secret: string) {
+  const { url } = yield* Gateway
+  return new Ollama({ host: url, headers: { Authorization: `Bearer ${secret}` } })
+})
+
+const messages = [{ role: "user", content: "Hello" }]
+
+/** The row of a key's only request. */
+const onlyRow = Effect.fnUntraced(function* (prefix: string) {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql<{ readonly request_id: string }>`
+    SELECT request_id::text FROM audit_log WHERE key_prefix = ${prefix}`
+  assert.isAtMost(rows.length, 1)
+  return yield* auditRow(rows[0]?.request_id ?? null)
+})
+
+layer(layerGateway(), live)("the ollama package", (it) => {
+  it.effect("chats, whole and streamed, with the counts of the final frame", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const client = yield* connect(secret)
+      const whole = yield* answered(() => client.chat({ model: "m", messages }))
+      assert.deepInclude(whole, { model: "m", done: true, done_reason: "stop", eval_count: 3 })
+      assert.deepStrictEqual(whole.message, { role: "assistant", content: "Hello world!" })
+      const frames = yield* answered(async () =>
+        collected(await client.chat({ model: "m", messages, stream: true }))
+      )
+      assert.strictEqual(frames.map((frame) => frame.message.content).join(""), "Hello world!")
+      assert.deepStrictEqual(
+        frames.map((frame) => frame.done),
+        [false, false, false, true]
+      )
+      assert.deepInclude(frames.at(-1), { prompt_eval_count: 7, eval_count: 3, done_reason: "stop" })
+    })
+  )
+
+  it.effect("generates, whole and streamed", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const client = yield* connect(secret)
+      const whole = yield* answered(() => client.generate({ model: "m", prompt: "Hello" }))
+      assert.strictEqual(whole.response, "Hello world!")
+      const frames = yield* answered(async () =>
+        collected(await client.generate({ model: "m", prompt: "Hello", stream: true }))
+      )
+      assert.strictEqual(frames.map((frame) => frame.response).join(""), "Hello world!")
+      assert.deepInclude(frames.at(-1), { done: true, prompt_eval_count: 7, eval_count: 3 })
+    })
+  )
+
+  it.effect("calls tools and asks for a format, both as the backend itself would hear it", () =>
+    Effect.gen(function* () {
+      const [{ secret }, fake] = [yield* newKey(), yield* Fake]
+      const client = yield* connect(secret)
+      fake.script({ does: "stream", lines: [wire.toolCall("weather", { city: "Bern" }), wire.done()] })
+      const tool = { type: "function", function: { name: "weather", description: "The weather" } }
+      const schema = { type: "object", properties: { city: { type: "string" } } }
+      const answer = yield* answered(() =>
+        client.chat({ model: "m", messages, tools: [tool], format: schema, think: "low", keep_alive: "24h" })
+      )
+      assert.deepStrictEqual(answer.message.tool_calls?.[0]?.function.arguments, { city: "Bern" })
+      const sent = JSON.parse(fake.requests.at(-1)?.raw ?? "{}")
+      assert.deepStrictEqual(sent.tools, [tool])
+      assert.deepStrictEqual(sent.format, schema)
+      assert.strictEqual(sent.think, "low")
+      assert.notProperty(sent, "keep_alive")
+    })
+  )
+
+  it.effect("lists its key's models, and is told the gateway's version, not the backend's", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey({ models: ["m", "not-installed"] })
+      const client = yield* connect(secret)
+      const { models } = yield* answered(() => client.list())
+      assert.deepStrictEqual(
+        models.map((model) => model.name),
+        ["m:latest"]
+      )
+      assert.strictEqual(models[0]?.details.family, "demo")
+      assert.strictEqual((yield* answered(() => client.version())).version, version)
+    })
+  )
+
+  it.effect("throws the error of a stream that breaks, after the frames that did come", () =>
+    Effect.gen(function* () {
+      const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
+      const client = yield* connect(secret)
+      fake.script({ does: "stream", lines: [wire.chat("Hel"), wire.error("llama runner has terminated")] })
+      const seen: Array<string> = []
+      const error = yield* refused(async () => {
+        for await (const frame of await client.chat({ model: "m", messages, stream: true })) {
+          seen.push(frame.message.content)
+        }
+      })
+      assert.instanceOf(error, Error)
+      assert.strictEqual(error.message, "model backend unavailable")
+      assert.deepStrictEqual(seen, ["Hel"])
+      const row = yield* eventually(onlyRow(prefix), (row) => row !== undefined)
+      assert.deepInclude(row, { status: 502, error_type: "bad_gateway" })
+    })
+  )
+
+  it.effect("aborts: the backend's connection is closed within 100 ms, the row says 499", () =>
+    Effect.gen(function* () {
+      const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
+      const client = yield* connect(secret)
+      fake.script({ does: "stream", lines: [wire.chat("Hel"), wire.chat("lo")], ends: "hang" })
+      let left = Infinity
+      const error = yield* refused(async () => {
+        for await (const _frame of await client.chat({ model: "m", messages, stream: true })) {
+          left = performance.now()
+          client.abort()
+        }
+      })
+      assert.instanceOf(error, Error)
+      assert.strictEqual(error.name, "AbortError")
+      const call = fake.requests.at(-1)
+      yield* fake.until(() => call?.closedAt !== undefined)
+      assert.isBelow((call?.closedAt ?? Infinity) - left, 100)
+      const row = yield* eventually(onlyRow(prefix), (row) => row !== undefined)
+      assert.deepInclude(row, { status: 499, usage_source: "counted" })
+    })
+  )
+
+  it.effect("finds status and type in the error it throws for 401 and 403", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey({ models: ["m"] })
+      const [client, stranger] = [yield* connect(secret), yield* connect("not-a-key")]
+      const unauthorized = yield* refused(() => stranger.chat({ model: "m", messages }))
+      // The package hands on `error` as it came, here the object of the specification.
+      const error = { message: "unauthorized", type: "unauthorized", code: 401 }
+      assert.deepInclude(unauthorized, { name: "ResponseError", status_code: 401, error })
+      const hidden = yield* refused(() => client.chat({ model: "other", messages }))
+      const missing = yield* refused(() => client.generate({ model: "never-heard-of", prompt: "Hello" }))
+      const forbidden = { message: "forbidden", type: "forbidden", code: 403 }
+      assert.deepInclude(hidden, { status_code: 403, error: forbidden })
+      assert.deepInclude(missing, { status_code: 403, error: forbidden })
+      assert.deepInclude(yield* refused(() => client.delete({ model: "m" })), {
+        status_code: 403,
+        error: forbidden
+      })
+      assert.deepInclude(yield* refused(() => client.ps()), { status_code: 403, error: forbidden })
+    })
+  )
+})
