@@ -15,6 +15,7 @@ import { layerLive as layerKeyStore } from "./gates/KeyStore/live.ts"
 import { layerLive as layerLimiter } from "./gates/Limiter/live.ts"
 import { layerMemory as layerMemoryMeter } from "./gates/Meter/memory.ts"
 import { layerRedis as layerRedisMeter } from "./gates/Meter/redis.ts"
+import { Drain } from "./http/Drain.ts"
 import { Readiness } from "./http/ops.ts"
 import * as Server from "./http/Server.ts"
 import { layerRedis } from "./infra/Redis.ts"
@@ -90,6 +91,8 @@ export const layerApp = (
   Server.layer({
     host: settings.host,
     port: settings.port,
+    // One process on its own has no balancer to wait for.
+    shutdownDrainMs: settings.shutdownDrainMs ?? (settings.databaseUrl === undefined ? 0 : 3000),
     shutdownGraceMs: settings.shutdownGraceMs,
     clientStallTimeoutMs: settings.clientStallTimeoutMs,
     trustedProxies: settings.trustedProxies,
@@ -97,4 +100,8 @@ export const layerApp = (
     numPredictCap: settings.numPredictCap,
     numCtxCap: settings.numCtxCap,
     concurrencyLeaseS: settings.concurrencyLeaseS
-  }).pipe(Layer.provide(Readiness.layer), Layer.provide(layerGates(settings, surroundings)))
+  }).pipe(
+    Layer.provide(Readiness.layer),
+    Layer.provide(Drain.layer),
+    Layer.provide(layerGates(settings, surroundings))
+  )

@@ -150,6 +150,13 @@ export const table = {
   breakerFailures: integer("BREAKER_FAILURES", 5, "failures", 1, 1000),
   breakerOpenMs: integer("BREAKER_OPEN_MS", 30_000, "milliseconds", 100, 3_600_000),
   shutdownGraceMs: integer("SHUTDOWN_GRACE_MS", 25_000, "milliseconds", 0, 3_600_000),
+  shutdownDrainMs: setting<number | undefined>(
+    "SHUTDOWN_DRAIN_MS",
+    "a whole number of milliseconds, 0 to 600000",
+    undefined,
+    integer("SHUTDOWN_DRAIN_MS", 0, "milliseconds", 0, 600_000).read,
+    "3000 (embedded mode: 0)"
+  ),
   logLevel: choice("LOG_LEVEL", "info", ["trace", "debug", "info", "warn", "error", "fatal", "none"]),
   otlpEndpoint: setting<URL | undefined>(
     "OTLP_ENDPOINT",
@@ -223,6 +230,7 @@ export const readSettings = (
     breakerFailures: value(table.breakerFailures),
     breakerOpenMs: value(table.breakerOpenMs),
     shutdownGraceMs: value(table.shutdownGraceMs),
+    shutdownDrainMs: value(table.shutdownDrainMs),
     logLevel: value(table.logLevel),
     otlpEndpoint: value(table.otlpEndpoint)
   }

@@ -66,6 +66,9 @@ export class Unavailable extends Data.TaggedError("Unavailable")<{
   readonly cause: unknown
 }> {}
 
+/** 503: the process is being stopped and its grace is over. */
+export class ShuttingDown extends Data.TaggedError("ShuttingDown")<{}> {}
+
 export type GatewayError =
   | BadRequest
   | Unauthorized
@@ -75,3 +78,4 @@ export type GatewayError =
   | BudgetExhausted
   | BackendFailed
   | Unavailable
+  | ShuttingDown

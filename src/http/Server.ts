@@ -6,16 +6,19 @@ import { randomUUIDv7 } from "node:crypto"
 import { createServer, type Server } from "node:http"
 import type { Socket } from "node:net"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { Duration, Layer } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
 import { app, type AppOptions } from "./app.ts"
+import { Drain } from "./Drain.ts"
 import { errorBody } from "./respond.ts"
 import { cutStalledClients } from "./stalls.ts"
 
 export interface ServerOptions extends AppOptions {
   readonly host: string
   readonly port: number
-  /** how long running requests may go on once the server stops */
+  /** how long everything is still answered, with `/readyz` at 503, before the server stops listening */
+  readonly shutdownDrainMs: number
+  /** how long running requests may go on once it has */
   readonly shutdownGraceMs: number
   /** how long a client may take no byte of an answer that waits for it */
   readonly clientStallTimeoutMs: number
@@ -46,7 +49,7 @@ const refuseMalformed = (error: NodeJS.ErrnoException, socket: Socket): void => 
   )
 }
 
-const makeServer = (options: ServerOptions): Server => {
+const makeServer = (options: ServerOptions, draining: () => boolean): Server => {
   const server = createServer({
     // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
     shouldUpgradeCallback: () => false,
@@ -62,6 +65,7 @@ const makeServer = (options: ServerOptions): Server => {
   cutStalledClients(server, options.clientStallTimeoutMs)
   // Without it a socket that goes idle after close() holds the shutdown for its whole keep-alive (effect4 §6).
   server.on("request", (_request, response) => {
+    if (draining()) response.setHeader("connection", "close")
     response.on("finish", () => {
       if (!server.listening) setImmediate(() => server.closeIdleConnections())
     })
@@ -69,15 +73,44 @@ const makeServer = (options: ServerOptions): Server => {
   return server
 }
 
+/** What a cut answer gets to say its last words and be settled and audited. */
+const lastWords = Duration.seconds(3)
+
+/** The way out, in order; every step is bounded. What is left after it is interrupted. */
+const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"], options: ServerOptions) {
+  yield* drain.begin
+  yield* Effect.logInfo("stopping")
+  yield* Effect.sleep(Duration.millis(options.shutdownDrainMs))
+  let open = true
+  server.close(() => void (open = false))
+  const closed = Effect.callback<void>((resume) => {
+    if (!open) return resume(Effect.void)
+    server.once("close", () => resume(Effect.void))
+  })
+  const done = yield* Effect.timeoutOption(closed, Duration.millis(options.shutdownGraceMs))
+  if (done._tag === "Some") return
+  yield* Effect.logWarning("the grace is over: ending what still runs")
+  yield* drain.cut
+  yield* Effect.timeoutOption(closed, lastWords)
+}, Effect.interruptible)
+
 /** Serves the app; provides the `HttpServer`, so that a caller can read the address it got. */
 export const layer = (options: ServerOptions) =>
-  HttpServer.serve(app(options)).pipe(
-    Layer.provideMerge(
-      NodeHttpServer.layerServer(() => makeServer(options), {
-        host: options.host,
-        port: options.port,
-        gracefulShutdownTimeout: Duration.millis(options.shutdownGraceMs)
-      })
-    ),
-    Layer.provide(Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true))
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const drain = yield* Drain
+      const server = makeServer(options, drain.draining)
+      // Built last, so ended first: the app is still whole while it drains.
+      return Layer.effectDiscard(Effect.addFinalizer(() => stop(server, drain, options))).pipe(
+        Layer.provideMerge(HttpServer.serve(app(options))),
+        Layer.provideMerge(
+          NodeHttpServer.layerServer(() => server, {
+            host: options.host,
+            port: options.port,
+            disablePreemptiveShutdown: true
+          })
+        ),
+        Layer.provide(Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true))
+      )
+    })
   )

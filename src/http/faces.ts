@@ -88,6 +88,12 @@ export const faceOf: (error: GatewayError) => Face = Match.type<GatewayError>().
       message: "service temporarily unavailable",
       refund: true,
       ...retryAfter(error.retryAfterS)
+    }),
+    ShuttingDown: (): Face => ({
+      status: 503,
+      type: "service_unavailable",
+      message: "service temporarily unavailable",
+      ...retryAfter(1)
     })
   })
 )

@@ -2,14 +2,15 @@
 import type { IncomingMessage } from "node:http"
 import { Effect, Stream } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { BackendFailed } from "../domain/Errors.ts"
+import { BackendFailed, type ShuttingDown } from "../domain/Errors.ts"
 import { admit } from "../pipeline/admit.ts"
 import { conclude } from "../pipeline/conclude.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
-import { type Answer, forward } from "../pipeline/forward.ts"
+import { type Answer as Metered, forward } from "../pipeline/forward.ts"
 import { authenticate } from "./authenticate.ts"
 import { readBody } from "./body.ts"
 import type { Bounds, Dialect, Encoder } from "./Dialect.ts"
+import { Drain } from "./Drain.ts"
 import { interrupted, logFailure, type Services } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
@@ -32,12 +33,24 @@ export const inference = Effect.fnUntraced(function* (
   exchange.streamed = request.stream
   const maxTokens = request.maxTokens ?? options.numPredictCap
   const permit = yield* admit(exchange, key, request, maxTokens)
-  const answer = yield* forward(exchange, permit, request, maxTokens, options.concurrencyLeaseS)
+  const drain = yield* Drain
+  const answer = yield* forward(exchange, permit, request, maxTokens, options.concurrencyLeaseS).pipe(
+    drain.within,
+    // Nobody saw anything of it: nothing is charged.
+    Effect.tapErrorTag("ShuttingDown", () => Effect.sync(() => void (exchange.sent = false))),
+    Effect.map(drain.withinStream)
+  )
   const encoder = dialect.encoder(request)
   return request.stream
     ? yield* streamed(exchange, answer, encoder, dialect.contentType)
     : yield* folded(exchange, answer, encoder)
 })
+
+type Answer = Stream.Stream<
+  Stream.Success<Metered>,
+  Stream.Error<Metered> | ShuttingDown,
+  Stream.Services<Metered>
+>
 
 const utf8 = new TextEncoder()
 

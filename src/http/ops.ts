@@ -5,29 +5,28 @@ import { Context, Duration, Effect, Layer } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { Metrics } from "../audit/Metrics.ts"
 import { Backend } from "../backend/Backend.ts"
-import { Unavailable } from "../domain/Errors.ts"
+import { ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 import { plainAddress } from "./arrival.ts"
+import { Drain } from "./Drain.ts"
 import { headersOf, respondJson } from "./respond.ts"
 
 const probeTimeout = Duration.seconds(1)
 
 /**
- * Whether database, cache store and backend all answer. One probe a second at most, however many ask: readiness
+ * Whether database, cache store and backend all answer, and this process is not on its way out. One probe a second at most, however many ask: readiness
  * must not become an amplifier.
  */
 export class Readiness extends Context.Service<
   Readiness,
-  { readonly check: Effect.Effect<void, Unavailable> }
+  { readonly check: Effect.Effect<void, ShuttingDown | Unavailable> }
 >()("tollgate/http/Readiness") {
   static readonly layer = Layer.effect(
     Readiness,
     Effect.gen(function* () {
-      const [keys, meter, backend] = [yield* KeyStore, yield* Meter, yield* Backend]
-      let draining = false
-      yield* Effect.addFinalizer(() => Effect.sync(() => void (draining = true)))
+      const [keys, meter, backend, drain] = [yield* KeyStore, yield* Meter, yield* Backend, yield* Drain]
       const bounded = <E>(probe: Effect.Effect<void, E>) =>
         probe.pipe(
           Effect.timeout(probeTimeout),
@@ -38,7 +37,7 @@ export class Readiness extends Context.Service<
         discard: true
       }).pipe(Effect.result, Effect.cachedWithTTL("1 second"))
       const stopping = Effect.suspend(() =>
-        draining ? Effect.fail(new Unavailable({ gate: "KeyStore", cause: "shutting down" })) : Effect.void
+        drain.draining() ? Effect.fail(new ShuttingDown()) : Effect.void
       )
       return { check: Effect.andThen(stopping, Effect.flatMap(probe, Effect.fromResult)) }
     })
