@@ -102,6 +102,8 @@ export default Effect.gen(function* () {
     CREATE TABLE audit_log (
       request_id uuid PRIMARY KEY,
       arrived_at timestamptz NOT NULL,
+      -- set for what was admitted: its UTC day is the ledger day, so that the ledger is a sum over this table
+      admitted_at timestamptz,
       tenant_id uuid,
       key_id uuid,
       key_prefix text,

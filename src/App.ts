@@ -2,8 +2,9 @@
  * The gateway, put together: the only file of the service that joins live layers. Reads from the edge inwards.
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
-import { Layer } from "effect"
+import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
+import { layerBreakerGauge } from "./audit/BreakerGauge.ts"
 import { layerLive as layerAudit } from "./audit/live.ts"
 import * as Metrics from "./audit/Metrics.ts"
 import { layerReconciler } from "./audit/Reconciler.ts"
@@ -55,19 +56,28 @@ const layerBackend = (settings: SettingsValues, { backendUrl }: Surroundings) =>
  */
 const patience = { openTimeoutMs: 700, refuseTimeoutMs: 250 }
 
+const layerKeys = (settings: SettingsValues) =>
+  Layer.unwrap(
+    Effect.map(Metrics.Metrics, ({ revoked }) =>
+      layerKeyStore({
+        namespace: settings.keyNamespace,
+        freshnessMs: settings.keyFreshnessMs,
+        promptLogDefaultDays: settings.promptLogDefaultRetentionDays,
+        readTimeoutMs: 500,
+        onRevoked: revoked
+      })
+    )
+  )
+
 /** What every request passes, and what it leaves behind. Needs the database's client; has nothing to do with HTTP. */
 export const layerGates = (settings: SettingsValues, surroundings: Surroundings) =>
   Layer.mergeAll(
-    layerKeyStore({
-      namespace: settings.keyNamespace,
-      freshnessMs: settings.keyFreshnessMs,
-      promptLogDefaultDays: settings.promptLogDefaultRetentionDays,
-      readTimeoutMs: 500
-    }),
+    layerKeys(settings),
     layerDiscovery({ refreshS: settings.discoveryRefreshS, ttlS: settings.discoveryTtlS }),
     layerLimiter,
     layerBudget,
-    layerReconciler(),
+    layerReconciler({ leaseS: settings.concurrencyLeaseS }),
+    layerBreakerGauge,
     Aftercare.layer({ drainMs: 2000 })
   ).pipe(
     Layer.provideMerge(layerMeter(settings)),

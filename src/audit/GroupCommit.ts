@@ -3,77 +3,164 @@
  * the next write (Postgres and its kin do the same with their log). One write at a time, so a busy store gets
  * larger batches instead of more of them.
  *
- * A submitter that is interrupted leaves its item in the queue: what was submitted is written. A batch that the
- * store refuses is written once more item by item, so that a row nobody can write costs its neighbours nothing.
+ * A batch that fails because of its rows is written once more item by item, so that a row nobody can write costs
+ * its neighbours nothing. A batch that fails because of the store either fails its submitters (`fail`), or stays at
+ * the head of the queue and is tried again until it is written (`keep`).
  */
-import { Data, Deferred, Effect, Exit, type Scope } from "effect"
+import { Cause, Clock, Data, Deferred, Effect, Exit, Option } from "effect"
 
 /** The queue is full: nothing was accepted. */
 export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity: number }> {}
 
+/** The queue was closed before the item could be written. */
+export class QueueClosed extends Data.TaggedError("QueueClosed")<{}> {}
+
 export interface GroupCommit<A, E> {
-  /** Succeeds when the item is durable. */
-  submit(item: A): Effect.Effect<void, E | QueueFull>
+  /** Accepts an item at once; the inner effect succeeds when it is durable. What was accepted stays accepted. */
+  offer(item: A): Effect.Effect<Effect.Effect<void, E | QueueClosed>, QueueFull | QueueClosed>
+  /**
+   * Succeeds when the item is durable. A submitter that is interrupted takes back an item that is not being
+   * written yet.
+   */
+  submit(item: A): Effect.Effect<void, E | QueueFull | QueueClosed>
   /** items not yet durable, those being written included */
   readonly backlog: () => number
+  /** milliseconds the oldest of them has waited; 0 when there is none */
+  readonly lagMs: () => number
+  /** Accepts nothing more and waits at most `ms` for what was accepted; answers how many items were lost. */
+  close(ms: number): Effect.Effect<number>
 }
 
 export interface GroupCommitOptions<A, E> {
   readonly write: (batch: ReadonlyArray<A>) => Effect.Effect<void, E>
-  /** whether an error is about the rows themselves, so that writing them singly can help */
+  /** whether an error is about the rows themselves: then writing them singly helps, and trying again does not */
   readonly poisoned: (error: E) => boolean
+  readonly onStoreFailure: "fail" | "keep"
   readonly maxBatch: number
   readonly capacity: number
+  /** called once per item when it is durable or given up */
+  readonly settled?: (item: A) => void
 }
 
 interface Waiting<A, E> {
   readonly item: A
-  readonly written: Deferred.Deferred<void, E>
+  readonly written: Deferred.Deferred<void, E | QueueClosed>
+  readonly since: number
 }
+
+/** Soon at first, so that a short failover is hardly seen; then every two seconds. */
+const pauseMs = (failures: number): number => Math.min(2000, 100 * 2 ** (failures - 1))
 
 export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   options: GroupCommitOptions<A, E>
-): Effect.fn.Return<GroupCommit<A, E>, never, Scope.Scope> {
-  const scope = yield* Effect.scope
-  let queue: Array<Waiting<A, E>> = []
-  let writing = 0
-  let busy = false
+): Effect.fn.Return<GroupCommit<A, E>> {
+  const clock = yield* Clock.Clock
+  // The writer is nobody's child: it must not end with a request, nor log in its name.
+  const run = Effect.runForkWith(yield* Effect.context<never>())
+  const now = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
+  type Item = Waiting<A, E>
+  const queue: Array<Item> = []
+  let flying: ReadonlyArray<Item> = []
+  let idle: Deferred.Deferred<void> | undefined
+  let state: "open" | "draining" | "closed" = "open"
 
-  const writeOne = (waiting: Waiting<A, E>): Effect.Effect<void> =>
-    Effect.flatMap(Effect.exit(options.write([waiting.item])), (exit) => settle(waiting, exit))
+  const settle = (waiting: Item, exit: Exit.Exit<void, E | QueueClosed>): void => {
+    options.settled?.(waiting.item)
+    Deferred.doneUnsafe(waiting.written, exit)
+  }
 
-  const settle = (waiting: Waiting<A, E>, exit: Exit.Exit<void, E>): Effect.Effect<void> =>
-    Effect.asVoid(Deferred.done(waiting.written, exit))
+  const aboutRows = (cause: Cause.Cause<E>): boolean =>
+    Option.match(Cause.findErrorOption(cause), {
+      // A row that breaks its own encoding is a poisoned row too.
+      onNone: () => Cause.hasDies(cause),
+      onSome: options.poisoned
+    })
 
-  const writeBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Waiting<A, E>>) {
-    const exit = yield* Effect.exit(options.write(batch.map((waiting) => waiting.item)))
-    const rows = Exit.isFailure(exit) && exit.cause.reasons.some((reason) => reason._tag === "Fail" && options.poisoned(reason.error))
-    if (rows && batch.length > 1) return yield* Effect.forEach(batch, writeOne, { discard: true })
-    return yield* Effect.forEach(batch, (waiting) => settle(waiting, exit), { discard: true })
-  })
-
-  const drain: Effect.Effect<void> = Effect.gen(function* () {
-    while (queue.length > 0) {
-      const batch = queue.slice(0, options.maxBatch)
-      queue = queue.slice(options.maxBatch)
-      writing = batch.length
-      yield* writeBatch(batch)
-      writing = 0
+  /** Writes a batch; answers what has to be tried again. */
+  const write = Effect.fnUntraced(function* (
+    batch: ReadonlyArray<Item>
+  ): Effect.fn.Return<ReadonlyArray<Item>> {
+    const exit = yield* Effect.exit(Effect.suspend(() => options.write(batch.map(({ item }) => item))))
+    if (Exit.isFailure(exit)) {
+      const rows = aboutRows(exit.cause)
+      if (rows && batch.length > 1) return yield* writeSingly(batch)
+      if (!rows && options.onStoreFailure === "keep") return batch
     }
-    busy = false
+    for (const waiting of batch) settle(waiting, exit)
+    return []
   })
+
+  const writeSingly = Effect.fnUntraced(function* (batch: ReadonlyArray<Item>) {
+    for (const [index, waiting] of batch.entries()) {
+      // The store itself has failed now: the rest need not find that out one by one.
+      if ((yield* write([waiting])).length > 0) return batch.slice(index)
+    }
+    return []
+  })
+
+  const wanted = () => queue.length > 0 && state !== "closed"
+
+  const drain = Effect.gen(function* () {
+    let failures = 0
+    while (wanted()) {
+      flying = queue.splice(0, options.maxBatch)
+      const left = yield* write(flying)
+      flying = []
+      if (left.length === 0) {
+        failures = 0
+        continue
+      }
+      queue.unshift(...left)
+      failures += 1
+      yield* Effect.sleep(pauseMs(failures))
+    }
+    if (idle !== undefined) Deferred.doneUnsafe(idle, Exit.void)
+    idle = undefined
+  })
+
+  const accept = (item: A): Effect.Effect<Item, QueueFull | QueueClosed> =>
+    Effect.suspend((): Effect.Effect<Item, QueueFull | QueueClosed> => {
+      if (state !== "open") return new QueueClosed()
+      if (queue.length + flying.length >= options.capacity) {
+        return new QueueFull({ capacity: options.capacity })
+      }
+      const waiting: Item = { item, written: Deferred.makeUnsafe(), since: now() }
+      queue.push(waiting)
+      if (idle === undefined) {
+        idle = Deferred.makeUnsafe()
+        run(drain)
+      }
+      return Effect.succeed(waiting)
+    })
 
   return {
-    submit: Effect.fnUntraced(function* (item: A) {
-      if (queue.length >= options.capacity) return yield* new QueueFull({ capacity: options.capacity })
-      const written = yield* Deferred.make<void, E>()
-      queue.push({ item, written })
-      if (!busy) {
-        busy = true
-        yield* Effect.forkIn(Effect.uninterruptible(drain), scope)
-      }
-      return yield* Deferred.await(written)
-    }),
-    backlog: () => queue.length + writing
+    offer: (item) => Effect.map(accept(item), ({ written }) => Deferred.await(written)),
+    submit: (item) =>
+      Effect.flatMap(accept(item), (waiting) =>
+        Effect.onInterrupt(Deferred.await(waiting.written), () =>
+          Effect.sync(() => {
+            const place = queue.indexOf(waiting)
+            if (place !== -1) queue.splice(place, 1)
+          })
+        )
+      ),
+    backlog: () => queue.length + flying.length,
+    lagMs: () => {
+      const oldest = flying[0] ?? queue[0]
+      return oldest === undefined ? 0 : now() - oldest.since
+    },
+    close: (ms) =>
+      Effect.suspend(() => {
+        state = "draining"
+        return idle === undefined ? Effect.void : Deferred.await(idle)
+      }).pipe(
+        Effect.timeoutOption(ms),
+        Effect.map(() => {
+          state = "closed"
+          const lost = [...flying, ...queue.splice(0)]
+          for (const waiting of lost) settle(waiting, Exit.fail(new QueueClosed()))
+          return lost.length
+        })
+      )
   }
 })

@@ -23,6 +23,8 @@ export class Metrics extends Context.Service<
     observe(record: AuditRecord, modelResolved: boolean): Effect.Effect<void>
     /** The backend's first frame for a request that arrived at `arrivedAt` (epoch ms). */
     firstFrame(arrivedAt: number): Effect.Effect<void>
+    /** A revocation has reached this process, `latencyMs` after it was written. */
+    revoked(latencyMs: number): Effect.Effect<void>
     probe(probe: Probe): Effect.Effect<void>
     /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
@@ -61,6 +63,12 @@ const make = Effect.sync(() => {
     buckets: seconds,
     registers
   })
+  const revocations = new Histogram({
+    name: "tollgate_revocation_seconds",
+    help: "From the writing of a revocation to this process forgetting the key",
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers
+  })
   return Metrics.of({
     observe: (record, modelResolved) =>
       Effect.sync(() => {
@@ -69,17 +77,24 @@ const make = Effect.sync(() => {
         requests.inc({ tenant, model, status: String(record.status) })
         durations.observe({ tenant, model }, record.latencyMs / 1000)
         if (record.usage.tokensIn > 0) tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
-        if (record.usage.tokensOut > 0) tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
+        if (record.usage.tokensOut > 0)
+          tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
       }),
     firstFrame: (arrivedAt) =>
       Effect.map(Clock.currentTimeMillis, (now) => firstFrames.observe(Math.max(0, now - arrivedAt) / 1000)),
+    revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
     probe: ({ name, help, read }) =>
       Effect.map(Effect.context(), (context) => {
+        // A probe that breaks or hangs says so in its own line; the others still tell what they know.
+        const value = read.pipe(
+          Effect.timeoutOrElse({ duration: "500 millis", orElse: () => Effect.succeed(Number.NaN) }),
+          Effect.catchCause(() => Effect.succeed(Number.NaN))
+        )
         const gauge: Gauge = new Gauge({
           name,
           help,
           registers,
-          collect: () => Effect.runPromiseWith(context)(read).then((value) => gauge.set(value))
+          collect: () => Effect.runPromiseWith(context)(value).then((value) => gauge.set(value))
         })
       }),
     exposition: Effect.promise(() => registry.metrics())

@@ -1,23 +1,24 @@
 /**
  * The audit and the ledger on Postgres.
  *
- * Three lanes of group commits, each with its own bound, so that none can starve another: what is admitted (intents
- * and their completions), refusals of known callers, refusals of nobody in particular. A completion that cannot be
- * written is kept and tried again until it is; while one is late nobody is admitted, so what is kept is bounded by
- * what was open.
+ * Each kind of row has a lane of its own with its own bound, so that none can starve another: intents, completions,
+ * refusals of known callers, refusals of nobody in particular. Completions and refusals that cannot be written stay
+ * queued until they can; while a completion is late nobody is admitted, so what is queued is bounded by what was
+ * open.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { type Cause, Duration, Effect, Fiber, FiberSet, Layer, Predicate, Schedule, Schema } from "effect"
+import { type Cause, Clock, Effect, Layer, Option, Predicate, Schedule, Schema } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
 import { evidence } from "../domain/Evidence.ts"
 import { noUsage, type Usage } from "../domain/Usage.ts"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Audit } from "./Audit.ts"
-import { makeGroupCommit, type QueueFull } from "./GroupCommit.ts"
+import { makeGroupCommit } from "./GroupCommit.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
 import { Metrics } from "./Metrics.ts"
-import { type AuditRow, auditRow, intentRow, progressRow } from "./rows.ts"
+import type { AuditRecord } from "./Record.ts"
+import { auditRow, type AuditRow, intentRow, progressRow } from "./rows.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
 
 export interface AuditOptions {
@@ -29,55 +30,78 @@ export interface AuditOptions {
   readonly closeTimeoutMs?: number
   /** how long a refusal waits for its row; default 1000 */
   readonly refuseTimeoutMs?: number
+  /** a completion that has waited longer than this stops admission; default 2000 */
+  readonly lateAfterMs?: number
+  /** how long a shutdown waits for rows that are not written yet; default 5000 */
+  readonly drainMs?: number
+  /** refusals of unknown callers that may wait to be written; default 5000 */
+  readonly anonymousCapacity?: number
 }
 
 const maxBatch = 500
 const admittedCapacity = 50_000
 const refusedCapacity = 20_000
-const anonymousCapacity = 5_000
 
 type WriteError = SqlError | Cause.TimeoutError
 
-/** Class 22 and 23 of SQLSTATE: the row is at fault, not the database. */
-const poisoned = (error: WriteError): boolean => {
+/** Classes 22, 23 and 54 of SQLSTATE: the row is at fault, not the database. */
+export const poisoned = (error: WriteError): boolean => {
   if (error._tag !== "SqlError") return false
   const reason = error.reason
   if (reason._tag === "ConstraintError" || reason._tag === "UniqueViolation") return true
-  return Predicate.hasProperty(reason.cause, "code") && String(reason.cause.code).startsWith("22")
+  return Predicate.hasProperty(reason.cause, "code") && /^(?:22|23|54)/.test(String(reason.cause.code))
 }
 
 const unavailable = (cause: unknown): Unavailable => new Unavailable({ gate: "Audit", retryAfterS: 1, cause })
 
-/** Soon at first, then every two seconds, for as long as the process lives. */
-const persistently = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("2 seconds")])
-
 const make = (options: AuditOptions) =>
   Effect.gen(function* () {
     const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
-    const closeTimeoutMs = options.closeTimeoutMs ?? 5000
-    const lane = <A>(write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError>, capacity: number) =>
+    const lateAfterMs = options.lateAfterMs ?? 2000
+    const leaseMs = options.leaseS * 1000
+    /** What each request under way has used; the heartbeat renews their intents until they are closed for good. */
+    const open = new Map<string, Usage>()
+
+    const lane = <A>(
+      write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError>,
+      onStoreFailure: "fail" | "keep",
+      capacity: number,
+      settled?: (row: A) => void
+    ) =>
       makeGroupCommit<A, WriteError>({
         write: (rows) => answerWithin("3 seconds")(write(rows)),
         poisoned,
+        onStoreFailure,
         maxBatch,
-        capacity
+        capacity,
+        ...(settled === undefined ? {} : { settled })
       })
-    const opening = yield* lane(insertIntents(pg, options.leaseS), admittedCapacity)
-    const closing = yield* lane(closeIntents(pg), admittedCapacity)
-    const refusing = yield* lane(insertAudit(pg), refusedCapacity)
-    const turningAway = yield* lane(insertAudit(pg), anonymousCapacity)
-    const background = yield* FiberSet.make<void, WriteError | QueueFull>()
-    yield* Effect.addFinalizer(() =>
-      Effect.asVoid(FiberSet.awaitEmpty(background).pipe(Effect.timeoutOption(Duration.millis(closeTimeoutMs))))
+    const opening = yield* lane(insertIntents(pg, options.leaseS), "fail", admittedCapacity)
+    // Bounded by admission: only what was opened is closed.
+    const closing = yield* lane(closeIntents(pg), "keep", Number.POSITIVE_INFINITY, (row: AuditRow) =>
+      open.delete(row.request_id)
     )
-    const open = new Map<string, Usage>()
-    let late = 0
+    const refusing = yield* lane(insertAudit(pg), "keep", refusedCapacity)
+    const turningAway = yield* lane(insertAudit(pg), "keep", options.anonymousCapacity ?? 5000)
+    const lanes = [opening, closing, refusing, turningAway]
+    yield* Effect.addFinalizer(() =>
+      Effect.forEach(lanes, (lane) => lane.close(options.drainMs ?? 5000), { concurrency: "unbounded" }).pipe(
+        Effect.map((lost) => lost.reduce((sum, count) => sum + count, 0)),
+        Effect.tap((lost) =>
+          lost === 0 ? Effect.void : Effect.logError(`${lost} audit rows could not be written before the end`)
+        )
+      )
+    )
+
     yield* metrics.probe({
       name: "tollgate_audit_backlog",
       help: "Audit rows that are not durable yet",
-      read: Effect.sync(
-        () => opening.backlog() + closing.backlog() + refusing.backlog() + turningAway.backlog() + late
-      )
+      read: Effect.sync(() => lanes.reduce((sum, lane) => sum + lane.backlog(), 0))
+    })
+    yield* metrics.probe({
+      name: "tollgate_audit_lag_seconds",
+      help: "How long the oldest completion that is not durable yet has waited",
+      read: Effect.sync(() => closing.lagMs() / 1000)
     })
     yield* metrics.probe({
       name: "tollgate_open_leases",
@@ -85,39 +109,41 @@ const make = (options: AuditOptions) =>
       read: Effect.sync(() => open.size)
     })
 
-    /** Tries until it is written; only a row that nobody can write is given up, and loudly. */
-    const persist = (submit: Effect.Effect<void, WriteError | QueueFull>, row: AuditRow) =>
-      submit.pipe(
-        Effect.retry({
-          schedule: persistently,
-          while: (error) => error._tag === "QueueFull" || !poisoned(error)
-        }),
-        Effect.tapError((error) => Effect.logError(`audit row ${row.request_id} cannot be written`, error))
-      )
-
-    /** In a fiber of its own, so that neither a client that leaves nor a wait that ends takes the row along. */
-    const written = (submit: Effect.Effect<void, WriteError | QueueFull>, row: AuditRow) =>
-      FiberSet.run(background, persist(submit, row), { startImmediately: true })
-
     const renew = Effect.suspend(() =>
       open.size === 0
         ? Effect.void
-        : answerWithin("5 seconds")(
+        : answerWithin(Math.min(5000, leaseMs / 6))(
             renewIntents(pg, options.leaseS)([...open].map(([id, usage]) => progressRow(id, usage)))
           )
-    ).pipe(Effect.catch((cause) => Effect.logWarning("the leases of open requests were not renewed", cause)))
-    yield* renew.pipe(
-      Effect.schedule(Schedule.spaced(Duration.millis((options.leaseS * 1000) / 3))),
-      Effect.forkScoped
+    ).pipe(
+      Effect.tapError((cause) => Effect.logWarning("the leases of open requests were not renewed", cause)),
+      // Soon again: whoever finds a lease that has run out takes its process for dead.
+      Effect.retry(Schedule.spaced(Math.min(1000, leaseMs / 12)))
     )
+    yield* renew.pipe(Effect.schedule(Schedule.spaced(leaseMs / 3)), Effect.forkScoped)
+
+    let suppressed = 0
+    let toldAt = Number.NEGATIVE_INFINITY
+    /** One line a second, however many: a flood must not become a flood of log lines. */
+    const suppress = Effect.gen(function* () {
+      suppressed += 1
+      const now = yield* Clock.currentTimeMillis
+      if (now - toldAt >= 1000) {
+        yield* Effect.logWarning(`${suppressed} refusals were turned away without a row: their queue is full`)
+        toldAt = now
+        suppressed = 0
+      }
+      return yield* unavailable("the queue of refusals is full")
+    })
+
+    const laneOf = (record: AuditRecord) => (record.caller === undefined ? turningAway : refusing)
 
     return Audit.of({
       open: Effect.fnUntraced(function* (intent) {
-        if (late > 0) return yield* unavailable("completions are late")
-        yield* opening.submit(intentRow(intent)).pipe(
-          Effect.timeout(Duration.millis(options.openTimeoutMs ?? 1500)),
-          Effect.mapError(unavailable)
-        )
+        if (closing.lagMs() > lateAfterMs) return yield* unavailable("completions are late")
+        yield* opening
+          .submit(intentRow(intent))
+          .pipe(Effect.timeout(options.openTimeoutMs ?? 1500), Effect.mapError(unavailable))
         const { requestId } = intent.arrival
         open.set(requestId, { ...noUsage, tokensIn: intent.promptEstimate })
         return evidence("Audit", { requestId })
@@ -127,36 +153,32 @@ const make = (options: AuditOptions) =>
           if (open.has(requestId)) open.set(requestId, usage)
         }),
       close: Effect.fnUntraced(function* (record) {
-        const row = auditRow(record)
-        const fiber = yield* written(closing.submit(row), row)
-        let waiting = true
-        fiber.addObserver(() => {
-          open.delete(row.request_id)
-          if (!waiting) late -= 1
-        })
-        yield* Fiber.join(fiber).pipe(
-          Effect.timeout(Duration.millis(closeTimeoutMs)),
-          Effect.onError(() =>
-            Effect.sync(() => {
-              waiting = false
-              if (fiber.pollUnsafe() === undefined) late += 1
-            })
-          ),
-          Effect.mapError(unavailable)
+        const { requestId } = record.arrival
+        // Should this process die before the row is written, the heartbeat has told what it would have said.
+        if (open.has(requestId)) open.set(requestId, record.usage)
+        const written = yield* closing.offer(auditRow(record))
+        yield* written.pipe(
+          Effect.timeout(options.closeTimeoutMs ?? 5000),
+          Effect.tapErrorTag("SqlError", (error) =>
+            Effect.logError(`audit row ${requestId} cannot be written`, error)
+          )
         )
-      }),
+      }, Effect.mapError(unavailable)),
       refuse: Effect.fnUntraced(function* (record) {
-        const row = auditRow(record)
-        const lane = record.caller === undefined ? turningAway : refusing
-        if (lane.backlog() >= (record.caller === undefined ? anonymousCapacity : refusedCapacity)) {
-          return yield* unavailable("the queue of refusals is full")
-        }
-        const fiber = yield* written(lane.submit(row), row)
-        // A refusal decides nothing that needs the row: it is on its way and will be written.
-        yield* Fiber.join(fiber).pipe(
-          Effect.timeoutOption(Duration.millis(options.refuseTimeoutMs ?? 1000)),
+        // The intent may have been written although its client did not wait for it: the row takes it along.
+        open.delete(record.arrival.requestId)
+        const written = yield* laneOf(record)
+          .offer(auditRow(record))
+          .pipe(
+            Effect.catchTag("QueueFull", () => suppress),
+            Effect.mapError((error) => (error._tag === "Unavailable" ? error : unavailable(error)))
+          )
+        const durable = yield* written.pipe(
+          Effect.timeoutOption(options.refuseTimeoutMs ?? 1000),
           Effect.mapError(unavailable)
         )
+        // A refusal gives nothing away: its row is on its way. An answer is not given without its row.
+        if (Option.isNone(durable) && record.status < 400) return yield* unavailable("the row is late")
       })
     })
   })
@@ -191,5 +213,7 @@ const makeLedger = Effect.gen(function* () {
   })
 })
 
-export const layerLive = (options: AuditOptions): Layer.Layer<Audit | Ledger, never, PgClient.PgClient | Metrics> =>
+export const layerLive = (
+  options: AuditOptions
+): Layer.Layer<Audit | Ledger, never, PgClient.PgClient | Metrics> =>
   Layer.merge(Layer.effect(Audit, make(options)), Layer.effect(Ledger, makeLedger))

@@ -10,7 +10,8 @@ export const clean = (text: string, most: number): string =>
   text.slice(0, most).toWellFormed().replaceAll(unprintable, "")
 
 /** The greatest whole number that is exact on both sides. */
-const count = (tokens: number): number => Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
+const count = (tokens: number): number =>
+  Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
 
 const isoOf = (epochMs: number): string => new Date(epochMs).toISOString()
 

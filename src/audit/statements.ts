@@ -3,7 +3,10 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect } from "effect"
 import type { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
 
-/** Opens intents; one that is open already is left alone. */
+/**
+ * Opens intents; one that is open already is left alone, and so is one whose request has ended meanwhile: its
+ * client did not wait, and nobody would ever close it.
+ */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<IntentRow>) =>
   Effect.asVoid(pg`
     INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
@@ -12,6 +15,7 @@ export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: R
     FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tenant_id uuid, key_id uuid, key_prefix text,
       model text, endpoint text, method text, streamed boolean, client_ip text, client_request_id text,
       arrived_at timestamptz, admitted_at timestamptz, held bigint, tokens_in bigint, reservation jsonb)
+    WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
     ON CONFLICT (request_id) DO NOTHING`)
 
 /** Renews the leases of open intents and notes what they have used; one that has been closed stays closed. */
@@ -40,32 +44,41 @@ export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
       DELETE FROM intents USING r WHERE intents.request_id = r.request_id
       RETURNING intents.request_id, intents.admitted_at
     ), logged AS (
-      INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, model,
-        streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip, client_request_id)
-      SELECT request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, model,
-        streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip, client_request_id
-      FROM r
+      INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint,
+        model, streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip,
+        client_request_id)
+      SELECT r.request_id, r.arrived_at, coalesce(ended.admitted_at, r.arrived_at), r.tenant_id, r.key_id,
+        r.key_prefix, r.method, r.endpoint, r.model, r.streamed, r.tokens_in, r.tokens_out, r.usage_source,
+        r.status, r.error_type, r.latency_ms, r.client_ip, r.client_request_id
+      FROM r LEFT JOIN ended ON ended.request_id = r.request_id
       ON CONFLICT (request_id) DO NOTHING
-      RETURNING request_id, tenant_id, key_id, arrived_at, tokens_in, tokens_out
+      RETURNING tenant_id, key_id, admitted_at, tokens_in, tokens_out
     )
     INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
-    SELECT l.key_id, l.tenant_id, (coalesce(e.admitted_at, l.arrived_at) AT TIME ZONE 'UTC')::date,
-      count(*), sum(l.tokens_in), sum(l.tokens_out)
-    FROM logged l LEFT JOIN ended e USING (request_id)
-    WHERE l.key_id IS NOT NULL
+    SELECT key_id, tenant_id, (admitted_at AT TIME ZONE 'UTC')::date, count(*), sum(tokens_in), sum(tokens_out)
+    FROM logged
+    WHERE key_id IS NOT NULL
     GROUP BY 1, 2, 3 ORDER BY 1, 3
     ON CONFLICT (key_id, day) DO UPDATE SET
       requests = ledger.requests + excluded.requests,
       tokens_in = ledger.tokens_in + excluded.tokens_in,
       tokens_out = ledger.tokens_out + excluded.tokens_out`)
 
-/** Rows of requests that never were admitted: no intent, no ledger entry. */
+/**
+ * Rows of requests that never were admitted: no ledger entry. An intent that was written although nobody waited for
+ * it any more goes with the row.
+ */
 export const insertAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   Effect.asVoid(pg`
+    WITH r AS (
+      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, arrived_at timestamptz,
+        tenant_id uuid, key_id uuid, key_prefix text, method text, endpoint text, model text, streamed boolean,
+        tokens_in bigint, tokens_out bigint, usage_source text, status integer, error_type text,
+        latency_ms integer, client_ip text, client_request_id text)
+    ), unwanted AS (
+      DELETE FROM intents USING r WHERE intents.request_id = r.request_id
+    )
     INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, model,
       streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip, client_request_id)
-    SELECT r.* FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, arrived_at timestamptz,
-      tenant_id uuid, key_id uuid, key_prefix text, method text, endpoint text, model text, streamed boolean,
-      tokens_in bigint, tokens_out bigint, usage_source text, status integer, error_type text,
-      latency_ms integer, client_ip text, client_request_id text)
+    SELECT r.* FROM r
     ON CONFLICT (request_id) DO NOTHING`)

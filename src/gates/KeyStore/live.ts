@@ -25,6 +25,8 @@ export interface KeyStoreOptions {
   /** how long the database may take to answer; default 900 */
   readonly readTimeoutMs?: number
   readonly secretCheck?: SecretCheckOptions
+  /** told of each revocation that was heard of, with the milliseconds since it was written */
+  readonly onRevoked?: (latencyMs: number) => Effect.Effect<void>
 }
 
 const channel = "key_revoked"
@@ -112,14 +114,33 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
     Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause }))
   )
 
+const decodeAge = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct({ age_ms: Schema.NullOr(Schema.Finite) })]))
+
+/** How long ago, by the database's clock, a key that is forgotten now was revoked. For the metrics only. */
+const tellLatency = (pg: PgClient.PgClient, prefix: string, onRevoked: (latencyMs: number) => Effect.Effect<void>) =>
+  pg`
+    SELECT (extract(epoch FROM clock_timestamp() - max(created_at)) * 1000)::float8 AS age_ms
+    FROM revocations WHERE key_prefix = ${prefix}`.pipe(
+    answerWithin("1 second"),
+    Effect.flatMap(decodeAge),
+    Effect.flatMap(([{ age_ms }]) => (age_ms === null ? Effect.void : onRevoked(age_ms))),
+    Effect.catch((cause) => Effect.logDebug("the latency of a revocation could not be measured", cause))
+  )
+
 /** Hears of revocations as they are committed; without it the poll is merely later. */
-const listen = (pg: PgClient.PgClient, keys: FreshKeys): Effect.Effect<void> =>
+const listen = (
+  pg: PgClient.PgClient,
+  keys: FreshKeys,
+  onRevoked: (latencyMs: number) => Effect.Effect<void>
+): Effect.Effect<void> =>
   Effect.gen(function* () {
     const notifications = yield* pg.listen(channel)
     // Whatever was said while nobody listened is in the database.
     yield* keys.evictAll
     yield* Stream.fromQueue(notifications).pipe(
-      Stream.runForEach(({ payload }) => keys.evict(payload)),
+      Stream.runForEach(({ payload }) =>
+        Effect.andThen(keys.evict(payload), Effect.forkScoped(tellLatency(pg, payload, onRevoked)))
+      ),
       Effect.tapError((cause) => Effect.logWarning("notifications of revocations lost", cause.message))
     )
   }).pipe(
@@ -141,7 +162,7 @@ export const layerLive = (options: KeyStoreOptions): Layer.Layer<KeyStore, never
         freshnessMs: options.freshnessMs ?? 1000,
         readTimeoutMs
       })
-      yield* Effect.forkScoped(listen(pg, keys))
+      yield* Effect.forkScoped(listen(pg, keys, options.onRevoked ?? (() => Effect.void)))
       const shape = keyShape(options.namespace)
       const refused = Effect.suspend(() => Effect.fail(new Unauthorized()))
 

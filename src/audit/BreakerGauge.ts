@@ -1,0 +1,17 @@
+/** The breaker's state as a gauge: what an operator looks at first when everything is a 502. */
+import { Effect, Layer } from "effect"
+import { type BreakerState, CircuitBreaker } from "../backend/CircuitBreaker.ts"
+import { Metrics } from "./Metrics.ts"
+
+const figure = { closed: 0, "half-open": 1, open: 2 } as const satisfies Record<BreakerState, number>
+
+export const layerBreakerGauge: Layer.Layer<never, never, CircuitBreaker | Metrics> = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const [breaker, metrics] = [yield* CircuitBreaker, yield* Metrics]
+    yield* metrics.probe({
+      name: "tollgate_breaker_state",
+      help: "The circuit breaker toward the backend: 0 closed, 1 half-open, 2 open",
+      read: Effect.map(breaker.state, (state) => figure[state])
+    })
+  })
+)
