@@ -16,8 +16,8 @@ import { headersOf, respondJson } from "./respond.ts"
 const probeTimeout = Duration.seconds(1)
 
 /**
- * Whether database, cache store and backend all answer, and this process is not on its way out. One probe a second at most, however many ask: readiness
- * must not become an amplifier.
+ * Whether database, cache store and backend all answer, and this process is not on its way out. One probe a second
+ * at most, however many ask: readiness must not become an amplifier.
  */
 export class Readiness extends Context.Service<
   Readiness,
