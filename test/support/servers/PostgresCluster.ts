@@ -67,7 +67,12 @@ const switches = {
   listen_addresses: "127.0.0.1"
 }
 
-export const makePostgresCluster: Effect.Effect<PostgresCluster, unknown, Scope> = Effect.gen(function* () {
+/** The switches that make it durable, for benchmarks: what a commit costs is then what it costs in production. */
+export const durable = { fsync: "on", synchronous_commit: "on", full_page_writes: "on", autovacuum: "on" }
+
+export const makePostgresClusterWith = Effect.fnUntraced(function* (
+  overrides: Readonly<Record<string, string>>
+): Effect.fn.Return<PostgresCluster, unknown, Scope> {
   const native = yield* postgresBinaries({ reader: root ? "everybody" : undefined })
   const { base, data } = yield* folder
   yield* runPostgresProgram({
@@ -88,7 +93,7 @@ export const makePostgresCluster: Effect.Effect<PostgresCluster, unknown, Scope>
         base,
         "-p",
         String(port),
-        ...Object.entries(switches).flatMap(([key, value]) => ["-c", `${key}=${value}`])
+        ...Object.entries({ ...switches, ...overrides }).flatMap(([key, value]) => ["-c", `${key}=${value}`])
       ]
     })
   ).pipe(
@@ -118,3 +123,5 @@ export const makePostgresCluster: Effect.Effect<PostgresCluster, unknown, Scope>
     start
   }
 })
+
+export const makePostgresCluster: Effect.Effect<PostgresCluster, unknown, Scope> = makePostgresClusterWith({})

@@ -1,0 +1,69 @@
+/**
+ * The load: closed loop, `CONNECTIONS` requests in flight for `SECONDS`, results as one JSON line. Times in µs.
+ * For the paced model every frame carries the time it was sent, so its delay is known too.
+ */
+import { Pool } from "undici"
+
+const env = (name: string): string => process.env[name] ?? ""
+const target = new URL(env("URL"))
+const connections = Number(env("CONNECTIONS"))
+const until = performance.now() + Number(env("SECONDS")) * 1000
+const pool = new Pool(target.origin, { connections })
+const headers = { "content-type": "application/json", authorization: `Bearer ${env("KEY")}` }
+const firsts: Array<number> = []
+const frames: Array<number> = []
+const statuses = new Map<number, number>()
+const stamp = /@(\d+)@/g
+
+const once = () =>
+  new Promise<void>((resolve) => {
+    const started = performance.now()
+    let first = true
+    pool.dispatch(
+      { method: "POST", path: target.pathname, headers, body: env("BODY") },
+      {
+        // Without it undici takes the handler for one of its older kind.
+        onRequestStart: () => undefined,
+        onResponseStart: (_controller, status) => void statuses.set(status, (statuses.get(status) ?? 0) + 1),
+        onResponseData: (_controller, chunk) => {
+          if (first) firsts.push((performance.now() - started) * 1000)
+          first = false
+          const now = process.hrtime.bigint()
+          for (const match of chunk.toString("latin1").matchAll(stamp))
+            frames.push(Number(now - BigInt(match[1] ?? 0)) / 1000)
+        },
+        onResponseEnd: () => resolve(),
+        onResponseError: () => {
+          statuses.set(0, (statuses.get(0) ?? 0) + 1)
+          resolve()
+        }
+      }
+    )
+  })
+
+const at = (values: ReadonlyArray<number>, share: number): number =>
+  values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0
+
+let done = 0
+const loop = async () => {
+  while (performance.now() < until) {
+    await once()
+    done += 1
+  }
+}
+const began = performance.now()
+await Promise.all(Array.from({ length: connections }, loop))
+const seconds = (performance.now() - began) / 1000
+process.stdout.write(
+  `${JSON.stringify({
+    rps: done / seconds,
+    requests: done,
+    firstP50: at(firsts, 0.5),
+    firstP99: at(firsts, 0.99),
+    frameP50: at(frames, 0.5),
+    frameP99: at(frames, 0.99),
+    frames: frames.length,
+    statuses: Object.fromEntries(statuses)
+  })}\n`
+)
+process.exit(0)
