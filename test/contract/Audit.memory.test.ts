@@ -1,0 +1,4 @@
+import { memoryWorld } from "./auditWorld.ts"
+import { suite } from "./Audit.ts"
+
+suite("memory", memoryWorld)

@@ -1,0 +1,222 @@
+/** What every audit owes, on memory and on Postgres alike. */
+import { randomUUID, randomUUIDv7 } from "node:crypto"
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, type Layer } from "effect"
+import { Audit } from "../../src/audit/Audit.ts"
+import type { Intent } from "../../src/audit/Record.ts"
+import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
+import type { LedgerDay } from "../support/auditDatabase.ts"
+
+export interface SeenRow {
+  readonly status: number
+  readonly tokens_in: number
+  readonly tokens_out: number
+  readonly model: string | null
+  readonly endpoint: string
+  readonly client_request_id: string | null
+  readonly error_type: string | null
+  readonly key_id: string | null
+  readonly latency_ms: number
+}
+
+/** Looks at what was written, past the ports. */
+export class Written extends Context.Service<
+  Written,
+  {
+    row(requestId: string): Effect.Effect<SeenRow | undefined, unknown>
+    hasIntent(requestId: string): Effect.Effect<boolean, unknown>
+    ledger(keyId: string): Effect.Effect<ReadonlyArray<LedgerDay>, unknown>
+    /** the same, summed over the rows of the log that were admitted */
+    auditSums(keyId: string): Effect.Effect<ReadonlyArray<LedgerDay>, unknown>
+  }
+>()("test/contract/Audit/Written") {}
+
+const day = 86_400_000
+
+export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>) =>
+  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Audit: ${name}`, (it) => {
+    it.effect("an opened request leaves an intent, and its evidence names it", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const intent = intentOf()
+        const proof = yield* audit.open(intent)
+        assert.strictEqual(proof.gate, "Audit")
+        assert.strictEqual(proof.value.requestId, intent.arrival.requestId)
+        assert.isTrue(yield* written.hasIntent(intent.arrival.requestId))
+        assert.isUndefined(yield* written.row(intent.arrival.requestId))
+      })
+    )
+
+    it.effect("open and close count once, however often and in whatever order they are repeated", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const intent = intentOf()
+        const { requestId } = intent.arrival
+        yield* Effect.all([audit.open(intent), audit.open(intent), audit.open(intent)], {
+          concurrency: 3
+        })
+        const end = audit.close(endOf(intent, usageOf(7, 3)))
+        yield* Effect.all([end, end, audit.close(endOf(intent, usageOf(7, 3)))], { concurrency: 3 })
+        // Late and reordered: what has ended stays as it ended.
+        yield* audit.close(endOf(intent, usageOf(1000, 1000), { status: 500, errorType: "aborted" }))
+        yield* audit.open(intent)
+        yield* audit.progress(requestId, usageOf(1, 1))
+        yield* audit.refuse(endOf(intent, usageOf(5, 5), { status: 503 }))
+        assert.isFalse(yield* written.hasIntent(requestId))
+        assert.deepInclude(yield* written.row(requestId), { status: 200, tokens_in: 7, tokens_out: 3 })
+        assert.deepStrictEqual(yield* written.ledger(intent.caller.keyId), [
+          { day: "2026-11-21", requests: 1, tokensIn: 7, tokensOut: 3 }
+        ])
+      })
+    )
+
+    it.effect("close without open writes row and ledger all the same", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const intent = intentOf()
+        yield* audit.close(endOf(intent, usageOf(2, 1)))
+        assert.deepInclude(yield* written.row(intent.arrival.requestId), { status: 200, tokens_in: 2 })
+        assert.deepStrictEqual(yield* written.ledger(intent.caller.keyId), [
+          { day: "2026-11-21", requests: 1, tokensIn: 2, tokensOut: 1 }
+        ])
+      })
+    )
+
+    it.effect("the ledger is the sum of the audit, per key and UTC day of admission", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const midnight = noon + day / 2
+        const keys = [callerOf(), callerOf()] as const
+        const intents = Array.from({ length: 60 }, (_, n): Intent =>
+          intentOf({
+            caller: keys[n % 2 === 0 ? 0 : 1],
+            // Arrived before midnight, admitted around it.
+            arrivedAt: midnight - 1000,
+            admittedAt: midnight + (n % 3) - 1
+          })
+        )
+        yield* Effect.forEach(intents, audit.open, { concurrency: "unbounded", discard: true })
+        yield* Effect.forEach(intents, (intent, n) => audit.close(endOf(intent, usageOf(n, 1))), {
+          concurrency: "unbounded",
+          discard: true
+        })
+        for (const { keyId } of keys) {
+          const ledger = yield* written.ledger(keyId)
+          assert.deepStrictEqual(
+            ledger.map((entry) => [entry.day, entry.requests]),
+            [
+              ["2026-11-21", 10],
+              ["2026-11-22", 20]
+            ]
+          )
+          assert.deepStrictEqual(ledger, yield* written.auditSums(keyId))
+        }
+      })
+    )
+
+    it.effect("a refusal leaves a row with or without a caller, and nothing in the ledger", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const caller = callerOf()
+        const [known, unknown] = [
+          refusalOf({ caller, status: 429, errorType: "budget_exceeded" }),
+          refusalOf()
+        ]
+        yield* Effect.all([audit.refuse(known), audit.refuse(known), audit.refuse(unknown)])
+        assert.deepInclude(yield* written.row(known.arrival.requestId), {
+          status: 429,
+          error_type: "budget_exceeded",
+          key_id: caller.keyId,
+          tokens_in: 0
+        })
+        assert.deepInclude(yield* written.row(unknown.arrival.requestId), {
+          status: 401,
+          key_id: null,
+          model: null
+        })
+        assert.deepStrictEqual(yield* written.ledger(caller.keyId), [])
+      })
+    )
+
+    it.effect("a refusal takes along an intent whose client did not wait for it", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const intent = intentOf()
+        yield* audit.open(intent)
+        yield* audit.refuse(endOf(intent, usageOf(0, 0), { status: 499, errorType: "client_closed_request" }))
+        assert.isFalse(yield* written.hasIntent(intent.arrival.requestId))
+        assert.deepInclude(yield* written.row(intent.arrival.requestId), { status: 499 })
+        yield* audit.open(intent)
+        assert.isFalse(yield* written.hasIntent(intent.arrival.requestId), "what has ended is not opened")
+      })
+    )
+
+    it.effect("nothing a client or a backend sends keeps a row, or its neighbours, from being written", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const evil = [
+          "\u0000",
+          "a\u0000b",
+          "\ud800",
+          "\udfff\ud800x",
+          "\u001b[31m\n\r\t\u0085",
+          "x".repeat(100_000),
+          "\u{1f4a9}".repeat(100),
+          `'; DROP TABLE audit_log; --`,
+          `{"request_id":"x"}`,
+          "\\u0000"
+        ]
+        const counts = [Number.NaN, -5, 1.5, Number.POSITIVE_INFINITY, 2 ** 60, Number.NEGATIVE_INFINITY]
+        const records = evil.flatMap((text) => {
+          const intent = intentOf()
+          const arrival = {
+            ...intent.arrival,
+            requestId: randomUUIDv7(),
+            method: text,
+            endpoint: text,
+            clientIp: text,
+            clientRequestId: text
+          }
+          return [
+            refusalOf({ arrival, model: text, caller: { ...callerOf(), tenantName: text } }),
+            refusalOf({ arrival: { ...arrival, requestId: randomUUIDv7() }, model: text })
+          ]
+        })
+        yield* Effect.forEach(records, audit.refuse, { concurrency: "unbounded", discard: true })
+        for (const { arrival } of records) {
+          const row = yield* written.row(arrival.requestId)
+          assert.isDefined(row)
+          assert.notMatch(`${row?.model}${row?.endpoint}${row?.client_request_id}`, /\p{Cc}/u)
+          assert.isAtMost(row?.model?.length ?? 0, 128)
+          assert.isAtMost(row?.client_request_id?.length ?? 0, 64)
+          assert.isAtMost(row?.endpoint.length ?? 0, 256)
+        }
+        for (const count of counts) {
+          const intent = intentOf({ promptEstimate: count, held: count })
+          yield* audit.open(intent)
+          yield* audit.progress(intent.arrival.requestId, usageOf(count, count))
+          yield* audit.close(endOf(intent, usageOf(count, count), { latencyMs: count }))
+          const row = yield* written.row(intent.arrival.requestId)
+          assert.isTrue(Number.isSafeInteger(row?.tokens_in) && (row?.tokens_in ?? -1) >= 0, String(count))
+          assert.isAtMost(row?.latency_ms ?? -1, 2_147_483_647)
+        }
+      })
+    )
+
+    it.effect("a thousand requests at once are all written, each once", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const caller = callerOf(randomUUID())
+        const intents = Array.from({ length: 1000 }, () => intentOf({ caller }))
+        yield* Effect.forEach(
+          intents,
+          (intent) => Effect.andThen(audit.open(intent), audit.close(endOf(intent, usageOf(3, 2)))),
+          { concurrency: "unbounded", discard: true }
+        )
+        assert.deepStrictEqual(yield* written.ledger(caller.keyId), [
+          { day: "2026-11-21", requests: 1000, tokensIn: 3000, tokensOut: 2000 }
+        ])
+        assert.deepStrictEqual(yield* written.auditSums(caller.keyId), yield* written.ledger(caller.keyId))
+      })
+    )
+  })

@@ -1,0 +1,4 @@
+import { liveWorld } from "./auditWorld.ts"
+import { suite } from "./Ledger.ts"
+
+suite("Postgres", liveWorld)

@@ -1,0 +1,92 @@
+/** What every ledger owes: what was spent and what is held, in the day, the month and for ever. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, type Layer } from "effect"
+import { Audit } from "../../src/audit/Audit.ts"
+import { Ledger } from "../../src/audit/Ledger.ts"
+import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
+
+const day = 86_400_000
+
+export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>) =>
+  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Ledger: ${name}`, (it) => {
+    const closed = Effect.fnUntraced(function* (
+      caller: ReturnType<typeof callerOf>,
+      admittedAt: number,
+      tokens: number
+    ) {
+      const audit = yield* Audit
+      const intent = intentOf({ caller, admittedAt, arrivedAt: admittedAt })
+      yield* audit.open(intent)
+      yield* audit.close(endOf(intent, usageOf(tokens, 0)))
+    })
+
+    it.effect("an unknown key has spent nothing", () =>
+      Effect.gen(function* () {
+        const spent = yield* (yield* Ledger).spent(callerOf().keyId, noon)
+        assert.deepStrictEqual(spent, { day: 0, month: 0, total: 0 })
+      })
+    )
+
+    it.effect("each period counts its own days, by UTC, to the millisecond", () =>
+      Effect.gen(function* () {
+        const ledger = yield* Ledger
+        const caller = callerOf()
+        const [first, last] = [Date.UTC(2026, 10, 1), Date.UTC(2026, 11, 1) - 1]
+        yield* closed(caller, noon, 1)
+        yield* closed(caller, noon - day, 10)
+        yield* closed(caller, first, 100)
+        yield* closed(caller, first - 1, 1000)
+        yield* closed(caller, last, 10_000)
+        yield* closed(caller, last + 1, 100_000)
+        yield* closed(callerOf(), noon, 5_000_000)
+        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), {
+          day: 1,
+          month: 10_111,
+          total: 111_111
+        })
+        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, first - 1), {
+          day: 1000,
+          month: 1000,
+          total: 111_111
+        })
+        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon + 365 * day), {
+          day: 0,
+          month: 0,
+          total: 111_111
+        })
+      })
+    )
+
+    it.effect("an open request counts with what it holds until its real cost takes the place of it", () =>
+      Effect.gen(function* () {
+        const [audit, ledger] = [yield* Audit, yield* Ledger]
+        const caller = callerOf()
+        yield* closed(caller, noon, 7)
+        const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
+        yield* audit.open(intent)
+        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 507, total: 507 })
+        yield* audit.close(endOf(intent, usageOf(20, 3)))
+        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 30, total: 30 })
+        assert.strictEqual((yield* ledger.spent(caller.keyId, noon - day)).day, 23)
+      })
+    )
+
+    it.effect("refusals cost nothing", () =>
+      Effect.gen(function* () {
+        const [audit, ledger] = [yield* Audit, yield* Ledger]
+        const caller = callerOf()
+        yield* audit.refuse(refusalOf({ caller, status: 429 }))
+        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 0, month: 0, total: 0 })
+      })
+    )
+
+    it.effect("sums stay exact where they are large", () =>
+      Effect.gen(function* () {
+        const ledger = yield* Ledger
+        const caller = callerOf()
+        yield* closed(caller, noon, 2 ** 52)
+        yield* closed(caller, noon, 3)
+        assert.strictEqual((yield* ledger.spent(caller.keyId, noon)).total, 2 ** 52 + 3)
+      })
+    )
+  })

@@ -1,0 +1,76 @@
+/** The audit's tables, read as a test asks for them. */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+
+export interface LedgerDay {
+  readonly day: string
+  readonly requests: number
+  readonly tokensIn: number
+  readonly tokensOut: number
+}
+
+const asNumbers = Effect.map(
+  (
+    rows: ReadonlyArray<{
+      readonly day: string
+      readonly requests: bigint
+      readonly tokens_in: string | bigint
+      readonly tokens_out: string | bigint
+    }>
+  ): ReadonlyArray<LedgerDay> =>
+    rows.map((row) => ({
+      day: row.day,
+      requests: Number(row.requests),
+      tokensIn: Number(row.tokens_in),
+      tokensOut: Number(row.tokens_out)
+    }))
+)
+
+type Sums = {
+  readonly day: string
+  readonly requests: bigint
+  readonly tokens_in: string | bigint
+  readonly tokens_out: string | bigint
+}
+
+export const ledgerOf = (keyId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql<Sums>`
+      SELECT day::text, requests, tokens_in, tokens_out FROM ledger WHERE key_id = ${keyId}::text::uuid ORDER BY day`
+  ).pipe(asNumbers)
+
+/** What the ledger should say, from the log alone. */
+export const auditSumsOf = (keyId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql<Sums>`
+      SELECT (admitted_at AT TIME ZONE 'UTC')::date::text AS day, count(*) AS requests,
+        sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out
+      FROM audit_log WHERE key_id = ${keyId}::text::uuid AND admitted_at IS NOT NULL GROUP BY 1 ORDER BY 1`
+  ).pipe(asNumbers)
+
+export const storedRow = (requestId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql<{
+      readonly status: number
+      readonly tokens_in: number
+      readonly tokens_out: number
+      readonly model: string | null
+      readonly endpoint: string
+      readonly client_request_id: string | null
+      readonly error_type: string | null
+      readonly key_id: string | null
+      readonly latency_ms: number
+    }>`
+      SELECT status, tokens_in::float8, tokens_out::float8, model, endpoint, client_request_id, error_type,
+        key_id::text, latency_ms
+      FROM audit_log WHERE request_id = ${requestId}::text::uuid`
+  ).pipe(Effect.map((rows) => rows[0]))
+
+export const hasIntent = (requestId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`SELECT FROM intents WHERE request_id = ${requestId}::text::uuid`
+  ).pipe(Effect.map((rows) => rows.length > 0))
