@@ -1,0 +1,237 @@
+import { assert, it } from "@effect/vitest"
+import { Data, Deferred, Effect, Exit, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import { type GroupCommitOptions, makeGroupCommit } from "../../../src/audit/GroupCommit.ts"
+
+class StoreDown extends Data.TaggedError("StoreDown")<{}> {}
+class BadRow extends Data.TaggedError("BadRow")<{}> {}
+type Failure = StoreDown | BadRow
+
+/** A store whose writes a test holds up, breaks, and reads back. */
+class Store {
+  readonly batches: Array<ReadonlyArray<number>> = []
+  readonly rows: Array<number> = []
+  down = false
+  gate: Deferred.Deferred<void> | undefined
+  bad = -1
+
+  readonly write = Effect.fnUntraced({ self: this }, function* (this: Store, batch: ReadonlyArray<number>) {
+    this.batches.push(batch)
+    if (this.gate !== undefined) yield* Deferred.await(this.gate)
+    if (this.down) return yield* new StoreDown()
+    if (batch.includes(this.bad)) return yield* new BadRow()
+    this.rows.push(...batch)
+  })
+}
+
+const commitTo = (store: Store, more: Partial<GroupCommitOptions<number, Failure>> = {}) =>
+  makeGroupCommit<number, Failure>({
+    write: store.write,
+    poisoned: (error) => error._tag === "BadRow",
+    onStoreFailure: "fail",
+    maxBatch: 100,
+    capacity: 1000,
+    ...more
+  })
+
+const fork = <A, E>(effect: Effect.Effect<A, E>) => Effect.forkChild(effect, { startImmediately: true })
+
+const held = Effect.fnUntraced(function* (store: Store) {
+  const gate = yield* Deferred.make<void>()
+  store.gate = gate
+  return Effect.sync(() => {
+    store.gate = undefined
+    Deferred.doneUnsafe(gate, Exit.void)
+  })
+})
+
+it.effect("the first item is written at once, those that come meanwhile ride together", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store)
+    const release = yield* held(store)
+    const fibers = yield* Effect.forEach([1, 2, 3, 4], (n) => fork(commit.submit(n)))
+    assert.deepStrictEqual(store.batches, [[1]])
+    assert.strictEqual(commit.backlog(), 4)
+    yield* release
+    yield* Fiber.joinAll(fibers)
+    assert.deepStrictEqual(store.batches, [[1], [2, 3, 4]])
+    assert.strictEqual(commit.backlog(), 0)
+    yield* commit.submit(5)
+    assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5])
+  })
+)
+
+it.effect("nobody is told of a write before it has happened", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store)
+    const release = yield* held(store)
+    const fiber = yield* fork(commit.submit(1))
+    yield* Effect.yieldNow
+    assert.isUndefined(fiber.pollUnsafe())
+    assert.deepStrictEqual(store.rows, [])
+    yield* release
+    yield* Fiber.join(fiber)
+    assert.deepStrictEqual(store.rows, [1])
+  })
+)
+
+it.effect("batches keep to their bound, the queue to its own", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store, { maxBatch: 2, capacity: 5 })
+    const release = yield* held(store)
+    const fibers = yield* Effect.forEach([1, 2, 3, 4, 5], (n) => fork(commit.submit(n)))
+    const full = yield* Effect.flip(commit.submit(6))
+    assert.deepInclude(full, { _tag: "QueueFull", capacity: 5 })
+    yield* release
+    yield* Fiber.joinAll(fibers)
+    assert.deepStrictEqual(store.batches, [[1], [2, 3], [4, 5]])
+    yield* commit.submit(6)
+  })
+)
+
+it.effect("a row nobody can write costs its neighbours nothing", () =>
+  Effect.gen(function* () {
+    for (const onStoreFailure of ["fail", "keep"] as const) {
+      const store = new Store()
+      store.bad = 3
+      const commit = yield* commitTo(store, { onStoreFailure })
+      const exits = yield* Effect.forEach([1, 2, 3, 4], (n) => Effect.exit(commit.submit(n)), {
+        concurrency: "unbounded"
+      })
+      assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, true, false, true], onStoreFailure)
+      assert.deepStrictEqual(store.rows, [1, 2, 4])
+    }
+  })
+)
+
+it.effect("a row that breaks its own encoding is one of those", () =>
+  Effect.gen(function* () {
+    const written: Array<number> = []
+    const commit = yield* makeGroupCommit<number, Failure>({
+      write: (batch) =>
+        Effect.sync(() => {
+          if (batch.includes(2)) throw new TypeError("no JSON")
+          written.push(...batch)
+        }),
+      poisoned: () => false,
+      onStoreFailure: "keep",
+      maxBatch: 10,
+      capacity: 10
+    })
+    const exits = yield* Effect.forEach([1, 2, 3], (n) => Effect.exit(commit.submit(n)), {
+      concurrency: "unbounded"
+    })
+    assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, false, true])
+    assert.deepStrictEqual(written, [1, 3])
+  })
+)
+
+it.effect("a store that fails fails its submitters, and the next one is tried anew", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store)
+    store.down = true
+    assert.deepInclude(yield* Effect.flip(commit.submit(1)), { _tag: "StoreDown" })
+    store.down = false
+    yield* commit.submit(2)
+    assert.deepStrictEqual(store.rows, [2])
+  })
+)
+
+it.effect("what is kept is written in order when the store is back, and the wait is told meanwhile", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const settled: Array<number> = []
+    const commit = yield* commitTo(store, {
+      onStoreFailure: "keep",
+      capacity: 4,
+      settled: (n) => settled.push(n)
+    })
+    assert.strictEqual(commit.lagMs(), 0)
+    store.down = true
+    const fibers = yield* Effect.forEach([1, 2, 3, 4], (n) => fork(commit.submit(n)))
+    yield* TestClock.adjust("10 seconds")
+    assert.isAtLeast(commit.lagMs(), 10_000)
+    // What waits to be tried again fills the queue like everything else: an outage is bounded too.
+    assert.strictEqual(commit.backlog(), 4)
+    assert.deepInclude(yield* Effect.flip(commit.submit(5)), { _tag: "QueueFull" })
+    assert.deepStrictEqual(settled, [])
+    store.down = false
+    yield* TestClock.adjust("2 seconds")
+    yield* Fiber.joinAll(fibers)
+    assert.deepStrictEqual(store.rows, [1, 2, 3, 4])
+    assert.deepStrictEqual(settled, [1, 2, 3, 4])
+    assert.strictEqual(commit.lagMs(), 0)
+  })
+)
+
+it.effect("tries soon at first, then every two seconds", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    store.down = true
+    const commit = yield* commitTo(store, { onStoreFailure: "keep" })
+    yield* fork(commit.submit(1))
+    yield* TestClock.adjust("1 seconds")
+    assert.strictEqual(store.batches.length, 4)
+    yield* TestClock.adjust("60 seconds")
+    assert.isAtMost(store.batches.length, 36)
+    assert.isAtLeast(store.batches.length, 30)
+  })
+)
+
+it.effect("a submitter that leaves takes its item back, unless it is being written or was offered", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store)
+    const release = yield* held(store)
+    const [flying, queued] = [yield* fork(commit.submit(1)), yield* fork(commit.submit(2))]
+    const offered = yield* commit.offer(3)
+    yield* Fiber.interrupt(flying)
+    yield* Fiber.interrupt(queued)
+    yield* release
+    yield* offered
+    assert.deepStrictEqual(store.rows, [1, 3])
+  })
+)
+
+it.effect("closing writes what was accepted, accepts nothing more, and counts what it had to give up", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store, { onStoreFailure: "keep" })
+    store.down = true
+    const first = yield* commit.offer(1)
+    const closing = yield* fork(commit.close(5000))
+    assert.deepInclude(yield* Effect.flip(commit.submit(2)), { _tag: "QueueClosed" })
+    store.down = false
+    yield* TestClock.adjust("3 seconds")
+    assert.strictEqual(yield* Fiber.join(closing), 0)
+    yield* first
+    assert.deepStrictEqual(store.rows, [1])
+
+    const gone = new Store()
+    gone.down = true
+    const hopeless = yield* commitTo(gone, { onStoreFailure: "keep" })
+    const lost = [yield* hopeless.offer(1), yield* hopeless.offer(2)]
+    const ending = yield* fork(hopeless.close(5000))
+    yield* TestClock.adjust("5 seconds")
+    assert.strictEqual(yield* Fiber.join(ending), 2)
+    for (const written of lost) assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
+  })
+)
+
+it.effect("a write that hangs does not hold up the end", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const release = yield* held(store)
+    const commit = yield* commitTo(store)
+    const written = yield* commit.offer(1)
+    const closing = yield* fork(commit.close(1000))
+    yield* TestClock.adjust("1 seconds")
+    assert.strictEqual(yield* Fiber.join(closing), 1)
+    assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
+    yield* release
+  })
+)
