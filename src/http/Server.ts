@@ -6,7 +6,7 @@ import { randomUUIDv7 } from "node:crypto"
 import { createServer, type Server } from "node:http"
 import type { Socket } from "node:net"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { Duration, Effect, Layer } from "effect"
+import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
 import { app, type AppOptions } from "./app.ts"
 import { Drain } from "./Drain.ts"
@@ -92,7 +92,7 @@ const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"
   yield* Effect.logWarning("the grace is over: ending what still runs")
   yield* drain.cut
   yield* Effect.timeoutOption(closed, lastWords)
-}, Effect.interruptible)
+})
 
 /** Serves the app; provides the `HttpServer`, so that a caller can read the address it got. */
 export const layer = (options: ServerOptions) =>
@@ -100,8 +100,10 @@ export const layer = (options: ServerOptions) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const server = makeServer(options, drain.draining)
+      // In a fiber of its own: the one that is told to stop is interrupted, and could wait for nothing.
+      const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
       // Built last, so ended first: the app is still whole while it drains.
-      return Layer.effectDiscard(Effect.addFinalizer(() => stop(server, drain, options))).pipe(
+      return Layer.effectDiscard(Effect.addFinalizer(() => stopping)).pipe(
         Layer.provideMerge(HttpServer.serve(app(options))),
         Layer.provideMerge(
           NodeHttpServer.layerServer(() => server, {

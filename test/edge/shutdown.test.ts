@@ -1,6 +1,6 @@
 /** Being told to stop: the balancer learns it first, nothing that runs is cut before its time, and all of it is counted. */
 import { assert, layer } from "@effect/vitest"
-import { Context, Effect, Exit, Fiber, Layer, Scope } from "effect"
+import { Context, Deferred, Effect, Exit, Fiber, Layer } from "effect"
 import { fake } from "../support/FakeBackend.ts"
 import {
   auditRow,
@@ -18,11 +18,20 @@ import { layerTestRedis } from "../support/TestRedis.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
-/** A gateway that can be told to stop while the test goes on. */
+/** A gateway that is told to stop as SIGTERM does it: the fiber that runs it is interrupted. */
 const startGateway = Effect.fnUntraced(function* (env: Record<string, string>) {
-  const scope = yield* Effect.acquireRelease(Scope.make(), (one) => Scope.close(one, Exit.void))
-  const context = yield* Layer.buildWithScope(layerGatewayOn(env), scope)
-  return { context, stop: Scope.close(scope, Exit.void), url: Context.get(context, Gateway).url }
+  const started = yield* Deferred.make<Context.Context<Layer.Success<ReturnType<typeof layerGatewayOn>>>>()
+  const running = yield* Layer.build(layerGatewayOn(env)).pipe(
+    Effect.tap((context) => Deferred.succeed(started, context)),
+    Effect.andThen(Effect.never),
+    Effect.scoped,
+    Effect.forkScoped
+  )
+  const context = yield* Effect.raceFirst(
+    Deferred.await(started),
+    Effect.andThen(Fiber.join(running), Effect.never)
+  )
+  return { context, stop: Fiber.interrupt(running), url: Context.get(context, Gateway).url }
 })
 
 const words = (count: number) => Array.from({ length: count }, (_, i) => fake.chat(` ${i}`))
