@@ -1,0 +1,388 @@
+/** The audit on a real Postgres that stops, freezes, is locked, or forgets to answer. */
+import { assert, it } from "@effect/vitest"
+import { Context, Effect, Exit, Fiber, Layer, Scope } from "effect"
+import { SqlClient } from "effect/sql"
+import { Audit } from "../../src/audit/Audit.ts"
+import { Ledger } from "../../src/audit/Ledger.ts"
+import type { AuditOptions } from "../../src/audit/live.ts"
+import { layerReconciler } from "../../src/audit/Reconciler.ts"
+import { Meter, MeterDown, Reserved } from "../../src/gates/Meter/Meter.ts"
+import { layerMemory as layerMemoryMeter } from "../../src/gates/Meter/memory.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { layerLiveAudit } from "../contract/auditWorld.ts"
+import { auditSumsOf, hasIntent, ledgerOf, storedRow } from "../support/auditDatabase.ts"
+import { eventually } from "../support/Gateway.ts"
+import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
+import { layerPrivatePostgres, TestCluster, TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+
+const openTimeoutMs = 500
+const patience = { leaseS: 30, openTimeoutMs, closeTimeoutMs: 1000, refuseTimeoutMs: 250, lateAfterMs: 300 }
+
+const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.suspend(() => {
+    const startedAt = performance.now()
+    return Effect.map(Effect.exit(effect), (exit) => ({ exit, ms: performance.now() - startedAt }))
+  })
+
+const refusedInTime = (
+  outcome: { readonly exit: Exit.Exit<unknown, unknown>; readonly ms: number },
+  ms: number
+) => {
+  assert.isTrue(Exit.isFailure(outcome.exit), "it went through")
+  assert.isBelow(outcome.ms, ms)
+}
+
+/** An audit of its own on the database of the test, as another process has one. */
+const another = (options: Partial<AuditOptions> = {}) =>
+  Effect.map(Layer.build(Layer.fresh(layerLiveAudit({ ...patience, ...options }))), (services) =>
+    Context.get(services, Audit)
+  )
+
+/** Holds `table` against everybody until the scope ends. */
+const lock = Effect.fnUntraced(function* (table: string) {
+  const { socket } = yield* TestDatabase
+  const services = yield* Layer.build(
+    layerPostgres({ url: socket, maxConnections: 1, statementTimeoutMs: 0 })
+  )
+  const sql = Context.get(services, SqlClient.SqlClient)
+  yield* sql.reserve.pipe(
+    Effect.tap((connection) => connection.executeRaw("BEGIN", [])),
+    Effect.tap((connection) =>
+      Effect.addFinalizer(() => Effect.ignore(connection.executeRaw("ROLLBACK", [])))
+    ),
+    Effect.tap((connection) => connection.executeRaw(`LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`, []))
+  )
+})
+
+for (const fault of ["stopped", "frozen"] as const) {
+  it.live(
+    `a ${fault} database: nobody is admitted, nothing is lost, and it goes on by itself`,
+    () =>
+      Effect.gen(function* () {
+        const [audit, ledger, cluster] = [yield* Audit, yield* Ledger, yield* TestCluster]
+        const caller = callerOf()
+        const running = intentOf({ caller })
+        yield* audit.open(running)
+        yield* fault === "stopped" ? cluster.stop : cluster.pause
+
+        const late = intentOf({ caller })
+        refusedInTime(yield* timed(audit.open(late)), openTimeoutMs + 300)
+        refusedInTime(yield* timed(ledger.spent(caller.keyId, Date.now())), 1500)
+        const refusal = refusalOf({ caller, status: 429 })
+        const refused = yield* timed(audit.refuse(refusal))
+        assert.isTrue(Exit.isSuccess(refused.exit), "a refusal keeps its status")
+        assert.isBelow(refused.ms, 600)
+        const list = refusalOf({ caller, status: 200 })
+        refusedInTime(yield* timed(audit.refuse(list)), 600)
+        yield* audit.refuse(endOf(late, usageOf(0, 0), { status: 503 }))
+        refusedInTime(yield* timed(audit.close(endOf(running, usageOf(7, 3)))), 1500)
+
+        yield* fault === "stopped" ? cluster.start : cluster.resume
+        const id = running.arrival.requestId
+        const row = yield* eventually(
+          Effect.orElseSucceed(storedRow(id), () => undefined),
+          Boolean,
+          15_000
+        )
+        assert.deepInclude(row, { status: 200, tokens_in: 7, tokens_out: 3 })
+        for (const [record, status] of [
+          [refusal, 429],
+          [list, 200],
+          [endOf(late, usageOf(0, 0)), 503]
+        ] as const) {
+          const stored = yield* eventually(storedRow(record.arrival.requestId), Boolean, 15_000)
+          assert.deepInclude(stored, { status })
+        }
+        assert.isFalse(yield* hasIntent(id))
+        assert.isFalse(
+          yield* eventually(hasIntent(late.arrival.requestId), (there) => !there),
+          "nobody waited for this intent, so it is not there"
+        )
+        const next = intentOf({ caller })
+        yield* eventually(Effect.exit(audit.open(next)), Exit.isSuccess, 15_000)
+        yield* audit.close(endOf(next, usageOf(1, 1)))
+        const days = yield* ledgerOf(caller.keyId)
+        assert.deepStrictEqual(days, yield* auditSumsOf(caller.keyId))
+        assert.deepInclude(days[0], { requests: 2, tokensIn: 8, tokensOut: 4 })
+      }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), layerPrivatePostgres()))),
+    60_000
+  )
+}
+
+it.live(
+  "a locked log: completions are late, admission stops, refusals keep their status, and all of it recovers",
+  () =>
+    Effect.gen(function* () {
+      const audit = yield* Audit
+      const caller = callerOf()
+      const running = intentOf({ caller })
+      yield* audit.open(running)
+      yield* Effect.gen(function* () {
+        yield* lock("audit_log")
+        refusedInTime(yield* timed(audit.close(endOf(running, usageOf(7, 3)))), 1500)
+        refusedInTime(yield* timed(audit.open(intentOf({ caller }))), 50)
+        assert.isTrue(Exit.isSuccess((yield* timed(audit.refuse(refusalOf()))).exit))
+      }).pipe(Effect.scoped)
+      const id = running.arrival.requestId
+      assert.deepInclude(yield* eventually(storedRow(id), Boolean, 15_000), { status: 200, tokens_in: 7 })
+      const next = intentOf({ caller })
+      yield* eventually(Effect.exit(audit.open(next)), Exit.isSuccess, 10_000)
+      yield* audit.close(endOf(next, usageOf(1, 0)))
+      assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
+    }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres))),
+  60_000
+)
+
+it.live(
+  "a flood of refusals during an outage stays within its bound and leaves the lane of paying clients alone",
+  () =>
+    Effect.gen(function* () {
+      const audit = yield* Audit
+      const caller = callerOf()
+      yield* Effect.gen(function* () {
+        yield* lock("audit_log")
+        const outcomes = yield* Effect.forEach(
+          Array.from({ length: 500 }, () => refusalOf()),
+          (record) => Effect.exit(audit.refuse(record)),
+          { concurrency: "unbounded" }
+        )
+        assert.strictEqual(outcomes.filter(Exit.isSuccess).length, 100)
+        const known = yield* timed(audit.refuse(refusalOf({ caller, status: 429 })))
+        assert.isTrue(Exit.isSuccess(known.exit))
+      }).pipe(Effect.scoped)
+      const intent = intentOf({ caller })
+      yield* eventually(Effect.exit(audit.open(intent)), Exit.isSuccess, 10_000)
+      yield* audit.close(endOf(intent, usageOf(1, 1)))
+      const sql = yield* SqlClient.SqlClient
+      const count = Effect.map(
+        sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log`,
+        ([row]) => row?.n ?? 0
+      )
+      assert.strictEqual(yield* eventually(count, (n) => n === 102, 10_000), 102)
+    }).pipe(
+      Effect.provide(
+        Layer.provideMerge(layerLiveAudit({ ...patience, anonymousCapacity: 100 }), TestPostgres)
+      )
+    ),
+  60_000
+)
+
+it.live(
+  "two processes that close requests of the same keys at the same time agree to the token, without a deadlock",
+  () =>
+    Effect.gen(function* () {
+      const generous = { openTimeoutMs: 20_000, closeTimeoutMs: 20_000 }
+      const audits = [yield* another(generous), yield* another(generous)]
+      const callers = Array.from({ length: 10 }, () => callerOf())
+      const intents = Array.from({ length: 1000 }, (_, n) =>
+        intentOf({ caller: callers[n % 10] ?? callerOf() })
+      )
+      yield* Effect.forEach(
+        audits.flatMap((audit, process) =>
+          intents.map((intent, n) =>
+            // Every tenth request is ended by both, as a crash that was none would have it.
+            n % 2 === process || n % 10 === 0
+              ? Effect.andThen(audit.open(intent), audit.close(endOf(intent, usageOf(n, 1))))
+              : Effect.void
+          )
+        ),
+        (work) => work,
+        { concurrency: "unbounded", discard: true }
+      )
+      for (const [index, { keyId }] of callers.entries()) {
+        const expected = intents.reduce((sum, _, n) => (n % 10 === index ? sum + n : sum), 0)
+        const days = yield* ledgerOf(keyId)
+        assert.deepInclude(days[0], { requests: 100, tokensIn: expected, tokensOut: 100 })
+        assert.deepStrictEqual(days, yield* auditSumsOf(keyId))
+      }
+      const sql = yield* SqlClient.SqlClient
+      const deadlocks = yield* sql<{ readonly n: number }>`
+        SELECT deadlocks::int AS n FROM pg_stat_database WHERE datname = current_database()`
+      assert.strictEqual(deadlocks[0]?.n, 0)
+    }).pipe(Effect.scoped, Effect.provide(TestPostgres)),
+  60_000
+)
+
+it.live(
+  "a connection cut while rows are written: tried again, counted once",
+  () =>
+    Effect.gen(function* () {
+      const [audit, sql] = [yield* Audit, yield* SqlClient.SqlClient]
+      const caller = callerOf()
+      const killer = yield* sql`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()`.pipe(
+        Effect.ignore,
+        Effect.delay("3 millis"),
+        Effect.forever,
+        Effect.forkChild
+      )
+      const closed = yield* Effect.forEach(
+        Array.from({ length: 300 }),
+        () => {
+          const intent = intentOf({ caller })
+          return Effect.exit(audit.close(endOf(intent, usageOf(2, 1))))
+        },
+        { concurrency: 3 }
+      )
+      yield* Fiber.interrupt(killer)
+      assert.strictEqual(closed.length, 300)
+      const all = yield* eventually(
+        Effect.orElseSucceed(ledgerOf(caller.keyId), () => []),
+        (days) => days[0]?.requests === 300,
+        15_000
+      )
+      assert.deepInclude(all[0], { requests: 300, tokensIn: 600, tokensOut: 300 })
+      assert.deepStrictEqual(yield* auditSumsOf(caller.keyId), all)
+    }).pipe(
+      Effect.provide(
+        Layer.provideMerge(layerLiveAudit({ ...patience, closeTimeoutMs: 10_000 }), TestPostgres)
+      )
+    ),
+  60_000
+)
+
+it.live(
+  "what is kept when the gateway ends is written before it ends",
+  () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const audit = yield* Scope.provide(another(), scope)
+      const intent = intentOf()
+      yield* audit.open(intent)
+      const unlock = yield* Scope.make()
+      yield* Scope.provide(lock("audit_log"), unlock)
+      yield* Effect.exit(audit.close(endOf(intent, usageOf(4, 2))))
+      const ending = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
+      refusedInTime(yield* timed(audit.open(intentOf())), 700)
+      yield* Effect.sleep("300 millis")
+      assert.isUndefined(ending.pollUnsafe(), "it waits for the row")
+      yield* Scope.close(unlock, Exit.void)
+      yield* Fiber.join(ending)
+      assert.deepInclude(yield* storedRow(intent.arrival.requestId), { status: 200, tokens_in: 4 })
+    }).pipe(Effect.provide(TestPostgres)),
+  60_000
+)
+
+const leaseOf = (requestId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql<{ readonly left: number; readonly tokens_out: number }>`
+      SELECT extract(epoch FROM lease_until - now())::float8 AS left, tokens_out::float8 FROM intents
+      WHERE request_id = ${requestId}::text::uuid`
+  ).pipe(Effect.map((rows) => rows[0]))
+
+it.live(
+  "a process that dies is settled by another at what it last said, in the log, the ledger and the counters",
+  () =>
+    Effect.gen(function* () {
+      const meter = yield* Meter
+      const scope = yield* Scope.make()
+      const dying = yield* Scope.provide(another({ leaseS: 1, drainMs: 0 }), scope)
+      const alive = yield* another({ leaseS: 1 })
+      const caller = callerOf()
+      const claims = {
+        account: { group: caller.tenantId, key: caller.keyId },
+        limits: caller.limits,
+        budgets: { total: 1000 }
+      }
+      yield* meter.load(claims.account, [{ bucket: "total", tokens: 0 }])
+      const [dead, living] = [intentOf({ caller }), intentOf({ caller })]
+      const verdict = yield* meter.reserve(claims, { id: dead.arrival.requestId, tokens: 500, slot: true })
+      assert.instanceOf(verdict, Reserved)
+      const reservation = verdict instanceof Reserved ? verdict.reservation : dead.reservation
+      yield* dying.open({ ...dead, reservation })
+      yield* alive.open(living)
+      yield* dying.progress(dead.arrival.requestId, { tokensIn: 5, tokensOut: 40, source: "counted" })
+      const beaten = yield* eventually(leaseOf(dead.arrival.requestId), (lease) => lease?.tokens_out === 40)
+      assert.strictEqual(beaten?.tokens_out, 40, "the heartbeat tells what was used")
+      yield* Scope.close(scope, Exit.void)
+
+      const row = yield* eventually(storedRow(dead.arrival.requestId), Boolean, 10_000)
+      assert.deepInclude(row, { status: 500, error_type: "aborted", tokens_in: 5, tokens_out: 40 })
+      assert.isFalse(yield* hasIntent(dead.arrival.requestId))
+      assert.deepInclude((yield* ledgerOf(caller.keyId))[0], { requests: 1, tokensIn: 5, tokensOut: 40 })
+      const headroom = yield* meter.peek(claims)
+      assert.deepInclude(headroom, { budgets: { total: { limit: 1000, remaining: 955 } } })
+      assert.isTrue(yield* hasIntent(living.arrival.requestId), "its neighbour lives and is let be")
+      yield* alive.close(endOf(living, usageOf(1, 1)))
+      assert.deepInclude(yield* storedRow(living.arrival.requestId), { status: 200 })
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(
+        layerReconciler({ leaseS: 1, everyS: 0.1 }).pipe(
+          Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
+          Layer.provideMerge(TestPostgres)
+        )
+      )
+    ),
+  60_000
+)
+
+it.live(
+  "an outage longer than a lease does not make living requests look dead",
+  () =>
+    Effect.gen(function* () {
+      const [audit, cluster] = [yield* Audit, yield* TestCluster]
+      const intent = intentOf()
+      yield* audit.open(intent)
+      yield* cluster.pause
+      yield* Effect.sleep("4 seconds")
+      yield* cluster.resume
+      const lease = yield* eventually(
+        Effect.orElseSucceed(leaseOf(intent.arrival.requestId), () => undefined),
+        (lease) => (lease?.left ?? 0) > 0,
+        10_000
+      )
+      assert.isAbove(lease?.left ?? -1, 0, "renewed, not closed")
+      // Long enough for the reconciler to have looked again and again.
+      yield* Effect.sleep("2 seconds")
+      yield* audit.close(endOf(intent, usageOf(9, 9)))
+      assert.deepInclude(yield* storedRow(intent.arrival.requestId), { status: 200, tokens_in: 9 })
+    }).pipe(
+      Effect.provide(
+        Layer.merge(
+          layerLiveAudit({ ...patience, leaseS: 3, closeTimeoutMs: 5000 }),
+          layerReconciler({ leaseS: 3, everyS: 0.1 })
+        ).pipe(
+          Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
+          Layer.provideMerge(layerPrivatePostgres())
+        )
+      )
+    ),
+  60_000
+)
+
+it.live(
+  "counters that do not answer leave the aborted request to be found again; a row nobody can close holds up no other",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      let meterDown = true
+      const meter = yield* Meter
+      const flaky = Layer.succeed(Meter, {
+        ...meter,
+        settle: (reservation, used) =>
+          meterDown ? Effect.fail(new MeterDown({ cause: "down" })) : meter.settle(reservation, used)
+      })
+      const [good, bad] = [intentOf(), intentOf()]
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const audit = yield* another({ leaseS: 1, drainMs: 0 })
+          yield* audit.open(bad)
+          yield* audit.open(good)
+        })
+      )
+      // A row the log does not take, whatever is tried.
+      yield* sql`ALTER TABLE intents DROP CONSTRAINT intents_tokens_out_check`
+      yield* sql`UPDATE intents SET tokens_out = -1 WHERE request_id = ${bad.arrival.requestId}::text::uuid`
+      yield* Layer.build(Layer.provide(layerReconciler({ leaseS: 1, everyS: 0.1 }), flaky))
+      yield* Effect.sleep("2 seconds")
+      assert.isTrue(yield* hasIntent(good.arrival.requestId), "not settled, so not closed")
+      meterDown = false
+      const row = yield* eventually(storedRow(good.arrival.requestId), Boolean, 10_000)
+      assert.deepInclude(row, { status: 500, error_type: "aborted" })
+      assert.isTrue(yield* hasIntent(bad.arrival.requestId))
+    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerMemoryMeter({ leaseS: 30 }), TestPostgres))),
+  60_000
+)
