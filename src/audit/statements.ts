@@ -18,14 +18,23 @@ export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: R
     WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
     ON CONFLICT (request_id) DO NOTHING`)
 
-/** Renews the leases of open intents and notes what they have used; one that has been closed stays closed. */
+/**
+ * Renews the leases of open intents and notes what they have used; one that has been closed stays closed. It never
+ * waits for a row: one that is locked is being closed, and a wait in another order than the closer's would deadlock.
+ */
 export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<ProgressRow>) =>
   Effect.asVoid(pg`
+    WITH r AS (
+      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tokens_in bigint, tokens_out bigint)
+    ), mine AS (
+      SELECT i.request_id FROM intents AS i JOIN r USING (request_id)
+      ORDER BY i.request_id FOR UPDATE OF i SKIP LOCKED
+    )
     UPDATE intents AS i SET
       lease_until = now() + make_interval(secs => ${leaseS}),
       tokens_in = greatest(i.tokens_in, r.tokens_in),
       tokens_out = greatest(i.tokens_out, r.tokens_out)
-    FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tokens_in bigint, tokens_out bigint)
+    FROM r JOIN mine USING (request_id)
     WHERE i.request_id = r.request_id`)
 
 /**
