@@ -26,7 +26,8 @@ export const endpoint = <R>(
   handler: Effect.Effect<Response, GatewayError, R>
 ): Effect.Effect<Response, never, R | Services | Scope.Scope> =>
   Effect.addFinalizer((exit) => abandon(exchange, unfinished(exit))).pipe(
-    Effect.andThen(handler),
+    // The server runs its app uninterruptibly: unless a handler opens up, a client that leaves is never noticed.
+    Effect.andThen(Effect.interruptible(handler)),
     Effect.catch((error) => Effect.andThen(logFailure(error), refuse(exchange, faceOf(error)))),
     Effect.catchDefect((defect) =>
       Effect.andThen(Effect.logError("defect", defect), refuse(exchange, internalError))

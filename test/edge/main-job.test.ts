@@ -1,0 +1,143 @@
+/** The main job from end to end: a key is made, used by real clients, accounted for, and taken away. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestConsole } from "effect/testing"
+import { Ollama } from "ollama"
+import OpenAI from "openai"
+import { tollgateHere } from "../cli/inProcess.ts"
+import { fake as wire } from "../support/FakeBackend.ts"
+import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+/** A command as an operator gives it; its standard output. */
+const tollgate = (...args: ReadonlyArray<string>) =>
+  tollgateHere(...args).pipe(
+    Effect.provide(TestConsole.layer),
+    Effect.map(({ code, stdout, stderr }) => {
+      assert.strictEqual(code, 0, stderr)
+      return stdout.trim()
+    })
+  )
+
+const Usage = Schema.fromJsonString(
+  Schema.Struct({ requests: Schema.Finite, tokens_in: Schema.Finite, tokens_out: Schema.Finite })
+)
+
+layer(layerGateway(), live)("the main job", (it) => {
+  it.effect(
+    "a key made by a command serves real clients, is accounted to the token, and ends on command",
+    () =>
+      Effect.gen(function* () {
+        const [{ url }, sql] = [yield* Gateway, yield* SqlClient.SqlClient]
+        yield* tollgate("create-tenant", "--name", "team", "--allow-all-models")
+        const secret = yield* tollgate("create-key", "--tenant", "team", "--name", "laptop")
+        assert.match(secret, /^tg_[0-9A-Za-z]{41}$/)
+        const prefix = secret.slice(0, 12)
+        const counted: Array<{ readonly input: number; readonly output: number }> = []
+
+        const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: secret, maxRetries: 0 })
+        const messages = [{ role: "user" as const, content: "Hello" }]
+        const said = yield* Effect.promise(async () => {
+          let text = ""
+          for await (const chunk of await openai.chat.completions.create({
+            model: "m",
+            messages,
+            stream: true
+          })) {
+            text += chunk.choices[0]?.delta.content ?? ""
+            if (chunk.usage)
+              counted.push({ input: chunk.usage.prompt_tokens, output: chunk.usage.completion_tokens })
+          }
+          const ollama = new Ollama({ host: url, headers: { Authorization: `Bearer ${secret}` } })
+          for await (const frame of await ollama.chat({ model: "m", messages, stream: true })) {
+            text += frame.message.content
+            if (frame.done) counted.push({ input: frame.prompt_eval_count, output: frame.eval_count })
+          }
+          return text
+        })
+        assert.strictEqual(said, "Hello world!Hello world!")
+        assert.lengthOf(counted, 2)
+
+        const usage = yield* tollgate("show-usage", "--tenant", "team", "--period", "day", "--json")
+        assert.deepInclude(yield* Schema.decodeEffect(Usage)(usage), {
+          requests: 2,
+          tokens_in: counted.reduce((sum, { input }) => sum + input, 0),
+          tokens_out: counted.reduce((sum, { output }) => sum + output, 0)
+        })
+        const rows =
+          yield* sql`SELECT status, tokens_in, tokens_out FROM audit_log WHERE key_prefix = ${prefix}`
+        assert.deepStrictEqual(
+          rows,
+          [0, 1].map(() => ({ status: 200, tokens_in: 7n, tokens_out: 3n }))
+        )
+        assert.lengthOf(yield* sql`SELECT 1 FROM intents WHERE key_prefix = ${prefix}`, 0)
+
+        yield* tollgate("revoke-key", "--prefix", prefix)
+        const revoked = performance.now()
+        const last = yield* eventually(call("/api/version", { secret }), ({ status }) => status === 401, 1000)
+        assert.strictEqual(last.status, 401)
+        assert.isBelow(performance.now() - revoked, 1000)
+        assert.strictEqual((yield* call("/api/chat", { secret, body: hello() })).status, 401)
+      })
+  )
+
+  const frames = [wire.chat("Hel"), wire.chat("lo")]
+  const leavings = [
+    ["mid-stream", "/api/chat", hello(), frames],
+    ["mid-stream", "/v1/chat/completions", hello({ stream: true }), frames],
+    // Without a byte of an answer, the client has only its own socket to close.
+    ["while its one object is made", "/api/chat", hello({ stream: false }), frames],
+    ["before the first frame", "/api/chat", hello(), []],
+    ["before the first frame", "/v1/chat/completions", hello(), []]
+  ] as const
+  for (const [when, path, body, lines] of leavings) {
+    it.effect(`${path}: leaving ${when} frees backend and slot within 100 ms, and is not free`, () =>
+      Effect.gen(function* () {
+        const [{ url }, fake, sql] = [yield* Gateway, yield* Fake, yield* SqlClient.SqlClient]
+        const { secret, prefix } = yield* newKey({ concurrent: 1 })
+        const calls = fake.requests.length
+        fake.script({ does: "stream", lines, ends: "hang" })
+        const leave = yield* Effect.sync(() => new AbortController())
+        const response = fetch(new URL(path, url), {
+          method: "POST",
+          signal: leave.signal,
+          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+          body: JSON.stringify(body)
+        })
+        const gone = response.then((answer) => answer.text()).catch(() => "gone")
+        const length = lines.map((line) => `${JSON.stringify(line)}\n`).join("").length
+        yield* fake.until(() => fake.requests.length > calls && fake.requests.at(-1)?.written === length)
+        // Written is not yet read: the gateway has to have seen both frames before it is left.
+        yield* Effect.sleep("30 millis")
+        const left = performance.now()
+        leave.abort()
+        assert.strictEqual(yield* Effect.promise(() => gone), "gone")
+        const backendCall = fake.requests.at(-1)
+        yield* fake.until(() => backendCall?.closedAt !== undefined)
+        assert.isBelow((backendCall?.closedAt ?? Infinity) - left, 100)
+
+        const again = call("/api/chat", { secret, body: hello({ stream: false }) })
+        const { status } = yield* eventually(again, ({ status }) => status !== 429, 300)
+        assert.strictEqual(status, 200)
+
+        // "Hello" is two tokens and eight for the message, by estimate; as many frames as were seen.
+        const rows = yield* eventually(
+          sql`SELECT tokens_in, tokens_out, error_type, usage_source FROM audit_log
+              WHERE key_prefix = ${prefix} AND status = 499`,
+          (rows) => rows.length > 0
+        )
+        const usage_source = lines.length === 0 ? "estimated" : "counted"
+        assert.deepStrictEqual(rows, [
+          {
+            tokens_in: 10n,
+            tokens_out: BigInt(lines.length),
+            error_type: "client_closed_request",
+            usage_source
+          }
+        ])
+      })
+    )
+  }
+})
