@@ -34,11 +34,15 @@ export class Hold {
     return renew(exchange, this, Math.min(most, this.used + ahead))
   }
 
-  /** The budget ran out, or the backend ignores the bound it was given. */
+  /** The budget ran out, or the backend ignores the bound it was given; one that keeps it ends by itself. */
   get spent(): boolean {
-    return (
-      (this.exhausted && this.used >= this.held) || this.exchange.frames >= this.exchange.maxTokens + margin
-    )
+    return (this.exhausted && this.used >= this.held) || this.exchange.frames > this.exchange.maxTokens
+  }
+
+  /** Output frames that are already more than what there was to spend. */
+  get excess(): number {
+    const { frames, maxTokens } = this.exchange
+    return Math.max(0, frames - maxTokens, this.exhausted ? this.used - this.held : 0)
   }
 
   /**

@@ -69,9 +69,21 @@ const meter = Effect.fnUntraced(function* (
   }
   yield* hold.extend
   if (!hold.spent) return chunk
+  const kept = withoutLast(chunk, hold.excess)
+  exchange.frames -= chunk.filter(bearsOutput).length - kept.filter(bearsOutput).length
   yield* conclude(exchange, { status: 200 })
-  return replaceLast(chunk, asCharged({ ...last, done: true, doneReason: "length" }, exchange))
+  const end: Frame = { createdAt: last.createdAt, text: "", done: true, doneReason: "length" }
+  return Arr.append(kept, asCharged(end, exchange))
 })
+
+/** What a chunk carries beyond the end of the budget is neither shown nor charged. */
+const withoutLast = (chunk: ReadonlyArray<Frame>, excess: number): ReadonlyArray<Frame> => {
+  let over = excess
+  return chunk
+    .toReversed()
+    .filter((frame) => !bearsOutput(frame) || over-- <= 0)
+    .toReversed()
+}
 
 const replaceLast = (
   chunk: Arr.NonEmptyReadonlyArray<Frame>,

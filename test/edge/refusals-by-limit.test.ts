@@ -1,0 +1,202 @@
+/** What a client is told when a limit or a budget says no, and what it is told before that. */
+import { assert, layer } from "@effect/vitest"
+import { Clock, Effect, Fiber } from "effect"
+import { Registry } from "../../src/registry/Registry.ts"
+import { fake as wire } from "../support/FakeBackend.ts"
+import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+const chat = (secret: string, more: Readonly<Record<string, unknown>> = {}) =>
+  call("/api/chat", { secret, body: hello({ stream: false, ...more }) })
+
+const bodyOf = (answer: { readonly text: string }) => JSON.parse(answer.text)
+
+/** The headers that tell what is left. */
+const left = ({ headers }: { readonly headers: Headers }) =>
+  Object.fromEntries([...headers].filter(([name]) => /^x-(?:ratelimit|budget)-/.test(name)))
+
+const limits = (requests: number, requestsLeft: number, tokens: number, tokensLeft: number) => ({
+  "x-ratelimit-limit-requests": String(requests),
+  "x-ratelimit-remaining-requests": String(requestsLeft),
+  "x-ratelimit-limit-tokens": String(tokens),
+  "x-ratelimit-remaining-tokens": String(tokensLeft)
+})
+
+const budget = (period: string, remaining: number) => ({
+  "x-budget-period": period,
+  "x-budget-tokens-remaining": String(remaining)
+})
+
+/** An answer that the backend counts as 100 tokens. */
+const hundred = {
+  does: "stream",
+  lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 40, eval_count: 60 })]
+} as const
+
+const setBudgets = (prefix: string, budgets: Parameters<Registry["Service"]["setBudgets"]>[1]) =>
+  Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, budgets))
+
+layer(layerGateway(), live)("limits and budgets", (it) => {
+  it.effect("requests per minute: counted down, then refused with the seconds to wait", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey({ rpm: 2, tpm: 1000 })
+      assert.deepStrictEqual(left(yield* chat(secret)), limits(2, 1, 1000, 990))
+      assert.deepStrictEqual(left(yield* chat(secret)), limits(2, 0, 1000, 980))
+      const refused = yield* chat(secret)
+      const id = refused.headers.get("x-request-id")
+      assert.strictEqual(refused.status, 429)
+      assert.deepStrictEqual(bodyOf(refused), {
+        error: { message: "limit of 2 requests per minute reached", type: "rate_limit_exceeded", code: 429 },
+        request_id: id
+      })
+      const wait = Number(refused.headers.get("retry-after"))
+      assert.isTrue(Number.isInteger(wait) && wait >= 1 && wait <= 66, String(wait))
+      assert.isNull(refused.headers.get("x-should-retry"))
+      assert.deepStrictEqual(left(refused), limits(2, 0, 1000, 980))
+      assert.deepInclude(yield* auditRow(id), {
+        status: 429,
+        error_type: "rate_limit_exceeded",
+        tokens_in: 0n,
+        tokens_out: 0n
+      })
+    })
+  )
+
+  it.effect("tokens per minute: refused once they are used", () =>
+    Effect.gen(function* () {
+      const [{ secret }, fake] = [yield* newKey({ rpm: 50, tpm: 100 }), yield* Fake]
+      fake.script(hundred)
+      assert.deepStrictEqual(left(yield* chat(secret)), limits(50, 49, 100, 0))
+      const refused = yield* chat(secret)
+      assert.strictEqual(refused.status, 429)
+      assert.deepInclude(bodyOf(refused).error, {
+        type: "token_limit_exceeded",
+        message: "limit of 100 tokens per minute reached"
+      })
+      assert.match(refused.headers.get("retry-after") ?? "", /^[1-9]\d?$/)
+      assert.deepStrictEqual(left(refused), limits(50, 49, 100, 0))
+    })
+  )
+
+  it.effect("requests at a time: refused while one is under way, for a second at a time", () =>
+    Effect.gen(function* () {
+      const [{ secret }, fake] = [yield* newKey({ concurrent: 1 }), yield* Fake]
+      const calls = fake.requests.length
+      fake.script({ does: "hang" })
+      const first = yield* Effect.forkChild(chat(secret), { startImmediately: true })
+      yield* fake.until(() => fake.requests.length > calls)
+      const refused = yield* chat(secret)
+      assert.strictEqual(refused.status, 429)
+      assert.deepInclude(bodyOf(refused).error, {
+        type: "concurrency_limit_exceeded",
+        message: "limit of 1 request at a time reached"
+      })
+      assert.strictEqual(refused.headers.get("retry-after"), "1")
+      yield* Fiber.interrupt(first)
+      const again = yield* eventually(chat(secret), ({ status }) => status === 200, 1000)
+      assert.strictEqual(again.status, 200)
+    })
+  )
+
+  it.effect("budgets: the fewest tokens left are shown, and the wait is to the end of that period", () =>
+    Effect.gen(function* () {
+      const [{ secret, prefix }, fake] = [yield* newKey({ rpm: 50, tpm: 1000 }), yield* Fake]
+      yield* setBudgets(prefix, { day: 100, total: 150 })
+      fake.script(hundred)
+      assert.deepStrictEqual(left(yield* chat(secret)), { ...limits(50, 49, 1000, 900), ...budget("day", 0) })
+      const refused = yield* chat(secret)
+      assert.strictEqual(refused.status, 429)
+      assert.deepInclude(bodyOf(refused).error, {
+        type: "budget_exceeded",
+        message: "daily budget of 100 tokens is spent"
+      })
+      assert.strictEqual(refused.headers.get("x-should-retry"), "false")
+      const toMidnight = 86_400 - (((yield* Clock.currentTimeMillis) / 1000) % 86_400)
+      assert.approximately(Number(refused.headers.get("retry-after")), toMidnight, 2)
+      assert.deepStrictEqual(left(refused), { ...limits(50, 49, 1000, 900), ...budget("day", 0) })
+
+      const second = yield* newKey({ rpm: 50, tpm: 1000 })
+      yield* setBudgets(second.prefix, { total: 100 })
+      fake.script(hundred)
+      yield* chat(second.secret)
+      const forEver = yield* chat(second.secret)
+      assert.strictEqual(bodyOf(forEver).error.message, "total budget of 100 tokens is spent")
+      assert.strictEqual(forEver.headers.get("retry-after"), "86400")
+    })
+  )
+
+  for (const [path, body, reason, pace] of [
+    ["/api/chat", hello(), '"done_reason":"length"', { gapMs: 1 }],
+    ["/v1/chat/completions", hello({ stream: true }), '"finish_reason":"length"', { gapMs: 1 }],
+    ["/v1/chat/completions", hello({ stream: true }), '"finish_reason":"length"', { together: true }]
+  ] as const) {
+    it.effect(
+      `${path}: a stream that outgrows the budget is ended with length, and not one token later`,
+      () =>
+        Effect.gen(function* () {
+          const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
+          yield* setBudgets(prefix, { total: 60 })
+          // It ignores the bound it is given, which is what is left after the prompt's ten.
+          fake.script({
+            does: "stream",
+            lines: Array.from({ length: 300 }, () => wire.chat("a")),
+            ends: "hang",
+            ...pace
+          })
+          const answer = yield* call(path, { secret, body })
+          assert.strictEqual(answer.status, 200)
+          assert.strictEqual(JSON.parse(fake.requests.at(-1)?.raw ?? "{}").options.num_predict, 50)
+          assert.strictEqual(answer.text.match(/"content":"a"/g)?.length, 50)
+          assert.include(answer.text, reason)
+          const row = yield* auditRow(answer.headers.get("x-request-id"))
+          assert.deepInclude(row, { status: 200, tokens_in: 10n, tokens_out: 50n, usage_source: "counted" })
+          const refused = yield* chat(secret)
+          assert.strictEqual(bodyOf(refused).error.type, "budget_exceeded")
+        })
+    )
+  }
+
+  it.effect(
+    "what is left is told with every answer after authentication, budgets only where one is set",
+    () =>
+      Effect.gen(function* () {
+        const [fake, { secret, prefix }] = [yield* Fake, yield* newKey({ rpm: 9, tpm: 900, models: ["m"] })]
+        const unspent = limits(9, 9, 900, 900)
+        for (const path of ["/api/tags", "/api/version", "/v1/models"]) {
+          const answer = yield* call(path, { secret })
+          assert.strictEqual(answer.status, 200)
+          assert.deepStrictEqual(left(answer), unspent, path)
+        }
+        const bad = yield* chat(secret, { stream: "yes" })
+        assert.strictEqual(bad.status, 400)
+        assert.deepStrictEqual(left(bad), unspent)
+        const forbidden = yield* chat(secret, { model: "other" })
+        assert.strictEqual(forbidden.status, 403)
+        assert.deepStrictEqual(left(forbidden), unspent)
+        const nobody = yield* call("/api/tags", { secret: `tg_${"0".repeat(41)}` })
+        assert.strictEqual(nobody.status, 401)
+        assert.deepStrictEqual(left(nobody), {})
+
+        fake.script({ does: "answer", status: 500, body: '{"error":"boom"}' })
+        const failed = yield* chat(secret)
+        assert.strictEqual(failed.status, 502)
+        assert.deepStrictEqual(left(failed), limits(9, 8, 900, 900))
+
+        yield* setBudgets(prefix, { month: 500 })
+        const listed = yield* eventually(
+          call("/api/tags", { secret }),
+          ({ headers }) => headers.has("x-budget-period"),
+          1500
+        )
+        assert.deepStrictEqual(left(listed), { ...limits(9, 8, 900, 900), ...budget("month", 500) })
+        const streamed = yield* call("/v1/chat/completions", { secret, body: hello({ stream: true }) })
+        // A stream's headers go out with its first frame, when what is held still counts as used.
+        assert.strictEqual(streamed.headers.get("x-budget-period"), "month")
+        assert.deepStrictEqual(left(yield* call("/api/tags", { secret })), {
+          ...limits(9, 7, 900, 890),
+          ...budget("month", 490)
+        })
+      })
+  )
+})
