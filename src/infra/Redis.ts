@@ -12,10 +12,21 @@ import { Cluster, Redis as Single } from "ioredis"
 /** No answer, or an error as the answer. `cause` is for the log. */
 export class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
 
+/** What a Redis says of itself. */
+export interface RedisInfo {
+  /** another one after every start of the process */
+  readonly runId: string
+  readonly version: string
+  readonly evictionPolicy: string
+}
+
+/** A word of a command; one that is a function is asked for when the command is written to the connection. */
+export type RedisArgument = string | number | (() => string)
+
 /** A Lua script with the number of its keys: one round trip, loaded when the server does not know it. */
 export type RedisScript = (
   keys: ReadonlyArray<string>,
-  args: ReadonlyArray<string | number>
+  args: ReadonlyArray<RedisArgument>
 ) => Effect.Effect<unknown, RedisFailed>
 
 export class Redis extends Context.Service<
@@ -25,8 +36,12 @@ export class Redis extends Context.Service<
     /** one command; on a cluster it goes where its first key lives */
     readonly send: (
       command: string,
-      args: ReadonlyArray<string | number>
+      args: ReadonlyArray<RedisArgument>
     ) => Effect.Effect<unknown, RedisFailed>
+    /** The servers (masters of a cluster) behind this connection, asked anew after a reconnect and every 30 s. */
+    readonly servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
+    /** Run id of the server that a command written now goes to; empty when not known, and on a cluster. */
+    readonly runId: () => string
     /** all keys of one call must hash to the same slot */
     readonly script: (lua: string) => RedisScript
   }
@@ -105,6 +120,51 @@ const logFailures = (client: Single | Cluster) =>
     })
   })
 
+const infoOf = (text: string): RedisInfo => {
+  const field = (name: string): string => new RegExp(`^${name}:(.*?)\r?$`, "m").exec(text)?.[1] ?? ""
+  return {
+    runId: field("run_id"),
+    version: field("redis_version"),
+    evictionPolicy: field("maxmemory_policy")
+  }
+}
+
+/** Long enough to cost nothing, short enough to notice a server that is configured anew. */
+const infoMs = 30_000
+
+/** Remembers what the servers said, for as long as the connection they said it on. */
+const makeServers = (client: Single | Cluster) => {
+  let connection = 0
+  let known: { at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
+  client.on("close", () => {
+    connection++
+    known = undefined
+  })
+  const ask = Effect.gen(function* () {
+    const of = connection
+    const nodes = client instanceof Cluster ? client.nodes("master") : [client]
+    const texts = yield* Effect.tryPromise({
+      try: () => Promise.all(nodes.map((node) => node.info())),
+      catch: (cause) => new RedisFailed({ cause })
+    })
+    const servers = texts.map(infoOf)
+    // A cluster names its nodes a moment after it is there.
+    if (of === connection && servers.length > 0) known = { at: Date.now(), servers }
+    return servers
+  })
+  return {
+    servers: Effect.suspend(() => {
+      if (known === undefined) return ask
+      if (Date.now() - known.at < infoMs) return Effect.succeed(known.servers)
+      // The others go on with what is known while this one asks.
+      known.at = Date.now()
+      return ask
+    }),
+    runId: () =>
+      client instanceof Cluster || client.status !== "ready" ? "" : (known?.servers[0]?.runId ?? "")
+  }
+}
+
 const isNoScript = (cause: unknown): boolean => cause instanceof Error && cause.message.startsWith("NOSCRIPT")
 
 /** Builds while Redis is down; commands fail until it is there. */
@@ -119,8 +179,10 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
       yield* logFailures(client)
       const failed = (cause: unknown) => new RedisFailed({ cause })
       const deadlineMs = (options.commandTimeoutMs ?? 400) * 2
-      const send = (command: string, args: ReadonlyArray<string | number>) =>
-        Effect.tryPromise({ try: () => client.call(command, ...args), catch: failed }).pipe(
+      const write = (command: string, args: ReadonlyArray<RedisArgument>) =>
+        client.call(command, ...args.map((arg) => (typeof arg === "function" ? arg() : arg)))
+      const send = (command: string, args: ReadonlyArray<RedisArgument>) =>
+        Effect.tryPromise({ try: () => write(command, args), catch: failed }).pipe(
           // The client's own deadline is per attempt; a cluster may redirect a few times.
           Effect.timeoutOrElse({
             duration: deadlineMs,
@@ -137,6 +199,6 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
             )
           )
       }
-      return { client, send, script }
+      return { client, send, script, ...makeServers(client) }
     })
   )

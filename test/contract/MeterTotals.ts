@@ -3,7 +3,20 @@ import { assert, describe } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { type Account, type Claims, Meter, Missing } from "../../src/gates/Meter/Meter.ts"
-import { ask, atNoon, buckets, claimsOf, granted, left, load, refused, reserve, take, Wipe } from "./Meter.ts"
+import {
+  ask,
+  atNoon,
+  buckets,
+  claimsOf,
+  granted,
+  left,
+  load,
+  noon,
+  refused,
+  reserve,
+  take,
+  Wipe
+} from "./Meter.ts"
 
 export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
   const test = atNoon(layer)
@@ -163,6 +176,68 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         for (let i = 0; i < 3; i++) yield* meter.settle(a, 60)
         const headroom = yield* left(claims)
         assert.deepStrictEqual([headroom.tokens.remaining, headroom.budgets.day?.remaining], [40, 940])
+      }))
+  })
+
+  describe(`${name}: repair`, () => {
+    const spent = (claims: Claims) =>
+      Effect.map(left(claims), ({ budgets: { total } }) => 1000 - (total?.remaining ?? 0))
+
+    test("a total that drifted is set to the truth while nothing is under way and nothing has changed", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ budgets: { day: 1000, total: 1000 } })
+        yield* load(claims, { day: 7, total: 100 })
+        const survey = yield* meter.survey(claims.account, noon)
+        assert.deepStrictEqual([survey.totals, survey.open], [{ day: 7, total: 100 }, 0])
+        const repair = meter.repair(claims.account, noon, survey.mark, { day: 7, month: 3, total: 90 })
+        assert.isTrue(yield* repair)
+        assert.strictEqual(yield* spent(claims), 90)
+        // A total the store does not know stays unknown: it is the Budget that loads it.
+        assert.deepStrictEqual((yield* meter.survey(claims.account, noon)).totals, { day: 7, total: 90 })
+      }))
+
+    test("a request that came and went since the survey keeps the repair away", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ budgets: { total: 1000 } })
+        yield* load(claims, { total: 100 })
+        yield* meter.settle(yield* take(claims, ask("before", 10)), 0)
+        const { mark } = yield* meter.survey(claims.account, noon)
+        yield* meter.settle(yield* take(claims, ask("a", 30)), 25)
+        assert.isFalse(yield* meter.repair(claims.account, noon, mark, { total: 100 }))
+        assert.strictEqual(yield* spent(claims), 125)
+      }))
+
+    test("a request under way keeps the repair away, until its lease ends", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ budgets: { total: 1000 } })
+        yield* load(claims, { total: 100 })
+        const a = yield* take(claims, ask("a", 30))
+        const running = yield* meter.survey(claims.account, noon)
+        assert.deepStrictEqual([running.totals, running.open], [{ total: 130 }, 1])
+        assert.isFalse(yield* meter.repair(claims.account, noon, running.mark, { total: 0 }))
+        yield* TestClock.adjust("30 seconds")
+        const { mark, open } = yield* meter.survey(claims.account, noon)
+        assert.strictEqual(open, 0)
+        assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 140 }))
+        // Its late end must not give back what the repaired total never took from it.
+        yield* meter.settle(a, 5)
+        assert.isAtLeast(yield* spent(claims), 140)
+      }))
+
+    test("a survey consumes nothing, and repeated it says the same", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ budgets: { total: 1000 } })
+        assert.deepStrictEqual((yield* meter.survey(claims.account, noon)).totals, {})
+        yield* load(claims, { total: 100 })
+        yield* take(claims, ask("a", 30))
+        const before = yield* left(claims)
+        const first = yield* meter.survey(claims.account, noon)
+        assert.deepStrictEqual(yield* meter.survey(claims.account, noon), first)
+        assert.deepStrictEqual(yield* left(claims), before)
       }))
   })
 }

@@ -15,50 +15,27 @@ import {
   type Renewal,
   Reserved,
   type Reservation,
+  type Survey,
   type Verdict
 } from "./Meter.ts"
-import { ledgerLagMs } from "./scripts.ts"
-import { type Noted, Window, windowMs } from "./Window.ts"
+import {
+  charge,
+  inTotal,
+  type Ledgers,
+  note,
+  outstandingOf,
+  type Request,
+  revived,
+  slotsOf,
+  type Total
+} from "./Ledgers.ts"
+import { Window, windowMs } from "./Window.ts"
 
 export interface Options {
   /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
   readonly leaseS: number
   /** seconds a request id is remembered after its last verb. 3600 */
   readonly rememberS?: number
-}
-
-interface Lease {
-  readonly until: number
-  readonly slot: boolean
-  readonly tokens: number
-}
-
-/** A total; another object under the same name is another load of it. */
-interface Total {
-  tokens: number
-  readonly loadedAt: number
-  readonly droppedAt: number
-}
-
-interface Ledgers {
-  readonly requests: Window
-  readonly tokens: Window
-  readonly leases: Map<string, Lease>
-  readonly totals: Map<Bucket, Total>
-  touchedAt: number
-}
-
-interface Request {
-  readonly admittedAt: number
-  readonly available: number
-  readonly slot: boolean
-  /** when its place in the request window was taken; absent when the store forgot it meanwhile */
-  readonly countedAt: number | undefined
-  held: number
-  used: number
-  noted: ReadonlyArray<Noted>
-  /** the totals that were charged with exactly what is held */
-  readonly charged: Map<Period, Total>
 }
 
 interface Memory {
@@ -77,6 +54,7 @@ export class Counters {
   /** oldest first, because every write moves its entry to the end */
   readonly #requests = new Map<string, Memory>()
   #sweptAt = 0
+  #marks = 0
 
   constructor(options: Options) {
     this.#leaseMs = options.leaseS * 1000
@@ -235,6 +213,33 @@ export class Counters {
     }
   }
 
+  survey(of: Account, instant: number, now: number): Survey {
+    const account = this.#open(of, now)
+    const totals: { -readonly [P in Period]?: number } = {}
+    for (const [period, { tokens }] of this.#totals(account, instant)) totals[period] = tokens
+    return { totals, open: account.leases.size, mark: account.mark }
+  }
+
+  repair(
+    of: Account,
+    instant: number,
+    mark: number,
+    truth: { readonly [P in Period]?: number },
+    now: number
+  ): boolean {
+    const account = this.#open(of, now)
+    if (account.mark !== mark || account.leases.size > 0) return false
+    const names = bucketsAt(instant)
+    for (const [period, { droppedAt }] of this.#totals(account, instant)) {
+      const tokens = truth[period]
+      if (tokens === undefined) continue
+      // Another load: what was charged to the old one is in the ledger's figure.
+      account.totals.set(names[period], { tokens: whole(tokens), loadedAt: now, droppedAt })
+    }
+    account.mark = ++this.#marks
+    return true
+  }
+
   #open(account: Account, now: number): Ledgers {
     this.#sweep(now)
     const name = `${tagOf(account)}:${account.key}`
@@ -245,7 +250,8 @@ export class Counters {
         tokens: new Window(now),
         leases: new Map(),
         totals: new Map(),
-        touchedAt: now
+        touchedAt: now,
+        mark: ++this.#marks
       }
       this.#accounts.set(name, ledgers)
     }
@@ -283,6 +289,8 @@ export class Counters {
   }
 
   #remember(account: Account, id: string, request: Request | undefined, now: number): void {
+    const ledgers = this.#accounts.get(`${tagOf(account)}:${account.key}`)
+    if (ledgers !== undefined) ledgers.mark = ++this.#marks
     const name = `${tagOf(account)}:${id}`
     this.#requests.delete(name)
     this.#requests.set(name, { request, until: now + this.#rememberMs })
@@ -338,50 +346,4 @@ export class Counters {
       headroom: this.#headroom(account, claims, admittedAt)
     })
   }
-}
-
-/** Tokens that are held and not yet used. */
-const outstandingOf = (account: Ledgers): number => {
-  let sum = 0
-  for (const lease of account.leases.values()) sum += lease.tokens
-  return sum
-}
-
-const slotsOf = (account: Ledgers): number => {
-  let count = 0
-  for (const lease of account.leases.values()) if (lease.slot) count += 1
-  return count
-}
-
-/** A request the store no longer knows, from what its owner says of it. */
-const revived = ({ admittedAt, available, slot, held }: Reservation): Request => ({
-  admittedAt,
-  available,
-  slot,
-  countedAt: undefined,
-  held: whole(held),
-  used: 0,
-  noted: [],
-  charged: new Map()
-})
-
-/** Moves the tokens a request has used in the window to `used` in all. */
-const note = (account: Ledgers, request: Request, used: number): void => {
-  request.noted = account.tokens.change(request.noted, used - request.used)
-  request.used = used
-}
-
-const charge = (total: Total, tokens: number): void => {
-  total.tokens = Math.max(0, total.tokens + tokens)
-}
-
-/** How much of a request a total has for certain, and whether that is all it has. */
-const inTotal = (
-  request: Request,
-  period: Period,
-  total: Total
-): { readonly tokens: number; readonly exact: boolean } => {
-  if (request.charged.get(period) === total) return { tokens: request.held, exact: true }
-  const late = request.admittedAt <= total.loadedAt && request.admittedAt > total.loadedAt - ledgerLagMs
-  return { tokens: late ? 0 : request.held, exact: false }
 }

@@ -91,6 +91,16 @@ export interface Renewal {
   readonly exhausted: boolean
 }
 
+/** An account as it stands, for comparing it with the ledger. */
+export interface Survey {
+  /** the counters there are, of those that hold the instant asked about */
+  readonly totals: { readonly [P in Period]?: number }
+  /** requests that hold a slot or tokens */
+  readonly open: number
+  /** another one after every change of the account */
+  readonly mark: number
+}
+
 export class Meter extends Context.Service<
   Meter,
   {
@@ -118,6 +128,20 @@ export class Meter extends Context.Service<
       account: Account,
       totals: ReadonlyArray<{ readonly bucket: Bucket; readonly tokens: number }>
     ): Effect.Effect<void, MeterDown>
+
+    /** The account's totals for the instant `at` (epoch ms), without consuming anything. */
+    survey(account: Account, at: number): Effect.Effect<Survey, MeterDown>
+
+    /**
+     * Sets totals that exist to what the ledger says, if nothing is under way and nothing has changed since the
+     * survey that had `mark`; answers whether it did.
+     */
+    repair(
+      account: Account,
+      at: number,
+      mark: number,
+      totals: { readonly [P in Period]?: number }
+    ): Effect.Effect<boolean, MeterDown>
 
     /** Answers when the store answers: for readiness. */
     readonly ping: Effect.Effect<void, MeterDown>

@@ -23,6 +23,9 @@ export const layerCounters = (counters: Counters): Layer.Layer<Meter> => {
       cancel: ({ id, claims }) => now((at) => counters.cancel(claims, id, at)),
       peek: (claims) => now((at) => counters.peek(claims, at)),
       load: (account, totals) => now((at) => counters.load(account, totals, at)),
+      survey: (account, instant) => now((at) => counters.survey(account, instant, at)),
+      repair: (account, instant, mark, totals) =>
+        now((at) => counters.repair(account, instant, mark, totals, at)),
       ping: Effect.void
     })
   )

@@ -3,11 +3,11 @@
  * (`scripts.ts`), sent as one EVALSHA, and may be repeated: one whose answer was lost can be sent again. A command
  * that was given up on and runs late all the same does nothing after its `settle` or `cancel`.
  *
- * Needs Redis 7.0 or later (or a server with its Lua), `noeviction`, and permission for `INFO` beside the data
- * commands.
+ * Needs Redis 7.0 or later, `noeviction`, and permission for `INFO` beside the data commands; nobody is admitted on
+ * anything else (`fitness.ts`).
  */
 import { Clock, Effect, Layer, Schema } from "effect"
-import { periods } from "../../domain/Limits.ts"
+import { type Period, periods } from "../../domain/Limits.ts"
 import { Redis } from "../../infra/Redis.ts"
 import {
   bucketsAt,
@@ -21,6 +21,7 @@ import {
   whole
 } from "./answers.ts"
 import { type Account, type Claims, Meter, MeterDown, Missing, Reserved, type Reservation } from "./Meter.ts"
+import { fitness } from "./fitness.ts"
 import { scripts } from "./scripts.ts"
 
 export interface Options {
@@ -35,7 +36,17 @@ export interface Options {
 type Verb = keyof typeof scripts
 
 const Reply = Schema.Tuple([
-  Schema.Literals(["reserved", "refused", "missing", "stale", "ended", "renewed", "left", "done"]),
+  Schema.Literals([
+    "reserved",
+    "refused",
+    "missing",
+    "stale",
+    "ended",
+    "renewed",
+    "left",
+    "surveyed",
+    "done"
+  ]),
   Schema.Array(Schema.Int)
 ])
 type Reply = typeof Reply.Type
@@ -51,7 +62,7 @@ export const serverTime: Effect.Effect<number> = Effect.succeed(-1)
 
 /** `clock` is `serverTime`, except in tests, which tell the scripts the time (epoch ms) of a clock they can move. */
 export const makeRedis = (
-  redis: Pick<Redis["Service"], "script" | "send">,
+  redis: Redis["Service"],
   options: Options,
   clock: Effect.Effect<number>
 ): Meter["Service"] => {
@@ -61,6 +72,8 @@ export const makeRedis = (
     settle: redis.script(scripts.settle),
     cancel: redis.script(scripts.cancel),
     peek: redis.script(scripts.peek),
+    survey: redis.script(scripts.survey),
+    repair: redis.script(scripts.repair),
     load: redis.script(scripts.load)
   } satisfies Record<Verb, unknown>
   const prefix = options.prefix ?? "tollgate:"
@@ -70,7 +83,6 @@ export const makeRedis = (
     const [name, buckets] = [nameOf(account), bucketsAt(instant)]
     return [
       `${name}:account`,
-      `${name}:leases`,
       `${prefix}${tagOf(account)}:request:${id}`,
       ...periods.map((period) => `${name}:tokens:${buckets[period]}`)
     ]
@@ -78,13 +90,27 @@ export const makeRedis = (
 
   const down = ({ cause }: { readonly cause: unknown }) => new MeterDown({ cause })
   const send = (verb: Verb, keys: ReadonlyArray<string>, args: ReadonlyArray<string | number>) =>
-    verbs[verb](keys, args).pipe(
+    verbs[verb](keys, [...args, redis.runId]).pipe(
       Effect.flatMap(decodeReply),
       // A reply that cannot be read is its own cause.
       Effect.mapError((error) =>
         error._tag === "RedisFailed" ? down(error) : new MeterDown({ cause: error })
       )
     )
+
+  const argsOf = ({ limits, budgets }: Claims, id: string, instant: number, more: ReadonlyArray<number>) =>
+    Effect.map(clock, (now) => [
+      id,
+      now,
+      dayNumber(instant),
+      limits.rpm,
+      limits.tpm,
+      limits.concurrent,
+      ...periods.map((period) => budgets[period] ?? -1),
+      options.leaseS * 1000,
+      (options.rememberS ?? 3600) * 1000,
+      ...more
+    ])
 
   /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
   const run = Effect.fnUntraced(function* (
@@ -94,24 +120,10 @@ export const makeRedis = (
     instant: number,
     more: ReadonlyArray<number>
   ): Effect.fn.Return<Reply, MeterDown> {
-    const { limits, budgets, account } = claims
-    const now = yield* clock
     let of = instant
     for (let attempt = 0; attempt < 3; attempt++) {
-      const keys = keysOf(account, id, of)
-      const args = [
-        id,
-        now,
-        dayNumber(of),
-        limits.rpm,
-        limits.tpm,
-        limits.concurrent,
-        ...periods.map((period) => budgets[period] ?? -1),
-        options.leaseS * 1000,
-        (options.rememberS ?? 3600) * 1000,
-        ...more
-      ]
-      const reply = yield* send(verb, keys, args)
+      const args = yield* argsOf(claims, id, of, more)
+      const reply = yield* send(verb, keysOf(claims.account, id, of), args)
       if (reply[0] !== "stale") return reply
       of = at(reply[1], 0)
     }
@@ -121,6 +133,21 @@ export const makeRedis = (
   /** As `run`, for verbs of the present: the host's clock guesses the day, Redis corrects it. */
   const runNow = (verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>) =>
     Effect.flatMap(Clock.currentTimeMillis, (host) => run(verb, claims, id, host, more))
+
+  const fit = fitness(redis.servers).pipe(
+    Effect.mapError((error) => (error._tag === "RedisFailed" ? down(error) : error))
+  )
+
+  /** For verbs that are about an account's counters of a given instant and about no request. */
+  const once = Effect.fnUntraced(function* (
+    verb: Verb,
+    account: Account,
+    instant: number,
+    more: ReadonlyArray<number>
+  ) {
+    const none = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
+    return yield* send(verb, keysOf(account, "", instant), yield* argsOf(none, "", instant, more))
+  })
 
   const grip = (reservation: Reservation): Array<number> => [
     reservation.admittedAt,
@@ -142,6 +169,7 @@ export const makeRedis = (
 
   return Meter.of({
     reserve: Effect.fnUntraced(function* (claims, ask) {
+      yield* fit
       const reply = yield* runNow("reserve", claims, ask.id, [whole(ask.tokens), ask.slot ? 1 : 0])
       const [tag, n] = reply
       switch (tag) {
@@ -212,7 +240,25 @@ export const makeRedis = (
       if (reply[0] !== "done") return yield* nonsense("load", reply)
     }),
 
-    ping: redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid)
+    survey: Effect.fnUntraced(function* (account, instant) {
+      const reply = yield* once("survey", account, instant, [])
+      if (reply[0] !== "surveyed") return yield* nonsense("survey", reply)
+      const n = reply[1]
+      const found: { -readonly [P in Period]?: number } = {}
+      periods.forEach((period, i) => {
+        if (at(n, 2 + i) >= 0) found[period] = at(n, 2 + i)
+      })
+      return { mark: at(n, 0), open: at(n, 1), totals: found }
+    }),
+
+    repair: Effect.fnUntraced(function* (account, instant, mark, totals) {
+      const amounts = periods.map((period) => (totals[period] === undefined ? -1 : whole(totals[period])))
+      const reply = yield* once("repair", account, instant, [mark, ...amounts])
+      if (reply[0] !== "done") return yield* nonsense("repair", reply)
+      return at(reply[1], 0) === 1
+    }),
+
+    ping: Effect.andThen(fit, redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid))
   })
 }
 

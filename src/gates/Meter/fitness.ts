@@ -1,0 +1,39 @@
+/**
+ * Whether a Redis can be trusted with limits. One that evicts would forget who has spent what, or who is under way, and
+ * that is a limit nobody has to keep; one before 7.0 does not know the scripts' flags. Nobody is admitted on either.
+ */
+import { Clock, Effect } from "effect"
+import type { RedisFailed, RedisInfo } from "../../infra/Redis.ts"
+import { MeterDown } from "./Meter.ts"
+
+const oldest = 7
+
+const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefined => {
+  if (!(Number.parseInt(version, 10) >= oldest))
+    return `Redis is version ${version || "unknown"}; 7.0 is the oldest that will do`
+  if (evictionPolicy !== "noeviction") {
+    return `Redis has maxmemory-policy ${evictionPolicy || "unknown"}; limits need noeviction`
+  }
+  return undefined
+}
+
+const silenceMs = 10_000
+
+/** Fails with the fault of the first server that has one, which is in the log every ten seconds for as long as it lasts. */
+export const fitness = (
+  servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
+): Effect.Effect<void, RedisFailed | MeterDown> => {
+  let silentUntil = 0
+  return Effect.gen(function* () {
+    const found = yield* servers
+    const cause =
+      found.length === 0 ? "no Redis to ask" : found.map(faultOf).find((fault) => fault !== undefined)
+    if (cause === undefined) return
+    const now = yield* Clock.currentTimeMillis
+    if (now >= silentUntil) {
+      silentUntil = now + silenceMs
+      yield* Effect.logError(`nobody is admitted: ${cause}`)
+    }
+    return yield* new MeterDown({ cause })
+  })
+}

@@ -1,0 +1,74 @@
+/** The whole contract once more, on a real Redis Cluster of three masters. */
+import { once } from "node:events"
+import { afterAll, assert, beforeAll, it } from "@effect/vitest"
+import { Clock, Context, Effect, Exit, Layer, Redacted, Scope } from "effect"
+import { Cluster } from "ioredis"
+import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { makeRedis } from "../../src/gates/Meter/redis.ts"
+import { layerRedis, Redis } from "../../src/infra/Redis.ts"
+import { layerRedisCluster } from "../support/TestRedisCluster.ts"
+import { TestRedis } from "../support/TestRedis.ts"
+import { claimsOf, granted, leaseS, suite, Wipe } from "./Meter.ts"
+import { totals } from "./MeterTotals.ts"
+
+const scope = Scope.makeUnsafe()
+let url = ""
+beforeAll(async () => {
+  const cluster = Layer.buildWithScope(layerRedisCluster, scope)
+  url = await Effect.runPromise(Effect.map(cluster, (built) => Context.get(built, TestRedis).url))
+})
+afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+
+const masters = Effect.map(Redis, ({ client }) => (client instanceof Cluster ? client.nodes("master") : []))
+
+/** A client of its own for every test, on an empty cluster. */
+const client = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const redis = yield* Redis
+    if (redis.client.status !== "ready") yield* Effect.promise(() => once(redis.client, "ready"))
+    const nodes = yield* masters
+    assert.strictEqual(nodes.length, 3)
+    yield* Effect.promise(() => Promise.all(nodes.map((node) => node.flushdb())))
+  })
+).pipe(
+  Layer.provideMerge(Layer.suspend(() => layerRedis({ url: Redacted.make(url), commandTimeoutMs: 2000 })))
+)
+
+const wipe = Layer.effect(
+  Wipe,
+  Effect.map(masters, (nodes) => Effect.promise(() => Promise.all(nodes.map((node) => node.flushdb()))))
+)
+
+const twin = () =>
+  Layer.merge(
+    wipe,
+    Layer.effect(
+      Meter,
+      Effect.map(Redis, (redis) => makeRedis(redis, { leaseS }, Clock.currentTimeMillis))
+    )
+  ).pipe(Layer.provideMerge(Layer.fresh(client)))
+
+suite("Meter in a Redis Cluster", twin)
+totals("Meter in a Redis Cluster", twin)
+
+it.live("groups are spread over all masters, and each stays on one", () =>
+  Effect.gen(function* () {
+    const meter = yield* Meter
+    for (let i = 0; i < 30; i++) {
+      const claims = claimsOf({ budgets: { total: 100 } }, { group: `group-${i}`, key: "k" })
+      yield* meter.load(claims.account, [{ bucket: "total", tokens: 10 }])
+      const { reservation } = granted(yield* meter.reserve(claims, { id: `c-${i}`, tokens: 50, slot: true }))
+      yield* meter.renew(reservation, 10, 60)
+      assert.strictEqual((yield* meter.settle(reservation, 55)).budgets.total?.remaining, 35)
+    }
+    const sizes = yield* Effect.forEach(yield* masters, (node) => Effect.promise(() => node.dbsize()))
+    assert.isTrue(
+      sizes.every((size) => size > 0),
+      sizes.join()
+    )
+    assert.strictEqual(
+      sizes.reduce((sum, size) => sum + size, 0),
+      90
+    )
+  }).pipe(Effect.provide(twin()))
+)
