@@ -93,6 +93,10 @@ export const layerAdmin = (settings: SettingsValues) =>
     defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
   })
 
+/** Off unless asked for; on in embedded mode, where whoever starts it is the one who tries it (contract §1). */
+export const playgroundOf = (settings: SettingsValues): boolean =>
+  settings.playgroundEnabled ?? settings.databaseUrl === undefined
+
 /** The whole service on a database client; provides its `HttpServer`, whose address tells where it listens. */
 export const layerApp = (
   settings: SettingsValues,
@@ -106,6 +110,7 @@ export const layerApp = (
     shutdownGraceMs: settings.shutdownGraceMs,
     clientStallTimeoutMs: settings.clientStallTimeoutMs,
     trustedProxies: settings.trustedProxies,
+    playground: playgroundOf(settings),
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,
     numCtxCap: settings.numCtxCap,

@@ -2,7 +2,7 @@
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
-import { layerAdmin, layerApp } from "./App.ts"
+import { layerAdmin, layerApp, playgroundOf } from "./App.ts"
 import { welcome } from "./boot/banner.ts"
 import { type BootFailed, bootFailed, settingsFrom } from "./boot/BootFailed.ts"
 import { seedDemo } from "./boot/demoTenant.ts"
@@ -62,6 +62,7 @@ const runEmbedded = Effect.fnUntraced(function* (
   yield* Console.log(
     welcome({
       baseUrl,
+      playground: playgroundOf(settings),
       key,
       model: yield* chatModelAt(ground.backend.url),
       dataDir: embedded.dataDir,

@@ -2,6 +2,8 @@
 
 export interface Welcome {
   readonly baseUrl: string
+  /** whether the page to try it with is served */
+  readonly playground: boolean
   /** the demo key, on the first start only: it is not stored */
   readonly key: string | undefined
   /** a model the lines can be tried with */
@@ -21,6 +23,7 @@ export const welcome = (facts: Welcome): string => {
   return [
     "",
     `  Tollgate is listening on ${facts.baseUrl}`,
+    ...(facts.playground ? [`  playground    ${facts.baseUrl}/playground`] : []),
     `  model server  ${facts.backend}`,
     `  data          ${facts.dataDir}`,
     facts.key === undefined

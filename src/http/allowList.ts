@@ -5,7 +5,9 @@
 export type Route =
   | { readonly _tag: "Inference"; readonly surface: "native" | "openai"; readonly kind: "chat" | "generate" }
   | { readonly _tag: "List"; readonly list: "tags" | "models" | "version" }
-  | { readonly _tag: "Ops"; readonly page: "healthz" | "readyz" | "metrics" }
+  | { readonly _tag: "Ops"; readonly page: OpsPage }
+
+export type OpsPage = "healthz" | "readyz" | "metrics" | "playground"
 
 const inference = (surface: "native" | "openai", kind: "chat" | "generate"): Route => ({
   _tag: "Inference",
@@ -13,7 +15,7 @@ const inference = (surface: "native" | "openai", kind: "chat" | "generate"): Rou
   kind
 })
 const list = (list: "tags" | "models" | "version"): Route => ({ _tag: "List", list })
-const ops = (page: "healthz" | "readyz" | "metrics"): Route => ({ _tag: "Ops", page })
+const ops = (page: OpsPage): Route => ({ _tag: "Ops", page })
 
 const routes = new Map<string, Route>([
   ["POST /api/chat", inference("native", "chat")],
@@ -25,7 +27,8 @@ const routes = new Map<string, Route>([
   ["GET /api/version", list("version")],
   ["GET /healthz", ops("healthz")],
   ["GET /readyz", ops("readyz")],
-  ["GET /metrics", ops("metrics")]
+  ["GET /metrics", ops("metrics")],
+  ["GET /playground", ops("playground")]
 ])
 
 /** The raw target without its query; everything else about it is left as the client sent it. */

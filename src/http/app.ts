@@ -6,7 +6,7 @@ import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { Forbidden } from "../domain/Errors.ts"
 import { Exchange } from "../pipeline/Exchange.ts"
-import { routeOf } from "./allowList.ts"
+import { type OpsPage, routeOf } from "./allowList.ts"
 import { arrivalOf } from "./arrival.ts"
 import type { Dialect } from "./Dialect.ts"
 import { endpoint } from "./endpoint.ts"
@@ -16,10 +16,13 @@ import { list } from "./lists.ts"
 import { nativeChat, nativeGenerate } from "./native/dialect.ts"
 import { openaiChat, openaiCompletions } from "./openai/dialect.ts"
 import { healthz, isLocal, metrics, readyz } from "./ops.ts"
+import { makePage, type Page, respondPage } from "./playground/page.ts"
 import { respondError } from "./respond.ts"
 
 export interface AppOptions extends InferenceOptions {
   readonly trustedProxies: BlockList
+  /** `PLAYGROUND_ENABLED`; without it the page is a blocked path */
+  readonly playground: boolean
 }
 
 const forbiddenPath = Effect.fail(new Forbidden({ what: "path" }))
@@ -29,8 +32,9 @@ const dialects = {
   openai: { chat: openaiChat, generate: openaiCompletions }
 } satisfies Record<"native" | "openai", Record<string, Dialect>>
 
-export const app = (options: AppOptions) =>
-  Effect.gen(function* () {
+export const app = (options: AppOptions) => {
+  const page = options.playground ? makePage() : undefined
+  return Effect.gen(function* () {
     const request = yield* HttpServerRequest.HttpServerRequest
     const incoming = NodeHttpServerRequest.toIncomingMessage(request)
     if (!(incoming instanceof IncomingMessage)) return yield* Effect.die("HTTP/1.1 only")
@@ -47,15 +51,20 @@ export const app = (options: AppOptions) =>
       case "List":
         return yield* endpoint(exchange, list(exchange, incoming, route.list))
       case "Ops":
-        return yield* operations(exchange, incoming, route.page)
+        return yield* operations(exchange, incoming, route.page, page)
     }
   })
+}
 
-/** Health and metrics leave no audit row, so they have a way out of their own. A refused `/metrics` is a blocked path. */
+/**
+ * Health, metrics and the playground page leave no audit row, so they have a way out of their own. A refused
+ * `/metrics` and a playground that is off are blocked paths.
+ */
 const operations = (
   exchange: Exchange,
   incoming: IncomingMessage,
-  page: "healthz" | "readyz" | "metrics"
+  page: OpsPage,
+  playground: Page | undefined
 ) => {
   switch (page) {
     case "healthz":
@@ -64,5 +73,9 @@ const operations = (
       return Effect.catch(readyz(exchange), (error) => Effect.succeed(respondError(exchange, faceOf(error))))
     case "metrics":
       return isLocal(incoming) ? metrics(exchange) : endpoint(exchange, forbiddenPath)
+    case "playground":
+      return playground === undefined
+        ? endpoint(exchange, forbiddenPath)
+        : Effect.succeed(respondPage(exchange, playground))
   }
 }

@@ -1,0 +1,57 @@
+/**
+ * `GET /playground`: one document with its style and script inside, because no other path would be let through. The
+ * policy names both by their hash, so nothing else can ever run or style there, and Trusted Types leave no way from a
+ * string to markup.
+ */
+import { createHash } from "node:crypto"
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
+import { HttpServerResponse } from "effect/http"
+import type { Exchange } from "../../pipeline/Exchange.ts"
+
+const read = (name: string): string => readFileSync(path.join(import.meta.dirname, name), "utf8")
+
+const hashOf = (text: string): string => `'sha256-${createHash("sha256").update(text).digest("base64")}'`
+
+export interface Page {
+  readonly html: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Reads and joins the three sources; done once, when the server is made. */
+export const makePage = (): Page => {
+  const [style, script] = [read("playground.css"), read("playground.js")]
+  return {
+    html: read("playground.html")
+      .replace("<!--style-->", () => `<style>${style}</style>`)
+      .replace("<!--script-->", () => `<script>${script}</script>`),
+    headers: {
+      "content-security-policy": [
+        "default-src 'none'",
+        `script-src ${hashOf(script)}`,
+        `style-src ${hashOf(style)}`,
+        "connect-src 'self'",
+        // the icon in the tab
+        "img-src data:",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'"
+      ].join("; "),
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+      "x-frame-options": "DENY",
+      "referrer-policy": "no-referrer",
+      "cross-origin-opener-policy": "same-origin",
+      "cross-origin-resource-policy": "same-origin",
+      "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()"
+    }
+  }
+}
+
+export const respondPage = (exchange: Exchange, page: Page): HttpServerResponse.HttpServerResponse =>
+  HttpServerResponse.text(page.html, {
+    contentType: "text/html; charset=utf-8",
+    headers: { ...page.headers, "x-request-id": exchange.arrival.requestId }
+  })
