@@ -7,11 +7,11 @@ const isUnit = (text: string | undefined): text is keyof typeof unitMs =>
   text !== undefined && Object.hasOwn(unitMs, text)
 
 /** `30d`, `12h`, `45m` or `2w`, in milliseconds. */
-export const readLifetime = (text: string): Effect.Effect<number, InvalidValue> => {
+export const readLifetime = (text: string, field = "expires-in"): Effect.Effect<number, InvalidValue> => {
   const [, count, unit] = /^(\d{1,6})([mhdw])$/.exec(text) ?? []
   return count !== undefined && isUnit(unit)
     ? Effect.succeed(Number(count) * unitMs[unit])
-    : Effect.fail(new InvalidValue({ field: "expires-in", expected: "a time such as 45m, 12h, 30d or 2w" }))
+    : Effect.fail(new InvalidValue({ field, expected: "a time such as 45m, 12h, 30d or 2w" }))
 }
 
 const instant = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?(Z|[+-]\d{2}:\d{2}))?$/

@@ -15,6 +15,7 @@ import { makeListModels } from "./commands/list-models.ts"
 import { listTenants } from "./commands/list-tenants.ts"
 import { migrate } from "./commands/migrate.ts"
 import { revokeKey } from "./commands/revoke-key.ts"
+import { rotateKey } from "./commands/rotate-key.ts"
 import { makeServe } from "./commands/serve.ts"
 import { setBudget } from "./commands/set-budget.ts"
 import { setLimits } from "./commands/set-limits.ts"
@@ -56,6 +57,7 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
         commands: [
           createKey.pipe(Command.provide(registry)),
           listKeys.pipe(Command.provide(registry)),
+          rotateKey.pipe(Command.provide(registry)),
           revokeKey.pipe(Command.provide(registry)),
           disableKey.pipe(Command.provide(registry)),
           enableKey.pipe(Command.provide(registry)),

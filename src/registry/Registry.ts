@@ -94,6 +94,14 @@ export class Registry extends Context.Service<
 
     /** `secret` is the full key, and this is the only time anyone sees it. */
     createKey(key: NewKey): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant>
+    /**
+     * A new key with everything the old one had: name, scopes, limits, budgets (which start full), prompt log and,
+     * counted from now, lifetime. With `graceMs` the old one ends after that time; without it, it stays as it is.
+     */
+    rotateKey(
+      prefix: string,
+      graceMs: number | undefined
+    ): Answer<{ readonly secret: string; readonly key: KeyInfo; readonly replaced: KeyInfo }, UnknownKey>
     listKeys(tenant: string): Answer<ReadonlyArray<KeyInfo>, UnknownTenant>
     /** Idempotent: `already` tells that it was revoked before. */
     revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>

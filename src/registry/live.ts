@@ -14,6 +14,7 @@ import {
   UnknownKey,
   UnknownTenant
 } from "./Errors.ts"
+import { expiryOf } from "./expiry.ts"
 import { type BudgetState, Registry } from "./Registry.ts"
 import { budgetRows, keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
 import * as Values from "./Values.ts"
@@ -29,9 +30,6 @@ export interface RegistryOptions {
 
 /** 62^9 prefixes: a second collision in a row is already a broken random source. */
 const mostMints = 5
-
-/** Year 10000: beyond it a date is written differently. */
-const lastInstantMs = 253_402_300_800_000
 
 type Meant = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
 
@@ -172,26 +170,21 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     }
   }, down)
 
-  const expiry = Effect.fnUntraced(function* (expiresInMs: number | undefined, expiresAt: Date | undefined) {
-    if (expiresInMs !== undefined && expiresAt !== undefined) {
-      return yield* new InvalidValue({ field: "expires-at", expected: "given without expires-in" })
+  /** Inserts a key under a prefix nobody has; `insert` answers with no row when the prefix is taken. */
+  const minted = Effect.fnUntraced(function* <E>(
+    insert: (prefix: string, hash: string) => Effect.Effect<ReadonlyArray<unknown>, E>
+  ) {
+    for (let attempt = 0; attempt < mostMints; attempt += 1) {
+      const secret = mint()
+      const prefix = prefixOf(secret)
+      const hash = yield* Effect.tryPromise(() => hashSecret(secret))
+      if ((yield* insert(prefix, hash)).length === 0) continue
+      const key = yield* showKey(prefix).pipe(
+        Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
+      )
+      return { secret, key }
     }
-    if (expiresInMs !== undefined) {
-      const lifetime = yield* Values.validate("expires-in", Values.lifetimeMs, expiresInMs)
-      return sql`now() + ${lifetime}::float8 * interval '1 millisecond'`
-    }
-    if (expiresAt === undefined) return sql`NULL::timestamptz`
-    const inFuture =
-      expiresAt.getTime() < lastInstantMs
-        ? yield* sql`SELECT 1 WHERE ${expiresAt.toISOString()}::timestamptz > now()`
-        : []
-    if (inFuture.length === 0) {
-      return yield* new InvalidValue({
-        field: "expires-at",
-        expected: "a time in the future, before the year 10000"
-      })
-    }
-    return sql`${expiresAt.toISOString()}::timestamptz`
+    return yield* new RegistryDown({ cause: new Error("no free key prefix was found") })
   })
 
   const createKey = Effect.fnUntraced(function* (key: Parameters<Registry["Service"]["createKey"]>[0]) {
@@ -200,25 +193,44 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const rpm = yield* limitOr("rpm", key.rpm, null)
     const tpm = yield* limitOr("tpm", key.tpm, null)
     const concurrent = yield* limitOr("concurrent", key.concurrent, null)
-    const expiresAt = yield* expiry(key.expiresInMs, key.expiresAt)
+    const expiresAt = yield* expiryOf(sql, key)
     yield* showTenant(key.tenant)
-    for (let attempt = 0; attempt < mostMints; attempt += 1) {
-      const secret = mint()
-      const prefix = prefixOf(secret)
-      const hash = yield* Effect.tryPromise(() => hashSecret(secret))
-      const inserted = yield* sql`
+    return yield* minted(
+      (prefix, hash) => sql`
         INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent)
         SELECT id, ${name}, ${prefix}, ${hash}, string_to_array(${[...new Set(granted)].join(",")}, ','),
           ${expiresAt}, ${rpm}::int, ${tpm}::int, ${concurrent}::int
         FROM tenants WHERE name = ${key.tenant}
         ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
-      if (inserted.length === 0) continue
-      const made = yield* showKey(prefix).pipe(
-        Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
-      )
-      return { secret, key: made }
-    }
-    return yield* new RegistryDown({ cause: new Error("no free key prefix was found") })
+    )
+  }, down)
+
+  const rotateKey = Effect.fnUntraced(function* (given: string, graceMs: number | undefined) {
+    const old = yield* Values.validate("prefix", Values.prefix, given)
+    const grace =
+      graceMs === undefined ? undefined : yield* Values.validate("grace", Values.lifetimeMs, graceMs)
+    return yield* sql.withTransaction(
+      Effect.gen(function* () {
+        const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${old} FOR UPDATE`
+        if (found.length === 0) return yield* new UnknownKey({ prefix: old })
+        const made = yield* minted(
+          (prefix, hash) => sql`
+            INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent,
+              budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days)
+            SELECT tenant_id, name, ${prefix}, ${hash}, scopes, now() + (expires_at - created_at), rpm, tpm,
+              concurrent, budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days
+            FROM api_keys WHERE prefix = ${old}
+            ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+        )
+        if (grace !== undefined) {
+          // Never later than it would have ended anyway.
+          yield* sql`
+            UPDATE api_keys SET expires_at = least(expires_at, now() + ${grace}::float8 * interval '1 millisecond')
+            WHERE prefix = ${old}`
+        }
+        return { ...made, replaced: yield* showKey(old) }
+      })
+    )
   }, down)
 
   const listKeys = Effect.fnUntraced(function* (tenant: string) {
@@ -359,6 +371,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setModels,
     usage,
     createKey,
+    rotateKey,
     listKeys,
     revokeKey,
     setKeyEnabled,

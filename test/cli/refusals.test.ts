@@ -12,6 +12,8 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["create-tenant", "--name", "x", "--rpm", "2147483648"], /--rpm must be a whole number from 1/],
   [["create-tenant"], /--name is required/],
   [["create-key", "--tenant", "nobody", "--name", "x"], /unknown tenant "nobody"/],
+  [["rotate-key", "--prefix", "tg_000000000"], /unknown key prefix tg_000000000/],
+  [["rotate-key", "--prefix", "tg_000000000", "--grace", "soon"], /--grace must be a time such as/],
   [["create-key", "--tenant", "refusals", "--name", "x", "--scopes", "admin"], /--scopes must be/],
   [["create-key", "--tenant", "refusals", "--name", "x", "--scopes", ""], /--scopes must be/],
   [["create-key", "--tenant", "refusals", "--name", "x", "--expires-in", "soon"], /--expires-in must be/],
