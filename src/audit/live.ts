@@ -109,6 +109,17 @@ const make = (options: AuditOptions) =>
       read: Effect.sync(() => open.size)
     })
 
+    let renewing = true
+    /** Said once per outage, not once per try. */
+    const renewed = (now: boolean, cause?: unknown) =>
+      Effect.suspend(() => {
+        const changed = renewing !== now
+        renewing = now
+        if (!changed) return Effect.void
+        return now
+          ? Effect.logInfo("the leases of open requests are renewed again")
+          : Effect.logWarning("the leases of open requests are not renewed", cause)
+      })
     const renew = Effect.suspend(() =>
       open.size === 0
         ? Effect.void
@@ -116,9 +127,12 @@ const make = (options: AuditOptions) =>
             renewIntents(pg, options.leaseS)([...open].map(([id, usage]) => progressRow(id, usage)))
           )
     ).pipe(
-      Effect.tapError((cause) => Effect.logWarning("the leases of open requests were not renewed", cause)),
+      Effect.tapError((cause) => renewed(false, cause)),
       // Soon again: whoever finds a lease that has run out takes its process for dead.
-      Effect.retry(Schedule.spaced(Math.min(1000, leaseMs / 12)))
+      Effect.retry(Schedule.spaced(Math.min(1000, leaseMs / 12))),
+      Effect.andThen(renewed(true)),
+      // A heartbeat that breaks must not be the last.
+      Effect.catchCause((cause) => renewed(false, cause))
     )
     yield* renew.pipe(Effect.schedule(Schedule.spaced(leaseMs / 3)), Effect.forkScoped)
 

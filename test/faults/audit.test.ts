@@ -326,9 +326,9 @@ it.live(
       const [audit, cluster] = [yield* Audit, yield* TestCluster]
       const intent = intentOf()
       yield* audit.open(intent)
-      yield* cluster.pause
+      yield* cluster.stop
       yield* Effect.sleep("4 seconds")
-      yield* cluster.resume
+      yield* cluster.start
       const lease = yield* eventually(
         Effect.orElseSucceed(leaseOf(intent.arrival.requestId), () => undefined),
         (lease) => (lease?.left ?? 0) > 0,
