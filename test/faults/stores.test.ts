@@ -1,0 +1,128 @@
+/** The gateway while its stores are away: stopped, frozen, or never there. It refuses in time and comes back by itself. */
+import { assert, it as single, layer } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { call, eventually, Fake, hello, layerFake, layerGatewayOn, newKey } from "../support/Gateway.ts"
+import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
+import { layerPrivateRedis, TestRedisServer } from "../support/TestRedis.ts"
+
+const layerStores = Layer.mergeAll(Layer.fresh(layerFake), layerPrivatePostgres(), layerPrivateRedis())
+
+const chat = Effect.fnUntraced(function* (secret: string) {
+  const started = performance.now()
+  const answer = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+  return { ...answer, ms: performance.now() - started }
+})
+
+/** A key that was used a moment ago, so that all that can be cached is. */
+const warmKey = Effect.gen(function* () {
+  const key = yield* newKey()
+  for (let i = 0; i < 3; i += 1) {
+    const answer = yield* eventually(chat(key.secret), ({ status }) => status === 200)
+    assert.strictEqual(answer.status, 200, answer.text)
+  }
+  return key
+})
+
+interface Outage<R> {
+  readonly begin: Effect.Effect<void, unknown, R>
+  readonly end: Effect.Effect<void, unknown, R>
+  /** ms from its beginning to the first refusal, and the longest a refusal may take */
+  readonly refusedWithinMs: number
+}
+
+/** Refused in time, every time, without the backend being asked; served again within three seconds of its end. */
+const survives = Effect.fnUntraced(function* <R>(outage: Outage<R>) {
+  const [fake, { secret }] = [yield* Fake, yield* warmKey]
+  const during = Effect.gen(function* () {
+    const away = performance.now()
+    const first = yield* eventually(chat(secret), ({ status }) => status !== 200, outage.refusedWithinMs)
+    assert.isBelow(performance.now() - away, outage.refusedWithinMs)
+    assert.strictEqual(first.status, 503)
+    assert.deepInclude(JSON.parse(first.text).error, {
+      type: "service_unavailable",
+      message: "service temporarily unavailable"
+    })
+    const asked = fake.requests.length
+    for (const answer of yield* Effect.all([chat(secret), chat(secret)], { concurrency: 2 })) {
+      assert.strictEqual(answer.status, 503)
+      assert.isBelow(answer.ms, outage.refusedWithinMs)
+    }
+    assert.strictEqual(fake.requests.length, asked)
+    assert.strictEqual((yield* call("/healthz")).status, 200)
+    // Readiness may be a second old, and has a second to find out.
+    const ready = yield* eventually(call("/readyz"), ({ status }) => status === 503, 2500)
+    assert.strictEqual(ready.status, 503)
+  })
+  yield* Effect.acquireUseRelease(
+    outage.begin,
+    () => during,
+    () => Effect.orDie(outage.end)
+  )
+  const back = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
+  assert.strictEqual(back.status, 200, back.text)
+  const ready = yield* eventually(call("/readyz"), ({ status }) => status === 200, 3000)
+  assert.strictEqual(ready.status, 200)
+})
+
+const postgres = (use: (cluster: TestCluster["Service"]) => Effect.Effect<void, unknown>) =>
+  Effect.flatMap(TestCluster, use)
+const redis = (use: (server: TestRedisServer["Service"]) => Effect.Effect<void, unknown>) =>
+  Effect.flatMap(TestRedisServer, use)
+
+layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServices: true, timeout: 30_000 })(
+  "a gateway with warm caches",
+  (it) => {
+    it.effect("refuses within about a second when Postgres is stopped", () =>
+      survives({
+        begin: postgres(({ stop }) => stop),
+        end: postgres(({ start }) => start),
+        refusedWithinMs: 2500
+      })
+    )
+
+    it.effect("refuses within about a second when Postgres is frozen", () =>
+      survives({
+        begin: postgres(({ pause }) => pause),
+        end: postgres(({ resume }) => resume),
+        refusedWithinMs: 2500
+      })
+    )
+
+    it.effect("refuses at once when Redis is stopped", () =>
+      survives({
+        begin: redis(({ stop }) => stop),
+        end: redis(({ start }) => start),
+        refusedWithinMs: 600
+      })
+    )
+
+    it.effect("refuses as soon as Redis has had its time when it is frozen", () =>
+      survives({
+        begin: redis(({ pause }) => pause),
+        end: redis(({ resume }) => resume),
+        refusedWithinMs: 1500
+      })
+    )
+  }
+)
+
+single.live(
+  "a gateway that starts while both stores are down lives, is not ready, refuses, and recovers without a restart",
+  () =>
+    Effect.gen(function* () {
+      const [cluster, server] = [yield* TestCluster, yield* TestRedisServer]
+      yield* Effect.all([cluster.stop, server.stop], { concurrency: 2 })
+      yield* Effect.gen(function* () {
+        assert.strictEqual((yield* call("/healthz")).status, 200)
+        assert.strictEqual((yield* call("/readyz")).status, 503)
+        const refused = yield* chat(`tg_${"0".repeat(41)}`)
+        assert.strictEqual(refused.status, 503)
+        assert.isBelow(refused.ms, 2500)
+        yield* Effect.all([cluster.start, server.start], { concurrency: 2 })
+        const ready = yield* eventually(call("/readyz"), ({ status }) => status === 200)
+        assert.strictEqual(ready.status, 200)
+        yield* warmKey
+      }).pipe(Effect.provide(layerGatewayOn()))
+    }).pipe(Effect.provide(layerStores)),
+  30_000
+)
