@@ -5,6 +5,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBreakerGauge } from "./audit/BreakerGauge.ts"
+import { layerDrift } from "./audit/Drift.ts"
 import { layerLive as layerAudit } from "./audit/live.ts"
 import * as Metrics from "./audit/Metrics.ts"
 import { layerReconciler } from "./audit/Reconciler.ts"
@@ -80,7 +81,7 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     layerBreakerGauge,
     Aftercare.layer({ drainMs: 2000 })
   ).pipe(
-    Layer.provideMerge(layerMeter(settings)),
+    Layer.provideMerge(layerDrift().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...patience })),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(Metrics.layer)

@@ -1,0 +1,149 @@
+/**
+ * Compares live totals with the ledger and sets right what has drifted: a process that died between closing an intent
+ * and settling it, a settlement that never got through, a hold that was counted twice to be on the safe side.
+ *
+ * Only an account at rest is compared. The counters are read first, then the ledger; a request that was under way at
+ * either moment shows as an open lease or an open intent, and one that came and went in between changes the mark, so
+ * that the repair does nothing. An account that is never at rest is compared when it is.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Clock, Duration, Effect, Layer, Schedule, Schema } from "effect"
+import { type Period, periods } from "../domain/Limits.ts"
+import { type Account, Meter, Reserved, type Survey } from "../gates/Meter/Meter.ts"
+import { answerWithin } from "../infra/Deadline.ts"
+import { Metrics } from "./Metrics.ts"
+
+export interface DriftOptions {
+  /** seconds between two comparisons; default 10 */
+  readonly everyS?: number
+}
+
+/** Accounts looked at in one round, and those that wait for one at most. */
+const batch = 1000
+const capacity = 100_000
+
+const Truth = Schema.Struct({
+  key_id: Schema.String,
+  open: Schema.Finite,
+  day: Schema.Finite,
+  month: Schema.Finite,
+  total: Schema.Finite
+})
+type Truth = typeof Truth.Type
+const decodeTruths = Schema.decodeUnknownEffect(Schema.Array(Truth))
+
+/** What the ledger has of each key, and how many of its intents are open. */
+const truths = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, at: number) => {
+  const instant = new Date(at).toISOString()
+  return answerWithin("3 seconds")(pg`
+    WITH k AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(keys)}))::uuid[]) AS key_id),
+      at AS (SELECT (${instant}::text::timestamptz AT TIME ZONE 'UTC')::date AS day)
+    SELECT k.key_id::text,
+      (SELECT count(*) FROM intents i WHERE i.key_id = k.key_id)::float8 AS open,
+      coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day = at.day), 0)::float8 AS day,
+      coalesce(sum(l.tokens_in + l.tokens_out)
+        FILTER (WHERE date_trunc('month', l.day) = date_trunc('month', at.day)), 0)::float8 AS month,
+      coalesce(sum(l.tokens_in + l.tokens_out), 0)::float8 AS total
+    FROM k CROSS JOIN at LEFT JOIN ledger l ON l.key_id = k.key_id
+    GROUP BY k.key_id`).pipe(Effect.flatMap(decodeTruths))
+}
+
+/** Tokens by which the counters there are differ from the ledger, all periods together. */
+const driftOf = (survey: Survey, truth: Truth): number =>
+  periods.reduce((sum, period: Period) => {
+    const counted = survey.totals[period]
+    return counted === undefined ? sum : sum + Math.abs(counted - truth[period])
+  }, 0)
+
+const nameOf = (account: Account): string => `${account.group}/${account.key}`
+
+const make = (options: DriftOptions) =>
+  Effect.gen(function* () {
+    const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
+    /** accounts with a budget that something has happened to since they were last found right */
+    const touched = new Map<string, Account>()
+    const touch = (account: Account): void => {
+      if (touched.size < capacity) touched.set(nameOf(account), account)
+    }
+    let drift = 0
+    yield* metrics.probe({
+      name: "tollgate_counter_drift_tokens",
+      help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
+      read: Effect.sync(() => drift)
+    })
+
+    const look = Effect.gen(function* () {
+      const at = yield* Clock.currentTimeMillis
+      const accounts = [...touched.values()].slice(0, batch)
+      const surveys = yield* Effect.forEach(
+        accounts,
+        (account) => {
+          // What happens from here on touches it again.
+          touched.delete(nameOf(account))
+          return Effect.map(meter.survey(account, at), (survey) => ({ account, survey }))
+        },
+        { concurrency: 8 }
+      ).pipe(Effect.onError(() => Effect.sync(() => accounts.forEach(touch))))
+      for (const { account, survey } of surveys) if (survey.open > 0) touch(account)
+      const atRest = surveys.filter(({ survey }) => survey.open === 0)
+      let found = 0
+      if (atRest.length > 0) {
+        const ledger = yield* truths(
+          pg,
+          atRest.map(({ account }) => account.key),
+          at
+        ).pipe(Effect.onError(() => Effect.sync(() => atRest.forEach(({ account }) => touch(account)))))
+        const byKey = new Map(ledger.map((truth) => [truth.key_id, truth]))
+        for (const { account, survey } of atRest) {
+          const truth = byKey.get(account.key)
+          if (truth === undefined) continue
+          if (truth.open > 0) {
+            touch(account)
+            continue
+          }
+          const difference = driftOf(survey, truth)
+          if (difference === 0) continue
+          // Looked at once more, whether it was repaired or something came in between.
+          touch(account)
+          if (!(yield* meter.repair(account, at, survey.mark, truth))) continue
+          found += difference
+          yield* Effect.logWarning(
+            `the counters of key ${account.key} were ${difference} tokens from the ledger: repaired`
+          )
+        }
+      }
+      drift = found
+    })
+    yield* look.pipe(
+      Effect.catchCause((cause) => Effect.logDebug("counters could not be compared with the ledger", cause)),
+      Effect.schedule(Schedule.spaced(Duration.seconds(options.everyS ?? 10)).pipe(Schedule.jittered)),
+      Effect.forkScoped
+    )
+
+    return Meter.of({
+      ...meter,
+      reserve: (claims, ask) =>
+        Effect.tap(meter.reserve(claims, ask), (verdict) =>
+          Effect.sync(() => {
+            if (
+              verdict instanceof Reserved &&
+              periods.some((period) => claims.budgets[period] !== undefined)
+            ) {
+              touch(claims.account)
+            }
+          })
+        ),
+      settle: (reservation, used) =>
+        Effect.tap(meter.settle(reservation, used), () =>
+          Effect.sync(() => {
+            const { account, budgets } = reservation.claims
+            if (periods.some((period) => budgets[period] !== undefined)) touch(account)
+          })
+        )
+    })
+  })
+
+/** The Meter below, watched: what it counts is compared with the ledger for as long as the layer lives. */
+export const layerDrift = (
+  options: DriftOptions = {}
+): Layer.Layer<Meter, never, Meter | PgClient.PgClient | Metrics> => Layer.effect(Meter, make(options))

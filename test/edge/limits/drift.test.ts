@@ -1,0 +1,84 @@
+/** Counters that have drifted from the ledger come back to it, and only while nothing is under way. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { layerDrift } from "../../../src/audit/Drift.ts"
+import { Metrics, layer as layerMetrics } from "../../../src/audit/Metrics.ts"
+import { layerMemory } from "../../../src/gates/Meter/memory.ts"
+import { type Claims, Meter, Reserved } from "../../../src/gates/Meter/Meter.ts"
+import { eventually } from "../../support/Gateway.ts"
+import { TestPostgres } from "../../support/TestPostgres.ts"
+
+const watched = layerDrift({ everyS: 0.25 }).pipe(
+  Layer.provide(layerMemory({ leaseS: 30 })),
+  Layer.provideMerge(layerMetrics),
+  Layer.provideMerge(TestPostgres)
+)
+
+const group = "00000000-0000-4000-8000-000000000001"
+let serial = 0
+
+/** A key with a budget of 1000 whose ledger says 100; its counter says `counted`. */
+const keyAt = Effect.fnUntraced(function* (counted: number) {
+  const key = `00000000-0000-4000-8000-0000000001${String(++serial).padStart(2, "0")}`
+  const claims: Claims = {
+    account: { group, key },
+    limits: { rpm: 1000, tpm: 100_000, concurrent: 10 },
+    budgets: { total: 1000 }
+  }
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
+    VALUES (${key}::text::uuid, ${group}::text::uuid, '2026-01-01', 1, 60, 40)`
+  yield* (yield* Meter).load(claims.account, [{ bucket: "total", tokens: counted }])
+  return claims
+})
+
+const take = Effect.fnUntraced(function* (claims: Claims, id: string) {
+  const verdict = yield* (yield* Meter).reserve(claims, { id, tokens: 10, slot: true })
+  return verdict instanceof Reserved ? verdict.reservation : yield* Effect.die(verdict)
+})
+
+const spent = (claims: Claims) =>
+  Effect.gen(function* () {
+    const survey = yield* (yield* Meter).survey(claims.account, Date.now())
+    return survey.totals.total
+  })
+
+const drift = Effect.gen(function* () {
+  const text = yield* (yield* Metrics).exposition
+  return Number(/^tollgate_counter_drift_tokens (\d+)$/m.exec(text)?.[1])
+})
+
+layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and ledger", (it) => {
+  for (const counted of [350, 0]) {
+    it.effect(`a counter at ${counted} comes back to the ledger's 100 and the drift is told`, () =>
+      Effect.gen(function* () {
+        const claims = yield* keyAt(counted)
+        yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
+        yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
+        assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+        assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
+      })
+    )
+  }
+
+  it.effect("nothing is touched while a request is under way, here or in the ledger", () =>
+    Effect.gen(function* () {
+      const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+      const claims = yield* keyAt(350)
+      const running = yield* take(claims, "running")
+      yield* Effect.sleep("800 millis")
+      assert.strictEqual(yield* spent(claims), 360)
+      const id = "00000000-0000-4000-8000-00000000aaaa"
+      yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
+        client_ip, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
+        VALUES (${id}::text::uuid, ${group}::text::uuid, ${claims.account.key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
+        false, '', now(), now(), 10, 5, '{}', now() + interval '1 minute')`
+      yield* meter.settle(running, 0)
+      yield* Effect.sleep("800 millis")
+      assert.strictEqual(yield* spent(claims), 350)
+      yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
+      assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+    })
+  )
+})
