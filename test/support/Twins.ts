@@ -1,0 +1,155 @@
+/**
+ * The whole gateway on a real socket with the memory twin of everything behind it, and a switch for each gate: what
+ * happens when a subsystem is gone, without taking a real one down.
+ */
+import { BlockList } from "node:net"
+import { randomUUID } from "node:crypto"
+import { Context, Effect, Layer } from "effect"
+import { HttpServer } from "effect/http"
+import { AuditMemory, layerMemory as layerAudit } from "../../src/audit/memory.ts"
+import * as Metrics from "../../src/audit/Metrics.ts"
+import { layerLogging } from "../../src/boot/logging.ts"
+import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
+import { layerMemory as layerBackend, say } from "../../src/backend/memory.ts"
+import type { Gate } from "../../src/domain/Errors.ts"
+import { mintKey, prefixOf } from "../../src/domain/Key.ts"
+import type { Budgets } from "../../src/domain/Limits.ts"
+import { layerLive as layerBudget } from "../../src/gates/Budget/live.ts"
+import { DiscoveryControl, layerMemory as layerDiscovery } from "../../src/gates/Discovery/memory.ts"
+import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
+import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
+import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
+import { Meter, MeterDown } from "../../src/gates/Meter/Meter.ts"
+import { Drain } from "../../src/http/Drain.ts"
+import { Readiness } from "../../src/http/ops.ts"
+import * as Server from "../../src/http/Server.ts"
+import { Aftercare } from "../../src/pipeline/Aftercare.ts"
+import { modelNamed } from "./permits.ts"
+
+/** A subsystem that can be taken away and given back. */
+export type Switch = (down: boolean) => Effect.Effect<void>
+
+export class Twins extends Context.Service<
+  Twins,
+  {
+    readonly url: string
+    /** a switch per gate: a gate without one does not compile */
+    readonly setDown: { readonly [G in Gate]: Switch }
+    /** a fresh key with the model `m:latest`; its counters are in nobody's memory yet */
+    newKey(budgets?: Budgets): string
+    /** calls that reached the backend */
+    readonly backendCalls: () => number
+    readonly audit: AuditMemory["Service"]
+  }
+>()("test/Twins") {}
+
+/** The Meter, which answers nothing but `MeterDown` while it is down. */
+const layerSwitchedMeter = (isDown: () => boolean): Layer.Layer<Meter> =>
+  Layer.effect(
+    Meter,
+    Effect.map(Meter, (meter) => {
+      const up = <A, E>(effect: Effect.Effect<A, E>) =>
+        Effect.suspend((): Effect.Effect<A, E | MeterDown> =>
+          isDown() ? new MeterDown({ cause: new Error("down") }) : effect
+        )
+      return Meter.of({
+        ...meter,
+        reserve: (...args) => up(meter.reserve(...args)),
+        renew: (...args) => up(meter.renew(...args)),
+        settle: (...args) => up(meter.settle(...args)),
+        cancel: (...args) => up(meter.cancel(...args)),
+        peek: (...args) => up(meter.peek(...args)),
+        load: (...args) => up(meter.load(...args)),
+        ping: up(meter.ping)
+      })
+    })
+  ).pipe(Layer.provide(Layer.fresh(layerMeter({ leaseS: 30 }))))
+
+const layerTwinsWith = Layer.unwrap(
+  Effect.sync(() => {
+    const keys = makeKeys()
+    let meterDown = false
+    let calls = 0
+    const backend = layerBackend({
+      models: Effect.succeed([modelNamed("m:latest")]),
+      reply: (_permit, { maxTokens }) =>
+        Effect.sync(() => {
+          calls += 1
+          return say(["Hello", " world"], maxTokens)
+        })
+    }).pipe(Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })))
+    const gates = Layer.mergeAll(
+      keys.layer,
+      layerDiscovery([modelNamed("m:latest")]),
+      layerLimiter,
+      layerBudget,
+      Aftercare.layer({ drainMs: 500 })
+    ).pipe(
+      Layer.provideMerge(layerSwitchedMeter(() => meterDown)),
+      Layer.provideMerge(layerAudit),
+      Layer.provideMerge(backend),
+      Layer.provideMerge(Layer.fresh(Metrics.layer))
+    )
+    const server = Server.layer({
+      host: "127.0.0.1",
+      port: 0,
+      shutdownDrainMs: 0,
+      shutdownGraceMs: 1000,
+      clientStallTimeoutMs: 60_000,
+      trustedProxies: new BlockList(),
+      maxRequestBodyBytes: 262_144,
+      playground: false,
+      numPredictCap: 4096,
+      numCtxCap: undefined,
+      concurrencyLeaseS: 30
+    })
+    const twins = Layer.effect(
+      Twins,
+      Effect.gen(function* () {
+        const [{ address }, discovery, audit] = [
+          yield* HttpServer.HttpServer,
+          yield* DiscoveryControl,
+          yield* AuditMemory
+        ]
+        return Twins.of({
+          url: HttpServer.formatAddress(address),
+          setDown: {
+            KeyStore: (down) => Effect.sync(() => keys.setDown(down)),
+            Discovery: discovery.breakDown,
+            Limiter: (down) => Effect.sync(() => void (meterDown = down)),
+            Budget: audit.setLedgerDown,
+            Audit: audit.setDown
+          },
+          newKey: (budgets = {}) => {
+            const secret = mintKey("tg_")
+            keys.add({
+              secret,
+              caller: {
+                tenantId: randomUUID(),
+                tenantName: "acme",
+                keyId: randomUUID(),
+                keyPrefix: prefixOf(secret),
+                scopes: new Set(["chat", "embeddings"]),
+                limits: { rpm: 1000, tpm: 1_000_000, concurrent: 100 },
+                budgets,
+                models: "all"
+              }
+            })
+            return secret
+          },
+          backendCalls: () => calls,
+          audit
+        })
+      })
+    )
+    return twins.pipe(
+      Layer.provide(server),
+      Layer.provide(Readiness.layer),
+      Layer.provide(Drain.layer),
+      Layer.provide(gates),
+      Layer.provide(layerLogging({ logLevel: "fatal", production: false }))
+    )
+  })
+)
+
+export const layerTwins = Layer.fresh(layerTwinsWith)
