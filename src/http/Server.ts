@@ -2,15 +2,15 @@
  * The listening socket. Node's own limits are set here, each explicitly; what Node refuses before the application
  * sees it gets the same error shape as everything else.
  */
-import { randomUUIDv7 } from "node:crypto"
-import { createServer, type Server } from "node:http"
-import type { Socket } from "node:net"
+import { createServer, type IncomingMessage, type Server } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
 import { app, type AppOptions } from "./app.ts"
 import { Drain } from "./Drain.ts"
-import { errorBody } from "./respond.ts"
+import { onExchange } from "./exchanges.ts"
+import { refuseMalformed } from "./malformed.ts"
+import { Patience, type PatienceMs } from "./Patience.ts"
 import { cutStalledClients } from "./stalls.ts"
 
 export interface ServerOptions extends AppOptions {
@@ -24,48 +24,36 @@ export interface ServerOptions extends AppOptions {
   readonly clientStallTimeoutMs: number
 }
 
-const malformed: ReadonlyMap<string | undefined, readonly [status: number, reason: string, message: string]> =
-  new Map([
-    [
-      "HPE_HEADER_OVERFLOW",
-      [431, "Request Header Fields Too Large", "request headers are too large"] as const
-    ],
-    ["ERR_HTTP_REQUEST_TIMEOUT", [408, "Request Timeout", "the request was not received in time"] as const]
-  ])
+/** Connections at the same time: idle ones cost a few KiB each, and nobody honest comes near. */
+const mostConnections = 16_384
+/** A connection ends after so many requests; what was pipelined beyond them is not answered. */
+const mostRequests = 10_000
 
-/** Answers what the HTTP parser itself refuses (contract §3), then closes: nothing after it can be trusted. */
-const refuseMalformed = (error: NodeJS.ErrnoException, socket: Socket): void => {
-  if (!socket.writable || error.code === "ECONNRESET") {
-    socket.destroy()
-    return
-  }
-  const [status, reason, message] =
-    malformed.get(error.code) ?? ([400, "Bad Request", "malformed HTTP request"] as const)
-  const id = randomUUIDv7()
-  const body = JSON.stringify(errorBody({ status, type: "invalid_request", message }, id))
-  socket.end(
-    `HTTP/1.1 ${status} ${reason}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
-      `X-Request-ID: ${id}\r\nConnection: close\r\n\r\n${body}`
-  )
-}
+/**
+ * Node takes any list of transfer codings that ends in `chunked` and decodes only that one: the body would not be
+ * what its sender meant. Refused in `body.ts`; here it is seen to that the connection is not used again.
+ */
+const isMisframed = (request: IncomingMessage): boolean =>
+  (request.headers["transfer-encoding"] ?? "chunked").toLowerCase() !== "chunked"
 
-const makeServer = (options: ServerOptions, draining: () => boolean): Server => {
+const makeServer = (options: ServerOptions, patience: PatienceMs, draining: () => boolean): Server => {
   const server = createServer({
     // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
     shouldUpgradeCallback: () => false,
-    headersTimeout: 15_000,
-    requestTimeout: 60_000,
-    connectionsCheckingInterval: 2_000,
-    keepAliveTimeout: 65_000,
+    headersTimeout: patience.head,
+    requestTimeout: patience.request,
+    connectionsCheckingInterval: patience.check,
+    keepAliveTimeout: patience.idle,
     maxHeaderSize: 16_384,
     noDelay: true
   })
-  server.maxRequestsPerSocket = 10_000
-  server.on("clientError", refuseMalformed)
+  server.maxConnections = mostConnections
+  server.maxRequestsPerSocket = mostRequests
+  refuseMalformed(server)
   cutStalledClients(server, options.clientStallTimeoutMs)
   // Without it a socket that goes idle after close() holds the shutdown for its whole keep-alive (effect4 §6).
-  server.on("request", (_request, response) => {
-    if (draining()) response.setHeader("connection", "close")
+  onExchange(server, (request, response) => {
+    if (draining() || isMisframed(request)) response.setHeader("connection", "close")
     response.on("finish", () => {
       if (!server.listening) setImmediate(() => server.closeIdleConnections())
     })
@@ -99,7 +87,7 @@ export const layer = (options: ServerOptions) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const drain = yield* Drain
-      const server = makeServer(options, drain.draining)
+      const server = makeServer(options, yield* Patience, drain.draining)
       // In a fiber of its own: the one that is told to stop is interrupted, and could wait for nothing.
       const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
       // Built last, so ended first: the app is still whole while it drains.

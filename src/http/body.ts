@@ -8,6 +8,7 @@ import { HttpIncomingMessage, type HttpServerError, HttpServerRequest } from "ef
 import { BadRequest, PayloadTooLarge } from "../domain/Errors.ts"
 import type { Json } from "../domain/Inference.ts"
 import { parseJson } from "./json.ts"
+import { Patience } from "./Patience.ts"
 
 const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
 
@@ -25,7 +26,7 @@ const tooLarge = (error: HttpServerError.HttpServerError): boolean =>
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-const decodeUtf8 = (bytes: ArrayBuffer): Result.Result<string, string> =>
+const decodeUtf8 = (bytes: ArrayBuffer | Uint8Array): Result.Result<string, string> =>
   Result.try({ try: () => utf8.decode(bytes), catch: () => "body: expected valid UTF-8" })
 
 export interface Body {
@@ -34,20 +35,30 @@ export interface Body {
   readonly bytes: number
 }
 
-/** A body that trickles in holds nothing but its own socket; still, it does not do so for ever. */
-const readTimeout = Duration.seconds(30)
+/** Bytes to a value, or one sentence about what is wrong with them. */
+export const parseBody = (bytes: ArrayBuffer | Uint8Array): Result.Result<Body, string> =>
+  bytes.byteLength === 0
+    ? Result.fail("body: missing")
+    : Result.map(Result.flatMap(decodeUtf8(bytes), parseJson), (json) => ({ json, bytes: bytes.byteLength }))
 
 export const readBody = Effect.fnUntraced(function* (
   limitBytes: number
 ): Effect.fn.Return<Body, BadRequest | PayloadTooLarge, HttpServerRequest.HttpServerRequest> {
-  const request = yield* HttpServerRequest.HttpServerRequest
+  const [request, patience] = [yield* HttpServerRequest.HttpServerRequest, yield* Patience]
+  if ((request.headers["transfer-encoding"] ?? "chunked").toLowerCase() !== "chunked") {
+    return yield* new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
+  }
   const declared = Number(request.headers["content-length"] ?? 0)
   if (declared > limitBytes) return yield* new PayloadTooLarge({ limitBytes })
   const bytes = yield* request.arrayBuffer.pipe(
     Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.fromInputUnsafe(limitBytes)),
     Effect.timeoutOrElse({
-      duration: readTimeout,
-      orElse: () => Effect.fail(new BadRequest({ detail: "body: not received in time" }))
+      duration: Duration.millis(patience.body),
+      orElse: () => {
+        // What is still to come of it is not waited for.
+        NodeHttpServerRequest.toServerResponse(request).setHeader("connection", "close")
+        return Effect.fail(new BadRequest({ detail: "body: not received in time" }))
+      }
     }),
     Effect.mapError((error) =>
       error._tag === "BadRequest"
@@ -65,8 +76,6 @@ export const readBody = Effect.fnUntraced(function* (
   ) {
     return yield* new BadRequest({ detail: "Content-Type: expected it once" })
   }
-  if (bytes.byteLength === 0) return yield* new BadRequest({ detail: "body: missing" })
-  const json = Result.flatMap(decodeUtf8(bytes), parseJson)
-  if (Result.isFailure(json)) return yield* new BadRequest({ detail: json.failure })
-  return { json: json.success, bytes: bytes.byteLength }
+  const body = parseBody(bytes)
+  return Result.isSuccess(body) ? body.success : yield* new BadRequest({ detail: body.failure })
 })

@@ -5,6 +5,7 @@
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
+import { onExchange } from "./exchanges.ts"
 
 interface Watched {
   /** bytes the client had taken when we last looked */
@@ -34,7 +35,7 @@ export const cutStalledClients = (server: Server, stallMs: number): void => {
   const timer = setInterval(look, Math.max(20, Math.ceil(stallMs / 4)))
   timer.unref()
   server.on("close", () => clearInterval(timer))
-  server.on("request", (request, response) => {
+  onExchange(server, (request, response) => {
     const { socket } = request
     watched.set(socket, { taken: takenBy(socket), since: performance.now() })
     response.on("close", () => watched.delete(socket))

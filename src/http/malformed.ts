@@ -1,0 +1,117 @@
+/**
+ * What Node refuses or would mishandle before the application sees it: the same error shape as everything else
+ * (contract §3), then the end of the connection, because nothing after it can be trusted. No audit row: whoever
+ * sends this never made a request.
+ */
+import { randomUUIDv7 } from "node:crypto"
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
+import type { Duplex } from "node:stream"
+import { onExchange } from "./exchanges.ts"
+import { errorBody } from "./respond.ts"
+
+interface Refusal {
+  readonly status: number
+  readonly type: string
+  readonly message: string
+}
+
+const invalid = (status: number, message: string): Refusal => ({ status, type: "invalid_request", message })
+
+const unreadable = invalid(400, "malformed HTTP request")
+const refusals: ReadonlyMap<string | undefined, Refusal> = new Map([
+  ["HPE_HEADER_OVERFLOW", invalid(431, "request headers are too large")],
+  ["ERR_HTTP_REQUEST_TIMEOUT", invalid(408, "the request was not received in time")]
+])
+const tunnel: Refusal = { status: 403, type: "forbidden", message: "forbidden" }
+const expectation = invalid(417, "Expect: expected nothing but 100-continue")
+
+/** What a client gets to read its answer: a socket destroyed with unread input takes the answer with it. */
+const lingerMs = 500
+
+const bytesOf = (refusal: Refusal): string => {
+  const id = randomUUIDv7()
+  const body = JSON.stringify(errorBody(refusal, id))
+  return [
+    `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
+    "Content-Type: application/json",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-ID: ${id}`,
+    "Connection: close",
+    "",
+    body
+  ].join("\r\n")
+}
+
+const endWith = (socket: Duplex, refusal: Refusal): void => {
+  if (!socket.writable) {
+    socket.destroy()
+    return
+  }
+  socket.end(bytesOf(refusal))
+  const timer = setTimeout(() => socket.destroy(), lingerMs)
+  socket.once("close", () => clearTimeout(timer))
+}
+
+interface Conversation {
+  /** answers that are still being made, in order */
+  readonly open: Set<ServerResponse>
+  /** the request that was read last */
+  last: IncomingMessage | undefined
+  refused: boolean
+}
+
+export const refuseMalformed = (server: Server): void => {
+  const conversations = new WeakMap<Duplex, Conversation>()
+  const conversationOn = (socket: Duplex): Conversation => {
+    const known = conversations.get(socket)
+    if (known !== undefined) return known
+    const made: Conversation = { open: new Set(), last: undefined, refused: false }
+    conversations.set(socket, made)
+    return made
+  }
+
+  onExchange(server, (request, response) => {
+    const conversation = conversationOn(request.socket)
+    conversation.last = request
+    conversation.open.add(response)
+    response.once("close", () => conversation.open.delete(response))
+  })
+
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    const conversation = conversationOn(socket)
+    // One malformed request may raise several errors.
+    if (conversation.refused) return
+    conversation.refused = true
+    const refusal = refusals.get(error.code) ?? unreadable
+    if (!socket.writable || error.code === "ECONNRESET") {
+      socket.destroy()
+      return
+    }
+    const before = [...conversation.open]
+    // The body of the last request is what broke. Whatever its answer had begun to say is not continued, and a
+    // second answer to it would be taken for the next request's.
+    const broken = conversation.last?.complete === false
+    const own = broken ? before.findLast((response) => response.req === conversation.last) : undefined
+    if (broken && (own === undefined || own.headersSent)) {
+      socket.destroy()
+      return
+    }
+    // Good requests came before it on this connection: their answers come first, and whole.
+    const waited = new Set(before.filter((response) => response !== own))
+    if (waited.size === 0) {
+      endWith(socket, refusal)
+      return
+    }
+    socket.pause()
+    for (const response of waited) {
+      response.once("close", () => {
+        waited.delete(response)
+        if (waited.size === 0) endWith(socket, refusal)
+      })
+    }
+  })
+
+  // Node would close the one without a word and answer the other without a body.
+  server.on("connect", (_request, socket) => endWith(socket, tunnel))
+  server.on("checkExpectation", (request) => endWith(request.socket, expectation))
+}
