@@ -8,7 +8,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
-import { Effect, Redacted, Schedule, Schema, type Scope } from "effect"
+import { Effect, Layer, Redacted, Schedule, Schema, type Scope } from "effect"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerLive as layerRegistry } from "../../src/registry/live.ts"
@@ -184,8 +184,7 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     yield* registry.setBudgets(key.prefix, { day: 9e15, month: 9e15, total: 9e15 })
     return secret
   }).pipe(
-    Effect.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } })),
-    Effect.provide(database)
+    Effect.provide(Layer.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }), database))
   )
   const stub = yield* serve(1, file("stub.ts"), {})
   const floor = yield* serve(0, file("floor.ts"), { BACKEND_URL: stub.url })
