@@ -11,12 +11,13 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync
 } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it, layer } from "@effect/vitest"
-import { Effect, Fiber, Layer, Redacted, Schedule, Schema } from "effect"
+import { Data, Effect, Fiber, Layer, Redacted, Schedule, Schema } from "effect"
 import { fake } from "../support/FakeBackend.ts"
 import { Fake, layerFake } from "../support/Gateway.ts"
 import { freePort } from "../support/servers/processes.ts"
@@ -58,8 +59,14 @@ const app = Effect.acquireRelease(
   (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
 )
 
+class Unhealthy extends Data.TaggedError("Unhealthy")<{ readonly message: string }> {}
+
+/** Whether others may walk down to here: a checkout in root's home is nobody else's to read. */
+const open = (folder: string): boolean =>
+  (statSync(folder).mode & 0o001) !== 0 && (folder === "/" || open(path.dirname(folder)))
+
 /** Only root can become somebody else; then every file above is read-only for the process. */
-const somebody = process.getuid?.() === 0 ? { uid: image.user, gid: image.user } : {}
+const somebody = process.getuid?.() === 0 && open(root) ? { uid: image.user, gid: image.user } : {}
 
 const environment = (folder: string, more: Readonly<Record<string, string>>) => ({
   ...image.env,
@@ -128,7 +135,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         yield* run(folder, image.health, env).pipe(
           Effect.filterOrFail(({ code }) => code === 0),
           Effect.retry({ schedule: Schedule.spaced("100 millis"), times: 100 }),
-          Effect.mapError(() => new Error(`it did not get healthy: ${said.out}${said.err}`))
+          Effect.mapError(() => new Unhealthy({ message: said.out + said.err }))
         )
         if (somebody.uid !== undefined) {
           const uid = /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1]

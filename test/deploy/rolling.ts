@@ -108,7 +108,7 @@ interface Seen {
 
 const Line = Schema.fromJsonString(Schema.Struct({ done: Schema.optional(Schema.Boolean) }))
 const isWhole = (line: string) =>
-  Effect.match(Schema.decodeUnknownEffect(Line)(line), {
+  Effect.match(Schema.decodeEffect(Line)(line), {
     onFailure: () => false,
     onSuccess: ({ done }) => done === true
   })
@@ -240,7 +240,7 @@ const rolling = Effect.gen(function* () {
   }).pipe(Effect.provide(layerPostgres({ url: database, maxConnections: 1 })))
   const usage = yield* tollgate(env, "show-usage", "--tenant", "team", "--period", "total", "--json").pipe(
     Effect.flatMap(
-      Schema.decodeUnknownEffect(
+      Schema.decodeEffect(
         Schema.fromJsonString(
           Schema.Struct({ requests: Schema.Finite, tokens_in: Schema.Finite, tokens_out: Schema.Finite })
         )
