@@ -24,7 +24,11 @@ export class Audit extends Context.Service<
      * however often it is called. On failure the record is kept and retried in the background.
      */
     close(record: AuditRecord): Effect.Effect<void, Unavailable>
-    /** The row of a request that was never opened (refusals, lists). Waits a bounded time for durability. */
+    /**
+     * The row of a request that was never opened (refusals, lists). Waits a bounded time for durability: a refusal
+     * whose row is late stays the refusal it is, an answer (status below 400) is not given without its row. Fails
+     * too when more rows wait to be written than may.
+     */
     refuse(record: AuditRecord): Effect.Effect<void, Unavailable>
   }
 >()("tollgate/audit/Audit") {}

@@ -25,6 +25,8 @@ export class Metrics extends Context.Service<
     firstFrame(arrivedAt: number): Effect.Effect<void>
     /** A revocation has reached this process, `latencyMs` after it was written. */
     revoked(latencyMs: number): Effect.Effect<void>
+    /** Transcripts of opted-in keys that could not be written. */
+    promptsDropped(count: number): Effect.Effect<void>
     probe(probe: Probe): Effect.Effect<void>
     /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
@@ -69,6 +71,11 @@ const make = Effect.sync(() => {
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers
   })
+  const dropped = new Counter({
+    name: "tollgate_prompt_log_dropped_total",
+    help: "Transcripts of opted-in keys that could not be written",
+    registers
+  })
   return Metrics.of({
     observe: (record, modelResolved) =>
       Effect.sync(() => {
@@ -83,6 +90,7 @@ const make = Effect.sync(() => {
     firstFrame: (arrivedAt) =>
       Effect.map(Clock.currentTimeMillis, (now) => firstFrames.observe(Math.max(0, now - arrivedAt) / 1000)),
     revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
+    promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
     probe: ({ name, help, read }) =>
       Effect.map(Effect.context(), (context) => {
         // A probe that breaks or hangs says so in its own line; the others still tell what they know.

@@ -1,4 +1,6 @@
 import { liveWorld } from "./auditWorld.ts"
 import { suite } from "./Audit.ts"
+import { properties } from "./AuditProperty.ts"
 
 suite("Postgres", liveWorld)
+properties("Postgres", liveWorld)

@@ -1,0 +1,111 @@
+/**
+ * The prompt log on Postgres: a bounded queue and one writer. When the database is slow or gone the queue fills and
+ * what comes then is dropped and counted. Whether a key has opted in is asked once more by the statement itself, so a
+ * request that was under way when its owner opted out leaves nothing.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Layer, Queue, Schedule, Semaphore } from "effect"
+import { answerWithin } from "../infra/Deadline.ts"
+import { Metrics } from "./Metrics.ts"
+import { PromptLog } from "./PromptLog.ts"
+import { AnswerText, promptText } from "./PromptLogText.ts"
+import { clean } from "./rows.ts"
+
+export interface PromptLogOptions {
+  /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys that name no days of their own */
+  readonly defaultDays: number
+  /** transcripts that may wait to be written; default 500, up to 128 KiB each */
+  readonly capacity?: number
+  /** how long a shutdown waits for what still waits; default 2000 */
+  readonly drainMs?: number
+}
+
+const batch = 25
+
+interface Row {
+  readonly request_id: string
+  readonly key_id: string
+  readonly created_at: string
+  readonly endpoint: string
+  readonly prompt: string
+  readonly answer: string
+  readonly truncated: boolean
+}
+
+const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
+  const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
+  const capacity = options.capacity ?? 500
+  const waiting: Array<Row> = []
+  const wake = yield* Queue.sliding<void>(1)
+  const writing = yield* Semaphore.make(1)
+
+  const write = (rows: ReadonlyArray<Row>) =>
+    answerWithin("3 seconds")(pg`
+      INSERT INTO prompt_log (request_id, key_id, created_at, expires_at, endpoint, prompt, answer, truncated)
+      SELECT r.request_id, k.id, r.created_at,
+        now() + make_interval(days => coalesce(k.prompt_log_days, ${options.defaultDays}::int)),
+        r.endpoint, r.prompt, r.answer, r.truncated
+      FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, key_id uuid, created_at timestamptz,
+        endpoint text, prompt text, answer text, truncated boolean)
+      JOIN api_keys k ON k.id = r.key_id
+      WHERE k.prompt_log
+      ON CONFLICT (request_id) DO NOTHING`)
+
+  const flush = Effect.gen(function* () {
+    while (waiting.length > 0) {
+      const rows = waiting.splice(0, batch)
+      yield* write(rows).pipe(
+        Effect.retry({ schedule: Schedule.spaced("1 second"), times: 3 }),
+        Effect.catchCause((cause) =>
+          Effect.andThen(
+            metrics.promptsDropped(rows.length),
+            Effect.logWarning(`${rows.length} prompts could not be logged`, cause)
+          )
+        )
+      )
+    }
+  }).pipe(writing.withPermits(1))
+
+  yield* metrics.probe({
+    name: "tollgate_prompt_log_backlog",
+    help: "Transcripts of opted-in keys that wait to be written",
+    read: Effect.sync(() => waiting.length)
+  })
+  yield* Queue.take(wake).pipe(Effect.andThen(flush), Effect.forever, Effect.forkScoped)
+  yield* Effect.addFinalizer(() =>
+    flush.pipe(
+      Effect.timeoutOption(options.drainMs ?? 2000),
+      Effect.andThen(Effect.suspend(() => metrics.promptsDropped(waiting.length)))
+    )
+  )
+
+  return PromptLog.of({
+    transcript: (caller, arrival, request) => {
+      if (caller.promptLogDays === undefined) return undefined
+      const answer = new AnswerText()
+      return {
+        add: (frames) => {
+          for (const frame of frames) answer.add(frame)
+        },
+        keep: Effect.suspend(() => {
+          if (waiting.length >= capacity) return metrics.promptsDropped(1)
+          const [asked, answered] = [promptText(request.body), answer.cut]
+          waiting.push({
+            request_id: arrival.requestId,
+            key_id: caller.keyId,
+            created_at: new Date(arrival.arrivedAt).toISOString(),
+            endpoint: clean(arrival.endpoint, 256),
+            prompt: asked.text,
+            answer: answered.text,
+            truncated: asked.truncated || answered.truncated
+          })
+          return Effect.asVoid(Queue.offer(wake, undefined))
+        })
+      }
+    }
+  })
+})
+
+export const layerPromptLog = (
+  options: PromptLogOptions
+): Layer.Layer<PromptLog, never, PgClient.PgClient | Metrics> => Layer.effect(PromptLog, make(options))

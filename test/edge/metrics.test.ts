@@ -1,0 +1,60 @@
+/** What a scraper on this machine sees of a gateway that has done something. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { Registry } from "../../src/registry/Registry.ts"
+import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
+
+/** The value of a series; undefined when there is no such line. */
+const valueOf = (text: string, series: string): number | undefined => {
+  const line = text.split("\n").find((entry) => entry.startsWith(`${series} `))
+  return line === undefined ? undefined : Number(line.slice(series.length + 1))
+}
+
+layer(layerGateway(), { excludeTestServices: true, timeout: 30_000 })(
+  "metrics of the whole gateway",
+  (it) => {
+    it.effect("every family of the contract is there, and counts what happened", () =>
+      Effect.gen(function* () {
+        const { secret, tenant, prefix } = yield* newKey()
+        const served = yield* eventually(
+          call("/api/chat", { secret, body: hello({ stream: false }) }),
+          ({ status }) => status === 200
+        )
+        assert.strictEqual(served.status, 200)
+        assert.strictEqual(
+          (yield* call("/api/chat", { secret, body: { ...hello(), model: "made-up" } })).status,
+          403
+        )
+        assert.strictEqual((yield* call("/api/chat", { body: hello() })).status, 401)
+        yield* Effect.flatMap(Registry, (registry) => registry.revokeKey(prefix))
+        const { text } = yield* eventually(
+          call("/metrics"),
+          (page) => (valueOf(page.text, "tollgate_revocation_seconds_count") ?? 0) >= 1
+        )
+        const labels = `tenant="${tenant}",model="m:latest"`
+        assert.strictEqual(valueOf(text, `gateway_requests_total{${labels},status="200"}`), 1)
+        assert.strictEqual(valueOf(text, `gateway_tokens_total{${labels},direction="in"}`), 7)
+        assert.strictEqual(valueOf(text, `gateway_tokens_total{${labels},direction="out"}`), 3)
+        assert.strictEqual(valueOf(text, `gateway_request_duration_seconds_count{${labels}}`), 1)
+        assert.strictEqual(
+          valueOf(text, `gateway_requests_total{tenant="${tenant}",model="none",status="403"}`),
+          1
+        )
+        assert.strictEqual(
+          valueOf(text, `gateway_requests_total{tenant="none",model="none",status="401"}`),
+          1
+        )
+        assert.strictEqual(valueOf(text, "tollgate_breaker_state"), 0)
+        assert.strictEqual(valueOf(text, "tollgate_open_leases"), 0)
+        assert.strictEqual(valueOf(text, "tollgate_audit_backlog"), 0)
+        assert.strictEqual(valueOf(text, "tollgate_audit_lag_seconds"), 0)
+        assert.strictEqual(valueOf(text, "tollgate_backend_first_frame_seconds_count"), 1)
+        assert.strictEqual(valueOf(text, "tollgate_revocation_seconds_count"), 1)
+        assert.isBelow(valueOf(text, "tollgate_revocation_seconds_sum") ?? 99, 1)
+        assert.isAbove(valueOf(text, "process_resident_memory_bytes") ?? 0, 0)
+        assert.notInclude(text, "made-up")
+        assert.notInclude(text, prefix)
+      })
+    )
+  }
+)
