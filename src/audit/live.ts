@@ -54,6 +54,17 @@ export const poisoned = (error: WriteError): boolean => {
 
 const unavailable = (cause: unknown): Unavailable => new Unavailable({ gate: "Audit", retryAfterS: 1, cause })
 
+/** Said once per outage, not once per try. */
+const tellOnce = (well: string, ill: string) => {
+  let fine = true
+  return (now: boolean, cause?: unknown) =>
+    Effect.suspend(() => {
+      if (fine === now) return Effect.void
+      fine = now
+      return now ? Effect.logInfo(well) : Effect.logWarning(ill, cause)
+    })
+}
+
 const make = (options: AuditOptions) =>
   Effect.gen(function* () {
     const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
@@ -63,26 +74,42 @@ const make = (options: AuditOptions) =>
     const open = new Map<string, Usage>()
 
     const lane = <A>(
+      what: string,
       write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError>,
       onStoreFailure: "fail" | "keep",
       capacity: number,
       settled?: (row: A) => void
-    ) =>
-      makeGroupCommit<A, WriteError>({
-        write: (rows) => answerWithin("3 seconds")(write(rows)),
+    ) => {
+      const told = tellOnce(`${what} are written again`, `${what} cannot be written`)
+      return makeGroupCommit<A, WriteError>({
+        write: (rows) =>
+          answerWithin("3 seconds")(write(rows)).pipe(
+            Effect.tapError((cause) => (poisoned(cause) ? Effect.void : told(false, cause))),
+            Effect.tap(told(true))
+          ),
         poisoned,
         onStoreFailure,
         maxBatch,
         capacity,
         ...(settled === undefined ? {} : { settled })
       })
-    const opening = yield* lane(insertIntents(pg, options.leaseS), "fail", admittedCapacity)
+    }
+    const opening = yield* lane("intents", insertIntents(pg, options.leaseS), "fail", admittedCapacity)
     // Bounded by admission: only what was opened is closed.
-    const closing = yield* lane(closeIntents(pg), "keep", Number.POSITIVE_INFINITY, (row: AuditRow) =>
-      open.delete(row.request_id)
+    const closing = yield* lane(
+      "completions",
+      closeIntents(pg),
+      "keep",
+      Number.POSITIVE_INFINITY,
+      (row: AuditRow) => open.delete(row.request_id)
     )
-    const refusing = yield* lane(insertAudit(pg), "keep", refusedCapacity)
-    const turningAway = yield* lane(insertAudit(pg), "keep", options.anonymousCapacity ?? 5000)
+    const refusing = yield* lane("refusals", insertAudit(pg), "keep", refusedCapacity)
+    const turningAway = yield* lane(
+      "refusals of nobody",
+      insertAudit(pg),
+      "keep",
+      options.anonymousCapacity ?? 5000
+    )
     const lanes = [opening, closing, refusing, turningAway]
     yield* Effect.addFinalizer(() =>
       Effect.forEach(lanes, (lane) => lane.close(options.drainMs ?? 5000), { concurrency: "unbounded" }).pipe(
@@ -109,17 +136,10 @@ const make = (options: AuditOptions) =>
       read: Effect.sync(() => open.size)
     })
 
-    let renewing = true
-    /** Said once per outage, not once per try. */
-    const renewed = (now: boolean, cause?: unknown) =>
-      Effect.suspend(() => {
-        const changed = renewing !== now
-        renewing = now
-        if (!changed) return Effect.void
-        return now
-          ? Effect.logInfo("the leases of open requests are renewed again")
-          : Effect.logWarning("the leases of open requests are not renewed", cause)
-      })
+    const renewed = tellOnce(
+      "open requests renew their leases again",
+      "open requests cannot renew their leases"
+    )
     const renew = Effect.suspend(() =>
       open.size === 0
         ? Effect.void
