@@ -9,6 +9,7 @@ import { HttpServer } from "effect/http"
 import { AuditMemory, layerMemory as layerAudit } from "../../src/audit/memory.ts"
 import * as Metrics from "../../src/audit/Metrics.ts"
 import { layerLogging } from "../../src/boot/logging.ts"
+import { PromptLog } from "../../src/audit/PromptLog.ts"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { layerMemory as layerBackend, say } from "../../src/backend/memory.ts"
 import type { Gate } from "../../src/domain/Errors.ts"
@@ -83,6 +84,8 @@ const layerTwinsWith = Layer.unwrap(
       layerDiscovery([modelNamed("m:latest")]),
       layerLimiter,
       layerBudget,
+      // Nobody here has opted in.
+      Layer.succeed(PromptLog, { transcript: () => undefined }),
       Aftercare.layer({ drainMs: 500 })
     ).pipe(
       Layer.provideMerge(layerSwitchedMeter(() => meterDown)),
