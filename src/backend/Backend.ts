@@ -1,20 +1,21 @@
 /**
  * The model server. Nothing reaches it without a `Permit`, and nothing it says leaves this port but `Frame`s,
- * embeddings and models rebuilt from allow-lists.
+ * `Embeddings` and models rebuilt from allow-lists.
  *
  * Upstream is always streamed for chat and generate, whatever the client asked for: one path, live token counts,
  * cancellation at once. Closing the Scope closes the upstream connection.
  */
 import { Context, type Effect, type Scope, type Stream } from "effect"
+import type { Embeddings } from "../domain/Embeddings.ts"
 import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { InferenceRequest } from "../domain/Inference.ts"
+import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
 
 export interface BackendCall {
   readonly request: InferenceRequest
-  /** output tokens the backend may produce at most; always sent (contract §5) */
+  /** output tokens the backend may produce at most; always sent where it produces any (contract §5) */
   readonly maxTokens: number
 }
 
@@ -32,6 +33,19 @@ export class Backend extends Context.Service<
       permit: Permit,
       call: BackendCall
     ): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, Scope.Scope>
+    /**
+     * Embeds in one answer: `POST /api/embed`, or the legacy `/api/embeddings` for a request of that kind. One
+     * vector per input or `BackendFailed`; fails as `forward` does.
+     */
+    embed(
+      permit: Permit,
+      call: BackendCall
+    ): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
+    /**
+     * `POST /api/show` for the permitted model, without system prompt, template, modelfile, messages and remote
+     * hosts; `details`, `model_info` and `capabilities` are always there. Fails as `forward` does.
+     */
+    show(permit: Permit): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
     /** `GET /api/tags`: installed local models; entries that would be proxied elsewhere are left out. */
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** Answers when the backend answers: for readiness. Not through the breaker. */

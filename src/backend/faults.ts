@@ -50,6 +50,18 @@ export const ofAnswer = (head: Head, text: string): BackendFailed | BadRequest |
   return new BadRequest({ detail: refusals[refusalOf(text)] })
 }
 
+/**
+ * The legacy endpoint answers a prompt that is too long with a 500 (ollama-wire §1.7). It is the client's doing: five
+ * such prompts must not open the breaker for everybody.
+ */
+export const overlong = <E>(error: E): E | BadRequest =>
+  error instanceof BackendFailed &&
+  error.cause instanceof UnexpectedAnswer &&
+  error.cause.status === 500 &&
+  refusalOf(error.cause.message) === "context"
+    ? new BadRequest({ detail: refusals.context })
+    : error
+
 const refusalOf = (text: string): keyof typeof refusals => {
   if (/context (length|window|size)|prompt is (longer|too long)|input length/i.test(text)) return "context"
   if (/does not support|not supported|unsupported/i.test(text)) return "feature"

@@ -1,10 +1,11 @@
-/** A call to the backend through the breaker: its head is guarded, and how its stream ends is reported, once. */
+/** Calls to the backend through the breaker: how each ends is reported, once. */
 import { Cause, Effect, Exit, Stream } from "effect"
 import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { CircuitBreaker } from "./CircuitBreaker.ts"
 import { isBreakerFailure } from "./faults.ts"
 
+/** The head is guarded, and how its stream ends is the verdict. */
 export const guarded = <R>(
   breaker: CircuitBreaker["Service"],
   head: Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, R>
@@ -17,4 +18,13 @@ export const guarded = <R>(
       const error = Cause.findErrorOption(exit.cause)
       return error._tag === "Some" && isBreakerFailure(error.value) ? report("failure") : Effect.void
     })
+  )
+
+/** A call with one answer: when it is in, the call has gone well. */
+export const guardedWhole = <A, R>(
+  breaker: CircuitBreaker["Service"],
+  answer: Effect.Effect<A, BackendFailed | BadRequest | Forbidden, R>
+): Effect.Effect<A, BackendFailed | BadRequest | Forbidden, R> =>
+  Effect.flatMap(breaker.guard(answer, isBreakerFailure), ({ value, report }) =>
+    Effect.as(report("success"), value)
   )

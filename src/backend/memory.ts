@@ -1,13 +1,15 @@
 /** A backend without sockets: answers as scripted, through the breaker like the real one. */
 import { Effect, Layer, Stream } from "effect"
-import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
+import type { Embeddings } from "../domain/Embeddings.ts"
+import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
+import type { JsonObject } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Scope } from "effect"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
-import { guarded } from "./guarded.ts"
+import { guarded, guardedWhole } from "./guarded.ts"
 
 export interface MemoryScript {
   /** what is installed, asked at every poll */
@@ -17,6 +19,9 @@ export interface MemoryScript {
     permit: Permit,
     call: BackendCall
   ): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, Scope.Scope>
+  /** unset: what is not scripted is not there */
+  embed?(permit: Permit, call: BackendCall): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
+  show?(permit: Permit): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
   readonly ping?: Effect.Effect<void, BackendFailed>
 }
 
@@ -30,11 +35,23 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
             breaker,
             Effect.suspend(() => script.reply(permit, call))
           ),
+        embed: (permit, call) =>
+          guardedWhole(
+            breaker,
+            Effect.suspend(() => script.embed?.(permit, call) ?? unscripted)
+          ),
+        show: (permit) =>
+          guardedWhole(
+            breaker,
+            Effect.suspend(() => script.show?.(permit) ?? unscripted)
+          ),
         models: script.models,
         ping: script.ping ?? Effect.void
       })
     )
   )
+
+const unscripted = Effect.suspend(() => new BackendFailed({ fault: "unreachable" }))
 
 /** One frame per word and a final one with counts: an answer that went well, cut at `maxTokens` with `length`. */
 export const say = (

@@ -1,21 +1,11 @@
 /** `GET /api/tags` into models (ollama-wire §2.1). One strange entry does not cost the others. */
 import { Option, Schema } from "effect"
-import type { JsonObject } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
+import { Details, detailsOf } from "./details.ts"
 
 const Text = Schema.optional(Schema.NullOr(Schema.String))
 const Count = Schema.optional(Schema.NullOr(Schema.Finite))
 const Names = Schema.optional(Schema.NullOr(Schema.Array(Schema.String)))
-
-const Details = Schema.Struct({
-  format: Text,
-  family: Text,
-  families: Names,
-  parameter_size: Text,
-  quantization_level: Text,
-  context_length: Count,
-  embedding_length: Count
-})
 
 const Entry = Schema.Struct({
   name: Schema.NonEmptyString,
@@ -64,16 +54,4 @@ const modelOf = (entry: Entry): Model => ({
   ...(entry.capabilities === undefined || entry.capabilities === null
     ? {}
     : { capabilities: entry.capabilities })
-})
-
-/** `parent_model` can be a path or a private name: it stays, empty, because clients expect the field. */
-const detailsOf = (details: typeof Details.Type): JsonObject => ({
-  parent_model: "",
-  format: details.format ?? "",
-  family: details.family ?? "",
-  families: details.families ?? null,
-  parameter_size: details.parameter_size ?? "",
-  quantization_level: details.quantization_level ?? "",
-  ...(typeof details.context_length === "number" ? { context_length: details.context_length } : {}),
-  ...(typeof details.embedding_length === "number" ? { embedding_length: details.embedding_length } : {})
 })

@@ -13,10 +13,12 @@ import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors
 import type { Frame } from "../domain/Frame.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
+import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
-import { ofAnswer, ofWire } from "./faults.ts"
+import { decodeShow } from "./decodeShow.ts"
+import { ofAnswer, ofWire, overlong } from "./faults.ts"
 import { FrameReader } from "./FrameReader.ts"
-import { guarded } from "./guarded.ts"
+import { guarded, guardedWhole } from "./guarded.ts"
 import { decodeTags } from "./tags.ts"
 import { CountingClient, type Head, TooLong, Wire, WireError } from "./Wire.ts"
 
@@ -36,12 +38,19 @@ const errorBytes = 64 * 1024
 const errorReadMs = 1000
 /** Ten thousand models and more. */
 const tagsBytes = 16 * 1024 * 1024
+/** A tokenizer's arrays are left out of what is asked for; a thousand tensors are not. */
+const showBytes = 16 * 1024 * 1024
+/** Two thousand vectors of four thousand numbers. */
+const embeddingsBytes = 128 * 1024 * 1024
 const listTimeoutMs = 10_000
 const pingTimeoutMs = 3000
 
 const paths = {
   chat: "/api/chat",
   generate: "/api/generate",
+  embed: "/api/embed",
+  embeddings: "/api/embeddings",
+  show: "/api/show",
   models: "/api/tags",
   ping: "/api/version"
 } as const
@@ -86,23 +95,30 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       (wire) => Effect.sync(() => wire.close())
     )
 
-  /** The whole of a small JSON answer. */
-  const get = (
-    path: "models" | "ping",
-    limit: number,
-    timeoutMs: number
-  ): Effect.Effect<string, BackendFailed> =>
+  const askOnce = (
+    path: keyof typeof paths,
+    body: string | null,
+    limit: number
+  ): Effect.Effect<string, Refused | WireError> =>
     Effect.gen(function* () {
-      const wire = yield* exchange(path, null)
-      const head = yield* Effect.mapError(wire.head, ofWire)
-      if (head.status !== 200) {
-        const refused = ofAnswer(head, yield* beginning(wire))
-        return yield* refused._tag === "BackendFailed"
-          ? refused
-          : new BackendFailed({ fault: "status", cause: refused })
-      }
+      const wire = yield* exchange(path, body)
+      const head = yield* wire.head
+      if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
       return yield* whole(wire, limit)
-    }).pipe(within(timeoutMs), Effect.scoped)
+    }).pipe(Effect.scoped)
+
+  /** The whole of an answer that is one JSON object. */
+  const ask = (path: keyof typeof paths, body: string | null, limit: number, timeoutMs: number) =>
+    askOnce(path, body, limit).pipe(
+      Effect.catchIf(diedIdle, () => askOnce(path, body, limit)),
+      within(timeoutMs)
+    )
+
+  /** For the gateway itself: there is no client whose request could be at fault. */
+  const get = (path: "models" | "ping", limit: number, timeoutMs: number) =>
+    Effect.mapError(ask(path, null, limit, timeoutMs), (error) =>
+      error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
+    )
 
   const attempt = Effect.fnUntraced(function* (kind: FrameKind, body: string) {
     const wire = yield* exchange(kind, body)
@@ -126,16 +142,38 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
     forward: (permit, call) => {
       const { kind } = call.request
       if (kind !== "chat" && kind !== "generate") {
-        return new BackendFailed({ fault: "protocol", cause: new Error(`${kind} does not answer in frames`) })
+        return protocol(`${kind} does not answer in frames`)
       }
       return guarded(breaker, head(kind, bodyOf(permit.model.name, call)))
     },
-    models: Effect.flatMap(get("models", tagsBytes, listTimeoutMs), (text) => {
-      const models = decodeTags(text)
-      return models === undefined
-        ? new BackendFailed({ fault: "protocol", cause: new Error("not a list of models") })
-        : Effect.succeed(models)
-    }),
+    embed: (permit, { request }) => {
+      const { kind } = request
+      if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
+      const answer = ask(
+        kind,
+        wholeBodyOf(permit.model.name, request),
+        embeddingsBytes,
+        options.firstByteTimeoutMs
+      ).pipe(
+        Effect.mapError((error) => (kind === "embeddings" ? overlong(error) : error)),
+        Effect.flatMap((text) =>
+          known(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
+        )
+      )
+      return guardedWhole(breaker, answer)
+    },
+    show: (permit) =>
+      guardedWhole(
+        breaker,
+        // The name and nothing else: the other fields can echo what has to stay hidden.
+        Effect.flatMap(
+          ask("show", JSON.stringify({ model: permit.model.name }), showBytes, listTimeoutMs),
+          (text) => known(decodeShow(text), "not a model's description")
+        )
+      ),
+    models: Effect.flatMap(get("models", tagsBytes, listTimeoutMs), (text) =>
+      known(decodeTags(text), "not a list of models")
+    ),
     ping: Effect.asVoid(get("ping", errorBytes, pingTimeoutMs))
   })
 })
@@ -153,6 +191,13 @@ const bodyOf = (model: string, { request, maxTokens }: BackendCall): string =>
     stream: true,
     options: { ...request.options, num_predict: maxTokens }
   })
+
+/** An answer in one object: nothing to stream, and nothing is generated that would need a bound. */
+const wholeBodyOf = (model: string, { body, options }: BackendCall["request"]): string =>
+  JSON.stringify({ ...body, model, ...(Object.keys(options).length === 0 ? {} : { options }) })
+
+const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
+  value === undefined ? protocol(otherwise) : Effect.succeed(value)
 
 /** Waits for the first frame and leaves the rest to be pulled. */
 const open = Effect.fnUntraced(function* (
@@ -205,7 +250,7 @@ const whole = Effect.fnUntraced(function* (wire: Wire, limit: number) {
   const read: Array<Buffer> = []
   let size = 0
   while (true) {
-    const bytes = yield* Effect.mapError(wire.take, ofWire)
+    const bytes = yield* wire.take
     if (bytes.length === 0) return Buffer.concat(read).toString("utf8")
     for (const chunk of bytes) size += chunk.length
     if (size > limit) return yield* protocol(`more than ${limit} bytes`)

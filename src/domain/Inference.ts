@@ -1,6 +1,6 @@
 /**
- * One request for the model, whatever surface it came in by: both dialects decode to this, and the backend
- * sends nothing that is not in it.
+ * One request about a model, whatever surface it came in by: both dialects decode to this, and the backend
+ * is sent nothing that is not in it.
  */
 import type { Schema } from "effect"
 
@@ -8,24 +8,28 @@ export type Json = Schema.Json
 export type JsonObject = Schema.JsonObject
 
 /** The backend's own endpoints; the path sent upstream is a constant per kind, never the client's. */
-export type InferenceKind = "chat" | "generate" | "embed" | "embeddings"
+export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show"
 
 export interface InferenceRequest {
   readonly kind: InferenceKind
   /** the client's spelling: echoed in every answer, never sent upstream */
   readonly model: string
-  /** whether the client wants a stream; upstream is always streamed */
+  /** whether the client gets a stream; chat and generate are always streamed upstream */
   readonly stream: boolean
   /** the prompt, when the client wants it at the head of the answer */
   readonly echo?: string
+  /** whether the client wants its vectors as base64 of float32 instead of numbers */
+  readonly base64?: boolean
   /** fields that passed the schema, without `model`, `stream` and `options` */
   readonly body: JsonObject
   /** sampling options that passed the schema, without `num_predict` */
   readonly options: JsonObject
-  /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP` */
+  /** `body.think` is a wish: left out for a model that is known not to think, which is otherwise a 400 */
+  readonly thinkIfAble?: boolean
+  /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */
   readonly maxTokens: number | undefined
   /** UTF-8 bytes of everything the model will read */
   readonly promptBytes: number
-  /** estimated prompt tokens, from those bytes */
+  /** estimated prompt tokens, from those bytes; 0 when the model is not run */
   readonly promptEstimate: number
 }

@@ -17,6 +17,9 @@ export const noUsage: Usage = { tokensIn: 0, tokensOut: 0, source: "estimated" }
 
 export const totalTokens = (usage: Usage): number => usage.tokensIn + usage.tokensOut
 
+/** What the end of an answer says of its cost. */
+export type Counted = Pick<Frame, "doneReason" | "promptEvalCount" | "evalCount">
+
 /** What the gateway itself saw of a request; bounds what it believes of the backend's counts. */
 export interface Seen {
   /** frames that carried output */
@@ -38,7 +41,7 @@ const plausible = (count: number | undefined, most: number): count is number =>
  * negative, output not above the bound that was sent, prompt not above its bytes plus a template. Otherwise the
  * gateway's own figure takes its place and the source says `counted` (contract §6).
  */
-export const usageOf = (final: Frame, seen: Seen): Usage => {
+export const usageOf = (final: Counted, seen: Seen): Usage => {
   // A model that was only loaded or unloaded read and wrote nothing (ollama-wire §1.3).
   if (final.doneReason === "load" || final.doneReason === "unload") {
     return { tokensIn: 0, tokensOut: 0, source: "backend" }

@@ -1,8 +1,9 @@
-/** What an inference endpoint needs to know of its surface; the rest of the way is the same for both. */
+/** What an endpoint needs to know of its surface; the rest of the way is the same for both. */
 import type { Effect } from "effect"
 import type { BadRequest } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest, Json } from "../domain/Inference.ts"
+import type { Ask } from "../pipeline/ask.ts"
 import type { Body } from "./body.ts"
 import type { Face } from "./faces.ts"
 
@@ -23,8 +24,18 @@ export interface Encoder {
   readonly whole: (run: Frame) => Json
 }
 
+export type Decode = (body: Body, bounds: Bounds) => Effect.Effect<InferenceRequest, BadRequest>
+
+/** An endpoint that generates: its answer is a stream, or a stream folded into one object. */
 export interface Dialect {
   readonly contentType: string
-  readonly decode: (body: Body, bounds: Bounds) => Effect.Effect<InferenceRequest, BadRequest>
+  readonly decode: Decode
   readonly encoder: (request: InferenceRequest) => Encoder
+}
+
+/** An endpoint that is answered in one object. */
+export interface ObjectDialect<A> {
+  readonly decode: Decode
+  readonly ask: Ask<A>
+  readonly encode: (request: InferenceRequest, answer: A) => Json
 }

@@ -4,17 +4,18 @@ import { IncomingMessage } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
+import type { Embeddings } from "../domain/Embeddings.ts"
 import { Forbidden } from "../domain/Errors.ts"
 import { Exchange } from "../pipeline/Exchange.ts"
 import { type OpsPage, routeOf } from "./allowList.ts"
 import { arrivalOf } from "./arrival.ts"
-import type { Dialect } from "./Dialect.ts"
+import type { Dialect, ObjectDialect } from "./Dialect.ts"
 import { endpoint } from "./endpoint.ts"
 import { faceOf } from "./faces.ts"
-import { inference, type InferenceOptions } from "./inference.ts"
+import { answered, inference, type InferenceOptions } from "./inference.ts"
 import { list } from "./lists.ts"
-import { nativeChat, nativeGenerate } from "./native/dialect.ts"
-import { openaiChat, openaiCompletions } from "./openai/dialect.ts"
+import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate, nativeShow } from "./native/dialect.ts"
+import { openaiChat, openaiCompletions, openaiEmbeddings } from "./openai/dialect.ts"
 import { healthz, isLocal, metrics, readyz } from "./ops.ts"
 import { makePage, type Page, respondPage } from "./playground/page.ts"
 import { respondError } from "./respond.ts"
@@ -32,6 +33,12 @@ const dialects = {
   openai: { chat: openaiChat, generate: openaiCompletions }
 } satisfies Record<"native" | "openai", Record<string, Dialect>>
 
+const embeddings = {
+  embed: nativeEmbed,
+  embeddings: nativeEmbeddings,
+  openai: openaiEmbeddings
+} satisfies Record<string, ObjectDialect<Embeddings>>
+
 export const app = (options: AppOptions) => {
   const page = options.playground ? makePage() : undefined
   return Effect.gen(function* () {
@@ -48,6 +55,10 @@ export const app = (options: AppOptions) => {
           exchange,
           inference(exchange, incoming, dialects[route.surface][route.kind], options)
         )
+      case "Embedding":
+        return yield* endpoint(exchange, answered(exchange, incoming, embeddings[route.endpoint], options))
+      case "Show":
+        return yield* endpoint(exchange, answered(exchange, incoming, nativeShow, options))
       case "List":
         return yield* endpoint(exchange, list(exchange, incoming, route.list))
       case "Ops":

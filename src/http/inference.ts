@@ -1,4 +1,4 @@
-/** The inference endpoints: the story of one request, told once for both surfaces. */
+/** The model endpoints: the story of one request, told once for both surfaces. */
 import type { IncomingMessage } from "node:http"
 import { Effect, Stream } from "effect"
 import { HttpServerResponse } from "effect/http"
@@ -9,7 +9,7 @@ import type { Exchange } from "../pipeline/Exchange.ts"
 import { type Answer as Metered, forward } from "../pipeline/forward.ts"
 import { authenticate } from "./authenticate.ts"
 import { readBody } from "./body.ts"
-import type { Bounds, Dialect, Encoder } from "./Dialect.ts"
+import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.ts"
 import { Drain } from "./Drain.ts"
 import { interrupted, logFailure, type Services } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
@@ -21,30 +21,60 @@ export interface InferenceOptions extends Bounds {
   readonly concurrencyLeaseS: number
 }
 
+/** Who asks, what for, and whether they may: the same for every model endpoint. */
+const admitted = Effect.fnUntraced(function* (
+  exchange: Exchange,
+  incoming: IncomingMessage,
+  decode: Decode,
+  options: InferenceOptions
+) {
+  const key = yield* authenticate(exchange, incoming)
+  const body = yield* readBody(options.maxRequestBodyBytes)
+  const request = yield* decode(body, options)
+  exchange.streamed = request.stream
+  const maxTokens = request.maxTokens ?? options.numPredictCap
+  return { permit: yield* admit(exchange, key, request, maxTokens), request, maxTokens }
+})
+
+/** Chat and generate, of either surface. */
 export const inference = Effect.fnUntraced(function* (
   exchange: Exchange,
   incoming: IncomingMessage,
   dialect: Dialect,
   options: InferenceOptions
 ) {
-  const key = yield* authenticate(exchange, incoming)
-  const body = yield* readBody(options.maxRequestBodyBytes)
-  const request = yield* dialect.decode(body, options)
-  exchange.streamed = request.stream
-  const maxTokens = request.maxTokens ?? options.numPredictCap
-  const permit = yield* admit(exchange, key, request, maxTokens)
+  const { permit, request, maxTokens } = yield* admitted(exchange, incoming, dialect.decode, options)
   const drain = yield* Drain
-  const answer = yield* forward(exchange, permit, request, maxTokens, options.concurrencyLeaseS).pipe(
-    drain.within,
-    // Nobody saw anything of it: nothing is charged.
-    Effect.tapErrorTag("ShuttingDown", () => Effect.sync(() => void (exchange.sent = false))),
-    Effect.map(drain.withinStream)
+  const answer = yield* beforeTheGraceEnds(
+    exchange,
+    forward(exchange, permit, request, maxTokens, options.concurrencyLeaseS)
   )
   const encoder = dialect.encoder(request)
   return request.stream
-    ? yield* streamed(exchange, answer, encoder, dialect.contentType)
-    : yield* folded(exchange, answer, encoder)
+    ? yield* streamed(exchange, drain.withinStream(answer), encoder, dialect.contentType)
+    : yield* folded(exchange, drain.withinStream(answer), encoder)
 })
+
+/** Embeddings and descriptions of models: one question, one object. */
+export const answered = Effect.fnUntraced(function* <A>(
+  exchange: Exchange,
+  incoming: IncomingMessage,
+  dialect: ObjectDialect<A>,
+  options: InferenceOptions
+) {
+  const { permit, request } = yield* admitted(exchange, incoming, dialect.decode, options)
+  const answer = yield* beforeTheGraceEnds(
+    exchange,
+    dialect.ask(exchange, permit, request, options.concurrencyLeaseS)
+  )
+  return respondJson(exchange, dialect.encode(request, answer))
+})
+
+/** When the process stops first, nobody has seen anything of the answer: nothing is charged. */
+const beforeTheGraceEnds = <A, E, R>(exchange: Exchange, answer: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(Drain, (drain) => drain.within(answer)).pipe(
+    Effect.tapErrorTag("ShuttingDown", () => Effect.sync(() => void (exchange.sent = false)))
+  )
 
 type Answer = Stream.Stream<
   Stream.Success<Metered>,

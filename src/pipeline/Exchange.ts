@@ -5,9 +5,8 @@
  */
 import type { Arrival } from "../audit/Record.ts"
 import type { Caller } from "../domain/Caller.ts"
-import type { Frame } from "../domain/Frame.ts"
 import type { Headroom } from "../domain/Limits.ts"
-import { usageOf, noUsage, type Usage } from "../domain/Usage.ts"
+import { type Counted, usageOf, noUsage, type Usage } from "../domain/Usage.ts"
 import type { Reservation } from "../gates/Meter/Meter.ts"
 
 export class Exchange {
@@ -25,7 +24,7 @@ export class Exchange {
   opened = false
   /** the backend has been called: from here on leaving is not free */
   sent = false
-  /** the backend answered with a first frame */
+  /** the backend answered: with a first frame, or with its one object */
   answered = false
   promptEstimate = 0
   /** bytes of the prompt: no count of prompt tokens can honestly be far above it */
@@ -34,7 +33,7 @@ export class Exchange {
   maxTokens = 0
   /** frames that carried output, each taken for one token */
   frames = 0
-  final: Frame | undefined
+  final: Counted | undefined
   concluded = false
 
   constructor(arrival: Arrival) {

@@ -13,17 +13,20 @@ import { issue, type Permit } from "../domain/Permit.ts"
 import { Budget } from "../gates/Budget/Budget.ts"
 import { Discovery } from "../gates/Discovery/Discovery.ts"
 import { Limiter } from "../gates/Limiter/Limiter.ts"
-import { Meter, type Verdict } from "../gates/Meter/Meter.ts"
+import { type Ask, Meter, type Verdict } from "../gates/Meter/Meter.ts"
 import { Aftercare } from "./Aftercare.ts"
 import type { Exchange } from "./Exchange.ts"
 import { claimsOf, restoring } from "./headroom.ts"
+import { suits } from "./suits.ts"
 
 const scopeOf = {
   chat: "chat",
   generate: "chat",
   embed: "embeddings",
-  embeddings: "embeddings"
-} as const satisfies Record<InferenceKind, KeyScope>
+  embeddings: "embeddings",
+  // Any valid key may look at what it may use.
+  show: undefined
+} as const satisfies Record<InferenceKind, KeyScope | undefined>
 
 /**
  * Output tokens held when a request is admitted, beside its prompt; a stream that outgrows them holds more as it
@@ -44,17 +47,20 @@ export const admit = Effect.fnUntraced(function* (
   const [discovery, limiter, budget, audit] = [yield* Discovery, yield* Limiter, yield* Budget, yield* Audit]
   const caller = key.value
   exchange.model = request.model
-  if (!caller.scopes.has(scopeOf[request.kind])) return yield* new Forbidden({ what: "scope" })
+  const scope = scopeOf[request.kind]
+  if (scope !== undefined && !caller.scopes.has(scope)) return yield* new Forbidden({ what: "scope" })
 
   const model = yield* discovery.resolve(caller, request.model)
   exchange.model = model.value.name
   exchange.modelResolved = true
+  yield* suits(request, model.value)
 
-  const verdict = yield* reserve(
-    exchange,
-    caller,
-    request.promptEstimate + Math.min(maxTokens, expectedOutput)
-  )
+  const verdict = yield* reserve(exchange, caller, {
+    id: exchange.arrival.requestId,
+    tokens: request.promptEstimate + Math.min(maxTokens, expectedOutput),
+    // A description occupies the model no more than a list does.
+    slot: request.kind !== "show"
+  })
   if (verdict._tag === "Refused") exchange.headroom = verdict.headroom
   const rate = yield* limiter.judge(verdict)
   const reservation = yield* budget.judge(verdict)
@@ -76,10 +82,9 @@ export const admit = Effect.fnUntraced(function* (
  * Takes hold of the counters. The reservation is noted in the exchange in the same uninterruptible step, so that
  * its finaliser knows of it; one that may have been made without an answer is undone later.
  */
-const reserve = Effect.fnUntraced(function* (exchange: Exchange, caller: Caller, tokens: number) {
+const reserve = Effect.fnUntraced(function* (exchange: Exchange, caller: Caller, ask: Ask) {
   const [meter, aftercare] = [yield* Meter, yield* Aftercare]
   const claims = yield* claimsOf(caller)
-  const ask = { id: exchange.arrival.requestId, tokens, slot: true }
   const attempt = meter.reserve(claims, ask).pipe(
     Effect.tap((verdict) =>
       Effect.sync(() => {

@@ -11,12 +11,14 @@ import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domai
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
-import { Discovery } from "../gates/Discovery/Discovery.ts"
+import type { Discovery } from "../gates/Discovery/Discovery.ts"
 import type { Meter } from "../gates/Meter/Meter.ts"
 import type { Aftercare } from "./Aftercare.ts"
+import { calling } from "./calling.ts"
 import { conclude } from "./conclude.ts"
 import type { Exchange } from "./Exchange.ts"
-import { Hold } from "./Hold.ts"
+import type { Hold } from "./Hold.ts"
+import { suited } from "./suits.ts"
 
 export type Answer = Stream.Stream<Frame, BackendFailed | Unavailable, Meter | Audit | Metrics | Aftercare>
 
@@ -32,21 +34,12 @@ export const forward = Effect.fnUntraced(function* (
   Backend | Discovery | Meter | Audit | Metrics | Scope.Scope
 > {
   const [backend, metrics] = [yield* Backend, yield* Metrics]
-  exchange.promptEstimate = request.promptEstimate
-  exchange.promptBytes = request.promptBytes
   // What remained at admission bounds the answer too, whatever the client asked for (contract §6).
-  exchange.maxTokens = Math.max(1, Math.min(maxTokens, permit.reservation.available - request.promptEstimate))
-  exchange.sent = true
-  const hold = new Hold(exchange)
-  yield* hold.heartbeat(leaseS)
-  const frames = yield* backend.forward(permit, { request, maxTokens: exchange.maxTokens }).pipe(
-    Effect.tapErrorTag("Forbidden", () => Effect.flatMap(Discovery, (discovery) => discovery.refresh)),
-    // A backend that gave nothing is charged nothing.
-    Effect.tapError(() => Effect.sync(() => void (exchange.sent = false)))
-  )
-  exchange.answered = true
+  const bound = Math.max(1, Math.min(maxTokens, permit.reservation.available - request.promptEstimate))
+  const call = { request: suited(request, permit.model), maxTokens: bound }
+  const { answer, hold } = yield* calling(exchange, request, bound, leaseS, backend.forward(permit, call))
   yield* metrics.firstFrame(exchange.arrival.arrivedAt)
-  return frames.pipe(
+  return answer.pipe(
     Stream.mapArrayEffect((chunk) => meter(exchange, hold, chunk)),
     Stream.takeUntil((frame) => frame.done)
   )

@@ -2,7 +2,8 @@
  * A backend that misbehaves on request: a real server on a loopback port, scripted one behaviour per inference call,
  * recording what it was sent byte for byte and what Go would have made of it.
  *
- * With nothing scripted it answers faithfully: `Hello`, ` world`, `!`, counts 7 and 3.
+ * With nothing scripted it answers faithfully: `Hello`, ` world`, `!`, counts 7 and 3; vectors of eight numbers that
+ * depend on the text alone, 4 tokens a text; a description that holds everything a gateway has to take out.
  */
 import { Effect, type Scope } from "effect"
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http"
@@ -10,7 +11,7 @@ import type { AddressInfo, Socket } from "node:net"
 import { Readable } from "node:stream"
 import { pipeline } from "node:stream/promises"
 import { setTimeout as sleep } from "node:timers/promises"
-import { final, type Kind, piece, tagsEntry } from "../../src/backend/demo/wire.ts"
+import { final, type Kind, piece, showOf, tagsEntry, vectorOf } from "../../src/backend/demo/wire.ts"
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
 
 export type Behaviour =
@@ -68,7 +69,7 @@ export interface Recorded {
 export interface FakeBackend {
   readonly url: string
   readonly port: number
-  /** inference calls, in order of arrival */
+  /** POST calls, in order of arrival */
   readonly requests: ReadonlyArray<Recorded>
   /** list, version and other GET calls */
   readonly lookups: ReadonlyArray<Recorded>
@@ -76,7 +77,7 @@ export interface FakeBackend {
   script(...next: ReadonlyArray<Behaviour>): void
   /** what every inference call meets when nothing is scripted; undefined: faithful */
   always(behaviour: Behaviour | undefined): void
-  /** `/api/tags`: names (local chat models) or whole entries */
+  /** `/api/tags`: names (chat models that can use tools and think) or whole entries */
   setModels(models: ReadonlyArray<string | JsonObject>): void
   /** what GET calls meet instead of their answer; undefined: the answer */
   onLookup(behaviour: Behaviour | undefined): void
@@ -193,7 +194,7 @@ class Fake implements FakeBackend {
   }
   setModels(models: ReadonlyArray<string | JsonObject>): void {
     this.#tags = models.map((model) =>
-      typeof model === "string" ? tagsEntry(model, ["completion", "tools"]) : model
+      typeof model === "string" ? tagsEntry(model, ["completion", "tools", "thinking"]) : model
     )
   }
   until(condition: () => boolean): Effect.Effect<void> {
@@ -224,22 +225,74 @@ class Fake implements FakeBackend {
     response.on("close", () => {
       if (!response.writableFinished) recorded.closedAt = performance.now()
     })
-    if (recorded.method !== "POST" || recorded.path === "/api/show") {
+    if (recorded.method !== "POST") {
       this.lookups.push(recorded)
       if (this.#lookup !== undefined) return await behave(this.#lookup, response, recorded)
       const body = recorded.path === "/api/tags" ? { models: this.#tags } : { version: "0.33.0" }
       return await behave({ does: "answer", status: 200, body: JSON.stringify(body) }, response, recorded)
     }
     this.requests.push(recorded)
-    const kind = recorded.path === "/api/generate" ? "generate" : "chat"
-    return await behave(this.#next.shift() ?? this.#always ?? faithful(kind), response, recorded)
+    return await behave(this.#next.shift() ?? this.#always ?? faithful(recorded), response, recorded)
   }
 }
 
-const faithful = (kind: Kind): Behaviour => ({
-  does: "stream",
-  lines: [...["Hello", " world", "!"].map((word) => piece(kind, "fake", word)), fake.done(kind)]
-})
+const faithful = ({ path, body }: Recorded): Behaviour => {
+  switch (path) {
+    case "/api/embed":
+      return answer(embedded(body ?? {}))
+    case "/api/embeddings":
+      return answer({ embedding: vectors(body?.["prompt"] ?? "").flat() })
+    case "/api/show":
+      return answer(shown)
+    default: {
+      const kind = path === "/api/generate" ? "generate" : "chat"
+      const nothing = kind === "chat" ? body?.["messages"] : body?.["prompt"]
+      if (nothing === "" || (Array.isArray(nothing) && nothing.length === 0)) {
+        return answer(final(kind, "fake", "load"))
+      }
+      const words = ["Hello", " world", "!"].map((word) => piece(kind, "fake", word))
+      return { does: "stream", lines: [...words, fake.done(kind)] }
+    }
+  }
+}
+
+const answer = (body: JsonObject): Behaviour => ({ does: "answer", status: 200, body: JSON.stringify(body) })
+
+/** An empty string alone is no text; in a list it is one. */
+const vectors = (input: Json): ReadonlyArray<ReadonlyArray<number>> =>
+  (Array.isArray(input) ? input : input === "" ? [] : [input]).map((text) => vectorOf(String(text), 8))
+
+const embedded = (body: JsonObject): JsonObject => {
+  const embeddings = vectors(body["input"] ?? "")
+  const counts = {
+    total_duration: 5_000_000,
+    load_duration: 1_000_000,
+    prompt_eval_count: 4 * embeddings.length
+  }
+  return { model: "fake", embeddings, ...(embeddings.length === 0 ? {} : counts) }
+}
+
+const shown: JsonObject = {
+  ...showOf("fake:latest"),
+  messages: [{ role: "system", content: "SECRET message" }],
+  remote_host: "https://SECRET.example",
+  remote_model: "SECRET-remote",
+  modelfile: "FROM /SECRET/blobs/sha256-1",
+  system: "SECRET system",
+  template: "SECRET template",
+  details: { parent_model: "/SECRET/parent", format: "gguf", family: "llama", families: ["llama"] },
+  model_info: {
+    "general.architecture": "llama",
+    "llama.context_length": 8192,
+    "tokenizer.chat_template": "SECRET jinja",
+    "tokenizer.chat_template.tool_use": "SECRET jinja",
+    nested: { deep: [{ chat_template: "SECRET jinja", kept: 1 }] }
+  },
+  projector_info: { "general.architecture": "clip", "tokenizer.chat_template": "SECRET jinja" },
+  capabilities: ["completion"],
+  tensors: [{ name: "output.weight", type: "Q6_K", shape: [4096, 32_000] }],
+  _something_new: "SECRET field"
+}
 
 const behave = async (behaviour: Behaviour, response: ServerResponse, recorded: Recorded): Promise<void> => {
   const write = (bytes: Buffer): void => {

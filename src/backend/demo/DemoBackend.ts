@@ -122,7 +122,8 @@ const embed: Handler = (asked, _model, response) => {
   const inputs = typeof asked.input === "string" ? [asked.input] : (asked.input ?? [])
   const size = Math.min(64, Math.max(1, asked.dimensions ?? 64))
   const startedMs = performance.now()
-  const embeddings = inputs.filter((text) => text !== "").map((text) => vectorOf(text, size))
+  // An empty string alone is no text and only loads the model; in a list it is one.
+  const embeddings = asked.input === "" ? [] : inputs.map((text) => vectorOf(text, size))
   const tokens = inputs.reduce((sum, text) => sum + countTokens(text), 0)
   const nanos = Math.max(1, Math.round((performance.now() - startedMs) * 1e6))
   const counts =

@@ -78,7 +78,8 @@ export const decodeChat: Dialect["decode"] = Effect.fnUntraced(function* (body, 
   return {
     kind: "chat",
     model: chat.model,
-    stream: chat.stream ?? true,
+    // Without messages the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
+    stream: messages.length > 0 && (chat.stream ?? true),
     body: present({
       messages: messages.map(messageOf),
       format: chat.format === "" ? undefined : chat.format,

@@ -44,7 +44,8 @@ export const decodeGenerate: Dialect["decode"] = Effect.fnUntraced(function* (bo
   return {
     kind: "generate",
     model: generate.model,
-    stream: generate.stream ?? true,
+    // Without a prompt the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
+    stream: (generate.prompt ?? "") !== "" && (generate.stream ?? true),
     body: present({
       prompt: generate.prompt ?? "",
       suffix: generate.suffix,

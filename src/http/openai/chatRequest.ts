@@ -110,6 +110,7 @@ export const decodeChat: Dialect["decode"] = Effect.fnUntraced(function* (body, 
       top_logprobs: chat.top_logprobs
     }),
     options: samplingOf(chat),
+    thinkIfAble: true,
     maxTokens: wanted ?? legacy,
     promptBytes: body.bytes,
     promptEstimate: estimatePrompt({

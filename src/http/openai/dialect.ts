@@ -1,9 +1,13 @@
 /** The OpenAI-compatible surface: what goes out is server-sent events in OpenAI's shapes. */
-import type { Dialect } from "../Dialect.ts"
+import type { Embeddings } from "../../domain/Embeddings.ts"
+import { embed } from "../../pipeline/ask.ts"
+import type { Dialect, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder } from "./chatAnswer.ts"
 import { decodeChat } from "./chatRequest.ts"
 import { completionEncoder } from "./completionAnswer.ts"
 import { decodeCompletion } from "./completionRequest.ts"
+import { encodeEmbeddings } from "./embeddingsAnswer.ts"
+import { decodeEmbeddings } from "./embeddingsRequest.ts"
 
 const contentType = "text/event-stream"
 
@@ -17,4 +21,10 @@ export const openaiCompletions: Dialect = {
   contentType,
   decode: decodeCompletion,
   encoder: (request) => completionEncoder(request.model, request.echo)
+}
+
+export const openaiEmbeddings: ObjectDialect<Embeddings> = {
+  decode: decodeEmbeddings,
+  ask: embed,
+  encode: encodeEmbeddings
 }

@@ -1,0 +1,44 @@
+/** `POST /v1/embeddings`, the request (ollama-wire §3.3). */
+import { Effect, Schema } from "effect"
+import type { InferenceRequest } from "../../domain/Inference.ts"
+import type { Decode } from "../Dialect.ts"
+import { absentable, decodeWith, present } from "../decode.ts"
+import { estimateTexts, maxInputs } from "../embedInputs.ts"
+
+/** Token arrays are OpenAI's own tokens: they would mean something else to any other model. */
+const Input = Schema.Union([
+  Schema.String,
+  Schema.NonEmptyArray(Schema.String).check(Schema.isMaxLength(maxInputs))
+]).annotate({
+  expected: `a string or an array of 1 to ${maxInputs} strings; token arrays are not supported`
+})
+
+const Encoding = Schema.String.check(
+  Schema.isPattern(/^(?:float|base64)$/i, { expected: '"float" or "base64"' })
+)
+
+const Embeddings = Schema.Struct({
+  model: Schema.NonEmptyString,
+  input: Input,
+  dimensions: absentable(Schema.Int.check(Schema.isGreaterThan(0))),
+  encoding_format: absentable(Encoding)
+})
+
+const decode = decodeWith(Embeddings)
+
+export const decodeEmbeddings: Decode = Effect.fnUntraced(function* (body) {
+  const embeddings = yield* decode(body.json)
+  // As a list of one, an empty string is a text like any other.
+  const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input
+  return {
+    kind: "embed",
+    model: embeddings.model,
+    stream: false,
+    base64: embeddings.encoding_format?.toLowerCase() === "base64",
+    body: present({ input, dimensions: embeddings.dimensions }),
+    options: {},
+    maxTokens: 0,
+    promptBytes: body.bytes,
+    promptEstimate: estimateTexts(input)
+  } satisfies InferenceRequest
+})

@@ -1,0 +1,28 @@
+/**
+ * Whether a request suits its model, as far as discovery knows. Reasoning is the one case: the native surface refuses
+ * it in its own words, on the OpenAI surface it is a wish (ollama-wire §3.1). A backend that does not tell
+ * capabilities decides for itself.
+ */
+import { Effect } from "effect"
+import { BadRequest } from "../domain/Errors.ts"
+import type { InferenceRequest } from "../domain/Inference.ts"
+import type { Model } from "../domain/Model.ts"
+
+const cannotThink = (model: Model): boolean =>
+  model.capabilities !== undefined && !model.capabilities.includes("thinking")
+
+/** After the model's gate and before anything is consumed. */
+export const suits = (request: InferenceRequest, model: Model): Effect.Effect<void, BadRequest> => {
+  const wanted = request.body["think"]
+  return wanted !== undefined && wanted !== false && request.thinkIfAble !== true && cannotThink(model)
+    ? Effect.fail(new BadRequest({ detail: "think: this model does not support thinking" }))
+    : Effect.void
+}
+
+/** The request as the model can take it. */
+export const suited = (request: InferenceRequest, model: Model): InferenceRequest => {
+  if (request.thinkIfAble !== true || request.body["think"] === undefined || !cannotThink(model))
+    return request
+  const { think: _wish, ...body } = request.body
+  return { ...request, body }
+}
