@@ -1,0 +1,104 @@
+/**
+ * The model server of the scale runs: quick, honest about counts, and it remembers who came. A prompt begins with
+ * `<key>#<number>#`, so that what it saw can be compared with what was audited.
+ */
+import { createServer } from "node:http"
+import { once } from "node:events"
+import { Effect, type Scope } from "effect"
+
+export interface Backend {
+  readonly url: string
+  /** numbers of the requests it got */
+  readonly seen: Set<number>
+  /** the most requests of a key it ever had at the same time */
+  readonly most: Map<string, number>
+}
+
+const tags = ["short", "slow"].map((name) => ({
+  name: `${name}:latest`,
+  model: `${name}:latest`,
+  modified_at: "2026-01-01T00:00:00Z",
+  size: 1,
+  digest: name,
+  capabilities: ["completion"],
+  details: { family: "llama", format: "gguf", parameter_size: "1B", quantization_level: "Q4_0" }
+}))
+
+const line = (model: string, more: object) =>
+  `${JSON.stringify({ model, created_at: "2026-01-01T00:00:00Z", message: { role: "assistant", content: "" }, done: false, ...more })}\n`
+
+/** Frames of a `short` answer, and of a `slow` one with its pace. */
+const shape = { short: { frames: 3, gapMs: 0 }, slow: { frames: 60, gapMs: 20 } } as const
+
+const number = (text: string, name: string): number | undefined => {
+  const found = new RegExp(`"${name}":(-?\\d+)`).exec(text)?.[1]
+  return found === undefined ? undefined : Number(found)
+}
+
+export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = Effect.gen(function* () {
+  const seen = new Set<number>()
+  const most = new Map<string, number>()
+  const now = new Map<string, number>()
+  const change = (key: string, by: number) => {
+    const count = (now.get(key) ?? 0) + by
+    now.set(key, count)
+    most.set(key, Math.max(most.get(key) ?? 0, count))
+  }
+  const server = createServer({ keepAliveTimeout: 120_000 }, (request, response) => {
+    let body = ""
+    request.setEncoding("utf8").on("data", (text: string) => (body += text))
+    request.on("end", () => {
+      if (request.method === "GET") {
+        response.setHeader("content-type", "application/json")
+        response.end(JSON.stringify(request.url === "/api/tags" ? { models: tags } : { version: "0.13.0" }))
+        return
+      }
+      const [, key = "?", serial = "-1"] = /"content":"([^#"]*)#(\d+)#/.exec(body) ?? []
+      seen.add(Number(serial))
+      change(key, 1)
+      const model = body.includes('"slow') ? "slow" : "short"
+      const { frames, gapMs } = shape[model]
+      const count = Math.min(frames, number(body, "num_predict") ?? frames)
+      // One token for four bytes, and five for a template: a little below the gateway's estimate.
+      const prompt = 5 + Math.ceil((/"content":"([^"]*)"/.exec(body)?.[1]?.length ?? 0) / 4)
+      let over = false
+      const end = () => {
+        if (over) return
+        over = true
+        change(key, -1)
+      }
+      const last = () => {
+        end()
+        const done_reason = count < frames ? "length" : "stop"
+        const counts = { prompt_eval_count: prompt, eval_count: count }
+        response.end(line(model, { done: true, done_reason, ...counts }))
+      }
+      response.on("close", end)
+      response.setHeader("content-type", "application/x-ndjson")
+      const word = line(model, { message: { role: "assistant", content: " word" } })
+      if (gapMs === 0) {
+        response.write(word.repeat(count))
+        return last()
+      }
+      let sent = 0
+      const timer = setInterval(() => {
+        if (response.destroyed) return clearInterval(timer)
+        sent += 1
+        if (sent <= count) return void response.write(word)
+        clearInterval(timer)
+        return last()
+      }, gapMs)
+    })
+  })
+  yield* Effect.acquireRelease(
+    Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening")),
+    () =>
+      Effect.sync(() => {
+        server.close()
+        server.closeAllConnections()
+      })
+  )
+  const address = server.address()
+  const port = typeof address === "object" && address !== null ? address.port : 0
+  return { url: `http://127.0.0.1:${port}`, seen, most }
+})

@@ -1,0 +1,137 @@
+/** Whether the books agree: audit, ledger and live counters of every key, and whether anybody got more than a limit. */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Schema } from "effect"
+import { Meter } from "../../src/gates/Meter/Meter.ts"
+
+const Row = Schema.Struct({
+  key_id: Schema.String,
+  tenant_id: Schema.String,
+  prefix: Schema.String,
+  audit: Schema.Finite,
+  ledger: Schema.Finite,
+  intents: Schema.Finite
+})
+const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
+
+export interface Books {
+  readonly audit: number
+  readonly ledger: number
+  readonly counters: number
+  /** tokens by which the three differ, over all keys */
+  readonly difference: number
+  /** requests that still hold a slot or tokens */
+  readonly leases: number
+  /** leases and open intents */
+  readonly open: number
+}
+
+export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Effect.gen(function* () {
+  const [pg, meter] = [yield* PgClient.PgClient, yield* Meter]
+  const rows = yield* decodeRows(
+    yield* pg`
+      SELECT k.id::text AS key_id, k.tenant_id::text, k.prefix,
+        (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM audit_log a WHERE a.key_id = k.id) AS audit,
+        (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM ledger l WHERE l.key_id = k.id) AS ledger,
+        (SELECT count(*)::float8 FROM intents i WHERE i.key_id = k.id) AS intents
+      FROM api_keys k`
+  )
+  let [audit, ledger, counters, difference, leases, intents] = [0, 0, 0, 0, 0, 0]
+  for (const row of rows) {
+    const survey = yield* meter.survey({ group: row.tenant_id, key: row.key_id }, Date.now())
+    // A key that nobody used has no counter.
+    const counted = survey.totals.total ?? row.ledger
+    audit += row.audit
+    ledger += row.ledger
+    counters += counted
+    difference += Math.abs(counted - row.ledger)
+    leases += survey.open
+    intents += row.intents
+  }
+  const unaudited = Math.abs(audit - ledger)
+  return { audit, ledger, counters, difference: difference + unaudited, leases, open: leases + intents }
+}).pipe(Effect.orDie)
+
+/** Waits until nothing is open and all agree, `seconds` at most; the last state either way, and how long it took. */
+export const settledBooks = Effect.fnUntraced(function* (seconds: number) {
+  const began = performance.now()
+  let state = yield* books
+  while ((state.open > 0 || state.difference > 0) && performance.now() - began < seconds * 1000) {
+    yield* Effect.sleep("200 millis")
+    state = yield* books
+  }
+  return { ...state, seconds: (performance.now() - began) / 1000 }
+})
+
+const Count = Schema.Tuple([Schema.Struct({ n: Schema.Finite })])
+const decodeCount = Schema.decodeUnknownEffect(Count)
+
+/** The most requests of a key that were admitted in any 60 seconds, by the store's own times. */
+export const busiestMinute = (prefix: string) =>
+  Effect.flatMap(
+    PgClient.PgClient,
+    (pg) => pg`
+      SELECT coalesce(max(n), 0)::float8 AS n FROM (
+        SELECT count(*) OVER (PARTITION BY key_id ORDER BY admitted_at RANGE BETWEEN CURRENT ROW
+          AND interval '59.999 seconds' FOLLOWING) AS n
+        FROM admissions JOIN api_keys k ON k.id = key_id WHERE k.prefix = ${prefix}) AS spans`
+  ).pipe(
+    Effect.flatMap(decodeCount),
+    Effect.map(([{ n }]) => n),
+    Effect.orDie
+  )
+
+/** Rate refusals before which, in the longest time a window can reach back, the key had not had its rpm. */
+export const wronglyRefused = (prefix: string, rpm: number) =>
+  Effect.flatMap(
+    PgClient.PgClient,
+    (pg) => pg`
+      SELECT count(*)::float8 AS n FROM audit_log a
+      WHERE a.key_prefix = ${prefix} AND a.error_type = 'rate_limit_exceeded' AND (
+        SELECT count(*) FROM admissions d WHERE d.key_id = a.key_id
+          AND d.admitted_at > a.arrived_at - interval '66 seconds' AND d.admitted_at <= a.completed_at) < ${rpm}`
+  ).pipe(
+    Effect.flatMap(decodeCount),
+    Effect.map(([{ n }]) => n),
+    Effect.orDie
+  )
+
+/** Requests the model server got that have no audit row, of all that it got. */
+export const unaudited = (seen: ReadonlySet<number>) =>
+  Effect.flatMap(
+    PgClient.PgClient,
+    (pg) => pg`SELECT DISTINCT client_request_id AS id FROM audit_log WHERE client_request_id IS NOT NULL`
+  ).pipe(
+    Effect.flatMap(Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ id: Schema.String })))),
+    Effect.map((rows) => {
+      const audited = new Set(rows.map(({ id }) => Number(id)))
+      return [...seen].filter((number) => !audited.has(number)).length
+    }),
+    Effect.orDie
+  )
+
+/** Tokens the ledger has for a key. */
+export const spentOf = (prefix: string) =>
+  Effect.flatMap(
+    PgClient.PgClient,
+    (pg) => pg`SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n
+      FROM ledger JOIN api_keys k ON k.id = key_id WHERE k.prefix = ${prefix}`
+  ).pipe(
+    Effect.flatMap(decodeCount),
+    Effect.map(([{ n }]) => n),
+    Effect.orDie
+  )
+
+/** The most tokens of a key in any 60 seconds. Only for short requests: their tokens are taken for used when admitted. */
+export const tokensInMinute = (prefix: string) =>
+  Effect.flatMap(
+    PgClient.PgClient,
+    (pg) => pg`
+      SELECT coalesce(max(n), 0)::float8 AS n FROM (
+        SELECT sum(a.tokens_in + a.tokens_out) OVER (PARTITION BY d.key_id ORDER BY d.admitted_at RANGE BETWEEN
+          CURRENT ROW AND interval '59.9 seconds' FOLLOWING) AS n
+        FROM admissions d JOIN audit_log a USING (request_id) WHERE a.key_prefix = ${prefix}) AS spans`
+  ).pipe(
+    Effect.flatMap(decodeCount),
+    Effect.map(([{ n }]) => n),
+    Effect.orDie
+  )
