@@ -8,7 +8,9 @@ import { layerBreakerGauge } from "./audit/BreakerGauge.ts"
 import { layerDrift } from "./audit/Drift.ts"
 import { layerLive as layerAudit } from "./audit/live.ts"
 import * as Metrics from "./audit/Metrics.ts"
+import { layerPromptLog } from "./audit/PromptLogLive.ts"
 import { layerReconciler } from "./audit/Reconciler.ts"
+import { layerSweeper } from "./audit/Sweeper.ts"
 import { layerCircuitBreaker } from "./backend/breaker.ts"
 import { layerUndici } from "./backend/undici.ts"
 import { layerLive as layerBudget } from "./gates/Budget/live.ts"
@@ -79,6 +81,8 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     layerBudget,
     layerReconciler({ leaseS: settings.concurrencyLeaseS }),
     layerBreakerGauge,
+    layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
+    layerSweeper(),
     Aftercare.layer({ drainMs: 2000 })
   ).pipe(
     Layer.provideMerge(layerDrift().pipe(Layer.provide(layerMeter(settings)))),

@@ -3,6 +3,7 @@
  * on. Plain mutable fields, because only the request's own fiber and its finaliser write them, one after the
  * other; it lives and dies with the request Scope.
  */
+import type { Transcript } from "../audit/PromptLog.ts"
 import type { Arrival } from "../audit/Record.ts"
 import type { Caller } from "../domain/Caller.ts"
 import type { Headroom } from "../domain/Limits.ts"
@@ -35,6 +36,8 @@ export class Exchange {
   frames = 0
   final: Counted | undefined
   concluded = false
+  /** set when the key has opted in to the prompt log */
+  transcript: Transcript | undefined
 
   constructor(arrival: Arrival) {
     this.arrival = arrival

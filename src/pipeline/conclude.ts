@@ -47,6 +47,8 @@ export const conclude = Effect.fnUntraced(function* (
     concurrency: 2,
     discard: true
   })
+  // After the audit row, never instead of it.
+  if (exchange.transcript !== undefined) yield* exchange.transcript.keep
 }, Effect.uninterruptible)
 
 /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */

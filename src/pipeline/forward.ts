@@ -6,6 +6,7 @@
 import { Array as Arr, Effect, type Scope, Stream } from "effect"
 import type { Audit } from "../audit/Audit.ts"
 import { Metrics } from "../audit/Metrics.ts"
+import { PromptLog } from "../audit/PromptLog.ts"
 import { Backend } from "../backend/Backend.ts"
 import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
@@ -31,9 +32,10 @@ export const forward = Effect.fnUntraced(function* (
 ): Effect.fn.Return<
   Answer,
   BackendFailed | BadRequest | Forbidden,
-  Backend | Discovery | Meter | Audit | Metrics | Scope.Scope
+  Backend | Discovery | Meter | Audit | Metrics | PromptLog | Scope.Scope
 > {
-  const [backend, metrics] = [yield* Backend, yield* Metrics]
+  const [backend, metrics, promptLog] = [yield* Backend, yield* Metrics, yield* PromptLog]
+  exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
   // What remained at admission bounds the answer too, whatever the client asked for (contract §6).
   const bound = Math.max(1, Math.min(maxTokens, permit.reservation.available - request.promptEstimate))
   const call = { request: suited(request, permit.model), maxTokens: bound }
@@ -57,13 +59,18 @@ const meter = Effect.fnUntraced(function* (
   const last = Arr.lastNonEmpty(chunk)
   if (last.done) {
     exchange.final = last
+    exchange.transcript?.add(chunk)
     yield* conclude(exchange, { status: 200 })
     return replaceLast(chunk, asCharged(last, exchange))
   }
   yield* hold.extend
-  if (!hold.spent) return chunk
+  if (!hold.spent) {
+    exchange.transcript?.add(chunk)
+    return chunk
+  }
   const kept = withoutLast(chunk, hold.excess)
   exchange.frames -= chunk.filter(bearsOutput).length - kept.filter(bearsOutput).length
+  exchange.transcript?.add(kept)
   yield* conclude(exchange, { status: 200 })
   const end: Frame = { createdAt: last.createdAt, text: "", done: true, doneReason: "length" }
   return Arr.append(kept, asCharged(end, exchange))

@@ -1,0 +1,250 @@
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { sweep } from "../../src/audit/Sweeper.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { fake as wire } from "../support/FakeBackend.ts"
+import { auditRow, call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+interface Logged {
+  readonly prompt: string
+  readonly answer: string
+  readonly truncated: boolean
+  readonly endpoint: string
+  readonly days: number
+}
+
+const logged = Effect.fnUntraced(function* (requestId: string | null) {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql<Logged>`SELECT prompt, answer, truncated, endpoint,
+    round(extract(epoch FROM expires_at - now()) / 86400)::integer AS days
+    FROM prompt_log WHERE request_id = ${requestId}::text::uuid`
+  return rows[0]
+})
+
+const isLogged = (requestId: string | null) => eventually(logged(requestId), (row) => row !== undefined)
+
+/** Every table, of the catalogue too, that holds `text` in any column of any row. */
+const tablesWith = Effect.fnUntraced(function* (text: string) {
+  const sql = yield* SqlClient.SqlClient
+  const tables = yield* sql<{ readonly name: string }>`SELECT quote_ident(table_name) AS name
+    FROM information_schema.tables WHERE table_schema = 'public'`
+  const found: Array<string> = []
+  for (const { name } of tables) {
+    const rows = yield* sql<{
+      readonly n: number
+    }>`SELECT count(*)::integer AS n FROM ${sql.literal(name)} t WHERE strpos(t::text, ${text}) > 0`
+    if ((rows[0]?.n ?? 0) > 0) found.push(name)
+  }
+  return found
+})
+
+const optIn = Effect.fnUntraced(function* (prefix: string, retentionDays?: number) {
+  const registry = yield* Registry
+  yield* registry.setPromptLog(prefix, {
+    on: true,
+    ...(retentionDays === undefined ? {} : { retentionDays })
+  })
+})
+
+const Messages = Schema.fromJsonString(
+  Schema.Struct({ messages: Schema.Array(Schema.Struct({ role: Schema.String, content: Schema.String })) })
+)
+
+const said = (marker: string, more: Readonly<Record<string, unknown>> = {}) =>
+  hello({ messages: [{ role: "user", content: `say ${marker}` }], ...more })
+
+layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prompt log", (it) => {
+  it.effect("holds nothing of a key that has not opted in, anywhere in the database", () =>
+    Effect.gen(function* () {
+      const fake = yield* Fake
+      const { secret } = yield* newKey()
+      const [asked, answered] = ["marker-asked-8c1f", "marker-answered-77d2"]
+      for (const [path, body] of [
+        ["/api/chat", said(asked)],
+        ["/api/chat", said(asked, { stream: false })],
+        ["/api/generate", { model: "m", prompt: asked, system: asked }],
+        ["/v1/chat/completions", said(asked, { stream: true })],
+        ["/v1/completions", { model: "m", prompt: asked }],
+        ["/api/chat", said(asked, { model: "not-there" })],
+        ["/api/chat", `{"model": "m", "messages": "${asked}"`]
+      ] as const) {
+        const kind = path === "/api/generate" || path === "/v1/completions" ? "generate" : "chat"
+        if (!JSON.stringify(body).includes("not-there") && typeof body !== "string")
+          fake.script({ does: "stream", lines: [wire[kind](answered), wire.done(kind)] })
+        const { headers } = yield* call(path, { secret, body })
+        yield* eventually(auditRow(headers.get("x-request-id")), (row) => row !== undefined)
+      }
+      assert.deepStrictEqual(yield* tablesWith(asked), [])
+      assert.deepStrictEqual(yield* tablesWith(answered), [])
+
+      // The search finds what is there.
+      const other = yield* newKey()
+      yield* optIn(other.prefix)
+      fake.script({ does: "stream", lines: [wire.chat(answered), wire.done()] })
+      const { headers } = yield* call("/api/chat", { secret: other.secret, body: said(asked) })
+      yield* isLogged(headers.get("x-request-id"))
+      assert.deepStrictEqual(yield* tablesWith(asked), ["prompt_log"])
+      assert.deepStrictEqual(yield* tablesWith(answered), ["prompt_log"])
+    })
+  )
+
+  it.effect("keeps prompt and answer of every dialect, with thinking and tool calls, streamed or not", () =>
+    Effect.gen(function* () {
+      const fake = yield* Fake
+      const { secret, prefix } = yield* newKey()
+      yield* optIn(prefix, 3)
+      for (const [path, kind, body] of [
+        ["/api/chat", "chat", said("one")],
+        ["/v1/chat/completions", "chat", said("one", { stream: false })],
+        ["/api/generate", "generate", { model: "m", prompt: "say one" }],
+        ["/v1/completions", "generate", { model: "m", prompt: "say one", stream: true }]
+      ] as const) {
+        fake.script({ does: "stream", lines: [wire[kind]("It is "), wire[kind]("one"), wire.done(kind)] })
+        const { headers, status } = yield* call(path, { secret, body })
+        assert.strictEqual(status, 200)
+        const row = yield* isLogged(headers.get("x-request-id"))
+        assert.deepInclude(row, { answer: "It is one", truncated: false, endpoint: path, days: 3 })
+        assert.include(row?.prompt, "say one")
+        if (kind === "chat") {
+          const { messages } = yield* Schema.decodeUnknownEffect(Messages)(row?.prompt)
+          assert.deepStrictEqual(messages, [{ role: "user", content: "say one" }])
+        }
+      }
+      fake.script({
+        does: "stream",
+        lines: [
+          wire.thinking("hm, "),
+          wire.thinking("well"),
+          wire.chat("so"),
+          wire.toolCall("f", { a: 1 }),
+          wire.done()
+        ]
+      })
+      const { headers } = yield* call("/api/chat", { secret, body: said("x\u0000y") })
+      const row = yield* isLogged(headers.get("x-request-id"))
+      assert.strictEqual(
+        row?.answer,
+        `<think>hm, well</think>\nso{"tool_calls":[{"name":"f","arguments":{"a":1}}]}\n`
+      )
+    })
+  )
+
+  it.effect("is cut at 64 KiB each, in the middle of nothing, and says so; pictures are not kept", () =>
+    Effect.gen(function* () {
+      const fake = yield* Fake
+      const { secret, prefix } = yield* newKey()
+      yield* optIn(prefix)
+      fake.script({
+        does: "stream",
+        lines: [...Array.from({ length: 50 }, () => wire.chat("€".repeat(1000))), wire.done()]
+      })
+      const image = "QUJD".repeat(2000)
+      const { headers } = yield* call("/api/chat", {
+        secret,
+        body: hello({ messages: [{ role: "user", content: "ö".repeat(40_000), images: [image] }] })
+      })
+      const row = yield* isLogged(headers.get("x-request-id"))
+      assert.isTrue(row?.truncated)
+      for (const text of [row?.prompt ?? "", row?.answer ?? ""]) {
+        assert.isAtMost(Buffer.byteLength(text), 65_536)
+        assert.isAbove(Buffer.byteLength(text), 65_500)
+        assert.notInclude(text, "\ufffd")
+        assert.notInclude(text, "QUJDQUJD")
+      }
+      assert.strictEqual(row?.days, 12)
+    })
+  )
+
+  it.effect("keeps what a client that left had been told", () =>
+    Effect.gen(function* () {
+      const [fake, { url }] = [yield* Fake, yield* Gateway]
+      const { secret, prefix } = yield* newKey()
+      yield* optIn(prefix)
+      fake.script({ does: "stream", lines: [wire.chat("so far")], ends: "hang" })
+      const leave = new AbortController()
+      const id = yield* Effect.promise(async () => {
+        const response = await fetch(new URL("/api/chat", url), {
+          method: "POST",
+          signal: leave.signal,
+          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+          body: JSON.stringify(said("leaving"))
+        })
+        await response.body?.getReader().read()
+        leave.abort()
+        return response.headers.get("x-request-id")
+      })
+      assert.strictEqual((yield* isLogged(id))?.answer, "so far")
+      assert.strictEqual((yield* auditRow(id))?.status, 499)
+    })
+  )
+
+  it.effect("is on and off within a second, for a request under way too", () =>
+    Effect.gen(function* () {
+      const [registry, fake] = [yield* Registry, yield* Fake]
+      const { secret, prefix } = yield* newKey()
+      const asked = () =>
+        Effect.map(call("/api/chat", { secret, body: said("m") }), ({ headers }) =>
+          headers.get("x-request-id")
+        )
+      const off = yield* asked()
+      yield* registry.setPromptLog(prefix, { on: true })
+      const since = performance.now()
+      const first = yield* eventually(
+        Effect.flatMap(asked(), (id) => Effect.delay(logged(id), "100 millis")),
+        (row) => row !== undefined,
+        3000
+      )
+      assert.isDefined(first)
+      assert.isBelow(performance.now() - since, 1500)
+      assert.isUndefined(yield* logged(off))
+
+      fake.script({ does: "stream", lines: [wire.chat("a"), wire.chat("b"), wire.done()], gapMs: 200 })
+      const under = yield* Effect.forkChild(asked(), { startImmediately: true })
+      yield* fake.until(() => (fake.requests.at(-1)?.written ?? 0) > 0)
+      yield* registry.setPromptLog(prefix, { on: false })
+      const id = yield* Fiber.join(under)
+      yield* Effect.sleep("300 millis")
+      assert.isUndefined(yield* logged(id))
+    })
+  )
+
+  it.effect("that cannot be written hurts nobody: answers go on, what is lost is counted", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { secret, prefix } = yield* newKey()
+      yield* optIn(prefix)
+      yield* sql`ALTER TABLE prompt_log RENAME TO prompt_log_away`
+      const { status, text } = yield* call("/api/chat", { secret, body: said("m", { stream: false }) })
+      assert.strictEqual(status, 200)
+      assert.include(text, "Hello world!")
+      const metrics = yield* eventually(
+        call("/metrics"),
+        ({ text }) => /^tollgate_prompt_log_dropped_total [1-9]/m.test(text),
+        8000
+      )
+      assert.match(metrics.text, /^tollgate_prompt_log_dropped_total 1$/m)
+      yield* sql`ALTER TABLE prompt_log_away RENAME TO prompt_log`
+      const { headers } = yield* call("/api/chat", { secret, body: said("m") })
+      assert.isDefined(yield* isLogged(headers.get("x-request-id")))
+    })
+  )
+
+  it.effect("the sweeper deletes what has expired, in small batches, and nothing else", () =>
+    Effect.gen(function* () {
+      const [sql, pg] = [yield* SqlClient.SqlClient, yield* PgClient.PgClient]
+      const { prefix } = yield* newKey()
+      yield* sql`DELETE FROM prompt_log`
+      yield* sql`INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
+        SELECT gen_random_uuid(), k.id, now() + make_interval(hours => n), '/api/chat', n::text, ''
+        FROM api_keys k, generate_series(-24, 5) AS n WHERE k.prefix = ${prefix}`
+      assert.strictEqual(yield* sweep(pg, 10), 25)
+      const left = yield* sql<{ readonly n: number }>`SELECT count(*)::integer AS n FROM prompt_log`
+      assert.strictEqual(left[0]?.n, 5)
+      assert.strictEqual(yield* sweep(pg, 10), 0)
+    })
+  )
+})
