@@ -349,6 +349,8 @@ const duration = (seconds) =>
       ? `${Math.round(seconds / 60)} min`
       : `${Math.round(seconds / 3600)} h`
 
+const span = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`)
+
 const conversation = () => {
   const system = $("system").value.trim()
   return system === "" ? messages : [{ role: "system", content: system }, ...messages]
@@ -459,7 +461,7 @@ const answer = async () => {
   if (tools.length > 0) content.append(element("pre", "", JSON.stringify(tools, undefined, 2)))
   if (problem === undefined) {
     const facts = element("div", "facts")
-    const took = (performance.now() - started) / 1000
+    const took = performance.now() - started
     const spoke = firstAt === undefined ? 0 : (performance.now() - firstAt) / 1000
     const out = tokensOut ?? pieces
     facts.append(
@@ -471,9 +473,7 @@ const answer = async () => {
     )
     if (spoke > 0.05 && out > 1) facts.append(element("span", "", `${(out / spoke).toFixed(0)} tokens/s`))
     if (firstAt !== undefined) {
-      facts.append(
-        element("span", "", `first after ${Math.round(firstAt - started)} ms, ${took.toFixed(1)} s in all`)
-      )
+      facts.append(element("span", "", `first after ${span(firstAt - started)}, ${span(took)} in all`))
     }
     if (ended !== "stop")
       facts.append(element("span", "", ended === "length" ? "cut at the token limit" : ended))

@@ -1,0 +1,81 @@
+/** A real browser: Debian's Chromium, or the one `CHROMIUM` names. Without one the tests fail and say what is missing. */
+import { accessSync, constants, mkdtempSync } from "node:fs"
+import { rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { Data, Effect, type Scope } from "effect"
+import { type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core"
+
+const executable = process.env["CHROMIUM"] ?? "/usr/bin/chromium"
+
+class NoBrowser extends Data.TaggedError("NoBrowser")<{ readonly message: string }> {}
+
+const present = Effect.try({
+  try: () => accessSync(executable, constants.X_OK),
+  catch: () =>
+    new NoBrowser({
+      message: `no Chromium at ${executable}: apt-get install -y chromium, or set CHROMIUM to the path of one (the playground is tested in a real browser)`
+    })
+})
+
+/** The profile folder stays readable until the scope closes. */
+export interface Profile {
+  readonly context: BrowserContext
+  readonly folder: string
+}
+
+/** A browser with an empty profile of its own. */
+export const openBrowser = (
+  options: BrowserContextOptions = {}
+): Effect.Effect<Profile, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    yield* Effect.orDie(present)
+    const folder = yield* Effect.acquireRelease(
+      Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tollgate-chromium-"))),
+      (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }))
+    )
+    const context = yield* Effect.acquireRelease(
+      Effect.promise(() =>
+        chromium.launchPersistentContext(folder, {
+          executablePath: executable,
+          headless: true,
+          args: [
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync"
+          ],
+          ...options
+        })
+      ),
+      (context) => Effect.promise(() => context.close())
+    )
+    context.setDefaultTimeout(10_000)
+    return { context, folder }
+  })
+
+/** What went wrong in a page by itself: refused by the policy, thrown, or complained about on the console. */
+export interface Watched {
+  readonly page: Page
+  readonly complaints: ReadonlyArray<string>
+}
+
+export const watch = Effect.fnUntraced(function* (context: BrowserContext) {
+  const complaints: Array<string> = []
+  yield* Effect.promise(() =>
+    context.addInitScript(
+      `document.addEventListener("securitypolicyviolation", (event) => console.error("CSP violation: " + event.violatedDirective + " " + event.blockedURI))`
+    )
+  )
+  const page = yield* Effect.promise(() => context.newPage())
+  page.on("pageerror", (error) => complaints.push(String(error)))
+  page.on("console", (message) => {
+    // A refusal of the gateway is told by Chromium as a failed resource; that is no fault of the page.
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+      complaints.push(message.text())
+  })
+  return { page, complaints } satisfies Watched
+})
