@@ -2,13 +2,14 @@
  * The listening socket. Node's own limits are set here, each explicitly; what Node refuses before the application
  * sees it gets the same error shape as everything else.
  */
-import { createServer, type IncomingMessage, type Server } from "node:http"
+import { createServer, type Server } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
 import { app, type AppOptions } from "./app.ts"
 import { Drain } from "./Drain.ts"
 import { onExchange } from "./exchanges.ts"
+import { noteFraming } from "./framing.ts"
 import { refuseMalformed } from "./malformed.ts"
 import { Patience, type PatienceMs } from "./Patience.ts"
 import { cutStalledClients } from "./stalls.ts"
@@ -29,13 +30,6 @@ const mostConnections = 16_384
 /** A connection ends after so many requests; what was pipelined beyond them is not answered. */
 const mostRequests = 10_000
 
-/**
- * Node takes any list of transfer codings that ends in `chunked` and decodes only that one: the body would not be
- * what its sender meant. Refused in `body.ts`; here it is seen to that the connection is not used again.
- */
-const isMisframed = (request: IncomingMessage): boolean =>
-  (request.headers["transfer-encoding"] ?? "chunked").toLowerCase() !== "chunked"
-
 const makeServer = (options: ServerOptions, patience: PatienceMs, draining: () => boolean): Server => {
   const server = createServer({
     // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
@@ -53,7 +47,7 @@ const makeServer = (options: ServerOptions, patience: PatienceMs, draining: () =
   cutStalledClients(server, options.clientStallTimeoutMs)
   // Without it a socket that goes idle after close() holds the shutdown for its whole keep-alive (effect4 §6).
   onExchange(server, (request, response) => {
-    if (draining() || isMisframed(request)) response.setHeader("connection", "close")
+    if (!noteFraming(request) || draining()) response.setHeader("connection", "close")
     response.on("finish", () => {
       if (!server.listening) setImmediate(() => server.closeIdleConnections())
     })

@@ -2,11 +2,13 @@
  * A client's JSON body, checked before anything is believed of it (contract §5): content type, encoding, size to
  * the byte, UTF-8, nesting and keys. It is read only after its sender is known.
  */
+import { IncomingMessage } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { ByteSize, Duration, Effect, Result } from "effect"
-import { HttpIncomingMessage, type HttpServerError, HttpServerRequest } from "effect/http"
+import { Duration, Effect, Result, Stream } from "effect"
+import { HttpServerRequest } from "effect/http"
 import { BadRequest, PayloadTooLarge } from "../domain/Errors.ts"
 import type { Json } from "../domain/Inference.ts"
+import { isMisframed } from "./framing.ts"
 import { parseJson } from "./json.ts"
 import { Patience } from "./Patience.ts"
 
@@ -20,9 +22,6 @@ const headerProblem = (headers: HttpServerRequest.HttpServerRequest["headers"]):
   }
   return undefined
 }
-
-const tooLarge = (error: HttpServerError.HttpServerError): boolean =>
-  error.reason._tag === "RequestParseError" && error.reason.reason === "BodyTooLarge"
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
@@ -41,17 +40,37 @@ export const parseBody = (bytes: ArrayBuffer | Uint8Array): Result.Result<Body, 
     ? Result.fail("body: missing")
     : Result.map(Result.flatMap(decodeUtf8(bytes), parseJson), (json) => ({ json, bytes: bytes.byteLength }))
 
+/** Not `request.arrayBuffer`: interrupted by the clock, that destroys the socket, and the answer with it. */
+const collect = Effect.fnUntraced(function* <E>(
+  stream: Stream.Stream<Uint8Array, E>,
+  limitBytes: number
+): Effect.fn.Return<Uint8Array, BadRequest | PayloadTooLarge> {
+  const chunks: Array<Uint8Array> = []
+  let size = 0
+  yield* stream.pipe(
+    Stream.mapError(() => new BadRequest({ detail: "body: not received whole" })),
+    Stream.runForEachArray((read) => {
+      for (const chunk of read) {
+        size += chunk.byteLength
+        chunks.push(chunk)
+      }
+      return size > limitBytes ? Effect.fail(new PayloadTooLarge({ limitBytes })) : Effect.void
+    })
+  )
+  return Buffer.concat(chunks)
+})
+
 export const readBody = Effect.fnUntraced(function* (
   limitBytes: number
 ): Effect.fn.Return<Body, BadRequest | PayloadTooLarge, HttpServerRequest.HttpServerRequest> {
   const [request, patience] = [yield* HttpServerRequest.HttpServerRequest, yield* Patience]
-  if ((request.headers["transfer-encoding"] ?? "chunked").toLowerCase() !== "chunked") {
+  const incoming = NodeHttpServerRequest.toIncomingMessage(request)
+  if (!(incoming instanceof IncomingMessage) || isMisframed(incoming)) {
     return yield* new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
   }
   const declared = Number(request.headers["content-length"] ?? 0)
   if (declared > limitBytes) return yield* new PayloadTooLarge({ limitBytes })
-  const bytes = yield* request.arrayBuffer.pipe(
-    Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.fromInputUnsafe(limitBytes)),
+  const bytes = yield* collect(request.stream, limitBytes).pipe(
     Effect.timeoutOrElse({
       duration: Duration.millis(patience.body),
       orElse: () => {
@@ -59,18 +78,10 @@ export const readBody = Effect.fnUntraced(function* (
         NodeHttpServerRequest.toServerResponse(request).setHeader("connection", "close")
         return Effect.fail(new BadRequest({ detail: "body: not received in time" }))
       }
-    }),
-    Effect.mapError((error) =>
-      error._tag === "BadRequest"
-        ? error
-        : tooLarge(error)
-          ? new PayloadTooLarge({ limitBytes })
-          : new BadRequest({ detail: "body: not received whole" })
-    )
+    })
   )
   const problem = headerProblem(request.headers)
   if (problem !== undefined) return yield* new BadRequest({ detail: problem })
-  const incoming = NodeHttpServerRequest.toIncomingMessage(request)
   if (
     incoming.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "content-type").length > 1
   ) {

@@ -115,7 +115,7 @@ export interface TalkOptions {
   readonly answers?: number
   readonly bodiless?: boolean
   /** what is done once connected, beside sending: say more, half-close, destroy. Stops with the socket. */
-  readonly then?: (socket: Socket) => void
+  readonly also?: (socket: Socket) => void
 }
 
 /** Sends `bytes` and listens until the server closes, `answers` came, or patience ends. Never fails. */
@@ -139,7 +139,7 @@ export const talk = (
     const timer = setTimeout(() => finish(false), options.patienceMs ?? 5000)
     socket.on("connect", () => {
       socket.write(bytes)
-      options.then?.(socket)
+      options.also?.(socket)
     })
     socket.on("data", (chunk) => {
       received.push(chunk)

@@ -1,0 +1,19 @@
+/**
+ * Node takes any list of transfer codings that ends in `chunked` and undoes only that one: the body is not what its
+ * sender meant, and where it ends is anybody's guess. Such a request is refused, and with it whatever follows on its
+ * connection, which may be part of it.
+ */
+import type { IncomingMessage } from "node:http"
+import type { Socket } from "node:net"
+
+const misframed = new WeakSet<Socket>()
+
+/** To be told of every request before anything is done about it; answers whether its connection may be kept. */
+export const noteFraming = (request: IncomingMessage): boolean => {
+  if ((request.headers["transfer-encoding"] ?? "chunked").toLowerCase() !== "chunked") {
+    misframed.add(request.socket)
+  }
+  return !isMisframed(request)
+}
+
+export const isMisframed = (request: IncomingMessage): boolean => misframed.has(request.socket)

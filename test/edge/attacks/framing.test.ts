@@ -1,0 +1,406 @@
+/** hardening 1.2: HTTP framing. What Node's parser takes for one request is one request, and nothing is smuggled. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { fake } from "../../support/FakeBackend.ts"
+import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { chunked, rawPost, rawRequest, talk } from "../../support/RawClient.ts"
+import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
+
+const live = { excludeTestServices: true, timeout: 60_000 } as const
+
+const chat = JSON.stringify(hello({ stream: false }))
+const keepAlive: ReadonlyArray<string> = []
+
+layer(layerGateway(), live)("HTTP framing", (it) => {
+  it.effect("H01 two ways to tell where a body ends are refused, and what follows is never a request", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const sql = yield* SqlClient.SqlClient
+      const { secret, prefix } = yield* newKey()
+      const smuggled = rawPost("/api/chat", secret, chat)
+      const variants: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
+        ["CL and TE", ["Content-Length: 4", "Transfer-Encoding: chunked"]],
+        ["TE and CL", ["Transfer-Encoding: chunked", "Content-Length: 4"]],
+        ["two lengths", ["Content-Length: 4", "Content-Length: 5"]],
+        ["one length twice", ["Content-Length: 4", "Content-Length: 4"]],
+        ["a list of lengths", ["Content-Length: 4, 4"]],
+        ["a spaced list of lengths", ["Content-Length:  5 ,5"]],
+        ["a signed length", ["Content-Length: +5"]],
+        ["a negative length", ["Content-Length: -1"]],
+        ["a hex length", ["Content-Length: 0x5"]],
+        ["an exponent length", ["Content-Length: 1e1"]],
+        ["a fraction length", ["Content-Length: 4.0"]],
+        ["an empty length", ["Content-Length: "]],
+        ["a huge length", ["Content-Length: 99999999999999999999999"]],
+        ["TE xchunked", ["Transfer-Encoding: xchunked"]],
+        ["TE chunked, identity", ["Transfer-Encoding: chunked, identity"]],
+        ["TE identity", ["Transfer-Encoding: identity"]],
+        ["TE gzip", ["Transfer-Encoding: gzip"]],
+        ["TE gzip, chunked", ["Transfer-Encoding: gzip, chunked"]],
+        ["TE twice, gzip and chunked", ["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"]],
+        ["TE chunked twice", ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]],
+        ["TE quoted", ['Transfer-Encoding: "chunked"']],
+        ["TE with a vertical tab", ["Transfer-Encoding: \u000bchunked"]],
+        ["TE before a space", ["Transfer-Encoding : chunked"]],
+        ["CL before a space", ["Content-Length : 4"]],
+        ["TE folded", ["Transfer-Encoding:\r\n chunked"]],
+        ["a folded header", ["X-A: b\r\n c", "Content-Length: 4"]],
+        ["a bare LF", ["X-A: b\nTransfer-Encoding: chunked", "Content-Length: 4"]],
+        ["a bare CR", ["X-A: b\rTransfer-Encoding: chunked", "Content-Length: 4"]],
+        ["a NUL", ["X-A: b\u0000", "Content-Length: 4"]],
+        ["a header without a name", [": b", "Content-Length: 4"]],
+        ["a header with a space in its name", ["X A: b", "Content-Length: 4"]]
+      ]
+      yield* Effect.gen(function* () {
+        for (const [name, headers] of variants) {
+          const head = [
+            "POST /api/chat HTTP/1.1",
+            "Host: h",
+            `Authorization: Bearer ${secret}`,
+            "Content-Type: application/json",
+            ...headers,
+            "",
+            ""
+          ].join("\r\n")
+          const { responses, closed } = yield* talk(
+            url,
+            Buffer.concat([Buffer.from(`${head}0\r\n\r\n`, "latin1"), smuggled])
+          )
+          assertRefusal(responses[0], 400, name)
+          assert.strictEqual(responses.length, 1, `${name}: a second answer`)
+          assert.isTrue(closed, `${name}: still open`)
+        }
+      }).pipe(unharmed)
+      // None of them got so far as to be a chat.
+      const rows = yield* sql<{ n: bigint }>`
+        SELECT count(*) AS n FROM audit_log WHERE key_prefix = ${prefix} AND status = 200`
+      assert.strictEqual(rows[0]?.n, 0n)
+    })
+  )
+
+  it.effect("H01 malformed chunks are refused, and end the connection", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const bodies = [
+        ["no hex", "zz\r\n{}\r\n0\r\n\r\n"],
+        ["a size too large for anybody", "FFFFFFFFFFFFFFFFFF\r\n{}"],
+        ["a negative size", "-2\r\n{}\r\n0\r\n\r\n"],
+        ["0x", "0x2\r\n{}\r\n0\r\n\r\n"],
+        ["a chunk longer than told", "1\r\n{}\r\n0\r\n\r\n"],
+        ["a bare LF", "2\n{}\n0\n\n"],
+        ["extensions without end", `2;${"a".repeat(20_000)}\r\n{}\r\n0\r\n\r\n`]
+      ] as const
+      yield* Effect.gen(function* () {
+        for (const [name, body] of bodies) {
+          const { responses, closed } = yield* talk(
+            url,
+            rawPost("/api/chat", secret, body, ["Transfer-Encoding: chunked"])
+          )
+          assertRefusal(responses[0], name.startsWith("extensions") ? (responses[0]?.status ?? 0) : 400, name)
+          assert.include([400, 413], responses[0]?.status, name)
+          assert.strictEqual(responses.length, 1, name)
+          assert.isTrue(closed, name)
+        }
+      }).pipe(unharmed)
+    })
+  )
+
+  it.effect("H02 pipelined requests are answered in order, each with an id and a row of its own", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const backend = yield* Fake
+      const { secret } = yield* newKey({ concurrent: 3 })
+      const words = ["one", "two", "three", "four"]
+      backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 100 })
+      const { responses } = yield* talk(
+        url,
+        Buffer.concat([
+          rawPost("/api/chat", secret, JSON.stringify(hello()), keepAlive),
+          Buffer.from(`GET /api/version HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ${secret}\r\n\r\n`),
+          rawPost("/v1/chat/completions", secret, chat, keepAlive)
+        ]),
+        { answers: 3 }
+      )
+      assert.deepStrictEqual(
+        responses.map(({ status }) => status),
+        [200, 200, 200]
+      )
+      assert.include(responses[0]?.body, '"content":"four"')
+      assert.include(responses[1]?.body, '"version"')
+      assert.include(responses[2]?.body, "Hello world!")
+      const ids = responses.map(({ headers }) => headers.get("x-request-id") ?? "")
+      assert.strictEqual(new Set(ids).size, 3)
+      const sql = yield* SqlClient.SqlClient
+      for (const id of ids) {
+        const rows = yield* eventually(
+          sql`SELECT FROM audit_log WHERE request_id = ${id}::text::uuid`,
+          (rows) => rows.length > 0
+        )
+        assert.strictEqual(rows.length, 1)
+      }
+    })
+  )
+
+  it.effect("H02 garbage behind a stream does not get into it", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const backend = yield* Fake
+      const { secret } = yield* newKey()
+      const words = ["one", "two", "three", "four"]
+      backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 60 })
+      const { responses, closed } = yield* talk(
+        url,
+        Buffer.concat([
+          rawPost("/api/chat", secret, JSON.stringify(hello()), keepAlive),
+          Buffer.from("\u0001\u0002garbage\r\n\r\n")
+        ])
+      )
+      assert.strictEqual(responses[0]?.status, 200)
+      assert.strictEqual(responses[0]?.body.trimEnd().split("\n").length, 5)
+      assertRefusal(responses[1], 400, "the garbage")
+      assert.strictEqual(responses.length, 2)
+      assert.isTrue(closed)
+    })
+  )
+
+  it.effect("H03 5000 pipelined requests are served, and memory stays where it is", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const one = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
+      yield* talk(url, one.repeat(500), { answers: 500 })
+      const before = process.memoryUsage().rss
+      let count = 0
+      const { responses, closed } = yield* talk(url, one.repeat(5000), {
+        patienceMs: 20_000,
+        also: (socket) =>
+          socket.on("data", (chunk) => {
+            count += chunk.toString("latin1").split("HTTP/1.1 200 OK").length - 1
+            if (count >= 4990) setTimeout(() => socket.end(), 300)
+          })
+      })
+      assert.isTrue(closed)
+      assert.strictEqual(responses.length, 5000)
+      assert.isTrue(responses.every(({ status }) => status === 200))
+      assert.isBelow((process.memoryUsage().rss - before) / 2 ** 20, 150)
+    })
+  )
+
+  it.effect("H07 a body that breaks off leaves no slot, no tokens and no error behind", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret, prefix } = yield* newKey({ concurrent: 1 })
+      // Known from here on, so that the rows to come bear its prefix however early the client leaves.
+      yield* call("/api/version", { secret })
+      const head = rawPost("/api/chat", secret, "{}", ["X-A: b"])
+        .toString("latin1")
+        .replace("Content-Length: 2", "Content-Length: 50")
+      yield* Effect.gen(function* () {
+        yield* talk(url, head, { also: (socket) => socket.end(), patienceMs: 1000 })
+        yield* talk(url, head, {
+          also: (socket) => setTimeout(() => socket.resetAndDestroy(), 50),
+          patienceMs: 1000
+        })
+      }).pipe(unharmed)
+      const sql = yield* SqlClient.SqlClient
+      const rows = yield* eventually(
+        sql<{
+          status: number
+        }>`SELECT status FROM audit_log WHERE endpoint = '/api/chat' AND key_prefix = ${prefix}`,
+        (rows) => rows.length >= 2
+      )
+      assert.strictEqual(rows.length, 2)
+      assert.isTrue(
+        rows.every(({ status }) => status === 400 || status === 499),
+        JSON.stringify(rows)
+      )
+      const after = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+      assert.strictEqual(after.status, 200, after.text)
+    })
+  )
+
+  it.effect("H08 what comes after a complete body is not part of it and not kept", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const { responses, closed } = yield* talk(
+        url,
+        Buffer.concat([rawPost("/api/chat", secret, "{}", keepAlive), Buffer.alloc(200_000, "{")])
+      ).pipe(unharmed)
+      const id = assertRefusal(responses[0], 400, "the first")
+      yield* assertAudited(id, 400)
+      assertRefusal(responses[1], 400, "the rest")
+      assert.strictEqual(responses.length, 2)
+      assert.isTrue(closed)
+    })
+  )
+
+  it.effect("H09 nobody is told to continue who will be refused", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const expecting = (key: string | undefined, length: number, expect = "100-continue") =>
+        [
+          "POST /api/chat HTTP/1.1",
+          "Host: h",
+          ...(key === undefined ? [] : [`Authorization: Bearer ${key}`]),
+          "Content-Type: application/json",
+          `Content-Length: ${length}`,
+          `Expect: ${expect}`,
+          "",
+          ""
+        ].join("\r\n")
+      yield* Effect.gen(function* () {
+        for (const [name, head, status] of [
+          ["no key", expecting(undefined, 10), 401],
+          ["too long", expecting(secret, 262_145), 413],
+          ["another expectation", expecting(secret, 10, "a-pony"), 417]
+        ] as const) {
+          const { responses, closed } = yield* talk(url, head)
+          assertRefusal(responses[0], status, name)
+          assert.strictEqual(responses.length, 1, name)
+          assert.isTrue(closed, name)
+        }
+      }).pipe(unharmed)
+      const { responses } = yield* talk(url, expecting(secret, chat.length), {
+        answers: 1,
+        also: (socket) => socket.once("data", () => socket.write(chat))
+      })
+      assert.deepStrictEqual(
+        responses.map(({ status }) => status),
+        [100, 200]
+      )
+    })
+  )
+
+  it.effect("H11 odd names, many headers, long headers and latin-1 bytes are handled or refused", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const ask = (...headers: ReadonlyArray<string>) =>
+        talk(
+          url,
+          Buffer.from(
+            rawRequest("GET", "/api/version", [`Authorization: Bearer ${secret}`, ...headers]),
+            "latin1"
+          )
+        )
+      yield* Effect.gen(function* () {
+        for (const headers of [
+          ["__proto__: x", "constructor: y", "toString: z", "hasOwnProperty: w"],
+          ["X-Latin: caf\u00e9 \u00ff"],
+          [`X-Long: ${"a".repeat(10_000)}`],
+          Array.from({ length: 500 }, (_, i) => `X-${i}: ${i}`)
+        ]) {
+          const { responses } = yield* ask(...headers)
+          assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
+        }
+        for (const headers of [
+          [`X-Long: ${"a".repeat(17_000)}`],
+          Array.from({ length: 20_000 }, (_, i) => `X-${i}: ${i}`)
+        ]) {
+          const { responses, closed } = yield* ask(...headers)
+          assertRefusal(responses[0], 431, headers[0]?.slice(0, 10) ?? "")
+          assert.isTrue(closed)
+        }
+        // Beyond the first 2000 headers Node stops looking: a key among them is none.
+        const { responses } = yield* ask(...Array.from({ length: 2100 }, () => "a: b"), "X-Last: x")
+        assert.notStrictEqual(responses[0]?.status, 500)
+        const hidden = yield* talk(
+          url,
+          rawRequest("GET", "/api/version", [
+            ...Array.from({ length: 2100 }, () => "a: b"),
+            `Authorization: Bearer ${secret}`
+          ])
+        )
+        assertRefusal(hidden.responses[0], hidden.responses[0]?.status === 431 ? 431 : 401, "hidden key")
+      }).pipe(unharmed)
+    })
+  )
+
+  it.effect("H12 a key in the trailers is no key", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const body = chunked(chat, 20)
+        .toString("latin1")
+        .replace(/\r\n$/, `Authorization: Bearer ${secret}\r\n\r\n`)
+      const { responses } = yield* talk(
+        url,
+        rawPost("/api/chat", undefined, body, ["Transfer-Encoding: chunked", "Trailer: Authorization"]),
+        { answers: 1 }
+      ).pipe(unharmed)
+      yield* assertAudited(assertRefusal(responses[0], 401, "trailers"), 401)
+    })
+  )
+
+  it.effect("H13 hop-by-hop headers neither reach the backend nor take the key away", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const backend = yield* Fake
+      const { secret } = yield* newKey()
+      const { responses } = yield* talk(
+        url,
+        rawPost("/api/chat", secret, chat, [
+          "Connection: authorization, x-request-id, close",
+          "Proxy-Authorization: Basic eDp5",
+          "Keep-Alive: timeout=1",
+          "TE: trailers",
+          "Cookie: a=b",
+          "X-Forwarded-For: 1.2.3.4",
+          "Via: x"
+        ]),
+        { answers: 1 }
+      )
+      assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
+      assert.deepStrictEqual(Object.keys(backend.requests.at(-1)?.headers ?? {}).sort(), [
+        "accept",
+        "connection",
+        "content-length",
+        "content-type",
+        "host"
+      ])
+    })
+  )
+
+  it.effect("H15 ranges, encodings and conditions change nothing", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const { responses } = yield* talk(
+        url,
+        rawPost("/api/chat", secret, JSON.stringify(hello()), [
+          "Accept-Encoding: gzip, br",
+          "Range: bytes=0-1",
+          "If-None-Match: *"
+        ]),
+        { answers: 1 }
+      )
+      assert.strictEqual(responses[0]?.status, 200)
+      assert.isFalse(responses[0]?.headers.has("content-encoding"))
+      assert.isFalse(responses[0]?.headers.has("content-range"))
+      assert.include(responses[0]?.body, '"done":true')
+    })
+  )
+
+  it.effect("H16 there is no CORS: a preflight is a blocked path, an origin changes nothing", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const origin = "Origin: https://evil"
+      const preflight = yield* talk(
+        url,
+        rawRequest("OPTIONS", "/v1/chat/completions", [origin, "Access-Control-Request-Method: POST"])
+      ).pipe(unharmed)
+      assertRefusal(preflight.responses[0], 403, "preflight")
+      const { responses } = yield* talk(url, rawPost("/v1/chat/completions", secret, chat, [origin]), {
+        answers: 1
+      })
+      assert.strictEqual(responses[0]?.status, 200)
+      assert.isFalse(
+        [...(responses[0]?.headers.keys() ?? [])].some((name) => name.startsWith("access-control"))
+      )
+    })
+  )
+})
