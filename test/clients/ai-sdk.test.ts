@@ -1,7 +1,7 @@
 /** The Vercel AI SDK through its OpenAI-compatible provider. */
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible"
 import { assert, layer } from "@effect/vitest"
-import { APICallError, generateText, isStepCount, Output, streamText, tool } from "ai"
+import { APICallError, embed, embedMany, generateText, isStepCount, Output, streamText, tool } from "ai"
 import { Effect } from "effect"
 import { z } from "zod"
 import { fake as wire } from "../support/FakeBackend.ts"
@@ -107,6 +107,20 @@ layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
       )
       assert.deepStrictEqual(result.output, { city: "Bern" })
       assert.deepStrictEqual(JSON.parse(fake.requests.at(-1)?.raw ?? "{}").format.required, ["city"])
+    })
+  )
+
+  it.effect("embeds one value and many", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const provider = yield* connect(secret)
+      const model = provider.embeddingModel("embedder")
+      const one = yield* answered(() => embed({ model, value: "one" }))
+      const many = yield* answered(() => embedMany({ model, values: ["one", "two"] }))
+      assert.lengthOf(one.embedding, 8)
+      assert.deepStrictEqual(many.embeddings[0], one.embedding)
+      assert.lengthOf(many.embeddings, 2)
+      assert.strictEqual(many.usage.tokens, 8)
     })
   )
 

@@ -1,9 +1,10 @@
 /** LangChain JS, through both surfaces. */
 import { assert, layer } from "@effect/vitest"
+import type { EmbeddingsInterface } from "@langchain/core/embeddings"
 import type { BaseChatModel } from "@langchain/core/language_models/chat_models"
 import { HumanMessage } from "@langchain/core/messages"
-import { ChatOllama } from "@langchain/ollama"
-import { ChatOpenAI } from "@langchain/openai"
+import { ChatOllama, OllamaEmbeddings } from "@langchain/ollama"
+import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai"
 import { Effect, Schema } from "effect"
 import { Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { answered, collected, refused } from "./promised.ts"
@@ -71,6 +72,35 @@ layer(layerGateway(), live)("LangChain", (it) => {
       })
     )
   }
+
+  it.effect("embeds queries and documents alike through both surfaces", () =>
+    Effect.gen(function* () {
+      const [{ url }, { secret }] = [yield* Gateway, yield* newKey()]
+      const both: ReadonlyArray<EmbeddingsInterface> = [
+        new OpenAIEmbeddings({
+          model: "embedder",
+          apiKey: secret,
+          maxRetries: 0,
+          configuration: { baseURL: `${url}/v1` }
+        }),
+        new OllamaEmbeddings({
+          model: "embedder",
+          baseUrl: url,
+          maxRetries: 0,
+          headers: new Headers({ Authorization: `Bearer ${secret}` })
+        })
+      ]
+      const [first, second] = yield* answered(() =>
+        Promise.all(both.map((embeddings) => embeddings.embedDocuments(["one", "two"])))
+      )
+      assert.lengthOf(first ?? [], 2)
+      assert.deepStrictEqual(second, first)
+      const queries = yield* answered(() =>
+        Promise.all(both.map((embeddings) => embeddings.embedQuery("one")))
+      )
+      assert.deepStrictEqual(queries, [first?.[0], first?.[0]])
+    })
+  )
 
   it.effect("@langchain/ollama: what would pin or reload the model for everybody does not get through", () =>
     Effect.gen(function* () {

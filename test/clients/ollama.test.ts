@@ -68,14 +68,39 @@ layer(layerGateway(), live)("the ollama package", (it) => {
       const tool = { type: "function", function: { name: "weather", description: "The weather" } }
       const schema = { type: "object", properties: { city: { type: "string" } } }
       const answer = yield* answered(() =>
-        client.chat({ model: "m", messages, tools: [tool], format: schema, think: "low", keep_alive: "24h" })
+        client.chat({ model: "m", messages, tools: [tool], format: schema, keep_alive: "24h" })
       )
       assert.deepStrictEqual(answer.message.tool_calls?.[0]?.function.arguments, { city: "Bern" })
       const sent = JSON.parse(fake.requests.at(-1)?.raw ?? "{}")
       assert.deepStrictEqual(sent.tools, [tool])
       assert.deepStrictEqual(sent.format, schema)
-      assert.strictEqual(sent.think, "low")
       assert.notProperty(sent, "keep_alive")
+    })
+  )
+
+  it.effect("embeds one text or several, and the older way", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const client = yield* connect(secret)
+      const one = yield* answered(() => client.embed({ model: "embedder", input: "one" }))
+      const two = yield* answered(() => client.embed({ model: "embedder", input: ["one", "two"] }))
+      assert.strictEqual(one.model, "embedder")
+      assert.lengthOf(two.embeddings, 2)
+      assert.deepStrictEqual(two.embeddings[0], one.embeddings[0])
+      assert.strictEqual(two.prompt_eval_count, 8)
+      const older = yield* answered(() => client.embeddings({ model: "embedder", prompt: "one" }))
+      assert.deepStrictEqual(older.embedding, one.embeddings[0])
+    })
+  )
+
+  it.effect("shows a model, without what only its operator may read", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const client = yield* connect(secret)
+      const shown = yield* answered(() => client.show({ model: "m", system: "x" }))
+      assert.isAbove(shown.capabilities.length, 0)
+      assert.isObject(shown.model_info)
+      for (const hidden of ["system", "template", "modelfile", "messages"]) assert.notProperty(shown, hidden)
     })
   )
 

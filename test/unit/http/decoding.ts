@@ -2,11 +2,11 @@
 import { Effect, Result } from "effect"
 import type { BadRequest } from "../../../src/domain/Errors.ts"
 import type { InferenceRequest, Json } from "../../../src/domain/Inference.ts"
-import type { Bounds, Dialect } from "../../../src/http/Dialect.ts"
+import type { Bounds, Decode } from "../../../src/http/Dialect.ts"
 
 export const cap = 4096
 
-export const decoding = (dialect: Dialect, bounds: Partial<Bounds> = {}) => {
+export const decoding = (dialect: { readonly decode: Decode }, bounds: Partial<Bounds> = {}) => {
   const decode = (json: Json): Result.Result<InferenceRequest, BadRequest> =>
     Effect.runSync(
       Effect.result(

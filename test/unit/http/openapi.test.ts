@@ -1,0 +1,343 @@
+/** `openapi.json` is checked against what it describes: the allow-list, the errors, and what the dialects accept and say. */
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import { Ajv2020 } from "ajv/dist/2020.js"
+import { Schema } from "effect"
+import { decodeShow } from "../../../src/backend/decodeShow.ts"
+import { BackendFailed, type GatewayError } from "../../../src/domain/Errors.ts"
+import { BadRequest, BudgetExhausted, Forbidden, PayloadTooLarge } from "../../../src/domain/Errors.ts"
+import { RateLimited, Unauthorized, Unavailable } from "../../../src/domain/Errors.ts"
+import type { Frame } from "../../../src/domain/Frame.ts"
+import type { Json } from "../../../src/domain/Inference.ts"
+import { endpoints } from "../../../src/http/allowList.ts"
+import type { Decode, Dialect } from "../../../src/http/Dialect.ts"
+import { faceOf, internalError } from "../../../src/http/faces.ts"
+import {
+  nativeChat,
+  nativeEmbed,
+  nativeEmbeddings,
+  nativeGenerate,
+  nativeShow
+} from "../../../src/http/native/dialect.ts"
+import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../../src/http/openai/dialect.ts"
+import { errorBody } from "../../../src/http/respond.ts"
+import { version } from "../../../src/version.ts"
+import { cap, decoding } from "./decoding.ts"
+
+const text = readFileSync(path.resolve(import.meta.dirname, "../../../openapi.json"), "utf8")
+
+const Example = Schema.Struct({
+  error: Schema.Struct({ message: Schema.String, type: Schema.String, code: Schema.Int }),
+  request_id: Schema.String
+})
+const Operation = Schema.Struct({
+  operationId: Schema.String,
+  responses: Schema.Record(Schema.String, Schema.JsonObject)
+})
+const document = Schema.decodeSync(
+  Schema.fromJsonString(
+    Schema.Struct({
+      openapi: Schema.Literal("3.1.0"),
+      info: Schema.Struct({ title: Schema.String, version: Schema.String }),
+      paths: Schema.Record(Schema.String, Schema.Record(Schema.String, Operation)),
+      components: Schema.Struct({
+        headers: Schema.Record(Schema.String, Schema.Json),
+        schemas: Schema.Record(Schema.String, Schema.Json),
+        responses: Schema.Record(
+          Schema.String,
+          Schema.Struct({
+            content: Schema.Struct({
+              "application/json": Schema.Struct({
+                examples: Schema.Record(Schema.String, Schema.Struct({ value: Example }))
+              })
+            })
+          })
+        )
+      })
+    })
+  )
+)(text)
+
+const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, operation }))
+)
+
+const ajv = new Ajv2020({
+  strict: true,
+  allowUnionTypes: true,
+  strictRequired: false,
+  validateFormats: false
+})
+const within = JSON.stringify(document.components.schemas).replaceAll("#/components/schemas/", "#/$defs/")
+ajv.addSchema({ $id: "tollgate", $defs: JSON.parse(within) })
+
+/** What is wrong with a value by the document's schema; "" when nothing is. */
+const objection = (schema: string, value: unknown): string => {
+  const validate = ajv.compile({ $ref: `tollgate#/$defs/${schema}` })
+  return validate(value) ? "" : ajv.errorsText(validate.errors)
+}
+
+it("names every route of the allow-list, and no other", () => {
+  assert.sameMembers(
+    operations.map(({ name }) => name),
+    [...endpoints]
+  )
+  assert.strictEqual(
+    new Set(operations.map(({ operation }) => operation.operationId)).size,
+    operations.length
+  )
+  assert.strictEqual(document.info.version, version)
+})
+
+it("refers to nothing that is not there, and keeps nothing that is not referred to", () => {
+  const referred = new Set([...text.matchAll(/"\$ref":\s*"#\/components\/([^"]+)"/g)].map(([, to]) => to))
+  const there = Object.entries(document.components).flatMap(([kind, entries]) =>
+    Object.keys(entries).map((name) => `${kind}/${name}`)
+  )
+  assert.sameMembers([...referred], there)
+})
+
+it("shows errors as they are", () => {
+  const headroom = {
+    requests: { limit: 60, remaining: 0 },
+    tokens: { limit: 100_000, remaining: 0 },
+    budgets: {}
+  }
+  const limited = (limit: "requests" | "tokens" | "concurrency", value: number) =>
+    new RateLimited({ limit, value, retryAfterS: 1, headroom })
+  const errors: ReadonlyArray<GatewayError> = [
+    new BadRequest({ detail: "model: missing" }),
+    new Unauthorized(),
+    new Forbidden({ what: "path" }),
+    new PayloadTooLarge({ limitBytes: 262_144 }),
+    limited("requests", 60),
+    limited("tokens", 100_000),
+    limited("concurrency", 4),
+    new BudgetExhausted({ period: "day", value: 100_000, retryAfterS: 1, headroom }),
+    new BackendFailed({ fault: "cut" }),
+    new Unavailable({ gate: "Audit", cause: "x" })
+  ]
+  const examples = Object.values(document.components.responses).flatMap((response) =>
+    Object.values(response.content["application/json"].examples).map(({ value }) => value)
+  )
+  const id = examples[0]?.request_id ?? ""
+  const real = [...errors.map(faceOf), internalError].map((face) => errorBody(face, id))
+  assert.sameDeepMembers(examples, real)
+  for (const body of real) assert.strictEqual(objection("Error", body), "")
+  assert.include(objection("Error", { error: { ...real[0]?.error, code: "400" }, request_id: id }), "code")
+})
+
+const user = { role: "user", content: "Hello" }
+const png = "data:image/png;base64,aGk="
+const call = { id: "c", type: "function", function: { name: "f", arguments: "{}" } }
+
+/** What both the document and the dialect say yes to, and what both refuse. */
+const samples: ReadonlyArray<
+  readonly [string, { readonly decode: Decode }, ReadonlyArray<Json>, ReadonlyArray<Json>]
+> = [
+  [
+    "NativeChatRequest",
+    nativeChat,
+    [
+      { model: "m" },
+      { model: "m", messages: [user], stream: null, unknown: 1 },
+      { model: "m", messages: [{ role: "assistant", tool_calls: [{ function: { name: "f" } }] }] },
+      { model: "m", format: "json", think: "high", options: { num_predict: cap, num_gpu: "x" } },
+      { model: "m", format: { type: "object" }, think: true, options: { num_predict: -1, stop: ["a"] } }
+    ],
+    [
+      {},
+      { model: "" },
+      { model: 1 },
+      { model: "m", stream: "true" },
+      { model: "m", messages: [{ role: "developer", content: "x" }] },
+      { model: "m", messages: [{ role: "user", content: [{ type: "text", text: "x" }] }] },
+      { model: "m", messages: [{ ...user, images: [png] }] },
+      { model: "m", format: "xml" },
+      { model: "m", format: [] },
+      { model: "m", think: "extreme" },
+      { model: "m", top_logprobs: 21 },
+      { model: "m", options: { num_predict: 0 } },
+      { model: "m", options: { num_predict: cap + 1 } },
+      { model: "m", options: { num_predict: 1.5 } },
+      { model: "m", options: { stop: "a" } },
+      { model: "m", options: { temperature: "hot" } }
+    ]
+  ],
+  [
+    "NativeGenerateRequest",
+    nativeGenerate,
+    [{ model: "m" }, { model: "m", prompt: "Hi", suffix: "x", context: [1, 2], template: "", raw: false }],
+    [
+      { prompt: "x" },
+      { model: "m", template: "{{ .System }}" },
+      { model: "m", context: [-1] },
+      { model: "m", raw: 1 }
+    ]
+  ],
+  [
+    "ChatCompletionRequest",
+    openaiChat,
+    [
+      { model: "m", messages: [user] },
+      { model: "m", messages: [{ role: "developer", content: [{ type: "text", text: "x" }] }], user: "u" },
+      { model: "m", messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: png } }] }] },
+      { model: "m", messages: [user, { role: "assistant", content: null, tool_calls: [call] }], n: 1 },
+      { model: "m", messages: [user], stop: "a", max_tokens: cap, reasoning_effort: "xhigh" },
+      { model: "m", messages: [user], response_format: { type: "json_schema", json_schema: { schema: {} } } },
+      { model: "m", messages: [user], tool_choice: "none", max_completion_tokens: 1 }
+    ],
+    [
+      { model: "m" },
+      { model: "m", messages: [] },
+      { model: "m", messages: [{ role: "user" }] },
+      { model: "m", messages: [{ role: "assistant", content: null, tool_calls: [] }] },
+      {
+        model: "m",
+        messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "http://x/y.png" } }] }]
+      },
+      { model: "m", messages: [user], n: 2 },
+      { model: "m", messages: [user], max_tokens: 0 },
+      { model: "m", messages: [user], max_completion_tokens: cap + 1 },
+      { model: "m", messages: [user], stop: ["a", 1] },
+      { model: "m", messages: [user], response_format: { type: "json_schema" } },
+      { model: "m", messages: [user], tools: [{ type: "retrieval" }] },
+      { model: "m", messages: [user], modalities: ["audio"] }
+    ]
+  ],
+  [
+    "CompletionRequest",
+    openaiCompletions,
+    [
+      { model: "m", prompt: "Hi" },
+      { model: "m", prompt: ["Hi"], logprobs: 5, best_of: 1, echo: true }
+    ],
+    [
+      { model: "m" },
+      { model: "m", prompt: "" },
+      { model: "m", prompt: ["a", "b"] },
+      { model: "m", prompt: [1] },
+      { model: "m", prompt: "Hi", best_of: 2 },
+      { model: "m", prompt: "Hi", logprobs: 6 }
+    ]
+  ],
+  [
+    "EmbedRequest",
+    nativeEmbed,
+    [
+      { model: "m", input: "a" },
+      { model: "m", input: ["a", ""], truncate: false, dimensions: 0 },
+      { model: "m", input: [] },
+      { model: "m", input: null }
+    ],
+    [
+      { input: "a" },
+      { model: "m", input: [1] },
+      { model: "m", input: [["a"]] },
+      { model: "m", dimensions: "8" },
+      { model: "m", options: { num_predict: cap + 1 } }
+    ]
+  ],
+  [
+    "EmbeddingsRequest",
+    nativeEmbeddings,
+    [{ model: "m", prompt: "a" }, { model: "m" }],
+    [{ prompt: "a" }, { model: "m", prompt: ["a"] }]
+  ],
+  [
+    "EmbeddingRequest",
+    openaiEmbeddings,
+    [
+      { model: "m", input: "a" },
+      { model: "m", input: ["a", "b"], encoding_format: "base64", dimensions: 8, user: "u" }
+    ],
+    [
+      { model: "m" },
+      { model: "m", input: [] },
+      { model: "m", input: [1, 2] },
+      { model: "m", input: "a", encoding_format: "int8" },
+      { model: "m", input: "a", dimensions: 0 }
+    ]
+  ],
+  [
+    "ShowRequest",
+    nativeShow,
+    [{ model: "m" }, { name: "m" }, { model: "", name: "m" }, { model: "m", verbose: true }],
+    [{}, { model: "" }, { model: null }, { model: 1 }]
+  ]
+]
+
+for (const [schema, dialect, good, bad] of samples) {
+  it(`${schema} accepts and refuses what the endpoint does`, () => {
+    const { accepted, refused } = decoding(dialect)
+    for (const body of good) {
+      accepted(body)
+      assert.strictEqual(objection(schema, body), "", JSON.stringify(body))
+    }
+    for (const body of bad) {
+      assert.notStrictEqual(refused(body), "accepted", JSON.stringify(body))
+      assert.notStrictEqual(objection(schema, body), "", JSON.stringify(body))
+    }
+  })
+}
+
+const frames: readonly [Frame, ...ReadonlyArray<Frame>] = [
+  { createdAt: "2026-01-01T00:00:00Z", text: "Hi", thinking: "hm", done: false },
+  {
+    createdAt: "2026-01-01T00:00:00Z",
+    text: "",
+    toolCalls: [{ name: "f", arguments: { a: 1 } }],
+    logprobs: [{ token: "a", logprob: -1 }],
+    done: false
+  },
+  {
+    createdAt: "2026-01-01T00:00:00Z",
+    text: "",
+    done: true,
+    doneReason: "stop",
+    totalDuration: 5,
+    promptEvalCount: 7,
+    evalCount: 3
+  }
+]
+
+const answers: ReadonlyArray<readonly [Dialect, Json, piece: string, whole: string]> = [
+  [nativeChat, { model: "m" }, "NativeChatFrame", "NativeChatFrame"],
+  [nativeGenerate, { model: "m" }, "NativeGenerateFrame", "NativeGenerateFrame"],
+  [openaiChat, { model: "m", messages: [user] }, "ChatCompletionChunk", "ChatCompletion"],
+  [openaiCompletions, { model: "m", prompt: "Hi" }, "Completion", "Completion"]
+]
+
+it("Embed, Embeddings and EmbeddingList are what the endpoints say", () => {
+  const answer = { vectors: [[0.5, -1]], totalDuration: 5, promptEvalCount: 4 }
+  for (const [dialect, body, schema] of [
+    [nativeEmbed, { model: "m", input: "a" }, "Embed"],
+    [nativeEmbeddings, { model: "m", prompt: "a" }, "Embeddings"],
+    [openaiEmbeddings, { model: "m", input: "a" }, "EmbeddingList"],
+    [openaiEmbeddings, { model: "m", input: "a", encoding_format: "base64" }, "EmbeddingList"]
+  ] as const) {
+    const said = dialect.encode(decoding(dialect).accepted(body), answer)
+    assert.strictEqual(objection(schema, said), "", JSON.stringify(said))
+  }
+  const shown = decodeShow(
+    '{"details":{},"license":"MIT","system":"x","template":"y","capabilities":["completion"]}'
+  )
+  assert.strictEqual(objection("Show", shown), "")
+})
+
+for (const [dialect, body, piece, whole] of answers) {
+  it(`${piece} and ${whole} are what the endpoint says`, () => {
+    const encoder = dialect.encoder(decoding(dialect).accepted(body))
+    const said = encoder
+      .frames(frames)
+      .split("\n")
+      .map((line) => line.replace(/^data: /, ""))
+      .filter((line) => line !== "" && line !== "[DONE]")
+    assert.isAtLeast(said.length, 2)
+    for (const line of said) assert.strictEqual(objection(piece, JSON.parse(line)), "", line)
+    const [, , last] = frames
+    const folded = { ...frames[1], ...last, text: "Hi" }
+    assert.strictEqual(objection(whole, encoder.whole({ createdAt: "", done: true, ...folded })), "")
+  })
+}
