@@ -316,7 +316,6 @@ layer(layerGateway(), live)("the openai package", (it) => {
       const client = yield* connect(secret, {})
       const started = performance.now()
       const error = yield* refused(() => client.chat.completions.create({ model: "m", messages }))
-      // Retry-After is the time to midnight, and the package would wait it out.
       assert.isBelow(performance.now() - started, 2000)
       assert.instanceOf(error, OpenAI.RateLimitError)
       assert.deepInclude(error, { type: "budget_exceeded", message: "429 daily budget of 0 tokens is spent" })
