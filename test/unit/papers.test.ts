@@ -1,0 +1,145 @@
+/** What the papers say exists, exists: commands, flags, npm scripts, files, settings and alerts. */
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Schema } from "effect"
+import { Command } from "effect/cli"
+import { TestConsole } from "effect/testing"
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { SqlClient } from "effect/sql"
+import { presenter } from "../../cli/endings.ts"
+import { makeProgram } from "../../cli/program.ts"
+import { Backend } from "../../src/backend/Backend.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { table } from "../../src/Settings.ts"
+
+const root = path.resolve(import.meta.dirname, "../..")
+const read = (file: string) => readFileSync(path.join(root, file), "utf8")
+const docs = readdirSync(path.join(root, "docs")).map((name) => `docs/${name}`)
+const papers = ["README.md", "CONTRIBUTING.md", "Dockerfile", "docker-compose.yml", ...docs].map((file) => ({
+  file,
+  text: read(file)
+}))
+
+const all = (pattern: RegExp) =>
+  papers.flatMap(({ file, text }) => [...text.matchAll(pattern)].map((match) => ({ file, match })))
+
+it("the README's table of settings is the table of the code", () => {
+  const [, after = ""] = read("README.md").split("<!-- settings")
+  const rows = after.slice(after.indexOf("| Setting")).split("\n\n")[0]?.split("\n").slice(2)
+  assert.deepStrictEqual(
+    rows,
+    Object.values(table).map(({ expected, name, shown }) => `| \`${name}\` | ${shown} | ${expected} |`)
+  )
+})
+
+it("every npm script that is named exists", () => {
+  const { scripts } = Schema.decodeSync(
+    Schema.fromJsonString(Schema.Struct({ scripts: Schema.Record(Schema.String, Schema.String) }))
+  )(read("package.json"))
+  const named = all(/\bnpm (?:run (?:--silent |-s )?([\w:-]+)|(start|test)\b)/g)
+  assert.isAbove(named.length, 5)
+  assert.deepStrictEqual(
+    named
+      .filter(({ match }) => !((match[1] ?? match[2] ?? "") in scripts))
+      .map(({ file, match }) => [file, match[0]]),
+    []
+  )
+})
+
+it("every file that is named exists", () => {
+  const named = all(/`((?:src|cli|test|deploy|docs|bench|migrations)\/[\w./-]+)`/g)
+  assert.isAbove(named.length, 15)
+  const links = papers.flatMap(({ file, text }) =>
+    [...text.matchAll(/\]\(([\w./-]+)(?:#[\w-]+)?\)/g)].map((match) => ({
+      file,
+      to: path.join(path.dirname(file), match[1] ?? "")
+    }))
+  )
+  const missing = [...named.map(({ file, match }) => ({ file, to: match[1] ?? "" })), ...links].filter(
+    ({ to }) => !existsSync(path.join(root, to))
+  )
+  assert.deepStrictEqual(missing, [])
+})
+
+it("every setting that is named exists", () => {
+  const settings = new Set(Object.values(table).map((setting) => setting.name))
+  const foreign = new Set(["NODE_ENV", "POSTGRES_PASSWORD", "REDIS_PASSWORD", "TEST_REDIS_URL"])
+  const unknown = all(/`([A-Z]{2,}_[A-Z_]+)(?:=[^`]*)?`/g).filter(
+    ({ match }) => !settings.has(match[1] ?? "") && !foreign.has(match[1] ?? "") && match[1] !== "DEFAULT_"
+  )
+  assert.deepStrictEqual(
+    unknown.map(({ file, match }) => [file, match[0]]),
+    []
+  )
+})
+
+it("every alert has an entry in the operations guide, and none is described that does not exist", () => {
+  const file = "deploy/prometheus/alerts.yml"
+  const alerts = existsSync(path.join(root, file))
+    ? [...read(file).matchAll(/- alert: (\w+)/g)].map((match) => match[1])
+    : []
+  const [, after = ""] = read("docs/operations.md").split("<!-- alerts -->")
+  const described = [...after.matchAll(/^\| `(\w+)` \|/gm)].map((match) => match[1])
+  assert.deepStrictEqual(described.toSorted(), alerts.toSorted())
+})
+
+const nothing = Layer.mergeAll(
+  Layer.mock(Registry, {}),
+  Layer.mock(Backend, {}),
+  Layer.succeed(SqlClient.SqlClient, SqlClient.SqlClient.of(Object.create(null)))
+)
+
+const help = Effect.fnUntraced(function* (...words: ReadonlyArray<string>) {
+  const before = (yield* TestConsole.logLines).length
+  const program = makeProgram({
+    registry: nothing,
+    database: nothing,
+    backend: nothing,
+    serve: Effect.void
+  })
+  yield* Command.runWith(program, { version: "0.0.0" })([...words, "--help"]).pipe(
+    Effect.provide(Layer.merge(NodeServices.layer, presenter)),
+    Effect.ignore
+  )
+  return (yield* TestConsole.logLines).slice(before).map(String).join("\n")
+})
+
+it.effect("every command and flag that is named exists, and every command's help has an example", () =>
+  Effect.gen(function* () {
+    const known = [...(yield* help()).matchAll(/^ {2}([a-z]+(?:-[a-z]+)*) {2,}\S/gm)].map(
+      (match) => match[1] ?? ""
+    )
+    assert.isAtLeast(known.length, 19)
+    const helps = new Map<string, string>()
+    for (const command of known) helps.set(command, yield* help(command))
+    for (const [command, text] of helps) assert.include(text, "EXAMPLES", command)
+
+    const lines = papers.flatMap(({ file, text }) =>
+      [...text.matchAll(/(?:^|[\s`"(])tollgate ((?:[a-z]+-)?[a-z]+)\b([^`\n#|]*)/gm)].map((match) => ({
+        file,
+        command: match[1] ?? "",
+        flags: [...(match[2] ?? "").matchAll(/--([a-z]+(?:-[a-z]+)*)/g)].map((flag) => flag[1] ?? "")
+      }))
+    )
+    // Rows of the README's table: `create-key --tenant n …`.
+    const rows = [...read("README.md").matchAll(/^\| `((?:[a-z]+-)[a-z-]+)([^|]*)/gm)].map((match) => ({
+      file: "README.md",
+      command: match[1] ?? "",
+      flags: []
+    }))
+    const wrong = [...lines, ...rows].filter(
+      ({ command, flags }) =>
+        !helps.has(command) || flags.some((flag) => !helps.get(command)?.includes(`--${flag}`))
+    )
+    assert.isAbove(lines.length, 15)
+    assert.isAbove(rows.length, 8)
+    assert.deepStrictEqual(wrong, [])
+    const documented = read("README.md")
+    assert.deepStrictEqual(
+      known.filter((command) => !documented.includes(`\`${command}`)),
+      [],
+      "commands the README does not name"
+    )
+  })
+)
