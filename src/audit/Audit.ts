@@ -15,10 +15,11 @@ export class Audit extends Context.Service<
     /** Writes the intent row. No row, no evidence, no backend call: 503. */
     open(intent: Intent): Effect.Effect<Evidence<"Audit", { readonly requestId: string }>, Unavailable>
     /**
-     * Notes what an open request has used so far, without I/O; the heartbeat makes it durable with the lease. It is
-     * what the request is charged if this process dies.
+     * Notes what an open request has used so far and what it holds, without I/O; the heartbeat makes it durable with
+     * the lease. What it used is what it is charged if this process dies; what it holds is what the ledger takes for
+     * spent until it ends.
      */
-    progress(requestId: string, usage: Usage): Effect.Effect<void>
+    progress(requestId: string, usage: Usage, held?: number): Effect.Effect<void>
     /**
      * Completes an intent: audit row, ledger and end of the intent in one transaction, once per request id
      * however often it is called. On failure the record is kept and retried in the background.

@@ -11,14 +11,14 @@ import { type Cause, Clock, Effect, Layer, Option, Predicate, Schedule, Schema }
 import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
 import { evidence } from "../domain/Evidence.ts"
-import { noUsage, type Usage } from "../domain/Usage.ts"
+import { noUsage } from "../domain/Usage.ts"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Audit } from "./Audit.ts"
 import { makeGroupCommit } from "./GroupCommit.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
 import { Metrics } from "./Metrics.ts"
 import type { AuditRecord } from "./Record.ts"
-import { auditRow, type AuditRow, intentRow, progressRow } from "./rows.ts"
+import { auditRow, type AuditRow, intentRow, type Progress, progressRow } from "./rows.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
 
 export interface AuditOptions {
@@ -71,7 +71,7 @@ const make = (options: AuditOptions) =>
     const lateAfterMs = options.lateAfterMs ?? 2000
     const leaseMs = options.leaseS * 1000
     /** What each request under way has used; the heartbeat renews their intents until they are closed for good. */
-    const open = new Map<string, Usage>()
+    const open = new Map<string, Progress>()
 
     const lane = <A>(
       what: string,
@@ -179,17 +179,17 @@ const make = (options: AuditOptions) =>
           .submit(intentRow(intent))
           .pipe(Effect.timeout(options.openTimeoutMs ?? 1500), Effect.mapError(unavailable))
         const { requestId } = intent.arrival
-        open.set(requestId, { ...noUsage, tokensIn: intent.promptEstimate })
+        open.set(requestId, { ...noUsage, tokensIn: intent.promptEstimate, held: intent.reservation.held })
         return evidence("Audit", { requestId })
       }),
-      progress: (requestId, usage) =>
+      progress: (requestId, usage, held = 0) =>
         Effect.sync(() => {
-          if (open.has(requestId)) open.set(requestId, usage)
+          if (open.has(requestId)) open.set(requestId, { ...usage, held })
         }),
       close: Effect.fnUntraced(function* (record) {
         const { requestId } = record.arrival
         // Should this process die before the row is written, the heartbeat has told what it would have said.
-        if (open.has(requestId)) open.set(requestId, record.usage)
+        if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
         const written = yield* closing.offer(auditRow(record))
         yield* written.pipe(
           Effect.timeout(options.closeTimeoutMs ?? 5000),

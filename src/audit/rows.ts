@@ -63,8 +63,14 @@ export const auditRow = (record: AuditRecord) => ({
   latency_ms: Math.min(2_147_483_647, count(record.latencyMs))
 })
 
-export const progressRow = (requestId: string, usage: Usage) => ({
+/** What an open request has used, and the most it has held. */
+export interface Progress extends Usage {
+  readonly held: number
+}
+
+export const progressRow = (requestId: string, usage: Progress) => ({
   request_id: requestId,
+  held: count(usage.held),
   tokens_in: count(usage.tokensIn),
   tokens_out: count(usage.tokensOut)
 })

@@ -31,13 +31,15 @@ export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: R
 export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<ProgressRow>) =>
   Effect.asVoid(pg`
     WITH r AS (
-      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tokens_in bigint, tokens_out bigint)
+      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, held bigint, tokens_in bigint,
+        tokens_out bigint)
     ), mine AS (
       SELECT i.request_id FROM intents AS i JOIN r USING (request_id)
       ORDER BY i.request_id FOR UPDATE OF i SKIP LOCKED
     )
     UPDATE intents AS i SET
       lease_until = now() + make_interval(secs => ${leaseS}),
+      held = greatest(i.held, r.held),
       tokens_in = greatest(i.tokens_in, r.tokens_in),
       tokens_out = greatest(i.tokens_out, r.tokens_out)
     FROM r JOIN mine USING (request_id)

@@ -52,7 +52,7 @@ export class Hold {
   heartbeat(leaseS: number): Effect.Effect<void, never, Meter | Audit | Scope.Scope> {
     const beat = Effect.gen({ self: this }, function* () {
       const audit = yield* Audit
-      yield* audit.progress(this.exchange.arrival.requestId, this.exchange.running)
+      yield* audit.progress(this.exchange.arrival.requestId, this.exchange.running, this.held)
       yield* renew(this.exchange, this, this.held)
     })
     return beat.pipe(
