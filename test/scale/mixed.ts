@@ -12,6 +12,21 @@ const budget = 5000
 /** The most a request of these runs can cost beyond its hold: its prompt, when less than that was left. */
 const prompt = 20
 
+/** How often each status and error type came, with the longest wait for it in ms. */
+const kindsOf = (outcomes: ReadonlyArray<Outcome>) => {
+  const kinds = new Map<string, { count: number; longest: number }>()
+  for (const { status, type, began, ended } of outcomes) {
+    const kind = kinds.get(`${status} ${type}`) ?? { count: 0, longest: 0 }
+    kinds.set(`${status} ${type}`, {
+      count: kind.count + 1,
+      longest: Math.max(kind.longest, Math.round(ended - began))
+    })
+  }
+  return [...kinds].map(
+    ([kind, { count, longest }]) => [`${kind}, after ${longest} ms at most`, count] as const
+  )
+}
+
 export const mixed = Effect.fnUntraced(function* (requests: number) {
   const { backend, replicas } = yield* World
   const free = yield* Effect.forEach(
@@ -67,6 +82,7 @@ export const mixed = Effect.fnUntraced(function* (requests: number) {
     figure("requests per second", Math.round(outcomes.length / seconds)),
     figure("answers", got(outcomes)),
     figure("neither answered nor refused by a limit", odd.length, (n) => n === 0),
+    ...kindsOf(odd).map(([kind, count]) => figure(`  ${kind}`, count)),
     figure("refused on keys without limits", unlimited.length - got(unlimited), (n) => n === 0),
     figure(`busiest 60 s of the key with rpm ${rpm}`, minute, (n) => n <= rpm),
     figure("its refusals", of("rate").length - got(of("rate"))),
