@@ -1,6 +1,7 @@
 /** Being told to stop: the balancer learns it first, nothing that runs is cut before its time, and all of it is counted. */
 import { assert, layer } from "@effect/vitest"
 import { Context, Deferred, Effect, Exit, Fiber, Layer } from "effect"
+import { SqlClient } from "effect/sql"
 import { fake } from "../support/FakeBackend.ts"
 import {
   auditRow,
@@ -131,6 +132,34 @@ layer(Layer.mergeAll(Layer.fresh(layerFake), layerTestPostgres(), Layer.fresh(la
           )
         }).pipe(Effect.provide(gateway.context))
       })
+    )
+
+    it.effect(
+      "cuts a stream that stays silent through all of it, in bounded time, and still charges and audits it",
+      () =>
+        Effect.gen(function* () {
+          const gateway = yield* startGateway({ SHUTDOWN_GRACE_MS: "200" })
+          yield* Effect.gen(function* () {
+            const backend = yield* Fake
+            const { prefix, secret } = yield* newKey()
+            const seen = backend.requests.length
+            backend.script({ does: "stream", lines: words(3), ends: "hang" })
+            const stream = yield* Effect.forkChild(Effect.exit(call("/api/chat", { secret, body: hello() })))
+            yield* backend.until(() => (backend.requests[seen]?.written ?? 0) > 300)
+            const began = performance.now()
+            yield* gateway.stop
+            assert.isBelow(performance.now() - began, 8000)
+            assert.isTrue(
+              Exit.isFailure(yield* Fiber.join(stream)),
+              "its connection is closed without an end"
+            )
+            const sql = yield* SqlClient.SqlClient
+            const rows = yield* sql`
+          SELECT status, error_type, tokens_out::int FROM audit_log WHERE key_prefix = ${prefix}`
+            assert.deepStrictEqual(rows, [{ status: 503, error_type: "service_unavailable", tokens_out: 3 }])
+            assert.deepStrictEqual(yield* sql`SELECT 1 FROM intents WHERE key_prefix = ${prefix}`, [])
+          }).pipe(Effect.provide(gateway.context))
+        })
     )
   }
 )
