@@ -8,6 +8,7 @@ import { type BootFailed, bootFailed, settingsFrom } from "./boot/BootFailed.ts"
 import { seedDemo } from "./boot/demoTenant.ts"
 import { type Ground, makeGround } from "./boot/Ground.ts"
 import { layerLogging } from "./boot/logging.ts"
+import { layerTracing } from "./boot/tracing.ts"
 import { chatModelAt } from "./boot/backendUrl.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
 import { layerPostgres } from "./infra/Postgres.ts"
@@ -90,5 +91,5 @@ export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
       Effect.provide(layerPostgres({ url: ground.database })),
       Effect.catchTag("SqlError", () => Effect.fail(bootFailed("DATABASE_URL cannot be used")))
     )
-  }).pipe(Effect.scoped, Effect.provide(layerLogging(settings)))
+  }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerLogging(settings), layerTracing(settings))))
 })

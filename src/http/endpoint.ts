@@ -15,6 +15,7 @@ import { abandon, conclude } from "../pipeline/conclude.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 import { headroomOf } from "../pipeline/headroom.ts"
 import { type Face, faceOf, internalError } from "./faces.ts"
+import { withRequestSpan } from "./requestSpan.ts"
 import { respondError } from "./respond.ts"
 
 export type Services = Audit | Metrics | Meter | Limiter | Budget | Aftercare
@@ -32,7 +33,8 @@ export const endpoint = <R>(
     Effect.catchDefect((defect) =>
       Effect.andThen(Effect.logError("defect", defect), refuse(exchange, internalError))
     ),
-    Effect.annotateLogs("request_id", exchange.arrival.requestId)
+    Effect.annotateLogs("request_id", exchange.arrival.requestId),
+    (handled) => withRequestSpan(exchange, handled)
   )
 
 /** Charges, audits and answers a request that will not get what it asked for. */

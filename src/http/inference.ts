@@ -7,6 +7,7 @@ import { admit } from "../pipeline/admit.ts"
 import { conclude } from "../pipeline/conclude.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 import { type Answer as Metered, forward } from "../pipeline/forward.ts"
+import { step } from "../pipeline/Trace.ts"
 import { authenticate } from "./authenticate.ts"
 import { readBody } from "./body.ts"
 import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.ts"
@@ -28,12 +29,12 @@ const admitted = Effect.fnUntraced(function* (
   decode: Decode,
   options: InferenceOptions
 ) {
-  const key = yield* authenticate(exchange, incoming)
+  const key = yield* step("authenticate")(authenticate(exchange, incoming))
   const body = yield* readBody(options.maxRequestBodyBytes)
   const request = yield* decode(body, options)
   exchange.streamed = request.stream
   const maxTokens = request.maxTokens ?? options.numPredictCap
-  return { permit: yield* admit(exchange, key, request, maxTokens), request, maxTokens }
+  return { permit: yield* step("admit")(admit(exchange, key, request, maxTokens)), request, maxTokens }
 })
 
 /** Chat and generate, of either surface. */
@@ -73,6 +74,7 @@ export const answered = Effect.fnUntraced(function* <A>(
 /** When the process stops first, nobody has seen anything of the answer: nothing is charged. */
 const beforeTheGraceEnds = <A, E, R>(exchange: Exchange, answer: Effect.Effect<A, E, R>) =>
   Effect.flatMap(Drain, (drain) => drain.within(answer)).pipe(
+    step("backend"),
     Effect.tapErrorTag("ShuttingDown", () => Effect.sync(() => void (exchange.sent = false)))
   )
 

@@ -13,6 +13,7 @@ import { totalTokens } from "../domain/Usage.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import { Aftercare } from "./Aftercare.ts"
 import type { Exchange } from "./Exchange.ts"
+import { requestLine } from "./requestLine.ts"
 
 export interface Ending {
   readonly status: number
@@ -29,6 +30,7 @@ export const conclude = Effect.fnUntraced(function* (
 ): Effect.fn.Return<void, Unavailable, Audit | Meter | Metrics | Aftercare> {
   if (exchange.concluded) return
   exchange.concluded = true
+  exchange.outcome = ending
   const usage = exchange.usage
   const record: AuditRecord = {
     arrival: exchange.arrival,
@@ -42,6 +44,7 @@ export const conclude = Effect.fnUntraced(function* (
   }
   const [audit, metrics] = [yield* Audit, yield* Metrics]
   yield* metrics.observe(record, exchange.modelResolved)
+  yield* requestLine(record)
   const written = exchange.opened ? audit.close(record) : audit.refuse(record)
   yield* Effect.all([written, settle(exchange, ending, totalTokens(usage))], {
     concurrency: 2,

@@ -1,0 +1,54 @@
+/**
+ * Traces over OTLP when there is somewhere to send them, else nothing at all. Spans leave in batches in the background;
+ * a collector that is slow or gone costs spans, never requests.
+ */
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import { Effect, Layer, References } from "effect"
+import { HttpClient, HttpClientError } from "effect/http"
+import { OtlpSerialization, OtlpTracer } from "effect/observability"
+import { Traced } from "../pipeline/Trace.ts"
+import type { SettingsValues } from "../Settings.ts"
+import { version } from "../version.ts"
+
+/** A collector that takes no request within this time has lost the batch. */
+const patience = "5 seconds"
+
+const layerCollector = Layer.effect(
+  HttpClient.HttpClient,
+  Effect.map(
+    HttpClient.HttpClient,
+    HttpClient.transform((response, request) =>
+      Effect.timeoutOrElse(response, {
+        duration: patience,
+        orElse: () =>
+          Effect.fail(
+            new HttpClientError.HttpClientError({
+              reason: new HttpClientError.TransportError({
+                request,
+                description: "the collector is too slow"
+              })
+            })
+          )
+      })
+    )
+  )
+).pipe(Layer.provide(NodeHttpClient.layerUndici))
+
+/** `endpoint` is the collector's base URL; `/v1/traces` is added unless it ends in it. */
+const tracesUrl = (endpoint: URL): string =>
+  endpoint.pathname.endsWith("/v1/traces")
+    ? endpoint.href
+    : new URL("v1/traces", endpoint.href.endsWith("/") ? endpoint : `${endpoint.href}/`).href
+
+export const layerTracing = (settings: Pick<SettingsValues, "otlpEndpoint">): Layer.Layer<never> =>
+  settings.otlpEndpoint === undefined
+    ? Layer.succeed(References.TracerEnabled, false)
+    : Layer.mergeAll(
+        Layer.succeed(Traced, true),
+        OtlpTracer.layer({
+          url: tracesUrl(settings.otlpEndpoint),
+          resource: { serviceName: "tollgate", serviceVersion: version },
+          exportInterval: "2 seconds",
+          shutdownTimeout: "2 seconds"
+        }).pipe(Layer.provide([OtlpSerialization.layerJson, layerCollector]))
+      )
