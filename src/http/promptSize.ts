@@ -1,6 +1,11 @@
 /**
  * What a prompt will cost before the backend has counted it: about four UTF-8 bytes to a token, a few tokens of
  * template around each message, a flat thousand for an image (vision encoders cost 256 to 2000).
+ *
+ * Measured against two public tokenizers (`bench/prompts.ts`; text alone, templates come on top): English -15 %, program
+ * text +3 %, indented JSON -32 %, German, French and Polish -27 to +19 %, Chinese and Japanese -35 to -11 %, Cyrillic and
+ * Devanagari -31 to +131 %; at worst, Base64 and digits, -64 %. By so much of its prompt can a request go over a budget
+ * that it spends to the end; it is charged what the backend counted.
  */
 const bytesPerToken = 4
 const tokensPerMessage = 8

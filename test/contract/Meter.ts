@@ -89,8 +89,7 @@ export const atNoon =
     it.effect(behaviour, () => Effect.andThen(TestClock.setTime(noon), body()).pipe(Effect.provide(layer())))
 
 export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
-  const test = (behaviour: string, body: () => Effect.Effect<void, MeterDown, Meter | Wipe>) =>
-    it.effect(behaviour, () => Effect.andThen(TestClock.setTime(noon), body()).pipe(Effect.provide(layer())))
+  const test = atNoon(layer)
 
   describe(`${name}: windows`, () => {
     test("admits no more than rpm in any 60 seconds, and says when the next could pass", () =>
@@ -124,6 +123,24 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.strictEqual(refused(yield* reserve(claims, ask("c"))).retryAfterS, 1)
         yield* TestClock.adjust("1 millis")
         assert.isTrue((yield* take(claims, ask("c"))).slot)
+      }))
+
+    test("Retry-After of a full token window is kept, with a hold beside what is used", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ tpm: 100 })
+        yield* meter.settle(yield* take(claims, ask("a", 60)), 60)
+        const b = yield* take(claims, ask("b", 40))
+        yield* TestClock.adjust("10 seconds")
+        const { by, retryAfterS } = refused(yield* reserve(claims, ask("c", 1)))
+        assert.deepStrictEqual([by, retryAfterS], ["tokens", 56])
+        for (const ms of [19_000, 29_000, 7999]) {
+          yield* TestClock.adjust(ms)
+          yield* meter.renew(b, 0, 40)
+        }
+        assert.strictEqual(refused(yield* reserve(claims, ask("c", 1))).by, "tokens")
+        yield* TestClock.adjust("1 millis")
+        assert.deepInclude(yield* take(claims, ask("c", 1)), { held: 1, available: 60 })
       }))
 
     test("used tokens count for 60 seconds from their use, held ones until then", () =>
