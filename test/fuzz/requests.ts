@@ -1,0 +1,208 @@
+/** One body through all that decides on it, to what the backend is sent; and what must hold of that. */
+import { assert } from "@effect/vitest"
+import { Effect, Result } from "effect"
+import { Backend } from "../../src/backend/Backend.ts"
+import { Catalog } from "../../src/gates/Discovery/Catalog.ts"
+import { parseBody } from "../../src/http/body.ts"
+import type { Dialect } from "../../src/http/Dialect.ts"
+import { nativeChat, nativeGenerate } from "../../src/http/native/dialect.ts"
+import { openaiChat, openaiCompletions } from "../../src/http/openai/dialect.ts"
+import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import { type FakeBackend } from "../support/FakeBackend.ts"
+import { modelNamed, permitFor } from "../support/permits.ts"
+import { mutateBytes } from "./bytes.ts"
+import { mutateTree, textOf, treeOf } from "./jsonTree.ts"
+import type { Random } from "./Random.ts"
+
+export const surfaces = {
+  "native-chat": nativeChat,
+  "native-generate": nativeGenerate,
+  "openai-chat": openaiChat,
+  "openai-completions": openaiCompletions
+} satisfies Record<string, Dialect>
+
+export type Surface = keyof typeof surfaces
+
+export const isSurface = (name: string): name is Surface => Object.hasOwn(surfaces, name)
+
+export const surfaceNames = ["native-chat", "native-generate", "openai-chat", "openai-completions"] as const
+
+const message = { role: "user", content: "Grüße 🚀" }
+const tool = { type: "function", function: { name: "f", description: "d", parameters: { type: "object" } } }
+const options = { temperature: 0.5, seed: 7, num_predict: 100, stop: ["x"], num_ctx: 8192, top_k: 3 }
+
+const seeds: { readonly [S in Surface]: readonly [JsonObject, ...Array<JsonObject>] } = {
+  "native-chat": [
+    { model: "m", messages: [message], stream: false, options },
+    {
+      model: "m:latest",
+      messages: [
+        { role: "system", content: "s" },
+        { ...message, images: ["aGk="] },
+        {
+          role: "assistant",
+          content: "",
+          tool_calls: [{ id: "c", function: { name: "f", arguments: { a: 1 } } }]
+        },
+        { role: "tool", content: "r", tool_name: "f", tool_call_id: "c" }
+      ],
+      tools: [tool],
+      format: { type: "object", properties: {} },
+      think: "low",
+      logprobs: true,
+      top_logprobs: 3,
+      keep_alive: -1
+    }
+  ],
+  "native-generate": [
+    { model: "m", prompt: "p", suffix: "s", options, raw: false, context: [1, 2], images: ["aGk="] },
+    { model: "other", prompt: "p", system: "s", format: "json", think: true, template: "" }
+  ],
+  "openai-chat": [
+    { model: "m", messages: [message], max_tokens: 10, temperature: 1, stop: "x", stream: true },
+    {
+      model: "m",
+      messages: [
+        { role: "developer", content: [{ type: "text", text: "t" }] },
+        { role: "user", content: [{ type: "image_url", image_url: { url: "data:image/png;base64,aGk=" } }] },
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [{ id: "c", type: "function", function: { name: "f", arguments: '{"a":1}' } }]
+        },
+        { role: "tool", content: "r", tool_call_id: "c" }
+      ],
+      tools: [tool],
+      tool_choice: { type: "function", function: { name: "f" } },
+      response_format: { type: "json_schema", json_schema: { name: "n", schema: { type: "object" } } },
+      reasoning_effort: "high",
+      max_completion_tokens: 20,
+      n: 1,
+      stream_options: { include_usage: true }
+    }
+  ],
+  "openai-completions": [
+    { model: "m", prompt: "p", suffix: "s", max_tokens: 10, echo: true, logprobs: 2, n: 1, best_of: 1 },
+    { model: "other:latest", prompt: ["p"], stop: ["a", "b"], stream: false }
+  ]
+}
+
+export const mutatedBody = (surface: Surface, random: Random): Buffer => {
+  const tree = treeOf(random.pick(seeds[surface]))
+  for (let i = random.int(4); i > 0; i -= 1) mutateTree(tree, random)
+  const bytes = Buffer.from(textOf(tree, random))
+  return random.chance(4) ? mutateBytes(bytes, random) : bytes
+}
+
+export const cap = 4096
+const bounds = { numPredictCap: cap, numCtxCap: undefined }
+const catalog = new Catalog(["m:latest", "other:latest"].map(modelNamed))
+
+/** Go matches keys by Unicode simple folding. */
+const folded = (key: string): string => key.replaceAll("\u017f", "s").replaceAll("\u212a", "k").toLowerCase()
+
+const isObject = (value: Json | undefined): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const kept = new Set([
+  "model",
+  "stream",
+  "options",
+  "messages",
+  "prompt",
+  "suffix",
+  "images",
+  "format",
+  "system",
+  "raw",
+  "context",
+  "think",
+  "truncate",
+  "logprobs",
+  "top_logprobs",
+  "tools"
+])
+const keptOptions = new Set([
+  "temperature",
+  "top_k",
+  "top_p",
+  "min_p",
+  "typical_p",
+  "repeat_last_n",
+  "repeat_penalty",
+  "presence_penalty",
+  "frequency_penalty",
+  "seed",
+  "num_keep",
+  "num_predict",
+  "stop"
+])
+const keptInMessages = new Set([
+  "role",
+  "content",
+  "thinking",
+  "images",
+  "tool_calls",
+  "tool_name",
+  "tool_call_id"
+])
+
+const assertKept = (object: JsonObject, allowed: ReadonlySet<string>): void => {
+  const keys = Object.keys(object)
+  assert.strictEqual(new Set(keys.map(folded)).size, keys.length, "two keys are one to the backend")
+  for (const key of keys) assert.isTrue(allowed.has(key), `${key} went upstream`)
+}
+
+/** What the backend makes of `raw` is what was decided on. */
+const assertUpstream = (raw: string, model: string, maxTokens: number): void => {
+  const body: Json = JSON.parse(raw)
+  assert.isTrue(isObject(body))
+  if (!isObject(body)) return
+  assert.strictEqual(JSON.stringify(body), raw, "something is said twice")
+  assertKept(body, kept)
+  assert.strictEqual(body["model"], model)
+  assert.strictEqual(body["stream"], true)
+  const options = body["options"]
+  assert.isTrue(isObject(options))
+  if (!isObject(options)) return
+  assertKept(options, keptOptions)
+  assert.strictEqual(options["num_predict"], maxTokens)
+  const messages = body["messages"]
+  if (Array.isArray(messages)) {
+    for (const message of messages) {
+      assert.isTrue(isObject(message))
+      if (isObject(message)) assertKept(message, keptInMessages)
+    }
+  }
+}
+
+export type Verdict = "unreadable" | "refused" | "forbidden" | "sent"
+
+/** Dies when anything is not as it has to be. */
+export const tryBody = Effect.fnUntraced(function* (fake: FakeBackend, surface: Surface, bytes: Uint8Array) {
+  const body = parseBody(bytes)
+  if (Result.isFailure(body)) {
+    assert.match(body.failure, /^body: /)
+    return "unreadable" satisfies Verdict
+  }
+  const decoded = yield* Effect.result(surfaces[surface].decode(body.success, bounds))
+  if (Result.isFailure(decoded)) {
+    assert.strictEqual(decoded.failure._tag, "BadRequest")
+    assert.isAtMost(decoded.failure.detail.length, 400)
+    return "refused" satisfies Verdict
+  }
+  const request = decoded.success
+  const maxTokens = request.maxTokens ?? cap
+  assert.isTrue(Number.isSafeInteger(maxTokens) && maxTokens >= 1 && maxTokens <= cap, `bound ${maxTokens}`)
+  assert.isTrue(Number.isSafeInteger(request.promptEstimate) && request.promptEstimate >= 1)
+  const model = catalog.find(request.model)
+  if (model === undefined) return "forbidden" satisfies Verdict
+  const before = fake.requests.length
+  const backend = yield* Backend
+  yield* Effect.scoped(Effect.asVoid(backend.forward(permitFor(model.name), { request, maxTokens })))
+  assert.strictEqual(fake.requests.length, before + 1)
+  const sent = fake.requests.at(-1)
+  assert.strictEqual(sent?.path, request.kind === "chat" ? "/api/chat" : "/api/generate")
+  assertUpstream(sent?.raw ?? "", model.name, maxTokens)
+  return "sent" satisfies Verdict
+})

@@ -1,0 +1,212 @@
+/** One backend answer through wire, frames and both encoders; and what must hold of what a client would read. */
+import { assert } from "@effect/vitest"
+import { Cause, Effect, Exit } from "effect"
+import type { Dispatcher } from "undici"
+import { ofWire } from "../../src/backend/faults.ts"
+import { FrameReader } from "../../src/backend/FrameReader.ts"
+import { Wire } from "../../src/backend/Wire.ts"
+import type { Frame } from "../../src/domain/Frame.ts"
+import type { InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
+import { usageOf } from "../../src/domain/Usage.ts"
+import type { Encoder } from "../../src/http/Dialect.ts"
+import { faceOf } from "../../src/http/faces.ts"
+import { Fold } from "../../src/http/fold.ts"
+import { fake } from "../support/FakeBackend.ts"
+import { cut, mutateBytes } from "./bytes.ts"
+import { mutateTree, textOf, treeOf } from "./jsonTree.ts"
+import type { Random } from "./Random.ts"
+import { surfaces } from "./requests.ts"
+
+export type Kind = "chat" | "generate"
+
+/** What must never come through, however the rest of the line is mangled. */
+const secret = "gpu-7.internal:11434"
+
+const logprobs = [{ token: "a", logprob: -0.5, bytes: [97], top_logprobs: [{ token: "b", logprob: -2 }] }]
+
+const seeds: { readonly [K in Kind]: ReadonlyArray<ReadonlyArray<JsonObject>> } = {
+  chat: [
+    [fake.chat("Grüße"), fake.chat(" 🚀"), fake.done()],
+    [fake.thinking("hm"), fake.toolCall("f", { a: 1, 0: "x" }, "c1"), fake.toolCall("g", {}), fake.done()],
+    [
+      { ...fake.chat("a"), logprobs, remote_host: secret },
+      { ...fake.done(), _debug_info: { url: secret } }
+    ],
+    [fake.chat("a"), fake.error(`dial tcp ${secret}: refused`)],
+    [fake.done("chat", { done_reason: "load" })]
+  ],
+  generate: [
+    [fake.generate("a"), fake.generate("b\n\n"), fake.done("generate", { context: [1, 2, 3] })],
+    [
+      { ...fake.generate("a"), logprobs, remote_model: secret },
+      fake.done("generate", { done_reason: "length" })
+    ],
+    [fake.error(secret)]
+  ]
+}
+
+export interface Answer {
+  readonly bytes: Buffer
+  readonly pieces: ReadonlyArray<Buffer>
+  readonly ends: "end" | "reset"
+  /** whether only values the backend itself might send were changed, so that `secret` stays where it was */
+  readonly intact: boolean
+}
+
+export const mutatedAnswer = (kind: Kind, random: Random): Answer => {
+  const lines = seeds[kind][random.int(seeds[kind].length)] ?? []
+  const texts = lines.map((line) => {
+    const tree = treeOf(line)
+    const mutations = random.chance(2) ? random.int(3) : 0
+    for (let i = mutations; i > 0; i -= 1) mutateTree(tree, random)
+    return { text: textOf(tree, random), mutations }
+  })
+  const newline = random.pick(["\n", "\n", "\r\n", "\n\n", " "])
+  const whole = Buffer.from(texts.map(({ text }) => text).join(newline) + (random.chance(3) ? "" : newline))
+  const mangled = random.chance(3)
+  const bytes = mangled ? mutateBytes(whole, random) : whole
+  return {
+    bytes,
+    pieces: cut(bytes, random),
+    ends: random.chance(5) ? "reset" : "end",
+    intact: !mangled && texts.every(({ mutations }) => mutations === 0)
+  }
+}
+
+class Controller implements Dispatcher.DispatchController {
+  aborted = false
+  paused = false
+  reason: Error | null = null
+  rawHeaders = null
+  rawTrailers = null
+  abort(reason: Error): void {
+    this.aborted = true
+    this.reason = reason
+  }
+  pause(): void {
+    this.paused = true
+  }
+  resume(): void {
+    this.paused = false
+  }
+}
+
+const requestFor = (kind: Kind): InferenceRequest => ({
+  kind,
+  model: "client-spelling",
+  stream: true,
+  body: {},
+  options: {},
+  maxTokens: 10,
+  promptBytes: 4,
+  promptEstimate: 9,
+  ...(kind === "generate" ? { echo: "echo" } : {})
+})
+
+const dialectsOf = {
+  chat: ["native-chat", "openai-chat"],
+  generate: ["native-generate", "openai-completions"]
+} as const
+
+const encodersOf = (kind: Kind): ReadonlyArray<readonly [string, Encoder]> =>
+  dialectsOf[kind].map((name) => [name, surfaces[name].encoder(requestFor(kind))])
+
+const isObject = (value: Json | undefined): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const objectIn = (text: string): JsonObject => {
+  const value: Json = JSON.parse(text)
+  assert.isTrue(isObject(value), text)
+  return isObject(value) ? value : {}
+}
+
+/** NDJSON: whole lines, one end, the client's own name for the model. */
+const assertNative = (text: string, done: boolean): void => {
+  if (text === "") return
+  assert.isTrue(text.endsWith("\n"))
+  const lines = text.slice(0, -1).split("\n").map(objectIn)
+  const ends = lines.filter((line) => line["done"] === true)
+  assert.strictEqual(ends.length, done ? 1 : 0)
+  assert.strictEqual(lines.filter((line) => "error" in line).length, done ? 0 : 1)
+  assert.isTrue("error" in (lines.at(-1) ?? {}) || lines.at(-1)?.["done"] === true)
+  for (const line of lines) if (!("error" in line)) assert.strictEqual(line["model"], "client-spelling")
+}
+
+/** Server-sent events: each of one line, `[DONE]` exactly when all went well. */
+const assertEvents = (text: string, done: boolean): void => {
+  if (text === "") return
+  assert.isTrue(text.endsWith("\n\n"))
+  const events = text.slice(0, -2).split("\n\n")
+  for (const event of events) assert.match(event, /^data: [^\r\n]+$/)
+  assert.strictEqual(events.filter((event) => event === "data: [DONE]").length, done ? 1 : 0)
+  assert.strictEqual(events.at(-1) === "data: [DONE]", done)
+  const objects = events.filter((event) => event !== "data: [DONE]").map((event) => objectIn(event.slice(6)))
+  assert.strictEqual(objects.filter((object) => "error" in object).length, done ? 0 : 1)
+  for (const object of objects)
+    if (!("error" in object)) assert.strictEqual(object["model"], "client-spelling")
+}
+
+const assertCharge = (final: Frame, frames: number): void => {
+  const usage = usageOf(final, { frames, promptEstimate: 9, promptBytes: 4, maxTokens: 10 })
+  for (const count of [usage.tokensIn, usage.tokensOut]) {
+    assert.isTrue(Number.isSafeInteger(count) && count >= 0, `charged ${count}`)
+  }
+  assert.isAtMost(usage.tokensOut, Math.max(10, frames))
+}
+
+export type Outcome = "done" | "failed"
+
+/** Dies when the stream neither ends nor fails, or a client would read anything it should not. */
+export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome => {
+  const wire = new Wire()
+  const controller = new Controller()
+  wire.onRequestStart(controller)
+  wire.onResponseStart(controller, 200, { "content-type": "application/x-ndjson" })
+  const reader = new FrameReader(wire, kind)
+  const encoders = encodersOf(kind)
+  const texts = encoders.map(() => "")
+  const fold = new Fold()
+  let outcome: Outcome | undefined
+  let last: Frame | undefined
+  let frames = 0
+  for (const piece of answer.pieces) wire.onResponseData(controller, piece)
+  if (answer.ends === "end") wire.onResponseEnd()
+  else wire.onResponseError(controller, new Error(`ECONNRESET ${secret}`))
+  for (let turn = 0; outcome === undefined; turn += 1) {
+    assert.isBelow(turn, answer.pieces.length + 2, "goes on for ever")
+    const exit = Effect.runSyncExit(reader.next)
+    if (Exit.isFailure(exit)) {
+      const error = Cause.findErrorOption(exit.cause)
+      assert.strictEqual(error._tag, "Some", "a defect")
+      if (error._tag === "None") return "failed"
+      assert.include(["BackendFailed", "WireError"], error.value._tag)
+      const face = faceOf(error.value._tag === "BackendFailed" ? error.value : ofWire(error.value))
+      encoders.forEach(([, encoder], i) => (texts[i] += encoder.failure(face, "id")))
+      outcome = "failed"
+    } else if (exit.value === undefined) {
+      outcome = "done"
+    } else {
+      const read = exit.value
+      assert.isNotTrue(last?.done, "frames after the last")
+      for (const frame of read) fold.add(frame)
+      frames += read.length
+      last = read.at(-1)
+      encoders.forEach(([, encoder], i) => (texts[i] += encoder.frames(read)))
+    }
+  }
+  assert.strictEqual(last?.done === true, outcome === "done")
+  encoders.forEach(([name], i) =>
+    (name.startsWith("native") ? assertNative : assertEvents)(texts[i] ?? "", outcome === "done")
+  )
+  const whole = fold.whole
+  if (outcome === "done" && whole !== undefined) {
+    assertCharge(whole, frames)
+    for (const [name, encoder] of encodersOf(kind)) {
+      const text = JSON.stringify(encoder.whole(whole))
+      assert.strictEqual(objectIn(text)["model"], "client-spelling", name)
+      texts.push(text)
+    }
+  }
+  if (answer.intact) assert.notInclude(texts.join(""), secret)
+  return outcome
+}
