@@ -13,14 +13,27 @@ const read = (name: string): string => readFileSync(path.join(import.meta.dirnam
 
 const hashOf = (text: string): string => `'sha256-${createHash("sha256").update(text).digest("base64")}'`
 
+/** In the order in which they need each other. */
+const parts = ["elements", "surfaces", "headroom", "models", "turns", "chat", "snippets", "wiring"]
+
+/** Modules for those who read and lint them, one script for the browser: an inline script cannot import another. */
+const joined = (): string =>
+  `"use strict"\n${parts
+    .map((name) =>
+      read(path.join("script", `${name}.js`))
+        .replaceAll(/^import [^"]*"[^"]*"\n/gm, "")
+        .replaceAll(/^export /gm, "")
+    )
+    .join("\n")}`
+
 export interface Page {
   readonly html: string
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Reads and joins the three sources; done once, when the server is made. */
+/** Reads and joins the sources; done once, when the server is made. */
 export const makePage = (): Page => {
-  const [style, script] = [read("playground.css"), read("playground.js")]
+  const [style, script] = [read("playground.css"), joined()]
   return {
     html: read("playground.html")
       .replace("<!--style-->", () => `<style>${style}</style>`)

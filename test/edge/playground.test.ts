@@ -1,0 +1,40 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { auditRow, call, Gateway, layerGateway } from "../support/Gateway.ts"
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("a playground that is on", (it) => {
+  it.effect("is one page for anybody, with its policy, and leaves no audit row", () =>
+    Effect.gen(function* () {
+      const { status, headers, text } = yield* call("/playground?x=1")
+      assert.strictEqual(status, 200)
+      assert.strictEqual(headers.get("content-type"), "text/html; charset=utf-8")
+      assert.include(headers.get("content-security-policy"), "default-src 'none'")
+      assert.strictEqual(headers.get("x-frame-options"), "DENY")
+      assert.include(text, "<title>Tollgate playground</title>")
+      assert.isUndefined(yield* auditRow(headers.get("x-request-id")))
+      const head = yield* call("/playground", { method: "HEAD" })
+      assert.deepStrictEqual([head.status, head.text], [200, ""])
+      for (const path of ["/playground/", "/Playground", "/playground/playground.js", "/favicon.ico"])
+        assert.strictEqual((yield* call(path)).status, 403, path)
+      assert.strictEqual((yield* call("/playground", { body: {} })).status, 403)
+    })
+  )
+})
+
+layer(layerGateway({ PLAYGROUND_ENABLED: "false" }), live)("a playground that is off", (it) => {
+  it.effect("is a blocked path like any other", () =>
+    Effect.gen(function* () {
+      yield* Gateway
+      const [page, other] = [yield* call("/playground"), yield* call("/nothing-here")]
+      assert.strictEqual(page.status, 403)
+      const same = (text: string) => text.replace(/"request_id":"[^"]*"/, "")
+      assert.strictEqual(same(page.text), same(other.text))
+      assert.deepInclude(yield* auditRow(page.headers.get("x-request-id")), {
+        status: 403,
+        error_type: "forbidden"
+      })
+    })
+  )
+})

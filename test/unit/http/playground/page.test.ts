@@ -1,0 +1,66 @@
+import { createHash } from "node:crypto"
+import { Script } from "node:vm"
+import { assert, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { welcome } from "../../../../src/boot/banner.ts"
+import { makePage } from "../../../../src/http/playground/page.ts"
+
+const { html, headers } = makePage()
+const policy = headers["content-security-policy"] ?? ""
+
+const inside = (tag: string): ReadonlyArray<string> =>
+  [...html.matchAll(new RegExp(`<${tag}>([\\s\\S]*?)</${tag}>`, "g"))].map((match) => match[1] ?? "")
+
+it("its one script and one style are those the policy names by hash", () => {
+  for (const tag of ["script", "style"]) {
+    const [text = "", ...more] = inside(tag)
+    assert.lengthOf(more, 0)
+    assert.isAbove(text.length, 1000)
+    const hash = createHash("sha256").update(text).digest("base64")
+    assert.match(
+      policy,
+      new RegExp(`${tag}-src 'sha256-${hash.replaceAll(/[+/]/g, String.raw`\$&`)}'(?:;|$)`)
+    )
+  }
+})
+
+it("its policy has no hole, and the page none that a policy cannot see", () => {
+  assert.notMatch(policy, /unsafe|nonce|\*|https?:/)
+  for (const part of [
+    "default-src 'none'",
+    "connect-src 'self'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "require-trusted-types-for 'script'"
+  ])
+    assert.include(policy, part)
+  const markup = html.replace(/<script>[\s\S]*<\/script>/, "")
+  assert.notMatch(
+    markup,
+    /\son[a-z]+=|\sstyle=|javascript:|<form|<iframe|https?:\/\/(?!www\.w3\.org\/2000\/svg)/i
+  )
+  assert.notMatch(
+    html,
+    /innerHTML|outerHTML|insertAdjacentHTML|document\.write|localStorage|sessionStorage|indexedDB|\.cookie/
+  )
+  assert.deepInclude(headers, {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer"
+  })
+})
+
+it.effect("the banner tells where it is, when it is", () =>
+  Effect.sync(() => {
+    const facts = { baseUrl: "http://h:1", key: undefined, model: "m", dataDir: "d", backend: "b" }
+    assert.include(welcome({ ...facts, playground: true }), "http://h:1/playground")
+    assert.notInclude(welcome({ ...facts, playground: false }), "playground")
+  })
+)
+
+it("what was modules is one script: nothing imports, nothing exports, nothing is declared twice", () => {
+  const [script = ""] = inside("script")
+  assert.notMatch(script, /^(?:import|export)\b/m)
+  assert.doesNotThrow(() => new Script(script))
+})
