@@ -70,13 +70,11 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
         fake.script({
           does: "stream",
           lines: [wire.chat("First"), wire.chat(" and last"), wire.done()],
-          gapMs: 400
+          gapMs: 1200
         })
         yield* say(page, "Hello there")
         // The first piece is on the screen while the answer is still running.
-        yield* Effect.promise(() =>
-          page.locator(".turn.running").getByText("First", { exact: true }).waitFor()
-        )
+        yield* Effect.promise(() => page.locator(".turn.running").getByText("First").waitFor())
         yield* shown(page, "First and last")
         const facts = yield* Effect.promise(() => answers(page).last().locator(".facts").innerText())
         assert.match(facts, /7 in · 3 out/)
