@@ -1,16 +1,16 @@
 /** `POST /v1/embeddings`, the request (ollama-wire §3.3). */
 import { Effect, Schema } from "effect"
+import { BadRequest } from "../../domain/Errors.ts"
 import type { InferenceRequest } from "../../domain/Inference.ts"
 import type { Decode } from "../Dialect.ts"
 import { absentable, decodeWith, present } from "../decode.ts"
-import { estimateTexts, maxInputs } from "../embedInputs.ts"
+import { estimateTexts, maxInputs, Texts } from "../embedInputs.ts"
+
+const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinLength(1))]))
 
 /** Token arrays are OpenAI's own tokens: they would mean something else to any other model. */
-const Input = Schema.Union([
-  Schema.String,
-  Schema.NonEmptyArray(Schema.String).check(Schema.isMaxLength(maxInputs))
-]).annotate({
-  expected: `a string or an array of 1 to ${maxInputs} strings; token arrays are not supported`
+const notInput = new BadRequest({
+  detail: `input: expected a string or an array of 1 to ${maxInputs} strings; token arrays are not supported`
 })
 
 const Encoding = Schema.String.check(
@@ -19,7 +19,7 @@ const Encoding = Schema.String.check(
 
 const Embeddings = Schema.Struct({
   model: Schema.NonEmptyString,
-  input: Input,
+  input: Schema.Json,
   dimensions: absentable(Schema.Int.check(Schema.isGreaterThan(0))),
   encoding_format: absentable(Encoding)
 })
@@ -28,6 +28,7 @@ const decode = decodeWith(Embeddings)
 
 export const decodeEmbeddings: Decode = Effect.fnUntraced(function* (body) {
   const embeddings = yield* decode(body.json)
+  if (!isInput(embeddings.input)) return yield* notInput
   // As a list of one, an empty string is a text like any other.
   const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input
   return {

@@ -1,0 +1,129 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
+import { rawRequest, sendRaw } from "../../support/RawClient.ts"
+import { ask, assertRefused, chat, json, live, user, whole } from "./asking.ts"
+
+const limit = 262_144
+
+/** A chat of exactly `bytes` bytes. */
+const sized = (bytes: number): string => {
+  const bare = JSON.stringify({ model: "m", stream: false, messages: [user("")] })
+  return bare.replace('"content":""', `"content":"${"x".repeat(bytes - bare.length)}"`)
+}
+
+layer(layerGateway(), live)("bodies and keys", (it) => {
+  it.effect(
+    "21: the limit is a limit to the byte, with and without Content-Length, and leaves nothing half-read",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        const backend = yield* Fake
+        const auth = [`Authorization: Bearer ${secret}`, "Content-Type: application/json"]
+        const plain = (body: string) =>
+          rawRequest("POST", "/api/chat", [...auth, `Content-Length: ${body.length}`], body)
+        const chunked = (body: string) =>
+          rawRequest(
+            "POST",
+            "/api/chat",
+            [...auth, "Transfer-Encoding: chunked"],
+            `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
+          )
+        for (const [send, how] of [
+          [plain, "with a length"],
+          [chunked, "chunked"]
+        ] as const) {
+          const exact = sized(limit)
+          assert.strictEqual(Buffer.byteLength(exact), limit)
+          assert.strictEqual((yield* sendRaw(url, send(exact))).status, 200, how)
+          const before = backend.requests.length
+          const refused = yield* sendRaw(url, send(sized(limit + 1)))
+          assert.strictEqual(refused.status, 413, how)
+          const { error } = JSON.parse(refused.body)
+          assert.deepInclude(error, { type: "payload_too_large", code: 413 })
+          assert.include(error.message, String(limit))
+          assert.strictEqual(backend.requests.length, before, how)
+        }
+      })
+  )
+
+  it.effect("22: a picture over the limit is a 413; a data: prefix is for the other surface", () =>
+    Effect.gen(function* () {
+      const picture = (base64: string) => whole({ messages: [{ ...user("what is it?"), images: [base64] }] })
+      const large = yield* ask("/api/chat", picture("A".repeat(limit)))
+      assert.strictEqual(large.status, 413)
+      assert.lengthOf(large.calls, 0)
+      for (const image of ["data:image/png;base64,AAAA", "AAA", "AA=A", "A A A A", "____"]) {
+        assertRefused(yield* ask("/api/chat", picture(image)), "messages.0.images.0: expected base64", image)
+        assertRefused(yield* ask("/api/generate", { model: "m", prompt: "x", images: [image] }), "images.0")
+      }
+      const small = yield* ask("/api/chat", picture("iVBORw0KGgo="))
+      assert.deepStrictEqual(small.sent?.["messages"], [{ ...user("what is it?"), images: ["iVBORw0KGgo="] }])
+    })
+  )
+
+  it.effect("62: a key is one well-formed Bearer and nothing else", () =>
+    Effect.gen(function* () {
+      const [{ url }, backend] = [yield* Gateway, yield* Fake]
+      const { secret } = yield* newKey()
+      const before = backend.requests.length
+      const body = JSON.stringify(chat({ stream: false }))
+      const send = (headers: ReadonlyArray<string>, path = "/api/chat") =>
+        sendRaw(
+          url,
+          rawRequest(
+            "POST",
+            path,
+            [...headers, "Content-Type: application/json", `Content-Length: ${body.length}`],
+            body
+          )
+        )
+      for (const headers of [
+        [],
+        [`Authorization: Bearer  ${secret}`],
+        [`Authorization: Bearer ${secret} x`],
+        [`Authorization: Bearer\t${secret}`],
+        [`Authorization: Basic ${Buffer.from(`x:${secret}`).toString("base64")}`],
+        [`Authorization: ${secret}`],
+        [`Authorization: Bearer ${secret}`, `Authorization: Bearer ${secret}`],
+        [`Authorization: Bearer ${secret.toLowerCase()}`],
+        [`Authorization: Bearer ${secret}x`],
+        [`X-Api-Key: ${secret}`]
+      ]) {
+        const answer = yield* send(headers)
+        assert.strictEqual(answer.status, 401, headers.join())
+        assert.strictEqual(answer.headers.get("www-authenticate"), "Bearer")
+        assert.deepStrictEqual(JSON.parse(answer.body).error, {
+          message: "unauthorized",
+          type: "unauthorized",
+          code: 401
+        })
+      }
+      assert.strictEqual((yield* send([], `/api/chat?key=${secret}`)).status, 401)
+      assert.strictEqual(backend.requests.length, before)
+      for (const scheme of ["Bearer", "bearer", "BEARER"]) {
+        assert.strictEqual((yield* send([`Authorization: ${scheme} ${secret}`])).status, 200, scheme)
+      }
+    })
+  )
+
+  it.effect("a body in another encoding, charset or type is a 400 about itself", () =>
+    Effect.gen(function* () {
+      for (const [headers, detail] of [
+        [{ "content-type": "text/plain" }, "Content-Type"],
+        [{ "content-type": "application/json; charset=latin1" }, "Content-Type"],
+        [{ "content-encoding": "gzip" }, "Content-Encoding"]
+      ] as const) {
+        assertRefused(yield* ask("/api/embed", { model: "embedder", input: "a" }, { headers }), detail)
+      }
+      const answer = yield* ask(
+        "/api/show",
+        { model: "m" },
+        { headers: { "content-type": "application/json; charset=UTF-8" } }
+      )
+      assert.strictEqual(answer.status, 200)
+      assert.isArray(json(answer).capabilities)
+    })
+  )
+})

@@ -1,0 +1,220 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { auditRow, call, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
+import { ask, assertRefused, assertWell, json, live } from "./asking.ts"
+
+const embedder = (more: object) => ({ model: "embedder", ...more })
+
+layer(layerGateway(), live)("embeddings", (it) => {
+  it.effect("23: /api/embed takes a text or a list of texts, and nothing else", () =>
+    Effect.gen(function* () {
+      const cases = [
+        [{ input: "a" }, 1],
+        [{ input: ["a", "b"] }, 2],
+        [{ input: [""] }, 1],
+        [{ input: [] }, 0],
+        [{ input: "" }, 0],
+        [{ input: null }, 0],
+        [{}, 0]
+      ] as const
+      for (const [body, count] of cases) {
+        const answer = yield* ask("/api/embed", embedder(body))
+        assertWell(answer, JSON.stringify(body))
+        assert.strictEqual(answer.contentType, "application/json; charset=utf-8")
+        assert.lengthOf(json(answer).embeddings, count, JSON.stringify(body))
+        assert.strictEqual(answer.calls[0]?.path, "/api/embed")
+        const charged = yield* auditRow(answer.headers.get("x-request-id"))
+        assert.deepInclude(charged, { tokens_in: BigInt(4 * count), tokens_out: 0n, usage_source: "backend" })
+      }
+      for (const input of [[1], [["a"]], 5, {}, ["a", null]]) {
+        assertRefused(yield* ask("/api/embed", embedder({ input })), "input", JSON.stringify(input))
+      }
+      const many = Array.from({ length: 2048 }, () => "a")
+      assert.lengthOf(json(yield* ask("/api/embed", embedder({ input: many }))).embeddings, 2048)
+      assertRefused(yield* ask("/api/embed", embedder({ input: [...many, "a"] })), "input")
+    })
+  )
+
+  it.effect(
+    "/api/embed keeps the three counts some clients insist on, and passes truncate and dimensions",
+    () =>
+      Effect.gen(function* () {
+        const answer = yield* ask(
+          "/api/embed",
+          embedder({ input: ["a"], truncate: false, dimensions: 4, options: { num_ctx: 9, top_k: 3 } })
+        )
+        assert.deepStrictEqual(Object.keys(json(answer)), [
+          "model",
+          "embeddings",
+          "total_duration",
+          "load_duration",
+          "prompt_eval_count"
+        ])
+        assert.deepStrictEqual(answer.sent, {
+          input: ["a"],
+          truncate: false,
+          dimensions: 4,
+          model: "embedder:latest",
+          options: { top_k: 3 }
+        })
+        assert.notProperty(
+          (yield* ask("/api/embed", embedder({ input: "a", dimensions: 0 }))).sent,
+          "dimensions"
+        )
+      })
+  )
+
+  it.effect("24: /api/embeddings answers one vector and nothing else, and is charged by estimate", () =>
+    Effect.gen(function* () {
+      const answer = yield* ask("/api/embeddings", embedder({ prompt: "x".repeat(41) }))
+      assert.deepStrictEqual(Object.keys(json(answer)), ["embedding"])
+      assert.lengthOf(json(answer).embedding, 8)
+      assert.strictEqual(answer.calls[0]?.path, "/api/embeddings")
+      assert.deepStrictEqual(answer.sent, { prompt: "x".repeat(41), model: "embedder:latest" })
+      const charged = yield* auditRow(answer.headers.get("x-request-id"))
+      assert.deepInclude(charged, { tokens_in: 11n, tokens_out: 0n, usage_source: "estimated" })
+      const empty = yield* ask("/api/embeddings", embedder({}))
+      assert.deepStrictEqual(json(empty), { embedding: [] })
+      assert.deepInclude(yield* auditRow(empty.headers.get("x-request-id")), { tokens_in: 0n })
+      assertRefused(yield* ask("/api/embeddings", embedder({ prompt: ["a"] })), "prompt: expected")
+    })
+  )
+
+  it.effect(
+    "a long legacy prompt is the client's 400, whatever the backend calls it, and no failure of its",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const { secret } = yield* newKey()
+        const body = `{"error":"the input length exceeds the context length"}`
+        for (let i = 0; i < 6; i += 1) {
+          backend.script({ does: "answer", status: 500, body })
+          const answer = yield* ask("/api/embeddings", embedder({ prompt: "a" }), { secret })
+          assert.strictEqual(answer.status, 400)
+          assert.include(json(answer).error.message, "maximum context length")
+          assert.lengthOf(answer.calls, 1)
+        }
+      })
+  )
+
+  it.effect("56: base64 is the float answer bit by bit, and a hundred texts keep their order", () =>
+    Effect.gen(function* () {
+      const input = Array.from({ length: 100 }, (_, i) => `text number ${i}`)
+      const native = json(yield* ask("/api/embed", embedder({ input }))).embeddings
+      const floats = yield* ask("/v1/embeddings", embedder({ input }))
+      assert.deepStrictEqual(
+        json(floats).data.map((entry: { readonly embedding: unknown }) => entry.embedding),
+        native
+      )
+      const encoded = json(
+        yield* ask("/v1/embeddings", embedder({ input, encoding_format: "BASE64", user: "u" }))
+      )
+      assert.deepStrictEqual(encoded.usage, { prompt_tokens: 400, total_tokens: 400 })
+      assert.deepInclude(encoded, { object: "list", model: "embedder" })
+      assert.lengthOf(encoded.data, 100)
+      for (const [i, entry] of encoded.data.entries()) {
+        assert.deepInclude(entry, { object: "embedding", index: i })
+        const bytes = Buffer.from(entry.embedding, "base64")
+        assert.strictEqual(bytes.toString("base64"), entry.embedding)
+        const vector = Array.from({ length: bytes.length / 4 }, (_, at) => bytes.readFloatLE(at * 4))
+        assert.deepStrictEqual(vector, native[i].map(Math.fround))
+      }
+    })
+  )
+
+  it.effect("56: /v1/embeddings refuses tokens, emptiness and what it cannot encode", () =>
+    Effect.gen(function* () {
+      const cases = [
+        [{ input: [1, 2] }, "token arrays are not supported"],
+        [{ input: [[1, 2]] }, "token arrays are not supported"],
+        [{ input: [] }, "input"],
+        [{ input: null }, "input"],
+        [{}, "input: missing"],
+        [{ input: Array.from({ length: 2049 }, () => "a") }, "2048"],
+        [{ input: "a", encoding_format: "int8" }, `encoding_format: expected "float" or "base64"`],
+        [{ input: "a", dimensions: 0 }, "dimensions: expected"],
+        [{ input: "a", dimensions: -1 }, "dimensions: expected"]
+      ] as const
+      for (const [body, detail] of cases) {
+        assertRefused(yield* ask("/v1/embeddings", embedder(body)), detail, JSON.stringify(body).slice(0, 80))
+      }
+      const empty = yield* ask(
+        "/v1/embeddings",
+        embedder({ input: "", encoding_format: null, dimensions: 3 })
+      )
+      assert.deepStrictEqual(empty.sent, { input: [""], dimensions: 3, model: "embedder:latest" })
+      assert.lengthOf(json(empty).data, 1)
+    })
+  )
+
+  it.effect("an answer that does not fit the question is a 502 and costs nothing", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const bodies = [
+        "not json",
+        "{}",
+        `{"embeddings":[[1]]}`,
+        `{"embeddings":[[1],[2],[3]]}`,
+        `{"embeddings":[[1],[]]}`,
+        `{"embeddings":[[1],["2"]]}`,
+        `{"embeddings":[[1],[1e39]]}`,
+        `{"embeddings":[[1],[1e999]]}`,
+        `{"embeddings":[[1],null]}`,
+        `{"error":"SECRET"}`
+      ]
+      const { secret } = yield* newKey()
+      for (const body of bodies) {
+        // In between an answer that is one: this is not about the breaker.
+        assertWell(yield* ask("/api/embed", embedder({ input: "a" }), { secret }))
+        backend.script({ does: "answer", status: 200, body })
+        const answer = yield* ask("/api/embed", embedder({ input: ["a", "b"] }), { secret })
+        assert.strictEqual(answer.status, 502, body)
+        assert.deepStrictEqual(json(answer).error, {
+          message: "model backend unavailable",
+          type: "bad_gateway",
+          code: 502
+        })
+        const charged = yield* auditRow(answer.headers.get("x-request-id"))
+        assert.deepInclude(charged, { status: 502, tokens_in: 0n, tokens_out: 0n }, body)
+      }
+    })
+  )
+
+  it.effect("a count that cannot be true is replaced, in the charge and in the answer alike", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      for (const count of [-5, 1e12, "7"]) {
+        backend.script({
+          does: "answer",
+          status: 200,
+          body: JSON.stringify({ embeddings: [[1]], prompt_eval_count: count })
+        })
+        const answer = yield* ask("/v1/embeddings", embedder({ input: "x".repeat(40) }))
+        assert.deepStrictEqual(json(answer).usage, { prompt_tokens: 10, total_tokens: 10 }, String(count))
+        const charged = yield* auditRow(answer.headers.get("x-request-id"))
+        assert.deepInclude(charged, { tokens_in: 10n, tokens_out: 0n, usage_source: "counted" })
+      }
+    })
+  )
+
+  it.effect(
+    "they count: requests, tokens, slot and budget headers like everything else, with the scope of their own",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ rpm: 5, tpm: 1000, scopes: ["embeddings"] })
+        const answer = yield* ask("/v1/embeddings", embedder({ input: "a" }), { secret })
+        assert.strictEqual(answer.headers.get("x-ratelimit-remaining-requests"), "4")
+        assert.strictEqual(answer.headers.get("x-ratelimit-remaining-tokens"), "996")
+        const chat = yield* ask("/api/chat", { model: "m", messages: [] }, { secret })
+        assert.strictEqual(chat.status, 403)
+        const chatty = yield* newKey({ scopes: ["chat"] })
+        for (const path of ["/api/embed", "/api/embeddings", "/v1/embeddings"]) {
+          const refused = yield* ask(path, embedder({ input: "a", prompt: "a" }), { secret: chatty.secret })
+          assert.strictEqual(refused.status, 403, path)
+          assert.lengthOf(refused.calls, 0)
+        }
+        const left = yield* call("/api/version", { secret })
+        assert.strictEqual(left.headers.get("x-ratelimit-remaining-requests"), "4")
+      })
+  )
+})

@@ -1,0 +1,287 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { type Behaviour, fake } from "../../support/FakeBackend.ts"
+import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
+import { ask, assertWell, chat, events, generate, json, lines, live, whole } from "./asking.ts"
+
+const stream = (all: Extract<Behaviour, { does: "stream" }>["lines"], more: object = {}): Behaviour => ({
+  does: "stream",
+  lines: all,
+  ...more
+})
+
+const text = (frames: ReadonlyArray<{ readonly message?: { readonly content: string } }>) =>
+  frames.map(({ message }) => message?.content ?? "").join("")
+
+/** A stream that broke: what came before, then our own words and no end. */
+const assertBroken = (answer: { readonly status: number; readonly text: string }, before: string): void => {
+  assert.strictEqual(answer.status, 200)
+  const frames = lines(answer)
+  assert.deepStrictEqual(frames.at(-1), { error: "model backend unavailable" })
+  assert.strictEqual(text(frames), before)
+  assert.isFalse(frames.some(({ done }) => done === true))
+  assert.notInclude(answer.text, "SECRET")
+}
+
+layer(layerGateway(), live)("native streaming", (it) => {
+  const said = "Grüße 👋🏽 — 你好"
+  for (const split of [1, 2, 3, 7]) {
+    it.effect(`29: frames stay whole when the network cuts every ${split} bytes`, () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        backend.script(stream([fake.chat(said), fake.chat(said), fake.done()], { split }))
+        assert.strictEqual(text(lines(yield* ask("/api/chat", chat()))), said + said)
+        backend.script(stream([fake.chat(said), fake.done()], { split }))
+        assert.strictEqual(json(yield* ask("/api/chat", whole())).message.content, said)
+      })
+    )
+  }
+
+  it.effect(
+    "30: two frames in one chunk are both relayed, in order; blank lines and CRLF are no frames",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        backend.script(stream([fake.chat("a"), fake.chat("b"), fake.done()], { together: true }))
+        assert.strictEqual(text(lines(yield* ask("/api/chat", chat()))), "ab")
+        const crlf = [fake.chat("a"), "", fake.chat("b"), "  ", fake.done()]
+        backend.script(stream(crlf, { newline: "\r\n", together: true }))
+        const answer = yield* ask("/api/chat", chat())
+        assert.lengthOf(lines(answer), 3)
+        assert.notInclude(answer.text, "\r")
+      })
+  )
+
+  it.effect("31: a last line without its newline is relayed with one, and its counts are taken", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      backend.script(stream([fake.chat("a"), fake.done()], { unterminated: true }))
+      const answer = yield* ask("/api/chat", chat())
+      assert.deepInclude(lines(answer).at(-1), { done: true, prompt_eval_count: 7, eval_count: 3 })
+      const charged = yield* auditRow(answer.headers.get("x-request-id"))
+      assert.deepInclude(charged, { tokens_in: 7n, tokens_out: 3n, usage_source: "backend" })
+    })
+  )
+
+  it.effect("32: an error before the first frame is a 502 of the usual shape and no stream", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const broken: ReadonlyArray<Behaviour> = [
+        { does: "answer", status: 500, body: `{"error":"SECRET /root/.ollama"}` },
+        stream([fake.error("SECRET")]),
+        stream([]),
+        { does: "reset" }
+      ]
+      for (const behaviour of broken) {
+        backend.script(behaviour)
+        // A used connection that dies without an answer is tried once more on a fresh one.
+        if (behaviour.does === "reset") backend.script(behaviour)
+        const answer = yield* ask("/api/chat", chat())
+        assert.strictEqual(answer.status, 502)
+        assert.strictEqual(answer.contentType, "application/json")
+        assert.strictEqual(json(answer).error.message, "model backend unavailable")
+        assert.notInclude(answer.text, "SECRET")
+        const charged = yield* auditRow(answer.headers.get("x-request-id"))
+        assert.deepInclude(charged, { status: 502, tokens_in: 0n, tokens_out: 0n })
+        assertWell(yield* ask("/api/chat", whole()))
+      }
+    })
+  )
+
+  it.effect("33: an error line after frames ends the stream in our own words", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      backend.script(stream([fake.chat("Hel"), fake.error("SECRET cuda"), fake.chat("lo"), fake.done()]))
+      const answer = yield* ask("/api/chat", chat())
+      assertBroken(answer, "Hel")
+      const charged = yield* auditRow(answer.headers.get("x-request-id"))
+      assert.deepInclude(charged, { status: 502, error_type: "bad_gateway", tokens_out: 1n })
+      // One object cannot be half an answer.
+      backend.script(stream([fake.chat("Hel"), fake.error("SECRET")]))
+      assert.strictEqual((yield* ask("/api/chat", whole())).status, 502)
+    })
+  )
+
+  it.effect("34: an end without done is an error; what was seen is charged, and the slot is free", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const { secret } = yield* newKey({ concurrent: 1 })
+      backend.script(stream([fake.chat("Hel"), fake.chat("lo")]))
+      const answer = yield* ask("/api/chat", chat(), { secret })
+      assertBroken(answer, "Hello")
+      const charged = yield* auditRow(answer.headers.get("x-request-id"))
+      assert.deepInclude(charged, { status: 502, tokens_out: 2n, usage_source: "counted" })
+      assertWell(yield* ask("/api/chat", whole(), { secret }))
+    })
+  )
+
+  it.effect("35: a line broken off by a reset is never relayed", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      backend.script(
+        stream([fake.chat("Hel"), '{"model":"m","message":{"content":"SECRET'], {
+          unterminated: true,
+          ends: "reset"
+        })
+      )
+      assertBroken(yield* ask("/api/chat", chat()), "Hel")
+      assertWell(yield* ask("/api/chat", whole()))
+    })
+  )
+
+  it.effect("36: what the final frame carries is said, on both surfaces before the finish", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const last = fake.done("chat", { message: { role: "assistant", content: "lo", thinking: "hm" } })
+      const script = () => backend.script(stream([fake.chat("Hel"), last]))
+      script()
+      const native = lines(yield* ask("/api/chat", chat()))
+      assert.strictEqual(text(native), "Hello")
+      assert.deepInclude(native.at(-1).message, { content: "lo", thinking: "hm" })
+      script()
+      assert.strictEqual(json(yield* ask("/api/chat", whole())).message.content, "Hello")
+      script()
+      const { chunks } = events(yield* ask("/v1/chat/completions", chat({ stream: true })))
+      const deltas = chunks.map(({ choices }) => choices[0].delta)
+      assert.deepStrictEqual(deltas, [
+        { role: "assistant", content: "Hel" },
+        { reasoning: "hm" },
+        { content: "lo" },
+        {}
+      ])
+    })
+  )
+
+  it.effect("37: a client that leaves ends the call, is audited with what it saw, and frees its slot", () =>
+    Effect.gen(function* () {
+      const [{ url }, backend, sql] = [yield* Gateway, yield* Fake, yield* SqlClient.SqlClient]
+      const { secret, prefix } = yield* newKey({ concurrent: 1 })
+      for (const [path, body, behaviour] of [
+        ["/api/generate", generate(), stream([fake.generate("a")], { ends: "hang" })],
+        ["/api/embed", { model: "embedder", input: "a" }, { does: "hang" }],
+        ["/api/show", { model: "m" }, { does: "hang" }]
+      ] as const) {
+        const calls = backend.requests.length
+        backend.script(behaviour)
+        const leave = new AbortController()
+        const response = fetch(new URL(path, url), {
+          method: "POST",
+          signal: leave.signal,
+          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+          body: JSON.stringify(body)
+        }).then(
+          (answer) => answer.text(),
+          () => undefined
+        )
+        const ended = response.catch(() => undefined)
+        yield* backend.until(() => backend.requests.length > calls)
+        leave.abort()
+        const left = performance.now()
+        yield* backend.until(() => backend.requests[calls]?.closedAt !== undefined)
+        assert.isBelow(performance.now() - left, 1000, path)
+        yield* Effect.promise(() => ended)
+        const rows = sql`SELECT status FROM audit_log WHERE key_prefix = ${prefix} AND endpoint = ${path}`
+        assert.deepStrictEqual(yield* eventually(rows, ({ length }) => length > 0), [{ status: 499 }])
+        assertWell(yield* ask("/api/chat", whole(), { secret }), path)
+      }
+    })
+  )
+
+  it.effect("38: a slow reader slows the backend down, and nothing piles up in between", () =>
+    Effect.gen(function* () {
+      const [{ url }, backend] = [yield* Gateway, yield* Fake]
+      const { secret } = yield* newKey()
+      const calls = backend.requests.length
+      const line = `${JSON.stringify(fake.chat("x".repeat(8000)))}\n`
+      backend.script({ does: "flood", line })
+      const leave = new AbortController()
+      const response = yield* Effect.promise(() =>
+        fetch(new URL("/api/chat", url), {
+          method: "POST",
+          signal: leave.signal,
+          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+          body: JSON.stringify(chat())
+        })
+      )
+      assert.strictEqual(response.status, 200)
+      const written = () => backend.requests[calls]?.written ?? 0
+      let before = -1
+      const still = Effect.sync(() => {
+        const same = written() === before && before > 0
+        before = written()
+        return same
+      }).pipe(Effect.delay("300 millis"))
+      assert.isTrue(yield* eventually(still, (same) => same, 10_000), `still writing: ${written()}`)
+      assert.isBelow(written(), 32 * 1024 * 1024)
+      leave.abort()
+      yield* backend.until(() => backend.requests[calls]?.closedAt !== undefined)
+    })
+  )
+
+  it.effect("39: what is not on the list of fields is not relayed, in any frame", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const extra = {
+        remote_host: "SECRET",
+        remote_model: "SECRET",
+        _debug_info: { rendered: "SECRET" },
+        new: "SECRET"
+      }
+      backend.script(stream([{ ...fake.chat("a"), ...extra }, fake.done("chat", extra)]))
+      const answer = yield* ask("/api/chat", chat())
+      assert.notInclude(answer.text, "SECRET")
+      assert.deepStrictEqual(Object.keys(lines(answer)[0]), ["model", "created_at", "message", "done"])
+      backend.script(stream([{ ...fake.chat("a"), ...extra }, fake.done("chat", extra)]))
+      assert.notInclude((yield* ask("/v1/chat/completions", chat())).text, "SECRET")
+    })
+  )
+
+  it.effect("40: counts that are absent are no NaN anywhere", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const { secret } = yield* newKey()
+      const final = { ...fake.chat(""), done: true, done_reason: "stop" }
+      for (const [path, body] of [
+        ["/api/chat", chat()],
+        ["/v1/chat/completions", chat()]
+      ] as const) {
+        backend.script(stream([final]))
+        const answer = yield* ask(path, body, { secret })
+        assertWell(answer)
+        assert.notMatch(answer.text, /NaN|null,"total_tokens|undefined/)
+        const charged = yield* auditRow(answer.headers.get("x-request-id"))
+        assert.deepInclude(charged, { status: 200, tokens_out: 0n, usage_source: "counted" })
+        assert.match(answer.headers.get("x-ratelimit-remaining-tokens") ?? "", /^\d+$/)
+      }
+    })
+  )
+
+  it.effect("the final frame of generate keeps its context, streamed and whole", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const script = () =>
+        backend.script(stream([fake.generate("a"), fake.done("generate", { context: [1, 2, 3] })]))
+      script()
+      assert.deepStrictEqual(lines(yield* ask("/api/generate", generate())).at(-1).context, [1, 2, 3])
+      script()
+      const one = json(yield* ask("/api/generate", generate({ stream: false, context: [7] })))
+      assert.deepInclude(one, { response: "a", context: [1, 2, 3] })
+    })
+  )
+})
+
+layer(layerGateway({ BACKEND_IDLE_TIMEOUT_MS: "300" }), live)("a backend that takes its time", (it) => {
+  it.effect("41: frames that keep coming are never cut, silence between frames is", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const words = Array.from({ length: 12 }, () => fake.chat("a"))
+      backend.script(stream([...words, fake.done()], { gapMs: 100 }))
+      const started = performance.now()
+      assert.strictEqual(text(lines(yield* ask("/api/chat", chat()))), "a".repeat(12))
+      assert.isAbove(performance.now() - started, 1000)
+      backend.script(stream([fake.chat("a")], { ends: "hang" }))
+      assertBroken(yield* ask("/api/chat", chat()), "a")
+    })
+  )
+})

@@ -1,0 +1,232 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { fake } from "../../support/FakeBackend.ts"
+import { Fake, layerGateway } from "../../support/Gateway.ts"
+import {
+  ask,
+  assertRefused,
+  assertWell,
+  chat,
+  events,
+  generate,
+  install,
+  json,
+  live,
+  user
+} from "./asking.ts"
+
+const path = "/v1/chat/completions"
+const streaming = (more: object = {}) => chat({ stream: true, ...more })
+const tool = { type: "function", function: { name: "f", parameters: { type: "object" } } }
+
+layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
+  it.effect("43: role first, one id and time throughout, finish and usage last, then one [DONE]", () =>
+    Effect.gen(function* () {
+      for (const more of [{}, { stream_options: { include_usage: true } }, { stream_options: null }]) {
+        const answer = yield* ask(path, streaming(more))
+        assert.strictEqual(answer.contentType, "text/event-stream")
+        const { chunks, done } = events(answer)
+        assert.isTrue(done)
+        assert.strictEqual(answer.text.split("[DONE]").length, 2)
+        assert.strictEqual(new Set(chunks.map(({ id, created }) => `${id} ${created}`)).size, 1)
+        assert.match(chunks[0].id, /^chatcmpl-.{20,}$/)
+        assert.strictEqual(chunks[0].choices[0].delta.role, "assistant")
+        assert.isTrue(chunks.slice(1).every(({ choices }) => !("role" in choices[0].delta)))
+        assert.isTrue(
+          chunks.slice(0, -1).every((chunk) => chunk.choices[0].finish_reason === null && !chunk.usage)
+        )
+        const last = chunks.at(-1)
+        assert.deepStrictEqual(last.choices, [{ index: 0, delta: {}, finish_reason: "stop" }])
+        assert.deepStrictEqual(last.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
+      }
+    })
+  )
+
+  it.effect("44: two calls the backend numbers 0 are 0 and 1, with ids of their own", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      backend.script({
+        does: "stream",
+        lines: [fake.toolCall("f", { a: 1 }), fake.toolCall("g", {}), fake.done()]
+      })
+      const { chunks } = events(yield* ask(path, streaming({ tools: [tool] })))
+      const calls = chunks.flatMap(({ choices }) => choices[0].delta.tool_calls ?? [])
+      assert.deepStrictEqual(
+        calls.map((call) => [call.index, call.type, call.function.name, call.function.arguments]),
+        [
+          [0, "function", "f", '{"a":1}'],
+          [1, "function", "g", "{}"]
+        ]
+      )
+      assert.strictEqual(new Set(calls.map(({ id }) => id)).size, 2)
+      assert.isTrue(calls.every(({ id }) => /^call[_-].{8,}$/.test(id)))
+      assert.strictEqual(chunks.at(-1).choices[0].finish_reason, "tool_calls")
+    })
+  )
+
+  it.effect("45: calls that come in the final frame are said, streamed and whole", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const calls = [
+        { id: "x1", function: { index: 0, name: "f", arguments: { a: 1 } } },
+        { function: { index: 0, name: "g", arguments: {} } }
+      ]
+      const last = fake.done("chat", { message: { role: "assistant", content: "", tool_calls: calls } })
+      backend.script({ does: "stream", lines: [last] }, { does: "stream", lines: [last] })
+      const { chunks } = events(yield* ask(path, streaming({ tools: [tool] })))
+      assert.lengthOf(chunks, 2)
+      assert.strictEqual(chunks[0].choices[0].delta.role, "assistant")
+      assert.strictEqual(chunks[0].choices[0].delta.tool_calls[0].id, "x1")
+      assert.strictEqual(chunks[1].choices[0].finish_reason, "tool_calls")
+      const { choices } = json(yield* ask(path, chat({ tools: [tool] })))
+      assert.isNull(choices[0].message.content)
+      assert.lengthOf(choices[0].message.tool_calls, 2)
+      assert.strictEqual(choices[0].finish_reason, "tool_calls")
+    })
+  )
+
+  it.effect("46: an answer that was cut says length", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const cut = {
+        does: "stream",
+        lines: [fake.chat("a"), fake.done("chat", { done_reason: "length" })]
+      } as const
+      backend.script(cut, cut)
+      assert.strictEqual(
+        events(yield* ask(path, streaming())).chunks.at(-1).choices[0].finish_reason,
+        "length"
+      )
+      assert.strictEqual(json(yield* ask(path, chat())).choices[0].finish_reason, "length")
+    })
+  )
+
+  it.effect("47: thinking is reasoning; a frame with both is two chunks", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const both = { ...fake.chat(""), message: { role: "assistant", content: "so", thinking: "hm" } }
+      const script = { does: "stream", lines: [fake.thinking("well"), both, fake.done()] } as const
+      backend.script(script, script)
+      const { chunks } = events(yield* ask(path, streaming()))
+      assert.deepStrictEqual(
+        chunks.map(({ choices }) => choices[0].delta),
+        [{ role: "assistant", reasoning: "well" }, { reasoning: "hm" }, { content: "so" }, {}]
+      )
+      const { message } = json(yield* ask(path, chat())).choices[0]
+      assert.deepInclude(message, { content: "so", reasoning: "wellhm" })
+    })
+  )
+
+  it.effect("48: both names of the bound are held to the cap, and the newer one wins", () =>
+    Effect.gen(function* () {
+      for (const field of ["max_tokens", "max_completion_tokens"]) {
+        for (const value of [4097, 0, -1, 1.5]) {
+          assertRefused(yield* ask(path, chat({ [field]: value })), `${field}: expected`)
+        }
+      }
+      const bound = (answer: { readonly sent: object | undefined }) =>
+        Reflect.get(answer.sent ?? {}, "options")
+      const both = yield* ask(path, chat({ max_tokens: 9, max_completion_tokens: 5 }))
+      assert.deepStrictEqual(bound(both), { num_predict: 5 })
+      assert.deepStrictEqual(bound(yield* ask(path, chat())), { num_predict: 4096 })
+    })
+  )
+
+  it.effect("49: stop is a text or texts", () =>
+    Effect.gen(function* () {
+      for (const [stop, sent] of [
+        ["a", ["a"]],
+        [
+          ["a", "b"],
+          ["a", "b"]
+        ],
+        [null, undefined]
+      ] as const) {
+        const { sent: got } = yield* ask(path, chat({ stop }))
+        assert.deepStrictEqual(Reflect.get(Object(got?.["options"]), "stop"), sent)
+      }
+      assertRefused(yield* ask(path, chat({ stop: ["a", 1] })), "stop")
+    })
+  )
+
+  it.effect("50, 51: developer is system, a tool's answer gets its tool's name, arguments are JSON", () =>
+    Effect.gen(function* () {
+      const calling = (text: string) => ({
+        role: "assistant",
+        content: null,
+        tool_calls: [{ id: "c1", type: "function", function: { name: "f", arguments: text } }]
+      })
+      const result = { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "42" }] }
+      const messages = [{ role: "developer", content: "be brief" }, user("hi"), calling(""), result]
+      const answer = yield* ask(path, chat({ messages }))
+      assert.deepStrictEqual(answer.sent?.["messages"], [
+        { role: "system", content: "be brief" },
+        user("hi"),
+        {
+          role: "assistant",
+          content: "",
+          tool_calls: [{ id: "c1", function: { name: "f", arguments: {} } }]
+        },
+        { role: "tool", content: "42", tool_call_id: "c1", tool_name: "f" }
+      ])
+      for (const text of ["{bad", "[1]", '"x"', "null"]) {
+        const refused = yield* ask(path, chat({ messages: [user("hi"), calling(text), result] }))
+        assertRefused(refused, "messages.1.tool_calls.0.function.arguments: expected a JSON object", text)
+      }
+    })
+  )
+
+  it.effect("52: images come as data URLs; nothing is ever fetched", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const image = (url: string) => chat({ messages: [user([{ type: "image_url", image_url: { url } }])] })
+      const lookups = backend.lookups.filter(({ path }) => path !== "/api/tags").length
+      const urls = [
+        `${backend.url}/x.png`,
+        "https://example.invalid/x.png",
+        "file:///etc/passwd",
+        "data:image/gif;base64,AAAA"
+      ]
+      for (const url of [...urls, "data:image/png;base64,@@@@", "data:text/html;base64,AAAA"]) {
+        assertRefused(yield* ask(path, image(url)), "messages.0.content", url)
+      }
+      assert.strictEqual(backend.lookups.filter(({ path }) => path !== "/api/tags").length, lookups)
+      const answer = yield* ask(path, image("data:image/png;base64,iVBORw0KGgo="))
+      assert.deepStrictEqual(answer.sent?.["messages"], [
+        { role: "user", content: "", images: ["iVBORw0KGgo="] }
+      ])
+    })
+  )
+
+  it.effect("53, 54: a schema needs its schema; one answer only; no tools when none are wanted", () =>
+    Effect.gen(function* () {
+      assertRefused(yield* ask(path, chat({ response_format: { type: "json_schema" } })), "response_format")
+      assertRefused(
+        yield* ask(path, chat({ response_format: { type: "json_schema", json_schema: { name: "x" } } })),
+        "response_format"
+      )
+      assertRefused(yield* ask(path, chat({ n: 2 })), "n: expected 1")
+      assertRefused(yield* ask("/v1/completions", generate({ n: 2 })), "n: expected 1")
+      assertRefused(yield* ask("/v1/completions", generate({ best_of: 2 })), "best_of: expected 1")
+      assert.notProperty((yield* ask(path, chat({ tools: [tool], tool_choice: "none" }))).sent, "tools")
+    })
+  )
+
+  it.effect("55: reasoning is a wish: left out for a model that cannot think, off when none is wanted", () =>
+    Effect.gen(function* () {
+      yield* install([{ name: "plain:latest", capabilities: ["completion"] }])
+      for (const wish of [
+        { reasoning_effort: "high" },
+        { reasoning: { effort: "low" } },
+        { reasoning_effort: "none" }
+      ]) {
+        const answer = yield* ask(path, chat({ model: "plain", ...wish }))
+        assertWell(answer)
+        assert.notProperty(answer.sent, "think")
+      }
+      assert.strictEqual((yield* ask(path, chat({ reasoning_effort: "high" }))).sent?.["think"], "high")
+      assert.strictEqual((yield* ask(path, chat({ reasoning_effort: "none" }))).sent?.["think"], false)
+      assert.notProperty((yield* ask(path, chat())).sent, "think")
+    })
+  )
+})
