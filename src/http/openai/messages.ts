@@ -40,19 +40,10 @@ const argumentsOf = (
     : Effect.fail(new BadRequest({ detail: `${path}: expected a JSON object as text` }))
 }
 
-/** A tool message names its call by id; the backend wants the tool's name, so it is looked up in what came before. */
-const toolNameOf = (messages: ReadonlyArray<Message>, index: number): string | undefined => {
-  const message = messages[index]
-  if (message?.name !== undefined && message.name !== null) return message.name
-  for (let i = index - 1; i >= 0; i--) {
-    const call = messages[i]?.tool_calls?.findLast((call) => call.id === message?.tool_call_id)
-    if (call !== undefined) return call.function.name
-  }
-  return undefined
-}
-
 export const nativeMessages = Effect.fnUntraced(function* (messages: ReadonlyArray<Message>) {
   const native: Array<JsonObject> = []
+  // A tool message names its call by id; the backend wants the tool's name, so what was called is remembered by id.
+  const called = new Map<string | null | undefined, string>()
   for (const [index, message] of messages.entries()) {
     const path = `messages.${index}`
     const calls = message.tool_calls ?? []
@@ -74,9 +65,10 @@ export const nativeMessages = Effect.fnUntraced(function* (messages: ReadonlyArr
         images: parts.images.length === 0 ? undefined : parts.images,
         tool_calls: toolCalls.length === 0 ? undefined : toolCalls,
         tool_call_id: role === "tool" ? message.tool_call_id : undefined,
-        tool_name: role === "tool" ? toolNameOf(messages, index) : undefined
+        tool_name: role === "tool" ? (message.name ?? called.get(message.tool_call_id)) : undefined
       })
     })
+    for (const call of calls) called.set(call.id, call.function.name)
   }
   return native
 })
