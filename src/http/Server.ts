@@ -39,6 +39,8 @@ const makeServer = (options: ServerOptions, patience: PatienceMs, draining: () =
     connectionsCheckingInterval: patience.check,
     keepAliveTimeout: patience.idle,
     maxHeaderSize: 16_384,
+    // Refused by the app, in words (`framing.ts`).
+    requireHostHeader: false,
     noDelay: true
   })
   server.maxConnections = mostConnections

@@ -5,13 +5,14 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { Embeddings } from "../domain/Embeddings.ts"
-import { Forbidden } from "../domain/Errors.ts"
+import { BadRequest, Forbidden } from "../domain/Errors.ts"
 import { Exchange } from "../pipeline/Exchange.ts"
 import { type OpsPage, routeOf } from "./allowList.ts"
 import { arrivalOf } from "./arrival.ts"
 import type { Dialect, ObjectDialect } from "./Dialect.ts"
 import { endpoint } from "./endpoint.ts"
 import { faceOf } from "./faces.ts"
+import { isHosted } from "./framing.ts"
 import { answered, inference, type InferenceOptions } from "./inference.ts"
 import { list } from "./lists.ts"
 import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate, nativeShow } from "./native/dialect.ts"
@@ -27,6 +28,7 @@ export interface AppOptions extends InferenceOptions {
 }
 
 const forbiddenPath = Effect.fail(new Forbidden({ what: "path" }))
+const unhosted = Effect.fail(new BadRequest({ detail: "Host: expected exactly one" }))
 
 const dialects = {
   native: { chat: nativeChat, generate: nativeGenerate },
@@ -47,6 +49,7 @@ export const app = (options: AppOptions) => {
     if (!(incoming instanceof IncomingMessage)) return yield* Effect.die("HTTP/1.1 only")
     const exchange = new Exchange(arrivalOf(incoming, yield* Clock.currentTimeMillis, options.trustedProxies))
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
+    if (route !== undefined && !isHosted(incoming)) return yield* endpoint(exchange, unhosted)
     switch (route?._tag) {
       case undefined:
         return yield* endpoint(exchange, forbiddenPath)

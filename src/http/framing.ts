@@ -17,3 +17,12 @@ export const noteFraming = (request: IncomingMessage): boolean => {
 }
 
 export const isMisframed = (request: IncomingMessage): boolean => misframed.has(request.socket)
+
+/**
+ * Exactly one `Host`, as HTTP/1.1 wants it; none will do for HTTP/1.0. Nothing here depends on it, but a proxy before
+ * us may have chosen by one of two. Node keeps the first of them, and would answer a missing one without a body.
+ */
+export const isHosted = (request: IncomingMessage): boolean => {
+  const hosts = request.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "host").length
+  return hosts === 1 || (hosts === 0 && request.httpVersion === "1.0")
+}

@@ -107,6 +107,23 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
     })
   )
 
+  it.effect("H01 two hosts or none are refused, but for HTTP/1.0", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const asking = (version: string, hosts: string) =>
+        talk(url, `GET /api/version HTTP/${version}\r\n${hosts}Authorization: Bearer ${secret}\r\n\r\n`, {
+          answers: 1
+        })
+      for (const hosts of ["", "Host: a\r\nHost: b\r\n", "Host: a\r\nhost: a\r\n"]) {
+        const { responses } = yield* asking("1.1", hosts)
+        yield* assertAudited(assertRefusal(responses[0], 400, hosts), 400)
+      }
+      const { responses } = yield* asking("1.0", "")
+      assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
+    })
+  )
+
   it.effect("H02 pipelined requests are answered in order, each with an id and a row of its own", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
