@@ -3,12 +3,15 @@ import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { refusals } from "../../src/backend/faults.ts"
 import { layerMemory, say } from "../../src/backend/memory.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
+import type { Frame } from "../../src/domain/Frame.ts"
 import { modelNamed } from "../support/permits.ts"
 import { type Situation, suite } from "./Backend.ts"
 
 const words = say(["Hello", " world", "!"], 100)
 
-const replies = {
+type Reply = Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden>
+
+const replies: Readonly<Record<Situation, Reply>> = {
   answers: Effect.succeed(words),
   "breaks after two frames": Effect.succeed(
     Stream.concat(Stream.take(words, 2), Stream.fail(new BackendFailed({ fault: "cut" })))
@@ -18,13 +21,26 @@ const replies = {
   "model gone": Effect.fail(new Forbidden({ what: "model" })),
   "context too long": Effect.fail(new BadRequest({ detail: refusals.context })),
   "hangs after a frame": Effect.succeed(Stream.concat(Stream.take(words, 1), Stream.never))
-} as const satisfies Record<Situation, unknown>
+}
+
+/** The same situation for an answer in one object. */
+const inOne = <A>(situation: Situation, answer: A) =>
+  situation === "answers" ? Effect.succeed(answer) : Effect.as(replies[situation], answer)
 
 suite("memory", (situation) =>
   Effect.succeed(
     layerMemory({
       models: Effect.succeed([modelNamed("fake:latest")]),
-      reply: () => replies[situation]
+      reply: () => replies[situation],
+      embed: () =>
+        inOne(situation, {
+          vectors: [
+            [0.6, 0.8],
+            [1, 0]
+          ],
+          promptEvalCount: 8
+        }),
+      show: () => inOne(situation, { model_info: {}, capabilities: ["completion"] })
     }).pipe(Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })))
   )
 )

@@ -30,6 +30,10 @@ export const suite = (
   ) => Effect.flatMap(arrange(situation), (layer) => Effect.provide(test, layer))
   const forward = Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), callOf()))
   const run = Effect.flatMap(forward, Stream.runCollect)
+  const embed = Effect.flatMap(Backend, (backend) =>
+    backend.embed(permitFor("fake:latest"), callOf({ kind: "embed", body: { input: ["a", "b"] } }, 0))
+  )
+  const show = Effect.flatMap(Backend, (backend) => backend.show(permitFor("fake:latest")))
   const faultOf = Effect.map(Effect.flip(run), (error) =>
     error._tag === "BackendFailed" ? error.fault : error._tag
   )
@@ -125,6 +129,60 @@ export const suite = (
         }).pipe(Effect.scoped)
       )
     )
+
+    it.live("embeds one vector per text, in order, and describes a model without its template", () =>
+      inSituation(
+        "answers",
+        Effect.gen(function* () {
+          const { vectors, promptEvalCount } = yield* embed
+          assert.lengthOf(vectors, 2)
+          assert.isTrue(vectors.flat().every(Number.isFinite))
+          assert.strictEqual(promptEvalCount, 8)
+          const shown = yield* show
+          assert.deepInclude(shown, { capabilities: ["completion"] })
+          assert.notProperty(shown, "template")
+          assert.property(shown, "model_info")
+        })
+      )
+    )
+
+    for (const [verb, answer] of [
+      ["embed", Effect.asVoid(embed)],
+      ["show", Effect.asVoid(show)]
+    ] as const) {
+      const fault = Effect.map(Effect.flip(answer), (error) =>
+        error._tag === "BackendFailed" ? error.fault : error._tag
+      )
+      it.live(`${verb}: five failures open the breaker, which forward then meets too`, () =>
+        inSituation(
+          "breaks before a frame",
+          Effect.gen(function* () {
+            const faults: Array<string> = []
+            for (let i = 0; i < 5; i += 1) faults.push(yield* fault)
+            faults.push(yield* faultOf, yield* fault)
+            assert.deepStrictEqual(faults, [
+              ...Array.from({ length: 5 }, () => "unreachable"),
+              "circuit-open",
+              "circuit-open"
+            ])
+          })
+        )
+      )
+      for (const [situation, expected] of [
+        ["busy", "busy"],
+        ["model gone", "Forbidden"],
+        ["context too long", "BadRequest"]
+      ] as const) {
+        it.live(`${verb}: does not hold against the backend that it is ${situation}`, () =>
+          inSituation(
+            situation,
+            Effect.gen(function* () {
+              for (let i = 0; i < 8; i += 1) assert.strictEqual(yield* fault, expected)
+            })
+          )
+        )
+      }
+    }
 
     it.live("lists models and answers a ping", () =>
       inSituation(

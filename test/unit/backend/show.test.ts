@@ -1,0 +1,71 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as fc from "fast-check"
+import { decodeShow } from "../../../src/backend/decodeShow.ts"
+
+const allowed = new Set([
+  "license",
+  "parameters",
+  "modified_at",
+  "requires",
+  "renderer",
+  "parser",
+  "details",
+  "model_info",
+  "projector_info",
+  "tensors",
+  "capabilities"
+])
+
+describe("the description of a model", () => {
+  it("holds nothing but the keys of the list, and always those that clients index", () => {
+    const hidden = fc.constantFrom(
+      "system",
+      "template",
+      "modelfile",
+      "messages",
+      "remote_host",
+      "verbose",
+      "license"
+    )
+    fc.assert(
+      fc.property(fc.dictionary(fc.oneof(hidden, fc.string()), fc.jsonValue()), (described) => {
+        const shown = decodeShow(JSON.stringify(described)) ?? {}
+        assert.isTrue(Object.keys(shown).every((key) => allowed.has(key)))
+        assert.isObject(shown["model_info"])
+        assert.isArray(shown["capabilities"])
+        assert.strictEqual(Reflect.get(Object(shown["details"]), "parent_model"), "")
+      })
+    )
+  })
+
+  it("has no chat template at any depth, in any spelling, and keeps what lies beside it", () => {
+    const info = {
+      "general.name": "x",
+      "tokenizer.chat_template": "SECRET",
+      "tokenizer.Chat_Template.rag": "SECRET",
+      "tokenizer.chat-template": "SECRET",
+      tokens: ["a", null, ["b"]],
+      deep: { list: [{ "x.chat_template.y": ["SECRET"], kept: 1 }] }
+    }
+    for (const field of ["model_info", "projector_info"] as const) {
+      const shown = decodeShow(JSON.stringify({ [field]: info }))
+      assert.deepStrictEqual(shown?.[field], {
+        "general.name": "x",
+        tokens: ["a", null, ["b"]],
+        deep: { list: [{ kept: 1 }] }
+      })
+    }
+  })
+
+  it("survives metadata of absurd depth and hostile names", () => {
+    const depth = 5000
+    const deep = `{"model_info":{"a":${"[".repeat(depth)}${"]".repeat(depth)},"__proto__":{"x":1}}}`
+    const shown = decodeShow(deep)
+    assert.isTrue(shown === undefined || JSON.stringify(shown).length < 500)
+    assert.strictEqual(Reflect.get({}, "x"), undefined)
+  })
+
+  it("is no description when it is no object", () => {
+    for (const text of ["", "[]", "null", '"x"', "{", "5"]) assert.isUndefined(decodeShow(text), text)
+  })
+})
