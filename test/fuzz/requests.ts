@@ -4,11 +4,11 @@ import { Effect, Result } from "effect"
 import { Backend } from "../../src/backend/Backend.ts"
 import { Catalog } from "../../src/gates/Discovery/Catalog.ts"
 import { parseBody } from "../../src/http/body.ts"
-import type { Dialect } from "../../src/http/Dialect.ts"
-import { nativeChat, nativeGenerate } from "../../src/http/native/dialect.ts"
-import { openaiChat, openaiCompletions } from "../../src/http/openai/dialect.ts"
-import type { Json, JsonObject } from "../../src/domain/Inference.ts"
-import { type FakeBackend } from "../support/FakeBackend.ts"
+import type { Decode } from "../../src/http/Dialect.ts"
+import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate } from "../../src/http/native/dialect.ts"
+import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../src/http/openai/dialect.ts"
+import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
+import { type Behaviour, fake as fakeLines, type FakeBackend } from "../support/FakeBackend.ts"
 import { modelNamed, permitFor } from "../support/permits.ts"
 import { mutateBytes } from "./bytes.ts"
 import { mutateTree, textOf, treeOf } from "./jsonTree.ts"
@@ -18,14 +18,25 @@ export const surfaces = {
   "native-chat": nativeChat,
   "native-generate": nativeGenerate,
   "openai-chat": openaiChat,
-  "openai-completions": openaiCompletions
-} satisfies Record<string, Dialect>
+  "openai-completions": openaiCompletions,
+  "native-embed": nativeEmbed,
+  "native-embeddings": nativeEmbeddings,
+  "openai-embeddings": openaiEmbeddings
+} satisfies Record<string, { readonly decode: Decode }>
 
 export type Surface = keyof typeof surfaces
 
 export const isSurface = (name: string): name is Surface => Object.hasOwn(surfaces, name)
 
-export const surfaceNames = ["native-chat", "native-generate", "openai-chat", "openai-completions"] as const
+export const surfaceNames = [
+  "native-chat",
+  "native-generate",
+  "openai-chat",
+  "openai-completions",
+  "native-embed",
+  "native-embeddings",
+  "openai-embeddings"
+] as const
 
 const message = { role: "user", content: "Grüße 🚀" }
 const tool = { type: "function", function: { name: "f", description: "d", parameters: { type: "object" } } }
@@ -84,6 +95,11 @@ const seeds: { readonly [S in Surface]: readonly [JsonObject, ...Array<JsonObjec
   "openai-completions": [
     { model: "m", prompt: "p", suffix: "s", max_tokens: 10, echo: true, logprobs: 2, n: 1, best_of: 1 },
     { model: "other:latest", prompt: ["p"], stop: ["a", "b"], stream: false }
+  ],
+  "native-embed": [{ model: "m", input: ["a", "b"], truncate: true, dimensions: 3, options }],
+  "native-embeddings": [{ model: "m", prompt: "p", options }],
+  "openai-embeddings": [
+    { model: "m", input: ["a", "b"], encoding_format: "base64", dimensions: 3, user: "u" }
   ]
 }
 
@@ -104,24 +120,14 @@ const folded = (key: string): string => key.replaceAll("\u017f", "s").replaceAll
 const isObject = (value: Json | undefined): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-const kept = new Set([
-  "model",
-  "stream",
-  "options",
-  "messages",
-  "prompt",
-  "suffix",
-  "images",
-  "format",
-  "system",
-  "raw",
-  "context",
-  "think",
-  "truncate",
-  "logprobs",
-  "top_logprobs",
-  "tools"
-])
+const chatKeys = ["model", "stream", "options", "format", "think", "truncate", "logprobs", "top_logprobs"]
+const kept = {
+  chat: new Set([...chatKeys, "messages", "tools"]),
+  generate: new Set([...chatKeys, "prompt", "suffix", "images", "system", "raw", "context"]),
+  embed: new Set(["model", "options", "input", "truncate", "dimensions"]),
+  embeddings: new Set(["model", "options", "prompt"]),
+  show: new Set(["model"])
+} satisfies Record<InferenceKind, ReadonlySet<string>>
 const keptOptions = new Set([
   "temperature",
   "top_k",
@@ -154,19 +160,24 @@ const assertKept = (object: JsonObject, allowed: ReadonlySet<string>): void => {
 }
 
 /** What the backend makes of `raw` is what was decided on. */
-const assertUpstream = (raw: string, model: string, maxTokens: number): void => {
+const assertUpstream = (raw: string, model: string, kind: InferenceKind, maxTokens: number): void => {
   const body: Json = JSON.parse(raw)
   assert.isTrue(isObject(body))
   if (!isObject(body)) return
   assert.strictEqual(JSON.stringify(body), raw, "something is said twice")
-  assertKept(body, kept)
+  assertKept(body, kept[kind])
   assert.strictEqual(body["model"], model)
-  assert.strictEqual(body["stream"], true)
-  const options = body["options"]
+  const options = body["options"] ?? {}
   assert.isTrue(isObject(options))
   if (!isObject(options)) return
   assertKept(options, keptOptions)
-  assert.strictEqual(options["num_predict"], maxTokens)
+  if (kind === "chat" || kind === "generate") {
+    assert.strictEqual(body["stream"], true)
+    assert.strictEqual(options["num_predict"], maxTokens)
+  } else {
+    // Nothing is generated, so there is nothing to bound.
+    assert.isUndefined(options["num_predict"])
+  }
   const messages = body["messages"]
   if (Array.isArray(messages)) {
     for (const message of messages) {
@@ -175,6 +186,30 @@ const assertUpstream = (raw: string, model: string, maxTokens: number): void => 
     }
   }
 }
+
+/** The shortest answer there is, so that the time goes where it should. */
+const brief: Behaviour = {
+  does: "answer",
+  status: 200,
+  contentType: "application/x-ndjson",
+  body: `${JSON.stringify({ ...fakeLines.done(), response: "" })}\n`
+}
+
+const ask = Effect.fnUntraced(function* (
+  fake: FakeBackend,
+  model: string,
+  request: InferenceRequest,
+  maxTokens: number
+) {
+  const backend = yield* Backend
+  const [permit, call] = [permitFor(model), { request, maxTokens }]
+  if (request.kind === "embed" || request.kind === "embeddings") {
+    yield* backend.embed(permit, call)
+    return
+  }
+  fake.script(brief)
+  yield* Effect.scoped(Effect.asVoid(backend.forward(permit, call)))
+})
 
 export type Verdict = "unreadable" | "refused" | "forbidden" | "sent"
 
@@ -193,16 +228,19 @@ export const tryBody = Effect.fnUntraced(function* (fake: FakeBackend, surface: 
   }
   const request = decoded.success
   const maxTokens = request.maxTokens ?? cap
-  assert.isTrue(Number.isSafeInteger(maxTokens) && maxTokens >= 1 && maxTokens <= cap, `bound ${maxTokens}`)
+  const least = request.kind === "chat" || request.kind === "generate" ? 1 : 0
+  assert.isTrue(
+    Number.isSafeInteger(maxTokens) && maxTokens >= least && maxTokens <= cap,
+    `bound ${maxTokens}`
+  )
   assert.isTrue(Number.isSafeInteger(request.promptEstimate) && request.promptEstimate >= 1)
   const model = catalog.find(request.model)
   if (model === undefined) return "forbidden" satisfies Verdict
   const before = fake.requests.length
-  const backend = yield* Backend
-  yield* Effect.scoped(Effect.asVoid(backend.forward(permitFor(model.name), { request, maxTokens })))
+  yield* ask(fake, model.name, request, maxTokens)
   assert.strictEqual(fake.requests.length, before + 1)
   const sent = fake.requests.at(-1)
-  assert.strictEqual(sent?.path, request.kind === "chat" ? "/api/chat" : "/api/generate")
-  assertUpstream(sent?.raw ?? "", model.name, maxTokens)
+  assert.strictEqual(sent?.path, `/api/${request.kind}`)
+  assertUpstream(sent?.raw ?? "", model.name, request.kind, maxTokens)
   return "sent" satisfies Verdict
 })

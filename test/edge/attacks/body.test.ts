@@ -270,6 +270,25 @@ layer(layerGateway(), live)("a request's body", (it) => {
     })
   )
 
+  it.effect("B11 a model is shown under the one name that was decided on, without its secrets", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey({ models: ["m"] })
+      const path = "/api/show"
+      for (const body of ['{"model":"m","name":"other","verbose":true}', '{"name":"m","Model":"other"}']) {
+        const { raw } = yield* sent(secret, body, path)
+        assert.strictEqual(raw, '{"model":"m:latest"}')
+      }
+      const response = yield* ask(secret, '{"model":"m"}', { path })
+      const shown = JSON.parse(response?.body ?? "")
+      for (const key of ["system", "template", "modelfile", "messages", "remote_host", "remote_model"]) {
+        assert.notProperty(shown, key)
+      }
+      const other = yield* ask(secret, '{"name":"other"}', { path }).pipe(unharmed)
+      yield* assertAudited(assertRefusal(other, 403, "other"), 403)
+      yield* refused(secret, ['{"model":"m","model":"other"}', '{"model":1}', "{}", '{"name":[]}'], path)
+    })
+  )
+
   it.effect("B12 a model's name is a string, and any string is refused without a trace of damage", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
