@@ -41,15 +41,15 @@ const hasty: Environment = {
   SHUTDOWN_GRACE_MS: "2000"
 }
 
-/** The gateway itself, on whatever database client, cache store and backend the context has. */
-export const layerGatewayOn = (env: Environment = {}) =>
+/** The gateway itself in front of `backendUrl`, on whatever database client and cache store the context has. */
+export const layerGatewayBefore = (backendUrl: URL, env: Environment = {}) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const [redis, fake] = [yield* TestRedis, yield* Fake]
+      const redis = yield* TestRedis
       const settings: SettingsValues = {
         ...Result.getOrThrow(readSettings({ ...hasty, ...env })),
         redisUrl: Redacted.make(redis.url),
-        backendUrl: new URL(fake.url)
+        backendUrl
       }
       const gateway = Layer.effect(
         Gateway,
@@ -57,7 +57,7 @@ export const layerGatewayOn = (env: Environment = {}) =>
           url: HttpServer.formatAddress(server.address),
           settings
         }))
-      ).pipe(Layer.provide(layerApp(settings, { backendUrl: new URL(fake.url) })))
+      ).pipe(Layer.provide(layerApp(settings, { backendUrl })))
       const registry = layerRegistry({
         namespace: settings.keyNamespace,
         defaults: {
@@ -69,6 +69,10 @@ export const layerGatewayOn = (env: Environment = {}) =>
       return Layer.merge(gateway, registry).pipe(Layer.provideMerge(layerLogging(settings)))
     })
   )
+
+/** In front of the backend that does as it is told. */
+export const layerGatewayOn = (env: Environment = {}) =>
+  Layer.unwrap(Effect.map(Fake, (fake) => layerGatewayBefore(new URL(fake.url), env)))
 
 /** Everything fresh: a database of its own, an empty Redis database, a backend, a gateway. */
 export const layerGateway = (env: Environment = {}) =>
