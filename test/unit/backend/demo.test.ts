@@ -47,6 +47,14 @@ describe("the demo backend", () => {
           backend.forward(permitFor("demo-chat:latest"), callOf({ body }, 3)),
           Stream.runCollect
         )
+        const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
+        const { vectors } = yield* backend.embed(permitFor("demo-embed:latest"), embedding)
+        assert.deepStrictEqual(
+          vectors.map(({ length }) => length),
+          [64, 64]
+        )
+        const shown = yield* backend.show(permitFor("demo-chat:latest"))
+        assert.deepInclude(shown, { capabilities: ["completion"] })
         assert.strictEqual(cut.length, 4)
         assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })
       }).pipe(Effect.scoped, Effect.provide(layer))
