@@ -31,7 +31,11 @@ const measure = Effect.fnUntraced(function* (name: string, budgets: Claims["budg
   const pair = Effect.fnUntraced(function* (i: number, times: Array<number>) {
     const claims = accounts[i % accounts.length] ?? claimsOf(budgets, 0)
     const began = performance.now()
-    const verdict = yield* meter.reserve(claims, { id: `${name}-${concurrency}-${run}-${i}`, tokens: 300, slot: true })
+    const verdict = yield* meter.reserve(claims, {
+      id: `${name}-${concurrency}-${run}-${i}`,
+      tokens: 300,
+      slot: true
+    })
     if (!(verdict instanceof Reserved)) return yield* Effect.die(verdict)
     times.push(performance.now() - began)
     yield* meter.settle(verdict.reservation, 120)

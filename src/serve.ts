@@ -20,8 +20,13 @@ import type { SettingsValues } from "./Settings.ts"
  * is no reason not to start: it is waited for, and until then every call is a 503.
  */
 const watchSchema: Effect.Effect<never, BootFailed, SqlClient.SqlClient> = assertSchema.pipe(
-  Effect.tapErrorTag("MigrationFailed", (error) => Effect.logWarning("the database does not answer", error.cause)),
-  Effect.retry({ while: (error) => error._tag === "MigrationFailed", schedule: Schedule.spaced("2 seconds") }),
+  Effect.tapErrorTag("MigrationFailed", (error) =>
+    Effect.logWarning("the database does not answer", error.cause)
+  ),
+  Effect.retry({
+    while: (error) => error._tag === "MigrationFailed",
+    schedule: Schedule.spaced("2 seconds")
+  }),
   Effect.mapError((error) => bootFailed(error.message)),
   Effect.andThen(Effect.never)
 )
@@ -36,7 +41,9 @@ const listen = (settings: SettingsValues, ground: Ground) =>
   Layer.build(layerApp(settings, { backendUrl: ground.backend.url })).pipe(
     Effect.map((services) => HttpServer.formatAddress(Context.get(services, HttpServer.HttpServer).address)),
     Effect.mapError(() =>
-      bootFailed(`cannot listen on ${settings.host}:${settings.port}: the address is in use, or not this machine's`)
+      bootFailed(
+        `cannot listen on ${settings.host}:${settings.port}: the address is in use, or not this machine's`
+      )
     )
   )
 
@@ -84,7 +91,10 @@ export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
   const settings = yield* settingsFrom(process.env)
   return yield* Effect.gen(function* () {
     const ground = yield* makeGround(settings)
-    const run = ground.embedded === undefined ? runOnGiven(settings, ground) : runEmbedded(settings, ground, ground.embedded)
+    const run =
+      ground.embedded === undefined
+        ? runOnGiven(settings, ground)
+        : runEmbedded(settings, ground, ground.embedded)
     return yield* run.pipe(
       // The gateway's own scope ends before the database client's: the last rows still have somewhere to go.
       Effect.scoped,

@@ -24,5 +24,7 @@ export const settingsFrom = (
   const read = readSettings(env)
   return Result.isSuccess(read)
     ? Effect.succeed(read.success)
-    : Effect.fail(new BootFailed({ lines: read.failure.map(describeProblem), exitCode: exitCodeConfiguration }))
+    : Effect.fail(
+        new BootFailed({ lines: read.failure.map(describeProblem), exitCode: exitCodeConfiguration })
+      )
 }

@@ -13,7 +13,9 @@ import { type BootFailed, bootFailed } from "./BootFailed.ts"
 export interface Ground {
   readonly database: DatabaseAddress
   /** set when the database is this process's own */
-  readonly embedded: { readonly socket: SocketAddress; readonly dataDir: string; readonly exited: Effect.Effect<void> } | undefined
+  readonly embedded:
+    | { readonly socket: SocketAddress; readonly dataDir: string; readonly exited: Effect.Effect<void> }
+    | undefined
   readonly backend: FoundBackend
 }
 
@@ -22,10 +24,15 @@ export const makeGround = Effect.fnUntraced(function* (
 ): Effect.fn.Return<Ground, BootFailed, Scope.Scope> {
   const backend =
     settings.backendUrl === undefined
-      ? yield* Effect.mapError(findBackend, () => bootFailed("the built-in demo backend could not be started"))
+      ? yield* Effect.mapError(findBackend, () =>
+          bootFailed("the built-in demo backend could not be started")
+        )
       : { url: settings.backendUrl, what: settings.backendUrl.origin }
-  if (settings.databaseUrl !== undefined) return { database: settings.databaseUrl, embedded: undefined, backend }
+  if (settings.databaseUrl !== undefined)
+    return { database: settings.databaseUrl, embedded: undefined, backend }
   const dataDir = path.resolve(settings.dataDir)
-  const { exited, ...socket } = yield* Effect.mapError(embeddedPostgres({ dataDir }), (error) => bootFailed(error.message))
+  const { exited, ...socket } = yield* Effect.mapError(embeddedPostgres({ dataDir }), (error) =>
+    bootFailed(error.message)
+  )
   return { database: socket, embedded: { socket, dataDir, exited }, backend }
 })

@@ -4,7 +4,9 @@ import { makeDemoBackend } from "../backend/demo/DemoBackend.ts"
 
 const local = new URL("http://127.0.0.1:11434")
 
-const answers = Effect.tryPromise((signal) => fetch(new URL("/api/version", local), { signal, redirect: "error" })).pipe(
+const answers = Effect.tryPromise((signal) =>
+  fetch(new URL("/api/version", local), { signal, redirect: "error" })
+).pipe(
   Effect.tap((response) => Effect.promise(() => response.arrayBuffer())),
   Effect.map((response) => response.ok),
   Effect.timeout("1 second"),

@@ -61,4 +61,7 @@ type Faces = { readonly [T in GatewayError["_tag"]]: number }
 export const faces: Faces = { BadRequest: 400, Unauthorized: 401 }
 
 // @ts-expect-error an outage matrix has to name every gate
-export const outages: Record<Gate, Layer.Layer<never> | undefined> = { KeyStore: undefined, Limiter: undefined }
+export const outages: Record<Gate, Layer.Layer<never> | undefined> = {
+  KeyStore: undefined,
+  Limiter: undefined
+}

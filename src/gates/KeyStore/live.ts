@@ -114,10 +114,16 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
     Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause }))
   )
 
-const decodeAge = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct({ age_ms: Schema.NullOr(Schema.Finite) })]))
+const decodeAge = Schema.decodeUnknownEffect(
+  Schema.Tuple([Schema.Struct({ age_ms: Schema.NullOr(Schema.Finite) })])
+)
 
 /** How long ago, by the database's clock, a key that is forgotten now was revoked. For the metrics only. */
-const tellLatency = (pg: PgClient.PgClient, prefix: string, onRevoked: (latencyMs: number) => Effect.Effect<void>) =>
+const tellLatency = (
+  pg: PgClient.PgClient,
+  prefix: string,
+  onRevoked: (latencyMs: number) => Effect.Effect<void>
+) =>
   pg`
     SELECT (extract(epoch FROM clock_timestamp() - max(created_at)) * 1000)::float8 AS age_ms
     FROM revocations WHERE key_prefix = ${prefix}`.pipe(
