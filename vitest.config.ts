@@ -9,6 +9,8 @@ export default defineConfig({
     // Real processes are paused, killed and started: generous, because a busy machine is no failure.
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    // Only where nobody can look and try again, and never in silence: the summary names every test that needed it.
+    retry: process.env["CI"] === "true" ? 1 : 0,
     pool: "forks",
     maxWorkers: 2
   }

@@ -5,10 +5,12 @@ import type { Reporter, SerializedError, TestModule } from "vitest/node"
 export class Summary implements Reporter {
   onTestRunEnd(modules: ReadonlyArray<TestModule>, unhandled: ReadonlyArray<SerializedError>): void {
     const count = { passed: 0, failed: unhandled.length, skipped: 0 }
+    const second: Array<string> = []
     for (const module of modules) {
       let failedTests = 0
       for (const test of module.children.allTests()) {
         const { state } = test.result()
+        if ((test.diagnostic()?.retryCount ?? 0) > 0) second.push(`needed a second try: ${test.fullName}`)
         if (state === "passed") count.passed++
         else if (state === "failed") failedTests++
         else count.skipped++
@@ -19,6 +21,7 @@ export class Summary implements Reporter {
     const redis = process.env["TEST_REDIS_URL"] ? "the one of TEST_REDIS_URL" : "a real redis-server"
     const skipped = count.skipped > 0 ? `, ${count.skipped} skipped` : ""
     const lines = [
+      ...second,
       `${modules.length} suites, ${count.passed + count.failed + count.skipped} tests; Postgres: a real cluster of this run; Redis: ${redis}`,
       `Tollgate: ${count.passed} passed, ${count.failed} failed${skipped}`
     ]

@@ -6,8 +6,8 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Exit, Schedule, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { embeddedPostgres } from "../../../src/infra/EmbeddedPostgres.ts"
-import { layerPostgres } from "../../../src/infra/Postgres.ts"
+import { embeddedPostgres } from "../../src/infra/EmbeddedPostgres.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
 
 /** A folder that is removed afterwards; `mode` of the one above it. */
 const folder = (mode: number) =>
@@ -130,7 +130,7 @@ it.live("sweeps away a first start that was cut short", () =>
 
 const program = `
   import { Effect } from "effect"
-  import { embeddedPostgres } from ${JSON.stringify(new URL("../../../src/infra/EmbeddedPostgres.ts", import.meta.url).href)}
+  import { embeddedPostgres } from ${JSON.stringify(new URL("../../src/infra/EmbeddedPostgres.ts", import.meta.url).href)}
   Effect.runPromise(Effect.scoped(Effect.andThen(embeddedPostgres({ dataDir: process.argv.at(-1) }), (found) => {
     console.log(JSON.stringify(found.path))
     return Effect.never
@@ -142,7 +142,7 @@ const parent = (dataDir: string) =>
   Effect.acquireRelease(
     Effect.callback<{ readonly child: ChildProcess; readonly socket: string }>((resume) => {
       const child = spawn(process.execPath, ["--input-type=module", "-e", program, "--", dataDir], {
-        cwd: path.resolve(import.meta.dirname, "../../.."),
+        cwd: path.resolve(import.meta.dirname, "../.."),
         stdio: ["ignore", "pipe", "inherit"]
       })
       child.stdout.once("data", (text) => resume(Effect.succeed({ child, socket: decodePath(String(text)) })))

@@ -8,7 +8,7 @@ import { keyShape, prefixOf } from "../../src/domain/Key.ts"
 import { writeRuntime } from "../../src/infra/RuntimeFile.ts"
 import { makeFakeBackend } from "../support/FakeBackend.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
-import { failsWith, json, succeeds, tollgate, tollgateWith } from "./tollgate.ts"
+import { failsWith, json, succeeds, tollgate, tollgateWith } from "../cli/tollgate.ts"
 
 const wait = { timeout: 60_000 }
 
