@@ -194,7 +194,8 @@ const make = (options: AuditOptions) =>
         yield* written.pipe(
           Effect.timeout(options.closeTimeoutMs ?? 5000),
           Effect.tapErrorTag("SqlError", (error) =>
-            Effect.logError(`audit row ${requestId} cannot be written`, error)
+            // Postgres repeats the whole row in its detail: the log gets the reason's name only.
+            Effect.logError(`audit row ${requestId} cannot be written: ${error.reason._tag}`)
           )
         )
       }, Effect.mapError(unavailable)),

@@ -25,8 +25,6 @@ export class Exchange {
   opened = false
   /** the backend has been called: from here on leaving is not free */
   sent = false
-  /** the backend answered: with a first frame, or with its one object */
-  answered = false
   promptEstimate = 0
   /** bytes of the prompt: no count of prompt tokens can honestly be far above it */
   promptBytes = 0

@@ -33,6 +33,5 @@ export const calling = Effect.fnUntraced(function* <A, R>(
     // A backend that gave nothing is charged nothing.
     Effect.tapError(() => Effect.sync(() => void (exchange.sent = false)))
   )
-  exchange.answered = true
   return { answer, hold }
 })
