@@ -2,6 +2,8 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
 import { BootFailed } from "./boot/BootFailed.ts"
+import { causeText } from "./boot/causeText.ts"
+import { redactKeys } from "./domain/Key.ts"
 import { serve } from "./serve.ts"
 
 const explained = serve.pipe(
@@ -10,7 +12,7 @@ const explained = serve.pipe(
     const error = Cause.squash(cause)
     return error instanceof BootFailed
       ? Effect.forEach(error.lines, (line) => Console.error(`tollgate: ${line}`))
-      : Console.error("tollgate: stopped by a defect", Cause.pretty(cause))
+      : Console.error("tollgate: stopped by a defect", redactKeys(causeText(cause)))
   })
 )
 

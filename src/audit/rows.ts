@@ -1,24 +1,16 @@
 /** Records as rows: cleaned, cut, and in the words of the tables. Nothing a client sends can make an insert fail. */
+import { redactKeys } from "../domain/Key.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "./Record.ts"
 
 /** Postgres takes no NUL and no lone surrogates; terminals and viewers no control, direction or line characters. */
 const unprintable = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
 
-/** What looks like a key, wherever a client may have put it: the public prefix stays, the secret never gets here. */
-const keyShaped = /([A-Za-z0-9]{2}_[0-9A-Za-z]{9})[0-9A-Za-z]{32}/g
-
 /** Far more than any column keeps, so that cutting comes after redacting and no half of a secret is left. */
 const mostRead = 8192
 
 export const clean = (text: string, most: number): string =>
-  text
-    .slice(0, mostRead)
-    .toWellFormed()
-    .replaceAll(keyShaped, "$1…")
-    .replaceAll(unprintable, "")
-    .slice(0, most)
-    .toWellFormed()
+  redactKeys(text.slice(0, mostRead).toWellFormed()).replaceAll(unprintable, "").slice(0, most).toWellFormed()
 
 /** The greatest whole number that is exact on both sides. */
 const count = (tokens: number): number =>

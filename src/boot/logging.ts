@@ -1,7 +1,14 @@
-/** One line a message: flat JSON for machines in production, readable text at a terminal. */
-import { Cause, Layer, Logger, Predicate, References } from "effect"
+/**
+ * One line a message: flat JSON for machines in production, readable text at a terminal.
+ *
+ * This is the last place a line passes, whoever wrote it: what looks like a key loses its secret, causes lose what
+ * Postgres quotes of rows, and no control character reaches a terminal (hardening R48).
+ */
+import { Cause, Layer, Logger, Predicate, Redacted, References } from "effect"
+import { redactKeys } from "../domain/Key.ts"
 import { RequestLines } from "../pipeline/requestLine.ts"
 import type { SettingsValues } from "../Settings.ts"
+import { causeText } from "./causeText.ts"
 
 const levels = {
   trace: "Trace",
@@ -13,48 +20,87 @@ const levels = {
   none: "None"
 } as const satisfies Record<SettingsValues["logLevel"], unknown>
 
+const isCausal = (part: unknown): boolean => part instanceof Error || Cause.isCause(part)
+
 /** What cannot be JSON is told as text; a log line never fails. */
 const plain = (_: string, value: unknown): unknown =>
-  typeof value === "bigint" || value instanceof Error ? String(value) : value
+  typeof value === "bigint" || Redacted.isRedacted(value)
+    ? String(value)
+    : isCausal(value)
+      ? causeText(value)
+      : value
 
-/** A cause that was logged as a value beside the words. */
-const causeOf = (part: unknown): string | undefined =>
-  Cause.isCause(part) ? Cause.pretty(part) : part instanceof Error ? (part.stack ?? String(part)) : undefined
+const isFields = (part: unknown): part is object => Predicate.isObject(part) && !isCausal(part)
 
-const isFields = (part: unknown): part is object =>
-  Predicate.isObject(part) && !(part instanceof Error) && !Cause.isCause(part)
+/** Control, direction and line characters, which a terminal would obey; `kept` ones are the writer's own. */
+const obeyed = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
+const escaped = (text: string, kept = ""): string =>
+  text.replaceAll(obeyed, (character) =>
+    character === kept ? character : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`
+  )
 
-/** `{"time","level","message",…}`: words in the message, objects and annotations as fields of their own. */
-export const jsonLine = Logger.make<unknown, string>(({ cause, date, fiber, logLevel, message }) => {
+interface Told {
+  readonly time: string
+  readonly level: string
+  readonly message: string
+  readonly fields: object
+  readonly cause: string | undefined
+}
+
+const tell = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>): Told => {
   const parts = Array.isArray(message) ? message : [message]
-  const causes = parts.map(causeOf).filter((text) => text !== undefined)
-  if (cause.reasons.length > 0) causes.push(Cause.pretty(cause))
-  const line = {
+  const causes = parts.filter(isCausal).map(causeText)
+  if (cause.reasons.length > 0) causes.push(causeText(cause))
+  return {
     time: date.toISOString(),
     level: logLevel.toLowerCase(),
     message: parts
-      .filter((part) => !isFields(part) && causeOf(part) === undefined)
+      .filter((part) => !Predicate.isObject(part))
       .map(String)
       .join(" "),
-    ...fiber.getRef(References.CurrentLogAnnotations),
-    ...Object.assign({}, ...parts.filter(isFields)),
-    ...(causes.length === 0 ? {} : { cause: causes.join("\n") })
+    fields: {
+      ...fiber.getRef(References.CurrentLogAnnotations),
+      ...Object.assign({}, ...parts.filter(isFields))
+    },
+    cause: causes.length === 0 ? undefined : causes.join("\n")
   }
+}
+
+const json = ({ cause, fields, level, message, time }: Told): string => {
   try {
-    return JSON.stringify(line, plain)
+    return JSON.stringify(
+      { time, level, message, ...fields, ...(cause === undefined ? {} : { cause }) },
+      plain
+    )
   } catch (error) {
-    return JSON.stringify({
-      time: line.time,
-      level: line.level,
-      message: line.message,
-      unprintable: String(error)
-    })
+    return JSON.stringify({ time, level, message, unprintable: String(error) })
   }
+}
+
+/** `{"time","level","message",…}`: words in the message, objects and annotations as fields of their own. */
+export const jsonLine = Logger.make<unknown, string>((options) => escaped(redactKeys(json(tell(options)))))
+
+const textOf = (value: unknown): string => {
+  if (typeof value === "string") return value
+  try {
+    return JSON.stringify(value, plain) ?? String(value)
+  } catch (error) {
+    return `unprintable (${String(error)})`
+  }
+}
+
+/** `05:10:54 WARN  message  name=value`, and a cause on lines of its own. */
+export const textLine = Logger.make<unknown, string>((options) => {
+  const { cause, fields, level, message, time } = tell(options)
+  const named = Object.entries(fields).map(([name, value]) => `  ${name}=${textOf(value)}`)
+  const first = escaped(`${time.slice(11, 19)} ${level.toUpperCase().padEnd(5)} ${message}${named.join("")}`)
+  const below = cause === undefined ? "" : `\n  ${escaped(cause, "\n").replaceAll("\n", "\n  ")}`
+  return redactKeys(first + below)
 })
 
 export const layerLogging = (settings: Pick<SettingsValues, "logLevel" | "production">) =>
   Layer.mergeAll(
-    Logger.layer([settings.production ? Logger.withConsoleLog(jsonLine) : Logger.consolePretty()]),
+    Logger.layer([Logger.withConsoleLog(settings.production ? jsonLine : textLine)]),
     Layer.succeed(References.MinimumLogLevel, levels[settings.logLevel]),
     Layer.succeed(RequestLines, settings.production)
   )

@@ -4,8 +4,9 @@
  */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Effect, Layer, References } from "effect"
-import { HttpClient, HttpClientError } from "effect/http"
+import { HttpBody, HttpClient, HttpClientError } from "effect/http"
 import { OtlpSerialization, OtlpTracer } from "effect/observability"
+import { redactKeys } from "../domain/Key.ts"
 import { Traced } from "../pipeline/Trace.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { version } from "../version.ts"
@@ -34,6 +35,22 @@ const layerCollector = Layer.effect(
   )
 ).pipe(Layer.provide(NodeHttpClient.layerUndici))
 
+/** As JSON, the last place a span passes: nothing that looks like a key leaves the process with its secret. */
+const layerRedactedJson = Layer.effect(
+  OtlpSerialization.OtlpSerialization,
+  Effect.map(OtlpSerialization.OtlpSerialization, (json) => {
+    const seal = (body: HttpBody.HttpBody): HttpBody.HttpBody =>
+      body._tag === "Uint8Array"
+        ? HttpBody.text(redactKeys(Buffer.from(body.body).toString()), body.contentType)
+        : HttpBody.empty
+    return {
+      traces: (data) => seal(json.traces(data)),
+      metrics: (data) => seal(json.metrics(data)),
+      logs: (data) => seal(json.logs(data))
+    }
+  })
+).pipe(Layer.provide(OtlpSerialization.layerJson))
+
 /** `endpoint` is the collector's base URL; `/v1/traces` is added unless it ends in it. */
 const tracesUrl = (endpoint: URL): string =>
   endpoint.pathname.endsWith("/v1/traces")
@@ -50,5 +67,5 @@ export const layerTracing = (settings: Pick<SettingsValues, "otlpEndpoint">): La
           resource: { serviceName: "tollgate", serviceVersion: version },
           exportInterval: "2 seconds",
           shutdownTimeout: "2 seconds"
-        }).pipe(Layer.provide([OtlpSerialization.layerJson, layerCollector]))
+        }).pipe(Layer.provide([layerRedactedJson, layerCollector]))
       )

@@ -202,7 +202,7 @@ export const makeFreshKeys = Effect.fnUntraced(function* (
     Effect.catchCause((cause) =>
       Cause.hasInterruptsOnly(cause)
         ? Effect.interrupt
-        : Effect.logError("the poll of key states failed", Cause.pretty(cause))
+        : Effect.logError("the poll of key states failed", cause)
     ),
     Effect.andThen(Effect.sleep(Math.max(10, options.freshnessMs / 3))),
     Effect.forever,
