@@ -16,6 +16,10 @@ export interface Probe {
   readonly read: Effect.Effect<number>
 }
 
+/** Why a request was refused before it was one. */
+export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation"] as const
+export type MalformedReason = (typeof malformedReasons)[number]
+
 export class Metrics extends Context.Service<
   Metrics,
   {
@@ -27,6 +31,8 @@ export class Metrics extends Context.Service<
     revoked(latencyMs: number): Effect.Effect<void>
     /** Transcripts of opted-in keys that could not be written. */
     promptsDropped(count: number): Effect.Effect<void>
+    /** A request that Node's parser or timers refused: it has no audit row. */
+    malformed(reason: MalformedReason): Effect.Effect<void>
     probe(probe: Probe): Effect.Effect<void>
     /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
@@ -76,6 +82,13 @@ const make = Effect.sync(() => {
     help: "Transcripts of opted-in keys that could not be written",
     registers
   })
+  const malformed = new Counter({
+    name: "tollgate_malformed_requests_total",
+    help: "Requests refused before they were read: by syntax, size, time, tunnel or expectation",
+    labelNames: ["reason"],
+    registers
+  })
+  for (const reason of malformedReasons) malformed.inc({ reason }, 0)
   return Metrics.of({
     observe: (record, modelResolved) =>
       Effect.sync(() => {
@@ -91,6 +104,7 @@ const make = Effect.sync(() => {
       Effect.map(Clock.currentTimeMillis, (now) => firstFrames.observe(Math.max(0, now - arrivedAt) / 1000)),
     revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
     promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
+    malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),
     probe: ({ name, help, read }) =>
       Effect.map(Effect.context(), (context) => {
         // A probe that breaks or hangs says so in its own line; the others still tell what they know.

@@ -6,6 +6,7 @@ import { createServer, type Server } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
+import { type MalformedReason, Metrics } from "../audit/Metrics.ts"
 import { app, type AppOptions } from "./app.ts"
 import { Drain } from "./Drain.ts"
 import { onExchange } from "./exchanges.ts"
@@ -30,7 +31,16 @@ const mostConnections = 16_384
 /** A connection ends after so many requests; what was pipelined beyond them is not answered. */
 const mostRequests = 10_000
 
-const makeServer = (options: ServerOptions, patience: PatienceMs, draining: () => boolean): Server => {
+interface Watchers {
+  readonly draining: () => boolean
+  readonly malformed: (reason: MalformedReason) => void
+}
+
+const makeServer = (
+  options: ServerOptions,
+  patience: PatienceMs,
+  { draining, malformed }: Watchers
+): Server => {
   const server = createServer({
     // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
     shouldUpgradeCallback: () => false,
@@ -45,7 +55,7 @@ const makeServer = (options: ServerOptions, patience: PatienceMs, draining: () =
   })
   server.maxConnections = mostConnections
   server.maxRequestsPerSocket = mostRequests
-  refuseMalformed(server)
+  refuseMalformed(server, malformed)
   cutStalledClients(server, options.clientStallTimeoutMs)
   // Without it a socket that goes idle after close() holds the shutdown for its whole keep-alive (effect4 §6).
   onExchange(server, (request, response) => {
@@ -83,7 +93,11 @@ export const layer = (options: ServerOptions) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const drain = yield* Drain
-      const server = makeServer(options, yield* Patience, drain.draining)
+      const metrics = yield* Metrics
+      const server = makeServer(options, yield* Patience, {
+        draining: drain.draining,
+        malformed: (reason) => Effect.runSync(metrics.malformed(reason))
+      })
       // In a fiber of its own: the one that is told to stop is interrupted, and could wait for nothing.
       const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
       // Built last, so ended first: the app is still whole while it drains.

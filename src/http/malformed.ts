@@ -1,29 +1,36 @@
 /**
  * What Node refuses or would mishandle before the application sees it: the same error shape as everything else
- * (contract §3), then the end of the connection, because nothing after it can be trusted. No audit row: whoever
- * sends this never made a request.
+ * (contract §3), then the end of the connection, because nothing after it can be trusted. No audit row, because whoever
+ * sends this never made a request: it is counted.
  */
 import { randomUUIDv7 } from "node:crypto"
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
+import type { MalformedReason } from "../audit/Metrics.ts"
 import { onExchange } from "./exchanges.ts"
 import { errorBody } from "./respond.ts"
 
 interface Refusal {
+  readonly reason: MalformedReason
   readonly status: number
   readonly type: string
   readonly message: string
 }
 
-const invalid = (status: number, message: string): Refusal => ({ status, type: "invalid_request", message })
+const invalid = (reason: MalformedReason, status: number, message: string): Refusal => ({
+  reason,
+  status,
+  type: "invalid_request",
+  message
+})
 
-const unreadable = invalid(400, "malformed HTTP request")
+const unreadable = invalid("syntax", 400, "malformed HTTP request")
 const refusals: ReadonlyMap<string | undefined, Refusal> = new Map([
-  ["HPE_HEADER_OVERFLOW", invalid(431, "request headers are too large")],
-  ["ERR_HTTP_REQUEST_TIMEOUT", invalid(408, "the request was not received in time")]
+  ["HPE_HEADER_OVERFLOW", invalid("size", 431, "request headers are too large")],
+  ["ERR_HTTP_REQUEST_TIMEOUT", invalid("time", 408, "the request was not received in time")]
 ])
-const tunnel: Refusal = { status: 403, type: "forbidden", message: "forbidden" }
-const expectation = invalid(417, "Expect: expected nothing but 100-continue")
+const tunnel: Refusal = { reason: "tunnel", status: 403, type: "forbidden", message: "forbidden" }
+const expectation = invalid("expectation", 417, "Expect: expected nothing but 100-continue")
 
 /** What a client gets to read its answer: a socket destroyed with unread input takes the answer with it. */
 const lingerMs = 500
@@ -60,7 +67,8 @@ interface Conversation {
   refused: boolean
 }
 
-export const refuseMalformed = (server: Server): void => {
+/** `count` is told of each request that is refused, answered or not. */
+export const refuseMalformed = (server: Server, count: (reason: MalformedReason) => void): void => {
   const conversations = new WeakMap<Duplex, Conversation>()
   const conversationOn = (socket: Duplex): Conversation => {
     const known = conversations.get(socket)
@@ -83,6 +91,8 @@ export const refuseMalformed = (server: Server): void => {
     if (conversation.refused) return
     conversation.refused = true
     const refusal = refusals.get(error.code) ?? unreadable
+    // A client that hangs up has sent nothing wrong.
+    if (error.code !== "ECONNRESET") count(refusal.reason)
     if (!socket.writable || error.code === "ECONNRESET") {
       socket.destroy()
       return
@@ -112,6 +122,12 @@ export const refuseMalformed = (server: Server): void => {
   })
 
   // Node would close the one without a word and answer the other without a body.
-  server.on("connect", (_request, socket) => endWith(socket, tunnel))
-  server.on("checkExpectation", (request) => endWith(request.socket, expectation))
+  const end = (socket: Duplex, refusal: Refusal) => {
+    // What the parser thinks of the rest is nobody's matter any more.
+    conversationOn(socket).refused = true
+    count(refusal.reason)
+    endWith(socket, refusal)
+  }
+  server.on("connect", (_request, socket) => end(socket, tunnel))
+  server.on("checkExpectation", (request) => end(request.socket, expectation))
 }

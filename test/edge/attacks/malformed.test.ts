@@ -1,0 +1,77 @@
+/** hardening D10: what never became a request has no audit row; it is answered in our shape, once, and counted. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { type MalformedReason, malformedReasons } from "../../../src/audit/Metrics.ts"
+import { Patience } from "../../../src/http/Patience.ts"
+import { call, eventually, Gateway, layerGateway } from "../../support/Gateway.ts"
+import { talk } from "../../support/RawClient.ts"
+import { assertRefusal, unharmed } from "./checks.ts"
+
+const hasty = Layer.succeed(Patience, { head: 700, body: 500, request: 1500, idle: 10_000, check: 100 })
+
+const cases: ReadonlyArray<readonly [MalformedReason, string, number]> = [
+  ["syntax", "NONSENSE\r\n\r\n", 400],
+  ["syntax", "GET /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", 400],
+  ["syntax", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400],
+  ["size", `GET /healthz HTTP/1.1\r\nHost: h\r\nX-A: ${"a".repeat(20_000)}\r\n\r\n`, 431],
+  ["time", "GET /healthz HTTP/1.1\r\nX-A: ", 408],
+  ["tunnel", "CONNECT evil:443 HTTP/1.1\r\nHost: evil\r\n\r\n", 403],
+  ["expectation", "POST /api/chat HTTP/1.1\r\nHost: h\r\nExpect: a-pony\r\nContent-Length: 2\r\n\r\n", 417]
+]
+
+const counted = Effect.map(
+  call("/metrics"),
+  ({ text }) =>
+    new Map(
+      [...text.matchAll(/^tollgate_malformed_requests_total\{reason="(\w+)"\} (\d+)$/gm)].map(
+        ([, reason = "", count]) => [reason, Number(count)]
+      )
+    )
+)
+
+const rows = Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT request_id FROM audit_log`)
+
+layer(layerGateway().pipe(Layer.provide(hasty)), { excludeTestServices: true, timeout: 60_000 })(
+  "malformed HTTP",
+  (it) => {
+    it.effect(
+      "D10 each refusal before a request is shaped, counted once by its reason, and not audited",
+      () =>
+        Effect.gen(function* () {
+          const { url } = yield* Gateway
+          assert.deepStrictEqual(
+            yield* counted,
+            new Map(malformedReasons.map((reason) => [reason, 0] as const)),
+            "every reason has a series before it first happens"
+          )
+          const before = (yield* rows).length
+          for (const [reason, bytes, status] of cases) {
+            const was = yield* counted
+            const { closed, responses } = yield* unharmed(talk(url, bytes))
+            assert.strictEqual(responses.length, 1, bytes.slice(0, 60))
+            assertRefusal(responses[0], status, bytes.slice(0, 60))
+            assert.isTrue(closed, bytes.slice(0, 60))
+            const expected = new Map(was).set(reason, (was.get(reason) ?? 0) + 1)
+            const now = yield* eventually(counted, (is) => is.get(reason) === expected.get(reason), 1000)
+            assert.deepStrictEqual(now, expected, bytes.slice(0, 60))
+          }
+          assert.strictEqual((yield* rows).length, before)
+        })
+    )
+
+    it.effect("a client that hangs up in the middle of a head has sent nothing malformed", () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const was = yield* counted
+        for (let n = 0; n < 5; n += 1) {
+          yield* talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", {
+            also: (socket) => void setTimeout(() => socket.resetAndDestroy(), 20)
+          })
+        }
+        yield* Effect.sleep("200 millis")
+        assert.deepStrictEqual(yield* counted, was)
+      })
+    )
+  }
+)
