@@ -1,0 +1,239 @@
+/**
+ * Whatever the README and the operations guide tell their reader to type is typed here, in a checkout of its own beside
+ * a running `npm start`, and prints what they say it prints. What needs an engine is named below, with what runs it.
+ */
+import { existsSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Layer, Option, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { readRuntime } from "../../src/infra/RuntimeFile.ts"
+import { checkout, npmStart, root, shell, type Started } from "../support/Checkout.ts"
+import { blocks, inlineCommands, lines, readPaper, steps } from "../support/Paper.ts"
+import { freePort } from "../support/servers/processes.ts"
+
+const readme = readPaper("README.md")
+const operations = readPaper("docs/operations.md")
+
+/** Commands that cannot be typed here: why, and the file that holds them to their word. */
+const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: string }>> = {
+  "npm ci && npm start": { why: "downloads everything", by: "test/deploy/stranger.ts" },
+  "npm ci && npm test": { why: "is this very run", by: ".ci/run" },
+  "npm ci": { why: "downloads everything", by: "test/deploy/stranger.ts" },
+  "npm run rolling": { why: "takes a minute", by: "test/deploy/rolling.ts" },
+  "npm run stranger": { why: "downloads everything", by: "test/deploy/stranger.ts" },
+  "node src/main.ts": { why: "wants its stores", by: "test/deploy/image.test.ts" },
+  "docker compose up -d": { why: "needs an engine", by: "test/deploy/lint.sh" },
+  "docker compose --profile replicas up -d": { why: "needs an engine", by: "test/deploy/lint.sh" },
+  "docker compose exec ollama ollama pull llama3.2": { why: "needs an engine", by: "docker-compose.yml" },
+  "docker compose logs ollama": { why: "needs an engine", by: "docker-compose.yml" },
+  "kubectl apply -k deploy/kubernetes": { why: "needs a cluster", by: "test/deploy/lint.sh" }
+}
+const commandsOf = (text: string) => [...blocks(text, "sh").flatMap(lines), ...inlineCommands(text)]
+
+const isElsewhere = (command: string) =>
+  Object.hasOwn(elsewhere, command) || /\bpg_(?:dump|restore)\b/.test(command)
+
+interface Reader extends Started {
+  readonly folder: string
+  readonly port: number
+}
+
+class Reading extends Context.Service<Reading, Reader>()("test/Reading") {}
+
+const layerReading = Layer.effect(
+  Reading,
+  Effect.gen(function* () {
+    const folder = yield* checkout
+    const port = yield* freePort
+    return { ...(yield* npmStart(folder, { PORT: String(port) })), folder, port }
+  })
+)
+
+/** What differs from one run to the next is written as a name in angle brackets. */
+const settled = (text: string, { folder, port }: Reader): string =>
+  text
+    .replaceAll(folder, "/home/you/tollgate")
+    .replaceAll(`127.0.0.1:${port}`, "127.0.0.1:8080")
+    .replaceAll(/tg_[0-9A-Za-z]{9}(?:[0-9A-Za-z]{32}|…)?/g, "<key>")
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "<time>")
+    .replaceAll(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "<id>")
+    .replaceAll(/(?<="(?:total|load|prompt_eval|eval)_duration":)\d+/g, "<ns>")
+    .replaceAll("\r", "")
+    .trim()
+
+/** A command of the papers, with this reader's address and key in it. */
+const typed = (command: string, { key, port }: Reader): string =>
+  command
+    .replaceAll("127.0.0.1:8080", `127.0.0.1:${port}`)
+    .replaceAll(/tg_\w{9}…/g, key)
+    .replaceAll(/tg_\w{9}\b/g, key.slice(0, 12))
+    .replaceAll(/(?<=--(?:key|prefix) )…/g, key.slice(0, 12))
+    .replaceAll(/(?<=--tenant )…/g, "demo")
+    .replaceAll(/(?<=--daily )…/g, "1000")
+    .replace(/^(?:docker compose exec gateway )?tollgate /, "npx tollgate ")
+    .replace("~/.bashrc", "bashrc")
+
+/** Shared by all processes of all tests. */
+const compileCache = path.join(tmpdir(), "tollgate-test-compile-cache")
+
+const type = (command: string, reader: Reader) =>
+  shell(reader.folder, typed(command, reader), { KEY: reader.key, NODE_COMPILE_CACHE: compileCache })
+
+const succeeds = Effect.fnUntraced(function* (command: string, reader: Reader) {
+  const ran = yield* type(command, reader)
+  assert.strictEqual(ran.code, 0, `${command}\n${ran.stderr}`)
+  return ran.stdout
+})
+
+/** A key of its own for each test: one of them revokes it. */
+const withOwnKey = Effect.gen(function* () {
+  const reader = yield* Reading
+  const key = (yield* succeeds("npx tollgate create-key --tenant demo --name other", reader)).trim()
+  assert.match(key, /^tg_/)
+  return { ...reader, key }
+})
+
+/** Every command of the README's table with every option it names; `P` is a key's prefix. */
+const table = [
+  "create-tenant --name squad --rpm 9 --tpm 900 --concurrent 2 --allow-all-models",
+  "create-key --tenant squad --name a --scopes chat,embeddings --expires-in 30d --rpm 9 --tpm 900 --concurrent 2",
+  "create-key --tenant squad --name b --expires-at 2100-01-01",
+  "list-tenants",
+  "list-keys --tenant squad",
+  "disable-tenant --tenant squad",
+  "enable-tenant --tenant squad",
+  "set-models --tenant squad --models a,b --no-allow-all",
+  "set-models --tenant squad --allow-all",
+  "list-models --tenant demo",
+  "set-limits --tenant squad --rpm 8",
+  "set-limits --key P --rpm 8",
+  "set-budget --key P --daily 9 --monthly 99 --total 999",
+  "show-budget --key P",
+  "show-usage --tenant demo --period month",
+  "show-usage --tenant demo --period total",
+  "set-prompt-log --key P --on --retention-days 3",
+  "set-prompt-log --key P --off",
+  "rotate-key --prefix P --grace 7d",
+  "disable-key --prefix P",
+  "enable-key --prefix P",
+  "revoke-key --prefix P",
+  "migrate"
+]
+
+layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
+  "a reader who types what the papers say",
+  (it) => {
+    const wait = { timeout: 120_000 }
+
+    it.effect(
+      "sees what the tour shows, from the first line to the last",
+      () =>
+        Effect.gen(function* () {
+          const reader = yield* Reading
+          const [start, ...tour] = blocks(readme, "console").flatMap(steps)
+          assert.strictEqual(start?.command, "npm start")
+          assert.include(settled(reader.said, reader), settled(start?.output ?? "-", reader))
+          const seen: Array<string> = []
+          for (const { command } of tour) {
+            const { stderr, stdout } = yield* type(command, reader)
+            // What npm says of the machine it runs on, and curl of its progress, are nobody's promise.
+            const remarks = /curl/.test(command) ? "" : stderr.replaceAll(/^npm .*\n/gm, "")
+            seen.push(settled(`$ ${command}\n${stdout}${remarks}`, reader))
+            // As long as a person takes, and a change may take to be in force.
+            if (command.includes("tollgate")) yield* Effect.sleep("1100 millis")
+          }
+          const told = tour.map(({ command, output }) => settled(`$ ${command}\n${output}`, reader))
+          assert.deepStrictEqual(seen, told)
+        }),
+      wait
+    )
+
+    it.effect(
+      "gets an answer from each of the three lines that npm start prints",
+      () =>
+        Effect.gen(function* () {
+          const reader = yield* Reading
+          const { key } = yield* withOwnKey
+          const printed = reader.said.split("\n").filter((line) => /^(?:curl|npx node) /.test(line))
+          assert.lengthOf(printed, 3)
+          for (const line of printed) {
+            const { code, stderr, stdout } = yield* shell(reader.folder, line.replaceAll(reader.key, key))
+            assert.strictEqual(code, 0, stderr)
+            assert.include(stdout, "Hello", line)
+          }
+        }),
+      wait
+    )
+
+    it.effect(
+      "can run every command of the table, with every option it names, and read its JSON",
+      () =>
+        Effect.gen(function* () {
+          const reader = yield* withOwnKey
+          const [, section = ""] = readme.split("| Command | What it does |")
+          const named = (section.split("\n\n")[0] ?? "")
+            .split("\n")
+            .flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)])
+            .map((code) => code[1] ?? "")
+            .filter((code) => /^[a-z]/.test(code) && code !== "serve" && !/^(?:month|total)$/.test(code))
+          assert.isAbove(named.length, 15)
+          for (const row of named) {
+            const [name = ""] = row.split(" ")
+            const run = table.filter((line) => line === name || line.startsWith(`${name} `)).join(" ")
+            assert.notStrictEqual(run, "", `no run of ${name}`)
+            for (const [flag] of row.matchAll(/--[a-z-]+/g)) assert.include(`${run} `, `${flag} `, row)
+          }
+          for (const line of table) {
+            const command = `node cli/tollgate.js ${line.replace(/\bP\b/, reader.key.slice(0, 12))} --json`
+            yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Json))(yield* succeeds(command, reader))
+          }
+        }),
+      wait
+    )
+
+    it.effect(
+      "can run every other command of README and operations guide, and every query",
+      () =>
+        Effect.gen(function* () {
+          const reader = yield* withOwnKey
+          const given = [readme, operations].flatMap((text) => [
+            ...blocks(text, "sh").flatMap(lines),
+            ...inlineCommands(text)
+          ])
+          const here = new Set(
+            given.filter(
+              (command) =>
+                !isElsewhere(command) && !/<command>|^npx tollgate …|^npm start$|^SELECT/.test(command)
+            )
+          )
+          assert.isAbove(here.size, 10)
+          for (const command of here) yield* succeeds(command, reader)
+
+          const queries = [...blocks(operations, "sql"), ...given.filter((code) => code.startsWith("SELECT"))]
+            .join(";\n")
+            .replaceAll("'…'", "'01a1fca4-4f59-7db5-bd9d-1ef8280fed72'")
+            .split(";")
+            .map((query) => query.replaceAll(/^--.*$/gm, "").trim())
+            .filter((query) => query !== "")
+          assert.isAbove(queries.length, 5)
+          const runtime = Option.getOrThrow(yield* readRuntime(path.join(reader.folder, ".tollgate")))
+          yield* Effect.gen(function* () {
+            const sql = yield* SqlClient.SqlClient
+            yield* Effect.forEach(queries, (query) => sql.unsafe(query))
+          }).pipe(Effect.provide(layerPostgres({ url: runtime.database, maxConnections: 1 })))
+        }),
+      wait
+    )
+
+    it("is told of nothing that nobody runs", () => {
+      const told = new Set([readme, operations].flatMap(commandsOf))
+      for (const [command, { by }] of Object.entries(elsewhere)) {
+        assert.isTrue(told.has(command), `nobody is told to type ${command}`)
+        assert.isTrue(existsSync(path.join(root, by)), `${command}: ${by}`)
+      }
+    })
+  }
+)
