@@ -10,6 +10,7 @@ import { disableKey } from "./commands/disable-key.ts"
 import { disableTenant } from "./commands/disable-tenant.ts"
 import { enableKey } from "./commands/enable-key.ts"
 import { enableTenant } from "./commands/enable-tenant.ts"
+import { erasePromptLog } from "./commands/erase-prompt-log.ts"
 import { listKeys } from "./commands/list-keys.ts"
 import { makeListModels } from "./commands/list-models.ts"
 import { listTenants } from "./commands/list-tenants.ts"
@@ -22,6 +23,7 @@ import { setLimits } from "./commands/set-limits.ts"
 import { setModels } from "./commands/set-models.ts"
 import { setPromptLog } from "./commands/set-prompt-log.ts"
 import { showBudget } from "./commands/show-budget.ts"
+import { showPromptLog } from "./commands/show-prompt-log.ts"
 import { showUsage } from "./commands/show-usage.ts"
 import { Json } from "./terminal.ts"
 
@@ -63,7 +65,9 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
           enableKey.pipe(Command.provide(registry)),
           setBudget.pipe(Command.provide(registry)),
           showBudget.pipe(Command.provide(registry)),
-          setPromptLog.pipe(Command.provide(registry))
+          setPromptLog.pipe(Command.provide(registry)),
+          showPromptLog.pipe(Command.provide(registry)),
+          erasePromptLog.pipe(Command.provide(registry))
         ]
       },
       { group: "Both", commands: [setLimits.pipe(Command.provide(registry))] },

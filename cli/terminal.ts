@@ -63,3 +63,13 @@ export const amount = (value: number | null): string => (value === null ? "-" : 
 
 /** "1 key", "2 keys" */
 export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
+
+const unprintable = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
+
+/** Text of people and models, whose control characters would move the cursor, ring, or turn the line around. */
+export const printable = (text: string): string =>
+  text.replaceAll(unprintable, (character) =>
+    character === "\n" || character === "\t"
+      ? character
+      : `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`
+  )

@@ -14,10 +14,12 @@ import { SqlClient, SqlSchema } from "effect/sql"
 import * as Migrator from "effect/sql/Migrator"
 import type { SqlError } from "effect/sql/SqlError"
 import initial from "../../migrations/0001_initial.ts"
+import promptLogByKey from "../../migrations/0002_prompt_log_by_key.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
-  "0001_initial": initial
+  "0001_initial": initial,
+  "0002_prompt_log_by_key": promptLogByKey
 }
 
 const table = "schema_migrations"

@@ -57,6 +57,17 @@ export interface BudgetState {
   readonly spent: number
 }
 
+/** One logged prompt and its answer, each cut at 64 KiB; `truncated` tells whether one of them was. */
+export interface LoggedPrompt {
+  readonly requestId: string
+  readonly created: Date
+  readonly expires: Date
+  readonly endpoint: string
+  readonly prompt: string
+  readonly answer: string
+  readonly truncated: boolean
+}
+
 export interface NewTenant extends Partial<LimitValues<number>> {
   readonly name: string
   readonly allowAllModels?: boolean
@@ -111,6 +122,13 @@ export class Registry extends Context.Service<
       prefix: string,
       change: { readonly on: boolean; readonly retentionDays?: number }
     ): Answer<KeyInfo, UnknownKey>
+    /** The newest `limit` of the key's logged prompts, newest first; `sinceMs` looks back from now. */
+    showPromptLog(
+      prefix: string,
+      which: { readonly limit: number; readonly sinceMs?: number }
+    ): Answer<ReadonlyArray<LoggedPrompt>, UnknownKey>
+    /** Deletes all that is logged of the key, in small batches, and tells how much that was. */
+    erasePromptLog(prefix: string): Answer<number, UnknownKey>
     setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
     showBudgets(prefix: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
   }

@@ -43,6 +43,8 @@ export const budget = value(
 
 export const retentionDays = value("a whole number of days from 1 to 3650", between(1, 3650))
 
+export const promptCount = value("a whole number from 1 to 1000", between(1, 1000))
+
 /** A century: beyond that a date is a typing error. */
 export const lifetimeMs = value("a time of at most 36500 days", between(1, 36_500 * 86_400_000))
 

@@ -15,6 +15,7 @@ import {
   UnknownTenant
 } from "./Errors.ts"
 import { expiryOf } from "./expiry.ts"
+import { erasePrompts, readPrompts } from "./prompts.ts"
 import { type BudgetState, Registry } from "./Registry.ts"
 import { budgetRows, keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
 import * as Values from "./Values.ts"
@@ -378,7 +379,18 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setKeyLimits,
     setPromptLog,
     setBudgets,
-    showBudgets
+    showBudgets,
+    showPromptLog: Effect.fnUntraced(function* (given, which) {
+      const prefix = yield* Values.validate("key", Values.prefix, given)
+      yield* showKey(prefix)
+      return yield* readPrompts(sql, prefix, which)
+    }, down),
+    // No deadline around the whole: each of its statements has one.
+    erasePromptLog: Effect.fnUntraced(function* (given) {
+      const prefix = yield* down(Values.validate("key", Values.prefix, given))
+      yield* down(showKey(prefix))
+      return yield* erasePrompts((batch) => down(batch), sql, prefix)
+    })
   }
 })
 

@@ -1,6 +1,6 @@
 /** The registry's tables as its queries return them. */
 import { Schema } from "effect"
-import type { KeyInfo, TenantInfo } from "./Registry.ts"
+import type { KeyInfo, LoggedPrompt, TenantInfo } from "./Registry.ts"
 
 const TenantRow = Schema.Struct({
   name: Schema.String,
@@ -43,6 +43,16 @@ const BudgetRow = Schema.Struct({
   total: Schema.Finite
 })
 
+const PromptRow = Schema.Struct({
+  request_id: Schema.String,
+  created_at: Schema.Date,
+  expires_at: Schema.Date,
+  endpoint: Schema.String,
+  prompt: Schema.String,
+  answer: Schema.String,
+  truncated: Schema.Boolean
+})
+
 export const tenantOf = (row: typeof TenantRow.Type): TenantInfo => ({
   name: row.name,
   rpm: row.rpm,
@@ -69,8 +79,19 @@ export const keyOf = (row: typeof KeyRow.Type): KeyInfo => ({
   promptLogDays: row.prompt_log_days
 })
 
+export const promptOf = (row: typeof PromptRow.Type): LoggedPrompt => ({
+  requestId: row.request_id,
+  created: row.created_at,
+  expires: row.expires_at,
+  endpoint: row.endpoint,
+  prompt: row.prompt,
+  answer: row.answer,
+  truncated: row.truncated
+})
+
 const rowsOf = <A>(row: Schema.Decoder<A>) => Schema.decodeUnknownEffect(Schema.Array(row))
 export const tenantRows = rowsOf(TenantRow)
 export const keyRows = rowsOf(KeyRow)
 export const usageRows = rowsOf(UsageRow)
 export const budgetRows = rowsOf(BudgetRow)
+export const promptRows = rowsOf(PromptRow)

@@ -116,6 +116,8 @@ const table = [
   "show-usage --tenant demo --period total",
   "set-prompt-log --key P --on --retention-days 3",
   "set-prompt-log --key P --off",
+  "show-prompt-log --key P --since 12h --limit 5",
+  "erase-prompt-log --key P",
   "rotate-key --prefix P --grace 7d",
   "disable-key --prefix P",
   "enable-key --prefix P",

@@ -116,7 +116,7 @@ it.effect("every command and flag that is named exists, and every command's help
     for (const [command, text] of helps) assert.include(text, "EXAMPLES", command)
 
     const lines = papers.flatMap(({ file, text }) =>
-      [...text.matchAll(/(?:^|[\s`"(])tollgate ((?:[a-z]+-)?[a-z]+)\b([^`\n#|]*)/gm)].map((match) => ({
+      [...text.matchAll(/(?:^|[\s`"(])tollgate ((?:[a-z]+-)*[a-z]+)\b([^`\n#|]*)/gm)].map((match) => ({
         file,
         command: match[1] ?? "",
         flags: [...(match[2] ?? "").matchAll(/--([a-z]+(?:-[a-z]+)*)/g)].map((flag) => flag[1] ?? "")

@@ -1,0 +1,45 @@
+/** What is logged of one key, read and erased. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import { promptOf, promptRows } from "./rows.ts"
+import * as Values from "./Values.ts"
+
+export const readPrompts = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  prefix: string,
+  which: { readonly limit: number; readonly sinceMs?: number }
+) {
+  const limit = yield* Values.validate("limit", Values.promptCount, which.limit)
+  const since =
+    which.sinceMs === undefined
+      ? sql`'-infinity'::timestamptz`
+      : sql`now() - ${yield* Values.validate("since", Values.lifetimeMs, which.sinceMs)}::float8 * interval '1 millisecond'`
+  const rows = yield* sql`
+    SELECT p.request_id::text AS request_id, p.created_at, p.expires_at, p.endpoint, p.prompt, p.answer, p.truncated
+    FROM prompt_log p JOIN api_keys k ON k.id = p.key_id
+    WHERE k.prefix = ${prefix} AND p.created_at >= ${since} AND p.expires_at > now()
+    ORDER BY p.created_at DESC, p.request_id DESC LIMIT ${limit}`
+  return (yield* promptRows(rows)).map(promptOf)
+})
+
+const batch = 500
+
+/** In batches, so that no delete holds locks for long; what a gateway writes meanwhile may be left. */
+export const erasePrompts = Effect.fnUntraced(function* <E>(
+  bounded: (
+    statement: Effect.Effect<ReadonlyArray<unknown>, unknown>
+  ) => Effect.Effect<ReadonlyArray<unknown>, E>,
+  sql: SqlClient.SqlClient,
+  prefix: string
+): Effect.fn.Return<number, E> {
+  let erased = 0
+  for (;;) {
+    const rows = yield* bounded(sql`
+      DELETE FROM prompt_log WHERE request_id IN (
+        SELECT p.request_id FROM prompt_log p JOIN api_keys k ON k.id = p.key_id
+        WHERE k.prefix = ${prefix} LIMIT ${batch})
+      RETURNING 1`)
+    erased += rows.length
+    if (rows.length < batch) return erased
+  }
+})
