@@ -5,6 +5,7 @@
 import { Effect, type Scope } from "effect"
 import type { Audit } from "../audit/Audit.ts"
 import type { Metrics } from "../audit/Metrics.ts"
+import { PromptLog } from "../audit/PromptLog.ts"
 import { Backend } from "../backend/Backend.ts"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domain/Errors.ts"
@@ -21,7 +22,7 @@ import type { Exchange } from "./Exchange.ts"
 export type Asked<A> = Effect.Effect<
   A,
   BackendFailed | BadRequest | Forbidden | Unavailable,
-  Backend | Discovery | Meter | Audit | Metrics | Aftercare | Scope.Scope
+  Backend | Discovery | Meter | Audit | Metrics | PromptLog | Aftercare | Scope.Scope
 >
 
 /** One question, whose answer arrives whole. */
@@ -33,7 +34,9 @@ export type Ask<A> = (
 ) => Asked<A>
 
 export const embed: Ask<Embeddings> = Effect.fnUntraced(function* (exchange, permit, request, leaseS) {
-  const backend = yield* Backend
+  const [backend, promptLog] = [yield* Backend, yield* PromptLog]
+  // Vectors say nothing to people: what was asked is kept, and no answer.
+  exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
   const call = backend.embed(permit, { request, maxTokens: 0 })
   const { answer } = yield* calling(exchange, request, 0, leaseS, call)
   exchange.final = costOf(request, answer)

@@ -69,11 +69,15 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
         ["/api/generate", { model: "m", prompt: asked, system: asked }],
         ["/v1/chat/completions", said(asked, { stream: true })],
         ["/v1/completions", { model: "m", prompt: asked }],
+        ["/api/embed", { model: "embedder", input: asked }],
+        ["/api/embeddings", { model: "embedder", prompt: asked }],
+        ["/v1/embeddings", { model: "embedder", input: [asked] }],
         ["/api/chat", said(asked, { model: "not-there" })],
         ["/api/chat", `{"model": "m", "messages": "${asked}"`]
       ] as const) {
         const kind = path === "/api/generate" || path === "/v1/completions" ? "generate" : "chat"
-        if (!JSON.stringify(body).includes("not-there") && typeof body !== "string")
+        const streams = !path.includes("embed") && !JSON.stringify(body).includes("not-there")
+        if (streams && typeof body !== "string")
           fake.script({ does: "stream", lines: [wire[kind](answered), wire.done(kind)] })
         const { headers } = yield* call(path, { secret, body })
         yield* eventually(auditRow(headers.get("x-request-id")), (row) => row !== undefined)
@@ -156,6 +160,24 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
         assert.notInclude(text, "QUJDQUJD")
       }
       assert.strictEqual(row?.days, 12)
+    })
+  )
+
+  it.effect("keeps what was asked of an embedding model, and no vectors", () =>
+    Effect.gen(function* () {
+      const { secret, prefix } = yield* newKey()
+      yield* optIn(prefix)
+      for (const [path, body] of [
+        ["/api/embed", { model: "embedder", input: ["say one", "say two"] }],
+        ["/api/embeddings", { model: "embedder", prompt: "say one" }],
+        ["/v1/embeddings", { model: "embedder", input: "say one" }]
+      ] as const) {
+        const { headers, status } = yield* call(path, { secret, body })
+        assert.strictEqual(status, 200)
+        const row = yield* isLogged(headers.get("x-request-id"))
+        assert.deepInclude(row, { answer: "", truncated: false, endpoint: path })
+        assert.include(row?.prompt, "say one")
+      }
     })
   )
 
