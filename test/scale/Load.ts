@@ -1,5 +1,5 @@
 /** Clients: many requests at once, and what became of each. */
-import { Effect } from "effect"
+import { Effect, Schedule } from "effect"
 import { Pool } from "undici"
 import type { Key } from "./World.ts"
 
@@ -75,6 +75,24 @@ export const send = (url: string, call: Call): Effect.Effect<Outcome> =>
       return outcome(0, "lost")
     }
   })
+
+/** Shows a replica keys it has not seen yet, one after the other, until it knows them. */
+export const warm = (url: string, keys: ReadonlyArray<Key>) =>
+  Effect.forEach(
+    keys,
+    ({ secret }) =>
+      Effect.tryPromise(async () => {
+        const headers = { authorization: `Bearer ${secret}` }
+        const { body, statusCode } = await poolOf(url).request({
+          method: "GET",
+          path: "/api/version",
+          headers
+        })
+        await body.dump()
+        if (statusCode !== 200) throw new Error(`not known yet: ${statusCode}`)
+      }).pipe(Effect.retry({ times: 20, schedule: Schedule.spaced("500 millis") }), Effect.orDie),
+    { discard: true }
+  )
 
 /** Runs `total` calls, at most `parallel` at once. */
 export const sendAll = (

@@ -57,7 +57,7 @@ const makeReplica = Effect.fnUntraced(function* (env: Readonly<Record<string, st
   const start = Effect.gen(function* () {
     child = spawn(process.execPath, [main], {
       env: { ...process.env, ...env, PORT: String(port) },
-      stdio: ["ignore", "ignore", "inherit"]
+      stdio: ["ignore", 2, "inherit"]
     })
     yield* ready(url)
   })

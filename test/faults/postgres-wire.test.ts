@@ -1,0 +1,168 @@
+/** A bad network to Postgres: what was written there and never heard of is written once, and nobody is served on it. */
+import { assert, describe, layer } from "@effect/vitest"
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { settledBooks } from "../scale/books.ts"
+import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"
+import { layerWired, leaseS, Wires, writing } from "../support/Wires.ts"
+
+const budget = 1000
+const rpm = 100
+/** What the fake backend says that "Hello" and its answer are. */
+const cost = 10
+
+let serial = 0
+
+const chat = Effect.fnUntraced(function* (secret: string, stream = false, id = `calm-${++serial}`) {
+  const began = performance.now()
+  const answer = yield* call("/api/chat", {
+    secret,
+    body: hello({ stream }),
+    headers: { "x-request-id": id }
+  })
+  return { ...answer, ms: performance.now() - began }
+})
+
+const usedKey = Effect.gen(function* () {
+  const { secret, prefix } = yield* newKey({ concurrent: 1, rpm })
+  yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { total: budget }))
+  const first = yield* eventually(chat(secret), ({ status }) => status === 200)
+  assert.strictEqual(first.status, 200, first.text)
+  return { secret, prefix }
+})
+
+/** Soon served again, and what is left is as if only `paid` requests had ever come. */
+const asIf = Effect.fnUntraced(function* (secret: string, paid: number) {
+  const last = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
+  assert.strictEqual(last.status, 200, last.text)
+  assert.deepStrictEqual(
+    [last.headers.get("x-budget-tokens-remaining"), last.headers.get("x-ratelimit-remaining-requests")],
+    [String(budget - (paid + 1) * cost), String(rpm - paid - 1)]
+  )
+})
+
+/** Rows of the log, their tokens and the open intents of a request, by the client's own id. */
+const rowsOf = Effect.fnUntraced(function* (id: string) {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql<{ readonly status: number; readonly tokens: number; readonly intents: number }>`
+    SELECT status, (tokens_in + tokens_out)::float8 AS tokens,
+      (SELECT count(*) FROM intents WHERE client_request_id = ${id})::float8 AS intents
+    FROM audit_log WHERE client_request_id = ${id}`
+  return rows.map((row) => ({ ...row }))
+})
+
+const booksClosed = Effect.gen(function* () {
+  const { open, difference } = yield* settledBooks(leaseS + 5)
+  assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })
+})
+
+layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad network to Postgres", (it) => {
+  describe("an answer of the database that was lost after it had committed", () => {
+    for (const stream of [true, false]) {
+      const kind = stream ? "stream" : "whole answer"
+
+      it.effect(`the intent's, ${kind}: 503 without the backend, no intent stays, all is given back`, () =>
+        Effect.gen(function* () {
+          const [{ postgres }, backend] = [yield* Wires, yield* Fake]
+          const { secret } = yield* usedKey
+          const [cuts, asked, id] = [postgres.cuts, backend.requests.length, `lost-${++serial}`]
+          yield* postgres.loseReply(writing("intent", id))
+          const lost = yield* chat(secret, stream, id)
+          assert.strictEqual(postgres.cuts, cuts + 1)
+          assert.strictEqual(lost.status, 503, lost.text)
+          assert.isBelow(lost.ms, 2000)
+          assert.strictEqual(backend.requests.length, asked)
+          const rows = yield* eventually(rowsOf(id), ([row]) => row?.intents === 0)
+          assert.deepStrictEqual(rows, [{ status: 503, tokens: 0, intents: 0 }])
+          yield* asIf(secret, 1)
+          yield* booksClosed
+        })
+      )
+
+      it.effect(
+        `the completion's, ${kind}: the answer is whole, in the log once and in the ledger once`,
+        () =>
+          Effect.gen(function* () {
+            const [{ postgres }, sql] = [yield* Wires, yield* SqlClient.SqlClient]
+            const { secret, prefix } = yield* usedKey
+            const [cuts, id] = [postgres.cuts, `lost-${++serial}`]
+            yield* postgres.loseReply(writing("completion", id), 2)
+            const answer = yield* chat(secret, stream, id)
+            assert.strictEqual(postgres.cuts, cuts + 2)
+            assert.strictEqual(answer.status, 200, answer.text)
+            assert.include(answer.text, '"eval_count":3')
+            assert.deepStrictEqual(yield* rowsOf(id), [{ status: 200, tokens: cost, intents: 0 }])
+            const ledger = yield* sql<{ readonly n: number }>`
+            SELECT sum(requests)::float8 AS n FROM ledger JOIN api_keys k ON k.id = key_id WHERE k.prefix = ${prefix}`
+            assert.strictEqual(ledger[0]?.n, 2)
+            yield* asIf(secret, 2)
+            yield* booksClosed
+          })
+      )
+    }
+
+    it.effect("a refusal's: it stays the refusal it is, with one row", () =>
+      Effect.gen(function* () {
+        const { postgres } = yield* Wires
+        const { secret } = yield* usedKey
+        const [cuts, id] = [postgres.cuts, `lost-${++serial}`]
+        yield* postgres.loseReply(writing("completion", id))
+        const refused = yield* call("/api/chat", {
+          secret,
+          body: hello({ model: "unknown" }),
+          headers: { "x-request-id": id }
+        })
+        assert.strictEqual(refused.status, 403)
+        const rows = yield* eventually(rowsOf(id), (found) => found.length > 0)
+        assert.strictEqual(postgres.cuts, cuts + 1)
+        assert.deepStrictEqual(rows, [{ status: 403, tokens: 0, intents: 0 }])
+        yield* asIf(secret, 1)
+        yield* booksClosed
+      })
+    )
+
+    it.effect("the reconciler's: what a dead process had used is charged once", () =>
+      Effect.gen(function* () {
+        const [{ postgres }, sql, meter] = [yield* Wires, yield* PgClient.PgClient, yield* Meter]
+        const { prefix, secret } = yield* usedKey
+        const cuts = postgres.cuts
+        yield* postgres.cutAfter("COMMIT\0", "toClient", { drop: true, times: 2 })
+        const [id, request] = [`lost-${++serial}`, crypto.randomUUID()]
+        const keys = yield* sql<{ readonly group: string; readonly key: string }>`
+          SELECT tenant_id::text AS group, id::text AS key FROM api_keys WHERE prefix = ${prefix}`
+        const { group, key } = keys[0] ?? { group: "", key: "" }
+        const verdict = yield* meter.reserve(
+          {
+            account: { group, key },
+            limits: { rpm, tpm: 100_000, concurrent: 1 },
+            budgets: { total: budget }
+          },
+          { id: request, tokens: 50, slot: true }
+        )
+        const reservation = verdict._tag === "Reserved" ? verdict.reservation : yield* Effect.die(verdict)
+        yield* sql`
+          INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
+            client_request_id, arrived_at, admitted_at, held, tokens_in, tokens_out, lease_until, reservation)
+          VALUES (${request}::text::uuid, ${group}::text::uuid, ${key}::text::uuid, ${prefix}, 'm:latest', '/api/chat', 'POST',
+            true, '127.0.0.1', ${id}, now(), now(), 50, 20, 10, now() - interval '1 second', ${sql.json(reservation)})`
+        const rows = yield* eventually(rowsOf(id), (found) => found.length > 0)
+        assert.deepStrictEqual(rows, [{ status: 500, tokens: 30, intents: 0 }])
+        yield* eventually(
+          Effect.sync(() => postgres.cuts),
+          (now) => now > cuts
+        )
+        assert.isAbove(postgres.cuts, cuts)
+        yield* postgres.heal
+        const ledger = yield* sql<{ readonly n: number }>`
+          SELECT sum(tokens_in + tokens_out)::float8 AS n FROM ledger JOIN api_keys k ON k.id = key_id
+          WHERE k.prefix = ${prefix}`
+        assert.strictEqual(ledger[0]?.n, cost + 30)
+        assert.strictEqual((yield* eventually(chat(secret), ({ status }) => status === 200)).status, 200)
+        yield* booksClosed
+      })
+    )
+  })
+})

@@ -1,0 +1,205 @@
+/** A bad network to Redis: what was decided there and never heard of is neither paid twice nor kept for ever. */
+import { assert, describe, layer } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { Registry } from "../../src/registry/Registry.ts"
+import { settledBooks } from "../scale/books.ts"
+import { fake as wire } from "../support/FakeBackend.ts"
+import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"
+import { layerWired, leaseS, tellRedis, verb, Wires } from "../support/Wires.ts"
+
+const budget = 1000
+const rpm = 100
+/** What the fake backend says that "Hello" and its answer are. */
+const cost = 10
+
+const chat = Effect.fnUntraced(function* (secret: string, stream = false) {
+  const began = performance.now()
+  const answer = yield* call("/api/chat", { secret, body: hello({ stream }) })
+  return { ...answer, ms: performance.now() - began }
+})
+
+/** A key with one slot that has been used once, so that its counters are there. */
+const usedKey = Effect.gen(function* () {
+  const { secret, prefix } = yield* newKey({ concurrent: 1, rpm })
+  yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { total: budget }))
+  const first = yield* eventually(chat(secret), ({ status }) => status === 200)
+  assert.strictEqual(first.status, 200, first.text)
+  return { secret, prefix }
+})
+
+/** Refused in time, the slot soon free, and what is left is as if only `paid` requests had ever come. */
+const asIf = Effect.fnUntraced(function* (secret: string, paid: number) {
+  const last = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
+  assert.strictEqual(last.status, 200, last.text)
+  const left = (answer: { readonly headers: Headers }) => [
+    answer.headers.get("x-budget-tokens-remaining"),
+    answer.headers.get("x-ratelimit-remaining-requests")
+  ]
+  const expected = [String(budget - (paid + 1) * cost), String(rpm - paid - 1)]
+  const version = call("/api/version", { secret })
+  const seen = yield* eventually(version, (answer) => left(answer).join() === expected.join(), 3000)
+  assert.deepStrictEqual(left(seen), expected)
+})
+
+const booksClosed = Effect.gen(function* () {
+  const { open, difference } = yield* settledBooks(leaseS + 5)
+  assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })
+})
+
+layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad network to Redis", (it) => {
+  describe("a reply that was lost after Redis had done its work", () => {
+    for (const stream of [true, false]) {
+      const kind = stream ? "stream" : "whole answer"
+
+      it.effect(
+        `reserve, ${kind}: 503 without the backend, and slot, tokens and request are given back`,
+        () =>
+          Effect.gen(function* () {
+            const [{ redis }, backend] = [yield* Wires, yield* Fake]
+            const { secret } = yield* usedKey
+            const [cuts, asked] = [redis.cuts, backend.requests.length]
+            yield* redis.loseReply(verb("reserve"))
+            const lost = yield* chat(secret, stream)
+            assert.strictEqual(redis.cuts, cuts + 1)
+            assert.strictEqual(lost.status, 503, lost.text)
+            assert.isBelow(lost.ms, 1500)
+            assert.strictEqual(backend.requests.length, asked)
+            yield* asIf(secret, 1)
+            yield* booksClosed
+          })
+      )
+
+      it.effect(`settle, ${kind}: the answer is whole, and is charged once`, () =>
+        Effect.gen(function* () {
+          const { redis } = yield* Wires
+          const { secret } = yield* usedKey
+          const cuts = redis.cuts
+          yield* redis.loseReply(verb("settle"))
+          const answer = yield* chat(secret, stream)
+          assert.strictEqual(redis.cuts, cuts + 1)
+          assert.strictEqual(answer.status, 200, answer.text)
+          assert.include(answer.text, '"eval_count":3')
+          yield* asIf(secret, 2)
+          yield* booksClosed
+        })
+      )
+    }
+
+    it.effect("renew: the stream goes on, and is charged once", () =>
+      Effect.gen(function* () {
+        const [{ redis }, backend] = [yield* Wires, yield* Fake]
+        const { secret } = yield* usedKey
+        const words = Array.from({ length: 400 }, () => wire.chat("x"))
+        backend.script({
+          does: "stream",
+          lines: [...words, wire.done("chat", { eval_count: 400 })],
+          gapMs: 1
+        })
+        const cuts = redis.cuts
+        yield* redis.loseReply(verb("renew"))
+        const answer = yield* chat(secret, true)
+        assert.strictEqual(redis.cuts, cuts + 1)
+        assert.include(answer.text, '"eval_count":400')
+        const left = String(budget - cost - 407)
+        const seen = yield* eventually(
+          call("/api/version", { secret }),
+          ({ headers }) => headers.get("x-budget-tokens-remaining") === left,
+          3000
+        )
+        assert.strictEqual(seen.headers.get("x-budget-tokens-remaining"), left)
+        yield* booksClosed
+      })
+    )
+
+    it.effect("cancel: a refused request is given back once, not twice", () =>
+      Effect.gen(function* () {
+        const [{ redis }, backend] = [yield* Wires, yield* Fake]
+        const { secret } = yield* usedKey
+        backend.script({ does: "answer", status: 404 })
+        const cuts = redis.cuts
+        yield* redis.loseReply(verb("cancel"))
+        assert.strictEqual((yield* chat(secret)).status, 403)
+        assert.strictEqual(redis.cuts, cuts + 1)
+        yield* asIf(secret, 1)
+        yield* booksClosed
+      })
+    )
+  })
+
+  it.effect("the answers of a whole second lost: all are refused in time, and nothing of them stays", () =>
+    Effect.gen(function* () {
+      const [{ redis }, backend] = [yield* Wires, yield* Fake]
+      const { secret } = yield* usedKey
+      const { secret: wide } = yield* newKey({ concurrent: 20 })
+      const asked = backend.requests.length
+      yield* redis.blackHole("toClient")
+      const answers = yield* Effect.forEach(
+        Array.from({ length: 20 }, (_, i) => i),
+        (i) => chat(i % 4 === 0 ? secret : wide, i % 2 === 0),
+        { concurrency: "unbounded" }
+      )
+      yield* redis.heal
+      assert.deepStrictEqual(
+        answers.map(({ status }) => status),
+        answers.map(() => 503)
+      )
+      assert.isBelow(Math.max(...answers.map(({ ms }) => ms)), 1500)
+      assert.strictEqual(backend.requests.length, asked)
+      yield* asIf(secret, 1)
+      yield* booksClosed
+    })
+  )
+
+  for (const [name, begin] of [
+    ["5 s of latency, so that everything is done late", (redis) => redis.latency(5000)],
+    ["a black hole", (redis) => redis.blackHole()],
+    ["a network that keeps all back for a while", (redis) => redis.stall()]
+  ] satisfies ReadonlyArray<readonly [string, (redis: Wires["Service"]["redis"]) => Effect.Effect<void>]>) {
+    it.effect(`${name}: 503 in time, streams that run are served to their end and charged once`, () =>
+      Effect.gen(function* () {
+        const [{ redis }, backend] = [yield* Wires, yield* Fake]
+        const { secret } = yield* usedKey
+        const other = yield* usedKey
+        const words = Array.from({ length: 30 }, () => wire.chat("x"))
+        backend.script({ does: "stream", lines: [...words, wire.done()], gapMs: 50 })
+        const arrived = backend.requests.length
+        const stream = yield* Effect.forkChild(chat(secret, true), { startImmediately: true })
+        yield* backend.until(() => backend.requests.length > arrived)
+        yield* begin(redis)
+        for (let i = 0; i < 4; i++) {
+          const refused = yield* chat(other.secret, i % 2 === 0)
+          assert.strictEqual(refused.status, 503, refused.text)
+          assert.isBelow(refused.ms, 1500)
+        }
+        assert.strictEqual(backend.requests.length, arrived + 1)
+        const whole = yield* Fiber.join(stream)
+        assert.include(whole.text, '"eval_count":3')
+        assert.isBelow(whole.ms, 1500 + 2500)
+        // Longer than the latency: what was given up on has been done meanwhile.
+        yield* Effect.sleep("4 seconds")
+        yield* redis.heal
+        yield* asIf(other.secret, 1)
+        yield* asIf(secret, 2)
+        yield* booksClosed
+      })
+    )
+  }
+
+  it.effect("scripts that are forgotten again and again in the middle of traffic are no trouble at all", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const forgetting = yield* Effect.forkChild(Effect.forever(tellRedis("SCRIPT", "FLUSH")))
+      const answers = yield* Effect.forEach(
+        Array.from({ length: 80 }, (_, i) => i),
+        (i) => chat(secret, i % 2 === 0),
+        { concurrency: 8 }
+      )
+      yield* Fiber.interrupt(forgetting)
+      assert.deepStrictEqual(
+        answers.map(({ status }) => status),
+        answers.map(() => 200)
+      )
+      yield* booksClosed
+    })
+  )
+})

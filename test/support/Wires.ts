@@ -1,0 +1,81 @@
+/**
+ * The whole gateway with a bad network between it and its stores, and stores of its own to stop, freeze and kill. The
+ * test itself sees the stores without that network: its SqlClient and its Meter are on them directly.
+ */
+import { createHash } from "node:crypto"
+import { Context, Effect, Layer, Redacted } from "effect"
+import { Redis } from "ioredis"
+import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
+import { scripts } from "../../src/gates/Meter/scripts.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { layerRedis } from "../../src/infra/Redis.ts"
+import { type FaultProxy, makeFaultProxy } from "./FaultProxy.ts"
+import { type Environment, layerFake, layerGatewayOn } from "./Gateway.ts"
+import { testUser } from "./servers/PostgresCluster.ts"
+import { layerPrivatePostgres, TestCluster } from "./TestPostgres.ts"
+import { layerPrivateRedis, TestRedis, TestRedisServer } from "./TestRedis.ts"
+
+/** The network to each store. */
+export class Wires extends Context.Service<
+  Wires,
+  { readonly redis: FaultProxy; readonly postgres: FaultProxy }
+>()("test/Wires") {}
+
+const layerWires = Layer.effect(
+  Wires,
+  Effect.gen(function* () {
+    const [cluster, server] = [yield* TestCluster, yield* TestRedisServer]
+    return {
+      redis: yield* makeFaultProxy({ host: "127.0.0.1", port: server.port }),
+      postgres: yield* makeFaultProxy({ host: "127.0.0.1", port: cluster.port })
+    }
+  })
+)
+
+/** What the gateway gets for its stores. */
+const layerFar = Layer.merge(
+  Layer.unwrap(
+    Effect.map(Wires, ({ postgres }) =>
+      layerPostgres({ url: Redacted.make(`postgres://${testUser}@127.0.0.1:${postgres.port}/postgres`) })
+    )
+  ),
+  Layer.effect(
+    TestRedis,
+    Effect.map(Wires, ({ redis }) => ({ url: `redis://127.0.0.1:${redis.port}` }))
+  )
+)
+
+export const leaseS = 3
+
+const layerNearMeter = Layer.unwrap(
+  Effect.map(TestRedisServer, ({ url }) =>
+    layerRedisMeter({ leaseS }).pipe(Layer.provide(layerRedis({ url: Redacted.make(url) })))
+  )
+)
+
+export const layerWired = (env: Environment = {}) =>
+  layerGatewayOn({ CONCURRENCY_LEASE_S: String(leaseS), ...env }).pipe(
+    Layer.provide(layerFar),
+    Layer.provideMerge(Layer.merge(layerWires, layerNearMeter)),
+    Layer.provideMerge(Layer.mergeAll(Layer.fresh(layerFake), layerPrivatePostgres(), layerPrivateRedis()))
+  )
+
+/** A command for the Redis itself. */
+export const tellRedis = Effect.fnUntraced(function* (name: string, ...args: ReadonlyArray<string>) {
+  const { url } = yield* TestRedisServer
+  return yield* Effect.acquireUseRelease(
+    Effect.sync(() => new Redis(url)),
+    (client) => Effect.promise(() => client.call(name, ...args)),
+    (client) => Effect.sync(() => client.disconnect())
+  )
+})
+
+/** What a verb of the Meter looks like on the wire. */
+export const verb = (name: keyof typeof scripts): string =>
+  createHash("sha1").update(scripts[name]).digest("hex")
+
+/** What the writing of a request's intent or completion looks like on the wire, by the client's own request id. */
+export const writing =
+  (what: "intent" | "completion", clientRequestId: string) =>
+  (bytes: Buffer): boolean =>
+    bytes.includes(clientRequestId) && bytes.includes(what === "intent" ? '"reservation"' : '"usage_source"')
