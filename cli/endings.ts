@@ -2,15 +2,19 @@
 import { Cause, Console, Effect } from "effect"
 import { CliError, CliOutput } from "effect/cli"
 import { BootFailed } from "../src/boot/BootFailed.ts"
+import { printable } from "../src/boot/printable.ts"
 import { exitCodeConfiguration } from "../src/Settings.ts"
-import { sentence, usageSentence } from "./sentences.ts"
+import { sentences, usageSentence } from "./sentences.ts"
 import { WrongSettings } from "./surroundings.ts"
+
+/** What was typed may be repeated in it, and may be anything: a key in the wrong place, an escape sequence. */
+const say = (line: string): Effect.Effect<void> => Console.error(printable(`tollgate: ${line}`))
 
 /** One line instead of the whole help: it is what scripts and logs keep. */
 export const presenter = CliOutput.layerPresenter({
   present: (event) =>
     event._tag === "InvalidInvocation"
-      ? Console.error(`tollgate: ${usageSentence(event.commandPath, event.errors[0])}`)
+      ? say(usageSentence(event.commandPath, event.errors[0]))
       : CliOutput.defaultPresenter.present(event)
 })
 
@@ -27,8 +31,5 @@ export const explain = (cause: Cause.Cause<unknown>): Effect.Effect<number> => {
   }
   const code =
     error instanceof WrongSettings ? exitCodeConfiguration : error instanceof BootFailed ? error.exitCode : 1
-  return Effect.as(
-    Effect.forEach(sentence(error).split("\n"), (line) => Console.error(`tollgate: ${line}`)),
-    code
-  )
+  return Effect.as(Effect.forEach(sentences(error), say), code)
 }

@@ -69,7 +69,7 @@ export const usageSentence = (
   error: CliError.CliError | undefined
 ): string => `${error === undefined ? "wrong usage" : usage(error)} (see ${commandPath.join(" ")} --help)`
 
-export const sentence = (error: unknown): string => {
+const sentence = (error: unknown): string => {
   if (error instanceof Registry.UnknownTenant) return `unknown tenant ${JSON.stringify(error.tenant)}`
   if (error instanceof Registry.UnknownKey) return `unknown key prefix ${error.prefix}`
   if (error instanceof Registry.DuplicateTenant)
@@ -81,10 +81,12 @@ export const sentence = (error: unknown): string => {
   if (error instanceof SchemaMismatch || error instanceof NoDatabase || error instanceof RuntimeFileFailed) {
     return error.message
   }
-  if (error instanceof WrongSettings) return error.lines.join("\n")
-  if (error instanceof BootFailed) return error.lines.join("\n")
   if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"
   if (isSqlError(error)) return database(error)
   if (CliError.isCliError(error)) return usage(error)
   return "internal error"
 }
+
+/** One line, or one a problem with the settings. */
+export const sentences = (error: unknown): ReadonlyArray<string> =>
+  error instanceof WrongSettings || error instanceof BootFailed ? error.lines : [sentence(error)]

@@ -3,7 +3,7 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
 import { BootFailed } from "./boot/BootFailed.ts"
 import { causeText } from "./boot/causeText.ts"
-import { redactKeys } from "./domain/Key.ts"
+import { printable } from "./boot/printable.ts"
 import { serve } from "./serve.ts"
 
 const explained = serve.pipe(
@@ -11,8 +11,8 @@ const explained = serve.pipe(
     if (Cause.hasInterruptsOnly(cause)) return Effect.void
     const error = Cause.squash(cause)
     return error instanceof BootFailed
-      ? Effect.forEach(error.lines, (line) => Console.error(`tollgate: ${line}`))
-      : Console.error("tollgate: stopped by a defect", redactKeys(causeText(cause)))
+      ? Effect.forEach(error.lines, (line) => Console.error(printable(`tollgate: ${line}`)))
+      : Console.error("tollgate: stopped by a defect", printable(causeText(cause), true))
   })
 )
 

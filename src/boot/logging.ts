@@ -5,10 +5,10 @@
  * Postgres quotes of rows, and no control character reaches a terminal (hardening R48).
  */
 import { Cause, Layer, Logger, Predicate, Redacted, References } from "effect"
-import { redactKeys } from "../domain/Key.ts"
 import { RequestLines } from "../pipeline/requestLine.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { causeText } from "./causeText.ts"
+import { printable } from "./printable.ts"
 
 const levels = {
   trace: "Trace",
@@ -31,13 +31,6 @@ const plain = (_: string, value: unknown): unknown =>
       : value
 
 const isFields = (part: unknown): part is object => Predicate.isObject(part) && !isCausal(part)
-
-/** Control, direction and line characters, which a terminal would obey; `kept` ones are the writer's own. */
-const obeyed = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
-const escaped = (text: string, kept = ""): string =>
-  text.replaceAll(obeyed, (character) =>
-    character === kept ? character : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`
-  )
 
 interface Told {
   readonly time: string
@@ -78,7 +71,7 @@ const json = ({ cause, fields, level, message, time }: Told): string => {
 }
 
 /** `{"time","level","message",…}`: words in the message, objects and annotations as fields of their own. */
-export const jsonLine = Logger.make<unknown, string>((options) => escaped(redactKeys(json(tell(options)))))
+export const jsonLine = Logger.make<unknown, string>((options) => printable(json(tell(options))))
 
 const textOf = (value: unknown): string => {
   if (typeof value === "string") return value
@@ -93,9 +86,11 @@ const textOf = (value: unknown): string => {
 export const textLine = Logger.make<unknown, string>((options) => {
   const { cause, fields, level, message, time } = tell(options)
   const named = Object.entries(fields).map(([name, value]) => `  ${name}=${textOf(value)}`)
-  const first = escaped(`${time.slice(11, 19)} ${level.toUpperCase().padEnd(5)} ${message}${named.join("")}`)
-  const below = cause === undefined ? "" : `\n  ${escaped(cause, "\n").replaceAll("\n", "\n  ")}`
-  return redactKeys(first + below)
+  const first = printable(
+    `${time.slice(11, 19)} ${level.toUpperCase().padEnd(5)} ${message}${named.join("")}`
+  )
+  const below = cause === undefined ? "" : `\n  ${printable(cause, true).replaceAll("\n", "\n  ")}`
+  return first + below
 })
 
 export const layerLogging = (settings: Pick<SettingsValues, "logLevel" | "production">) =>

@@ -35,20 +35,36 @@ const layerCollector = Layer.effect(
   )
 ).pipe(Layer.provide(NodeHttpClient.layerUndici))
 
+/** What a failure said may be the model server's or Postgres's words, or a client's: the log tells it, once. */
+const wordless = (data: OtlpTracer.TraceData): OtlpTracer.TraceData => ({
+  resourceSpans: data.resourceSpans.map((resource) => ({
+    ...resource,
+    scopeSpans: resource.scopeSpans.map((scope) => ({
+      ...scope,
+      spans: scope.spans.map((span) => ({
+        ...span,
+        status: { code: span.status.code },
+        events: span.events.map((event) => ({
+          ...event,
+          attributes: event.attributes.filter(({ key }) => key === "exception.type")
+        }))
+      }))
+    }))
+  }))
+})
+
 /** As JSON, the last place a span passes: nothing that looks like a key leaves the process with its secret. */
 const layerRedactedJson = Layer.effect(
   OtlpSerialization.OtlpSerialization,
-  Effect.map(OtlpSerialization.OtlpSerialization, (json) => {
-    const seal = (body: HttpBody.HttpBody): HttpBody.HttpBody =>
-      body._tag === "Uint8Array"
+  Effect.map(OtlpSerialization.OtlpSerialization, (json) => ({
+    ...json,
+    traces: (data: OtlpTracer.TraceData) => {
+      const body = json.traces(wordless(data))
+      return body._tag === "Uint8Array"
         ? HttpBody.text(redactKeys(Buffer.from(body.body).toString()), body.contentType)
         : HttpBody.empty
-    return {
-      traces: (data) => seal(json.traces(data)),
-      metrics: (data) => seal(json.metrics(data)),
-      logs: (data) => seal(json.logs(data))
     }
-  })
+  }))
 ).pipe(Layer.provide(OtlpSerialization.layerJson))
 
 /** `endpoint` is the collector's base URL; `/v1/traces` is added unless it ends in it. */

@@ -1,6 +1,7 @@
 /** What an operator may write into the registry, and the words that say so. */
 import { Effect, Schema } from "effect"
 import { scopes } from "../domain/Caller.ts"
+import { redactKeys } from "../domain/Key.ts"
 import { InvalidValue } from "./Errors.ts"
 
 interface Value<A> {
@@ -25,8 +26,8 @@ const between = (least: number, most: number) =>
   Schema.Int.check(Schema.isGreaterThanOrEqualTo(least), Schema.isLessThanOrEqualTo(most))
 
 export const name = value(
-  "1 to 64 characters without control characters, no space at either end",
-  text(64, (value) => value === value.trim())
+  "1 to 64 characters without control characters, no space at either end, and no key",
+  text(64, (value) => value === value.trim() && value === redactKeys(value))
 )
 
 export const prefix = value(

@@ -1,0 +1,51 @@
+/** The gateway as its own process, with everything it prints kept. */
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { fileURLToPath } from "node:url"
+import { Effect, Schedule, type Scope } from "effect"
+import { freePort } from "./servers/processes.ts"
+
+export interface GatewayProcess {
+  readonly url: string
+  /** stdout and stderr so far */
+  readonly printed: () => string
+  /** SIGTERM; its exit code */
+  readonly stop: Effect.Effect<number | null>
+}
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
+
+/** Whatever the environment of the tests says, it gets only `env`. Done when `/healthz` answers. */
+export const makeGatewayProcess = (
+  env: Readonly<Record<string, string>>
+): Effect.Effect<GatewayProcess, unknown, Scope.Scope> =>
+  Effect.gen(function* () {
+    const port = yield* freePort
+    const child = spawn(process.execPath, [main], {
+      env: { PATH: process.env["PATH"], ...env, PORT: String(port) },
+      stdio: ["ignore", "pipe", "pipe"]
+    })
+    const gone = once(child, "exit")
+    let printed = ""
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => void (printed += text))
+    yield* Effect.addFinalizer(() =>
+      Effect.promise(async () => {
+        child.kill("SIGKILL")
+        await gone
+      })
+    )
+    const url = `http://127.0.0.1:${port}`
+    yield* Effect.tryPromise((signal) =>
+      fetch(`${url}/healthz`, { signal }).then((answer) => answer.text())
+    ).pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("20 seconds"))
+    return {
+      url,
+      printed: () => printed,
+      stop: Effect.promise(async () => {
+        child.kill("SIGTERM")
+        await gone
+        return child.exitCode
+      })
+    }
+  })
