@@ -8,8 +8,8 @@ import { Effect, Layer, Queue, Schedule, Semaphore } from "effect"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Metrics } from "./Metrics.ts"
 import { PromptLog } from "./PromptLog.ts"
-import { AnswerText, promptText } from "./PromptLogText.ts"
-import { clean } from "./rows.ts"
+import { AnswerText } from "./PromptLogText.ts"
+import { type PromptRow, promptRow } from "./promptRow.ts"
 
 export interface PromptLogOptions {
   /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys that name no days of their own */
@@ -22,24 +22,14 @@ export interface PromptLogOptions {
 
 const batch = 25
 
-interface Row {
-  readonly request_id: string
-  readonly key_id: string
-  readonly created_at: string
-  readonly endpoint: string
-  readonly prompt: string
-  readonly answer: string
-  readonly truncated: boolean
-}
-
 const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
   const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
   const capacity = options.capacity ?? 500
-  const waiting: Array<Row> = []
+  const waiting: Array<PromptRow> = []
   const wake = yield* Queue.sliding<void>(1)
   const writing = yield* Semaphore.make(1)
 
-  const write = (rows: ReadonlyArray<Row>) =>
+  const write = (rows: ReadonlyArray<PromptRow>) =>
     answerWithin("3 seconds")(pg`
       INSERT INTO prompt_log (request_id, key_id, created_at, expires_at, endpoint, prompt, answer, truncated)
       SELECT r.request_id, k.id, r.created_at,
@@ -89,16 +79,7 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
         },
         keep: Effect.suspend(() => {
           if (waiting.length >= capacity) return metrics.promptsDropped(1)
-          const [asked, answered] = [promptText(request.body), answer.cut]
-          waiting.push({
-            request_id: arrival.requestId,
-            key_id: caller.keyId,
-            created_at: new Date(arrival.arrivedAt).toISOString(),
-            endpoint: clean(arrival.endpoint, 256),
-            prompt: asked.text,
-            answer: answered.text,
-            truncated: asked.truncated || answered.truncated
-          })
+          waiting.push(promptRow(caller, arrival, request, answer))
           return Effect.asVoid(Queue.offer(wake, undefined))
         })
       }

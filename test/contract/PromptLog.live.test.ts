@@ -1,0 +1,47 @@
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import * as Metrics from "../../src/audit/Metrics.ts"
+import { layerPromptLog } from "../../src/audit/PromptLogLive.ts"
+import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { callerOf } from "../support/records.ts"
+import { TestPostgres } from "../support/TestPostgres.ts"
+import { defaultDays, Kept, type KeptRow, suite } from "./PromptLog.ts"
+
+const layerKept = Layer.effect(
+  Kept,
+  Effect.gen(function* () {
+    const [sql, registry] = [yield* SqlClient.SqlClient, yield* Registry]
+    yield* registry.createTenant({ name: "t" })
+    return Kept.of({
+      row: (requestId) =>
+        Effect.orDie(
+          Effect.map(
+            sql<KeptRow>`SELECT prompt, answer, truncated, endpoint,
+              round(extract(epoch FROM expires_at - now()) / 86400)::integer AS days
+              FROM prompt_log WHERE request_id = ${requestId}::text::uuid`,
+            ([row]) => (row === undefined ? undefined : { ...row })
+          )
+        ),
+      optedIn: (days) =>
+        Effect.gen(function* () {
+          const { key } = yield* registry.createKey({ tenant: "t", name: "k" })
+          yield* registry.setPromptLog(key.prefix, {
+            on: true,
+            ...(days === undefined ? {} : { retentionDays: days })
+          })
+          const [row] = yield* sql<{ readonly id: string }>`
+            SELECT id::text AS id FROM api_keys WHERE prefix = ${key.prefix}`
+          return { ...callerOf(row?.id), keyPrefix: key.prefix, promptLogDays: days ?? defaultDays }
+        }).pipe(Effect.orDie),
+      optOut: ({ keyPrefix }) => Effect.orDie(registry.setPromptLog(keyPrefix, { on: false }))
+    })
+  })
+).pipe(Layer.provide(layerRegistry({ defaults: { rpm: 60, tpm: 1000, concurrent: 4 } })))
+
+suite(
+  "Postgres",
+  Layer.merge(layerPromptLog({ defaultDays }), layerKept).pipe(
+    Layer.provideMerge(Layer.merge(TestPostgres, Metrics.layer))
+  )
+)

@@ -1,0 +1,147 @@
+/** What every prompt log owes: all of what opted-in keys asked and were told, bounded, and nothing of anybody else. */
+import { randomUUID, randomUUIDv7 } from "node:crypto"
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, type Layer } from "effect"
+import { PromptLog } from "../../src/audit/PromptLog.ts"
+import type { Caller } from "../../src/domain/Caller.ts"
+import type { InferenceRequest, JsonObject } from "../../src/domain/Inference.ts"
+import { eventually } from "../support/Gateway.ts"
+import { callerOf, noon } from "../support/records.ts"
+
+export interface KeptRow {
+  readonly prompt: string
+  readonly answer: string
+  readonly truncated: boolean
+  readonly endpoint: string
+  /** until it is deleted */
+  readonly days: number
+}
+
+/** What a suite has to know of a world beside the port. */
+export class Kept extends Context.Service<
+  Kept,
+  {
+    row(requestId: string): Effect.Effect<KeptRow | undefined>
+    /** a caller whose key has opted in, with a retention of its own or the default of 12 days */
+    optedIn(days?: number): Effect.Effect<Caller>
+    optOut(caller: Caller): Effect.Effect<void>
+  }
+>()("test/Kept") {}
+
+export const defaultDays = 12
+
+const asking = (body: JsonObject): InferenceRequest => ({
+  kind: "chat",
+  model: "m",
+  stream: true,
+  body,
+  options: {},
+  maxTokens: undefined,
+  promptBytes: 5,
+  promptEstimate: 5
+})
+
+const arrivalOf = (requestId: string = randomUUIDv7()) => ({
+  requestId,
+  arrivedAt: noon,
+  method: "POST",
+  endpoint: "/api/chat",
+  clientIp: "127.0.0.1"
+})
+
+const frame = (text: string) => ({ createdAt: "2026-11-21T12:00:00Z", text, done: false })
+
+/** One request of `caller` from beginning to end; its id. */
+const asked = Effect.fnUntraced(function* (
+  caller: Caller,
+  prompt: string,
+  answer: ReadonlyArray<string>,
+  requestId: string = randomUUIDv7()
+) {
+  const log = yield* PromptLog
+  const transcript = log.transcript(caller, arrivalOf(requestId), asking({ prompt }))
+  for (const text of answer) transcript?.add([frame(text)])
+  yield* transcript?.keep ?? Effect.void
+  return requestId
+})
+
+const kept = Effect.fnUntraced(function* (requestId: string) {
+  const world = yield* Kept
+  return yield* eventually(world.row(requestId), (row) => row !== undefined)
+})
+
+export const suite = (name: string, world: Layer.Layer<PromptLog | Kept, unknown>) =>
+  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`PromptLog: ${name}`, (it) => {
+    it.effect("takes nothing down for a key that has not opted in", () =>
+      Effect.gen(function* () {
+        const log = yield* PromptLog
+        assert.isUndefined(log.transcript(callerOf(), arrivalOf(), asking({ prompt: "secret" })))
+      })
+    )
+
+    it.effect("keeps what was asked and answered, for the key's own time or the default one", () =>
+      Effect.gen(function* () {
+        const world = yield* Kept
+        for (const [days, expected] of [
+          [undefined, defaultDays],
+          [3, 3]
+        ] as const) {
+          const id = yield* asked(yield* world.optedIn(days), "one?", ["It is", " one."])
+          assert.deepStrictEqual(yield* kept(id), {
+            prompt: '{"prompt":"one?"}',
+            answer: "It is one.",
+            truncated: false,
+            endpoint: "/api/chat",
+            days: expected
+          })
+        }
+      })
+    )
+
+    it.effect("keeps nothing of a request whose key opted out while it ran", () =>
+      Effect.gen(function* () {
+        const [log, world] = [yield* PromptLog, yield* Kept]
+        const [leaving, staying] = [yield* world.optedIn(), yield* world.optedIn()]
+        const id = randomUUIDv7()
+        const transcript = log.transcript(leaving, arrivalOf(id), asking({ prompt: "one?" }))
+        transcript?.add([frame("one")])
+        yield* world.optOut(leaving)
+        yield* transcript?.keep ?? Effect.void
+        // What comes later is written later.
+        yield* kept(yield* asked(staying, "two?", ["two"]))
+        assert.isUndefined(yield* world.row(id))
+      })
+    )
+
+    it.effect("keeps a request once, as it was first", () =>
+      Effect.gen(function* () {
+        const world = yield* Kept
+        const caller = yield* world.optedIn()
+        const id = yield* asked(caller, "one?", ["first"])
+        yield* asked(caller, "one?", ["second"], id)
+        yield* kept(yield* asked(caller, "two?", ["two"]))
+        assert.strictEqual((yield* world.row(id))?.answer, "first")
+      })
+    )
+
+    it.effect("cuts what is longer than 64 KiB, says so, and takes any text there is", () =>
+      Effect.gen(function* () {
+        const caller = yield* (yield* Kept).optedIn()
+        const long = yield* kept(yield* asked(caller, "ö".repeat(40_000), ["€".repeat(1000), "x"]))
+        assert.isTrue(long?.truncated)
+        assert.isAtMost(Buffer.byteLength(long?.prompt ?? ""), 65_536)
+        assert.notInclude(long?.prompt, "\ufffd")
+        const odd = yield* kept(yield* asked(caller, "\u0000\ud800", ["\u0000", "\udc00", "'\\\"%;--"]))
+        assert.include(odd?.answer, "'\\\"%;--")
+      })
+    )
+
+    it.effect("a caller it does not know hurts nobody", () =>
+      Effect.gen(function* () {
+        const world = yield* Kept
+        const id = yield* asked({ ...callerOf(randomUUID()), promptLogDays: 3 }, "one?", ["one"])
+        yield* kept(yield* asked(yield* world.optedIn(), "two?", ["two"]))
+        assert.isUndefined(yield* world.row(id))
+      })
+    )
+  })
