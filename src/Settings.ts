@@ -4,6 +4,7 @@
  */
 import { BlockList, isIP } from "node:net"
 import { Context, Redacted, Result, Schema } from "effect"
+import { readRedisUrl } from "./infra/RedisUrl.ts"
 
 export interface Setting<A> {
   readonly name: string
@@ -56,15 +57,12 @@ const flag = <A extends boolean | undefined>(name: string, fallback: A, shown: s
 const isUrl = (text: string, protocols: ReadonlyArray<string>): boolean =>
   URL.canParse(text) && protocols.includes(new URL(text).protocol)
 
-const redactedUrl = (name: string, protocols: ReadonlyArray<string>, expected: string, list: boolean) =>
+const redactedUrl = (name: string, expected: string, isOne: (text: string) => boolean) =>
   setting<Redacted.Redacted | undefined>(
     name,
     expected,
     undefined,
-    (text) =>
-      (list ? text.split(",") : [text]).every((part) => isUrl(part.trim(), protocols))
-        ? Redacted.make(text)
-        : undefined,
+    (text) => (isOne(text) ? Redacted.make(text) : undefined),
     "unset"
   )
 
@@ -95,12 +93,13 @@ export const table = {
     isIP(text) === 0 ? undefined : text
   ),
   port: integer("PORT", 8080, "a TCP port", 0, 65_535),
-  databaseUrl: redactedUrl("DATABASE_URL", ["postgres:", "postgresql:"], "a postgres:// URL", false),
+  databaseUrl: redactedUrl("DATABASE_URL", "a postgres:// URL", (text) =>
+    isUrl(text, ["postgres:", "postgresql:"])
+  ),
   redisUrl: redactedUrl(
     "REDIS_URL",
-    ["redis:", "rediss:"],
-    "a redis:// or rediss:// URL, or a comma list of them for Redis Cluster",
-    true
+    "a redis:// or rediss:// URL, a comma list of them for Redis Cluster, or redis+sentinel://host:port,…/master",
+    (text) => readRedisUrl(text) !== undefined
   ),
   backendUrl: setting<URL | undefined>(
     "BACKEND_URL",

@@ -1,5 +1,5 @@
 /**
- * The connection to Redis, or to a Redis Cluster. It decides nothing, but it fails early: nothing is queued while
+ * The connection to Redis, to the master that sentinels name, or to a Redis Cluster. It decides nothing, but it fails early: nothing is queued while
  * there is no connection, nothing is sent twice, and every command has a deadline.
  *
  * *Gotchas* A command that timed out may still be executed later: every mutation has to be idempotent by a name of
@@ -8,6 +8,7 @@
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Redacted } from "effect"
 import { Cluster, Redis as Single } from "ioredis"
+import { readRedisUrl, type Sentinels } from "./RedisUrl.ts"
 
 /** No answer, or an error as the answer. `cause` is for the log. */
 export class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
@@ -48,7 +49,7 @@ export class Redis extends Context.Service<
 >()("tollgate/infra/Redis") {}
 
 export interface RedisOptions {
-  /** `redis://` or `rediss://`; a comma list of them means Redis Cluster */
+  /** as `REDIS_URL`: see `RedisUrl.ts` */
   readonly url: Redacted.Redacted
   /** milliseconds, default 400 */
   readonly commandTimeoutMs?: number
@@ -76,16 +77,29 @@ const strict = (options: RedisOptions) => {
   }
 }
 
+/** The promoted replica is asked for until it is there: until then every command fails at once. */
+const sentinelOptions = (address: Sentinels, options: RedisOptions) => ({
+  sentinels: [...address.sentinels],
+  name: address.master,
+  db: address.database,
+  username: address.username,
+  password: address.password,
+  sentinelPassword: address.sentinelPassword,
+  sentinelCommandTimeout: options.connectTimeoutMs ?? 1000,
+  sentinelRetryStrategy: backoff,
+  // A demoted master may stay reachable: its clients leave when the sentinels say so, not when it does.
+  failoverDetector: true,
+  ...(address.tls ? { tls: {}, enableTLSForSentinelMode: true } : {})
+})
+
 const connect = (options: RedisOptions): Single | Cluster => {
-  const urls = Redacted.value(options.url)
-    .split(",")
-    .map((url) => url.trim())
-  const [first = ""] = urls
-  if (urls.length === 1) {
-    return new Single(first, { ...strict(options), enableOfflineQueue: false, retryStrategy: backoff })
-  }
-  const { password, protocol, username } = new URL(first)
-  return new Cluster(urls, {
+  const text = Redacted.value(options.url)
+  const address = readRedisUrl(text) ?? { kind: "single", url: text }
+  const single = { ...strict(options), enableOfflineQueue: false, retryStrategy: backoff }
+  if (address.kind === "single") return new Single(address.url, single)
+  if (address.kind === "sentinel") return new Single({ ...single, ...sentinelOptions(address, options) })
+  const { password, protocol, username } = new URL(address.urls[0])
+  return new Cluster([...address.urls], {
     redisOptions: {
       ...strict(options),
       ...(username === "" ? {} : { username: decodeURIComponent(username) }),

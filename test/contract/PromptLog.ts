@@ -118,6 +118,7 @@ export const suite = (name: string, world: Layer.Layer<PromptLog | Kept, unknown
         const world = yield* Kept
         const caller = yield* world.optedIn()
         const id = yield* asked(caller, "one?", ["first"])
+        yield* kept(id)
         yield* asked(caller, "one?", ["second"], id)
         yield* kept(yield* asked(caller, "two?", ["two"]))
         assert.strictEqual((yield* world.row(id))?.answer, "first")

@@ -24,7 +24,11 @@ export interface RedisServer {
   readonly start: Effect.Effect<void, TestServerFailed>
 }
 
-const tied = spawnSync("setpriv", ["--pdeathsig", "TERM", "true"], { stdio: "ignore" }).status === 0
+/** In front of a command: it ends when whoever started it does, however that comes. */
+export const tied: ReadonlyArray<string> =
+  spawnSync("setpriv", ["--pdeathsig", "TERM", "true"], { stdio: "ignore" }).status === 0
+    ? ["setpriv", "--pdeathsig", "TERM"]
+    : []
 
 const answers = (port: number): Effect.Effect<void, TestServerFailed> =>
   Effect.callback<void, TestServerFailed>((resume) => {
@@ -50,7 +54,7 @@ export const makeRedisServer = Effect.fnUntraced(function* (
   )
   const port = yield* freePort
   const words = [
-    ...(tied ? ["setpriv", "--pdeathsig", "TERM"] : []),
+    ...tied,
     binary.command,
     "--port",
     String(port),

@@ -1,0 +1,71 @@
+/**
+ * `REDIS_URL` in its three forms: one server, a comma list of them for Redis Cluster, and the sentinels of one master,
+ * `redis+sentinel://user:password@host:26379,host:26379/master/0?sentinelPassword=…`. User and password are the
+ * server's; `rediss` means TLS to all of them.
+ */
+
+export interface Sentinels {
+  readonly sentinels: ReadonlyArray<{ readonly host: string; readonly port: number }>
+  /** what the sentinels call the master */
+  readonly master: string
+  readonly database: number
+  readonly username: string | undefined
+  readonly password: string | undefined
+  readonly sentinelPassword: string | undefined
+  readonly tls: boolean
+}
+
+export type RedisAddress =
+  | { readonly kind: "single"; readonly url: string }
+  | { readonly kind: "cluster"; readonly urls: readonly [string, ...ReadonlyArray<string>] }
+  | ({ readonly kind: "sentinel" } & Sentinels)
+
+const isServer = (text: string): boolean =>
+  URL.canParse(text) && ["redis:", "rediss:"].includes(new URL(text).protocol)
+
+const sentinelUrl = /^(rediss?)\+sentinel:\/\/(?:([^@/?]*)@)?([^@/?]+)\/([^/?]+)(?:\/(\d{1,5}))?(?:\?(.*))?$/
+
+/** Each as the authority of a URL of its own, which knows about ports and IPv6. */
+const hostOf = (text: string) => {
+  const url = URL.canParse(`redis://${text}`) ? new URL(`redis://${text}`) : undefined
+  return url === undefined || url.hostname === "" || url.host + url.pathname !== text
+    ? undefined
+    : { host: url.hostname.replace(/^\[|\]$/g, ""), port: url.port === "" ? 26_379 : Number(url.port) }
+}
+
+const credentialsOf = (text: string | undefined) => {
+  const url = `redis://${text ?? ""}@x`
+  if (!URL.canParse(url)) return undefined
+  const { password, username } = new URL(url)
+  const given = (part: string) => (part === "" ? undefined : decodeURIComponent(part))
+  return { username: given(username), password: given(password) }
+}
+
+const readSentinels = (text: string): Sentinels | undefined => {
+  const [, scheme, secrets, hosts = "", master = "", database = "0", query] = sentinelUrl.exec(text) ?? []
+  const credentials = credentialsOf(secrets)
+  const sentinels = hosts.split(",").map((host) => hostOf(host.trim()))
+  const known = sentinels.filter((one) => one !== undefined)
+  if (scheme === undefined || credentials === undefined || known.length < sentinels.length) return undefined
+  const words = new URLSearchParams(query)
+  if ([...words.keys()].some((word) => word !== "sentinelPassword")) return undefined
+  return {
+    sentinels: known,
+    master,
+    database: Number(database),
+    ...credentials,
+    sentinelPassword: words.get("sentinelPassword") ?? undefined,
+    tls: scheme === "rediss"
+  }
+}
+
+/** undefined: it is none of the three */
+export const readRedisUrl = (text: string): RedisAddress | undefined => {
+  if (/^rediss?\+sentinel:/.test(text)) {
+    const sentinels = readSentinels(text)
+    return sentinels === undefined ? undefined : { kind: "sentinel", ...sentinels }
+  }
+  const [first = "", ...others] = text.split(",").map((part) => part.trim())
+  if (![first, ...others].every(isServer)) return undefined
+  return others.length === 0 ? { kind: "single", url: first } : { kind: "cluster", urls: [first, ...others] }
+}
