@@ -10,7 +10,7 @@ venv=node_modules/.cache/deploy-lint
 }
 "$venv/bin/hadolint" Dockerfile
 echo "Dockerfile: ok"
-for file in deploy/kubernetes/*.yaml; do
+for file in deploy/kubernetes/*.yaml deploy/kubernetes-leases/autoscaling.yaml; do
   [ "$file" = deploy/kubernetes/kustomization.yaml ] || "$venv/bin/kubernetes-validate" --strict --quiet "$file"
 done
 echo "Kubernetes manifests: ok"

@@ -88,3 +88,14 @@ it("the kustomization names every manifest but the example of a secret", () => {
     .filter((name) => !["kustomization.yaml", "secret.example.yaml"].includes(name))
   assert.deepStrictEqual(listed.toSorted(), there.toSorted())
 })
+
+it("the autoscalers are one but for the metric, which is one the gateway has", () => {
+  const leases = read("deploy/kubernetes-leases/autoscaling.yaml")
+  const shape = (text: string) =>
+    [...text.matchAll(/^ {2}(?:scaleTargetRef|minReplicas|maxReplicas): .*$/gm)].map(String)
+  assert.lengthOf(shape(leases), 3)
+  assert.deepStrictEqual(shape(leases), shape(manifest("autoscaling")))
+  const name = /metric: \{ name: (\w+) \}/.exec(leases)?.[1] ?? ""
+  assert.include(read("src/audit/live.ts"), `name: "${name}"`)
+  assert.include(read("deploy/kubernetes-leases/adapter.yaml"), `as: ${name} `)
+})
