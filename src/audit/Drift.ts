@@ -16,11 +16,15 @@ import { Metrics } from "./Metrics.ts"
 export interface DriftOptions {
   /** seconds between two comparisons; default 10 */
   readonly everyS?: number
+  /** seconds between two looks at counters that were rebuilt, which may be a hold too high; default 1 */
+  readonly rebuiltEveryS?: number
 }
 
 /** Accounts looked at in one round, and those that wait for one at most. */
 const batch = 1000
 const capacity = 100_000
+/** How long counters that were rebuilt are looked at more often. */
+const rebuiltMs = 30_000
 
 const Truth = Schema.Struct({
   key_id: Schema.String,
@@ -65,16 +69,19 @@ const make = (options: DriftOptions) =>
     const touch = (account: Account): void => {
       if (touched.size < capacity) touched.set(nameOf(account), account)
     }
-    let drift = 0
+    /** accounts whose counters came back from the ledger a moment ago: compared as soon as they rest */
+    const rebuilt = new Map<string, Account & { readonly until: number }>()
+    const found = { touched: 0, rebuilt: 0 }
     yield* metrics.probe({
       name: "tollgate_counter_drift_tokens",
       help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
-      read: Effect.sync(() => drift)
+      read: Effect.sync(() => found.touched + found.rebuilt)
     })
 
-    const look = Effect.gen(function* () {
+    /** Answers by how many tokens the accounts at rest differed. */
+    const look = Effect.fnUntraced(function* (waiting: ReadonlyMap<string, Account>) {
       const at = yield* Clock.currentTimeMillis
-      const accounts = [...touched.values()].slice(0, batch)
+      const accounts = [...waiting.values()].slice(0, batch)
       const surveys = yield* Effect.forEach(
         accounts,
         (account) => {
@@ -86,7 +93,7 @@ const make = (options: DriftOptions) =>
       ).pipe(Effect.onError(() => Effect.sync(() => accounts.forEach(touch))))
       for (const { account, survey } of surveys) if (survey.open > 0) touch(account)
       const atRest = surveys.filter(({ survey }) => survey.open === 0)
-      let found = 0
+      let drift = 0
       if (atRest.length > 0) {
         const ledger = yield* truths(
           pg,
@@ -102,26 +109,48 @@ const make = (options: DriftOptions) =>
             continue
           }
           const difference = driftOf(survey, truth)
-          if (difference === 0) continue
+          if (difference === 0) {
+            rebuilt.delete(nameOf(account))
+            continue
+          }
           // Looked at once more, whether it was repaired or something came in between.
           touch(account)
           if (!(yield* meter.repair(account, at, survey.mark, truth))) continue
-          found += difference
+          drift += difference
           yield* Effect.logWarning(
             `the counters of key ${account.key} were ${difference} tokens from the ledger: repaired`
           )
         }
       }
-      drift = found
+      return drift
     })
-    yield* look.pipe(
-      Effect.catchCause((cause) => Effect.logDebug("counters could not be compared with the ledger", cause)),
-      Effect.schedule(Schedule.spaced(Duration.seconds(options.everyS ?? 10)).pipe(Schedule.jittered)),
-      Effect.forkScoped
-    )
+    /** One that is not at rest for so long is left to the slower round. */
+    const forget = Effect.map(Clock.currentTimeMillis, (now) => {
+      for (const [name, { until }] of rebuilt) if (until < now) rebuilt.delete(name)
+    })
+    const keepLooking = (name: keyof typeof found, waiting: ReadonlyMap<string, Account>, everyS: number) =>
+      Effect.andThen(
+        forget,
+        Effect.suspend(() => look(waiting))
+      ).pipe(
+        Effect.tap((drift) => Effect.sync(() => void (found[name] = drift))),
+        Effect.catchCause((cause) =>
+          Effect.logDebug("counters could not be compared with the ledger", cause)
+        ),
+        Effect.schedule(Schedule.spaced(Duration.seconds(everyS)).pipe(Schedule.jittered)),
+        Effect.forkScoped
+      )
+    yield* keepLooking("touched", touched, options.everyS ?? 10)
+    yield* keepLooking("rebuilt", rebuilt, options.rebuiltEveryS ?? 1)
 
     return Meter.of({
       ...meter,
+      load: (account, totals) =>
+        Effect.tap(meter.load(account, totals), () =>
+          Effect.map(Clock.currentTimeMillis, (now) => {
+            if (rebuilt.size < capacity) rebuilt.set(nameOf(account), { ...account, until: now + rebuiltMs })
+          })
+        ),
       reserve: (claims, ask) =>
         Effect.tap(meter.reserve(claims, ask), (verdict) =>
           Effect.sync(() => {

@@ -59,6 +59,20 @@ export interface RedisOptions {
 
 const backoff = (attempt: number): number => Math.min(50 * attempt, 500)
 
+/**
+ * After a failover a connection may lead to a replica. `true` reconnects and does not send again: once, and not for
+ * every command under way, because ioredis closes the same connection again each time.
+ */
+const givesUpReplicas = () => {
+  let gaveUpAt = Number.NEGATIVE_INFINITY
+  return (error: Error): boolean => {
+    const now = performance.now()
+    if (!error.message.startsWith("READONLY") || now - gaveUpAt < 100) return false
+    gaveUpAt = now
+    return true
+  }
+}
+
 const strict = (options: RedisOptions) => {
   const commandTimeout = options.commandTimeoutMs ?? 400
   return {
@@ -72,8 +86,7 @@ const strict = (options: RedisOptions) => {
     enableAutoPipelining: false,
     maxLoadingRetryTime: 500,
     connectionName: "tollgate",
-    // After a failover this connection may lead to a replica. `true` reconnects and does not send again.
-    reconnectOnError: (error: Error) => error.message.startsWith("READONLY")
+    reconnectOnError: givesUpReplicas()
   }
 }
 

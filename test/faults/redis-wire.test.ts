@@ -185,6 +185,28 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
     )
   }
 
+  it.effect("many at once on a replica: all refused, one connection given up, nothing piles up on it", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const warnings: Array<Error> = []
+      const note = (warning: Error) => void warnings.push(warning)
+      process.on("warning", note)
+      yield* tellRedis("REPLICAOF", "127.0.0.1", "1")
+      const answers = yield* Effect.forEach(
+        Array.from({ length: 60 }, (_, i) => i),
+        (i) => chat(secret, i % 2 === 0),
+        { concurrency: "unbounded" }
+      )
+      yield* tellRedis("REPLICAOF", "NO", "ONE")
+      const back = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
+      process.off("warning", note)
+      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([503]))
+      assert.strictEqual(back.status, 200, back.text)
+      assert.deepStrictEqual(warnings, [])
+      yield* booksClosed
+    })
+  )
+
   it.effect("scripts that are forgotten again and again in the middle of traffic are no trouble at all", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()

@@ -6,6 +6,8 @@ export interface Outcome {
   readonly status: number
   /** the error's type in a refusal */
   readonly type: string
+  /** performance.now() when it was sent */
+  readonly began: number
   readonly ms: number
   readonly stream: boolean
 }
@@ -31,7 +33,7 @@ export const startTraffic = Effect.fnUntraced(function* (
         const began = performance.now()
         const { status, text } = yield* call("/api/chat", { secret, body: hello({ stream }) })
         const type = status === 200 ? "" : (/"type":"(\w+)"/.exec(text)?.[1] ?? "?")
-        outcomes.push({ status, type, ms: performance.now() - began, stream })
+        outcomes.push({ status, type, began, ms: performance.now() - began, stream })
         yield* Effect.sleep(status === 200 ? "2 millis" : "20 millis")
       }
     })

@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto"
 import { Context, Effect, Layer, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
 import { Redis } from "ioredis"
 import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
 import { scripts } from "../../src/gates/Meter/scripts.ts"
@@ -24,7 +25,9 @@ export class Wires extends Context.Service<
 const layerWires = Layer.effect(
   Wires,
   Effect.gen(function* () {
-    const [cluster, server] = [yield* TestCluster, yield* TestRedisServer]
+    const [cluster, server, sql] = [yield* TestCluster, yield* TestRedisServer, yield* SqlClient.SqlClient]
+    // What was committed has to survive a kill, as it does in production: test servers are hasty by default.
+    yield* Effect.orDie(sql`ALTER DATABASE postgres SET synchronous_commit = 'on'`)
     return {
       redis: yield* makeFaultProxy({ host: "127.0.0.1", port: server.port }),
       postgres: yield* makeFaultProxy({ host: "127.0.0.1", port: cluster.port })

@@ -1,6 +1,6 @@
 /** Counters that have drifted from the ledger come back to it, and only while nothing is under way. */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { layerDrift } from "../../../src/audit/Drift.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/audit/Metrics.ts"
@@ -13,6 +13,12 @@ const watched = layerDrift({ everyS: 0.25 }).pipe(
   Layer.provide(layerMemory({ leaseS: 30 })),
   Layer.provideMerge(layerMetrics),
   Layer.provideMerge(TestPostgres)
+)
+
+/** Watched too, but as good as never compared unless they were rebuilt. */
+const seldom = layerDrift({ everyS: 600, rebuiltEveryS: 0.25 }).pipe(
+  Layer.provide(Layer.fresh(layerMemory({ leaseS: 30 }))),
+  Layer.provide(Layer.fresh(layerMetrics))
 )
 
 const group = "00000000-0000-4000-8000-000000000001"
@@ -61,6 +67,18 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
       })
     )
   }
+
+  it.effect(
+    "a counter that was rebuilt while its request ended, and so is a hold too high, is set right soon",
+    () =>
+      Effect.gen(function* () {
+        const claims = yield* keyAt(100)
+        const meter = Context.get(yield* Layer.build(seldom), Meter)
+        yield* meter.load(claims.account, [{ bucket: "total", tokens: 356 }])
+        const total = Effect.map(meter.survey(claims.account, 0), ({ totals }) => totals.total)
+        assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100, 3000), 100)
+      })
+  )
 
   it.effect("nothing is touched while a request is under way, here or in the ledger", () =>
     Effect.gen(function* () {

@@ -1,0 +1,152 @@
+/**
+ * Every way a store can fail in the middle of traffic. Whatever it was: whoever is refused is refused in time, nobody
+ * gets what the ledger would have refused, it passes within three seconds, and afterwards log, ledger and counters
+ * agree and nothing is held.
+ */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { Registry } from "../../src/registry/Registry.ts"
+import { settledBooks } from "../scale/books.ts"
+import { call, eventually, hello, newKey } from "../support/Gateway.ts"
+import { TestCluster } from "../support/TestPostgres.ts"
+import { TestRedisServer } from "../support/TestRedis.ts"
+import { startTraffic } from "../support/Traffic.ts"
+import { layerWired, leaseS, tellRedis, Wires } from "../support/Wires.ts"
+
+/** What the fake backend says that "Hello" and its answer are; the gateway's own estimate is higher. */
+const cost = 10
+
+type Stores = Wires | TestCluster | TestRedisServer
+
+interface Fault {
+  readonly name: string
+  readonly begins: Effect.Effect<unknown, unknown, Stores | SqlClient.SqlClient>
+  readonly ends?: Effect.Effect<unknown, unknown, Stores>
+  readonly lastsMs?: number
+}
+
+const redis = Effect.map(Wires, (wires) => wires.redis)
+const postgres = Effect.map(Wires, (wires) => wires.postgres)
+
+const faults: ReadonlyArray<Fault> = [
+  {
+    name: "Redis is killed and comes back empty",
+    begins: Effect.flatMap(TestRedisServer, ({ kill }) => kill),
+    ends: Effect.flatMap(TestRedisServer, ({ start }) => start)
+  },
+  {
+    name: "Redis is stopped (SIGSTOP)",
+    begins: Effect.flatMap(TestRedisServer, ({ pause }) => pause),
+    ends: Effect.flatMap(TestRedisServer, ({ resume }) => resume)
+  },
+  { name: "Redis forgets everything", begins: tellRedis("FLUSHALL"), lastsMs: 200 },
+  {
+    name: "Redis is a read-only replica",
+    begins: tellRedis("REPLICAOF", "127.0.0.1", "1"),
+    ends: tellRedis("REPLICAOF", "NO", "ONE")
+  },
+  {
+    name: "Redis is out of memory",
+    begins: tellRedis("CONFIG", "SET", "maxmemory", "100kb"),
+    ends: tellRedis("CONFIG", "SET", "maxmemory", "0")
+  },
+  { name: "Redis is 5 s away", begins: Effect.flatMap(redis, (wire) => wire.latency(5000)), lastsMs: 5500 },
+  { name: "nothing of Redis arrives", begins: Effect.flatMap(redis, (wire) => wire.blackHole("toClient")) },
+  {
+    name: "all connections to Redis are reset and new ones refused",
+    begins: Effect.flatMap(redis, (wire) => Effect.andThen(wire.refuse, wire.reset))
+  },
+  { name: "Redis arrives in pieces", begins: Effect.flatMap(redis, (wire) => wire.slice(7, 1)) },
+  {
+    name: "Postgres is killed",
+    begins: Effect.flatMap(TestCluster, ({ kill }) => kill),
+    ends: Effect.flatMap(TestCluster, ({ start }) => start)
+  },
+  {
+    name: "Postgres is stopped (SIGSTOP)",
+    begins: Effect.flatMap(TestCluster, ({ pause }) => pause),
+    ends: Effect.flatMap(TestCluster, ({ resume }) => resume)
+  },
+  {
+    name: "Postgres terminates every connection, again and again",
+    begins: Effect.flatMap(
+      SqlClient.SqlClient,
+      (sql) => sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`
+    ).pipe(Effect.delay("150 millis"), Effect.repeat({ times: 8 }))
+  },
+  { name: "Postgres is slow", begins: Effect.flatMap(postgres, (wire) => wire.latency(120)) },
+  {
+    name: "Postgres is 5 s away",
+    begins: Effect.flatMap(postgres, (wire) => wire.latency(5000)),
+    lastsMs: 5500
+  },
+  {
+    name: "nothing of Postgres arrives",
+    begins: Effect.flatMap(postgres, (wire) => wire.blackHole("toClient"))
+  },
+  {
+    name: "all connections to Postgres are reset and new ones refused",
+    begins: Effect.flatMap(postgres, (wire) => Effect.andThen(wire.refuse, wire.reset))
+  }
+]
+
+const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
+
+const spent = Effect.fnUntraced(function* (prefix: string) {
+  const sql = yield* SqlClient.SqlClient
+  const [row] = yield* sql<{ readonly n: number }>`
+    SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n FROM ledger JOIN api_keys k ON k.id = key_id
+    WHERE k.prefix = ${prefix}`
+  return row?.n ?? 0
+})
+
+layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the middle of traffic", (it) => {
+  for (const { name, begins, ends, lastsMs = 1500 } of faults) {
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        const [registry, wires] = [yield* Registry, yield* Wires]
+        const free = yield* newKey()
+        const budget = 300
+        const tight = yield* newKey()
+        yield* registry.setBudgets(free.prefix, { total: 1_000_000 })
+        yield* registry.setBudgets(tight.prefix, { day: budget, total: budget })
+        for (const { secret } of [free, tight]) {
+          assert.strictEqual((yield* eventually(chat(secret), ({ status }) => status === 200)).status, 200)
+        }
+        const traffic = yield* startTraffic([free.secret, tight.secret], 6)
+        yield* Effect.sleep("100 millis")
+        const before = traffic.outcomes.length
+        const began = performance.now()
+        yield* begins
+        yield* Effect.sleep(lastsMs)
+        const during = traffic.outcomes.length
+        if (ends !== undefined) yield* ends
+        yield* wires.redis.heal
+        yield* wires.postgres.heal
+        const back = yield* eventually(chat(free.secret), ({ status }) => status === 200, 3000)
+        assert.strictEqual(back.status, 200, back.text)
+        yield* Effect.sleep("300 millis")
+        yield* traffic.stop
+
+        const all = traffic.outcomes
+        assert.isAbove(before, 0)
+        const odd = all.filter(
+          ({ status, type }) => !(status === 200 || status === 503 || type === "budget_exceeded")
+        )
+        assert.deepStrictEqual(odd, [])
+        // A request that was answered already waits longer for its row: a failover shall not cost it its answer.
+        const refused = all.filter((outcome) => outcome.status === 503 && outcome.began > began)
+        const slowest = Math.max(0, ...refused.map(({ ms }) => ms))
+        assert.isBelow(slowest, 2500)
+        const end = yield* settledBooks(leaseS + 5)
+        assert.deepStrictEqual({ open: end.open, difference: end.difference }, { open: 0, difference: 0 })
+        assert.isAtMost(yield* spent(tight.prefix), budget)
+        assert.isAtLeast(
+          (yield* spent(tight.prefix)) + (yield* spent(free.prefix)),
+          cost * all.filter(({ status }) => status === 200).length
+        )
+      })
+    )
+  }
+})
