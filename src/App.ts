@@ -24,6 +24,8 @@ import { Readiness } from "./http/ops.ts"
 import * as Server from "./http/Server.ts"
 import { layerRedis } from "./infra/Redis.ts"
 import { Aftercare } from "./pipeline/Aftercare.ts"
+import { Leases } from "./pipeline/Leases.ts"
+import { Pipeline } from "./pipeline/Pipeline.ts"
 import { layerLive as layerRegistry } from "./registry/live.ts"
 import type { SettingsValues } from "./Settings.ts"
 
@@ -83,7 +85,8 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     layerBreakerGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerSweeper(),
-    Aftercare.layer({ drainMs: 2000 })
+    Aftercare.layer({ drainMs: 2000 }),
+    Leases.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
     Layer.provideMerge(layerDrift().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...patience })),
@@ -118,10 +121,10 @@ export const layerApp = (
     playground: playgroundOf(settings),
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,
-    numCtxCap: settings.numCtxCap,
-    concurrencyLeaseS: settings.concurrencyLeaseS
+    numCtxCap: settings.numCtxCap
   }).pipe(
     Layer.provide(Readiness.layer),
+    Layer.provide(Pipeline.layer),
     Layer.provide(Drain.layer),
     Layer.provide(layerGates(settings, surroundings))
   )

@@ -2,7 +2,8 @@
  * `npm run bench`: Tollgate against the floor, on this machine. Server on core 0, backend, stores and load on core 1;
  * contenders take turns (A B A B), and what is printed is the median over the rounds with its spread.
  *
- * Arguments: `--rounds 3 --seconds 6`.
+ * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--profile <dir>` leaves
+ * a V8 CPU profile of Tollgate there.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { readFileSync } from "node:fs"
@@ -19,7 +20,12 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 
 const { values: options } = parseArgs({
-  options: { rounds: { type: "string", default: "3" }, seconds: { type: "string", default: "6" } }
+  options: {
+    rounds: { type: "string", default: "3" },
+    seconds: { type: "string", default: "6" },
+    only: { type: "string", default: "" },
+    profile: { type: "string" }
+  }
 })
 const rounds = Number(options.rounds)
 
@@ -28,8 +34,8 @@ const say = (line: string) => Effect.sync(() => void process.stdout.write(`${lin
 
 type Env = Readonly<Record<string, string>>
 
-const launch = (core: number, script: string, env: Env) =>
-  spawn("taskset", ["-c", String(core), process.execPath, script], {
+const launch = (core: number, script: string, env: Env, flags: ReadonlyArray<string> = []) =>
+  spawn("taskset", ["-c", String(core), process.execPath, ...flags, script], {
     env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "inherit"]
   })
@@ -39,12 +45,20 @@ const answers = (url: string) =>
     fetch(url, { signal: AbortSignal.timeout(1000) }).then((response) => response.text())
   ).pipe(Effect.retry({ times: 400, schedule: Schedule.spaced("25 millis") }))
 
+/** Asked to stop, and waited for: a profile is written on the way out. */
+const ended = (child: ChildProcess) =>
+  Effect.callback<void>((resume) => {
+    child.once("exit", () => resume(Effect.void))
+    child.kill("SIGTERM")
+  })
+
 /** A process that is up once it answers on its port; ended with the scope. */
-const serve = Effect.fnUntraced(function* (core: number, script: string, env: Env) {
+const serve = Effect.fnUntraced(function* (core: number, script: string, env: Env, profile?: string) {
   const port = yield* freePort
+  const flags = profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]
   const child = yield* Effect.acquireRelease(
-    Effect.sync(() => launch(core, script, { ...env, PORT: String(port) })),
-    (child) => Effect.sync(() => void child.kill("SIGKILL"))
+    Effect.sync(() => launch(core, script, { ...env, PORT: String(port) }, flags)),
+    (child) => (profile === undefined ? Effect.sync(() => void child.kill("SIGKILL")) : ended(child))
   )
   child.stdout.resume()
   const url = `http://127.0.0.1:${port}`
@@ -188,18 +202,24 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
   )
   const stub = yield* serve(1, file("stub.ts"), {})
   const floor = yield* serve(0, file("floor.ts"), { BACKEND_URL: stub.url })
-  const tollgate = yield* serve(0, file("../../src/main.ts"), {
-    NODE_ENV: "production",
-    DATABASE_URL: Redacted.value(cluster.url("postgres")),
-    REDIS_URL: redis.url,
-    BACKEND_URL: stub.url,
-    LOG_LEVEL: "error"
-  })
+  const tollgate = yield* serve(
+    0,
+    file("../../src/main.ts"),
+    {
+      NODE_ENV: "production",
+      DATABASE_URL: Redacted.value(cluster.url("postgres")),
+      REDIS_URL: redis.url,
+      BACKEND_URL: stub.url,
+      SHUTDOWN_DRAIN_MS: "0",
+      LOG_LEVEL: "error"
+    },
+    options.profile
+  )
   const contenders = { floor, tollgate }
   yield* say(
     `Node ${process.version}, ${rounds} rounds of ${options.seconds} s, medians; ± is half the range\n`
   )
-  for (const work of works) {
+  for (const work of works.filter(({ name }) => name.includes(options.only))) {
     const samples: Record<keyof typeof contenders, Array<Sample>> = { floor: [], tollgate: [] }
     for (const contender of [floor, tollgate]) yield* load(contender.url, work, key, 2)
     for (let round = 0; round < rounds; round++) {

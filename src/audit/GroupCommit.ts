@@ -8,6 +8,7 @@
  * the head of the queue and is tried again until it is written (`keep`).
  */
 import { Cause, Clock, Data, Deferred, Effect, Exit, Option } from "effect"
+import { makeAlarm, within } from "../infra/Alarm.ts"
 
 /** The queue is full: nothing was accepted. */
 export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity: number }> {}
@@ -15,14 +16,20 @@ export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity
 /** The queue was closed before the item could be written. */
 export class QueueClosed extends Data.TaggedError("QueueClosed")<{}> {}
 
+/** It did not become durable in the time its submitter would wait. */
+export class Late extends Data.TaggedError("Late")<{}> {}
+
+/** Waits until an accepted item is durable, at most `ms` (default: for ever). One fiber at a time may wait. */
+export type Durable<E> = (ms?: number) => Effect.Effect<void, E | QueueClosed | Late>
+
 export interface GroupCommit<A, E> {
-  /** Accepts an item at once; the inner effect succeeds when it is durable. What was accepted stays accepted. */
-  offer(item: A): Effect.Effect<Effect.Effect<void, E | QueueClosed>, QueueFull | QueueClosed>
+  /** Accepts an item at once. What was accepted stays accepted, however long it takes. */
+  offer(item: A): Effect.Effect<Durable<E>, QueueFull | QueueClosed>
   /**
-   * Succeeds when the item is durable. A submitter that is interrupted takes back an item that is not being
-   * written yet.
+   * Succeeds when the item is durable. A submitter that is interrupted, or does not wait longer than `ms`, takes back an
+   * item that is not being written yet.
    */
-  submit(item: A): Effect.Effect<void, E | QueueFull | QueueClosed>
+  submit(item: A, ms?: number): Effect.Effect<void, E | QueueFull | QueueClosed | Late>
   /** items not yet durable, those being written included */
   readonly backlog: () => number
   /** milliseconds the oldest of them has waited; 0 when there is none */
@@ -44,8 +51,11 @@ export interface GroupCommitOptions<A, E> {
 
 interface Waiting<A, E> {
   readonly item: A
-  readonly written: Deferred.Deferred<void, E | QueueClosed>
   readonly since: number
+  /** how it went, once that is known */
+  exit: Exit.Exit<void, E | QueueClosed> | undefined
+  /** whoever waits for it */
+  tell: ((exit: Exit.Exit<void, E | QueueClosed>) => void) | undefined
 }
 
 /** Soon at first, so that a short failover is hardly seen; then every two seconds. */
@@ -54,7 +64,7 @@ const pauseMs = (failures: number): number => Math.min(2000, 100 * 2 ** (failure
 export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   options: GroupCommitOptions<A, E>
 ): Effect.fn.Return<GroupCommit<A, E>> {
-  const clock = yield* Clock.Clock
+  const [clock, alarm] = [yield* Clock.Clock, yield* makeAlarm]
   // The writer is nobody's child: it must not end with a request, nor log in its name.
   const run = Effect.runForkWith(yield* Effect.context<never>())
   const now = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
@@ -66,8 +76,34 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
 
   const settle = (waiting: Item, exit: Exit.Exit<void, E | QueueClosed>): void => {
     options.settled?.(waiting.item)
-    Deferred.doneUnsafe(waiting.written, exit)
+    waiting.exit = exit
+    waiting.tell?.(exit)
   }
+
+  const durable = (
+    waiting: Item,
+    ms = Number.POSITIVE_INFINITY
+  ): Effect.Effect<void, E | QueueClosed | Late> =>
+    Effect.suspend(
+      () =>
+        waiting.exit ??
+        within<void, E | QueueClosed | Late>(
+          alarm,
+          ms,
+          (resume) => {
+            waiting.tell = resume
+            return () => void (waiting.tell = undefined)
+          },
+          () => Effect.fail(new Late())
+        )
+    )
+
+  /** Nobody waits for it any more: it need not be written, unless it is being written already. */
+  const takeBack = (waiting: Item) =>
+    Effect.sync(() => {
+      const place = queue.indexOf(waiting)
+      if (place !== -1) queue.splice(place, 1)
+    })
 
   const aboutRows = (cause: Cause.Cause<E>): boolean =>
     Option.match(Cause.findErrorOption(cause), {
@@ -124,7 +160,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       if (queue.length + flying.length >= options.capacity) {
         return new QueueFull({ capacity: options.capacity })
       }
-      const waiting: Item = { item, written: Deferred.makeUnsafe(), since: now() }
+      const waiting: Item = { item, since: now(), exit: undefined, tell: undefined }
       queue.push(waiting)
       if (idle === undefined) {
         idle = Deferred.makeUnsafe()
@@ -134,14 +170,11 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     })
 
   return {
-    offer: (item) => Effect.map(accept(item), ({ written }) => Deferred.await(written)),
-    submit: (item) =>
+    offer: (item) => Effect.map(accept(item), (waiting) => (ms) => durable(waiting, ms)),
+    submit: (item, ms) =>
       Effect.flatMap(accept(item), (waiting) =>
-        Effect.onInterrupt(Deferred.await(waiting.written), () =>
-          Effect.sync(() => {
-            const place = queue.indexOf(waiting)
-            if (place !== -1) queue.splice(place, 1)
-          })
+        Effect.onExit(durable(waiting, ms), () =>
+          waiting.exit === undefined ? takeBack(waiting) : Effect.void
         )
       ),
     backlog: () => queue.length + flying.length,

@@ -7,7 +7,7 @@
  * open.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { type Cause, Clock, Effect, Layer, Option, Predicate, Schedule, Schema } from "effect"
+import { type Cause, Clock, Effect, Layer, Predicate, Schedule, Schema } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
 import { evidence } from "../domain/Evidence.ts"
@@ -175,9 +175,7 @@ const make = (options: AuditOptions) =>
     return Audit.of({
       open: Effect.fnUntraced(function* (intent) {
         if (closing.lagMs() > lateAfterMs) return yield* unavailable("completions are late")
-        yield* opening
-          .submit(intentRow(intent))
-          .pipe(Effect.timeout(options.openTimeoutMs ?? 1500), Effect.mapError(unavailable))
+        yield* Effect.mapError(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), unavailable)
         const { requestId } = intent.arrival
         open.set(requestId, { ...noUsage, tokensIn: intent.promptEstimate, held: intent.reservation.held })
         return evidence("Audit", { requestId })
@@ -190,9 +188,8 @@ const make = (options: AuditOptions) =>
         const { requestId } = record.arrival
         // Should this process die before the row is written, the heartbeat has told what it would have said.
         if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
-        const written = yield* closing.offer(auditRow(record))
-        yield* written.pipe(
-          Effect.timeout(options.closeTimeoutMs ?? 5000),
+        const durable = yield* closing.offer(auditRow(record))
+        yield* durable(options.closeTimeoutMs ?? 5000).pipe(
           Effect.tapErrorTag("SqlError", (error) =>
             // Postgres repeats the whole row in its detail: the log gets the reason's name only.
             Effect.logError(`audit row ${requestId} cannot be written: ${error.reason._tag}`)
@@ -202,18 +199,17 @@ const make = (options: AuditOptions) =>
       refuse: Effect.fnUntraced(function* (record) {
         // The intent may have been written although its client did not wait for it: the row takes it along.
         open.delete(record.arrival.requestId)
-        const written = yield* laneOf(record)
+        const durable = yield* laneOf(record)
           .offer(auditRow(record))
           .pipe(
             Effect.catchTag("QueueFull", () => suppress),
             Effect.mapError((error) => (error._tag === "Unavailable" ? error : unavailable(error)))
           )
-        const durable = yield* written.pipe(
-          Effect.timeoutOption(options.refuseTimeoutMs ?? 1000),
+        yield* durable(options.refuseTimeoutMs ?? 1000).pipe(
+          // A refusal gives nothing away: its row is on its way. An answer is not given without its row.
+          Effect.catchTag("Late", (late) => (record.status < 400 ? Effect.fail(late) : Effect.void)),
           Effect.mapError(unavailable)
         )
-        // A refusal gives nothing away: its row is on its way. An answer is not given without its row.
-        if (Option.isNone(durable) && record.status < 400) return yield* unavailable("the row is late")
       })
     })
   })

@@ -7,6 +7,7 @@
  */
 import { Effect } from "effect"
 import { Client, type Dispatcher, errors } from "undici"
+import type { Alarm } from "../infra/Alarm.ts"
 
 /** Bytes that may wait before the socket is paused. */
 const highWater = 64 * 1024
@@ -73,6 +74,19 @@ export class Wire implements Dispatcher.DispatchHandler {
   #aborted: Error | undefined
   #draining: { left: number; readonly timer: NodeJS.Timeout } | undefined
   #wake: (() => void) | undefined
+  readonly #alarm: Alarm
+  #callOff: (() => void) | undefined
+
+  constructor(alarm: Alarm) {
+    this.#alarm = alarm
+  }
+
+  /** Ends the exchange in `ms`, unless it has ended by then. A new limit takes the place of the one before. */
+  limit(ms: number, why: string): void {
+    this.#callOff?.()
+    if (this.#ended || this.#error !== undefined) return
+    this.#callOff = this.#alarm(ms, () => this.abort(new TooLong(why)))
+  }
 
   /** Succeeds once the response's head is in. */
   readonly head: Effect.Effect<Head, WireError> = Effect.callback((resume) =>
@@ -137,6 +151,7 @@ export class Wire implements Dispatcher.DispatchHandler {
   /** Nothing more is wanted: lets a response that is about to end do so, to keep its connection. */
   finish(): void {
     if (this.#ended || this.#error !== undefined || this.#draining !== undefined) return
+    this.#callOff?.()
     const timer = setTimeout(() => this.abort(new Error("response went on after its end")), drainMs)
     timer.unref()
     this.#draining = { left: drainBytes, timer }
@@ -182,6 +197,7 @@ export class Wire implements Dispatcher.DispatchHandler {
 
   onResponseEnd(): void {
     clearTimeout(this.#draining?.timer)
+    this.#callOff?.()
     this.#ended = true
     this.#wake?.()
   }
@@ -193,12 +209,13 @@ export class Wire implements Dispatcher.DispatchHandler {
   #fail(error: Error): void {
     clearTimeout(this.#draining?.timer)
     if (this.#ended || this.#error !== undefined) return
+    this.#callOff?.()
     this.#error = new WireError(kindOf(error), this.#head !== undefined, this.#reused, error)
     this.#wake?.()
   }
 }
 
-/** Says that an exchange lasted longer than any may. */
+/** Says that an exchange, or the wait for its first frame, lasted longer than any may. */
 export class TooLong extends Error {}
 
 const kindOf = (error: Error): WireError["kind"] => {

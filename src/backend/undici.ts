@@ -7,10 +7,11 @@
  * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
  * the one that does not read; `maxDurationMs` for the whole.
  */
-import { Duration, Effect, Layer, type Scope, Stream } from "effect"
+import { Clock, Effect, Layer, type Scope, type Stream } from "effect"
 import { Pool } from "undici"
 import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
+import { makeAlarm } from "../infra/Alarm.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
@@ -20,7 +21,7 @@ import { ofAnswer, ofWire, overlong } from "./faults.ts"
 import { FrameReader } from "./FrameReader.ts"
 import { guarded, guardedWhole } from "./guarded.ts"
 import { decodeTags } from "./tags.ts"
-import { CountingClient, type Head, TooLong, Wire, WireError } from "./Wire.ts"
+import { CountingClient, type Head, Wire, WireError } from "./Wire.ts"
 
 export interface UndiciOptions {
   /** http or https; a path is a prefix of every path sent */
@@ -58,7 +59,8 @@ const paths = {
 type Refused = BackendFailed | BadRequest | Forbidden
 
 const make = Effect.fnUntraced(function* (options: UndiciOptions) {
-  const breaker = yield* CircuitBreaker
+  const [breaker, alarm, clock] = [yield* CircuitBreaker, yield* makeAlarm, yield* Clock.Clock]
+  const nowMs = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
   const prefix = options.url.pathname.replace(/\/+$/, "")
   const pool = yield* Effect.acquireRelease(
     Effect.sync(
@@ -76,11 +78,16 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
     (pool) => Effect.promise(() => pool.destroy())
   )
 
-  /** An exchange that ends with its Scope, at the latest. */
-  const exchange = (path: keyof typeof paths, body: string | null): Effect.Effect<Wire, never, Scope.Scope> =>
+  /** An exchange that ends at `deadline` (of `nowMs`), and with its Scope at the latest. */
+  const exchange = (
+    path: keyof typeof paths,
+    body: string | null,
+    deadline: number
+  ): Effect.Effect<Wire, never, Scope.Scope> =>
     Effect.acquireRelease(
       Effect.sync(() => {
-        const wire = new Wire()
+        const wire = new Wire(alarm)
+        wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
         pool.dispatch(
           {
             path: prefix + paths[path],
@@ -98,21 +105,34 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
   const askOnce = (
     path: keyof typeof paths,
     body: string | null,
-    limit: number
+    limit: number,
+    deadline: number
   ): Effect.Effect<string, Refused | WireError> =>
     Effect.gen(function* () {
-      const wire = yield* exchange(path, body)
+      const wire = yield* exchange(path, body, deadline)
       const head = yield* wire.head
       if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
       return yield* whole(wire, limit)
     }).pipe(Effect.scoped)
 
+  /**
+   * One clock over connecting, waiting and reading. The backend may close an idle connection just as it is used again:
+   * nothing was answered, so nothing was done, which is the one case of a second attempt (hardening R41).
+   */
+  const inTime = <A, R>(
+    ms: number,
+    attempt: (deadline: number) => Effect.Effect<A, Refused | WireError, R>
+  ): Effect.Effect<A, Refused, R> =>
+    Effect.suspend(() => {
+      const deadline = nowMs() + ms
+      return Effect.catch(attempt(deadline), (error) =>
+        diedIdle(error) ? Effect.mapError(attempt(deadline), refusedBy) : Effect.fail(refusedBy(error))
+      )
+    })
+
   /** The whole of an answer that is one JSON object. */
   const ask = (path: keyof typeof paths, body: string | null, limit: number, timeoutMs: number) =>
-    askOnce(path, body, limit).pipe(
-      Effect.catchIf(diedIdle, () => askOnce(path, body, limit)),
-      within(timeoutMs)
-    )
+    inTime(timeoutMs, (deadline) => askOnce(path, body, limit, deadline))
 
   /** For the gateway itself: there is no client whose request could be at fault. */
   const get = (path: "models" | "ping", limit: number, timeoutMs: number) =>
@@ -120,22 +140,18 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
-  const attempt = Effect.fnUntraced(function* (kind: FrameKind, body: string) {
-    const wire = yield* exchange(kind, body)
-    return yield* open(wire, kind).pipe(
-      Effect.onError(() => Effect.sync(() => wire.abort(new Error("refused"))))
-    )
-  })
-
-  /** Up to the first frame. */
+  /** Up to the first frame; after that the answer has a clock of its own. */
   const head = (kind: FrameKind, body: string) =>
-    attempt(kind, body).pipe(
-      // The backend may close an idle connection just as it is used again. Nothing was answered, so nothing was
-      // done: the one case of a second attempt (hardening R41).
-      Effect.catchIf(diedIdle, () => attempt(kind, body)),
-      within(options.firstByteTimeoutMs),
-      Effect.tap(({ wire }) => limitDuration(wire, options.maxDurationMs)),
-      Effect.map(({ frames }) => frames)
+    inTime(
+      options.firstByteTimeoutMs,
+      Effect.fnUntraced(function* (deadline: number) {
+        const wire = yield* exchange(kind, body, deadline)
+        const frames = yield* open(wire, kind).pipe(
+          Effect.onError(() => Effect.sync(() => wire.abort(new Error("refused"))))
+        )
+        wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
+        return frames
+      })
     )
 
   return Backend.of({
@@ -203,10 +219,7 @@ const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, Bac
 const open = Effect.fnUntraced(function* (
   wire: Wire,
   kind: FrameKind
-): Effect.fn.Return<
-  { readonly wire: Wire; readonly frames: Stream.Stream<Frame, BackendFailed> },
-  Refused | WireError
-> {
+): Effect.fn.Return<Stream.Stream<Frame, BackendFailed>, Refused | WireError> {
   const head = yield* wire.head
   if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
   if (!isFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
@@ -214,7 +227,7 @@ const open = Effect.fnUntraced(function* (
   const first = yield* reader.next
   if (first === undefined)
     return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
-  return { wire, frames: reader.rest(first) }
+  return reader.rest(first)
 })
 
 const isFrames = (head: Head): boolean =>
@@ -261,32 +274,9 @@ const whole = Effect.fnUntraced(function* (wire: Wire, limit: number) {
 const diedIdle = (error: Refused | WireError): boolean =>
   error instanceof WireError && error.kind === "lost" && error.reused && !error.answered
 
-/** One clock over connecting, waiting and reading; a wire's own error becomes the gateway's. */
-const within =
-  (ms: number) =>
-  <A, E, R>(
-    effect: Effect.Effect<A, E | WireError, R>
-  ): Effect.Effect<A, Exclude<E, WireError> | BackendFailed, R> =>
-    effect.pipe(
-      Effect.catchIf(isWireError, (error) => Effect.fail(ofWire(error))),
-      Effect.timeoutOrElse({
-        duration: Duration.millis(ms),
-        orElse: () =>
-          Effect.fail(new BackendFailed({ fault: "timeout", cause: new Error(`nothing within ${ms} ms`) }))
-      })
-    )
-
-const isWireError = (error: unknown): error is WireError => error instanceof WireError
-
-/** Ends an exchange that drips on for ever. The clock stops with the request's Scope. */
-const limitDuration = (wire: Wire, ms: number | undefined): Effect.Effect<void, never, Scope.Scope> =>
-  ms === undefined
-    ? Effect.void
-    : Effect.sync(() => wire.abort(new TooLong(`longer than ${ms} ms`))).pipe(
-        Effect.delay(Duration.millis(ms)),
-        Effect.forkScoped,
-        Effect.asVoid
-      )
+/** A wire's own error becomes the gateway's. */
+const refusedBy = (error: Refused | WireError): Refused =>
+  error instanceof WireError ? ofWire(error) : error
 
 export const layerUndici = (options: UndiciOptions): Layer.Layer<Backend, never, CircuitBreaker> =>
   Layer.effect(Backend, make(options))

@@ -4,6 +4,7 @@ import type { BadRequest } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest, Json } from "../domain/Inference.ts"
 import type { Ask } from "../pipeline/ask.ts"
+import type { Pipeline } from "../pipeline/Pipeline.ts"
 import type { Body } from "./body.ts"
 import type { Face } from "./faces.ts"
 
@@ -36,6 +37,6 @@ export interface Dialect {
 /** An endpoint that is answered in one object. */
 export interface ObjectDialect<A> {
   readonly decode: Decode
-  readonly ask: Ask<A>
+  readonly ask: (pipeline: Pipeline["Service"]) => Ask<A>
   readonly encode: (request: InferenceRequest, answer: A) => Json
 }

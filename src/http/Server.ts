@@ -7,7 +7,7 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
 import { type MalformedReason, Metrics } from "../audit/Metrics.ts"
-import { app, type AppOptions } from "./app.ts"
+import { type AppOptions, makeApp } from "./app.ts"
 import { Drain } from "./Drain.ts"
 import { onExchange } from "./exchanges.ts"
 import { noteFraming } from "./framing.ts"
@@ -102,7 +102,7 @@ export const layer = (options: ServerOptions) =>
       const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
       // Built last, so ended first: the app is still whole while it drains.
       return Layer.effectDiscard(Effect.addFinalizer(() => stopping)).pipe(
-        Layer.provideMerge(HttpServer.serve(app(options))),
+        Layer.provideMerge(HttpServer.serve(yield* makeApp(options))),
         Layer.provideMerge(
           NodeHttpServer.layerServer(() => server, {
             host: options.host,

@@ -1,6 +1,6 @@
 /** Every request enters here: the allow-list on the raw target first, then the route's own handler. */
 import type { BlockList } from "node:net"
-import { IncomingMessage } from "node:http"
+import { IncomingMessage, ServerResponse } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
@@ -9,16 +9,17 @@ import { BadRequest, Forbidden } from "../domain/Errors.ts"
 import { Exchange } from "../pipeline/Exchange.ts"
 import { type OpsPage, routeOf } from "./allowList.ts"
 import { arrivalOf } from "./arrival.ts"
+import { desk } from "./Desk.ts"
 import type { Dialect, ObjectDialect } from "./Dialect.ts"
-import { endpoint } from "./endpoint.ts"
+import { makeEndpoint } from "./endpoint.ts"
 import { faceOf } from "./faces.ts"
 import { isHosted } from "./framing.ts"
-import { answered, inference, type InferenceOptions } from "./inference.ts"
-import { list } from "./lists.ts"
+import { type InferenceOptions, makeInference } from "./inference.ts"
+import { makeList } from "./lists.ts"
 import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate, nativeShow } from "./native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./openai/dialect.ts"
 import { healthz, isLocal, metrics, readyz } from "./ops.ts"
-import { makePage, type Page, respondPage } from "./playground/page.ts"
+import { makePage, respondPage } from "./playground/page.ts"
 import { respondError } from "./respond.ts"
 
 export interface AppOptions extends InferenceOptions {
@@ -41,55 +42,64 @@ const embeddings = {
   openai: openaiEmbeddings
 } satisfies Record<string, ObjectDialect<Embeddings>>
 
-export const app = (options: AppOptions) => {
+/** The app on the services it is made among; a request brings nothing but itself. */
+export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
+  const stand = yield* desk
+  const endpoint = makeEndpoint(stand)
+  const { answered, generated } = makeInference(stand, options)
+  const list = makeList(stand)
   const page = options.playground ? makePage() : undefined
+
+  /**
+   * Health, metrics and the playground page leave no audit row, so they have a way out of their own. A refused
+   * `/metrics` and a playground that is off are blocked paths.
+   */
+  const operations = (exchange: Exchange, incoming: IncomingMessage, name: OpsPage) => {
+    switch (name) {
+      case "healthz":
+        return healthz(exchange)
+      case "readyz":
+        return Effect.catch(readyz(stand.readiness, exchange), (error) =>
+          Effect.succeed(respondError(exchange, faceOf(error)))
+        )
+      case "metrics":
+        return isLocal(incoming) ? metrics(stand.metrics, exchange) : endpoint(exchange, forbiddenPath)
+      case "playground":
+        return page === undefined
+          ? endpoint(exchange, forbiddenPath)
+          : Effect.succeed(respondPage(exchange, page))
+    }
+  }
+
   return Effect.gen(function* () {
     const request = yield* HttpServerRequest.HttpServerRequest
-    const incoming = NodeHttpServerRequest.toIncomingMessage(request)
-    if (!(incoming instanceof IncomingMessage)) return yield* Effect.die("HTTP/1.1 only")
+    const [incoming, response] = [
+      NodeHttpServerRequest.toIncomingMessage(request),
+      NodeHttpServerRequest.toServerResponse(request)
+    ]
+    if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
+      return yield* Effect.die("HTTP/1.1 only")
+    }
     const exchange = new Exchange(arrivalOf(incoming, yield* Clock.currentTimeMillis, options.trustedProxies))
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
     if (route !== undefined && !isHosted(incoming)) return yield* endpoint(exchange, unhosted)
     switch (route?._tag) {
       case undefined:
         return yield* endpoint(exchange, forbiddenPath)
-      case "Inference":
-        return yield* endpoint(
-          exchange,
-          inference(exchange, incoming, dialects[route.surface][route.kind], options)
-        )
-      case "Embedding":
-        return yield* endpoint(exchange, answered(exchange, incoming, embeddings[route.endpoint], options))
+      case "Inference": {
+        const dialect = dialects[route.surface][route.kind]
+        return yield* endpoint(exchange, generated(exchange, incoming, response, dialect))
+      }
+      case "Embedding": {
+        const dialect = embeddings[route.endpoint]
+        return yield* endpoint(exchange, answered(exchange, incoming, response, dialect))
+      }
       case "Show":
-        return yield* endpoint(exchange, answered(exchange, incoming, nativeShow, options))
+        return yield* endpoint(exchange, answered(exchange, incoming, response, nativeShow))
       case "List":
         return yield* endpoint(exchange, list(exchange, incoming, route.list))
       case "Ops":
-        return yield* operations(exchange, incoming, route.page, page)
+        return yield* operations(exchange, incoming, route.page)
     }
   })
-}
-
-/**
- * Health, metrics and the playground page leave no audit row, so they have a way out of their own. A refused
- * `/metrics` and a playground that is off are blocked paths.
- */
-const operations = (
-  exchange: Exchange,
-  incoming: IncomingMessage,
-  page: OpsPage,
-  playground: Page | undefined
-) => {
-  switch (page) {
-    case "healthz":
-      return healthz(exchange)
-    case "readyz":
-      return Effect.catch(readyz(exchange), (error) => Effect.succeed(respondError(exchange, faceOf(error))))
-    case "metrics":
-      return isLocal(incoming) ? metrics(exchange) : endpoint(exchange, forbiddenPath)
-    case "playground":
-      return playground === undefined
-        ? endpoint(exchange, forbiddenPath)
-        : Effect.succeed(respondPage(exchange, playground))
-  }
-}
+})

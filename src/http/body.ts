@@ -2,19 +2,18 @@
  * A client's JSON body, checked before anything is believed of it (contract §5): content type, encoding, size to
  * the byte, UTF-8, nesting and keys. It is read only after its sender is known.
  */
-import { IncomingMessage } from "node:http"
-import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Duration, Effect, Result, Stream } from "effect"
-import { HttpServerRequest } from "effect/http"
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http"
+import { Effect, Result } from "effect"
 import { BadRequest, PayloadTooLarge } from "../domain/Errors.ts"
 import type { Json } from "../domain/Inference.ts"
+import { type Alarm, within } from "../infra/Alarm.ts"
+import type { Desk } from "./Desk.ts"
 import { isMisframed } from "./framing.ts"
 import { parseJson } from "./json.ts"
-import { Patience } from "./Patience.ts"
 
 const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
 
-const headerProblem = (headers: HttpServerRequest.HttpServerRequest["headers"]): string | undefined => {
+const headerProblem = (headers: IncomingHttpHeaders): string | undefined => {
   if (!jsonType.test(headers["content-type"] ?? "")) return "Content-Type: expected application/json"
   const encoding = headers["content-encoding"]
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
@@ -40,53 +39,82 @@ export const parseBody = (bytes: ArrayBuffer | Uint8Array): Result.Result<Body, 
     ? Result.fail("body: missing")
     : Result.map(Result.flatMap(decodeUtf8(bytes), parseJson), (json) => ({ json, bytes: bytes.byteLength }))
 
-/** Not `request.arrayBuffer`: interrupted by the clock, that destroys the socket, and the answer with it. */
-const collect = Effect.fnUntraced(function* <E>(
-  stream: Stream.Stream<Uint8Array, E>,
-  limitBytes: number
-): Effect.fn.Return<Uint8Array, BadRequest | PayloadTooLarge> {
-  const chunks: Array<Uint8Array> = []
-  let size = 0
-  yield* stream.pipe(
-    Stream.mapError(() => new BadRequest({ detail: "body: not received whole" })),
-    Stream.runForEachArray((read) => {
-      for (const chunk of read) {
-        size += chunk.byteLength
-        chunks.push(chunk)
-      }
-      return size > limitBytes ? Effect.fail(new PayloadTooLarge({ limitBytes })) : Effect.void
-    })
-  )
-  return Buffer.concat(chunks)
-})
+type Refused = BadRequest | PayloadTooLarge
 
-export const readBody = Effect.fnUntraced(function* (
-  limitBytes: number
-): Effect.fn.Return<Body, BadRequest | PayloadTooLarge, HttpServerRequest.HttpServerRequest> {
-  const [request, patience] = [yield* HttpServerRequest.HttpServerRequest, yield* Patience]
-  const incoming = NodeHttpServerRequest.toIncomingMessage(request)
-  if (!(incoming instanceof IncomingMessage) || isMisframed(incoming)) {
-    return yield* new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
-  }
-  const declared = Number(request.headers["content-length"] ?? 0)
-  if (declared > limitBytes) return yield* new PayloadTooLarge({ limitBytes })
-  const bytes = yield* collect(request.stream, limitBytes).pipe(
-    Effect.timeoutOrElse({
-      duration: Duration.millis(patience.body),
-      orElse: () => {
-        // What is still to come of it is not waited for.
-        NodeHttpServerRequest.toServerResponse(request).setHeader("connection", "close")
-        return Effect.fail(new BadRequest({ detail: "body: not received in time" }))
+/** All bytes of a body, straight from its events: no stream is made of what is read whole. */
+const collect = (
+  incoming: IncomingMessage,
+  limitBytes: number,
+  alarm: Alarm,
+  ms: number
+): Effect.Effect<Buffer, Refused> =>
+  within<Buffer, Refused>(
+    alarm,
+    ms,
+    (resume) => {
+      const chunks: Array<Buffer> = []
+      let size = 0
+      const forget = () => {
+        incoming.off("data", onData).off("end", onEnd).off("close", onCut).off("error", onCut)
       }
-    })
+      const settle = (outcome: Effect.Effect<Buffer, Refused>) => {
+        forget()
+        // An error after this is nobody's news; without a listener it would be everybody's.
+        incoming.on("error", () => undefined)
+        resume(outcome)
+      }
+      const onData = (chunk: Buffer) => {
+        size += chunk.byteLength
+        if (size <= limitBytes) return void chunks.push(chunk)
+        incoming.pause()
+        settle(Effect.fail(new PayloadTooLarge({ limitBytes })))
+      }
+      const onEnd = () => settle(Effect.succeed(Buffer.concat(chunks, size)))
+      const onCut = () => settle(Effect.fail(notWhole))
+      if (incoming.readableAborted) settle(Effect.fail(notWhole))
+      else incoming.on("data", onData).on("end", onEnd).on("close", onCut).on("error", onCut)
+      return forget
+    },
+    () => Effect.fail(new BadRequest({ detail: "body: not received in time" }))
   )
-  const problem = headerProblem(request.headers)
-  if (problem !== undefined) return yield* new BadRequest({ detail: problem })
-  if (
-    incoming.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "content-type").length > 1
-  ) {
-    return yield* new BadRequest({ detail: "Content-Type: expected it once" })
+
+const notWhole = new BadRequest({ detail: "body: not received whole" })
+
+const problemOf = (incoming: IncomingMessage): string | undefined => {
+  let types = 0
+  for (let i = 0; i < incoming.rawHeaders.length; i += 2) {
+    if (incoming.rawHeaders[i]?.toLowerCase() === "content-type") types += 1
   }
-  const body = parseBody(bytes)
-  return Result.isSuccess(body) ? body.success : yield* new BadRequest({ detail: body.failure })
-})
+  return headerProblem(incoming.headers) ?? (types > 1 ? "Content-Type: expected it once" : undefined)
+}
+
+export const readBody = (
+  { alarm, patience }: Pick<Desk, "alarm" | "patience">,
+  incoming: IncomingMessage,
+  response: ServerResponse,
+  limitBytes: number
+): Effect.Effect<Body, Refused> =>
+  Effect.suspend((): Effect.Effect<Body, Refused> => {
+    if (isMisframed(incoming)) {
+      return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
+    }
+    const declared = Number(incoming.headers["content-length"] ?? 0)
+    if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
+    // Said only to those whose body is wanted (RFC 9110 §10.1.1); Node hands out such a request without saying it.
+    if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
+    return collect(incoming, limitBytes, alarm, patience.body).pipe(
+      Effect.flatMap((bytes): Effect.Effect<Body, Refused> => {
+        const problem = problemOf(incoming)
+        if (problem !== undefined) return new BadRequest({ detail: problem })
+        const body = parseBody(bytes)
+        return Result.isSuccess(body)
+          ? Effect.succeed(body.success)
+          : new BadRequest({ detail: body.failure })
+      }),
+      Effect.tapError(() => {
+        // What is still to come of it is not waited for.
+        if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
+        return Effect.void
+      })
+    )
+  })

@@ -4,72 +4,82 @@
  */
 import { Cause, Effect, Exit, type Scope } from "effect"
 import { HttpServerError, type HttpServerResponse } from "effect/http"
-import type { Audit } from "../audit/Audit.ts"
-import type { Metrics } from "../audit/Metrics.ts"
 import type { GatewayError } from "../domain/Errors.ts"
-import type { Budget } from "../gates/Budget/Budget.ts"
-import type { Limiter } from "../gates/Limiter/Limiter.ts"
-import type { Meter } from "../gates/Meter/Meter.ts"
-import type { Aftercare } from "../pipeline/Aftercare.ts"
-import { abandon, conclude } from "../pipeline/conclude.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
-import { headroomOf } from "../pipeline/headroom.ts"
+import type { Desk } from "./Desk.ts"
 import { type Face, faceOf, internalError } from "./faces.ts"
 import { withRequestSpan } from "./requestSpan.ts"
 import { respondError } from "./respond.ts"
 
-export type Services = Audit | Metrics | Meter | Limiter | Budget | Aftercare
-
 type Response = HttpServerResponse.HttpServerResponse
 
-export const endpoint = <R>(
-  exchange: Exchange,
-  handler: Effect.Effect<Response, GatewayError, R>
-): Effect.Effect<Response, never, R | Services | Scope.Scope> =>
-  Effect.addFinalizer((exit) => abandon(exchange, unfinished(exit))).pipe(
-    // The server runs its app uninterruptibly: unless a handler opens up, a client that leaves is never noticed.
-    Effect.andThen(Effect.interruptible(handler)),
-    Effect.catch((error) => Effect.andThen(logFailure(error), refuse(exchange, faceOf(error)))),
-    Effect.catchDefect((defect) =>
-      Effect.andThen(Effect.logError("defect", defect), refuse(exchange, internalError))
-    ),
-    Effect.annotateLogs("request_id", exchange.arrival.requestId),
-    (handled) => withRequestSpan(exchange, handled)
-  )
-
-/** Charges, audits and answers a request that will not get what it asked for. */
-const refuse = Effect.fnUntraced(function* (exchange: Exchange, face: Face) {
-  if (exchange.caller !== undefined && exchange.headroom === undefined) {
-    // Headers are a courtesy here: a store that cannot tell what is left does not change the refusal.
-    yield* headroomOf(exchange.caller).pipe(
-      Effect.tap((headroom) => Effect.sync(() => void (exchange.headroom = headroom))),
-      Effect.catch(() => Effect.void)
+export const makeEndpoint = ({ pipeline, traced }: Pick<Desk, "pipeline" | "traced">) => {
+  /** Charges, audits and answers a request that will not get what it asked for. */
+  const refuse = Effect.fnUntraced(function* (exchange: Exchange, face: Face) {
+    if (exchange.caller !== undefined && exchange.headroom === undefined) {
+      // Headers are a courtesy here: a store that cannot tell what is left does not change the refusal.
+      yield* pipeline.headroom(exchange.caller).pipe(
+        Effect.map((headroom) => void (exchange.headroom = headroom)),
+        Effect.catch(() => Effect.void)
+      )
+    }
+    const ending = {
+      status: face.status,
+      errorType: face.type,
+      ...(face.refund === undefined ? {} : { refund: face.refund })
+    }
+    return yield* pipeline.conclude(exchange, ending).pipe(
+      Effect.as(face),
+      Effect.catch((error) => Effect.as(logFailure(exchange, error), faceOf(error))),
+      Effect.map((shown) => respondError(exchange, shown))
     )
+  })
+
+  /** For an exchange that never reached its own end: the client left, or something broke. */
+  const abandon = (exchange: Exchange, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> =>
+    exchange.concluded
+      ? Effect.void
+      : Effect.catch(pipeline.conclude(exchange, unfinished(exit)), (error) =>
+          named(exchange, Effect.logWarning("the audit row of an abandoned request is late", error.cause))
+        )
+
+  return <R>(
+    exchange: Exchange,
+    handler: Effect.Effect<Response, GatewayError, R>
+  ): Effect.Effect<Response, never, R | Scope.Scope> => {
+    const handled = Effect.addFinalizer((exit) => abandon(exchange, exit)).pipe(
+      // The server runs its app uninterruptibly: unless a handler opens up, a client that leaves is never noticed.
+      Effect.andThen(Effect.interruptible(handler)),
+      Effect.catch((error) => Effect.andThen(logFailure(exchange, error), refuse(exchange, faceOf(error)))),
+      Effect.catchDefect((defect) =>
+        Effect.andThen(named(exchange, Effect.logError("defect", defect)), refuse(exchange, internalError))
+      )
+    )
+    return traced ? withRequestSpan(exchange, handled) : handled
   }
-  const ending = {
-    status: face.status,
-    errorType: face.type,
-    ...(face.refund === undefined ? {} : { refund: face.refund })
-  }
-  return yield* conclude(exchange, ending).pipe(
-    Effect.as(face),
-    Effect.catch((error) => Effect.as(logFailure(error), faceOf(error))),
-    Effect.map((shown) => respondError(exchange, shown))
-  )
-})
+}
+
+export type Endpoint = ReturnType<typeof makeEndpoint>
+
+/** A log line that says which request it is about. */
+export const named = (exchange: Exchange, line: Effect.Effect<void>): Effect.Effect<void> =>
+  Effect.annotateLogs(line, "request_id", exchange.arrival.requestId)
 
 /**
  * The cause of a failure of ours is for the operator; a refusal is the audit row's matter and no log line's. What the
  * backend itself said may hold paths, hosts and other people's words, so it is told at debug only (hardening U07).
  */
-export const logFailure = (error: GatewayError): Effect.Effect<void> => {
+export const logFailure = (exchange: Exchange, error: GatewayError): Effect.Effect<void> => {
   switch (error._tag) {
     case "Unavailable":
-      return Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
+      return named(exchange, Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause))
     case "BackendFailed":
-      return Effect.andThen(
-        Effect.logWarning(`backend failed: ${error.fault}`),
-        Effect.logDebug("backend failed", error.cause)
+      return named(
+        exchange,
+        Effect.andThen(
+          Effect.logWarning(`backend failed: ${error.fault}`),
+          Effect.logDebug("backend failed", error.cause)
+        )
       )
     default:
       return Effect.void

@@ -3,12 +3,10 @@ import type { IncomingMessage } from "node:http"
 import { Effect } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import type { Model } from "../domain/Model.ts"
-import { Discovery } from "../gates/Discovery/Discovery.ts"
-import { conclude } from "../pipeline/conclude.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
-import { headroomOf } from "../pipeline/headroom.ts"
 import { version } from "../version.ts"
 import { authenticate } from "./authenticate.ts"
+import type { Desk } from "./Desk.ts"
 import { present } from "./decode.ts"
 import { respondJson } from "./respond.ts"
 
@@ -32,23 +30,19 @@ const entryOf = (model: Model) => {
   }
 }
 
-const effective = (caller: Caller) => Effect.flatMap(Discovery, (discovery) => discovery.effective(caller))
-
 const bodies = {
-  tags: (caller: Caller) => Effect.map(effective(caller), (models) => ({ models: models.map(tagOf) })),
-  models: (caller: Caller) =>
-    Effect.map(effective(caller), (models) => ({ object: "list", data: models.map(entryOf) })),
+  tags: ({ discovery }: Desk, caller: Caller) =>
+    Effect.map(discovery.effective(caller), (models) => ({ models: models.map(tagOf) })),
+  models: ({ discovery }: Desk, caller: Caller) =>
+    Effect.map(discovery.effective(caller), (models) => ({ object: "list", data: models.map(entryOf) })),
   version: () => Effect.succeed({ version })
 }
 
-export const list = Effect.fnUntraced(function* (
-  exchange: Exchange,
-  incoming: IncomingMessage,
-  name: keyof typeof bodies
-) {
-  const key = yield* authenticate(exchange, incoming)
-  exchange.headroom = yield* headroomOf(key.value)
-  const body = yield* bodies[name](key.value)
-  yield* conclude(exchange, { status: 200 })
-  return respondJson(exchange, body)
-})
+export const makeList = (desk: Desk) =>
+  Effect.fnUntraced(function* (exchange: Exchange, incoming: IncomingMessage, name: keyof typeof bodies) {
+    const key = yield* authenticate(desk.keys, exchange, incoming)
+    exchange.headroom = yield* desk.pipeline.headroom(key.value)
+    const body = yield* bodies[name](desk, key.value)
+    yield* desk.pipeline.conclude(exchange, { status: 200 })
+    return respondJson(exchange, body)
+  })

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http"
 import { BlockList, isIP } from "node:net"
 import { Context, Duration, Effect, Layer } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { Metrics } from "../audit/Metrics.ts"
+import type { Metrics } from "../audit/Metrics.ts"
 import { Backend } from "../backend/Backend.ts"
 import { ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
@@ -63,16 +63,13 @@ export const isLocal = (incoming: IncomingMessage): boolean => {
 
 export const healthz = (exchange: Exchange) => Effect.succeed(respondJson(exchange, { status: "ok" }))
 
-export const readyz = Effect.fnUntraced(function* (exchange: Exchange) {
-  const readiness = yield* Readiness
-  yield* readiness.check
-  return respondJson(exchange, { status: "ok" })
-})
+export const readyz = (readiness: Readiness["Service"], exchange: Exchange) =>
+  Effect.map(readiness.check, () => respondJson(exchange, { status: "ok" }))
 
-export const metrics = Effect.fnUntraced(function* (exchange: Exchange) {
-  const registry = yield* Metrics
-  return HttpServerResponse.text(yield* registry.exposition, {
-    contentType: "text/plain; version=0.0.4; charset=utf-8",
-    headers: headersOf(exchange)
-  })
-})
+export const metrics = (registry: Metrics["Service"], exchange: Exchange) =>
+  Effect.map(registry.exposition, (text) =>
+    HttpServerResponse.text(text, {
+      contentType: "text/plain; version=0.0.4; charset=utf-8",
+      headers: headersOf(exchange)
+    })
+  )

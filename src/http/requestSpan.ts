@@ -4,7 +4,6 @@
  */
 import { Effect, type Scope, type Tracer } from "effect"
 import type { Exchange } from "../pipeline/Exchange.ts"
-import { Traced } from "../pipeline/Trace.ts"
 import { routeOf } from "./allowList.ts"
 
 /** A path that is not served is the client's own text: it names no span. */
@@ -32,12 +31,9 @@ export const withRequestSpan = <A, E, R>(
   exchange: Exchange,
   handled: Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R | Scope.Scope> =>
-  Effect.flatMap(Traced, (traced): Effect.Effect<A, E, R | Scope.Scope> => {
-    if (!traced) return handled
-    return Effect.gen(function* () {
-      const span = yield* Effect.makeSpanScoped(nameOf(exchange), { kind: "server", root: true })
-      // Before the span ends, after everything the request has to do.
-      yield* Effect.addFinalizer(() => Effect.sync(() => describe(span, exchange)))
-      return yield* Effect.withParentSpan(handled, span)
-    })
+  Effect.gen(function* () {
+    const span = yield* Effect.makeSpanScoped(nameOf(exchange), { kind: "server", root: true })
+    // Before the span ends, after everything the request has to do.
+    yield* Effect.addFinalizer(() => Effect.sync(() => describe(span, exchange)))
+    return yield* Effect.withParentSpan(handled, span)
   })

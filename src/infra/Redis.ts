@@ -205,17 +205,20 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
       )
       yield* logFailures(client)
       const failed = (cause: unknown) => new RedisFailed({ cause })
-      const deadlineMs = (options.commandTimeoutMs ?? 400) * 2
+      const timeoutMs = options.commandTimeoutMs ?? 400
       const write = (command: string, args: ReadonlyArray<RedisArgument>) =>
         client.call(command, ...args.map((arg) => (typeof arg === "function" ? arg() : arg)))
-      const send = (command: string, args: ReadonlyArray<RedisArgument>) =>
-        Effect.tryPromise({ try: () => write(command, args), catch: failed }).pipe(
-          // The client's own deadline is per attempt; a cluster may redirect a few times.
-          Effect.timeoutOrElse({
-            duration: deadlineMs,
-            orElse: () => Effect.fail(failed(`no answer to ${command} in ${deadlineMs} ms`))
-          })
-        )
+      const attempt = (command: string, args: ReadonlyArray<RedisArgument>) =>
+        Effect.tryPromise({ try: () => write(command, args), catch: failed })
+      // The client's own deadline is per attempt, which is all there is but on a cluster: that may redirect a few times.
+      const send =
+        client instanceof Single
+          ? attempt
+          : (command: string, args: ReadonlyArray<RedisArgument>) =>
+              Effect.timeoutOrElse(attempt(command, args), {
+                duration: timeoutMs * 2,
+                orElse: () => Effect.fail(failed(`no answer to ${command} in ${timeoutMs * 2} ms`))
+              })
       const script = (lua: string): RedisScript => {
         const sha = createHash("sha1").update(lua).digest("hex")
         return (keys, args) =>

@@ -2,10 +2,9 @@
  * The tokens a running request has in its hand. A stream that comes near the end of what it holds takes more; when
  * a limit or budget has nothing more to give, the hold says so and the stream is ended.
  */
-import { Effect, Schedule, type Scope } from "effect"
-import { Audit } from "../audit/Audit.ts"
+import { Effect } from "effect"
 import { totalTokens } from "../domain/Usage.ts"
-import { Meter } from "../gates/Meter/Meter.ts"
+import type { Meter } from "../gates/Meter/Meter.ts"
 import type { Exchange } from "./Exchange.ts"
 
 /** How far ahead of what was seen a stream holds, and how near it may come before it holds more. */
@@ -14,11 +13,13 @@ const margin = 64
 
 export class Hold {
   readonly exchange: Exchange
+  readonly #meter: Meter["Service"]
   held: number
   exhausted = false
 
-  constructor(exchange: Exchange) {
+  constructor(exchange: Exchange, meter: Meter["Service"]) {
     this.exchange = exchange
+    this.#meter = meter
     this.held = exchange.reservation?.held ?? 0
   }
 
@@ -26,12 +27,23 @@ export class Hold {
     return totalTokens(this.exchange.running)
   }
 
-  /** Holds more if what is held is nearly used. A Meter that is down leaves the hold as it is. */
-  get extend(): Effect.Effect<void, never, Meter> {
-    const { exchange } = this
-    const most = exchange.promptEstimate + exchange.maxTokens
-    if (this.exhausted || this.held >= most || this.used + margin < this.held) return Effect.void
-    return renew(exchange, this, Math.min(most, this.used + ahead))
+  /** Whether what is held is nearly used, and more could be. */
+  get short(): boolean {
+    return !this.exhausted && this.used + margin >= this.held && this.held < this.#most
+  }
+
+  get #most(): number {
+    return this.exchange.promptEstimate + this.exchange.maxTokens
+  }
+
+  /** Holds more. A Meter that is down leaves the hold as it is. */
+  get extend(): Effect.Effect<void> {
+    return this.#renew(Math.min(this.#most, this.used + ahead))
+  }
+
+  /** The lease lives on, and so does what is held. A Meter that is down is asked again at the next beat. */
+  get renew(): Effect.Effect<void> {
+    return this.#renew(this.held)
   }
 
   /** The budget ran out, or the backend ignores the bound it was given; one that keeps it ends by itself. */
@@ -45,36 +57,17 @@ export class Hold {
     return Math.max(0, frames - maxTokens, this.exhausted ? this.used - this.held : 0)
   }
 
-  /**
-   * Renews lease and hold three times in the life of a lease, for as long as the request Scope is open, and notes
-   * for the ledger what has been used: that is what the request is charged if this process dies.
-   */
-  heartbeat(leaseS: number): Effect.Effect<void, never, Meter | Audit | Scope.Scope> {
-    const beat = Effect.gen({ self: this }, function* () {
-      const audit = yield* Audit
-      yield* audit.progress(this.exchange.arrival.requestId, this.exchange.running, this.held)
-      yield* renew(this.exchange, this, this.held)
-    })
-    return beat.pipe(
-      Effect.schedule(Schedule.spaced(`${Math.ceil((leaseS * 1000) / 3)} millis`)),
-      Effect.forkScoped,
-      Effect.asVoid
+  #renew(want: number): Effect.Effect<void> {
+    const { exchange } = this
+    const { reservation } = exchange
+    if (reservation === undefined || exchange.concluded) return Effect.void
+    return this.#meter.renew(reservation, this.used, want).pipe(
+      Effect.map((renewal) => {
+        this.held = renewal.held
+        this.exhausted = renewal.exhausted
+        exchange.reservation = { ...reservation, held: renewal.held }
+      }),
+      Effect.catch((error) => Effect.logDebug("a lease was not renewed", error.cause))
     )
   }
 }
-
-const renew = Effect.fnUntraced(function* (exchange: Exchange, hold: Hold, want: number) {
-  const reservation = exchange.reservation
-  if (reservation === undefined || exchange.concluded) return
-  const meter = yield* Meter
-  yield* meter.renew(reservation, hold.used, want).pipe(
-    Effect.tap((renewal) =>
-      Effect.sync(() => {
-        hold.held = renewal.held
-        hold.exhausted = renewal.exhausted
-        exchange.reservation = { ...reservation, held: renewal.held }
-      })
-    ),
-    Effect.catch((error) => Effect.logDebug("a lease was not renewed", error.cause))
-  )
-})

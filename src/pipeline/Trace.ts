@@ -1,13 +1,14 @@
-/** Steps of a request as spans, when somebody collects them; one look at a flag when not. */
+/** Steps of a request as spans, when somebody collects them. */
 import { Context, Effect } from "effect"
 
 /** Whether spans are collected (`OTLP_ENDPOINT`). */
 export const Traced = Context.Reference<boolean>("tollgate/pipeline/Traced", { defaultValue: () => false })
 
-/** Makes the effect a step of the request's trace. */
-export const step =
-  (name: string) =>
-  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.flatMap(Traced, (traced): Effect.Effect<A, E, R> =>
-      traced ? Effect.withSpan(effect, name, { captureStackTrace: false }) : effect
-    )
+/** Makes an effect a step of the request's trace. */
+export type Step = (name: string) => <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+
+const untraced: Step = () => (effect) => effect
+const traced: Step = (name) => (effect) => Effect.withSpan(effect, name, { captureStackTrace: false })
+
+/** Costs nothing at all when nobody collects spans. */
+export const stepOf = (collected: boolean): Step => (collected ? traced : untraced)

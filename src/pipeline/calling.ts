@@ -2,36 +2,36 @@
  * What every call to the backend has in common, whichever way it answers: it is noted as under way, its lease is kept
  * alive, and a failure before the answer costs the caller nothing.
  */
-import { Effect, type Scope } from "effect"
-import type { Audit } from "../audit/Audit.ts"
+import { Effect } from "effect"
 import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
-import { Discovery } from "../gates/Discovery/Discovery.ts"
-import type { Meter } from "../gates/Meter/Meter.ts"
 import type { Exchange } from "./Exchange.ts"
 import { Hold } from "./Hold.ts"
+import type { Ports } from "./Ports.ts"
 
-export const calling = Effect.fnUntraced(function* <A, R>(
-  exchange: Exchange,
-  request: InferenceRequest,
-  maxTokens: number,
-  leaseS: number,
-  call: Effect.Effect<A, BackendFailed | BadRequest | Forbidden, R>
-): Effect.fn.Return<
-  { readonly answer: A; readonly hold: Hold },
-  BackendFailed | BadRequest | Forbidden,
-  R | Discovery | Meter | Audit | Scope.Scope
-> {
-  exchange.promptEstimate = request.promptEstimate
-  exchange.promptBytes = request.promptBytes
-  exchange.maxTokens = maxTokens
-  exchange.sent = true
-  const hold = new Hold(exchange)
-  yield* hold.heartbeat(leaseS)
-  const answer = yield* call.pipe(
-    Effect.tapErrorTag("Forbidden", () => Effect.flatMap(Discovery, (discovery) => discovery.refresh)),
-    // A backend that gave nothing is charged nothing.
-    Effect.tapError(() => Effect.sync(() => void (exchange.sent = false)))
-  )
-  return { answer, hold }
-})
+export const makeCalling = ({ discovery, leases, meter }: Ports) =>
+  Effect.fnUntraced(function* <A, R>(
+    exchange: Exchange,
+    request: InferenceRequest,
+    maxTokens: number,
+    call: Effect.Effect<A, BackendFailed | BadRequest | Forbidden, R>
+  ): Effect.fn.Return<
+    { readonly answer: A; readonly hold: Hold },
+    BackendFailed | BadRequest | Forbidden,
+    R
+  > {
+    exchange.promptEstimate = request.promptEstimate
+    exchange.promptBytes = request.promptBytes
+    exchange.maxTokens = maxTokens
+    exchange.sent = true
+    const hold = new Hold(exchange, meter)
+    yield* leases.keep(hold)
+    const answer = yield* Effect.tapError(call, (error) => {
+      // A backend that gave nothing is charged nothing.
+      exchange.sent = false
+      return error._tag === "Forbidden" ? discovery.refresh : Effect.void
+    })
+    return { answer, hold }
+  })
+
+export type Calling = ReturnType<typeof makeCalling>

@@ -5,14 +5,11 @@
  * non-stream answer and the last frame of a stream go out only after it.
  */
 import { Clock, Effect } from "effect"
-import { Audit } from "../audit/Audit.ts"
-import { Metrics } from "../audit/Metrics.ts"
 import type { AuditRecord } from "../audit/Record.ts"
 import type { Unavailable } from "../domain/Errors.ts"
 import { totalTokens } from "../domain/Usage.ts"
-import { Meter } from "../gates/Meter/Meter.ts"
-import { Aftercare } from "./Aftercare.ts"
 import type { Exchange } from "./Exchange.ts"
+import type { Ports } from "./Ports.ts"
 import { requestLine } from "./requestLine.ts"
 
 export interface Ending {
@@ -23,55 +20,60 @@ export interface Ending {
   readonly refund?: boolean
 }
 
-/** Fails when the audit row could not be made durable in time; the row is then still on its way. */
-export const conclude = Effect.fnUntraced(function* (
-  exchange: Exchange,
-  ending: Ending
-): Effect.fn.Return<void, Unavailable, Audit | Meter | Metrics | Aftercare> {
-  if (exchange.concluded) return
-  exchange.concluded = true
-  exchange.outcome = ending
-  const usage = exchange.usage
-  const record: AuditRecord = {
-    arrival: exchange.arrival,
-    streamed: exchange.streamed,
-    usage,
-    status: ending.status,
-    latencyMs: Math.max(0, Math.round((yield* Clock.currentTimeMillis) - exchange.arrival.arrivedAt)),
-    ...(exchange.caller === undefined ? {} : { caller: exchange.caller }),
-    ...(exchange.model === undefined ? {} : { model: exchange.model }),
-    ...(ending.errorType === undefined ? {} : { errorType: ending.errorType })
+export const makeConclude = ({ aftercare, audit, leases, meter, metrics, requestLines }: Ports) => {
+  /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
+  const settle = (exchange: Exchange, ending: Ending, tokens: number): Effect.Effect<void> => {
+    const { reservation } = exchange
+    if (reservation === undefined) return Effect.void
+    if (ending.refund === true) {
+      const cancel = meter.cancel(reservation)
+      return Effect.catch(cancel, () => aftercare.later(`cancel ${reservation.id}`, cancel))
+    }
+    const settling = meter.settle(reservation, tokens)
+    return Effect.matchEffect(settling, {
+      onSuccess: (headroom) => {
+        exchange.headroom = headroom
+        return Effect.void
+      },
+      onFailure: () => aftercare.later(`settle ${reservation.id}`, settling)
+    })
   }
-  const [audit, metrics] = [yield* Audit, yield* Metrics]
-  yield* metrics.observe(record, exchange.modelResolved)
-  yield* requestLine(record)
-  const written = exchange.opened ? audit.close(record) : audit.refuse(record)
-  yield* Effect.all([written, settle(exchange, ending, totalTokens(usage))], {
-    concurrency: 2,
-    discard: true
-  })
-  // After the audit row, never instead of it.
-  if (exchange.transcript !== undefined) yield* exchange.transcript.keep
-}, Effect.uninterruptible)
 
-/** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
-const settle = Effect.fnUntraced(function* (exchange: Exchange, ending: Ending, tokens: number) {
-  const reservation = exchange.reservation
-  if (reservation === undefined) return
-  const [meter, aftercare] = [yield* Meter, yield* Aftercare]
-  if (ending.refund === true) {
-    const cancel = meter.cancel(reservation)
-    return yield* Effect.catch(cancel, () => aftercare.later(`cancel ${reservation.id}`, cancel))
-  }
-  const settling = meter.settle(reservation, tokens)
-  yield* settling.pipe(
-    Effect.tap((headroom) => Effect.sync(() => void (exchange.headroom = headroom))),
-    Effect.catch(() => aftercare.later(`settle ${reservation.id}`, settling))
-  )
-})
+  const once = Effect.fnUntraced(function* (exchange: Exchange, ending: Ending) {
+    exchange.concluded = true
+    exchange.outcome = ending
+    leases.drop(exchange)
+    const usage = exchange.usage
+    const record: AuditRecord = {
+      arrival: exchange.arrival,
+      streamed: exchange.streamed,
+      usage,
+      status: ending.status,
+      latencyMs: Math.max(0, Math.round((yield* Clock.currentTimeMillis) - exchange.arrival.arrivedAt)),
+      ...(exchange.caller === undefined ? {} : { caller: exchange.caller }),
+      ...(exchange.model === undefined ? {} : { model: exchange.model }),
+      ...(ending.errorType === undefined ? {} : { errorType: ending.errorType })
+    }
+    yield* metrics.observe(record, exchange.modelResolved)
+    if (requestLines) yield* requestLine(record)
+    const written = exchange.opened ? audit.close(record) : audit.refuse(record)
+    if (exchange.reservation === undefined) yield* written
+    else {
+      yield* Effect.all([written, settle(exchange, ending, totalTokens(usage))], {
+        concurrency: 2,
+        discard: true
+      })
+    }
+    // After the audit row, never instead of it.
+    if (exchange.transcript !== undefined) yield* exchange.transcript.keep
+  }, Effect.uninterruptible)
 
-/** For the finaliser of an exchange that never reached its own end: the client left, or something broke. */
-export const abandon = (exchange: Exchange, ending: Ending) =>
-  Effect.catch(conclude(exchange, ending), (error) =>
-    Effect.logWarning("the audit row of an abandoned request is late", error.cause)
-  )
+  return (exchange: Exchange, ending: Ending): Effect.Effect<void, Unavailable> =>
+    Effect.suspend(() => (exchange.concluded ? Effect.void : once(exchange, ending)))
+}
+
+/**
+ * Ends an exchange, once. Fails when the audit row could not be made durable in time; the row is then still on its
+ * way.
+ */
+export type Conclude = ReturnType<typeof makeConclude>

@@ -3,78 +3,95 @@
  * except that it holds more tokens as it goes, is ended with `length` when nothing remains to hold, and settles
  * before it lets its last frame out.
  */
-import { Array as Arr, Effect, type Scope, Stream } from "effect"
-import type { Audit } from "../audit/Audit.ts"
-import { Metrics } from "../audit/Metrics.ts"
-import { PromptLog } from "../audit/PromptLog.ts"
-import { Backend } from "../backend/Backend.ts"
+import { Array as Arr, Cause, Effect, type Pull, type Scope, Stream } from "effect"
 import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
-import type { Discovery } from "../gates/Discovery/Discovery.ts"
-import type { Meter } from "../gates/Meter/Meter.ts"
-import type { Aftercare } from "./Aftercare.ts"
-import { calling } from "./calling.ts"
-import { conclude } from "./conclude.ts"
+import type { Calling } from "./calling.ts"
+import type { Conclude } from "./conclude.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Hold } from "./Hold.ts"
+import type { Ports } from "./Ports.ts"
 import { suited } from "./suits.ts"
 
-export type Answer = Stream.Stream<Frame, BackendFailed | Unavailable, Meter | Audit | Metrics | Aftercare>
+type Frames = Arr.NonEmptyReadonlyArray<Frame>
 
-export const forward = Effect.fnUntraced(function* (
-  exchange: Exchange,
-  permit: Permit,
-  request: InferenceRequest,
-  maxTokens: number,
-  leaseS: number
-): Effect.fn.Return<
-  Answer,
-  BackendFailed | BadRequest | Forbidden,
-  Backend | Discovery | Meter | Audit | Metrics | PromptLog | Scope.Scope
-> {
-  const [backend, metrics, promptLog] = [yield* Backend, yield* Metrics, yield* PromptLog]
-  exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
-  // What remained at admission bounds the answer too, whatever the client asked for (contract §6).
-  const bound = Math.max(1, Math.min(maxTokens, permit.reservation.available - request.promptEstimate))
-  const call = { request: suited(request, permit.model), maxTokens: bound }
-  const { answer, hold } = yield* calling(exchange, request, bound, leaseS, backend.forward(permit, call))
-  yield* metrics.firstFrame(exchange.arrival.arrivedAt)
-  return answer.pipe(
-    Stream.mapArrayEffect((chunk) => meter(exchange, hold, chunk)),
-    Stream.takeUntil((frame) => frame.done)
-  )
-})
+export type Answer = Stream.Stream<Frame, BackendFailed | Unavailable>
+
+export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Calling, conclude: Conclude) => {
+  /** What of a chunk goes on to the client; its last frame may be the end. */
+  const metered = (exchange: Exchange, hold: Hold, chunk: Frames): Effect.Effect<Frames, Unavailable> => {
+    for (const frame of chunk) if (bearsOutput(frame)) exchange.frames += 1
+    const last = Arr.lastNonEmpty(chunk)
+    if (last.done) {
+      exchange.final = last
+      exchange.transcript?.add(chunk)
+      return Effect.map(conclude(exchange, { status: 200 }), () =>
+        replaceLast(chunk, asCharged(last, exchange))
+      )
+    }
+    if (hold.short) return Effect.flatMap(hold.extend, () => bounded(exchange, hold, chunk, last))
+    return bounded(exchange, hold, chunk, last)
+  }
+
+  const bounded = (
+    exchange: Exchange,
+    hold: Hold,
+    chunk: Frames,
+    last: Frame
+  ): Effect.Effect<Frames, Unavailable> => {
+    if (!hold.spent) {
+      exchange.transcript?.add(chunk)
+      return Effect.succeed(chunk)
+    }
+    const kept = withoutLast(chunk, hold.excess)
+    exchange.frames -= chunk.filter(bearsOutput).length - kept.filter(bearsOutput).length
+    exchange.transcript?.add(kept)
+    return Effect.map(conclude(exchange, { status: 200 }), () => {
+      const end: Frame = { createdAt: last.createdAt, text: "", done: true, doneReason: "length" }
+      return Arr.append(kept, asCharged(end, exchange))
+    })
+  }
+
+  return Effect.fnUntraced(function* (
+    exchange: Exchange,
+    permit: Permit,
+    request: InferenceRequest,
+    maxTokens: number
+  ): Effect.fn.Return<Answer, BackendFailed | BadRequest | Forbidden, Scope.Scope> {
+    exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
+    // What remained at admission bounds the answer too, whatever the client asked for (contract §6).
+    const bound = Math.max(1, Math.min(maxTokens, permit.reservation.available - request.promptEstimate))
+    const call = { request: suited(request, permit.model), maxTokens: bound }
+    const { answer, hold } = yield* calling(exchange, request, bound, backend.forward(permit, call))
+    yield* metrics.firstFrame(exchange.arrival.arrivedAt)
+    return untilDone(answer, (chunk) => metered(exchange, hold, chunk))
+  })
+}
+
+/** The stream with `through` over its chunks; one step of a pull, not a stage of a channel, for each. */
+const untilDone = (
+  frames: Stream.Stream<Frame, BackendFailed>,
+  through: (chunk: Frames) => Effect.Effect<Frames, Unavailable>
+): Answer =>
+  Stream.transformPull(frames, (pull) => {
+    let done = false
+    const next = Effect.flatMap(pull, through)
+    return Effect.succeed(
+      Effect.suspend((): Pull.Pull<Frames, BackendFailed | Unavailable> =>
+        done
+          ? Cause.done()
+          : Effect.map(next, (chunk) => {
+              done = Arr.lastNonEmpty(chunk).done
+              return chunk
+            })
+      )
+    )
+  })
 
 const bearsOutput = (frame: Frame): boolean =>
   frame.text !== "" || frame.thinking !== undefined || frame.toolCalls !== undefined
-
-const meter = Effect.fnUntraced(function* (
-  exchange: Exchange,
-  hold: Hold,
-  chunk: Arr.NonEmptyReadonlyArray<Frame>
-) {
-  for (const frame of chunk) if (bearsOutput(frame)) exchange.frames += 1
-  const last = Arr.lastNonEmpty(chunk)
-  if (last.done) {
-    exchange.final = last
-    exchange.transcript?.add(chunk)
-    yield* conclude(exchange, { status: 200 })
-    return replaceLast(chunk, asCharged(last, exchange))
-  }
-  yield* hold.extend
-  if (!hold.spent) {
-    exchange.transcript?.add(chunk)
-    return chunk
-  }
-  const kept = withoutLast(chunk, hold.excess)
-  exchange.frames -= chunk.filter(bearsOutput).length - kept.filter(bearsOutput).length
-  exchange.transcript?.add(kept)
-  yield* conclude(exchange, { status: 200 })
-  const end: Frame = { createdAt: last.createdAt, text: "", done: true, doneReason: "length" }
-  return Arr.append(kept, asCharged(end, exchange))
-})
 
 /** What a chunk carries beyond the end of the budget is neither shown nor charged. */
 const withoutLast = (chunk: ReadonlyArray<Frame>, excess: number): ReadonlyArray<Frame> => {

@@ -3,19 +3,13 @@ import { Effect } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import { Unavailable } from "../domain/Errors.ts"
 import type { Headroom } from "../domain/Limits.ts"
-import { Budget } from "../gates/Budget/Budget.ts"
-import { Limiter } from "../gates/Limiter/Limiter.ts"
-import { type Claims, Meter, type MeterDown, Missing } from "../gates/Meter/Meter.ts"
+import { type Claims, type MeterDown, Missing } from "../gates/Meter/Meter.ts"
+import type { Ports } from "./Ports.ts"
 
-export const claimsOf = Effect.fnUntraced(function* (
-  caller: Caller
-): Effect.fn.Return<Claims, never, Limiter | Budget> {
-  const [limiter, budget] = [yield* Limiter, yield* Budget]
-  return {
-    account: { group: caller.tenantId, key: caller.keyId },
-    limits: limiter.limits(caller),
-    budgets: budget.budgets(caller)
-  }
+export const claimsOf = ({ limiter, budget }: Ports, caller: Caller): Claims => ({
+  account: { group: caller.tenantId, key: caller.keyId },
+  limits: limiter.limits(caller),
+  budgets: budget.budgets(caller)
 })
 
 /** Nobody can tell what is left, so nobody is let through. */
@@ -23,22 +17,22 @@ export const meterUnavailable = (error: MeterDown): Unavailable =>
   new Unavailable({ gate: "Limiter", cause: error.cause })
 
 /** Asks the Meter; when it misses counters, restores them from the ledger and asks once more. */
-export const restoring = Effect.fnUntraced(function* <A>(
+export const restoring = <A>(
+  { budget }: Ports,
   caller: Caller,
   ask: Effect.Effect<A | Missing, MeterDown>
-): Effect.fn.Return<A | Missing, Unavailable, Budget> {
-  const first = yield* Effect.mapError(ask, meterUnavailable)
-  if (!(first instanceof Missing)) return first
-  const budget = yield* Budget
-  yield* budget.restore(caller, first)
-  return yield* Effect.mapError(ask, meterUnavailable)
-})
+): Effect.Effect<A | Missing, Unavailable> => {
+  const asked = Effect.mapError(ask, meterUnavailable)
+  return Effect.flatMap(asked, (first) =>
+    first instanceof Missing ? Effect.andThen(budget.restore(caller, first), asked) : Effect.succeed(first)
+  )
+}
 
-export const headroomOf = Effect.fnUntraced(function* (
-  caller: Caller
-): Effect.fn.Return<Headroom, Unavailable, Limiter | Budget | Meter> {
-  const meter = yield* Meter
-  const headroom = yield* restoring<Headroom>(caller, meter.peek(yield* claimsOf(caller)))
-  if (headroom instanceof Missing) return yield* new Unavailable({ gate: "Budget", cause: headroom })
-  return headroom
-})
+export const makeHeadroom = (ports: Ports) => (caller: Caller) =>
+  Effect.flatMap(
+    restoring<Headroom>(ports, caller, ports.meter.peek(claimsOf(ports, caller))),
+    (headroom): Effect.Effect<Headroom, Unavailable> =>
+      headroom instanceof Missing
+        ? new Unavailable({ gate: "Budget", cause: headroom })
+        : Effect.succeed(headroom)
+  )

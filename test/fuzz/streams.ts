@@ -158,7 +158,7 @@ export type Outcome = "done" | "failed"
 
 /** Dies when the stream neither ends nor fails, or a client would read anything it should not. */
 export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome => {
-  const wire = new Wire()
+  const wire = new Wire(() => () => undefined)
   const controller = new Controller()
   wire.onRequestStart(controller)
   wire.onResponseStart(controller, 200, { "content-type": "application/x-ndjson" })

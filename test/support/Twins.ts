@@ -25,6 +25,8 @@ import { Drain } from "../../src/http/Drain.ts"
 import { Readiness } from "../../src/http/ops.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
+import { Leases } from "../../src/pipeline/Leases.ts"
+import { Pipeline } from "../../src/pipeline/Pipeline.ts"
 import { modelNamed } from "./permits.ts"
 
 /** A subsystem that can be taken away and given back. */
@@ -86,7 +88,8 @@ const layerTwinsWith = Layer.unwrap(
       layerBudget,
       // Nobody here has opted in.
       Layer.succeed(PromptLog, { transcript: () => undefined }),
-      Aftercare.layer({ drainMs: 500 })
+      Aftercare.layer({ drainMs: 500 }),
+      Leases.layer({ leaseS: 30 })
     ).pipe(
       Layer.provideMerge(layerSwitchedMeter(() => meterDown)),
       Layer.provideMerge(layerAudit),
@@ -103,8 +106,7 @@ const layerTwinsWith = Layer.unwrap(
       maxRequestBodyBytes: 262_144,
       playground: false,
       numPredictCap: 4096,
-      numCtxCap: undefined,
-      concurrencyLeaseS: 30
+      numCtxCap: undefined
     })
     const twins = Layer.effect(
       Twins,
@@ -148,6 +150,7 @@ const layerTwinsWith = Layer.unwrap(
     return twins.pipe(
       Layer.provide(server),
       Layer.provide(Readiness.layer),
+      Layer.provide(Pipeline.layer),
       Layer.provide(Drain.layer),
       Layer.provide(gates),
       Layer.provide(layerLogging({ logLevel: "fatal", production: false }))

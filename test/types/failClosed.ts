@@ -14,7 +14,7 @@ import { issue, type Permit, type Proof } from "../../src/domain/Permit.ts"
 import { KeyStore } from "../../src/gates/KeyStore/KeyStore.ts"
 import { Limiter } from "../../src/gates/Limiter/Limiter.ts"
 import type { Reservation, Verdict } from "../../src/gates/Meter/Meter.ts"
-import { endpoint } from "../../src/http/endpoint.ts"
+import type { Endpoint } from "../../src/http/endpoint.ts"
 import { faceOf } from "../../src/http/faces.ts"
 import type { Exchange } from "../../src/pipeline/Exchange.ts"
 
@@ -23,6 +23,7 @@ declare const headroom: Headroom
 declare const reservation: Reservation
 declare const proof: Proof
 declare const exchange: Exchange
+declare const endpoint: Endpoint
 declare const verdict: Verdict
 declare const caller: Caller
 declare const sqlFailure: Effect.Effect<never, SqlError>

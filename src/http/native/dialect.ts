@@ -1,7 +1,6 @@
 /** The native surface: what goes out is NDJSON in the backend's own shapes. */
 import type { Embeddings } from "../../domain/Embeddings.ts"
 import type { JsonObject } from "../../domain/Inference.ts"
-import { embed, show } from "../../pipeline/ask.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder } from "./chatAnswer.ts"
 import { decodeChat } from "./chatRequest.ts"
@@ -25,16 +24,20 @@ export const nativeGenerate: Dialect = {
   encoder: (request) => generateEncoder(request.model)
 }
 
-export const nativeEmbed: ObjectDialect<Embeddings> = { decode: decodeEmbed, ask: embed, encode: encodeEmbed }
+export const nativeEmbed: ObjectDialect<Embeddings> = {
+  decode: decodeEmbed,
+  ask: ({ embed }) => embed,
+  encode: encodeEmbed
+}
 
 export const nativeEmbeddings: ObjectDialect<Embeddings> = {
   decode: decodeEmbeddings,
-  ask: embed,
+  ask: ({ embed }) => embed,
   encode: encodeEmbeddings
 }
 
 export const nativeShow: ObjectDialect<JsonObject> = {
   decode: decodeShow,
-  ask: show,
+  ask: ({ show }) => show,
   encode: (_request, shown) => shown
 }

@@ -1,6 +1,5 @@
 /** The OpenAI-compatible surface: what goes out is server-sent events in OpenAI's shapes. */
 import type { Embeddings } from "../../domain/Embeddings.ts"
-import { embed } from "../../pipeline/ask.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder } from "./chatAnswer.ts"
 import { decodeChat } from "./chatRequest.ts"
@@ -25,6 +24,6 @@ export const openaiCompletions: Dialect = {
 
 export const openaiEmbeddings: ObjectDialect<Embeddings> = {
   decode: decodeEmbeddings,
-  ask: embed,
+  ask: ({ embed }) => embed,
   encode: encodeEmbeddings
 }

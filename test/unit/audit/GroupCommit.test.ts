@@ -192,7 +192,7 @@ it.effect("a submitter that leaves takes its item back, unless it is being writt
     yield* Fiber.interrupt(flying)
     yield* Fiber.interrupt(queued)
     yield* release
-    yield* offered
+    yield* offered()
     assert.deepStrictEqual(store.rows, [1, 3])
   })
 )
@@ -208,7 +208,7 @@ it.effect("closing writes what was accepted, accepts nothing more, and counts wh
     store.down = false
     yield* TestClock.adjust("3 seconds")
     assert.strictEqual(yield* Fiber.join(closing), 0)
-    yield* first
+    yield* first()
     assert.deepStrictEqual(store.rows, [1])
 
     const gone = new Store()
@@ -218,7 +218,7 @@ it.effect("closing writes what was accepted, accepts nothing more, and counts wh
     const ending = yield* fork(hopeless.close(5000))
     yield* TestClock.adjust("5 seconds")
     assert.strictEqual(yield* Fiber.join(ending), 2)
-    for (const written of lost) assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
+    for (const written of lost) assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
   })
 )
 
@@ -231,7 +231,25 @@ it.effect("a write that hangs does not hold up the end", () =>
     const closing = yield* fork(commit.close(1000))
     yield* TestClock.adjust("1 seconds")
     assert.strictEqual(yield* Fiber.join(closing), 1)
-    assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
+    assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
     yield* release
+  })
+)
+
+it.effect("whoever does not wait longer takes back what is not being written yet, and only that", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store)
+    const release = yield* held(store)
+    const waiting = yield* Effect.forEach([1, 2], (n) => fork(Effect.flip(commit.submit(n, 500))))
+    const offered = yield* commit.offer(3)
+    const impatient = yield* fork(Effect.flip(offered(700)))
+    yield* TestClock.adjust("700 millis")
+    for (const fiber of [...waiting, impatient]) {
+      assert.deepInclude(yield* Fiber.join(fiber), { _tag: "Late" })
+    }
+    yield* release
+    yield* offered()
+    assert.deepStrictEqual(store.rows, [1, 3])
   })
 )

@@ -1,0 +1,25 @@
+/** What every handler stands on, looked up once (`pipeline/Ports.ts` tells why), with the options of this server. */
+import { Effect } from "effect"
+import { Metrics } from "../audit/Metrics.ts"
+import { Discovery } from "../gates/Discovery/Discovery.ts"
+import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
+import { makeAlarm } from "../infra/Alarm.ts"
+import { Pipeline } from "../pipeline/Pipeline.ts"
+import { Traced } from "../pipeline/Trace.ts"
+import { Drain } from "./Drain.ts"
+import { Readiness } from "./ops.ts"
+import { Patience } from "./Patience.ts"
+
+export const desk = Effect.all({
+  keys: KeyStore,
+  discovery: Discovery,
+  pipeline: Pipeline,
+  metrics: Metrics,
+  drain: Drain,
+  readiness: Readiness,
+  patience: Patience,
+  traced: Traced,
+  alarm: makeAlarm
+})
+
+export type Desk = Effect.Success<typeof desk>

@@ -1,0 +1,54 @@
+/**
+ * A timer for the hot path. A race against `Effect.sleep` costs two fibers and a dozen steps; where what is waited for is
+ * a callback anyway, one timer that is called off does the same (`npm run bench`).
+ */
+import { Clock, Context, Effect } from "effect"
+
+/** Calls `ring` after `ms`, unless what it answers is called first. */
+export type Alarm = (ms: number, ring: () => void) => () => void
+
+const realClock = Context.get(Context.empty(), Clock.Clock)
+
+const nothing = () => undefined
+
+const onRealClock: Alarm = (ms, ring) => {
+  if (ms === Number.POSITIVE_INFINITY) return nothing
+  const timer = setTimeout(ring, ms)
+  return () => clearTimeout(timer)
+}
+
+/** On the clock of the context it is made in: Node's own timers, or a test's clock. */
+export const makeAlarm: Effect.Effect<Alarm> = Effect.map(Effect.context<never>(), (context): Alarm => {
+  if (Context.get(context, Clock.Clock) === realClock) return onRealClock
+  const run = Effect.runForkWith(context)
+  return (ms, ring) => {
+    if (ms === Number.POSITIVE_INFINITY) return nothing
+    const fiber = run(Effect.andThen(Effect.sleep(ms), Effect.sync(ring)))
+    return () => fiber.interruptUnsafe()
+  }
+})
+
+/**
+ * Waits for `register`'s callback, at most `ms`; then it is `late`. What `register` answers is called when nobody waits
+ * any more, be it for the alarm or for an interruption.
+ */
+export const within = <A, E>(
+  alarm: Alarm,
+  ms: number,
+  register: (resume: (outcome: Effect.Effect<A, E>) => void) => () => void,
+  late: () => Effect.Effect<A, E>
+): Effect.Effect<A, E> =>
+  Effect.callback((resume) => {
+    const forget = register((outcome) => {
+      callOff()
+      resume(outcome)
+    })
+    const callOff = alarm(ms, () => {
+      forget()
+      resume(late())
+    })
+    return Effect.sync(() => {
+      callOff()
+      forget()
+    })
+  })

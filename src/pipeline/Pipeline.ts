@@ -1,0 +1,33 @@
+/** One request's way, past every gate and to its end; told to those who speak HTTP. */
+import { Context, Effect, Layer } from "effect"
+import { makeAdmit } from "./admit.ts"
+import { makeEmbed, makeShow } from "./ask.ts"
+import { makeCalling } from "./calling.ts"
+import { makeConclude } from "./conclude.ts"
+import { makeForward } from "./forward.ts"
+import { makeHeadroom } from "./headroom.ts"
+import { ports } from "./Ports.ts"
+
+const make = Effect.map(ports, (ports) => {
+  const [calling, conclude] = [makeCalling(ports), makeConclude(ports)]
+  return {
+    /** From an identified caller and a decoded request to a `Permit`, past every gate. */
+    admit: makeAdmit(ports),
+    /** From a `Permit` to the metered answer of chat and generate; succeeds when its first frame is in. */
+    forward: makeForward(ports, calling, conclude),
+    /** From a `Permit` to embeddings, charged. */
+    embed: makeEmbed(ports, calling, conclude),
+    /** From a `Permit` to a model's description. */
+    show: makeShow(ports, calling, conclude),
+    /** The end of an exchange: charged, audited and counted, once. */
+    conclude,
+    /** What is left for a caller, without consuming anything. */
+    headroom: makeHeadroom(ports)
+  }
+})
+
+export class Pipeline extends Context.Service<Pipeline, Effect.Success<typeof make>>()(
+  "tollgate/pipeline/Pipeline"
+) {
+  static readonly layer = Layer.effect(Pipeline, make)
+}
