@@ -15,11 +15,13 @@ import * as Migrator from "effect/sql/Migrator"
 import type { SqlError } from "effect/sql/SqlError"
 import initial from "../../migrations/0001_initial.ts"
 import promptLogByKey from "../../migrations/0002_prompt_log_by_key.ts"
+import revocationsByOthers from "../../migrations/0003_revocations_by_others.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
   "0001_initial": initial,
-  "0002_prompt_log_by_key": promptLogByKey
+  "0002_prompt_log_by_key": promptLogByKey,
+  "0003_revocations_by_others": revocationsByOthers
 }
 
 const table = "schema_migrations"

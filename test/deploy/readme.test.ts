@@ -29,6 +29,10 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
   "docker compose --profile replicas up -d": { why: "needs an engine", by: "test/deploy/lint.sh" },
   "docker compose exec ollama ollama pull llama3.2": { why: "needs an engine", by: "docker-compose.yml" },
   "docker compose logs ollama": { why: "needs an engine", by: "docker-compose.yml" },
+  'psql "$DATABASE_URL" -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql': {
+    why: "needs a psql",
+    by: "test/deploy/backup.test.ts"
+  },
   "kubectl apply -k deploy/kubernetes": { why: "needs a cluster", by: "test/deploy/lint.sh" }
 }
 const commandsOf = (text: string) => [...blocks(text, "sh").flatMap(lines), ...inlineCommands(text)]

@@ -71,9 +71,11 @@ const switches = {
 export const durable = { fsync: "on", synchronous_commit: "on", full_page_writes: "on", autovacuum: "on" }
 
 export const makePostgresClusterWith = Effect.fnUntraced(function* (
-  overrides: Readonly<Record<string, string>>
+  overrides: Readonly<Record<string, string>>,
+  /** a folder with another Postgres' `bin` */
+  installed?: string
 ): Effect.fn.Return<PostgresCluster, unknown, Scope> {
-  const native = yield* postgresBinaries({ reader: root ? "everybody" : undefined })
+  const native = installed ?? (yield* postgresBinaries({ reader: root ? "everybody" : undefined }))
   const { base, data } = yield* folder
   yield* runPostgresProgram({
     user,

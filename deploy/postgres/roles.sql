@@ -1,0 +1,54 @@
+-- Four roles instead of one, so that what is stolen from one place is worth less. Run as the owner of the database, who
+-- also runs `tollgate migrate`, after it and after every upgrade; as often as you like:
+--
+--   psql "$DATABASE_URL" -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql
+--
+-- Then give each a password (`\password tollgate_gateway`) and use it in the DATABASE_URL of
+--   tollgate_gateway   the gateways: nobody's schema, nobody's key, and the audit is written, never changed
+--   tollgate_cli       the admin commands
+--   tollgate_console   another program that revokes keys, and does nothing else
+
+DO $$ BEGIN
+  IF to_regrole('tollgate_gateway') IS NULL THEN CREATE ROLE tollgate_gateway LOGIN; END IF;
+  IF to_regrole('tollgate_cli') IS NULL THEN CREATE ROLE tollgate_cli LOGIN; END IF;
+  IF to_regrole('tollgate_console') IS NULL THEN CREATE ROLE tollgate_console LOGIN; END IF;
+END $$;
+
+-- What an earlier version of this file, or anybody, has granted.
+REVOKE ALL ON ALL TABLES IN SCHEMA public FROM PUBLIC, tollgate_gateway, tollgate_cli, tollgate_console;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC, tollgate_gateway, tollgate_cli, tollgate_console;
+
+REVOKE CREATE ON SCHEMA public FROM PUBLIC, tollgate_gateway, tollgate_cli, tollgate_console;
+
+GRANT USAGE ON SCHEMA public TO tollgate_gateway, tollgate_cli, tollgate_console;
+
+DO $$ BEGIN
+  EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+END $$;
+
+-- The gateway.
+GRANT SELECT ON schema_migrations, tenants, api_keys, revocations TO tollgate_gateway;
+
+-- It reads of a row no more than it needs to add it to the ledger once.
+GRANT INSERT, SELECT (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out) ON audit_log
+TO tollgate_gateway;
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON intents TO tollgate_gateway;
+
+GRANT SELECT, INSERT, UPDATE ON ledger TO tollgate_gateway;
+
+-- The sweeper locks what it deletes, and that takes the right to change a column.
+GRANT INSERT, DELETE, SELECT (request_id, expires_at), UPDATE (expires_at) ON prompt_log TO tollgate_gateway;
+
+-- The admin commands.
+GRANT SELECT ON schema_migrations, ledger TO tollgate_cli;
+
+GRANT SELECT, INSERT, UPDATE ON tenants, api_keys TO tollgate_cli;
+
+GRANT SELECT, INSERT ON revocations TO tollgate_cli;
+
+GRANT SELECT, DELETE ON prompt_log TO tollgate_cli;
+
+-- The console.
+GRANT INSERT (key_prefix) ON revocations TO tollgate_console;

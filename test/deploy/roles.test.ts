@@ -1,0 +1,157 @@
+/** `deploy/postgres/roles.sql` gives each of its roles all that it needs, and nothing of what it must not have. */
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { succeeds, tollgateWith } from "../cli/tollgate.ts"
+import { eventually, Fake, hello, layerFake } from "../support/Gateway.ts"
+import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+
+const file = readFileSync(path.resolve(import.meta.dirname, "../../deploy/postgres/roles.sql"), "utf8")
+
+/** One by one: the protocol takes one at a time. A statement ends at a line's end before an empty one. */
+const statements = file
+  .replaceAll(/^--.*\n/gm, "")
+  .split(/;\n(?:\n|$)/)
+  .map((statement) => statement.trim())
+  .filter((statement) => statement !== "")
+
+const grant = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  // As often as one likes.
+  for (const statement of [...statements, ...statements]) yield* sql.unsafe(statement)
+})
+
+type Role = "tollgate_gateway" | "tollgate_cli" | "tollgate_console"
+
+const urlOf = (role: Role) =>
+  Effect.map(TestDatabase, ({ url }) => {
+    const given = new URL(Redacted.value(url))
+    given.username = role
+    return given.href
+  })
+
+/** The client of `role`, for statements that are none of the product's. */
+const as = <A, E>(role: Role, work: Effect.Effect<A, E, SqlClient.SqlClient>) =>
+  Effect.flatMap(urlOf(role), (url) =>
+    Effect.provide(work, Layer.fresh(layerPostgres({ url: Redacted.make(url), maxConnections: 1 })))
+  )
+
+const refused = Effect.fnUntraced(function* (role: Role, statement: string) {
+  const error = yield* as(
+    role,
+    Effect.flatMap(SqlClient.SqlClient, (sql) => Effect.flip(sql.unsafe(statement)))
+  )
+  assert.match(JSON.stringify(error), /42501|permission denied|must be owner/i, `${role}: ${statement}`)
+})
+
+layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
+  excludeTestServices: true,
+  timeout: 90_000
+})("with a role for each", (it) => {
+  it.effect(
+    "the commands administer, the gateway serves and keeps its books, and the console revokes",
+    () =>
+      Effect.gen(function* () {
+        yield* grant
+        const [sql, redis, fake] = [yield* SqlClient.SqlClient, yield* TestRedis, yield* Fake]
+        const DATABASE_URL = yield* urlOf("tollgate_cli")
+        const tollgate = (...args: ReadonlyArray<string>) =>
+          Effect.tap(tollgateWith({ DATABASE_URL }, args), (ran) => Effect.sync(() => succeeds(ran)))
+        yield* tollgate("create-tenant", "--name", "t", "--allow-all-models")
+        const secret = (yield* tollgate("create-key", "--tenant", "t", "--name", "k")).stdout.trim()
+        const prefix = secret.slice(0, 12)
+        yield* tollgate("set-prompt-log", "--key", prefix, "--on")
+        yield* tollgate("set-budget", "--key", prefix, "--daily", "1000000")
+        // Somebody's request that was never ended, for the reconciler; a prompt past its time, for the sweeper.
+        yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
+            client_ip, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
+          SELECT gen_random_uuid(), tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '127.0.0.1',
+            now() - interval '1 hour', now() - interval '1 hour', 5, 5, '{}', now() - interval '50 minutes'
+          FROM api_keys WHERE prefix = ${prefix}`
+        yield* sql`INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
+          SELECT gen_random_uuid(), id, now() - interval '1 hour', '/api/chat', 'old', '' FROM api_keys`
+
+        const gateway = yield* makeGatewayProcess({
+          NODE_ENV: "production",
+          DATABASE_URL: yield* urlOf("tollgate_gateway"),
+          REDIS_URL: redis.url,
+          BACKEND_URL: fake.url,
+          CONCURRENCY_LEASE_S: "3",
+          MODEL_DISCOVERY_REFRESH_S: "1"
+        })
+        const post = (endpoint: string, body: unknown) =>
+          Effect.promise(() =>
+            fetch(new URL(endpoint, gateway.url), {
+              method: "POST",
+              headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+              body: JSON.stringify(body)
+            }).then(async (answer) => ({ status: answer.status, text: await answer.text() }))
+          )
+        const chat = post("/api/chat", hello())
+        const first = yield* eventually(chat, ({ status }) => status === 200)
+        assert.strictEqual(first.status, 200, gateway.printed())
+        assert.strictEqual((yield* post("/v1/embeddings", { model: "embedder", input: "x" })).status, 200)
+        assert.strictEqual((yield* post("/api/pull", {})).status, 403)
+
+        const done = yield* eventually(
+          sql<{ readonly open: number; readonly old: number; readonly kept: number }>`SELECT
+            (SELECT count(*)::int FROM intents) AS open,
+            (SELECT count(*)::int FROM prompt_log WHERE prompt = 'old') AS old,
+            (SELECT count(*)::int FROM prompt_log WHERE prompt <> 'old') AS kept`,
+          ([row]) => row?.open === 0 && row.old === 0 && row.kept >= 2,
+          15_000
+        )
+        assert.deepInclude(done[0], { open: 0, old: 0 })
+        assert.include((yield* tollgate("show-prompt-log", "--key", prefix)).stdout, "Hello")
+        assert.include((yield* tollgate("show-usage", "--tenant", "t")).stdout, "t ")
+
+        yield* as(
+          "tollgate_console",
+          Effect.flatMap(
+            SqlClient.SqlClient,
+            (sql) => sql`INSERT INTO revocations (key_prefix) VALUES (${prefix})`
+          )
+        )
+        assert.strictEqual((yield* eventually(chat, ({ status }) => status === 401)).status, 401)
+        assert.include((yield* tollgate("list-keys", "--tenant", "t")).stdout, "revoked")
+        yield* tollgate("erase-prompt-log", "--key", prefix)
+        assert.strictEqual(yield* gateway.stop, 0)
+        assert.notMatch(gateway.printed(), /permission denied|42501/)
+      }).pipe(Effect.scoped),
+    { timeout: 90_000 }
+  )
+
+  it.effect(
+    "nobody changes the audit, the schema, or what is another's",
+    () =>
+      Effect.gen(function* () {
+        yield* grant
+        for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
+          yield* refused(role, "UPDATE audit_log SET status = 200")
+          yield* refused(role, "DELETE FROM audit_log")
+          yield* refused(role, "TRUNCATE audit_log")
+          yield* refused(role, "DROP TABLE audit_log")
+          yield* refused(role, "CREATE TABLE mine (n int)")
+          yield* refused(role, "CREATE TEMPORARY TABLE api_keys (n int)")
+          yield* refused(role, "ALTER TABLE api_keys DROP COLUMN hash")
+          yield* refused(role, "DELETE FROM revocations")
+        }
+        yield* refused("tollgate_gateway", "UPDATE api_keys SET status = 'active'")
+        yield* refused(
+          "tollgate_gateway",
+          "INSERT INTO tenants (name, rpm, tpm, concurrent) VALUES ('x', 1, 1, 1)"
+        )
+        yield* refused("tollgate_gateway", "SELECT prompt FROM prompt_log")
+        yield* refused("tollgate_gateway", "SELECT client_ip FROM audit_log")
+        yield* refused("tollgate_cli", "UPDATE ledger SET tokens_in = 0")
+        yield* refused("tollgate_console", "SELECT * FROM api_keys")
+        yield* refused("tollgate_console", "SELECT * FROM revocations")
+      }),
+    { timeout: 90_000 }
+  )
+})
