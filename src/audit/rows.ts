@@ -9,7 +9,13 @@ const unprintable = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
 /** Far more than any column keeps, so that cutting comes after redacting and no half of a secret is left. */
 const mostRead = 8192
 
+/** Nearly every text: nothing to take out, nothing to cut, and too short to hold a key. */
+const plain = /^[\x20-\x7e]{0,26}$/
+
 export const clean = (text: string, most: number): string =>
+  text.length <= most && plain.test(text) ? text : scrub(text, most)
+
+const scrub = (text: string, most: number): string =>
   redactKeys(text.slice(0, mostRead).toWellFormed()).replaceAll(unprintable, "").slice(0, most).toWellFormed()
 
 /** The greatest whole number that is exact on both sides. */

@@ -6,11 +6,18 @@ import type { Period } from "./Limits.ts"
 
 const dayMs = 86_400_000
 
+/** The day that was last asked for: requests of the same day follow each other. */
+let known = { number: Number.NaN, name: "" }
+
 /** `2026-11-21` for an instant in milliseconds since the epoch. */
-export const dayOf = (epochMs: number): string => new Date(epochMs).toISOString().slice(0, 10)
+export const dayOf = (epochMs: number): string => {
+  const number = Math.floor(epochMs / dayMs)
+  if (number !== known.number) known = { number, name: new Date(epochMs).toISOString().slice(0, 10) }
+  return known.name
+}
 
 /** `2026-11` for an instant in milliseconds since the epoch. */
-export const monthOf = (epochMs: number): string => new Date(epochMs).toISOString().slice(0, 7)
+export const monthOf = (epochMs: number): string => dayOf(epochMs).slice(0, 7)
 
 /** First instant (epoch ms) after the period that holds `epochMs`; `undefined` for `total`. */
 export const endOf = (period: Period, epochMs: number): number | undefined => {

@@ -70,22 +70,22 @@ export const layerLive: Layer.Layer<Budget, never, Ledger | Meter> = Layer.effec
       budgets: (caller) => caller.budgets,
       restore: (caller, { buckets: { day, month, total } }) =>
         Cache.get(flights, new Gap({ group: caller.tenantId, key: caller.keyId, day, month, total })),
-      judge: Effect.fnUntraced(function* (verdict) {
+      judge: (verdict) => {
         switch (verdict._tag) {
           case "Reserved":
-            return evidence("Budget", verdict.reservation)
+            return Effect.succeed(evidence("Budget", verdict.reservation))
           case "Missing":
-            return yield* new Unavailable({ gate: "Budget", cause: verdict })
+            return new Unavailable({ gate: "Budget", cause: verdict })
           case "Refused": {
             const { by, limit: value, retryAfterS, headroom } = verdict
             if (by === "day" || by === "month" || by === "total") {
-              return yield* new BudgetExhausted({ period: by, value, retryAfterS, headroom })
+              return new BudgetExhausted({ period: by, value, retryAfterS, headroom })
             }
             // The Limiter's refusal, which it has to speak first; without a reservation there is no evidence.
-            return yield* new Unavailable({ gate: "Budget", cause: verdict })
+            return new Unavailable({ gate: "Budget", cause: verdict })
           }
         }
-      })
+      }
     }
   })
 )

@@ -8,21 +8,21 @@ export const layerLive: Layer.Layer<Limiter> = Layer.succeed(
   Limiter,
   Limiter.of({
     limits: (caller) => caller.limits,
-    judge: Effect.fnUntraced(function* (verdict) {
+    judge: (verdict) => {
       switch (verdict._tag) {
         case "Reserved":
-          return evidence("Limiter", verdict.headroom)
+          return Effect.succeed(evidence("Limiter", verdict.headroom))
         case "Missing":
-          return yield* new Unavailable({ gate: "Limiter", cause: verdict })
+          return new Unavailable({ gate: "Limiter", cause: verdict })
         case "Refused": {
           const { by, limit: value, retryAfterS, headroom } = verdict
           if (by === "requests" || by === "tokens" || by === "concurrency") {
-            return yield* new RateLimited({ limit: by, value, retryAfterS, headroom })
+            return new RateLimited({ limit: by, value, retryAfterS, headroom })
           }
           // Budgets are checked last: the limits had room, and the Budget has the last word.
-          return evidence("Limiter", headroom)
+          return Effect.succeed(evidence("Limiter", headroom))
         }
       }
-    })
+    }
   })
 )

@@ -113,22 +113,22 @@ export const makeRedis = (
     ])
 
   /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
-  const run = Effect.fnUntraced(function* (
+  const run = (
     verb: Verb,
     claims: Claims,
     id: string,
     instant: number,
-    more: ReadonlyArray<number>
-  ): Effect.fn.Return<Reply, MeterDown> {
-    let of = instant
-    for (let attempt = 0; attempt < 3; attempt++) {
-      const args = yield* argsOf(claims, id, of, more)
-      const reply = yield* send(verb, keysOf(claims.account, id, of), args)
-      if (reply[0] !== "stale") return reply
-      of = at(reply[1], 0)
-    }
-    return yield* new MeterDown({ cause: "the store cannot say which day it is" })
-  })
+    more: ReadonlyArray<number>,
+    attempts = 3
+  ): Effect.Effect<Reply, MeterDown> =>
+    Effect.flatMap(argsOf(claims, id, instant, more), (args) =>
+      Effect.flatMap(send(verb, keysOf(claims.account, id, instant), args), (reply) => {
+        if (reply[0] !== "stale") return Effect.succeed(reply)
+        return attempts > 1
+          ? run(verb, claims, id, at(reply[1], 0), more, attempts - 1)
+          : new MeterDown({ cause: "the store cannot say which day it is" })
+      })
+    )
 
   /** As `run`, for verbs of the present: the host's clock guesses the day, Redis corrects it. */
   const runNow = (verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>) =>
