@@ -11,6 +11,7 @@ import { layerWired, leaseS, Wires, writing } from "../support/Wires.ts"
 
 const budget = 1000
 const rpm = 100
+const tpm = 1_000_000
 /** What the fake backend says that "Hello" and its answer are. */
 const cost = 10
 
@@ -27,7 +28,7 @@ const chat = Effect.fnUntraced(function* (secret: string, stream = false, id = `
 })
 
 const usedKey = Effect.gen(function* () {
-  const { secret, prefix } = yield* newKey({ concurrent: 1, rpm })
+  const { secret, prefix } = yield* newKey({ concurrent: 1, rpm, tpm })
   yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { total: budget }))
   const first = yield* eventually(chat(secret), ({ status }) => status === 200)
   assert.strictEqual(first.status, 200, first.text)
@@ -38,9 +39,14 @@ const usedKey = Effect.gen(function* () {
 const asIf = Effect.fnUntraced(function* (secret: string, paid: number) {
   const last = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
   assert.strictEqual(last.status, 200, last.text)
+  const used = (paid + 1) * cost
   assert.deepStrictEqual(
-    [last.headers.get("x-budget-tokens-remaining"), last.headers.get("x-ratelimit-remaining-requests")],
-    [String(budget - (paid + 1) * cost), String(rpm - paid - 1)]
+    [
+      last.headers.get("x-budget-tokens-remaining"),
+      last.headers.get("x-ratelimit-remaining-requests"),
+      last.headers.get("x-ratelimit-remaining-tokens")
+    ],
+    [budget - used, rpm - paid - 1, tpm - used].map(String)
   )
 })
 
@@ -137,7 +143,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
         const verdict = yield* meter.reserve(
           {
             account: { group, key },
-            limits: { rpm, tpm: 100_000, concurrent: 1 },
+            limits: { rpm, tpm, concurrent: 1 },
             budgets: { total: budget }
           },
           { id: request, tokens: 50, slot: true }

@@ -9,6 +9,7 @@ import { layerWired, leaseS, tellRedis, verb, Wires } from "../support/Wires.ts"
 
 const budget = 1000
 const rpm = 100
+const tpm = 1_000_000
 /** What the fake backend says that "Hello" and its answer are. */
 const cost = 10
 
@@ -20,7 +21,7 @@ const chat = Effect.fnUntraced(function* (secret: string, stream = false) {
 
 /** A key with one slot that has been used once, so that its counters are there. */
 const usedKey = Effect.gen(function* () {
-  const { secret, prefix } = yield* newKey({ concurrent: 1, rpm })
+  const { secret, prefix } = yield* newKey({ concurrent: 1, rpm, tpm })
   yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { total: budget }))
   const first = yield* eventually(chat(secret), ({ status }) => status === 200)
   assert.strictEqual(first.status, 200, first.text)
@@ -33,9 +34,11 @@ const asIf = Effect.fnUntraced(function* (secret: string, paid: number) {
   assert.strictEqual(last.status, 200, last.text)
   const left = (answer: { readonly headers: Headers }) => [
     answer.headers.get("x-budget-tokens-remaining"),
-    answer.headers.get("x-ratelimit-remaining-requests")
+    answer.headers.get("x-ratelimit-remaining-requests"),
+    answer.headers.get("x-ratelimit-remaining-tokens")
   ]
-  const expected = [String(budget - (paid + 1) * cost), String(rpm - paid - 1)]
+  const used = (paid + 1) * cost
+  const expected = [budget - used, rpm - paid - 1, tpm - used].map(String)
   const version = call("/api/version", { secret })
   const seen = yield* eventually(version, (answer) => left(answer).join() === expected.join(), 3000)
   assert.deepStrictEqual(left(seen), expected)
@@ -79,6 +82,8 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
           assert.strictEqual(redis.cuts, cuts + 1)
           assert.strictEqual(answer.status, 200, answer.text)
           assert.include(answer.text, '"eval_count":3')
+          // The settlement nobody heard of is repeated meanwhile.
+          yield* Effect.sleep("600 millis")
           yield* asIf(secret, 2)
           yield* booksClosed
         })
@@ -120,6 +125,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
         yield* redis.loseReply(verb("cancel"))
         assert.strictEqual((yield* chat(secret)).status, 403)
         assert.strictEqual(redis.cuts, cuts + 1)
+        yield* Effect.sleep("600 millis")
         yield* asIf(secret, 1)
         yield* booksClosed
       })

@@ -120,7 +120,6 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the midd
         const began = performance.now()
         yield* begins
         yield* Effect.sleep(lastsMs)
-        const during = traffic.outcomes.length
         if (ends !== undefined) yield* ends
         yield* wires.redis.heal
         yield* wires.postgres.heal
