@@ -101,5 +101,8 @@ export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
       Effect.provide(layerPostgres({ url: ground.database })),
       Effect.catchTag("SqlError", () => Effect.fail(bootFailed("DATABASE_URL cannot be used")))
     )
-  }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerLogging(settings), layerTracing(settings))))
+  }).pipe(
+    Effect.scoped,
+    Effect.provide(layerTracing(settings).pipe(Layer.provideMerge(layerLogging(settings))))
+  )
 })

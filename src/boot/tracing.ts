@@ -3,7 +3,7 @@
  * a collector that is slow or gone costs spans, never requests.
  */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Effect, Layer, References } from "effect"
+import { Clock, Effect, Layer, References } from "effect"
 import { HttpBody, HttpClient, HttpClientError } from "effect/http"
 import { OtlpSerialization, OtlpTracer } from "effect/observability"
 import { redactKeys } from "../domain/Key.ts"
@@ -14,26 +14,57 @@ import { version } from "../version.ts"
 /** A collector that takes no request within this time has lost the batch. */
 const patience = "5 seconds"
 
+/** Batches of up to 1000 spans that may be under way; what comes then is lost, and the exporter rests for a minute. */
+const mostUnderWay = 8
+
+const complaintEveryMs = 60_000
+
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
-  Effect.map(
-    HttpClient.HttpClient,
-    HttpClient.transform((response, request) =>
-      Effect.timeoutOrElse(response, {
-        duration: patience,
-        orElse: () =>
-          Effect.fail(
-            new HttpClientError.HttpClientError({
-              reason: new HttpClientError.TransportError({
-                request,
-                description: "the collector is too slow"
-              })
-            })
-          )
+  Effect.gen(function* () {
+    let [underWay, silentUntil] = [0, 0]
+    const complain = (why: string) =>
+      Effect.flatMap(Clock.currentTimeMillis, (now) => {
+        if (now < silentUntil) return Effect.void
+        silentUntil = now + complaintEveryMs
+        return Effect.logWarning(`traces are lost: ${why}`)
       })
+    return HttpClient.transform(yield* HttpClient.HttpClient, (response, request) =>
+      Effect.suspend(() => {
+        // Of the errors there are, one that is not tried again: there are too many tries already.
+        if (underWay >= mostUnderWay)
+          return Effect.fail(
+            failed(new HttpClientError.EncodeError({ request, description: "too many batches" }))
+          )
+        underWay++
+        return response.pipe(
+          Effect.timeoutOrElse({
+            duration: patience,
+            orElse: () =>
+              Effect.fail(
+                failed(
+                  new HttpClientError.TransportError({ request, description: "the collector is too slow" })
+                )
+              )
+          }),
+          Effect.ensuring(Effect.sync(() => void underWay--))
+        )
+      }).pipe(
+        Effect.tap(({ status }) =>
+          status < 300 ? Effect.void : complain(`the collector answers with ${status}`)
+        ),
+        Effect.tapError((error) =>
+          complain(
+            error.reason._tag === "EncodeError" ? "the collector is too slow" : "no answer from the collector"
+          )
+        )
+      )
     )
-  )
+  })
 ).pipe(Layer.provide(NodeHttpClient.layerUndici))
+
+const failed = (reason: HttpClientError.HttpClientErrorReason) =>
+  new HttpClientError.HttpClientError({ reason })
 
 /** What a failure said may be the model server's or Postgres's words, or a client's: the log tells it, once. */
 const wordless = (data: OtlpTracer.TraceData): OtlpTracer.TraceData => ({

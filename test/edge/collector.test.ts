@@ -1,0 +1,99 @@
+/** Traces go to a collector that is gone, or takes everything and answers nothing: requests do not notice. */
+import { createServer, type Socket } from "node:net"
+import { assert, it, layer } from "@effect/vitest"
+import { Context, Effect, Exit, Layer, Logger, References, Scope } from "effect"
+import { layerTracing } from "../../src/boot/tracing.ts"
+import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { freePort } from "../support/servers/processes.ts"
+
+const live = { excludeTestServices: true, timeout: 60_000 } as const
+
+class Said extends Context.Service<Said, ReadonlyArray<string>>()("test/Said") {}
+
+/** Every log line from warnings up, of the tracer's own fibers too. */
+const layerSaid = Layer.unwrap(
+  Effect.sync(() => {
+    const said: Array<string> = []
+    return Layer.mergeAll(
+      Layer.succeed(Said, said),
+      Logger.layer([Logger.make(({ message }) => void said.push(String(message)))]),
+      Layer.succeed(References.MinimumLogLevel, "Warn")
+    )
+  })
+)
+
+const tracedTo = (url: string) =>
+  layerTracing({ otlpEndpoint: new URL(url) }).pipe(Layer.provideMerge(layerSaid))
+
+const layerGone = layerGateway({ LOG_LEVEL: "warn" }).pipe(
+  Layer.provideMerge(Layer.unwrap(Effect.map(freePort, (port) => tracedTo(`http://127.0.0.1:${port}`))))
+)
+
+layer(layerGone, live)("with a collector that is gone", (it) => {
+  it.effect("every request is served, and the log complains once", () =>
+    Effect.gen(function* () {
+      const said = yield* Said
+      const { secret } = yield* newKey()
+      const chat = call("/api/chat", { secret, body: hello({ stream: false }) })
+      const answered = Effect.map(
+        Effect.all(
+          Array.from({ length: 20 }, () => chat),
+          { concurrency: 5 }
+        ),
+        (answers) => assert.deepStrictEqual([...new Set(answers.map(({ status }) => status))], [200])
+      )
+      const lost = () => said.filter((line) => line.includes("traces are lost"))
+      yield* answered
+      yield* eventually(Effect.sync(lost), (lines) => lines.length > 0, 10_000)
+      // The exporter tries again meanwhile.
+      for (let round = 0; round < 6; round += 1) yield* Effect.andThen(answered, Effect.sleep("700 millis"))
+      assert.deepStrictEqual(lost(), ["traces are lost: no answer from the collector"])
+    })
+  )
+})
+
+/** Takes connections and reads; counts how many requests it was ever owed an answer to at a time. */
+const makeSilence = Effect.gen(function* () {
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    socket.on("error", () => socket.destroy())
+    socket.resume()
+  })
+  yield* Effect.acquireRelease(
+    Effect.callback<void>((resume) => void server.listen(0, "127.0.0.1", () => resume(Effect.void))),
+    () =>
+      Effect.sync(() => {
+        server.close()
+        for (const socket of sockets) socket.destroy()
+      })
+  )
+  const address = server.address()
+  return {
+    url: `http://127.0.0.1:${typeof address === "object" && address !== null ? address.port : 0}`,
+    taken: () => sockets.size
+  }
+})
+
+it.live(
+  "a collector that never answers is owed a bounded number of batches, and does not hold up the end",
+  () =>
+    Effect.gen(function* () {
+      const silence = yield* makeSilence
+      const scope = yield* Scope.make()
+      const context = yield* Layer.build(tracedTo(silence.url)).pipe(Scope.provide(scope))
+      const span = Effect.withSpan(Effect.void, "one of many")
+      yield* Effect.gen(function* () {
+        for (let batch = 0; batch < 40; batch += 1) {
+          yield* Effect.repeat(span, { times: 1000 })
+          yield* Effect.sleep("5 millis")
+        }
+      }).pipe(Effect.provideContext(context))
+      yield* eventually(Effect.sync(silence.taken), (taken) => taken > 0)
+      assert.isAtMost(silence.taken(), 8)
+      assert.deepStrictEqual(Context.get(context, Said), ["traces are lost: the collector is too slow"])
+      const ended = yield* Scope.close(scope, Exit.void).pipe(Effect.timeoutOption("8 seconds"))
+      assert.strictEqual(ended._tag, "Some")
+    }).pipe(Effect.scoped),
+  60_000
+)
