@@ -12,6 +12,8 @@ export interface Backend {
   readonly seen: Set<number>
   /** the most requests of a key it ever had at the same time */
   readonly most: Map<string, number>
+  /** forgets who is there: their clients may be gone without its knowing */
+  readonly forget: () => void
 }
 
 const tags = ["short", "slow"].map((name) => ({
@@ -24,8 +26,10 @@ const tags = ["short", "slow"].map((name) => ({
   details: { family: "llama", format: "gguf", parameter_size: "1B", quantization_level: "Q4_0" }
 }))
 
-const line = (model: string, more: object) =>
-  `${JSON.stringify({ model, created_at: "2026-01-01T00:00:00Z", message: { role: "assistant", content: "" }, done: false, ...more })}\n`
+const line = (model: string, generate: boolean, text: string, more: object = {}) => {
+  const words = generate ? { response: text } : { message: { role: "assistant", content: text } }
+  return `${JSON.stringify({ model, created_at: "2026-01-01T00:00:00Z", ...words, done: false, ...more })}\n`
+}
 
 /** Frames of a `short` answer, and of a `slow` one with its pace. */
 const shape = { short: { frames: 3, gapMs: 0 }, slow: { frames: 60, gapMs: 20 } } as const
@@ -39,7 +43,9 @@ export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = Effect.ge
   const seen = new Set<number>()
   const most = new Map<string, number>()
   const now = new Map<string, number>()
-  const change = (key: string, by: number) => {
+  let age = 0
+  const change = (key: string, by: number, of = age) => {
+    if (of !== age) return
     const count = (now.get(key) ?? 0) + by
     now.set(key, count)
     most.set(key, Math.max(most.get(key) ?? 0, count))
@@ -53,29 +59,37 @@ export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = Effect.ge
         response.end(JSON.stringify(request.url === "/api/tags" ? { models: tags } : { version: "0.13.0" }))
         return
       }
-      const [, key = "?", serial = "-1"] = /"content":"([^#"]*)#(\d+)#/.exec(body) ?? []
+      const [, text = "", key = "?", serial = "-1"] =
+        /"(?:content|prompt|input)":\[?"(([^#"]*)#(\d+)#[^"]*)"/.exec(body) ?? []
       seen.add(Number(serial))
+      // One token for four bytes, and five for a template: a little below the gateway's estimate.
+      const prompt = 5 + Math.ceil(text.length / 4)
+      if (request.url === "/api/embed") {
+        response.setHeader("content-type", "application/json")
+        response.end(JSON.stringify({ model: "short", embeddings: [[0.5, 0.25]], prompt_eval_count: prompt }))
+        return
+      }
+      const generate = request.url === "/api/generate"
+      const came = age
       change(key, 1)
       const model = body.includes('"slow') ? "slow" : "short"
       const { frames, gapMs } = shape[model]
       const count = Math.min(frames, number(body, "num_predict") ?? frames)
-      // One token for four bytes, and five for a template: a little below the gateway's estimate.
-      const prompt = 5 + Math.ceil((/"content":"([^"]*)"/.exec(body)?.[1]?.length ?? 0) / 4)
       let over = false
       const end = () => {
         if (over) return
         over = true
-        change(key, -1)
+        change(key, -1, came)
       }
       const last = () => {
         end()
         const done_reason = count < frames ? "length" : "stop"
         const counts = { prompt_eval_count: prompt, eval_count: count }
-        response.end(line(model, { done: true, done_reason, ...counts }))
+        response.end(line(model, generate, "", { done: true, done_reason, ...counts }))
       }
       response.on("close", end)
       response.setHeader("content-type", "application/x-ndjson")
-      const word = line(model, { message: { role: "assistant", content: " word" } })
+      const word = line(model, generate, " word")
       if (gapMs === 0) {
         response.write(word.repeat(count))
         return last()
@@ -100,5 +114,9 @@ export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = Effect.ge
   )
   const address = server.address()
   const port = typeof address === "object" && address !== null ? address.port : 0
-  return { url: `http://127.0.0.1:${port}`, seen, most }
+  const forget = () => {
+    age += 1
+    now.clear()
+  }
+  return { url: `http://127.0.0.1:${port}`, seen, most, forget }
 })

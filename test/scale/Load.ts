@@ -26,7 +26,7 @@ export interface Call {
 let serial = 0
 
 const pools = new Map<string, Pool>()
-const poolOf = (url: string): Pool => {
+export const poolOf = (url: string): Pool => {
   const known = pools.get(url)
   if (known !== undefined) return known
   const pool = new Pool(url, { connections: 256 })

@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { fileURLToPath } from "node:url"
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Context, Effect, Layer, Redacted, Schedule } from "effect"
+import { Context, Effect, Layer, Redacted, Schedule, type Scope } from "effect"
 import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
@@ -14,7 +14,7 @@ import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerLive as layerRegistry } from "../../src/registry/live.ts"
 import { type BudgetChange, type LimitValues, Registry } from "../../src/registry/Registry.ts"
 import { makePostgresCluster } from "../support/servers/PostgresCluster.ts"
-import { freePort } from "../support/servers/processes.ts"
+import { freePort, type TestServerFailed } from "../support/servers/processes.ts"
 import { findRedis } from "../support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../support/servers/RedisServer.ts"
 import { type Backend, makeBackend } from "./Backend.ts"
@@ -27,6 +27,13 @@ export interface Replica {
   readonly kill: Effect.Effect<void>
   /** starts it again on the same port; done when it is ready */
   readonly start: Effect.Effect<void>
+  /** SIGSTOP and SIGCONT */
+  readonly freeze: Effect.Effect<void>
+  readonly thaw: Effect.Effect<void>
+  /** of the process that runs now */
+  readonly pid: () => number
+  /** whether it has ended without being killed */
+  readonly died: () => boolean
 }
 
 export class World extends Context.Service<
@@ -44,10 +51,15 @@ const ready = (url: string) =>
     })
   ).pipe(Effect.retry({ times: 400, schedule: Schedule.spaced("50 millis") }), Effect.orDie)
 
-const makeReplica = Effect.fnUntraced(function* (env: Readonly<Record<string, string>>) {
+export const makeReplica = Effect.fnUntraced(function* (
+  env: Readonly<Record<string, string>>,
+  /** gets all it prints, piece by piece; without it errors go to this process's */
+  heard?: (text: string) => void
+): Effect.fn.Return<Replica, TestServerFailed, Scope.Scope> {
   const port = yield* freePort
   const url = `http://127.0.0.1:${port}`
   let child: ChildProcess | undefined
+  const signal = (name: NodeJS.Signals) => Effect.sync(() => void child?.kill(name))
   const kill = Effect.promise(async () => {
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
     const gone = once(child, "exit")
@@ -57,12 +69,35 @@ const makeReplica = Effect.fnUntraced(function* (env: Readonly<Record<string, st
   const start = Effect.gen(function* () {
     child = spawn(process.execPath, [main], {
       env: { ...process.env, ...env, PORT: String(port) },
-      stdio: ["ignore", 2, "inherit"]
+      stdio: heard === undefined ? ["ignore", "ignore", "inherit"] : ["ignore", "pipe", "pipe"]
     })
+    for (const stream of [child.stdout, child.stderr]) {
+      if (heard !== undefined) stream?.setEncoding("utf8").on("data", heard)
+    }
     yield* ready(url)
   })
   yield* Effect.acquireRelease(start, () => kill)
-  return { url, kill, start }
+  return {
+    url,
+    kill,
+    start,
+    freeze: signal("SIGSTOP"),
+    thaw: signal("SIGCONT"),
+    pid: () => child?.pid ?? 0,
+    died: () => child?.exitCode !== null || (child.signalCode !== null && child.signalCode !== "SIGKILL")
+  }
+})
+
+/** Migrates, and has every admission kept with the store's own time of it. */
+export const prepare = Effect.gen(function* () {
+  yield* migrate
+  const sql = yield* PgClient.PgClient
+  yield* sql`CREATE TABLE admissions (request_id uuid PRIMARY KEY, key_id uuid, admitted_at timestamptz)`
+  yield* sql`CREATE INDEX ON admissions (key_id, admitted_at)`
+  yield* sql`CREATE FUNCTION admitted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO admissions VALUES (NEW.request_id, NEW.key_id, NEW.admitted_at) ON CONFLICT DO NOTHING;
+    RETURN NULL; END $$`
+  yield* sql`CREATE TRIGGER admitted AFTER INSERT ON intents FOR EACH ROW EXECUTE FUNCTION admitted()`
 })
 
 export const layerWorld = Layer.unwrap(
@@ -71,16 +106,7 @@ export const layerWorld = Layer.unwrap(
     const postgres = yield* makePostgresCluster
     const redis = yield* makeRedisServer(findRedis())
     const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 60_000 })
-    yield* Effect.gen(function* () {
-      yield* migrate
-      const sql = yield* PgClient.PgClient
-      yield* sql`CREATE TABLE admissions (request_id uuid PRIMARY KEY, key_id uuid, admitted_at timestamptz)`
-      yield* sql`CREATE INDEX ON admissions (key_id, admitted_at)`
-      yield* sql`CREATE FUNCTION admitted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO admissions VALUES (NEW.request_id, NEW.key_id, NEW.admitted_at) ON CONFLICT DO NOTHING;
-        RETURN NULL; END $$`
-      yield* sql`CREATE TRIGGER admitted AFTER INSERT ON intents FOR EACH ROW EXECUTE FUNCTION admitted()`
-    }).pipe(Effect.provide(database))
+    yield* Effect.provide(prepare, database)
     const env = {
       NODE_ENV: "production",
       DATABASE_URL: Redacted.value(postgres.url("postgres")),

@@ -2,18 +2,22 @@
  * The whole gateway on a real socket, a real Postgres and a real Redis, in front of a backend that does as it is told.
  * What a test does to it goes through the front door or through the Registry, as an operator's commands do.
  */
-import { Context, Effect, Layer, Redacted, Result } from "effect"
+import { Context, Effect, Layer, Logger, Redacted, References, Result } from "effect"
 import { HttpServer } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { layerApp } from "../../src/App.ts"
-import { layerLogging } from "../../src/boot/logging.ts"
+import { jsonLine, layerLogging } from "../../src/boot/logging.ts"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
+import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
+import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerLive as layerRegistry } from "../../src/registry/live.ts"
 import { Registry } from "../../src/registry/Registry.ts"
 import { readSettings, type SettingsValues } from "../../src/Settings.ts"
 import { type FakeBackend, makeFakeBackend } from "./FakeBackend.ts"
+import { heard, secrets, type Witness } from "./invariants/Witness.ts"
 import { layerTestPostgres } from "./TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "./TestRedis.ts"
+import { watch } from "./watch.ts"
 
 export class Fake extends Context.Service<Fake, FakeBackend>()("test/FakeBackend") {}
 
@@ -41,11 +45,20 @@ const hasty: Environment = {
   SHUTDOWN_GRACE_MS: "2000"
 }
 
+/** Hears what is logged; prints it only where a test set a level of its own. */
+const layerHearing = (settings: SettingsValues, env: Environment, lines: Array<string>) => {
+  const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
+  return env["LOG_LEVEL"] === undefined
+    ? Layer.merge(Logger.layer([ear]), Layer.succeed(References.MinimumLogLevel, "Info"))
+    : Layer.provideMerge(Logger.layer([ear], { mergeWithExisting: true }), layerLogging(settings))
+}
+
 /** The gateway itself in front of `backendUrl`, on whatever database client and cache store the context has. */
 export const layerGatewayBefore = (backendUrl: URL, env: Environment = {}) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const redis = yield* TestRedis
+      const witness: Witness = { answers: [], lines: [] }
       const settings: SettingsValues = {
         ...Result.getOrThrow(readSettings({ ...hasty, ...env })),
         redisUrl: Redacted.make(redis.url),
@@ -66,7 +79,26 @@ export const layerGatewayBefore = (backendUrl: URL, env: Environment = {}) =>
           concurrent: settings.defaultConcurrent
         }
       })
-      return Layer.merge(gateway, registry).pipe(Layer.provideMerge(layerLogging(settings)))
+      const watching = Layer.effectDiscard(
+        Effect.flatMap(Gateway, ({ url }) =>
+          watch({
+            url,
+            backend: backendUrl,
+            witness,
+            patienceMs: settings.concurrencyLeaseS * 1000 + 10_000
+          })
+        )
+      ).pipe(
+        Layer.provide(
+          layerRedisMeter({ leaseS: settings.concurrencyLeaseS }).pipe(
+            Layer.provide(layerRedis({ url: Redacted.make(redis.url), commandTimeoutMs: 2000 }))
+          )
+        )
+      )
+      return watching.pipe(
+        Layer.provideMerge(Layer.merge(gateway, registry)),
+        Layer.provideMerge(layerHearing(settings, env, witness.lines))
+      )
     })
   )
 
@@ -104,6 +136,7 @@ export const newKey = Effect.fnUntraced(function* (
     name: "k",
     ...(scopes === undefined ? {} : { scopes })
   })
+  secrets.add(secret)
   return { tenant, secret, prefix: key.prefix }
 })
 
@@ -118,9 +151,11 @@ export const call = Effect.fnUntraced(function* (
   } = {}
 ) {
   const { url } = yield* Gateway
-  const response = yield* Effect.promise((signal) =>
-    fetch(new URL(path, url), {
-      method: options.method ?? (options.body === undefined ? "GET" : "POST"),
+  const method = options.method ?? (options.body === undefined ? "GET" : "POST")
+  // One promise, so that whoever is interrupted while the answer comes has left.
+  const { response, text } = yield* Effect.promise(async (signal) => {
+    const response = await fetch(new URL(path, url), {
+      method,
       signal,
       headers: {
         ...(options.secret === undefined ? {} : { authorization: `Bearer ${options.secret}` }),
@@ -131,9 +166,17 @@ export const call = Effect.fnUntraced(function* (
         ? {}
         : { body: typeof options.body === "string" ? options.body : JSON.stringify(options.body) })
     })
-  )
-  const text = yield* Effect.promise(() => response.text())
-  return { status: response.status, headers: response.headers, text }
+    return { response, text: await response.text() }
+  })
+  const { headers, status } = response
+  heard(url, {
+    status,
+    headers,
+    body: text,
+    bodiless: method === "HEAD",
+    request: { method, target: path, raw: false }
+  })
+  return { status, headers, text }
 })
 
 /** The chat that most tests send. */

@@ -1,6 +1,7 @@
 /** A client that sends bytes as they are: HTTP libraries tidy up exactly what these tests are about. */
 import { connect, type Socket } from "node:net"
 import { Effect } from "effect"
+import { heard, requestIn } from "./invariants/Witness.ts"
 
 export interface RawResponse {
   readonly status: number
@@ -84,6 +85,9 @@ export const sendRaw = (
     const finish = () => {
       clearTimeout(timer)
       socket.destroy()
+      const bodiless = Buffer.from(bytes).toString("latin1").startsWith("HEAD ")
+      const [answer] = responsesIn(text, bodiless)
+      if (answer !== undefined) heard(url, { ...answer, bodiless, request: requestIn(bytes) })
       resume(Effect.succeed(parse(text)))
     }
     const timer = setTimeout(finish, patienceMs)
@@ -134,6 +138,9 @@ export const talk = (
       socket.destroy()
       const text = Buffer.concat(received).toString("latin1")
       const responses = responsesIn(text, options.bodiless)
+      const final = responses.filter(({ status }) => status >= 200)
+      const request = final.length === 1 ? requestIn(bytes) : undefined
+      for (const answer of final) heard(url, { ...answer, bodiless: options.bodiless === true, request })
       resume(Effect.succeed({ responses, text, closed, ms: performance.now() - started }))
     }
     const timer = setTimeout(() => finish(false), options.patienceMs ?? 5000)

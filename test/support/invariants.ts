@@ -1,0 +1,88 @@
+/**
+ * What holds of the gateway whatever was done to it. `watch.ts` looks after every case of every test that starts one,
+ * `npm run soak` on whole processes:
+ *
+ * 1. every answer carries its id, errors have their shape, and each request has its audit row, with its status;
+ * 2. nothing is open after a quiet moment: no intent, no slot, no hold;
+ * 3. audit = ledger = live counters = `show-usage`, to the token;
+ * 4. no key, address or word of our inside in an answer, an audit row or a metric, and no key or address in a log line;
+ * 5. the process is as it was: nothing unhandled, memory and descriptors back.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Schema } from "effect"
+import { type Period, periods } from "../../src/domain/Limits.ts"
+import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { books } from "../scale/books.ts"
+import { idOf, wantsRow } from "./invariants/answers.ts"
+import { type Private, privateIn } from "./invariants/leaks.ts"
+import type { Answer } from "./invariants/Witness.ts"
+
+type Problems<R> = Effect.Effect<ReadonlyArray<string>, never, R>
+
+const Row = Schema.Struct({ id: Schema.String, status: Schema.Finite, text: Schema.String })
+const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
+
+/** Each answer's row is there and says what the client was told; no row says what nobody may read. */
+export const rowProblems = (answers: ReadonlyArray<Answer>, known: Private): Problems<PgClient.PgClient> =>
+  Effect.gen(function* () {
+    const pg = yield* PgClient.PgClient
+    const found = new Map<string, typeof Row.Type>()
+    for (let at = 0; at < answers.length; at += 1000) {
+      const ids = answers.slice(at, at + 1000).map(idOf)
+      const rows = yield* decodeRows(
+        yield* pg`SELECT request_id::text AS id, status::float8, a::text AS text FROM audit_log a
+          WHERE request_id::text IN (SELECT jsonb_array_elements_text(${pg.json(ids)}))`
+      )
+      for (const row of rows) found.set(row.id, row)
+    }
+    return answers.flatMap((answer) => {
+      const [id, wanted] = [idOf(answer), wantsRow(answer)]
+      const row = found.get(id)
+      const name = `${answer.status} ${answer.request?.method ?? ""} ${answer.request?.target.slice(0, 60) ?? ""} ${id}`
+      if (row === undefined) return wanted === true ? [`no audit row: ${name}`] : []
+      if (wanted === false) return [`an audit row: ${name}`]
+      // A stream that broke after its first byte was a 200 for its client.
+      const same = row.status === answer.status || answer.status === 200
+      return [
+        ...(same ? [] : [`${row.status} in the audit row: ${name}`]),
+        ...privateIn(row.text, known).map((leak) => `${leak} in the audit row: ${name}`)
+      ]
+    })
+  }).pipe(Effect.orDie)
+
+const Sums = Schema.Struct({
+  name: Schema.String,
+  day: Schema.Finite,
+  month: Schema.Finite,
+  total: Schema.Finite
+})
+const decodeSums = Schema.decodeUnknownEffect(Schema.Array(Sums))
+
+/** Audit, ledger, live counters and what `show-usage` prints are the same, and nothing is under way. */
+export const bookProblems: Problems<PgClient.PgClient | Meter | Registry> = Effect.gen(function* () {
+  const [pg, registry] = [yield* PgClient.PgClient, yield* Registry]
+  const { audit, counters, difference, ledger, leases, open } = yield* books
+  const problems: Array<string> = []
+  if (difference > 0) problems.push(`audit ${audit}, ledger ${ledger}, counters ${counters} tokens`)
+  if (open > 0) problems.push(`${leases} slots or holds and ${open - leases} intents are open`)
+  const tenants = yield* decodeSums(
+    yield* pg`
+      WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day),
+        spent AS (SELECT tenant_id, (admitted_at AT TIME ZONE 'UTC')::date AS day, tokens_in + tokens_out AS n
+          FROM audit_log WHERE admitted_at IS NOT NULL)
+      SELECT t.name, coalesce(sum(s.n), 0)::float8 AS total,
+        coalesce(sum(s.n) FILTER (WHERE s.day >= today.day), 0)::float8 AS day,
+        coalesce(sum(s.n) FILTER (WHERE s.day >= date_trunc('month', today.day)), 0)::float8 AS month
+      FROM tenants t CROSS JOIN today LEFT JOIN spent s ON s.tenant_id = t.id GROUP BY t.name`
+  )
+  for (const tenant of tenants) {
+    for (const period of periods) {
+      const shown = yield* registry.usage(tenant.name, period satisfies Period)
+      const tokens = shown.tokensIn + shown.tokensOut
+      if (tokens !== tenant[period])
+        problems.push(`usage of ${tenant.name}, ${period}: shown ${tokens}, audited ${tenant[period]}`)
+    }
+  }
+  return problems
+}).pipe(Effect.orDie)

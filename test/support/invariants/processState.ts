@@ -1,0 +1,29 @@
+/** What a process holds: memory and descriptors, from the kernel's own books. */
+import { readdirSync, readFileSync } from "node:fs"
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
+
+export interface ProcessState {
+  readonly rssMiB: number
+  readonly descriptors: number
+}
+
+/** Undefined when there is no such process. */
+export const processState = (pid: number): ProcessState | undefined => {
+  try {
+    const rss = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]
+    return { rssMiB: Number(rss) / 1024, descriptors: readdirSync(`/proc/${pid}/fd`).length }
+  } catch {
+    return undefined // it has ended
+  }
+}
+
+setFlagsFromString("--expose-gc")
+const collect: () => void = runInNewContext("gc")
+
+/** What this process's heap holds, MiB; rubbish counts only below `enough`, which is not worth collecting it. */
+export const heapMiB = (enough = 0): number => {
+  const used = () => process.memoryUsage().heapUsed / 2 ** 20
+  if (used() > enough) collect()
+  return used()
+}
