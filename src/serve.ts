@@ -8,6 +8,7 @@ import { type BootFailed, bootFailed, settingsFrom } from "./boot/BootFailed.ts"
 import { seedDemo } from "./boot/demoTenant.ts"
 import { type Ground, makeGround } from "./boot/Ground.ts"
 import { layerLogging } from "./boot/logging.ts"
+import { exitOnSecondSignal } from "./boot/secondSignal.ts"
 import { layerTracing } from "./boot/tracing.ts"
 import { chatModelAt } from "./boot/backendUrl.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
@@ -88,6 +89,7 @@ const runOnGiven = Effect.fnUntraced(function* (settings: SettingsValues, ground
 })
 
 export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
+  yield* exitOnSecondSignal
   const settings = yield* settingsFrom(process.env)
   return yield* Effect.gen(function* () {
     const ground = yield* makeGround(settings)

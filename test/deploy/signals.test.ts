@@ -1,0 +1,78 @@
+/** Told to stop, a gateway waits for its streams; told again, it does not. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber, Layer, Redacted } from "effect"
+import { Registry } from "../../src/registry/Registry.ts"
+import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { fake as wire } from "../support/FakeBackend.ts"
+import { Fake, generous, hello, layerFake } from "../support/Gateway.ts"
+import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+
+const world = Layer.mergeAll(
+  Layer.provideMerge(layerRegistry({ defaults: generous }), TestPostgres),
+  layerTestRedis,
+  layerFake
+)
+
+let serial = 0
+
+/** A gateway with a stream of about three seconds under way. */
+const busy = Effect.gen(function* () {
+  const [database, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
+  const [registry, tenant] = [yield* Registry, `t${++serial}`]
+  yield* registry.createTenant({ name: tenant, allowAllModels: true })
+  const { secret } = yield* registry.createKey({ tenant, name: "k" })
+  const gateway = yield* makeGatewayProcess({
+    NODE_ENV: "production",
+    DATABASE_URL: Redacted.value(database.url),
+    REDIS_URL: redis.url,
+    BACKEND_URL: fake.url,
+    SHUTDOWN_DRAIN_MS: "0",
+    SHUTDOWN_GRACE_MS: "60000"
+  })
+  const asked = fake.requests.length
+  fake.script({
+    does: "stream",
+    lines: [...Array.from({ length: 15 }, (_, i) => wire.chat(` ${i}`)), wire.done()],
+    gapMs: 200
+  })
+  const stream = yield* Effect.forkChild(
+    Effect.promise(() =>
+      fetch(new URL("/api/chat", gateway.url), {
+        method: "POST",
+        headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+        body: JSON.stringify(hello())
+      })
+        .then((response) => response.text())
+        .catch(() => "cut")
+    )
+  )
+  yield* fake.until(() => fake.requests.length > asked)
+  return { gateway, stream }
+})
+
+layer(world, { excludeTestServices: true, timeout: 60_000 })("a gateway that is told to stop twice", (it) => {
+  it.effect("ends at once, and says so with its exit code", () =>
+    Effect.gen(function* () {
+      const { gateway, stream } = yield* busy
+      const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
+      yield* Effect.sleep("1200 millis")
+      assert.strictEqual(yield* gateway.stop, 143)
+      assert.strictEqual(yield* Fiber.join(first), 143)
+      assert.notInclude(yield* Fiber.join(stream), '"done":true')
+      assert.include(gateway.printed(), "stopped at once")
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("in one breath was told once: npm passes a Ctrl-C on that has arrived already", () =>
+    Effect.gen(function* () {
+      const { gateway, stream } = yield* busy
+      const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
+      yield* Effect.sleep("100 millis")
+      assert.strictEqual(yield* gateway.stop, 0)
+      assert.strictEqual(yield* Fiber.join(first), 0)
+      assert.include(yield* Fiber.join(stream), '"done":true')
+    }).pipe(Effect.scoped)
+  )
+})
