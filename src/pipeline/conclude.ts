@@ -4,7 +4,7 @@
  * It runs before the client sees the end (contract §6, §8): the response of a refusal, the object of a
  * non-stream answer and the last frame of a stream go out only after it.
  */
-import { Clock, Effect } from "effect"
+import { Cause, Clock, Effect } from "effect"
 import type { AuditRecord } from "../audit/Record.ts"
 import type { Unavailable } from "../domain/Errors.ts"
 import { totalTokens } from "../domain/Usage.ts"
@@ -20,23 +20,42 @@ export interface Ending {
   readonly refund?: boolean
 }
 
+/** What is broken of ours must not keep a request from its end. A store that is down is no defect. */
+const defect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
+  Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
+
 export const makeConclude = ({ aftercare, audit, leases, meter, metrics, requestLines }: Ports) => {
   /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
   const settle = (exchange: Exchange, ending: Ending, tokens: number): Effect.Effect<void> => {
     const { reservation } = exchange
     if (reservation === undefined) return Effect.void
     if (ending.refund === true) {
-      const cancel = meter.cancel(reservation)
-      return Effect.catch(cancel, () => aftercare.later(`cancel ${reservation.id}`, cancel))
+      const cancel = Effect.suspend(() => meter.cancel(reservation))
+      return Effect.catchCause(cancel, (cause) =>
+        Effect.andThen(defect(cause), aftercare.later(`cancel ${reservation.id}`, cancel))
+      )
     }
-    const settling = meter.settle(reservation, tokens)
-    return Effect.matchEffect(settling, {
+    const settling = Effect.suspend(() => meter.settle(reservation, tokens))
+    return Effect.matchCauseEffect(settling, {
       onSuccess: (headroom) => {
         exchange.headroom = headroom
         return Effect.void
       },
-      onFailure: () => aftercare.later(`settle ${reservation.id}`, settling)
+      onFailure: (cause) =>
+        Effect.andThen(defect(cause), aftercare.later(`settle ${reservation.id}`, settling))
     })
+  }
+
+  /** The row. When it breaks, the client is told of a defect, and the row says the same as soon as it can be written. */
+  const write = (exchange: Exchange, record: AuditRecord): Effect.Effect<void, Unavailable> => {
+    const put = (row: AuditRecord) =>
+      Effect.suspend(() => (exchange.opened ? audit.close(row) : audit.refuse(row)))
+    return Effect.tapDefect(put(record), () =>
+      aftercare.later(
+        `audit ${record.arrival.requestId}`,
+        put({ ...record, status: 500, errorType: "internal_error" })
+      )
+    )
   }
 
   const once = Effect.fnUntraced(function* (exchange: Exchange, ending: Ending) {
@@ -54,15 +73,19 @@ export const makeConclude = ({ aftercare, audit, leases, meter, metrics, request
       ...(exchange.model === undefined ? {} : { model: exchange.model }),
       ...(ending.errorType === undefined ? {} : { errorType: ending.errorType })
     }
-    yield* metrics.observe(record, exchange.modelResolved)
+    yield* Effect.catchCause(
+      Effect.suspend(() => metrics.observe(record, exchange.modelResolved)),
+      defect
+    )
     if (requestLines) yield* requestLine(record)
-    const written = exchange.opened ? audit.close(record) : audit.refuse(record)
-    if (exchange.reservation === undefined) yield* written
+    if (exchange.reservation === undefined) yield* write(exchange, record)
     else {
-      yield* Effect.all([written, settle(exchange, ending, totalTokens(usage))], {
-        concurrency: 2,
-        discard: true
-      })
+      // Each to its end, whatever becomes of the other.
+      const [written] = yield* Effect.all(
+        [Effect.exit(write(exchange, record)), settle(exchange, ending, totalTokens(usage))],
+        { concurrency: 2 }
+      )
+      yield* written
     }
     // After the audit row, never instead of it.
     if (exchange.transcript !== undefined) yield* exchange.transcript.keep

@@ -1,0 +1,110 @@
+/**
+ * A defect in whichever part of the gateway, at whichever step: the client is told as much as an `internal_error`, the
+ * request is audited and charged once, its slot and hold are free, and the next one is served.
+ */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { settledBooks } from "../scale/books.ts"
+import { fake as wire } from "../support/FakeBackend.ts"
+import { call, eventually, Fake, hello, layerFake, newKey } from "../support/Gateway.ts"
+import { layerSabotaged, Sabotage } from "../support/Sabotage.ts"
+import { layerReadyRedis } from "../support/TestMeter.ts"
+import { layerTestPostgres } from "../support/TestPostgres.ts"
+import { layerTestRedis } from "../support/TestRedis.ts"
+
+const leaseS = 3
+const budget = 100_000
+const estimate = 10
+
+const world = layerSabotaged({ CONCURRENCY_LEASE_S: String(leaseS) }).pipe(
+  Layer.provideMerge(layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })),
+  Layer.provideMerge(layerRedisMeter({ leaseS }).pipe(Layer.provide(layerReadyRedis))),
+  Layer.provideMerge(Layer.fresh(layerFake)),
+  Layer.provideMerge(layerTestPostgres()),
+  Layer.provideMerge(Layer.fresh(layerTestRedis))
+)
+
+interface Step {
+  readonly part: string
+  readonly status: number
+  /** tokens charged; a backend that was called is paid for what was seen of its answer */
+  readonly tokens: number
+  /** what the audit row says of it, where that is not what the client was told */
+  readonly audited?: number
+  readonly stream?: boolean
+}
+
+const before: ReadonlyArray<Step> = [
+  "KeyStore.verify",
+  "Discovery.resolve",
+  "Limiter.judge",
+  "Budget.judge",
+  "Meter.reserve",
+  "Audit.open"
+].map((part) => ({ part, status: 500, tokens: 0 }))
+
+const after: ReadonlyArray<Step> = [
+  { part: "Backend.forward", status: 500, tokens: estimate },
+  { part: "Metrics.firstFrame", status: 500, tokens: estimate },
+  { part: "Metrics.observe", status: 200, tokens: 10 },
+  { part: "Meter.settle", status: 200, tokens: 10 },
+  { part: "Audit.close", status: 500, tokens: 10 }
+]
+
+const streams: ReadonlyArray<Step> = [
+  { part: "Meter.renew", status: 200, audited: 500, tokens: estimate + 192, stream: true }
+]
+
+layer(world, { excludeTestServices: true, timeout: 60_000 })("a defect", (it) => {
+  for (const { part, status, tokens, audited = status, stream = false } of [
+    ...before,
+    ...after,
+    ...streams
+  ]) {
+    it.effect(`in ${part}`, () =>
+      Effect.gen(function* () {
+        const [backend, registry, sabotage, sql] = [
+          yield* Fake,
+          yield* Registry,
+          yield* Sabotage,
+          yield* SqlClient.SqlClient
+        ]
+        const { secret, prefix } = yield* newKey({ concurrent: 1 })
+        yield* registry.setBudgets(prefix, { total: budget })
+        const chat = (id: string) =>
+          call("/api/chat", { secret, body: hello({ stream }), headers: { "x-request-id": id } })
+        assert.strictEqual((yield* eventually(chat("first"), (answer) => answer.status === 200)).status, 200)
+        const words = Array.from({ length: 400 }, () => wire.chat("x"))
+        if (stream) {
+          backend.script({
+            does: "stream",
+            lines: [...words, wire.done("chat", { eval_count: 400 })],
+            gapMs: 1
+          })
+        }
+        const id = `broken-${part}`
+        sabotage.arm(part)
+        const answer = yield* chat(id)
+        assert.isTrue(sabotage.sprung())
+        assert.strictEqual(answer.status, status, answer.text)
+        const rows = yield* eventually(
+          sql<{ readonly status: number; readonly tokens: number }>`
+            SELECT status, (tokens_in + tokens_out)::float8 AS tokens FROM audit_log WHERE client_request_id = ${id}`,
+          (found) => found.length > 0
+        )
+        assert.deepStrictEqual(
+          rows.map((row) => ({ ...row })),
+          [{ status: audited, tokens }]
+        )
+        const next = yield* eventually(chat("next"), (answer) => answer.status === 200, 3000)
+        assert.strictEqual(next.status, 200, next.text)
+        const { open, difference } = yield* settledBooks(leaseS + 5)
+        assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })
+      })
+    )
+  }
+})

@@ -1,0 +1,99 @@
+/** A gateway whose own parts can be made to break, not to fail: what no error type has foreseen. */
+import { Context, Effect, Layer, Redacted, Result } from "effect"
+import { HttpServer } from "effect/http"
+import { layerGates } from "../../src/App.ts"
+import { layerLogging } from "../../src/boot/logging.ts"
+import { Audit } from "../../src/audit/Audit.ts"
+import { Metrics } from "../../src/audit/Metrics.ts"
+import { Backend } from "../../src/backend/Backend.ts"
+import { Budget } from "../../src/gates/Budget/Budget.ts"
+import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
+import { KeyStore } from "../../src/gates/KeyStore/KeyStore.ts"
+import { Limiter } from "../../src/gates/Limiter/Limiter.ts"
+import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { Drain } from "../../src/http/Drain.ts"
+import { Readiness } from "../../src/http/ops.ts"
+import * as Server from "../../src/http/Server.ts"
+import { Pipeline } from "../../src/pipeline/Pipeline.ts"
+import { readSettings, type SettingsValues } from "../../src/Settings.ts"
+import { Fake, Gateway } from "./Gateway.ts"
+import { TestRedis } from "./TestRedis.ts"
+
+/** What breaks, once, the next time it is used, by name: `Meter.settle`. For parts that answer with an Effect. */
+export class Sabotage extends Context.Service<
+  Sabotage,
+  {
+    arm(part: string): void
+    /** whether it has been used since */
+    readonly sprung: () => boolean
+  }
+>()("test/Sabotage") {}
+
+const armed: { part: string | undefined } = { part: undefined }
+
+const breakable = <S extends object>(name: string, service: S): S =>
+  new Proxy(service, {
+    get: (target, property, receiver) => {
+      const part: unknown = Reflect.get(target, property, receiver)
+      if (typeof part !== "function") return part
+      return (...args: ReadonlyArray<unknown>): unknown => {
+        if (armed.part === `${name}.${String(property)}`) {
+          armed.part = undefined
+          return Effect.die(new Error(`sabotage of ${name}.${String(property)}`))
+        }
+        return Reflect.apply(part, target, args)
+      }
+    }
+  })
+
+const layerBreakable = Layer.effectContext(
+  Effect.gen(function* () {
+    return Context.make(KeyStore, breakable("KeyStore", yield* KeyStore)).pipe(
+      Context.add(Discovery, breakable("Discovery", yield* Discovery)),
+      Context.add(Limiter, breakable("Limiter", yield* Limiter)),
+      Context.add(Budget, breakable("Budget", yield* Budget)),
+      Context.add(Meter, breakable("Meter", yield* Meter)),
+      Context.add(Audit, breakable("Audit", yield* Audit)),
+      Context.add(Backend, breakable("Backend", yield* Backend)),
+      Context.add(Metrics, breakable("Metrics", yield* Metrics))
+    )
+  })
+)
+
+export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const [redis, fake] = [yield* TestRedis, yield* Fake]
+      const backendUrl = new URL(fake.url)
+      const settings: SettingsValues = {
+        ...Result.getOrThrow(
+          readSettings({ PORT: "0", LOG_LEVEL: "fatal", MODEL_DISCOVERY_REFRESH_S: "1", ...env })
+        ),
+        redisUrl: Redacted.make(redis.url),
+        backendUrl
+      }
+      const server = Server.layer({
+        ...settings,
+        shutdownDrainMs: 0,
+        playground: false
+      }).pipe(
+        Layer.provide(Readiness.layer),
+        Layer.provide(Pipeline.layer),
+        Layer.provide(Drain.layer),
+        Layer.provide(layerBreakable),
+        Layer.provide(layerGates(settings, { backendUrl }))
+      )
+      const gateway = Layer.effect(
+        Gateway,
+        Effect.map(HttpServer.HttpServer, ({ address }) => ({
+          url: HttpServer.formatAddress(address),
+          settings
+        }))
+      ).pipe(Layer.provide(server))
+      const sabotage = Layer.succeed(Sabotage, {
+        arm: (part) => void (armed.part = part),
+        sprung: () => armed.part === undefined
+      })
+      return Layer.merge(gateway, sabotage).pipe(Layer.provideMerge(layerLogging(settings)))
+    })
+  )
