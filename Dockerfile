@@ -1,5 +1,7 @@
 # syntax=docker/dockerfile:1
-# The same Node as in package.json. For a reproducible build pin it by digest: --build-arg NODE=node:24.21.0-bookworm-slim@sha256:…
+# The same Node as in package.json, by tag: no registry was in reach to read its digest from. A build that is to come out
+# the same every time pins it, with what `docker buildx imagetools inspect node:24.21.0-bookworm-slim` calls its Digest:
+#   docker build --build-arg NODE=node:24.21.0-bookworm-slim@sha256:… .
 ARG NODE=node:24.21.0-bookworm-slim
 
 FROM ${NODE} AS dependencies
