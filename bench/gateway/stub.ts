@@ -1,6 +1,7 @@
 /**
  * The fast backend of the benchmark: speaks just enough of the native wire, at a speed set by the model's name.
- * `short`: three frames in one write; `burst`: 200 frames, one write a tick; `paced`: 100 frames, one every 20 ms.
+ * `short`: three frames in one write; `burst`: 200 frames, one write a tick; `paced`: 100 frames, one every 20 ms;
+ * `long`: 600 frames, one every 50 ms.
  */
 import { createServer, type ServerResponse } from "node:http"
 
@@ -44,7 +45,7 @@ const server = createServer({ keepAliveTimeout: 120_000 }, (request, response) =
   if (request.method === "GET") {
     request.resume()
     response.setHeader("content-type", "application/json")
-    const names = ["short", "burst", "paced"]
+    const names = ["short", "burst", "paced", "long"]
     response.end(
       JSON.stringify(request.url === "/api/tags" ? { models: names.map(model) } : { version: "1.0.0" })
     )
@@ -57,6 +58,7 @@ const server = createServer({ keepAliveTimeout: 120_000 }, (request, response) =
     response.setHeader("content-type", "application/x-ndjson")
     if (body.includes('"burst"')) burst(response, 200)
     else if (body.includes('"paced"')) paced(response, 20, 100)
+    else if (body.includes('"long"')) paced(response, 50, 600)
     else response.end(words)
   })
 })

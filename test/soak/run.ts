@@ -1,0 +1,143 @@
+/**
+ * `npm run soak`: mixed traffic on two replicas while one thing after the other that they need is killed, frozen,
+ * slowed or cut, and they themselves too. Prints what happened and ends with 1 when anything was answered that should
+ * have been refused, refused or cut that should not, lost, counted twice, or left behind.
+ *
+ * Arguments: `--minutes 10 --seed <n> --clients 24`. The same seed brings the same faults in the same order.
+ */
+import { parseArgs } from "node:util"
+import { Effect, Fiber } from "effect"
+import { settledBooks, spentOf, tokensInMinute, unaudited } from "../scale/books.ts"
+import { type Figure, figure, table } from "../scale/figures.ts"
+import { closePools } from "../scale/Load.ts"
+import { leaseS, newKey } from "../scale/World.ts"
+import { leaksIn } from "../support/invariants/leaks.ts"
+import { secrets } from "../support/invariants/Witness.ts"
+import { bookProblems, rowProblems } from "../support/invariants.ts"
+import { Ground, layerGround } from "./Ground.ts"
+import { Observed } from "./Observed.ts"
+import { busiestAnswered, quantile, recoveries, sampleOf, type Sample, samples } from "./report.ts"
+import { limits, makeKeys, revocations, traffic } from "./traffic.ts"
+import { weather } from "./weather.ts"
+
+const { values: options } = parseArgs({
+  options: {
+    minutes: { type: "string", default: "10" },
+    seed: { type: "string", default: String(Date.now() % 1_000_000) },
+    clients: { type: "string", default: "24" }
+  }
+})
+const [minutes, seed] = [Number(options.minutes), Number(options.seed)]
+
+const say = (text: string) => Effect.sync(() => void process.stdout.write(`${text}\n`))
+
+/** Prompt of a request in these runs, in tokens: what the last one on a limit may cost beyond its hold. */
+const prompt = 20
+
+const soak = Effect.gen(function* () {
+  const ground = yield* Ground
+  const { addresses, backend, printed, replicas } = ground
+  const observed = new Observed({ secrets, addresses })
+  const keys = yield* makeKeys
+  const passing = yield* Effect.forEach(
+    Array.from({ length: Math.ceil(minutes * 15) }, (_, i) => i),
+    (i) => newKey(`passing-${i}`)
+  )
+  for (const { secret } of [...Object.values(keys).flat(), ...passing]) secrets.add(secret)
+  yield* say(`soak: ${minutes} minutes, seed ${seed}, ${options.clients} clients, two replicas`)
+
+  const began = performance.now()
+  const until = began + minutes * 60_000
+  const over = () => performance.now() > until
+  const memory: Array<Sample> = []
+  const measure = Effect.sync(() => void memory.push(sampleOf(began, replicas)))
+  const clients = yield* Effect.forkChild(traffic(keys, observed, Number(options.clients), seed, over), {
+    startImmediately: true
+  })
+  const revoking = yield* Effect.forkChild(revocations(passing, observed, over), { startImmediately: true })
+  const measuring = yield* Effect.forkChild(
+    Effect.forever(Effect.andThen(measure, Effect.sleep(minutes * 6000))),
+    { startImmediately: true }
+  )
+  const happened = yield* weather(keys.probe, observed, seed, over, say)
+  yield* Fiber.join(clients)
+  yield* Fiber.join(revoking)
+  yield* Fiber.interrupt(measuring)
+  const seconds = (performance.now() - began) / 1000
+
+  const end = yield* settledBooks(leaseS + 15)
+  yield* closePools
+  // Idle connections to and from the replicas end by themselves.
+  yield* Effect.sleep("5 seconds")
+  yield* measure
+  const problems = [
+    ...observed.violations,
+    ...(yield* bookProblems),
+    ...(yield* rowProblems(observed.answers, observed.known)),
+    ...printed.leaks.map((leak) => `in the log: ${leak}`),
+    ...printed.complaints.map((line) => `in the log: ${line}`),
+    ...replicas.flatMap((replica, i) => (replica.died() ? [`replica ${i + 1} has ended by itself`] : []))
+  ]
+  for (const { url } of replicas) {
+    const text = yield* Effect.promise(() => fetch(`${url}/metrics`).then((response) => response.text()))
+    problems.push(...leaksIn(text, observed.known).map((leak) => `in the metrics: ${leak}`))
+  }
+  const [first, last] = [memory[1] ?? memory[0], memory.at(-1)]
+  const served = [...observed.servedForMs].sort((a, b) => a - b)
+  const figures: ReadonlyArray<Figure> = [
+    figure("requests", observed.total),
+    figure("requests per second", Math.round(observed.total / seconds)),
+    figure("faults", happened.length),
+    ...[...observed.outcomes]
+      .sort(([a], [b]) => a.localeCompare(b))
+      .map(([name, { count, longestMs }]) => figure(`  ${name} (${longestMs} ms at most)`, count)),
+    figure("longest wait for a 503 of a replica that was there, ms", observed.longestRefusalMs),
+    figure("keys revoked in use", served.length),
+    figure("served after its revocation, ms: median", Math.round(quantile(served, 0.5))),
+    figure("served after its revocation, ms: longest", Math.round(served.at(-1) ?? 0), (ms) => ms <= 1000),
+    figure(
+      `busiest 60 s of the key with rpm ${limits.rpm}`,
+      yield* busiestAnswered(keys.rate.prefix),
+      (n) => n <= limits.rpm
+    ),
+    figure(
+      `most at once on the key with ${limits.concurrent} slots`,
+      backend.most.get("slots") ?? 0,
+      (n) => n <= limits.concurrent
+    ),
+    figure(
+      `tokens in the busiest 60 s of the key with tpm ${limits.tpm}`,
+      yield* tokensInMinute(keys.tokens.prefix),
+      (n) => n <= limits.tpm + prompt
+    ),
+    figure(
+      `tokens of the key with a budget of ${limits.budget}`,
+      yield* spentOf(keys.budget.prefix),
+      (n) => n <= limits.budget + prompt
+    ),
+    figure("answers looked for in the audit log", observed.answers.length),
+    figure("reached the backend", backend.seen.size),
+    figure("of them without an audit row", yield* unaudited(backend.seen), (n) => n === 0),
+    figure("seconds until the books were closed", end.seconds),
+    figure("audit, tokens", end.audit),
+    figure("ledger, tokens", end.ledger, (n) => n === end.audit),
+    figure("live counters, tokens", end.counters, (n) => n === end.ledger),
+    figure("slots, holds and intents left", end.open, (n) => n === 0),
+    figure("log lines", printed.lines),
+    figure(
+      "descriptors of both, at first and at the end",
+      `${first?.descriptors}, ${last?.descriptors}`,
+      () => (last?.descriptors ?? 0) <= (first?.descriptors ?? 0) + 50
+    ),
+    figure("violations", problems.length, (n) => n === 0)
+  ]
+  yield* say("")
+  yield* say(table("Figures", figures))
+  yield* say(recoveries(happened))
+  yield* say(samples(memory))
+  for (const problem of problems.slice(0, 40)) yield* say(`VIOLATION ${problem}`)
+  return figures.every(({ right }) => right)
+})
+
+const program = soak.pipe(Effect.ensuring(closePools), Effect.provide(layerGround), Effect.scoped)
+process.exitCode = (await Effect.runPromise(program)) ? 0 : 1
