@@ -77,7 +77,8 @@ const typed = (command: string, { key, port }: Reader): string =>
     .replaceAll(/(?<=--(?:key|prefix) )…/g, key.slice(0, 12))
     .replaceAll(/(?<=--tenant )…/g, "demo")
     .replaceAll(/(?<=--daily )…/g, "1000")
-    .replace(/^(?:docker compose exec gateway )?tollgate /, "npx tollgate ")
+    // In the image `tollgate` is a link to this file.
+    .replace(/^(?:docker compose exec gateway )?tollgate /, "node cli/tollgate.js ")
     .replace("~/.bashrc", "bashrc")
 
 /** Shared by all processes of all tests. */
@@ -209,11 +210,14 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
             ...blocks(text, "sh").flatMap(lines),
             ...inlineCommands(text)
           ])
+          // Two ways to write the same are typed once.
           const here = new Set(
-            given.filter(
-              (command) =>
-                !isElsewhere(command) && !/<command>|^npx tollgate …|^npm start$|^SELECT/.test(command)
-            )
+            given
+              .filter(
+                (command) =>
+                  !isElsewhere(command) && !/<command>|^npx tollgate …|^npm start$|^SELECT/.test(command)
+              )
+              .map((command) => typed(command, reader))
           )
           assert.isAbove(here.size, 10)
           for (const command of here) yield* succeeds(command, reader)
