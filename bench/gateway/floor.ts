@@ -11,7 +11,7 @@ createServer({ keepAliveTimeout: 120_000 }, (request, response) => {
     pool.dispatch(
       {
         method: "POST",
-        path: "/api/chat",
+        path: request.url ?? "/",
         headers: { "content-type": "application/json" },
         body: Buffer.concat(chunks)
       },

@@ -9,7 +9,11 @@ const target = new URL(env("URL"))
 const connections = Number(env("CONNECTIONS"))
 const until = performance.now() + Number(env("SECONDS")) * 1000
 const pool = new Pool(target.origin, { connections })
-const headers = { "content-type": "application/json", authorization: `Bearer ${env("KEY")}` }
+const headers = {
+  "content-type": "application/json",
+  authorization: `Bearer ${env("KEY")}`,
+  ...JSON.parse(env("HEADERS") === "" ? "{}" : env("HEADERS"))
+}
 const firsts: Array<number> = []
 const frames: Array<number> = []
 const statuses = new Map<number, number>()

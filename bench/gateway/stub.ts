@@ -1,7 +1,8 @@
 /**
  * The fast backend of the benchmark: speaks just enough of the native wire, at a speed set by the model's name.
  * `short`: three frames in one write; `burst`: 200 frames, one write a tick; `paced`: 100 frames, one every 20 ms;
- * `long`: 600 frames, one every 50 ms.
+ * `long`: 600 frames, one every 50 ms. An embedding is always the same 64 vectors of 384 numbers, an OpenAI completion
+ * always the same three words.
  */
 import { createServer, type ServerResponse } from "node:http"
 
@@ -17,6 +18,27 @@ const frame = (name: string, content: string) =>
   `${JSON.stringify({ model: name, created_at: "2026-01-01T00:00:00Z", message: { role: "assistant", content }, done: false })}\n`
 const final = (name: string, count: number) =>
   `${JSON.stringify({ model: name, created_at: "2026-01-01T00:00:00Z", message: { role: "assistant", content: "" }, done: true, done_reason: "stop", total_duration: 1, load_duration: 1, prompt_eval_count: 7, prompt_eval_duration: 1, eval_count: count, eval_duration: 1 })}\n`
+
+const vector = Array.from({ length: 384 }, (_, n) => Math.sin(n) / 16)
+const vectors = Buffer.from(
+  JSON.stringify({
+    model: "short",
+    embeddings: Array.from({ length: 64 }, () => vector),
+    prompt_eval_count: 192
+  })
+)
+const completion = Buffer.from(
+  JSON.stringify({
+    id: "chatcmpl-1",
+    object: "chat.completion",
+    created: 1_700_000_000,
+    model: "short",
+    choices: [
+      { index: 0, message: { role: "assistant", content: " word word word" }, finish_reason: "stop" }
+    ],
+    usage: { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 }
+  })
+)
 
 const words = Buffer.from(frame("short", " word").repeat(3) + final("short", 3))
 const piece = Buffer.from(frame("burst", " word of twenty bytes"))
@@ -55,6 +77,16 @@ const server = createServer({ keepAliveTimeout: 120_000 }, (request, response) =
   request.setEncoding("utf8")
   request.on("data", (chunk: string) => (body += chunk))
   request.on("end", () => {
+    const path = request.url ?? ""
+    // What the peers ask for, who do not speak the native protocol.
+    if (path.startsWith("/v1/")) {
+      response.setHeader("content-type", "application/json")
+      return void response.end(completion)
+    }
+    if (path === "/api/embed") {
+      response.setHeader("content-type", "application/json")
+      return void response.end(vectors)
+    }
     response.setHeader("content-type", "application/x-ndjson")
     if (body.includes('"burst"')) burst(response, 200)
     else if (body.includes('"paced"')) paced(response, 20, 100)

@@ -142,16 +142,16 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
 
   /** Up to the first frame; after that the answer has a clock of its own. */
   const head = (kind: FrameKind, body: string) =>
-    inTime(
-      options.firstByteTimeoutMs,
-      Effect.fnUntraced(function* (deadline: number) {
-        const wire = yield* exchange(kind, body, deadline)
-        const frames = yield* open(wire, kind).pipe(
-          Effect.onError(() => Effect.sync(() => wire.abort(new Error("refused"))))
+    inTime(options.firstByteTimeoutMs, (deadline) =>
+      Effect.flatMap(exchange(kind, body, deadline), (wire) =>
+        open(wire, kind).pipe(
+          Effect.onError(() => Effect.sync(() => wire.abort(new Error("refused")))),
+          Effect.map((frames) => {
+            wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
+            return frames
+          })
         )
-        wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
-        return frames
-      })
+      )
     )
 
   return Backend.of({

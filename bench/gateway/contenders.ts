@@ -1,0 +1,127 @@
+/** Who takes part, in front of one and the same backend. */
+import { execFile } from "node:child_process"
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { Effect, Layer, Redacted } from "effect"
+import { mintKey } from "../../src/domain/Key.ts"
+import { migrate } from "../../src/infra/Migrations.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { durable, makePostgresClusterWith } from "../../test/support/servers/PostgresCluster.ts"
+import { findRedis } from "../../test/support/servers/RedisBinary.ts"
+import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
+import { file, type Served, serve } from "./processes.ts"
+
+export type ContenderName = "floor" | "tollgate" | "twins" | "portkey"
+
+export interface Contender extends Served {
+  readonly name: ContenderName
+  readonly headers?: Readonly<Record<string, string>>
+  readonly keys: { readonly good: string; readonly poor: string; readonly nobody: string }
+}
+
+const nobody = "nonsense"
+const most = 2_000_000_000
+
+export interface Stores {
+  readonly databaseUrl: string
+  readonly redisUrl: string
+  readonly keys: { readonly good: string; readonly poor: string; readonly nobody: string }
+}
+
+/** A durable Postgres and a Redis, with a key that may do anything and one that may do next to nothing. */
+export const makeStores = Effect.gen(function* () {
+  const cluster = yield* makePostgresClusterWith(durable)
+  const redis = yield* makeRedisServer(findRedis())
+  const database = layerPostgres({ url: cluster.socket("postgres") })
+  yield* Effect.provide(migrate, database)
+  const keys = yield* Effect.gen(function* () {
+    const registry = yield* Registry
+    const limits = { rpm: most, tpm: most, concurrent: 100_000 }
+    yield* registry.createTenant({ name: "bench", allowAllModels: true, ...limits })
+    const good = yield* registry.createKey({ tenant: "bench", name: "good" })
+    yield* registry.setBudgets(good.key.prefix, { day: 9e15, month: 9e15, total: 9e15 })
+    const poor = yield* registry.createKey({ tenant: "bench", name: "poor", rpm: 1 })
+    return { good: good.secret, poor: poor.secret, nobody }
+  }).pipe(
+    Effect.provide(Layer.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }), database))
+  )
+  return { databaseUrl: Redacted.value(cluster.url("postgres")), redisUrl: redis.url, keys } satisfies Stores
+})
+
+export const backend = serve(1, [file("stub.ts")], {})
+
+/** node:http and undici with no logic at all. */
+export const floor = (backendUrl: string) =>
+  Effect.map(serve(0, [file("floor.ts")], { BACKEND_URL: backendUrl }), (served): Contender => ({
+    ...served,
+    name: "floor",
+    keys: { good: nobody, poor: nobody, nobody }
+  }))
+
+/** With everything on; `profile` is where V8 leaves a CPU profile of it. */
+export const tollgate = (backendUrl: string, stores: Stores, profile?: string) =>
+  Effect.map(
+    serve(
+      0,
+      [
+        ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
+        file("../../src/main.ts")
+      ],
+      {
+        NODE_ENV: "production",
+        DATABASE_URL: stores.databaseUrl,
+        REDIS_URL: stores.redisUrl,
+        BACKEND_URL: backendUrl,
+        SHUTDOWN_DRAIN_MS: "0",
+        LOG_LEVEL: "error"
+      },
+      profile !== undefined
+    ),
+    (served): Contender => ({ ...served, name: "tollgate", keys: stores.keys })
+  )
+
+/** The same gateway on memory twins: what is left is its own work. */
+export const twins = (backendUrl: string) => {
+  const keys = { good: mintKey("tg_"), poor: mintKey("tg_"), nobody }
+  return Effect.map(
+    serve(0, [file("twins.ts")], { BACKEND_URL: backendUrl, GOOD: keys.good, POOR: keys.poor }),
+    (served): Contender => ({ ...served, name: "twins", keys })
+  )
+}
+
+const portkeyVersion = "1.15.2"
+
+/**
+ * The nearest peer on npm, forwarding only: no auth, no limits, nothing stored. Installed for the run into a folder of
+ * its own, because nothing else here needs it.
+ */
+export const portkey = (backendUrl: string) =>
+  Effect.gen(function* () {
+    const folder = yield* Effect.acquireRelease(
+      Effect.sync(() => mkdtempSync(join(tmpdir(), "tollgate-bench-"))),
+      (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
+    )
+    yield* Effect.callback<void, Error>((resume) => {
+      const args = [
+        "install",
+        "--prefix",
+        folder,
+        "--no-audit",
+        "--no-fund",
+        `@portkey-ai/gateway@${portkeyVersion}`
+      ]
+      execFile("npm", args, (error) => resume(error === null ? Effect.void : Effect.fail(error)))
+    })
+    const script = join(folder, "node_modules/@portkey-ai/gateway/build/start-server.js")
+    const served = yield* serve(0, [script, "--headless", "--port={port}"], { NODE_ENV: "production" })
+    const contender: Contender = {
+      ...served,
+      name: "portkey",
+      keys: { good: nobody, poor: nobody, nobody },
+      headers: { "x-portkey-provider": "openai", "x-portkey-custom-host": `${backendUrl}/v1` }
+    }
+    return contender
+  })

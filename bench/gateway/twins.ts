@@ -1,0 +1,86 @@
+/** Tollgate with the memory twin of every store, in front of the real backend: what the gateway costs without its I/O. */
+import { BlockList } from "node:net"
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { Layer, References } from "effect"
+import { layerMemory as layerAudit } from "../../src/audit/memory.ts"
+import * as Metrics from "../../src/audit/Metrics.ts"
+import { PromptLog } from "../../src/audit/PromptLog.ts"
+import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
+import { layerUndici } from "../../src/backend/undici.ts"
+import { prefixOf } from "../../src/domain/Key.ts"
+import { layerLive as layerBudget } from "../../src/gates/Budget/live.ts"
+import { layerLive as layerDiscovery } from "../../src/gates/Discovery/live.ts"
+import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
+import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
+import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
+import { Drain } from "../../src/http/Drain.ts"
+import { Readiness } from "../../src/http/ops.ts"
+import * as Server from "../../src/http/Server.ts"
+import { Aftercare } from "../../src/pipeline/Aftercare.ts"
+import { Leases } from "../../src/pipeline/Leases.ts"
+import { Pipeline } from "../../src/pipeline/Pipeline.ts"
+
+const caller = (secret: string, rpm: number) => ({
+  secret,
+  caller: {
+    tenantId: "00000000-0000-4000-8000-000000000001",
+    tenantName: "bench",
+    keyId: `00000000-0000-4000-8000-0000000000${rpm === 1 ? "02" : "03"}`,
+    keyPrefix: prefixOf(secret),
+    scopes: new Set(["chat", "embeddings"] as const),
+    limits: { rpm, tpm: 2_000_000_000, concurrent: 100_000 },
+    budgets: { day: 9e15, month: 9e15, total: 9e15 },
+    models: "all" as const
+  }
+})
+
+const keys = makeKeys([
+  caller(process.env["GOOD"] ?? "", 2_000_000_000),
+  caller(process.env["POOR"] ?? "", 1)
+])
+
+const gates = Layer.mergeAll(
+  keys.layer,
+  layerDiscovery({ refreshS: 60, ttlS: 300 }),
+  layerLimiter,
+  layerBudget,
+  Layer.succeed(PromptLog, { transcript: () => undefined }),
+  Aftercare.layer({ drainMs: 500 }),
+  Leases.layer({ leaseS: 30 })
+).pipe(
+  Layer.provideMerge(layerMeter({ leaseS: 30 })),
+  Layer.provideMerge(layerAudit),
+  Layer.provideMerge(
+    layerUndici({
+      url: new URL(process.env["BACKEND_URL"] ?? ""),
+      connectTimeoutMs: 5000,
+      firstByteTimeoutMs: 120_000,
+      idleTimeoutMs: 60_000,
+      connections: 512
+    })
+  ),
+  Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
+  Layer.provideMerge(Metrics.layer)
+)
+
+Server.layer({
+  host: "127.0.0.1",
+  port: Number(process.env["PORT"]),
+  shutdownDrainMs: 0,
+  shutdownGraceMs: 1000,
+  clientStallTimeoutMs: 60_000,
+  trustedProxies: new BlockList(),
+  maxRequestBodyBytes: 262_144,
+  playground: false,
+  numPredictCap: 4096,
+  numCtxCap: undefined
+}).pipe(
+  Layer.provide(Readiness.layer),
+  Layer.provide(Pipeline.layer),
+  Layer.provide(Drain.layer),
+  Layer.provide(gates),
+  Layer.provide(Layer.succeed(References.TracerEnabled, false)),
+  Layer.provide(Layer.succeed(References.MinimumLogLevel, "Error")),
+  Layer.launch,
+  NodeRuntime.runMain
+)
