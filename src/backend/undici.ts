@@ -30,7 +30,10 @@ export interface UndiciOptions {
   readonly firstByteTimeoutMs: number
   readonly idleTimeoutMs: number
   readonly maxDurationMs?: number
-  /** connections at the same time; further requests wait, within `firstByteTimeoutMs`. Default 256 */
+  /**
+   * Connections for clients' requests; further ones wait, within `firstByteTimeoutMs`. Default: as many as there are
+   * requests, because their number is for slots to limit, and one that waits here looks like a backend that hangs.
+   */
   readonly connections?: number
 }
 
@@ -44,6 +47,8 @@ const showBytes = 16 * 1024 * 1024
 /** Two thousand vectors of four thousand numbers. */
 const embeddingsBytes = 128 * 1024 * 1024
 const listTimeoutMs = 10_000
+/** Connections for lists and pings: whether the backend answers must not depend on how many streams run. */
+const lookupConnections = 2
 const pingTimeoutMs = 3000
 
 const paths = {
@@ -62,21 +67,24 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
   const [breaker, alarm, clock] = [yield* CircuitBreaker, yield* makeAlarm, yield* Clock.Clock]
   const nowMs = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
   const prefix = options.url.pathname.replace(/\/+$/, "")
-  const pool = yield* Effect.acquireRelease(
-    Effect.sync(
-      () =>
-        new Pool(options.url.origin, {
-          connections: options.connections ?? 256,
-          connect: { timeout: options.connectTimeoutMs },
-          factory: (origin, clientOptions) => new CountingClient(origin, clientOptions),
-          allowH2: false,
-          // The head has its own clock, which also runs while a request waits for a connection.
-          headersTimeout: 0,
-          bodyTimeout: options.idleTimeoutMs
-        })
-    ),
-    (pool) => Effect.promise(() => pool.destroy())
-  )
+  const makePool = (connections: number | null) =>
+    Effect.acquireRelease(
+      Effect.sync(
+        () =>
+          new Pool(options.url.origin, {
+            connections,
+            connect: { timeout: options.connectTimeoutMs },
+            factory: (origin, clientOptions) => new CountingClient(origin, clientOptions),
+            allowH2: false,
+            // The head has its own clock, which also runs while a request waits for a connection.
+            headersTimeout: 0,
+            bodyTimeout: options.idleTimeoutMs
+          })
+      ),
+      (pool) => Effect.promise(() => pool.destroy())
+    )
+  const requests = yield* makePool(options.connections ?? null)
+  const lookups = yield* makePool(lookupConnections)
 
   /** An exchange that ends at `deadline` (of `nowMs`), and with its Scope at the latest. */
   const exchange = (
@@ -88,6 +96,7 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       Effect.sync(() => {
         const wire = new Wire(alarm)
         wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
+        const pool = body === null ? lookups : requests
         pool.dispatch(
           {
             path: prefix + paths[path],

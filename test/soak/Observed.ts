@@ -45,6 +45,10 @@ export class Observed {
   readonly absent: readonly [Array<Span>, Array<Span>] = [[], []]
   /** when the backend was bad, or a replica that has yet to ask it for its models */
   readonly modelless: Array<Span> = []
+  /** when anything was */
+  readonly trouble: Array<Span> = []
+  /** 502 and 503 while all was well, and of a replica whose neighbour alone was gone */
+  readonly needless = { calm: 0, neighbour: 0 }
   total = 0
   /** the longest wait for a refusal of a replica that was there, ms */
   longestRefusalMs = 0
@@ -82,6 +86,11 @@ export class Observed {
     } else if (!allowed[kind].includes(status)) {
       const unlisted = status === 403 && (gone || this.#during(this.modelless, outcome))
       if (!unlisted) this.violation(`${name}, key ${outcome.key}: not among ${allowed[kind].join(", ")}`)
+    }
+    if (status >= 502) {
+      const alone = this.#during(this.absent[replica === 0 ? 1 : 0], outcome) && !gone
+      if (!this.#during(this.trouble, outcome)) this.needless.calm += 1
+      else if (alone) this.needless.neighbour += 1
     }
     if (answer === undefined) return
     for (const problem of answerProblems(answer, this.known)) this.violation(problem)

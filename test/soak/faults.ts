@@ -1,5 +1,7 @@
 /** What goes wrong in a soak, one thing at a time. */
+import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect } from "effect"
+import { Redis } from "ioredis"
 import type { Random } from "../fuzz/Random.ts"
 import type { FaultProxy } from "../support/FaultProxy.ts"
 import type { Ground } from "./Ground.ts"
@@ -28,7 +30,66 @@ const ofWire = (part: Part, wire: FaultProxy, random: Random): ReadonlyArray<Fau
   ]
 }
 
-export const faultsOf = (ground: Ground["Service"], random: Random): ReadonlyArray<Fault> => {
+/** One command on a connection of its own. */
+const command = (url: string, name: string, ...args: ReadonlyArray<string>) =>
+  Effect.acquireUseRelease(
+    Effect.sync(() => new Redis(url)),
+    (client) => Effect.tryPromise(() => client.call(name, ...args)),
+    (client) => Effect.sync(() => client.disconnect())
+  ).pipe(Effect.asVoid)
+
+/** What the stores can do to those they serve while they run on. */
+const ofStores = (redis: string, pg: PgClient.PgClient): ReadonlyArray<Fault> => [
+  {
+    part: "redis",
+    name: "full",
+    begin: command(redis, "CONFIG", "SET", "maxmemory", "100kb"),
+    end: command(redis, "CONFIG", "SET", "maxmemory", "0")
+  },
+  {
+    part: "redis",
+    name: "forgets its scripts",
+    begin: command(redis, "SCRIPT", "FLUSH"),
+    end: command(redis, "SCRIPT", "FLUSH")
+  },
+  {
+    part: "postgres",
+    name: "ends sessions",
+    begin: Effect.asVoid(pg`
+      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE application_name = 'tollgate' AND client_addr IS NOT NULL AND pid <> pg_backend_pid()`),
+    end: Effect.void
+  },
+  {
+    part: "postgres",
+    name: "read-only",
+    begin: Effect.asVoid(pg`ALTER DATABASE postgres SET default_transaction_read_only = on`).pipe(
+      Effect.andThen(
+        pg`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE client_addr IS NOT NULL`
+      ),
+      Effect.asVoid
+    ),
+    end: Effect.asVoid(
+      pg.withTransaction(
+        Effect.andThen(
+          pg`SET TRANSACTION READ WRITE`,
+          pg`ALTER DATABASE postgres SET default_transaction_read_only = off`
+        )
+      )
+    ).pipe(
+      Effect.andThen(
+        pg`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE client_addr IS NOT NULL`
+      ),
+      Effect.asVoid
+    )
+  }
+]
+
+export const faultsOf = (
+  ground: Ground["Service"],
+  pg: PgClient.PgClient,
+  random: Random
+): ReadonlyArray<Fault> => {
   const { backend, postgres, redis, replicas, wires } = ground
   /** Who was there when the fault began may still seem to be after its client has gone: not counted. */
   const forgetting = (fault: Fault): Fault => ({
@@ -55,6 +116,7 @@ export const faultsOf = (ground: Ground["Service"], random: Random): ReadonlyArr
   })
   return [
     ...servers,
+    ...ofStores(redis.url, pg),
     // Twice, so that each part has its share.
     ...processes,
     ...processes,

@@ -92,6 +92,8 @@ const soak = Effect.gen(function* () {
       .sort(([a], [b]) => a.localeCompare(b))
       .map(([name, { count, longestMs }]) => figure(`  ${name} (${longestMs} ms at most)`, count)),
     figure("longest wait for a 503 of a replica that was there, ms", observed.longestRefusalMs),
+    figure("502 and 503 while all was well", observed.needless.calm),
+    figure("502 and 503 while only the other replica was gone", observed.needless.neighbour),
     figure("keys revoked in use", served.length),
     figure("served after its revocation, ms: median", Math.round(quantile(served, 0.5))),
     figure("served after its revocation, ms: longest", Math.round(served.at(-1) ?? 0), (ms) => ms <= 1000),

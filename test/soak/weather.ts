@@ -1,4 +1,5 @@
 /** Fault after fault, with how long each took to be over: from its end until both replicas answer again. */
+import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect } from "effect"
 import { Random } from "../fuzz/Random.ts"
 import type { Key } from "../scale/World.ts"
@@ -39,6 +40,7 @@ const answersAgain = Effect.fnUntraced(function* (replica: 0 | 1, probe: Key, ob
 
 const suffer = Effect.fnUntraced(function* (fault: Fault, holdMs: number, probe: Key, observed: Observed) {
   const span = { from: performance.now(), to: Number.POSITIVE_INFINITY }
+  observed.trouble.push(span)
   if (fault.part === "replica 1") observed.absent[0].push(span)
   if (fault.part === "replica 2") observed.absent[1].push(span)
   // A replica that starts while the backend is away has no models to offer.
@@ -62,12 +64,12 @@ export const weather = Effect.fnUntraced(function* (
   over: () => boolean,
   say: (line: string) => Effect.Effect<void>
 ) {
-  const ground = yield* Ground
+  const [ground, pg] = [yield* Ground, yield* PgClient.PgClient]
   const random = new Random(seed)
   const happened: Array<Happened> = []
   const started = performance.now()
   while (!over()) {
-    const all = faultsOf(ground, random)
+    const all = faultsOf(ground, pg, random)
     const fault = all[random.int(all.length)]
     const holdMs = 500 + random.int(5500)
     const pauseMs = 5000 + random.int(9000) - Math.min(4000, holdMs)

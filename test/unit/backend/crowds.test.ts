@@ -1,0 +1,44 @@
+/** Many answers at once: none waits for another, and what the gateway itself asks waits for none of them. */
+import { assert, it } from "@effect/vitest"
+import { Effect, Fiber, Layer, Stream } from "effect"
+import { Backend } from "../../../src/backend/Backend.ts"
+import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
+import { layerUndici } from "../../../src/backend/undici.ts"
+import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
+import { forward, stream, withBackend } from "./calls.ts"
+
+it.live("400 streams are under way at the same time", () =>
+  Effect.gen(function* () {
+    const backend = yield* makeFakeBackend
+    backend.always(stream([fake.chat("x")], { ends: "hang" }))
+    const layer = layerUndici({
+      url: new URL(backend.url),
+      connectTimeoutMs: 3000,
+      firstByteTimeoutMs: 5000,
+      idleTimeoutMs: 10_000
+    }).pipe(Layer.provide(layerCircuitBreaker({ failures: 5, openMs: 1000 })))
+    const first = Effect.flatMap(forward(), (frames) => Stream.runHead(frames))
+    const begun = yield* Effect.forEach(Array.from({ length: 400 }), () => first, {
+      concurrency: "unbounded"
+    }).pipe(Effect.scoped, Effect.provide(layer))
+    assert.strictEqual(begun.length, 400)
+    assert.strictEqual(backend.requests.length, 400)
+  })
+)
+
+it.live("a list and a ping are answered while every connection for answers is taken", () =>
+  withBackend(
+    (backend) =>
+      Effect.gen(function* () {
+        const { models, ping } = yield* Backend
+        backend.script({ does: "hang" })
+        const streaming = yield* Effect.forkChild(forward(), { startImmediately: true })
+        yield* backend.until(() => backend.requests.length === 1)
+        yield* Effect.timeout(ping, "1 second")
+        assert.strictEqual((yield* Effect.timeout(models, "1 second")).length, 1)
+        assert.isUndefined(streaming.pollUnsafe())
+        yield* Fiber.interrupt(streaming)
+      }).pipe(Effect.scoped),
+    { connections: 1 }
+  )
+)
