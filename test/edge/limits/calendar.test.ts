@@ -1,0 +1,212 @@
+/**
+ * Periods end at midnight UTC, wherever the host is and whatever its clock says: a request belongs to the day and month
+ * in which it was admitted, by the clock of the counters.
+ */
+import { assert, layer } from "@effect/vitest"
+import { Clock, Effect, Fiber, Layer, Result } from "effect"
+import { HttpServer } from "effect/http"
+import { SqlClient } from "effect/sql"
+import { layerApp } from "../../../src/App.ts"
+import { layerLogging } from "../../../src/boot/logging.ts"
+import { endOf } from "../../../src/domain/Calendar.ts"
+import { layerLive as layerRegistry } from "../../../src/registry/live.ts"
+import { Registry } from "../../../src/registry/Registry.ts"
+import { readSettings } from "../../../src/Settings.ts"
+import { fake as wire } from "../../support/FakeBackend.ts"
+import {
+  call,
+  eventually,
+  Fake,
+  Gateway,
+  hello,
+  layerFake,
+  layerGateway,
+  newKey
+} from "../../support/Gateway.ts"
+import { layerTestPostgres } from "../../support/TestPostgres.ts"
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+/** A clock of which only the time of day can be set: waiting takes as long as ever. */
+const clockAt = (now: (real: Clock.Clock) => number) =>
+  Layer.effect(
+    Clock.Clock,
+    Effect.map(Clock.Clock, (real): Clock.Clock => ({
+      currentTimeMillisUnsafe: () => now(real),
+      currentTimeMillis: Effect.sync(() => now(real)),
+      currentTimeNanosUnsafe: () => BigInt(now(real)) * 1_000_000n,
+      currentTimeNanos: Effect.sync(() => BigInt(now(real)) * 1_000_000n),
+      monotonicTimeNanosUnsafe: () => real.monotonicTimeNanosUnsafe(),
+      monotonicTimeNanos: real.monotonicTimeNanos,
+      sleep: (duration) => real.sleep(duration)
+    }))
+  )
+
+const ledgerOf = Effect.fnUntraced(function* (prefix: string) {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql<{ readonly day: string; readonly tokens: number }>`
+    SELECT day::text, (tokens_in + tokens_out)::float8 AS tokens FROM ledger JOIN api_keys k ON k.id = key_id
+    WHERE k.prefix = ${prefix} ORDER BY day`
+  return rows.map(({ day, tokens }) => [day, tokens] as const)
+})
+
+const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
+
+/** One process with its own counters, so that their clock can be set: the host's. */
+const state = { now: 0 }
+const embedded = Layer.unwrap(
+  Effect.map(Fake, ({ url }) => {
+    const backendUrl = new URL(url)
+    const settings = {
+      ...Result.getOrThrow(readSettings({ PORT: "0", LOG_LEVEL: "fatal", MODEL_DISCOVERY_REFRESH_S: "1" })),
+      backendUrl
+    }
+    return Layer.effect(
+      Gateway,
+      Effect.map(HttpServer.HttpServer, ({ address }) => ({
+        url: HttpServer.formatAddress(address),
+        settings
+      }))
+    ).pipe(Layer.provide(layerApp(settings, { backendUrl })), Layer.provide(layerLogging(settings)))
+  })
+).pipe(Layer.provide(clockAt(() => state.now)))
+
+const oneProcess = () =>
+  Layer.fresh(embedded).pipe(
+    Layer.provideMerge(
+      layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
+    ),
+    Layer.provideMerge(Layer.fresh(layerFake)),
+    Layer.provideMerge(layerTestPostgres())
+  )
+
+/** In New York the first of these days ends in the night the clocks go back, the second has 23 hours. */
+const hosts = [
+  {
+    zone: "America/New_York",
+    midnights: [
+      { before: "2026-10-31", after: "2026-11-01", nextMonth: "2026-12-01", monthEnds: true },
+      { before: "2027-03-14", after: "2027-03-15", nextMonth: "2027-04-01", monthEnds: false }
+    ]
+  },
+  {
+    zone: "Pacific/Apia",
+    midnights: [{ before: "2026-12-31", after: "2027-01-01", nextMonth: "2027-02-01", monthEnds: true }]
+  },
+  {
+    zone: "UTC",
+    midnights: [
+      { before: "2028-02-28", after: "2028-02-29", nextMonth: "2028-03-01", monthEnds: false },
+      { before: "2028-02-29", after: "2028-03-01", nextMonth: "2028-04-01", monthEnds: true }
+    ]
+  }
+] as const
+
+for (const { zone, midnights } of hosts) {
+  layer(
+    Layer.effectDiscard(
+      Effect.acquireRelease(
+        Effect.sync(() => {
+          const before = process.env["TZ"]
+          process.env["TZ"] = zone
+          return before
+        }),
+        (before) =>
+          Effect.sync(() => {
+            if (before === undefined) delete process.env["TZ"]
+            else process.env["TZ"] = before
+          })
+      )
+    ).pipe((zoned) => oneProcess().pipe(Layer.provideMerge(zoned))),
+    live
+  )(`a host in ${zone}`, (it) => {
+    for (const { before, after, nextMonth, monthEnds } of midnights) {
+      it.effect(
+        `what is admitted at 23:59:59.9 on ${before} is charged to that day, though it ends on ${after}`,
+        () =>
+          Effect.gen(function* () {
+            const [backend, registry] = [yield* Fake, yield* Registry]
+            assert.strictEqual(Intl.DateTimeFormat().resolvedOptions().timeZone, zone)
+            state.now = Date.parse(`${before}T23:59:59.900Z`)
+            const { secret, prefix } = yield* newKey({ concurrent: 2 })
+            yield* registry.setBudgets(prefix, { day: 50, month: 60, total: 1000 })
+            // The list of models is from another day: it has to be asked for again.
+            const listed = call("/api/tags", { secret })
+            yield* eventually(listed, ({ text }) => text.includes('"m:latest"'))
+            backend.script({
+              does: "stream",
+              lines: [...Array.from({ length: 6 }, () => wire.chat("x")), wire.done()],
+              gapMs: 50
+            })
+            const arrived = backend.requests.length
+            const stream = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
+              startImmediately: true
+            })
+            yield* backend.until(() => backend.requests.length > arrived)
+            state.now = Date.parse(`${after}T00:00:00.000Z`)
+            assert.strictEqual((yield* Fiber.join(stream)).status, 200)
+            assert.deepStrictEqual(yield* ledgerOf(prefix), [[before, 10]])
+
+            // Nothing of the new day is spent, and of a new month neither.
+            const peek = yield* call("/api/version", { secret })
+            assert.deepStrictEqual(
+              [peek.headers.get("x-budget-period"), peek.headers.get("x-budget-tokens-remaining")],
+              ["day", "50"]
+            )
+            for (let i = 0; i < 5; i++) assert.strictEqual((yield* chat(secret)).status, 200)
+            const [yesterday, today] = yield* ledgerOf(prefix)
+            assert.deepStrictEqual([yesterday, today?.[0]], [[before, 10], after])
+            assert.isAtLeast(today?.[1] ?? 0, 50)
+            const spent = yield* chat(secret)
+            assert.strictEqual(spent.status, 429)
+            // Day and month are spent unless the first request was another month's: the longer one has to be waited for.
+            const period = monthEnds ? "day" : "month"
+            assert.strictEqual(endOf("month", state.now), Date.parse(`${nextMonth}T00:00:00Z`))
+            const wait = ((endOf(period, state.now) ?? 0) - state.now) / 1000
+            assert.strictEqual(spent.headers.get("retry-after"), String(wait))
+          })
+      )
+    }
+  })
+}
+
+for (const hours of [26, -26]) {
+  layer(
+    layerGateway().pipe(Layer.provide(clockAt((real) => real.currentTimeMillisUnsafe() + hours * 3_600_000))),
+    live
+  )(`a host whose clock is ${hours} h off`, (it) => {
+    it.effect("charges, refuses and shows by the day of the stores", () =>
+      Effect.gen(function* () {
+        const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+        const { secret, prefix, tenant } = yield* newKey({ concurrent: 1 })
+        yield* registry.setBudgets(prefix, { day: 20, month: 1000 })
+        for (const left of ["10", "0"]) {
+          const answer = yield* eventually(chat(secret), ({ status }) => status === 200)
+          assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), left)
+        }
+        const refused = yield* chat(secret)
+        assert.strictEqual(refused.status, 429)
+        const now = Date.now()
+        const wait = ((endOf("day", now) ?? 0) - now) / 1000
+        assert.closeTo(Number(refused.headers.get("retry-after")), wait, 5)
+        const days = yield* sql<{ readonly off: number }>`
+          SELECT day - (now() AT TIME ZONE 'UTC')::date AS off FROM ledger JOIN api_keys k ON k.id = key_id
+          WHERE k.prefix = ${prefix}`
+        assert.deepStrictEqual(
+          days.map(({ off }) => Number(off)),
+          [0]
+        )
+        assert.deepInclude(yield* registry.usage(tenant, "day"), { requests: 2, tokensIn: 14, tokensOut: 6 })
+        const rows = yield* sql<{ readonly late: number; readonly arrived: number }>`
+          SELECT extract(epoch FROM now() - admitted_at)::float8 AS late,
+            extract(epoch FROM arrived_at - now())::float8 / 3600 AS arrived
+          FROM audit_log WHERE key_prefix = ${prefix} AND status = 200`
+        for (const { late, arrived } of rows) {
+          assert.isBelow(Math.abs(late), 30)
+          // What the host took for the time is what it says, and decides nothing.
+          assert.closeTo(arrived, hours, 0.1)
+        }
+      })
+    )
+  })
+}
