@@ -22,6 +22,7 @@ import { layerRedis as layerRedisMeter } from "./gates/Meter/redis.ts"
 import { Drain } from "./http/Drain.ts"
 import { Readiness } from "./http/ops.ts"
 import * as Server from "./http/Server.ts"
+import { Tarpit } from "./http/Tarpit.ts"
 import { layerRedis } from "./infra/Redis.ts"
 import { Aftercare } from "./pipeline/Aftercare.ts"
 import { Leases } from "./pipeline/Leases.ts"
@@ -125,6 +126,6 @@ export const layerApp = (
   }).pipe(
     Layer.provide(Readiness.layer),
     Layer.provide(Pipeline.layer),
-    Layer.provide(Drain.layer),
+    Layer.provide([Drain.layer, Tarpit.layer()]),
     Layer.provide(layerGates(settings, surroundings))
   )

@@ -63,6 +63,8 @@ export class BackendFailed extends Data.TaggedError("BackendFailed")<{
 export class Unavailable extends Data.TaggedError("Unavailable")<{
   readonly gate: Gate
   readonly retryAfterS?: number
+  /** nothing is broken: too many ask at once, and this one was not worth a place */
+  readonly crowded?: boolean
   readonly cause: unknown
 }> {}
 

@@ -9,6 +9,7 @@ import { Traced } from "../pipeline/Trace.ts"
 import { Drain } from "./Drain.ts"
 import { Readiness } from "./ops.ts"
 import { Patience } from "./Patience.ts"
+import { Tarpit } from "./Tarpit.ts"
 
 export const desk = Effect.all({
   keys: KeyStore,
@@ -16,6 +17,7 @@ export const desk = Effect.all({
   pipeline: Pipeline,
   metrics: Metrics,
   drain: Drain,
+  tarpit: Tarpit,
   readiness: Readiness,
   patience: Patience,
   traced: Traced,

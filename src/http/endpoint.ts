@@ -13,7 +13,11 @@ import { respondError } from "./respond.ts"
 
 type Response = HttpServerResponse.HttpServerResponse
 
-export const makeEndpoint = ({ pipeline, traced }: Pick<Desk, "pipeline" | "traced">) => {
+/** Whether a failure is of the client's making: a store that is down says so at once, a flood waits its turn. */
+const isTheirs = (error: GatewayError): boolean =>
+  error._tag === "Unavailable" ? error.crowded === true : faceOf(error).status < 500
+
+export const makeEndpoint = ({ pipeline, tarpit, traced }: Pick<Desk, "pipeline" | "tarpit" | "traced">) => {
   /** Charges, audits and answers a request that will not get what it asked for. */
   const refuse = Effect.fnUntraced(function* (exchange: Exchange, face: Face) {
     if (exchange.caller !== undefined && exchange.headroom === undefined) {
@@ -50,7 +54,12 @@ export const makeEndpoint = ({ pipeline, traced }: Pick<Desk, "pipeline" | "trac
     const handled = Effect.addFinalizer((exit) => abandon(exchange, exit)).pipe(
       // The server runs its app uninterruptibly: unless a handler opens up, a client that leaves is never noticed.
       Effect.andThen(Effect.interruptible(handler)),
-      Effect.catch((error) => Effect.andThen(logFailure(exchange, error), refuse(exchange, faceOf(error)))),
+      Effect.catch((error) =>
+        logFailure(exchange, error).pipe(
+          Effect.andThen(exchange.caller === undefined && isTheirs(error) ? tarpit.turn : Effect.void),
+          Effect.andThen(refuse(exchange, faceOf(error)))
+        )
+      ),
       Effect.catchDefect((defect) =>
         Effect.andThen(named(exchange, Effect.logError("defect", defect)), refuse(exchange, internalError))
       )
@@ -72,7 +81,13 @@ export const named = (exchange: Exchange, line: Effect.Effect<void>): Effect.Eff
 export const logFailure = (exchange: Exchange, error: GatewayError): Effect.Effect<void> => {
   switch (error._tag) {
     case "Unavailable":
-      return named(exchange, Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause))
+      // A flood must not become a flood of log lines: its audit rows tell.
+      return named(
+        exchange,
+        error.crowded === true
+          ? Effect.logDebug(`refused: ${error.gate} crowded`, error.cause)
+          : Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
+      )
     case "BackendFailed":
       return named(
         exchange,

@@ -22,6 +22,7 @@ import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import { Meter, MeterDown } from "../../src/gates/Meter/Meter.ts"
 import { Drain } from "../../src/http/Drain.ts"
+import { Tarpit } from "../../src/http/Tarpit.ts"
 import { Readiness } from "../../src/http/ops.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
@@ -150,8 +151,8 @@ const layerTwinsWith = Layer.unwrap(
     return twins.pipe(
       Layer.provide(server),
       Layer.provide(Readiness.layer),
-      Layer.provide(Pipeline.layer),
-      Layer.provide(Drain.layer),
+    Layer.provide(Pipeline.layer),
+    Layer.provide([Drain.layer, Tarpit.layer()]),
       Layer.provide(gates),
       Layer.provide(layerLogging({ logLevel: "fatal", production: false }))
     )

@@ -2,26 +2,30 @@
  * Whether a secret matches the argon2id hash of its prefix, without letting that question take the machine.
  *
  * *Details* A few workers take jobs from one bounded queue; a prefix has at most `perPrefix` jobs at a time, so
- * that one leaked prefix cannot keep the others out. What is remembered is "this secret matches (or does not
- * match) this hash", under a digest of the whole key salted at boot: another hash in the row, or another tail
- * behind the same prefix, finds nothing.
+ * that one leaked prefix cannot keep the others out. Prefixes that nobody has guessed at lately go first and have a
+ * worker more: whoever uses a good key for the first time does not stand in line with a flood of wrong ones. What is
+ * remembered is "this secret matches (or does not match) this hash", under a digest of the whole key salted at boot:
+ * another hash in the row, or another tail behind the same prefix, finds nothing.
  *
  * *Gotchas* An unknown prefix costs what a known one costs: a verify against a hash of nothing when a worker is
- * idle, a wait of like length otherwise. Those verifies are held to a third of one worker's time.
+ * idle, else a wait as long as the queue's, within the same bounds. Those verifies are held to a third of one
+ * worker's time, and those of prefixes that are guessed at to half of it: the machine is for who pays.
  */
 import * as argon2 from "@node-rs/argon2"
-import { Clock, Deferred, Effect, Exit, Queue, type Scope } from "effect"
+import { Clock, Deferred, Effect, Exit } from "effect"
 import { hash as digestOf, randomBytes } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
 import { makeRecent } from "./Recent.ts"
 
 export interface SecretCheckOptions {
-  /** verifies at the same time; default: cores - 1, at least 1 */
+  /** verifies at the same time; default: cores - 1, 1 to 3 */
   readonly concurrency?: number
+  /** verifies on top of these for prefixes that nobody guesses at; default 1 where there is a second core */
+  readonly reserve?: number
   /** jobs waiting for a worker; default 128, which one worker clears in about a second */
   readonly queue?: number
-  /** default 2000 */
+  /** default 5000: better late than 503, and what waits is bounded by the queue */
   readonly maxWaitMs?: number
   /** jobs of one prefix, waiting or running; default 2 */
   readonly perPrefix?: number
@@ -41,6 +45,8 @@ interface Job {
   readonly digest: string
   readonly deadline: number
   readonly decoy: boolean
+  /** its prefix does not exist, or somebody guesses at it */
+  readonly suspect: boolean
   readonly answer: Deferred.Deferred<boolean, Unavailable>
 }
 
@@ -51,8 +57,11 @@ interface Remembered {
 
 const matchTtlMs = 600_000
 const mismatchTtlMs = 45_000
+/** How long a wrong secret makes its prefix one that is guessed at. */
+const guessedTtlMs = 600_000
 const matchCapacity = 10_000
 const mismatchCapacity = 1000
+const guessedCapacity = 10_000
 
 /** Cost of the hashes we make; a row may ask for a little more, never for the whole machine. */
 export const argonCost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
@@ -73,16 +82,21 @@ const verifyArgon = (hash: string, secret: string): Promise<boolean> => {
 }
 
 const overloaded = (reason: string) =>
-  new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause: new Error(reason) })
+  new Unavailable({ gate: "KeyStore", retryAfterS: 1, crowded: true, cause: new Error(reason) })
 
 export const makeSecretCheck = Effect.fnUntraced(function* (
   options: SecretCheckOptions
-): Effect.fn.Return<SecretCheck, never, Scope.Scope> {
+): Effect.fn.Return<SecretCheck> {
   const clock = yield* Clock.Clock
   const nowMs = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
-  const concurrency = options.concurrency ?? Math.max(1, availableParallelism() - 1)
+  // A worker is nobody's child: it must not end with the request that found it missing.
+  const run = Effect.runForkWith(yield* Effect.context<never>())
+  const cores = availableParallelism()
+  // Three, because libuv has four threads and others need one too.
+  const concurrency = options.concurrency ?? Math.min(3, Math.max(1, cores - 1))
+  const most = concurrency + (options.reserve ?? (cores > 1 ? 1 : 0))
   const mostJobs = concurrency + (options.queue ?? 128)
-  const maxWaitMs = options.maxWaitMs ?? 2000
+  const maxWaitMs = options.maxWaitMs ?? 5000
   const perPrefix = options.perPrefix ?? 2
   const verify = options.verify ?? verifyArgon
 
@@ -90,22 +104,37 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
   const decoyHash = yield* Effect.promise(() => hashSecret(randomBytes(32).toString("hex")))
   const matched = makeRecent<Remembered>(matchCapacity)
   const mismatched = makeRecent<Remembered>(mismatchCapacity)
+  /** prefixes with a wrong secret lately, and until when that counts */
+  const guessed = makeRecent<number>(guessedCapacity)
   const jobs = new Map<string, Job>()
   const jobsOfPrefix = new Map<string, number>()
   let load = 0
   let decoyNotBefore = 0
+  let suspectNotBefore = 0
   let lastCostMs = 8
-  const queue = yield* Queue.unbounded<Job>()
+  let workers = 0
+  const clean: Array<Job> = []
+  const suspect: Array<Job> = []
+
+  const enter = (prefix: string) => void jobsOfPrefix.set(prefix, (jobsOfPrefix.get(prefix) ?? 0) + 1)
+  const leave = (prefix: string) => {
+    const left = (jobsOfPrefix.get(prefix) ?? 1) - 1
+    if (left > 0) jobsOfPrefix.set(prefix, left)
+    else jobsOfPrefix.delete(prefix)
+  }
+
+  const remember = (matches: boolean, { digest, hash }: Pick<Job, "digest" | "hash">) => {
+    const [memory, ttlMs] = matches ? [matched, matchTtlMs] : [mismatched, mismatchTtlMs]
+    memory.set(digest, { hash, until: nowMs() + ttlMs })
+  }
 
   const finish = (job: Job, exit: Exit.Exit<boolean, Unavailable>) => {
     load -= 1
     if (jobs.get(job.digest) === job) jobs.delete(job.digest)
-    const left = (jobsOfPrefix.get(job.prefix) ?? 1) - 1
-    if (left > 0) jobsOfPrefix.set(job.prefix, left)
-    else jobsOfPrefix.delete(job.prefix)
+    leave(job.prefix)
     if (Exit.isSuccess(exit)) {
-      const [memory, ttlMs] = exit.value ? [matched, matchTtlMs] : [mismatched, mismatchTtlMs]
-      memory.set(job.digest, { hash: job.hash, until: nowMs() + ttlMs })
+      remember(exit.value, job)
+      if (!exit.value && !job.decoy) guessed.set(job.prefix, nowMs() + guessedTtlMs)
     }
     Deferred.doneUnsafe(job.answer, exit)
   }
@@ -120,15 +149,30 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
     }).pipe(Effect.exit)
     const endedAt = nowMs()
     lastCostMs = endedAt - startedAt
+    if (job.suspect) suspectNotBefore = endedAt + lastCostMs
     if (job.decoy) decoyNotBefore = endedAt + 2 * lastCostMs
     finish(job, job.decoy && Exit.isSuccess(exit) ? Exit.succeed(false) : exit)
   })
 
-  yield* Effect.forEach(
-    Array.from({ length: concurrency }),
-    () => Queue.take(queue).pipe(Effect.flatMap(work), Effect.forever, Effect.forkScoped),
-    { discard: true }
-  )
+  /** One worker beyond `concurrency` is there for clean prefixes only. */
+  const maySuspect = () => workers <= concurrency && suspect.length > 0
+  const next = (): Job | undefined =>
+    clean.shift() ?? (maySuspect() && nowMs() >= suspectNotBefore ? suspect.shift() : undefined)
+
+  const worker = Effect.gen(function* () {
+    for (;;) {
+      const job = next()
+      if (job !== undefined) yield* work(job)
+      else if (maySuspect()) yield* Effect.sleep(Math.max(0, suspectNotBefore - nowMs()))
+      else return
+    }
+  }).pipe(Effect.ensuring(Effect.sync(() => void (workers -= 1))))
+
+  const hire = () => {
+    if (workers >= most || (workers >= concurrency && clean.length === 0)) return
+    workers += 1
+    run(worker)
+  }
 
   const wait = (job: Job) =>
     Deferred.await(job.answer).pipe(
@@ -159,7 +203,16 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
       if (ofPrefix >= perPrefix) return Effect.fail(overloaded("too many verifies of one prefix"))
       if (load >= mostJobs) return Effect.fail(overloaded("too many verifies"))
       if (hash === undefined && (load >= concurrency || now < decoyNotBefore)) {
-        return Effect.as(Effect.sleep(lastCostMs * (0.8 + 0.4 * Math.random())), false)
+        // As long as its turn would take, and as an entry of its prefix, so that neither tells it is not there.
+        const turnMs = lastCostMs * (1 + load / concurrency) * (0.8 + 0.4 * Math.random())
+        enter(prefix)
+        return Effect.sleep(Math.min(turnMs, maxWaitMs)).pipe(
+          Effect.map(() => {
+            remember(false, { digest, hash: target })
+            return false
+          }),
+          Effect.ensuring(Effect.sync(() => leave(prefix)))
+        )
       }
       const job: Job = {
         secret,
@@ -168,12 +221,14 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
         digest,
         deadline: now + maxWaitMs,
         decoy: hash === undefined,
+        suspect: hash === undefined || (guessed.get(prefix) ?? 0) > now,
         answer: Deferred.makeUnsafe()
       }
       load += 1
       jobs.set(digest, job)
-      jobsOfPrefix.set(prefix, ofPrefix + 1)
-      Queue.offerUnsafe(queue, job)
+      enter(prefix)
+      ;(job.suspect ? suspect : clean).push(job)
+      hire()
       return wait(job)
     })
 

@@ -46,7 +46,7 @@ it.effect("real argon2id: the secret matches, another tail does not, and neither
 it.effect("a match and a mismatch are remembered for the hash they were found with, and for no other", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1 })
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
     const ask = (hash: string) =>
       Effect.forkChild(check.matches(secret, prefix, hash), { startImmediately: true })
     for (const [hash, matches] of [
@@ -70,7 +70,7 @@ it.effect("a match and a mismatch are remembered for the hash they were found wi
 it.effect("a mismatch is forgotten after less than a minute", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1 })
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
     for (const expected of [1, 2]) {
       const asking = yield* Effect.forkChild(check.matches(secret, prefix, "hash"), {
         startImmediately: true
@@ -89,7 +89,7 @@ it.effect(
   () =>
     Effect.gen(function* () {
       const { answer, verify } = makeVerify()
-      const check = yield* makeSecretCheck({ verify, concurrency: 1 })
+      const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
       const flood = yield* Effect.forEach(Array.from({ length: 10 }), () =>
         Effect.forkChild(Effect.result(check.matches(prefix + mintKey("tg_").slice(-32), prefix, "hash")), {
           startImmediately: true
@@ -116,7 +116,7 @@ it.effect(
 it.effect("the queue is bounded, and nobody waits in it longer than the bound", () =>
   Effect.gen(function* () {
     const { calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, queue: 3, maxWaitMs: 2000 })
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0, queue: 3, maxWaitMs: 2000 })
     const asking = yield* Effect.forEach(Array.from({ length: 6 }), () => {
       const secret = mintKey("tg_")
       return Effect.forkChild(Effect.result(check.matches(secret, prefixOf(secret), "hash")), {
@@ -135,7 +135,7 @@ it.effect("the queue is bounded, and nobody waits in it longer than the bound", 
 it.effect("many askers with one secret share one verify", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1 })
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
     const asking = yield* Effect.forkChild(
       Effect.all(
         Array.from({ length: 50 }, () => check.matches(secret, prefix, "hash")),
@@ -153,7 +153,7 @@ it.effect("many askers with one secret share one verify", () =>
 it.effect("an unknown prefix is verified against a hash of nothing, and refused even if that matched", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1 })
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
     const asking = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
       startImmediately: true
     })
@@ -170,5 +170,134 @@ it.effect("a stored hash that asks for the whole machine is not worked on", () =
     const greedy =
       "$argon2id$v=19$m=4194304,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     assert.strictEqual((yield* Effect.flip(check.matches(secret, prefix, greedy)))._tag, "Unavailable")
+  })
+)
+
+it.effect("a good key used for the first time goes before those whose prefix is guessed at", () =>
+  Effect.gen(function* () {
+    const { answer, calls, verify } = makeVerify()
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const ask = (key: string) =>
+      Effect.forkChild(check.matches(key, prefixOf(key), "hash"), { startImmediately: true })
+    const guessed = Array.from({ length: 5 }, () => mintKey("tg_"))
+    for (const key of guessed) {
+      const asking = yield* ask(key)
+      yield* settle
+      yield* answer(false)
+      assert.isFalse(yield* Fiber.join(asking))
+    }
+    const flood = yield* Effect.forEach(guessed, (key) => ask(prefixOf(key) + mintKey("tg_").slice(-32)))
+    const [first, second] = [mintKey("tg_"), mintKey("tg_")]
+    const good = [yield* ask(first), yield* ask(second)]
+    for (let n = 0; n < 3; n += 1) {
+      yield* settle
+      yield* answer(n > 0)
+    }
+    assert.deepStrictEqual(yield* Effect.forEach(good, Fiber.join), [true, true])
+    assert.deepStrictEqual(
+      calls.slice(6, 8).map(({ secret }) => secret),
+      [first, second]
+    )
+    yield* Fiber.interruptAll(flood)
+  })
+)
+
+it.effect("the worker in reserve is for prefixes that nobody guesses at", () =>
+  Effect.gen(function* () {
+    const running = new Map<string, (matches: boolean) => void>()
+    const check = yield* makeSecretCheck({
+      verify: (_, secret) => new Promise((resolve) => running.set(secret, resolve)),
+      concurrency: 1,
+      reserve: 1
+    })
+    const answer = (key: string, matches: boolean) =>
+      Effect.suspend(() => {
+        running.get(key)?.(matches)
+        running.delete(key)
+        return settle
+      })
+    const ask = (key: string) =>
+      Effect.forkChild(check.matches(key, prefixOf(key), "hash"), { startImmediately: true })
+    const prefixes = [mintKey("tg_"), mintKey("tg_")]
+    for (const key of prefixes) {
+      yield* ask(key)
+      yield* answer(key, false)
+    }
+    const guesses = prefixes.map((key) => prefixOf(key) + mintKey("tg_").slice(-32))
+    const good = [mintKey("tg_"), mintKey("tg_")]
+    yield* Effect.forEach(guesses, ask)
+    assert.deepStrictEqual([...running.keys()], guesses.slice(0, 1), "one guess at a time")
+    const asking = yield* Effect.forEach(good, ask)
+    assert.deepStrictEqual([...running.keys()], [guesses[0], good[0]], "beside one good key")
+    yield* answer(good[0] ?? "", true)
+    assert.deepStrictEqual([...running.keys()], [guesses[0], good[1]])
+    yield* answer(good[1] ?? "", true)
+    assert.deepStrictEqual([...running.keys()], guesses.slice(0, 1), "and then no guess more")
+    assert.deepStrictEqual(yield* Effect.forEach(asking, Fiber.join), [true, true])
+  })
+)
+
+/** What ten tails at once get told, while a worker is busy with something else. */
+const toldInAFlood = (hash: string | undefined) =>
+  Effect.gen(function* () {
+    const { answer, verify } = makeVerify()
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const busy = yield* Effect.forkChild(check.matches(mintKey("xx_"), "xx_", "hash"), {
+      startImmediately: true
+    })
+    const asking = yield* Effect.forEach(Array.from({ length: 10 }), () =>
+      Effect.forkChild(Effect.result(check.matches(prefix + mintKey("tg_").slice(-32), prefix, hash)), {
+        startImmediately: true
+      })
+    )
+    const atOnce = asking.filter((fiber) => fiber.pollUnsafe() !== undefined).length
+    for (let n = 0; n < 3; n += 1) {
+      yield* settle
+      yield* answer(false)
+    }
+    yield* settle
+    yield* TestClock.adjust("1 second")
+    yield* Fiber.join(busy)
+    const told = (yield* Effect.forEach(asking, Fiber.join)).map((result) =>
+      Result.isSuccess(result) ? String(result.success) : result.failure._tag
+    )
+    return { atOnce, told: told.sort() }
+  })
+
+it.effect("A06 a flood at a prefix is told the same whether or not there is such a key", () =>
+  Effect.gen(function* () {
+    const known = yield* toldInAFlood("hash")
+    assert.deepStrictEqual(known.atOnce, 8)
+    assert.deepStrictEqual(yield* toldInAFlood(undefined), known)
+  })
+)
+
+it.effect("A06 an unknown prefix waits as long as its turn would take, and the next time not at all", () =>
+  Effect.gen(function* () {
+    const { answer, calls, verify } = makeVerify()
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const others = yield* Effect.forEach(Array.from({ length: 20 }), () => {
+      const other = mintKey("tg_")
+      return Effect.forkChild(check.matches(other, prefixOf(other), "hash"), { startImmediately: true })
+    })
+    yield* settle
+    const asking = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
+      startImmediately: true
+    })
+    // A verify costs 8 ms until the first is measured: twenty are before it, and chance takes a fifth off at most.
+    yield* TestClock.adjust("100 millis")
+    assert.isUndefined(asking.pollUnsafe())
+    yield* TestClock.adjust("200 millis")
+    assert.isFalse(yield* Fiber.join(asking))
+    const again = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
+      startImmediately: true
+    })
+    assert.isDefined(again.pollUnsafe())
+    assert.strictEqual(calls.length, 1)
+    for (let n = 0; n < 20; n += 1) {
+      yield* answer(true)
+      yield* settle
+    }
+    yield* Effect.forEach(others, Fiber.join)
   })
 )

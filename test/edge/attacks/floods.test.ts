@@ -1,0 +1,70 @@
+/** hardening A07, A08: who floods with bad keys waits for it, and who pays does not. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
+import { call, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { unharmed } from "./checks.ts"
+
+const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const started = performance.now()
+    const value = yield* effect
+    return { value, ms: performance.now() - started }
+  })
+
+const atOnce = (count: number, secret: () => string | undefined, path = "/api/chat") =>
+  timed(
+    Effect.forEach(
+      Array.from({ length: count }),
+      () => {
+        const given = secret()
+        return call(path, { body: hello(), ...(given === undefined ? {} : { secret: given }) })
+      },
+      { concurrency: "unbounded" }
+    )
+  )
+
+layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("floods without a key", (it) => {
+  for (const [name, secret, path, status] of [
+    ["A08 unknown prefixes", () => mintKey("tg_"), "/api/chat", 401],
+    ["A08 no key at all", () => undefined, "/api/chat", 401],
+    ["blocked paths", () => undefined, "/api/pull", 403]
+  ] as const) {
+    it.effect(`${name}: beyond the burst each refusal waits its turn`, () =>
+      Effect.gen(function* () {
+        const { ms, value } = yield* unharmed(atOnce(300, secret, path))
+        for (const answer of value) assert.strictEqual(answer.status, status)
+        // A hundred at once, two hundred at 200 a second. Only a lower bound says that they waited.
+        assert.isAbove(ms, 900)
+        yield* Effect.sleep("1 second")
+      })
+    )
+  }
+
+  it.effect(
+    "A07 wrong secrets of one prefix: 401 or 503 with Retry-After, in turn, while that key works",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        assert.strictEqual((yield* call("/api/tags", { secret })).status, 200)
+        const wrong = () => prefixOf(secret) + mintKey("tg_").slice(-32)
+        const [flood, paid] = yield* Effect.all(
+          [
+            unharmed(atOnce(300, wrong)),
+            Effect.forEach(Array.from({ length: 20 }), () => timed(call("/api/tags", { secret })))
+          ],
+          { concurrency: 2 }
+        )
+        for (const { headers, status } of flood.value) {
+          assert.oneOf(status, [401, 503])
+          if (status === 503) assert.strictEqual(headers.get("retry-after"), "1")
+        }
+        assert.isAbove(flood.ms, 900)
+        for (const { ms, value } of paid) {
+          assert.strictEqual(value.status, 200)
+          // Nobody who pays stands in that line.
+          assert.isBelow(ms, flood.ms)
+        }
+      })
+  )
+})
