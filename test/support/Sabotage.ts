@@ -12,6 +12,7 @@ import { KeyStore } from "../../src/gates/KeyStore/KeyStore.ts"
 import { Limiter } from "../../src/gates/Limiter/Limiter.ts"
 import { Meter } from "../../src/gates/Meter/Meter.ts"
 import { Drain } from "../../src/http/Drain.ts"
+import { Tarpit } from "../../src/http/Tarpit.ts"
 import { Readiness } from "../../src/http/ops.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Pipeline } from "../../src/pipeline/Pipeline.ts"
@@ -79,7 +80,7 @@ export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
       }).pipe(
         Layer.provide(Readiness.layer),
         Layer.provide(Pipeline.layer),
-        Layer.provide(Drain.layer),
+        Layer.provide([Drain.layer, Tarpit.layer()]),
         Layer.provide(layerBreakable),
         Layer.provide(layerGates(settings, { backendUrl }))
       )
