@@ -14,6 +14,7 @@ import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import { Drain } from "../../src/http/Drain.ts"
+import { Tarpit } from "../../src/http/Tarpit.ts"
 import { Readiness } from "../../src/http/ops.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
@@ -77,7 +78,7 @@ Server.layer({
 }).pipe(
   Layer.provide(Readiness.layer),
   Layer.provide(Pipeline.layer),
-  Layer.provide(Drain.layer),
+  Layer.provide([Drain.layer, Tarpit.layer()]),
   Layer.provide(gates),
   Layer.provide(Layer.succeed(References.TracerEnabled, false)),
   Layer.provide(Layer.succeed(References.MinimumLogLevel, "Error")),
