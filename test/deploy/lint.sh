@@ -14,6 +14,16 @@ for file in deploy/kubernetes/*.yaml deploy/kubernetes-leases/autoscaling.yaml; 
   [ "$file" = deploy/kubernetes/kustomization.yaml ] || "$venv/bin/kubernetes-validate" --strict --quiet "$file"
 done
 echo "Kubernetes manifests: ok"
+# Where they are installed: promtool comes with Debian's prometheus, kustomize is one binary.
+optional() {
+  command -v "$1" > /dev/null || { echo "$2: NOT CHECKED, there is no $1"; return 0; }
+  shift 2
+  "$@"
+}
+optional promtool "Prometheus configuration and rules" promtool check config deploy/prometheus/scrape.yaml
+for folder in deploy/kubernetes deploy/kubernetes-leases; do
+  optional kustomize "$folder" sh -c "kustomize build $folder > /dev/null && echo $folder builds"
+done
 BIND=127.0.0.1:1 GATEWAY_1=127.0.0.1:2 GATEWAY_2=127.0.0.1:3 haproxy -c -f deploy/haproxy/haproxy.cfg
 if command -v docker-compose > /dev/null; then compose=docker-compose; else compose="docker compose"; fi
 POSTGRES_PASSWORD=x REDIS_PASSWORD=x $compose --profile replicas config --quiet
