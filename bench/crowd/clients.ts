@@ -24,7 +24,11 @@ const idleConnection = (i: number) =>
       if (!ending) problem("idle: closed by the server")
       resolve()
     })
-    socket.write("GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+    const request = () => void socket.write("GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+    request()
+    // Idle for longer than the server keeps a connection, it would be closed by right.
+    const again = setInterval(request, 40_000)
+    socket.once("close", () => clearInterval(again))
   })
 
 const openIdle = async (count: number) => {
