@@ -25,14 +25,11 @@ export interface Contender extends Served {
 const nobody = "nonsense"
 const most = 2_000_000_000
 
-export interface Stores {
-  readonly databaseUrl: string
-  readonly redisUrl: string
-  readonly keys: { readonly good: string; readonly poor: string; readonly nobody: string }
-}
-
-/** A durable Postgres and a Redis, with a key that may do anything and one that may do next to nothing. */
-export const makeStores = Effect.gen(function* () {
+/**
+ * A durable Postgres and a Redis, with a key that may do anything and one that may do next to nothing; `more` keys like
+ * the good one.
+ */
+export const makeStores = Effect.fnUntraced(function* (more = 0) {
   const cluster = yield* makePostgresClusterWith(durable)
   const redis = yield* makeRedisServer(findRedis())
   const database = layerPostgres({ url: cluster.socket("postgres") })
@@ -41,15 +38,27 @@ export const makeStores = Effect.gen(function* () {
     const registry = yield* Registry
     const limits = { rpm: most, tpm: most, concurrent: 100_000 }
     yield* registry.createTenant({ name: "bench", allowAllModels: true, ...limits })
-    const good = yield* registry.createKey({ tenant: "bench", name: "good" })
-    yield* registry.setBudgets(good.key.prefix, { day: 9e15, month: 9e15, total: 9e15 })
+    const rich = Effect.fnUntraced(function* (name: string) {
+      const { key, secret } = yield* registry.createKey({ tenant: "bench", name })
+      yield* registry.setBudgets(key.prefix, { day: 9e15, month: 9e15, total: 9e15 })
+      return secret
+    })
+    const good = yield* rich("good")
+    const others = yield* Effect.forEach(Array.from({ length: more }), (_, n) => rich(`good-${n}`))
     const poor = yield* registry.createKey({ tenant: "bench", name: "poor", rpm: 1 })
-    return { good: good.secret, poor: poor.secret, nobody }
+    return { good, poor: poor.secret, nobody, others }
   }).pipe(
     Effect.provide(Layer.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }), database))
   )
-  return { databaseUrl: Redacted.value(cluster.url("postgres")), redisUrl: redis.url, keys } satisfies Stores
+  return {
+    databaseUrl: Redacted.value(cluster.url("postgres")),
+    database,
+    redisUrl: redis.url,
+    keys
+  }
 })
+
+export type Stores = Effect.Success<ReturnType<typeof makeStores>>
 
 export const backend = serve(1, [file("stub.ts")], {})
 
@@ -76,6 +85,7 @@ export const tollgate = (backendUrl: string, stores: Stores, profile?: string) =
         REDIS_URL: stores.redisUrl,
         BACKEND_URL: backendUrl,
         SHUTDOWN_DRAIN_MS: "0",
+        NUM_PREDICT_CAP: "20000",
         LOG_LEVEL: "error"
       },
       profile !== undefined

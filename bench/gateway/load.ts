@@ -1,17 +1,20 @@
 /**
  * The load: closed loop, `CONNECTIONS` requests in flight for `SECONDS`, results as one JSON line. Times in µs.
- * For the paced model every frame carries the time it was sent, so its delay is known too.
+ * For the paced model every frame carries the time it was sent, so its delay is known too. `URL` and `KEY` may be comma
+ * lists: requests take them in turn.
  */
 import { Pool } from "undici"
 
 const env = (name: string): string => process.env[name] ?? ""
-const target = new URL(env("URL"))
+const targets = env("URL")
+  .split(",")
+  .map((url) => new URL(url))
+const keys = env("KEY").split(",")
 const connections = Number(env("CONNECTIONS"))
 const until = performance.now() + Number(env("SECONDS")) * 1000
-const pool = new Pool(target.origin, { connections })
+const pools = targets.map((target) => new Pool(target.origin, { connections }))
 const headers = {
   "content-type": "application/json",
-  authorization: `Bearer ${env("KEY")}`,
   ...JSON.parse(env("HEADERS") === "" ? "{}" : env("HEADERS"))
 }
 const firsts: Array<number> = []
@@ -19,12 +22,16 @@ const frames: Array<number> = []
 const statuses = new Map<number, number>()
 const stamp = /@(\d+)@/g
 
+let turn = 0
 const once = () =>
   new Promise<void>((resolve) => {
+    turn += 1
+    const [pool, path] = [pools[turn % pools.length], targets[turn % targets.length]?.pathname ?? "/"]
+    const authorization = `Bearer ${keys[turn % keys.length]}`
     const started = performance.now()
     let first = true
-    pool.dispatch(
-      { method: "POST", path: target.pathname, headers, body: env("BODY") },
+    pool?.dispatch(
+      { method: "POST", path, headers: { ...headers, authorization }, body: env("BODY") },
       {
         // Without it undici takes the handler for one of its older kind.
         onRequestStart: () => undefined,

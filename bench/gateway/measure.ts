@@ -34,12 +34,18 @@ export interface Sample {
   readonly statuses: string
 }
 
-const load = (contender: Contender, work: Work, seconds: number) =>
+/** Whom to ask: one contender, or several of a kind that take turns, with one key or several. */
+type Asked = Pick<Contender, "child" | "headers"> & { readonly url: string; readonly key: string }
+
+const load = (asked: Asked, work: Work, seconds: number) =>
   Effect.callback<string>((resume) => {
     const child = launch(1, [file("load.ts")], {
-      URL: contender.url + work.path,
-      KEY: contender.keys[work.key ?? "good"],
-      HEADERS: JSON.stringify(contender.headers ?? {}),
+      URL: asked.url
+        .split(",")
+        .map((url) => url + work.path)
+        .join(","),
+      KEY: asked.key,
+      HEADERS: JSON.stringify(asked.headers ?? {}),
       BODY: work.body,
       CONNECTIONS: String(work.connections),
       SECONDS: String(seconds)
@@ -49,10 +55,13 @@ const load = (contender: Contender, work: Work, seconds: number) =>
     child.on("close", () => resume(Effect.succeed(text)))
   }).pipe(Effect.flatMap(Schema.decodeUnknownEffect(Load)))
 
-export const measure = Effect.fnUntraced(function* (contender: Contender, work: Work, seconds: number) {
-  const before = costOf(contender.child)
-  const result = yield* load(contender, work, seconds)
-  const after = costOf(contender.child)
+export const measure = (contender: Contender, work: Work, seconds: number) =>
+  measureAsked({ ...contender, key: contender.keys[work.key ?? "good"] }, work, seconds)
+
+export const measureAsked = Effect.fnUntraced(function* (asked: Asked, work: Work, seconds: number) {
+  const before = costOf(asked.child)
+  const result = yield* load(asked, work, seconds)
+  const after = costOf(asked.child)
   const cpu = (after.cpu - before.cpu) * 1e6
   return {
     ...result,

@@ -35,7 +35,7 @@ const coldStart = (backendUrl: string, stores: contenders.Stores) =>
   )
 
 const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
-  const stores = yield* contenders.makeStores
+  const stores = yield* contenders.makeStores()
   const { url } = yield* contenders.backend
   yield* say(
     `${cpus()[0]?.model ?? "?"} × ${cpus().length}, Node ${process.version}; ${rounds} rounds of ${seconds} s\n`

@@ -1,7 +1,7 @@
 /**
  * The fast backend of the benchmark: speaks just enough of the native wire, at a speed set by the model's name.
  * `short`: three frames in one write; `burst`: 200 frames, one write a tick; `paced`: 100 frames, one every 20 ms;
- * `long`: 600 frames, one every 50 ms. An embedding is always the same 64 vectors of 384 numbers, an OpenAI completion
+ * `long`: 600 frames, one every 50 ms; `frames-n`: n frames, one write a tick. An embedding is always the same 64 vectors of 384 numbers, an OpenAI completion
  * always the same three words.
  */
 import { createServer, type ServerResponse } from "node:http"
@@ -57,17 +57,26 @@ const paced = (response: ServerResponse, gapMs: number, count: number): void => 
   response.on("close", () => clearInterval(timer))
 }
 
-const burst = (response: ServerResponse, left: number): void => {
-  if (left === 0) return void response.end(final("burst", 200))
+const burst = (response: ServerResponse, count: number, left = count): void => {
+  if (left === 0) return void response.end(final("burst", count))
   response.write(piece)
-  setImmediate(burst, response, left - 1)
+  setImmediate(burst, response, count, left - 1)
 }
 
 const server = createServer({ keepAliveTimeout: 120_000 }, (request, response) => {
   if (request.method === "GET") {
     request.resume()
     response.setHeader("content-type", "application/json")
-    const names = ["short", "burst", "paced", "long"]
+    const names = [
+      "short",
+      "burst",
+      "paced",
+      "long",
+      "frames-10",
+      "frames-100",
+      "frames-1000",
+      "frames-10000"
+    ]
     response.end(
       JSON.stringify(request.url === "/api/tags" ? { models: names.map(model) } : { version: "1.0.0" })
     )
@@ -88,7 +97,9 @@ const server = createServer({ keepAliveTimeout: 120_000 }, (request, response) =
       return void response.end(vectors)
     }
     response.setHeader("content-type", "application/x-ndjson")
-    if (body.includes('"burst"')) burst(response, 200)
+    const counted = /"frames-(\d+)"/.exec(body)?.[1]
+    if (counted !== undefined) burst(response, Number(counted))
+    else if (body.includes('"burst"')) burst(response, 200)
     else if (body.includes('"paced"')) paced(response, 20, 100)
     else if (body.includes('"long"')) paced(response, 50, 600)
     else response.end(words)
