@@ -14,7 +14,7 @@ const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
 const recent = major > 24 || (major === 24 && minor >= 14)
 
 /**
- * What was compiled once need not be again: half of a short command's time. Where this folder cannot be written, as in
+ * What was compiled once need not be again: a third of a short command's time. Where this folder cannot be written, as in
  * the image, Node does without; a folder that others may write into, such as its default, could feed us their code.
  */
 const compiled = join(dirname(main), "../node_modules/.cache/tollgate")
