@@ -1,11 +1,11 @@
 /** A response's bytes into frames, one array per read, up to the final one; what comes after it is not looked at. */
-import { Cause, Effect, Stream } from "effect"
+import { Cause, Effect, type Pull, Stream } from "effect"
 import { BackendFailed } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import { decodeFrame, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
 import { ofWire } from "./faults.ts"
 import { Lines, LineTooLong } from "./lines.ts"
-import type { Wire, WireError } from "./Wire.ts"
+import { type Wire, WireError } from "./Wire.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
 
@@ -37,20 +37,23 @@ export class FrameReader {
   /** The stream from `first` on. It can be run once. */
   rest(first: Frames): Stream.Stream<Frame, BackendFailed> {
     let held: Frames | undefined = first
-    const following = Effect.mapError(this.next, (error) =>
-      error._tag === "BackendFailed" ? error : ofWire(error)
-    )
-    return Stream.fromPull(
-      Effect.succeed(
-        Effect.suspend(() => {
-          if (held === undefined)
-            return Effect.flatMap(following, (frames) => (frames ? Effect.succeed(frames) : Cause.done()))
-          const frames = held
-          held = undefined
-          return Effect.succeed(frames)
-        })
-      )
-    )
+    const following: Pull.Pull<Frames, BackendFailed> = Effect.suspend(() => {
+      if (this.#failure !== undefined) return Effect.fail(this.#failure)
+      return this.#done ? Cause.done() : taking
+    })
+    // This runs for every chunk of every stream, so it takes no more steps than it must.
+    const taking = Effect.flatMap(this.#wire.taken, (bytes): Pull.Pull<Frames, BackendFailed> => {
+      if (bytes instanceof WireError) return Effect.fail(ofWire(bytes))
+      const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
+      return first === undefined ? following : Effect.succeed<Frames>([first, ...rest])
+    })
+    const start = Effect.suspend(() => {
+      if (held === undefined) return following
+      const frames = held
+      held = undefined
+      return Effect.succeed(frames)
+    })
+    return Stream.fromPull(Effect.succeed(start))
   }
 
   #read(bytes: ReadonlyArray<Buffer>): ReadonlyArray<Frame> {

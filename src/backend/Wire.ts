@@ -101,21 +101,26 @@ export class Wire implements Dispatcher.DispatchHandler {
   )
 
   /** The bytes that came since the last time, at least one chunk; none when the body has ended. */
-  readonly take: Effect.Effect<ReadonlyArray<Buffer>, WireError> = Effect.callback((resume) =>
+  readonly taken: Effect.Effect<ReadonlyArray<Buffer> | WireError> = Effect.callback((resume) =>
     this.#when(
-      () => resume(this.#takeNow()),
+      () => resume(Effect.succeed(this.#takeNow())),
       () => this.#chunks.length > 0 || this.#ended || this.#error !== undefined
     )
   )
 
-  #takeNow(): Effect.Effect<ReadonlyArray<Buffer>, WireError> {
+  /** The same, for those who take an error for one. */
+  readonly take: Effect.Effect<ReadonlyArray<Buffer>, WireError> = Effect.flatMap(this.taken, (bytes) =>
+    bytes instanceof WireError ? Effect.fail(bytes) : Effect.succeed(bytes)
+  )
+
+  #takeNow(): ReadonlyArray<Buffer> | WireError {
     // What came before an error was said before it.
-    if (this.#chunks.length === 0 && this.#error !== undefined) return Effect.fail(this.#error)
+    if (this.#chunks.length === 0 && this.#error !== undefined) return this.#error
     const chunks = this.#chunks
     this.#chunks = []
     this.#waiting = 0
     this.#controller?.resume()
-    return Effect.succeed(chunks)
+    return chunks
   }
 
   /** Runs `then` as soon as `ready` holds; one waiter at a time. Answers the way to stop waiting. */

@@ -1,6 +1,6 @@
 /** The model endpoints: the story of one request, told once for both surfaces. */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Effect, Predicate, Stream } from "effect"
+import { Cause, Effect, Predicate, Pull, Stream } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { BackendFailed, type ShuttingDown } from "../domain/Errors.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
@@ -48,32 +48,40 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
       })
     )
 
+  /** What an answer that has failed still says, in the surface's own words, once its row is written. */
+  const lastWords = (exchange: Exchange, encoder: Encoder, cause: Cause.Cause<Stream.Error<Answer>>) => {
+    const failure = cause.reasons.find((reason) => reason._tag === "Fail")
+    const face = failure === undefined ? internalError : faceOf(failure.error)
+    const log =
+      failure === undefined
+        ? named(exchange, Effect.logError("defect", cause))
+        : logFailure(exchange, failure.error)
+    return log.pipe(
+      Effect.andThen(
+        Effect.ignore(pipeline.conclude(exchange, { status: face.status, errorType: face.type }))
+      ),
+      Effect.map(() => bytesOf(encoder.failure(face, exchange.arrival.requestId)))
+    )
+  }
+
   /**
-   * The headers go out with the first frame, which is already in. A failure after that is one last line in the
-   * surface's own words; an interruption stays one.
+   * The headers go out with the first frame, which is already in. A failure after that is one last line; an interruption
+   * stays one.
    */
   const streamed = (exchange: Exchange, answer: Answer, encoder: Encoder, contentType: string) => {
-    const bytes = answer.pipe(
-      Stream.mapArray((chunk) => [utf8.encode(encoder.frames(chunk))] as const),
-      Stream.catchCauseIf(
-        (cause) => !interrupted(cause),
-        (cause) => {
-          const failure = cause.reasons.find((reason) => reason._tag === "Fail")
-          const face = failure === undefined ? internalError : faceOf(failure.error)
-          const log =
-            failure === undefined
-              ? named(exchange, Effect.logError("defect", cause))
-              : logFailure(exchange, failure.error)
-          return log.pipe(
-            Effect.andThen(
-              Effect.ignore(pipeline.conclude(exchange, { status: face.status, errorType: face.type }))
-            ),
-            Effect.as(utf8.encode(encoder.failure(face, exchange.arrival.requestId))),
-            Stream.fromEffect
-          )
-        }
-      )
-    )
+    const bytes = Stream.transformPull(answer, (pull) => {
+      let over = false
+      const next = Pull.matchEffect(pull, {
+        onSuccess: (chunk) => Effect.succeed(bytesOf(encoder.frames(chunk))),
+        onFailure: (cause) => {
+          if (interrupted(cause)) return Effect.failCause(cause)
+          over = true
+          return lastWords(exchange, encoder, cause)
+        },
+        onDone: () => Cause.done()
+      })
+      return Effect.succeed(Effect.suspend(() => (over ? Cause.done() : next)))
+    })
     return HttpServerResponse.stream(bytes, {
       contentType,
       headers: { ...headersOf(exchange), "x-accel-buffering": "no" }
@@ -117,7 +125,8 @@ const isShutdown = (error: unknown): boolean => Predicate.isTagged(error, "Shutt
 
 type Answer = Stream.Stream<Stream.Success<Metered>, Stream.Error<Metered> | ShuttingDown>
 
-const utf8 = new TextEncoder()
+/** Not a TextEncoder: a Buffer of this size comes from Node's pool. */
+const bytesOf = (text: string) => [Buffer.from(text)] as const
 
 const folded = Effect.fnUntraced(function* (exchange: Exchange, answer: Answer, encoder: Encoder) {
   const fold = new Fold()

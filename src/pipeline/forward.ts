@@ -3,7 +3,7 @@
  * except that it holds more tokens as it goes, is ended with `length` when nothing remains to hold, and settles
  * before it lets its last frame out.
  */
-import { Array as Arr, Cause, Effect, type Pull, type Scope, Stream } from "effect"
+import { Array as Arr, Cause, Effect, Exit, type Pull, type Scope, Stream } from "effect"
 import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
@@ -77,16 +77,17 @@ const untilDone = (
 ): Answer =>
   Stream.transformPull(frames, (pull) => {
     let done = false
-    const next = Effect.flatMap(pull, through)
+    const next = Effect.flatMap(pull, (chunk) => {
+      const kept = through(chunk)
+      // Nearly always there is nothing to wait for.
+      if (Exit.isExit(kept)) return kept
+      return Effect.map(kept, (last) => {
+        done = Arr.lastNonEmpty(last).done
+        return last
+      })
+    })
     return Effect.succeed(
-      Effect.suspend((): Pull.Pull<Frames, BackendFailed | Unavailable> =>
-        done
-          ? Cause.done()
-          : Effect.map(next, (chunk) => {
-              done = Arr.lastNonEmpty(chunk).done
-              return chunk
-            })
-      )
+      Effect.suspend((): Pull.Pull<Frames, BackendFailed | Unavailable> => (done ? Cause.done() : next))
     )
   })
 
