@@ -18,7 +18,7 @@ import { makeRedisServer, type RedisServer } from "../support/servers/RedisServe
 
 export interface Printed {
   lines: number
-  /** lines with a key or an address in them */
+  /** lines with a key in them, or with the model server's address; an operator may read where his stores are */
   readonly leaks: Array<string>
   /** lines that tell of a defect, or are no log lines at all */
   readonly complaints: Array<string>
@@ -91,7 +91,8 @@ export const layerGround = Layer.unwrap(
       BACKEND_FIRST_BYTE_TIMEOUT_MS: "5000",
       BACKEND_IDLE_TIMEOUT_MS: "4000"
     }
-    const replica = Effect.suspend(() => makeReplica(env, ear(printed, addresses)))
+    const models = [new URL(backend.url).host, host(wires.backend.port)]
+    const replica = Effect.suspend(() => makeReplica(env, ear(printed, models)))
     const replicas = [yield* replica, yield* replica] as const
     return Layer.mergeAll(
       Layer.succeed(Ground, { addresses, backend, postgres, printed, redis, replicas, wires }),
