@@ -234,7 +234,8 @@ export class Counters {
       const tokens = truth[period]
       if (tokens === undefined) continue
       // Another load: what was charged to the old one is in the ledger's figure.
-      account.totals.set(names[period], { tokens: whole(tokens), loadedAt: now, droppedAt })
+      // No intent can have been missing from the ledger: nothing was under way.
+      account.totals.set(names[period], { tokens: whole(tokens), loadedAt: 0, droppedAt })
     }
     account.mark = ++this.#marks
     return true

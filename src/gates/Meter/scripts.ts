@@ -180,7 +180,10 @@ for i = 1, 3 do numbers[2 + i] = T[i] and T[i].v or -1 end
 return {'surveyed', numbers}
 `
 
-/** A counter that is repaired is loaded anew: what was charged to the old one is in the ledger's figure. */
+/**
+ * A counter that is repaired is loaded anew: what was charged to the old one is in the ledger's figure. Nothing was under
+ * way, so no intent was missing from it either, and a settlement that comes late finds itself counted: hence the 0.
+ */
 const repair = `
 local MARK = tonumber(ARGV[12])
 read()
@@ -190,7 +193,7 @@ if (exists and a[SEQ] or 0) ~= MARK or call('HLEN', ACCOUNT) > 1 then return {'d
 local _, time = clock(now)
 for i = 1, 3 do
   if T[i] and tonumber(ARGV[12 + i]) >= 0 then
-    fresh(KEYS[2 + i], ARGV[12 + i], now, time, call('PTTL', KEYS[2 + i]))
+    fresh(KEYS[2 + i], ARGV[12 + i], 0, time, call('PTTL', KEYS[2 + i]))
   end
 end
 if exists then save() end
