@@ -42,7 +42,7 @@ export class Metrics extends Context.Service<
 /** From a cache hit to a long answer of a slow model. */
 const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
 
-const make = Effect.sync(() => {
+const make = Effect.map(Clock.Clock, (clock) => {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
@@ -101,7 +101,7 @@ const make = Effect.sync(() => {
           tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
       }),
     firstFrame: (arrivedAt) =>
-      Effect.map(Clock.currentTimeMillis, (now) => firstFrames.observe(Math.max(0, now - arrivedAt) / 1000)),
+      Effect.sync(() => firstFrames.observe(Math.max(0, clock.currentTimeMillisUnsafe() - arrivedAt) / 1000)),
     revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
     promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
     malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),

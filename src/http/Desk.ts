@@ -1,5 +1,5 @@
 /** What every handler stands on, looked up once (`pipeline/Ports.ts` tells why), with the options of this server. */
-import { Effect } from "effect"
+import { Clock, Effect } from "effect"
 import { Metrics } from "../audit/Metrics.ts"
 import { Discovery } from "../gates/Discovery/Discovery.ts"
 import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
@@ -21,7 +21,8 @@ export const desk = Effect.all({
   readiness: Readiness,
   patience: Patience,
   traced: Traced,
-  alarm: makeAlarm
+  alarm: makeAlarm,
+  clock: Clock.Clock
 })
 
 export type Desk = Effect.Success<typeof desk>

@@ -2,7 +2,7 @@
 import type { BlockList } from "node:net"
 import { IncomingMessage, ServerResponse } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Clock, Effect } from "effect"
+import { Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import { BadRequest, Forbidden } from "../domain/Errors.ts"
@@ -80,7 +80,9 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
       return yield* Effect.die("HTTP/1.1 only")
     }
-    const exchange = new Exchange(arrivalOf(incoming, yield* Clock.currentTimeMillis, options.trustedProxies))
+    const exchange = new Exchange(
+      arrivalOf(incoming, stand.clock.currentTimeMillisUnsafe(), options.trustedProxies)
+    )
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
     if (route !== undefined && !isHosted(incoming)) return yield* endpoint(exchange, unhosted)
     switch (route?._tag) {

@@ -18,7 +18,7 @@ export class Leases extends Context.Service<
   Leases,
   {
     /** From now on, until its exchange is dropped. */
-    keep(hold: Hold): Effect.Effect<void>
+    keep(hold: Hold): void
     /** Over: nothing is renewed any more. */
     drop(exchange: Exchange): void
   }
@@ -28,7 +28,7 @@ export class Leases extends Context.Service<
     Layer.effect(
       Leases,
       Effect.gen(function* () {
-        const audit = yield* Audit
+        const [audit, clock] = [yield* Audit, yield* Clock.Clock]
         const beatMs = (options.leaseS * 1000) / 4
         const running = new Map<Exchange, Lease>()
 
@@ -57,9 +57,7 @@ export class Leases extends Context.Service<
 
         return {
           keep: (hold) =>
-            Effect.map(Clock.currentTimeMillis, (now) => {
-              running.set(hold.exchange, { hold, due: now + beatMs })
-            }),
+            void running.set(hold.exchange, { hold, due: clock.currentTimeMillisUnsafe() + beatMs }),
           drop: (exchange) => void running.delete(exchange)
         }
       })

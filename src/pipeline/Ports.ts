@@ -3,7 +3,7 @@
  * more than what they decide: each scope a request opens is a context of its own, which Effect copies whole after a
  * few lookups (measured: a tenth of all memory a request took).
  */
-import { Effect } from "effect"
+import { Clock, Effect } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import { Metrics } from "../audit/Metrics.ts"
 import { PromptLog } from "../audit/PromptLog.ts"
@@ -29,6 +29,7 @@ export const ports = Effect.all({
   promptLog: PromptLog,
   aftercare: Aftercare,
   leases: Leases,
+  clock: Clock.Clock,
   requestLines: RequestLines
 })
 

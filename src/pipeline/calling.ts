@@ -25,7 +25,7 @@ export const makeCalling = ({ discovery, leases, meter }: Ports) =>
     exchange.maxTokens = maxTokens
     exchange.sent = true
     const hold = new Hold(exchange, meter)
-    yield* leases.keep(hold)
+    leases.keep(hold)
     const answer = yield* Effect.tapError(call, (error) => {
       // A backend that gave nothing is charged nothing.
       exchange.sent = false

@@ -4,7 +4,7 @@
  * It runs before the client sees the end (contract §6, §8): the response of a refusal, the object of a
  * non-stream answer and the last frame of a stream go out only after it.
  */
-import { Cause, Clock, Effect } from "effect"
+import { Cause, Effect } from "effect"
 import type { AuditRecord } from "../audit/Record.ts"
 import type { Unavailable } from "../domain/Errors.ts"
 import { totalTokens } from "../domain/Usage.ts"
@@ -24,7 +24,7 @@ export interface Ending {
 const defect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
-export const makeConclude = ({ aftercare, audit, leases, meter, metrics, requestLines }: Ports) => {
+export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, requestLines }: Ports) => {
   /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
   const settle = (exchange: Exchange, ending: Ending, tokens: number): Effect.Effect<void> => {
     const { reservation } = exchange
@@ -68,7 +68,7 @@ export const makeConclude = ({ aftercare, audit, leases, meter, metrics, request
       streamed: exchange.streamed,
       usage,
       status: ending.status,
-      latencyMs: Math.max(0, Math.round((yield* Clock.currentTimeMillis) - exchange.arrival.arrivedAt)),
+      latencyMs: Math.max(0, Math.round(clock.currentTimeMillisUnsafe() - exchange.arrival.arrivedAt)),
       ...(exchange.caller === undefined ? {} : { caller: exchange.caller }),
       ...(exchange.model === undefined ? {} : { model: exchange.model }),
       ...(ending.errorType === undefined ? {} : { errorType: ending.errorType })

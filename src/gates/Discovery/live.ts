@@ -24,7 +24,7 @@ const spacingMs = 1000
 const nothing = new Catalog([])
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) {
-  const backend = yield* Backend
+  const [backend, clock] = [yield* Backend, yield* Clock.Clock]
   const wanted = yield* Queue.sliding<void>(1)
   let catalog = nothing
   let askedAt = Number.NEGATIVE_INFINITY
@@ -57,19 +57,17 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   yield* poll.pipe(Effect.andThen(pause), Effect.forever, Effect.forkScoped({ startImmediately: true }))
 
   /** What may be relied on now. */
-  const fresh = Effect.map(Clock.currentTimeMillis, (now) =>
-    now - askedAt <= ttlS * 1000 ? catalog : nothing
-  )
+  const fresh = () => (clock.currentTimeMillisUnsafe() - askedAt <= ttlS * 1000 ? catalog : nothing)
 
   return Discovery.of({
     resolve: (caller, name) =>
-      Effect.flatMap(fresh, (list) => {
-        const model = list.resolve(caller.models, name)
+      Effect.suspend(() => {
+        const model = fresh().resolve(caller.models, name)
         return model === undefined
           ? new Forbidden({ what: "model" })
           : Effect.succeed(evidence("Discovery", model))
       }),
-    effective: (caller) => Effect.map(fresh, (list) => list.effective(caller.models)),
+    effective: (caller) => Effect.sync(() => fresh().effective(caller.models)),
     refresh: Effect.asVoid(Queue.offer(wanted, undefined))
   })
 })
