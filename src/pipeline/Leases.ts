@@ -1,12 +1,17 @@
 /**
  * The leases of the requests under way. Each is renewed three times in its life, and the ledger is told what has been
  * used so far: that is what a request is charged if this process dies. One beat serves them all, so that a request
- * that is over before it costs nothing.
+ * that is over before it costs nothing. A store that has lost its memory is told at once who is under way, or it would
+ * give their slots away until the next beat.
  */
 import { Clock, Context, Effect, Layer, Schedule } from "effect"
 import { Audit } from "../audit/Audit.ts"
+import { Meter } from "../gates/Meter/Meter.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Hold } from "./Hold.ts"
+
+/** How long a store that has lost its memory may give slots away that are taken. */
+const remindMs = 250
 
 interface Lease {
   readonly hold: Hold
@@ -24,11 +29,11 @@ export class Leases extends Context.Service<
   }
 >()("tollgate/pipeline/Leases") {
   /** `leaseS`: `CONCURRENCY_LEASE_S` */
-  static readonly layer = (options: { readonly leaseS: number }): Layer.Layer<Leases, never, Audit> =>
+  static readonly layer = (options: { readonly leaseS: number }): Layer.Layer<Leases, never, Audit | Meter> =>
     Layer.effect(
       Leases,
       Effect.gen(function* () {
-        const [audit, clock] = [yield* Audit, yield* Clock.Clock]
+        const [audit, clock, meter] = [yield* Audit, yield* Clock.Clock, yield* Meter]
         const beatMs = (options.leaseS * 1000) / 4
         const running = new Map<Exchange, Lease>()
 
@@ -52,6 +57,21 @@ export class Leases extends Context.Service<
           // A beat that breaks must not be the last.
           Effect.catchCause((cause) => Effect.logError("leases could not be renewed", cause)),
           Effect.schedule(Schedule.spaced(beatMs / 3)),
+          Effect.forkScoped
+        )
+
+        const remind = Effect.suspend(() =>
+          running.size === 0 ? Effect.succeed(true) : meter.remembers
+        ).pipe(
+          Effect.flatMap((remembers) =>
+            remembers
+              ? Effect.void
+              : Effect.forEach(running.values(), renew, { concurrency: "unbounded", discard: true })
+          )
+        )
+        yield* remind.pipe(
+          Effect.catchCause((cause) => Effect.logDebug("the store was not asked what it remembers", cause)),
+          Effect.schedule(Schedule.spaced(remindMs)),
           Effect.forkScoped
         )
 

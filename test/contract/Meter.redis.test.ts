@@ -237,3 +237,17 @@ it.live("every start of Redis has a name of its own, known only while connected"
     assert.strictEqual(redis.runId(), second?.runId)
   }).pipe(Effect.provide(alone()))
 )
+
+it.live("remembers what it was told until it forgets everything, each process for itself", () =>
+  Effect.gen(function* () {
+    const meter = yield* Meter
+    const ask = meter.remembers
+    assert.deepStrictEqual([yield* ask, yield* ask, yield* ask], [false, true, true])
+    yield* command("FLUSHALL")
+    assert.deepStrictEqual([yield* ask, yield* ask], [false, true])
+    const { url } = yield* TestRedis
+    const later = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
+    const other = yield* Effect.provide(Meter, later)
+    assert.deepStrictEqual([yield* other.remembers, yield* ask], [false, true])
+  }).pipe(Effect.scoped, Effect.provide(alone()))
+)

@@ -143,6 +143,12 @@ export class Meter extends Context.Service<
       totals: { readonly [P in Period]?: number }
     ): Effect.Effect<boolean, MeterDown>
 
+    /**
+     * Whether the store still knows what it was told when this was last asked. False means that it may have lost
+     * everything: what is under way should be renewed.
+     */
+    readonly remembers: Effect.Effect<boolean, MeterDown>
+
     /** Answers when the store answers: for readiness. */
     readonly ping: Effect.Effect<void, MeterDown>
   }

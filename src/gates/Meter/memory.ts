@@ -26,6 +26,7 @@ export const layerCounters = (counters: Counters): Layer.Layer<Meter> => {
       survey: (account, instant) => now((at) => counters.survey(account, instant, at)),
       repair: (account, instant, mark, totals) =>
         now((at) => counters.repair(account, instant, mark, totals, at)),
+      remembers: Effect.succeed(true),
       ping: Effect.void
     })
   )

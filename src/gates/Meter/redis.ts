@@ -6,6 +6,7 @@
  * Needs Redis 7.0 or later, `noeviction`, and permission for `INFO` beside the data commands; nobody is admitted on
  * anything else (`fitness.ts`).
  */
+import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer, Schema } from "effect"
 import { type Period, periods } from "../../domain/Limits.ts"
 import { Redis } from "../../infra/Redis.ts"
@@ -77,6 +78,8 @@ export const makeRedis = (
     load: redis.script(scripts.load)
   } satisfies Record<Verb, unknown>
   const prefix = options.prefix ?? "tollgate:"
+  /** Of this process alone: each has to find out for itself. */
+  const reminder = `${prefix}reminder:${randomUUID()}`
 
   const nameOf = (account: Account) => `${prefix}${tagOf(account)}:${account.key}`
   const keysOf = (account: Account, id: string, instant: number): Array<string> => {
@@ -257,6 +260,10 @@ export const makeRedis = (
       if (reply[0] !== "done") return yield* nonsense("repair", reply)
       return at(reply[1], 0) === 1
     }),
+
+    remembers: redis
+      .send("SET", [reminder, 1, "EX", 3600, "GET"])
+      .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
 
     ping: Effect.andThen(fit, redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid))
   })
