@@ -1,0 +1,174 @@
+/**
+ * hardening A11, A12, A19: whatever an administrator changes is in force within about a second, although no
+ * notification arrives: the connection that listens lies behind a black hole the whole time.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { assert, it } from "@effect/vitest"
+import { Context, Deferred, Effect, Fiber, Layer, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import { prefixOf } from "../../src/domain/Key.ts"
+import { KeyStore } from "../../src/gates/KeyStore/KeyStore.ts"
+import { layerLive as layerKeyStore } from "../../src/gates/KeyStore/live.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { becomes, outcomeOf } from "../contract/KeyStore.ts"
+import { makeFaultProxy } from "../support/FaultProxy.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+
+/** The key store's client, whose LISTEN goes another way than its reads: one that can be made to lose everything. */
+const layerDeafStore = Layer.unwrap(
+  Effect.gen(function* () {
+    const pg = yield* PgClient.PgClient
+    const url = new URL(Redacted.value((yield* TestDatabase).url))
+    const proxy = yield* makeFaultProxy({ host: url.hostname, port: Number(url.port) })
+    url.port = String(proxy.port)
+    const other = Context.get(
+      yield* Layer.build(layerPostgres({ url: Redacted.make(url.href) })),
+      PgClient.PgClient
+    )
+    const listened = yield* Deferred.make<void>()
+    const split = new Proxy(pg, {
+      get: (target, name) =>
+        name === "listen"
+          ? (channel: string) =>
+              Effect.tap(other.listen(channel), () => Deferred.succeed(listened, undefined))
+          : Reflect.get(target, name)
+    })
+    const store = yield* Layer.build(
+      layerKeyStore({ namespace: "tg_" }).pipe(Layer.provide(Layer.succeed(PgClient.PgClient, split)))
+    )
+    yield* Deferred.await(listened)
+    yield* proxy.blackHole("toClient")
+    // The client says goodbye when it is closed, and waits for an answer.
+    yield* Effect.addFinalizer(() => proxy.heal)
+    return Layer.succeedContext(store)
+  })
+)
+
+const World = layerDeafStore.pipe(
+  Layer.provideMerge(layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 1000, concurrent: 4 } })),
+  Layer.provideMerge(TestPostgres)
+)
+
+let serial = 0
+
+/** A key in use, of a tenant of its own. */
+const newKey = Effect.gen(function* () {
+  const registry = yield* Registry
+  const tenant = `t-${++serial}`
+  yield* registry.createTenant({ name: tenant })
+  yield* registry.setModels(tenant, { models: ["m:1"] })
+  const { secret } = yield* registry.createKey({ tenant, name: "k" })
+  assert.strictEqual(yield* outcomeOf(secret), "ok")
+  return { secret, tenant, prefix: prefixOf(secret) }
+})
+
+const check = <E>(title: string, test: Effect.Effect<void, E, Layer.Success<typeof World>>) =>
+  it.live(title, () => Effect.provide(test, World), 60_000)
+
+check(
+  "the command, and a plain row in the outbox, revoke within about a second",
+  Effect.gen(function* () {
+    const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+    const [first, second, kept] = [yield* newKey, yield* newKey, yield* newKey]
+    yield* registry.revokeKey(first.prefix)
+    yield* becomes(outcomeOf(first.secret), "Unauthorized")
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${second.prefix})`
+    yield* becomes(outcomeOf(second.secret), "Unauthorized")
+    assert.strictEqual(yield* outcomeOf(kept.secret), "ok")
+  })
+)
+
+check(
+  "rows of the outbox that are committed in another order than their ids each revoke",
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [early, late] = [yield* newKey, yield* newKey]
+    const written = yield* Deferred.make<void>()
+    const go = yield* Deferred.make<void>()
+    const slow = yield* Effect.forkChild(
+      sql.withTransaction(
+        sql`INSERT INTO revocations (key_prefix) VALUES (${early.prefix})`.pipe(
+          Effect.andThen(Deferred.succeed(written, undefined)),
+          Effect.andThen(Deferred.await(go))
+        )
+      )
+    )
+    yield* Deferred.await(written)
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${late.prefix})`
+    yield* becomes(outcomeOf(late.secret), "Unauthorized")
+    assert.strictEqual(yield* outcomeOf(early.secret), "ok")
+    yield* Deferred.succeed(go, undefined)
+    yield* Fiber.join(slow)
+    yield* becomes(outcomeOf(early.secret), "Unauthorized")
+    const [order] = yield* sql<{ readonly swapped: boolean }>`
+      SELECT (SELECT id FROM revocations WHERE key_prefix = ${early.prefix})
+        < (SELECT id FROM revocations WHERE key_prefix = ${late.prefix}) AS swapped`
+    assert.isTrue(order?.swapped)
+  })
+)
+
+check(
+  "a key that is asked for again and again while it is revoked is out for good, on no replica any longer",
+  Effect.gen(function* () {
+    const registry = yield* Registry
+    const other = yield* Layer.build(Layer.fresh(layerKeyStore({ namespace: "tg_" })))
+    const { prefix, secret } = yield* newKey
+    const there = Effect.provide(outcomeOf(secret), other)
+    const asking = yield* Effect.forkChild(
+      Effect.forever(Effect.all([outcomeOf(secret), there], { concurrency: 2 })).pipe(Effect.asVoid)
+    )
+    yield* registry.revokeKey(prefix)
+    yield* Effect.all([becomes(outcomeOf(secret), "Unauthorized"), becomes(there, "Unauthorized")], {
+      concurrency: 2
+    })
+    for (let n = 0; n < 200; n += 1) {
+      assert.strictEqual(yield* outcomeOf(secret), "Unauthorized")
+      assert.strictEqual(yield* there, "Unauthorized")
+    }
+    yield* Fiber.interrupt(asking)
+  }).pipe(Effect.scoped)
+)
+
+check(
+  "limits, budgets, models, scopes, expiry, disabled keys and tenants are in force within about a second",
+  Effect.gen(function* () {
+    const [registry, sql, store] = [yield* Registry, yield* SqlClient.SqlClient, yield* KeyStore]
+    const { prefix, secret, tenant } = yield* newKey
+    const told = store.verify(secret).pipe(
+      Effect.map(({ value: { budgets, limits, models, scopes } }) =>
+        JSON.stringify([limits, budgets, models === "all" ? "all" : [...models], [...scopes].sort()])
+      ),
+      Effect.orElseSucceed(() => "refused")
+    )
+    const expected = { rpm: 60, tpm: 1000, concurrent: 4 }
+    const state = (limits: object, budgets: object, models: unknown, scopes: ReadonlyArray<string>) =>
+      JSON.stringify([limits, budgets, models, scopes])
+    const both = ["chat", "embeddings"]
+    assert.strictEqual(yield* told, state(expected, {}, ["m:1"], both))
+    yield* registry.setTenantLimits(tenant, { rpm: 7 })
+    yield* becomes(told, state({ ...expected, rpm: 7 }, {}, ["m:1"], both))
+    yield* registry.setKeyLimits(prefix, { concurrent: 1 })
+    yield* becomes(told, state({ rpm: 7, tpm: 1000, concurrent: 1 }, {}, ["m:1"], both))
+    yield* registry.setBudgets(prefix, { day: 5 })
+    yield* becomes(told, state({ rpm: 7, tpm: 1000, concurrent: 1 }, { day: 5 }, ["m:1"], both))
+    yield* registry.setModels(tenant, { models: ["n:1"] })
+    yield* becomes(told, state({ rpm: 7, tpm: 1000, concurrent: 1 }, { day: 5 }, ["n:1"], both))
+    yield* sql`UPDATE api_keys SET scopes = '{embeddings}' WHERE prefix = ${prefix}`
+    yield* becomes(told, state({ rpm: 7, tpm: 1000, concurrent: 1 }, { day: 5 }, ["n:1"], ["embeddings"]))
+    for (const set of [
+      (on: boolean) => registry.setKeyEnabled(prefix, on),
+      (on: boolean) => registry.setTenantEnabled(tenant, on),
+      (
+        on: boolean
+      ) => sql`UPDATE api_keys SET expires_at = now() + ${on ? "1 hour" : "-1 hour"}::text::interval
+        WHERE prefix = ${prefix}`
+    ]) {
+      yield* set(false)
+      yield* becomes(outcomeOf(secret), "Unauthorized")
+      yield* set(true)
+      yield* becomes(outcomeOf(secret), "ok")
+    }
+  })
+)
