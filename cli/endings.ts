@@ -7,8 +7,14 @@ import { exitCodeConfiguration } from "../src/Settings.ts"
 import { sentences, usageSentence } from "./sentences.ts"
 import { WrongSettings } from "./surroundings.ts"
 
+/** Characters; nobody reads on. */
+const longest = 500
+
 /** What was typed may be repeated in it, and may be anything: a key in the wrong place, an escape sequence. */
-const say = (line: string): Effect.Effect<void> => Console.error(printable(`tollgate: ${line}`))
+const say = (line: string): Effect.Effect<void> => {
+  const whole = printable(`tollgate: ${line}`)
+  return Console.error(whole.length <= longest ? whole : `${whole.slice(0, longest)}…`)
+}
 
 /** One line instead of the whole help: it is what scripts and logs keep. */
 export const presenter = CliOutput.layerPresenter({

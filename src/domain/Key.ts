@@ -30,8 +30,11 @@ const base62 = (length: number): string => {
 /** A new key: 53 bits of public prefix, 190 bits of secret. */
 export const mintKey = (namespace: string): string => namespace + base62(keyLength - namespace.length)
 
-/** Sixteen letters of a secret are enough to call it one: keys are also pasted with an end missing. */
-const keyLike = /([A-Za-z0-9]{2}_[0-9A-Za-z]{9})[0-9A-Za-z]{16,}/g
+/**
+ * A prefix from its `_` on, and so much of a secret that it is one: keys are also pasted with an end missing, and one
+ * right behind another.
+ */
+const keyLike = /(_[0-9A-Za-z]{9})[0-9A-Za-z]{16,}/g
 
 /** What looks like a key, of whatever namespace, wherever it stands: the public prefix stays, the secret goes. */
 export const redactKeys = (text: string): string => text.replaceAll(keyLike, "$1…")

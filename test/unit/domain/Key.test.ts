@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { keyShape, mintKey, prefixOf } from "../../../src/domain/Key.ts"
+import { keyShape, mintKey, prefixOf, redactKeys } from "../../../src/domain/Key.ts"
 
 const shape = keyShape("tg_")
 
@@ -42,5 +42,24 @@ describe("Key", () => {
     ]) {
       assert.notMatch(bad, shape)
     }
+  })
+
+  it("loses its secret where it is redacted: whole, cut short, in other words, one behind another", () => {
+    const [key, other] = [mintKey("tg_"), mintKey("x9_")]
+    for (const text of [
+      key,
+      key.slice(0, 30),
+      `a${key}b`,
+      key + other,
+      `${other}${key}${other}`,
+      `?k=${key}&x`
+    ]) {
+      const redacted = redactKeys(text)
+      assert.notInclude(redacted, key.slice(12, 28))
+      assert.notInclude(redacted, other.slice(12, 28))
+      assert.include(redacted, prefixOf(key).slice(3))
+    }
+    for (const plain of ["tg_000000000", "gateway_requests_total", "m_0123456789abcdef:latest", "no key"])
+      assert.strictEqual(redactKeys(plain), plain)
   })
 })
