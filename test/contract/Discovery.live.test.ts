@@ -1,9 +1,10 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Logger } from "effect"
 import { TestClock } from "effect/testing"
 import { describe } from "vitest"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { layerMemory } from "../../src/backend/memory.ts"
+import { jsonLine } from "../../src/boot/logging.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
@@ -98,6 +99,19 @@ describe("Discovery: polling in time", () => {
   it.effect("does not hold up the boot when the backend does not answer", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* Effect.provide(effective("all"), polling(Effect.never)), [])
+    })
+  )
+
+  it.effect("says why it failed, and not where the backend is", () =>
+    Effect.gen(function* () {
+      const lines: Array<string> = []
+      const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
+      const refused = new Error("connect ECONNREFUSED 10.1.2.3:11434")
+      const failing = Effect.fail(new BackendFailed({ fault: "unreachable", cause: refused }))
+      yield* effective("all").pipe(Effect.provide(Layer.provide(polling(failing), Logger.layer([ear]))))
+      assert.strictEqual(lines.length, 1)
+      assert.include(lines[0], "model discovery failed: unreachable")
+      assert.notInclude(lines[0], "10.1.2.3")
     })
   )
 })

@@ -145,5 +145,16 @@ const soak = Effect.gen(function* () {
   return figures.every(({ right }) => right)
 })
 
-const program = soak.pipe(Effect.ensuring(closePools), Effect.provide(layerGround), Effect.scoped)
-process.exitCode = (await Effect.runPromise(program)) ? 0 : 1
+const program = soak.pipe(
+  // The servers go with this process. A client of a server that was killed under it may wait for ever to be closed.
+  Effect.tap((right) =>
+    Effect.sync(() => {
+      process.exitCode = right ? 0 : 1
+      setTimeout(() => process.exit(), 20_000).unref()
+    })
+  ),
+  Effect.ensuring(closePools),
+  Effect.provide(layerGround),
+  Effect.scoped
+)
+await Effect.runPromise(program)

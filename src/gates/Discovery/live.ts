@@ -3,9 +3,9 @@
  * with the layer and does not hold up the boot. A list is good for `ttlS` from the moment it was asked for: after
  * that, nobody is permitted anything until the backend answers again.
  */
-import { Clock, Duration, Effect, Layer, Queue } from "effect"
+import { Cause, Clock, Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
-import { Forbidden } from "../../domain/Errors.ts"
+import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import { Catalog } from "./Catalog.ts"
 import { Discovery } from "./Discovery.ts"
@@ -22,6 +22,15 @@ const retryS = 5
 /** A refresh that is asked for never comes closer than this to the poll before. */
 const spacingMs = 1000
 const nothing = new Catalog([])
+
+/** Like a refused request, by its fault alone: what lies behind it names the backend's address. A defect is told whole. */
+const tell = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
+  if (Cause.hasDies(cause)) return Effect.logWarning("model discovery failed", cause)
+  const error = Cause.squash(cause)
+  return Effect.logWarning(
+    `model discovery failed: ${error instanceof BackendFailed ? error.fault : "timeout"}`
+  )
+}
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) {
   const [backend, clock] = [yield* Backend, yield* Clock.Clock]
@@ -43,7 +52,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
       Effect.suspend(() => {
         const first = !failing
         failing = true
-        return first ? Effect.logWarning("model discovery failed", cause) : Effect.void
+        return first ? tell(cause) : Effect.void
       })
     )
   )
