@@ -151,8 +151,8 @@ const layerTwinsWith = Layer.unwrap(
     return twins.pipe(
       Layer.provide(server),
       Layer.provide(Readiness.layer),
-    Layer.provide(Pipeline.layer),
-    Layer.provide([Drain.layer, Tarpit.layer()]),
+      Layer.provide(Pipeline.layer),
+      Layer.provide([Drain.layer, Tarpit.layer()]),
       Layer.provide(gates),
       Layer.provide(layerLogging({ logLevel: "fatal", production: false }))
     )
