@@ -77,9 +77,10 @@ const faults: ReadonlyArray<Fault> = [
   },
   { name: "Postgres is slow", begins: Effect.flatMap(postgres, (wire) => wire.latency(120)) },
   {
-    name: "Postgres is 5 s away",
-    begins: Effect.flatMap(postgres, (wire) => wire.latency(5000)),
-    lastsMs: 5500
+    // Further away than the wait for an intent, nearer than the wait for a completion.
+    name: "Postgres is 2 s away",
+    begins: Effect.flatMap(postgres, (wire) => wire.latency(1000)),
+    lastsMs: 3000
   },
   {
     name: "nothing of Postgres arrives",
@@ -115,8 +116,10 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the midd
           assert.strictEqual((yield* eventually(chat(secret), ({ status }) => status === 200)).status, 200)
         }
         const traffic = yield* startTraffic([free.secret, tight.secret], 6)
-        yield* Effect.sleep("100 millis")
-        const before = traffic.outcomes.length
+        yield* eventually(
+          Effect.sync(() => traffic.outcomes.length),
+          (answers) => answers > 6
+        )
         const began = performance.now()
         yield* begins
         yield* Effect.sleep(lastsMs)
@@ -129,7 +132,6 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the midd
         yield* traffic.stop
 
         const all = traffic.outcomes
-        assert.isAbove(before, 0)
         const odd = all.filter(
           ({ status, type }) => !(status === 200 || status === 503 || type === "budget_exceeded")
         )
