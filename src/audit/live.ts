@@ -98,7 +98,14 @@ const make = (options: AuditOptions) =>
     // Bounded by admission: only what was opened is closed.
     const closing = yield* lane(
       "completions",
-      closeIntents(pg),
+      (rows) =>
+        Effect.flatMap(closeIntents(pg)(rows), (late) =>
+          late === 0
+            ? Effect.void
+            : Effect.logWarning(
+                `${late} requests were closed for this process while it was cut off, at other amounts than they used`
+              )
+        ),
       "keep",
       Number.POSITIVE_INFINITY,
       (row: AuditRow) => open.delete(row.request_id)

@@ -49,9 +49,13 @@ export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: Re
  * Ends intents: their audit rows, their ledger entries and the end of the intents in one statement. The log's
  * primary key makes it happen once: only rows that were really inserted reach the ledger. The ledger is locked in
  * key order, so that replicas that close requests of the same keys do not deadlock.
+ *
+ * Answers how many of them another replica had closed before, taking this process for dead, at another amount: that
+ * amount stays, because the log is written once (a gateway's role may not change it).
  */
 export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
-  Effect.asVoid(pg`
+  Effect.map(
+    pg<{ readonly late: number }>`
     WITH r AS (
       SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, arrived_at timestamptz,
         tenant_id uuid, key_id uuid, key_prefix text, method text, endpoint text, model text, streamed boolean,
@@ -70,16 +74,21 @@ export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
       FROM r LEFT JOIN ended ON ended.request_id = r.request_id
       ON CONFLICT (request_id) DO NOTHING
       RETURNING tenant_id, key_id, admitted_at, tokens_in, tokens_out
+    ), booked AS (
+      INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
+      SELECT key_id, tenant_id, (admitted_at AT TIME ZONE 'UTC')::date, count(*), sum(tokens_in), sum(tokens_out)
+      FROM logged
+      WHERE key_id IS NOT NULL
+      GROUP BY 1, 2, 3 ORDER BY 1, 3
+      ON CONFLICT (key_id, day) DO UPDATE SET
+        requests = ledger.requests + excluded.requests,
+        tokens_in = ledger.tokens_in + excluded.tokens_in,
+        tokens_out = ledger.tokens_out + excluded.tokens_out
     )
-    INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
-    SELECT key_id, tenant_id, (admitted_at AT TIME ZONE 'UTC')::date, count(*), sum(tokens_in), sum(tokens_out)
-    FROM logged
-    WHERE key_id IS NOT NULL
-    GROUP BY 1, 2, 3 ORDER BY 1, 3
-    ON CONFLICT (key_id, day) DO UPDATE SET
-      requests = ledger.requests + excluded.requests,
-      tokens_in = ledger.tokens_in + excluded.tokens_in,
-      tokens_out = ledger.tokens_out + excluded.tokens_out`)
+    SELECT count(*)::integer AS late FROM r JOIN audit_log AS a USING (request_id)
+    WHERE (a.tokens_in, a.tokens_out) <> (r.tokens_in, r.tokens_out)`,
+    ([row]) => row?.late ?? 0
+  )
 
 /**
  * Rows of requests that never were admitted: no ledger entry. An intent that was written although nobody waited for

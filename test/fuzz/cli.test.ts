@@ -163,7 +163,7 @@ it.effect(
       const made = yield* tollgateHere("create-key", "--tenant", "fuzz", "--name", "k")
       const prefix = made.stdout.slice(0, 12)
       const random = new Random(seed)
-      const count = full ? 20_000 : 600
+      const count = full ? 5000 : 600
       const codes = new Map<number | null, number>()
       for (let n = 0; n < count; n += 1) {
         const line = words(random).map((word) =>
