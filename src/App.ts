@@ -106,6 +106,10 @@ export const layerAdmin = (settings: SettingsValues) =>
 export const playgroundOf = (settings: SettingsValues): boolean =>
   settings.playgroundEnabled ?? settings.databaseUrl === undefined
 
+/** One process on its own has no balancer to wait for. */
+export const drainMsOf = (settings: SettingsValues): number =>
+  settings.shutdownDrainMs ?? (settings.databaseUrl === undefined ? 0 : 3000)
+
 /** The whole service on a database client; provides its `HttpServer`, whose address tells where it listens. */
 export const layerApp = (
   settings: SettingsValues,
@@ -114,8 +118,7 @@ export const layerApp = (
   Server.layer({
     host: settings.host,
     port: settings.port,
-    // One process on its own has no balancer to wait for.
-    shutdownDrainMs: settings.shutdownDrainMs ?? (settings.databaseUrl === undefined ? 0 : 3000),
+    shutdownDrainMs: drainMsOf(settings),
     shutdownGraceMs: settings.shutdownGraceMs,
     clientStallTimeoutMs: settings.clientStallTimeoutMs,
     trustedProxies: settings.trustedProxies,

@@ -2,13 +2,13 @@
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
-import { layerAdmin, layerApp, playgroundOf } from "./App.ts"
+import { drainMsOf, layerAdmin, layerApp, playgroundOf } from "./App.ts"
 import { welcome } from "./boot/banner.ts"
 import { type BootFailed, bootFailed, settingsFrom } from "./boot/BootFailed.ts"
 import { seedDemo } from "./boot/demoTenant.ts"
 import { type Ground, makeGround } from "./boot/Ground.ts"
 import { layerLogging } from "./boot/logging.ts"
-import { exitOnSecondSignal } from "./boot/secondSignal.ts"
+import { heedSignals } from "./boot/signals.ts"
 import { layerTracing } from "./boot/tracing.ts"
 import { chatModelAt } from "./boot/backendUrl.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
@@ -89,8 +89,8 @@ const runOnGiven = Effect.fnUntraced(function* (settings: SettingsValues, ground
 })
 
 export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
-  yield* exitOnSecondSignal
   const settings = yield* settingsFrom(process.env)
+  yield* heedSignals(drainMsOf(settings) + settings.shutdownGraceMs)
   return yield* Effect.gen(function* () {
     const ground = yield* makeGround(settings)
     const run =

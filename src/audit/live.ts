@@ -18,7 +18,7 @@ import { makeGroupCommit } from "./GroupCommit.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
 import { Metrics } from "./Metrics.ts"
 import type { AuditRecord } from "./Record.ts"
-import { auditRow, type AuditRow, intentRow, type Progress, progressRow } from "./rows.ts"
+import { auditRow, type AuditRow, holdBack, intentRow, type Progress, progressRow } from "./rows.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
 
 export interface AuditOptions {
@@ -195,8 +195,10 @@ const make = (options: AuditOptions) =>
         const { requestId } = record.arrival
         // Should this process die before the row is written, the heartbeat has told what it would have said.
         if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
-        const durable = yield* closing.offer(auditRow(record))
+        const row = auditRow(record)
+        const durable = yield* closing.offer(row)
         yield* durable(options.closeTimeoutMs ?? 5000).pipe(
+          Effect.tapErrorTag("Late", () => Effect.sync(() => holdBack(row))),
           Effect.tapErrorTag("SqlError", (error) =>
             // Postgres repeats the whole row in its detail: the log gets the reason's name only.
             Effect.logError(`audit row ${requestId} cannot be written: ${error.reason._tag}`)
@@ -206,15 +208,19 @@ const make = (options: AuditOptions) =>
       refuse: Effect.fnUntraced(function* (record) {
         // The intent may have been written although its client did not wait for it: the row takes it along.
         open.delete(record.arrival.requestId)
+        const row = auditRow(record)
         const durable = yield* laneOf(record)
-          .offer(auditRow(record))
+          .offer(row)
           .pipe(
             Effect.catchTag("QueueFull", () => suppress),
             Effect.mapError((error) => (error._tag === "Unavailable" ? error : unavailable(error)))
           )
         yield* durable(options.refuseTimeoutMs ?? 1000).pipe(
           // A refusal gives nothing away: its row is on its way. An answer is not given without its row.
-          Effect.catchTag("Late", (late) => (record.status < 400 ? Effect.fail(late) : Effect.void)),
+          Effect.catchTag("Late", (late) => {
+            holdBack(row)
+            return record.status < 400 ? Effect.fail(late) : Effect.void
+          }),
           Effect.mapError(unavailable)
         )
       })

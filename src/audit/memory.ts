@@ -10,7 +10,7 @@ import { evidence } from "../domain/Evidence.ts"
 import { Audit } from "./Audit.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
 import type { AuditRecord, Intent } from "./Record.ts"
-import { type AuditRow, auditRow, intentRow } from "./rows.ts"
+import { type AuditRow, auditRow, holdBack, intentRow } from "./rows.ts"
 
 /** A row of the log; `admittedAt` (ISO) is there when it counts in the ledger. */
 export type StoredRow = AuditRow & { readonly admittedAt?: string }
@@ -36,7 +36,7 @@ export class AuditMemory extends Context.Service<
 >()("tollgate/audit/AuditMemory") {}
 
 interface Kept {
-  readonly record: AuditRecord
+  readonly row: AuditRow
   readonly opened: boolean
 }
 
@@ -50,8 +50,7 @@ const make = Effect.sync(() => {
   let down = false
   let ledgerDown = false
 
-  const write = ({ record, opened }: Kept): void => {
-    const row = auditRow(record)
+  const write = ({ row, opened }: Kept): void => {
     const stored = intents.get(row.request_id)
     intents.delete(row.request_id)
     if (rows.has(row.request_id)) return
@@ -59,10 +58,13 @@ const make = Effect.sync(() => {
     rows.set(row.request_id, opened ? { ...row, admittedAt } : row)
   }
 
-  /** Answers whether it is written; if not, it is kept. */
-  const put = (entry: Kept): boolean => {
-    if (down) kept = [...kept, entry]
-    else write(entry)
+  /** Answers whether it is written; if not, it is kept, and nobody has waited for it. */
+  const put = (record: AuditRecord, opened: boolean): boolean => {
+    const entry = { row: auditRow(record), opened }
+    if (down) {
+      holdBack(entry.row)
+      kept = [...kept, entry]
+    } else write(entry)
     return !down
   }
 
@@ -82,12 +84,9 @@ const make = Effect.sync(() => {
         if (stored === undefined) return
         intents.set(requestId, { ...stored, used: Math.max(stored.used, usage.tokensIn + usage.tokensOut) })
       }),
-    close: (record) =>
-      Effect.suspend(() => (put({ record, opened: true }) ? Effect.void : unavailable("down"))),
+    close: (record) => Effect.suspend(() => (put(record, true) ? Effect.void : unavailable("down"))),
     refuse: (record) =>
-      Effect.suspend(() =>
-        put({ record, opened: false }) || record.status >= 400 ? Effect.void : unavailable("down")
-      )
+      Effect.suspend(() => (put(record, false) || record.status >= 400 ? Effect.void : unavailable("down")))
   })
 
   const spentBy = function* (keyId: string) {

@@ -61,6 +61,16 @@ export const auditRow = (record: AuditRecord) => ({
   latency_ms: Math.min(2_147_483_647, count(record.latencyMs))
 })
 
+/**
+ * Nobody waited for it to become durable, so its client did not get the answer it speaks of: what is still to be
+ * written says what the client was told instead. What it used is charged all the same.
+ */
+export const holdBack = (row: AuditRow): void => {
+  if (row.status >= 400) return
+  row.status = 503
+  row.error_type = "service_unavailable"
+}
+
 /** What an open request has used, and the most it has held. */
 export interface Progress extends Usage {
   readonly held: number

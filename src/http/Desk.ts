@@ -6,6 +6,7 @@ import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
 import { makeAlarm } from "../infra/Alarm.ts"
 import { Pipeline } from "../pipeline/Pipeline.ts"
 import { Traced } from "../pipeline/Trace.ts"
+import { makeComplain } from "./complaints.ts"
 import { Drain } from "./Drain.ts"
 import { Readiness } from "./ops.ts"
 import { Patience } from "./Patience.ts"
@@ -22,6 +23,7 @@ export const desk = Effect.all({
   patience: Patience,
   traced: Traced,
   alarm: makeAlarm,
+  complain: makeComplain,
   clock: Clock.Clock
 })
 

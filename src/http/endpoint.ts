@@ -6,6 +6,7 @@ import { Cause, Effect, Exit, type Scope } from "effect"
 import { HttpServerError, type HttpServerResponse } from "effect/http"
 import type { GatewayError } from "../domain/Errors.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
+import { named } from "./complaints.ts"
 import type { Desk } from "./Desk.ts"
 import { type Face, faceOf, internalError } from "./faces.ts"
 import { withRequestSpan } from "./requestSpan.ts"
@@ -17,7 +18,12 @@ type Response = HttpServerResponse.HttpServerResponse
 const isTheirs = (error: GatewayError): boolean =>
   error._tag === "Unavailable" ? error.crowded === true : faceOf(error).status < 500
 
-export const makeEndpoint = ({ pipeline, tarpit, traced }: Pick<Desk, "pipeline" | "tarpit" | "traced">) => {
+export const makeEndpoint = ({
+  complain,
+  pipeline,
+  tarpit,
+  traced
+}: Pick<Desk, "complain" | "pipeline" | "tarpit" | "traced">) => {
   /** Charges, audits and answers a request that will not get what it asked for. */
   const refuse = Effect.fnUntraced(function* (exchange: Exchange, face: Face) {
     if (exchange.caller !== undefined && exchange.headroom === undefined) {
@@ -34,7 +40,7 @@ export const makeEndpoint = ({ pipeline, tarpit, traced }: Pick<Desk, "pipeline"
     }
     return yield* pipeline.conclude(exchange, ending).pipe(
       Effect.as(face),
-      Effect.catch((error) => Effect.as(logFailure(exchange, error), faceOf(error))),
+      Effect.catch((error) => Effect.as(complain(exchange, error), faceOf(error))),
       Effect.map((shown) => respondError(exchange, shown))
     )
   })
@@ -55,7 +61,7 @@ export const makeEndpoint = ({ pipeline, tarpit, traced }: Pick<Desk, "pipeline"
       // The server runs its app uninterruptibly: unless a handler opens up, a client that leaves is never noticed.
       Effect.andThen(Effect.interruptible(handler)),
       Effect.catch((error) =>
-        logFailure(exchange, error).pipe(
+        complain(exchange, error).pipe(
           Effect.andThen(exchange.caller === undefined && isTheirs(error) ? tarpit.turn : Effect.void),
           Effect.andThen(refuse(exchange, faceOf(error)))
         )
@@ -69,37 +75,6 @@ export const makeEndpoint = ({ pipeline, tarpit, traced }: Pick<Desk, "pipeline"
 }
 
 export type Endpoint = ReturnType<typeof makeEndpoint>
-
-/** A log line that says which request it is about. */
-export const named = (exchange: Exchange, line: Effect.Effect<void>): Effect.Effect<void> =>
-  Effect.annotateLogs(line, "request_id", exchange.arrival.requestId)
-
-/**
- * The cause of a failure of ours is for the operator; a refusal is the audit row's matter and no log line's. What the
- * backend itself said may hold paths, hosts and other people's words, so it is told at debug only (hardening U07).
- */
-export const logFailure = (exchange: Exchange, error: GatewayError): Effect.Effect<void> => {
-  switch (error._tag) {
-    case "Unavailable":
-      // A flood must not become a flood of log lines: its audit rows tell.
-      return named(
-        exchange,
-        error.crowded === true
-          ? Effect.logDebug(`refused: ${error.gate} crowded`, error.cause)
-          : Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
-      )
-    case "BackendFailed":
-      return named(
-        exchange,
-        Effect.andThen(
-          Effect.logWarning(`backend failed: ${error.fault}`),
-          Effect.logDebug("backend failed", error.cause)
-        )
-      )
-    default:
-      return Effect.void
-  }
-}
 
 /** 499 when the client left; when it was us who stopped, the client was not served (503). */
 const unfinished = (exit: Exit.Exit<unknown, unknown>) => {

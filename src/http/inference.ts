@@ -8,9 +8,10 @@ import type { Answer as Metered } from "../pipeline/forward.ts"
 import { stepOf } from "../pipeline/Trace.ts"
 import { authenticate } from "./authenticate.ts"
 import { readBody } from "./body.ts"
+import { named } from "./complaints.ts"
 import type { Desk } from "./Desk.ts"
 import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.ts"
-import { interrupted, logFailure, named } from "./endpoint.ts"
+import { interrupted } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
 import { headersOf, respondJson } from "./respond.ts"
@@ -20,7 +21,7 @@ export interface InferenceOptions extends Bounds {
 }
 
 export const makeInference = (desk: Desk, options: InferenceOptions) => {
-  const { drain, keys, pipeline, traced } = desk
+  const { complain, drain, keys, pipeline, traced } = desk
   const step = stepOf(traced)
 
   /** Who asks, what for, and whether they may: the same for every model endpoint. */
@@ -55,7 +56,7 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
     const log =
       failure === undefined
         ? named(exchange, Effect.logError("defect", cause))
-        : logFailure(exchange, failure.error)
+        : complain(exchange, failure.error)
     return log.pipe(
       Effect.andThen(
         Effect.ignore(pipeline.conclude(exchange, { status: face.status, errorType: face.type }))

@@ -1,12 +1,12 @@
 /** Told to stop, a gateway waits for its streams; told again, it does not. */
-import { assert, layer } from "@effect/vitest"
+import { assert, it, layer } from "@effect/vitest"
 import { Effect, Fiber, Layer, Redacted } from "effect"
 import { Registry } from "../../src/registry/Registry.ts"
 import { layerLive as layerRegistry } from "../../src/registry/live.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { Fake, generous, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
-import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { layerPrivatePostgres, TestCluster, TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 
 const world = Layer.mergeAll(
@@ -18,7 +18,7 @@ const world = Layer.mergeAll(
 let serial = 0
 
 /** A gateway with a stream of about three seconds under way. */
-const busy = Effect.gen(function* () {
+const busy = Effect.fnUntraced(function* (graceMs: number) {
   const [database, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
   const [registry, tenant] = [yield* Registry, `t${++serial}`]
   yield* registry.createTenant({ name: tenant, allowAllModels: true })
@@ -29,7 +29,7 @@ const busy = Effect.gen(function* () {
     REDIS_URL: redis.url,
     BACKEND_URL: fake.url,
     SHUTDOWN_DRAIN_MS: "0",
-    SHUTDOWN_GRACE_MS: "60000"
+    SHUTDOWN_GRACE_MS: String(graceMs)
   })
   const asked = fake.requests.length
   fake.script({
@@ -55,7 +55,7 @@ const busy = Effect.gen(function* () {
 layer(world, { excludeTestServices: true, timeout: 60_000 })("a gateway that is told to stop twice", (it) => {
   it.effect("ends at once, and says so with its exit code", () =>
     Effect.gen(function* () {
-      const { gateway, stream } = yield* busy
+      const { gateway, stream } = yield* busy(60_000)
       const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
       yield* Effect.sleep("1200 millis")
       assert.strictEqual(yield* gateway.stop, 143)
@@ -67,7 +67,7 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a gateway that is 
 
   it.effect("in one breath was told once: npm passes a Ctrl-C on that has arrived already", () =>
     Effect.gen(function* () {
-      const { gateway, stream } = yield* busy
+      const { gateway, stream } = yield* busy(60_000)
       const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
       yield* Effect.sleep("100 millis")
       assert.strictEqual(yield* gateway.stop, 0)
@@ -76,3 +76,26 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a gateway that is 
     }).pipe(Effect.scoped)
   )
 })
+
+it.live(
+  "a gateway that is told to stop while its database is frozen ends all the same",
+  () =>
+    Effect.gen(function* () {
+      const cluster = yield* TestCluster
+      const { gateway } = yield* busy(500)
+      yield* cluster.pause
+      assert.strictEqual(yield* gateway.stop, 1)
+      assert.include(gateway.printed(), "could not stop in time")
+      yield* cluster.resume
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(
+        Layer.mergeAll(
+          Layer.provideMerge(layerRegistry({ defaults: generous }), layerPrivatePostgres()),
+          layerTestRedis,
+          layerFake
+        )
+      )
+    ),
+  60_000
+)

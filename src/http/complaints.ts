@@ -1,0 +1,58 @@
+/**
+ * What of a failed request goes to the log. A refusal is the audit row's matter and no log line's; the cause of a
+ * failure of ours is for the operator. What the backend itself said may hold paths, hosts and other people's words, so it
+ * is told at debug only (hardening U07).
+ *
+ * An outage is one piece of news, however many requests meet it: what is wrong with a gate is said with its cause once in
+ * ten seconds, with the number of those that met it too; every single one is told at debug.
+ */
+import { Clock, Effect } from "effect"
+import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"
+import type { Exchange } from "../pipeline/Exchange.ts"
+
+const silenceMs = 10_000
+
+/** A log line that says which request it is about. */
+export const named = (exchange: Exchange, line: Effect.Effect<void>): Effect.Effect<void> =>
+  Effect.annotateLogs(line, "request_id", exchange.arrival.requestId)
+
+export type Complain = (exchange: Exchange, error: GatewayError) => Effect.Effect<void>
+
+export const makeComplain: Effect.Effect<Complain> = Effect.map(Clock.Clock, (clock): Complain => {
+  const told = new Map<Gate, { until: number; held: number }>()
+
+  const outage = (error: Unavailable): Effect.Effect<void> => {
+    const now = clock.currentTimeMillisUnsafe()
+    const last = told.get(error.gate)
+    if (last !== undefined && now < last.until) {
+      last.held += 1
+      return Effect.logDebug(`refused: ${error.gate} unavailable`, error.cause)
+    }
+    told.set(error.gate, { until: now + silenceMs, held: 0 })
+    const line = Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
+    return last === undefined || last.held === 0 ? line : Effect.annotateLogs(line, "more_before", last.held)
+  }
+
+  return (exchange, error) => {
+    switch (error._tag) {
+      case "Unavailable":
+        // A flood must not become a flood of log lines: its audit rows tell.
+        return named(
+          exchange,
+          error.crowded === true
+            ? Effect.logDebug(`refused: ${error.gate} crowded`, error.cause)
+            : outage(error)
+        )
+      case "BackendFailed":
+        return named(
+          exchange,
+          Effect.andThen(
+            Effect.logWarning(`backend failed: ${error.fault}`),
+            Effect.logDebug("backend failed", error.cause)
+          )
+        )
+      default:
+        return Effect.void
+    }
+  }
+})
