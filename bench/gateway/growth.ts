@@ -44,18 +44,23 @@ const title = (what: string) =>
     `\n| ${what} | req/s | CPU µs/request | CPU µs/frame | first byte p50 ms | RSS MiB | answers |\n|---|---|---|---|---|---|---|`
   )
 
+/** No more at a time than a statement may take. */
+const atOnce = 50_000
+
 /** Rows as the gateway writes them, of requests nobody made. */
 const fillAudit = (stores: contenders.Stores, upTo: number) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
-    yield* sql`
-      INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model,
-        streamed, tokens_in, tokens_out, usage_source, status, latency_ms, client_ip)
-      SELECT gen_random_uuid(), now() - n * interval '1 second', now() - n * interval '1 second', k.tenant_id, k.id, k.prefix,
-        'POST', '/api/chat', 'short', false, 7, 3, 'backend', 200, 12, '127.0.0.1'
-      FROM generate_series(1, greatest(0, ${upTo}::int - (SELECT count(*) FROM audit_log))::int) AS n,
-        (SELECT * FROM api_keys LIMIT 1) AS k`
-    yield* sql`ANALYZE audit_log`
+    const [found] = yield* sql<{ readonly rows: number }>`SELECT count(*)::int AS rows FROM audit_log`
+    for (let rows = found?.rows ?? 0; rows < upTo; rows += atOnce) {
+      yield* sql`
+        INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model,
+          streamed, tokens_in, tokens_out, usage_source, status, latency_ms, client_ip)
+        SELECT gen_random_uuid(), at, at, k.tenant_id, k.id, k.prefix, 'POST', '/api/chat', 'short', false, 7, 3, 'backend',
+          200, 12, '127.0.0.1'
+        FROM generate_series(1, ${Math.min(atOnce, upTo - rows)}::int) AS n,
+          LATERAL (SELECT now() - n * interval '1 second' AS at) AS t, (SELECT * FROM api_keys LIMIT 1) AS k`
+    }
   }).pipe(Effect.provide(stores.database))
 
 const growth: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {

@@ -8,8 +8,8 @@ import { Effect, Layer, Queue, Schedule, Semaphore } from "effect"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Metrics } from "./Metrics.ts"
 import { PromptLog } from "./PromptLog.ts"
-import { AnswerText } from "./PromptLogText.ts"
-import { type PromptRow, promptRow } from "./promptRow.ts"
+import type { PromptRow } from "./promptRow.ts"
+import { takingDown } from "./transcript.ts"
 
 export interface PromptLogOptions {
   /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys that name no days of their own */
@@ -70,20 +70,11 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
   )
 
   return PromptLog.of({
-    transcript: (caller, arrival, request) => {
-      if (caller.promptLogDays === undefined) return undefined
-      const answer = new AnswerText()
-      return {
-        add: (frames) => {
-          for (const frame of frames) answer.add(frame)
-        },
-        keep: Effect.suspend(() => {
-          if (waiting.length >= capacity) return metrics.promptsDropped(1)
-          waiting.push(promptRow(caller, arrival, request, answer))
-          return Effect.asVoid(Queue.offer(wake, undefined))
-        })
-      }
-    }
+    transcript: takingDown((row) => {
+      if (waiting.length >= capacity) return metrics.promptsDropped(1)
+      waiting.push(row)
+      return Effect.asVoid(Queue.offer(wake, undefined))
+    })
   })
 })
 

@@ -1,8 +1,8 @@
 /** The prompt log without a database, for tests: what is kept, at once, for keys that are opted in when it is. */
 import { Context, Effect, Layer } from "effect"
 import { PromptLog } from "./PromptLog.ts"
-import { AnswerText } from "./PromptLogText.ts"
-import { type PromptRow, promptRow } from "./promptRow.ts"
+import type { PromptRow } from "./promptRow.ts"
+import { takingDown } from "./transcript.ts"
 
 export interface KeptPrompt extends PromptRow {
   readonly days: number
@@ -25,20 +25,12 @@ const make = ({ defaultDays }: { readonly defaultDays: number }) =>
     const rows = new Map<string, KeptPrompt>()
     const optedIn = new Map<string, number>()
     const log = PromptLog.of({
-      transcript: (caller, arrival, request) => {
-        if (caller.promptLogDays === undefined) return undefined
-        const answer = new AnswerText()
-        return {
-          add: (frames) => {
-            for (const frame of frames) answer.add(frame)
-          },
-          keep: Effect.sync(() => {
-            const days = optedIn.get(caller.keyId)
-            if (days === undefined || rows.has(arrival.requestId)) return
-            rows.set(arrival.requestId, { ...promptRow(caller, arrival, request, answer), days })
-          })
-        }
-      }
+      transcript: takingDown((row) =>
+        Effect.sync(() => {
+          const days = optedIn.get(row.key_id)
+          if (days !== undefined && !rows.has(row.request_id)) rows.set(row.request_id, { ...row, days })
+        })
+      )
     })
     const hand = PromptLogMemory.of({
       rows,

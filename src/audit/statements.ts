@@ -45,6 +45,31 @@ export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: Re
     FROM r JOIN mine USING (request_id)
     WHERE i.request_id = r.request_id`)
 
+/** What a row of the log is made of, in the order in which it travels and is written. */
+const fields: { readonly [C in keyof AuditRow]: string } = {
+  request_id: "uuid",
+  arrived_at: "timestamptz",
+  tenant_id: "uuid",
+  key_id: "uuid",
+  key_prefix: "text",
+  method: "text",
+  endpoint: "text",
+  model: "text",
+  streamed: "boolean",
+  tokens_in: "bigint",
+  tokens_out: "bigint",
+  usage_source: "text",
+  status: "integer",
+  error_type: "text",
+  latency_ms: "integer",
+  client_ip: "text",
+  client_request_id: "text"
+}
+const columns = Object.keys(fields).join(", ")
+const record = Object.entries(fields)
+  .map((field) => field.join(" "))
+  .join(", ")
+
 /**
  * Ends intents: their audit rows, their ledger entries and the end of the intents in one statement. The log's
  * primary key makes it happen once: only rows that were really inserted reach the ledger. The ledger is locked in
@@ -57,20 +82,13 @@ export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
   Effect.map(
     pg<{ readonly late: number }>`
     WITH r AS (
-      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, arrived_at timestamptz,
-        tenant_id uuid, key_id uuid, key_prefix text, method text, endpoint text, model text, streamed boolean,
-        tokens_in bigint, tokens_out bigint, usage_source text, status integer, error_type text,
-        latency_ms integer, client_ip text, client_request_id text)
+      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(record)})
     ), ended AS (
       DELETE FROM intents USING r WHERE intents.request_id = r.request_id
       RETURNING intents.request_id, intents.admitted_at
     ), logged AS (
-      INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint,
-        model, streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip,
-        client_request_id)
-      SELECT r.request_id, r.arrived_at, coalesce(ended.admitted_at, r.arrived_at), r.tenant_id, r.key_id,
-        r.key_prefix, r.method, r.endpoint, r.model, r.streamed, r.tokens_in, r.tokens_out, r.usage_source,
-        r.status, r.error_type, r.latency_ms, r.client_ip, r.client_request_id
+      INSERT INTO audit_log (${pg.literal(columns)}, admitted_at)
+      SELECT r.*, coalesce(ended.admitted_at, r.arrived_at)
       FROM r LEFT JOIN ended ON ended.request_id = r.request_id
       ON CONFLICT (request_id) DO NOTHING
       RETURNING tenant_id, key_id, admitted_at, tokens_in, tokens_out
@@ -97,14 +115,10 @@ export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
 export const insertAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   Effect.asVoid(pg`
     WITH r AS (
-      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, arrived_at timestamptz,
-        tenant_id uuid, key_id uuid, key_prefix text, method text, endpoint text, model text, streamed boolean,
-        tokens_in bigint, tokens_out bigint, usage_source text, status integer, error_type text,
-        latency_ms integer, client_ip text, client_request_id text)
+      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(record)})
     ), unwanted AS (
       DELETE FROM intents USING r WHERE intents.request_id = r.request_id
     )
-    INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, model,
-      streamed, tokens_in, tokens_out, usage_source, status, error_type, latency_ms, client_ip, client_request_id)
+    INSERT INTO audit_log (${pg.literal(columns)})
     SELECT r.* FROM r
     ON CONFLICT (request_id) DO NOTHING`)

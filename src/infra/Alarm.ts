@@ -9,7 +9,7 @@ export type Alarm = (ms: number, ring: () => void) => () => void
 
 const realClock = Context.get(Context.empty(), Clock.Clock)
 
-const nothing = () => undefined
+const nothing = (): void => undefined
 
 const onRealClock: Alarm = (ms, ring) => {
   if (ms === Number.POSITIVE_INFINITY) return nothing
@@ -39,15 +39,23 @@ export const within = <A, E>(
   late: () => Effect.Effect<A, E>
 ): Effect.Effect<A, E> =>
   Effect.callback((resume) => {
-    const forget = register((outcome) => {
+    let callOff = nothing
+    let settled = false
+    const settle = (outcome: Effect.Effect<A, E>) => {
+      if (settled) return
+      settled = true
       callOff()
       resume(outcome)
-    })
-    const callOff = alarm(ms, () => {
+    }
+    const forget = register(settle)
+    // It may have been there already.
+    if (settled) return undefined
+    callOff = alarm(ms, () => {
+      settle(late())
       forget()
-      resume(late())
     })
     return Effect.sync(() => {
+      settled = true
       callOff()
       forget()
     })

@@ -6,19 +6,24 @@
  * has promised its 503 within about one. Here the work runs in a fiber of its own: at the deadline the caller goes
  * on, and the interruption takes its time in the background.
  */
-import { type Cause, type Duration, Effect, Exit, Fiber } from "effect"
+import { Cause, type Context, Duration, Effect } from "effect"
+import { makeAlarm, within } from "./Alarm.ts"
 
 /** Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop. */
 export const answerWithin =
   (duration: Duration.Input) =>
   <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | Cause.TimeoutError, R> =>
-    Effect.uninterruptibleMask((restore) =>
-      Effect.gen(function* () {
-        const fiber = yield* Effect.forkDetach(restore(work), { startImmediately: true })
-        return yield* restore(Effect.timeout(Fiber.join(fiber), duration)).pipe(
-          Effect.onExit((exit) =>
-            Effect.sync(() => (Exit.isFailure(exit) ? fiber.interruptUnsafe() : undefined))
-          )
+    Effect.contextWith((context: Context.Context<R>) =>
+      Effect.flatMap(makeAlarm, (alarm) =>
+        within<A, E | Cause.TimeoutError>(
+          alarm,
+          Duration.toMillis(duration),
+          (resume) => {
+            const fiber = Effect.runForkWith(context)(work)
+            fiber.addObserver(resume)
+            return () => fiber.interruptUnsafe()
+          },
+          () => Effect.fail(new Cause.TimeoutError(`no answer within ${Duration.toMillis(duration)} ms`))
         )
-      })
+      )
     )
