@@ -84,7 +84,12 @@ export const works: ReadonlyArray<Work> = [
     connections: 20,
     only: native
   },
-  { ...refused, name: "refused: 401, a shape that is no key", body: chat("short", false), key: "nobody" },
+  {
+    ...refused,
+    name: "refused: 401, held to 200 a second by the tarpit",
+    body: chat("short", false),
+    key: "nobody"
+  },
   { ...refused, name: "refused: 403, a model there is not", body: chat("nothing", false) },
   { ...refused, name: "refused: 429, requests per minute", body: chat("short", false), key: "poor" }
 ]

@@ -32,6 +32,13 @@ export interface PostgresOptions {
   readonly applicationName?: string
 }
 
+/**
+ * Every statement of ours looks up few rows by key. A prepared one is planned once and for all, and on the first day the
+ * tables are empty: without this the plan reads them whole, until the first ANALYZE finds that they have grown (measured,
+ * 40,000 rows in the log: 10 ms for a statement that takes 0.6).
+ */
+const byIndex = { enable_seqscan: "off", enable_hashjoin: "off", enable_mergejoin: "off" }
+
 export const layerPostgres = (
   options: PostgresOptions
 ): Layer.Layer<PgClient.PgClient | SqlClient.SqlClient, SqlError> => {
@@ -46,6 +53,7 @@ export const layerPostgres = (
       statement_timeout: String(statementTimeoutMs),
       // A process that stops between BEGIN and COMMIT must not keep its locks.
       idle_in_transaction_session_timeout: "30000",
+      ...byIndex,
       timezone: "UTC"
     }
   })

@@ -1,0 +1,83 @@
+/** A database that answers, but whose tables take no rows: nothing is given away unrecorded, and it heals by itself. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+
+const run = (statement: string) =>
+  Effect.orDie(Effect.flatMap(SqlClient.SqlClient, (sql) => Effect.asVoid(sql.unsafe(statement))))
+
+/** What Postgres says when a disk is full (SQLSTATE 53100), said by a trigger. */
+const fill = (table: string) =>
+  run(`CREATE FUNCTION full_${table}() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`).pipe(
+    Effect.andThen(run(`CREATE TRIGGER full_disk BEFORE INSERT ON ${table} EXECUTE FUNCTION full_${table}()`))
+  )
+const empty = (table: string) => run(`DROP TRIGGER full_disk ON ${table}`)
+
+const faults = [
+  {
+    what: "a log whose disk is full",
+    begin: fill("audit_log"),
+    end: empty("audit_log")
+  },
+  {
+    what: "a log that somebody has taken away",
+    begin: run("ALTER TABLE audit_log RENAME TO gone"),
+    end: run("ALTER TABLE gone RENAME TO audit_log")
+  }
+]
+
+const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
+
+layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("tables that take no rows", (it) => {
+  for (const { begin, end, what } of faults) {
+    it.effect(`${what}: answers are held back, then nobody is admitted, and no row is lost`, () =>
+      Effect.gen(function* () {
+        const [fake, { secret }] = [yield* Fake, yield* newKey()]
+        assert.strictEqual((yield* chat(secret)).status, 200)
+        const { held, list } = yield* Effect.acquireUseRelease(
+          begin,
+          () =>
+            Effect.gen(function* () {
+              const list = yield* call("/api/tags", { secret })
+              assert.strictEqual(list.status, 503)
+              const held = yield* chat(secret)
+              assert.strictEqual(held.status, 503, "an answer without its row")
+              const asked = fake.requests.length
+              assert.strictEqual((yield* chat(secret)).status, 503)
+              assert.strictEqual(fake.requests.length, asked, "the backend was asked although rows are late")
+              return { held, list }
+            }),
+          () => end
+        )
+        const back = yield* eventually(chat(secret), ({ status }) => status === 200, 5000)
+        assert.strictEqual(back.status, 200, back.text)
+        for (const answer of [held, list]) {
+          const row = yield* eventually(auditRow(answer.headers.get("x-request-id")), Boolean, 5000)
+          assert.deepInclude(
+            row,
+            { status: 503, error_type: "service_unavailable" },
+            "what its client was told"
+          )
+        }
+      })
+    )
+  }
+
+  it.effect("intents that find no room: 503, and the backend is not asked", () =>
+    Effect.gen(function* () {
+      const [fake, { secret }] = [yield* Fake, yield* newKey()]
+      const asked = fake.requests.length
+      const refused = yield* Effect.acquireUseRelease(
+        fill("intents"),
+        () => chat(secret),
+        () => empty("intents")
+      )
+      assert.strictEqual(refused.status, 503)
+      assert.strictEqual(fake.requests.length, asked)
+      const back = yield* eventually(chat(secret), ({ status }) => status === 200, 5000)
+      assert.strictEqual(back.status, 200, back.text)
+    })
+  )
+})
