@@ -25,7 +25,9 @@ export class Aftercare extends Context.Service<
         yield* Effect.addFinalizer(() =>
           FiberSet.awaitEmpty(fibers).pipe(Effect.timeoutOption(Duration.millis(options.drainMs)))
         )
-        const schedule = Schedule.min([Schedule.exponential("200 millis"), Schedule.spaced("3 seconds")])
+        // Often enough that what a store missed reaches it before a lease ends that was given before it went away: until
+        // then the hold speaks for what was used, and after it nobody would.
+        const schedule = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("500 millis")])
         return {
           later: (what, work) =>
             Effect.gen(function* () {
@@ -35,7 +37,7 @@ export class Aftercare extends Context.Service<
               yield* FiberSet.run(
                 fibers,
                 work.pipe(
-                  Effect.retry({ schedule, times: 20 }),
+                  Effect.retry({ schedule, times: 120 }),
                   Effect.catchCause((cause) => Effect.logError(`aftercare gave up: ${what}`, cause)),
                   Effect.asVoid
                 )
