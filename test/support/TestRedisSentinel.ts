@@ -57,7 +57,7 @@ const sentinel = Effect.fnUntraced(function* (command: string, libraries: string
       `sentinel monitor ${name} 127.0.0.1 ${master} 2`,
       `sentinel auth-pass ${name} "${password}"`,
       `sentinel down-after-milliseconds ${name} 500`,
-      `sentinel failover-timeout ${name} 5000`,
+      `sentinel failover-timeout ${name} 2000`,
       ""
     ].join("\n")
   )
