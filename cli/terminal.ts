@@ -1,6 +1,7 @@
 /** How a command speaks: results on stdout, as a table or as JSON; everything else on stderr. */
 import { Console, Effect } from "effect"
 import { Flag, GlobalFlag } from "effect/cli"
+import { spelledOut } from "../src/domain/controls.ts"
 
 export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))
@@ -64,12 +65,5 @@ export const amount = (value: number | null): string => (value === null ? "-" : 
 /** "1 key", "2 keys" */
 export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
 
-const unprintable = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
-
 /** Text of people and models, whose control characters would move the cursor, ring, or turn the line around. */
-export const printable = (text: string): string =>
-  text.replaceAll(unprintable, (character) =>
-    character === "\n" || character === "\t"
-      ? character
-      : `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`
-  )
+export const printable = (text: string): string => spelledOut(text, "\n\t")

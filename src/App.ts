@@ -19,14 +19,10 @@ import { layerLive as layerKeyStore } from "./gates/KeyStore/live.ts"
 import { layerLive as layerLimiter } from "./gates/Limiter/live.ts"
 import { layerMemory as layerMemoryMeter } from "./gates/Meter/memory.ts"
 import { layerRedis as layerRedisMeter } from "./gates/Meter/redis.ts"
-import { Drain } from "./http/Drain.ts"
-import { Readiness } from "./http/ops.ts"
 import * as Server from "./http/Server.ts"
-import { Tarpit } from "./http/Tarpit.ts"
 import { layerRedis } from "./infra/Redis.ts"
 import { Aftercare } from "./pipeline/Aftercare.ts"
 import { Leases } from "./pipeline/Leases.ts"
-import { Pipeline } from "./pipeline/Pipeline.ts"
 import { layerLive as layerRegistry } from "./registry/live.ts"
 import type { SettingsValues } from "./Settings.ts"
 
@@ -126,9 +122,4 @@ export const layerApp = (
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,
     numCtxCap: settings.numCtxCap
-  }).pipe(
-    Layer.provide(Readiness.layer),
-    Layer.provide(Pipeline.layer),
-    Layer.provide([Drain.layer, Tarpit.layer()]),
-    Layer.provide(layerGates(settings, surroundings))
-  )
+  }).pipe(Layer.provide(layerGates(settings, surroundings)))

@@ -13,13 +13,9 @@ import { layerLive as layerDiscovery } from "../../src/gates/Discovery/live.ts"
 import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
-import { Drain } from "../../src/http/Drain.ts"
-import { Tarpit } from "../../src/http/Tarpit.ts"
-import { Readiness } from "../../src/http/ops.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
 import { Leases } from "../../src/pipeline/Leases.ts"
-import { Pipeline } from "../../src/pipeline/Pipeline.ts"
 
 const caller = (secret: string, rpm: number) => ({
   secret,
@@ -76,9 +72,6 @@ Server.layer({
   numPredictCap: 4096,
   numCtxCap: undefined
 }).pipe(
-  Layer.provide(Readiness.layer),
-  Layer.provide(Pipeline.layer),
-  Layer.provide([Drain.layer, Tarpit.layer()]),
   Layer.provide(gates),
   Layer.provide(Layer.succeed(References.TracerEnabled, false)),
   Layer.provide(Layer.succeed(References.MinimumLogLevel, "Error")),

@@ -7,8 +7,9 @@
  * its neighbours nothing. A batch that fails because of the store either fails its submitters (`fail`), or stays at
  * the head of the queue and is tried again until it is written (`keep`).
  */
-import { Cause, Clock, Data, Deferred, Effect, Exit, Option } from "effect"
+import { Cause, Data, Deferred, Effect, Exit, Option } from "effect"
 import { makeAlarm, within } from "../infra/Alarm.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
 
 /** The queue is full: nothing was accepted. */
 export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity: number }> {}
@@ -64,10 +65,9 @@ const pauseMs = (failures: number): number => Math.min(2000, 100 * 2 ** (failure
 export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   options: GroupCommitOptions<A, E>
 ): Effect.fn.Return<GroupCommit<A, E>> {
-  const [clock, alarm] = [yield* Clock.Clock, yield* makeAlarm]
+  const [now, alarm] = [yield* makeMonotonicMs, yield* makeAlarm]
   // The writer is nobody's child: it must not end with a request, nor log in its name.
   const run = Effect.runForkWith(yield* Effect.context<never>())
-  const now = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
   type Item = Waiting<A, E>
   const queue: Array<Item> = []
   let flying: ReadonlyArray<Item> = []

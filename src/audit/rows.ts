@@ -1,10 +1,8 @@
 /** Records as rows: cleaned, cut, and in the words of the tables. Nothing a client sends can make an insert fail. */
+import { controls } from "../domain/controls.ts"
 import { redactKeys } from "../domain/Key.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "./Record.ts"
-
-/** Postgres takes no NUL and no lone surrogates; terminals and viewers no control, direction or line characters. */
-const unprintable = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
 
 /** Far more than any column keeps, so that cutting comes after redacting and no half of a secret is left. */
 const mostRead = 8192
@@ -15,8 +13,9 @@ const plain = /^[\x20-\x7e]{0,26}$/
 export const clean = (text: string, most: number): string =>
   text.length <= most && plain.test(text) ? text : scrub(text, most)
 
+/** Postgres takes no NUL and no lone surrogates; terminals and viewers no control characters. */
 const scrub = (text: string, most: number): string =>
-  redactKeys(text.slice(0, mostRead).toWellFormed()).replaceAll(unprintable, "").slice(0, most).toWellFormed()
+  redactKeys(text.slice(0, mostRead).toWellFormed()).replaceAll(controls, "").slice(0, most).toWellFormed()
 
 /** The greatest whole number that is exact on both sides. */
 const count = (tokens: number): number =>

@@ -1,5 +1,5 @@
 /** A response's bytes into frames, one array per read, up to the final one; what comes after it is not looked at. */
-import { Cause, Effect, type Pull, Stream } from "effect"
+import { Cause, Effect, Pull, Stream } from "effect"
 import { BackendFailed } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import { decodeFrame, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
@@ -8,8 +8,6 @@ import { Lines, LineTooLong } from "./lines.ts"
 import { type Wire, WireError } from "./Wire.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
-
-const ended = Effect.succeed<Frames | undefined>(undefined)
 
 export class FrameReader {
   readonly #wire: Wire
@@ -23,30 +21,36 @@ export class FrameReader {
     this.#kind = kind
   }
 
-  /** The next frames, or `undefined` after the final one. A response that ends without it was cut. */
-  readonly next: Effect.Effect<Frames | undefined, BackendFailed | WireError> = Effect.suspend(() => {
-    if (this.#failure !== undefined) return Effect.fail(this.#failure)
-    if (this.#done) return ended
-    return Effect.flatMap(this.#wire.take, (bytes) => {
+  /**
+   * The frames of each read, up to the final one; a response that ends without it was cut. `lost` names a connection
+   * that broke. It runs for every chunk of every stream, so it takes no more steps than it must.
+   */
+  #pull<E>(lost: (error: WireError) => E): Pull.Pull<Frames, BackendFailed | E> {
+    const taking = Effect.flatMap(this.#wire.taken, (bytes): Pull.Pull<Frames, BackendFailed | E> => {
+      if (bytes instanceof WireError) return Effect.fail(lost(bytes))
       const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
       // Frames that came before a failure go out before it.
-      return first === undefined ? this.next : Effect.succeed<Frames>([first, ...rest])
+      return first === undefined ? following : Effect.succeed<Frames>([first, ...rest])
     })
-  })
+    const following: Pull.Pull<Frames, BackendFailed | E> = Effect.suspend(() => {
+      if (this.#failure !== undefined) return Effect.fail(this.#failure)
+      return this.#done ? Cause.done() : taking
+    })
+    return following
+  }
+
+  /** The next frames, or `undefined` after the final one; a lost connection is told as it was. */
+  get next(): Effect.Effect<Frames | undefined, BackendFailed | WireError> {
+    return Pull.catchDone(
+      this.#pull((error) => error),
+      () => Effect.undefined
+    )
+  }
 
   /** The stream from `first` on. It can be run once. */
   rest(first: Frames): Stream.Stream<Frame, BackendFailed> {
     let held: Frames | undefined = first
-    const following: Pull.Pull<Frames, BackendFailed> = Effect.suspend(() => {
-      if (this.#failure !== undefined) return Effect.fail(this.#failure)
-      return this.#done ? Cause.done() : taking
-    })
-    // This runs for every chunk of every stream, so it takes no more steps than it must.
-    const taking = Effect.flatMap(this.#wire.taken, (bytes): Pull.Pull<Frames, BackendFailed> => {
-      if (bytes instanceof WireError) return Effect.fail(ofWire(bytes))
-      const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
-      return first === undefined ? following : Effect.succeed<Frames>([first, ...rest])
-    })
+    const following = this.#pull(ofWire)
     const start = Effect.suspend(() => {
       if (held === undefined) return following
       const frames = held

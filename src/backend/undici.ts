@@ -7,11 +7,12 @@
  * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
  * the one that does not read; `maxDurationMs` for the whole.
  */
-import { Clock, Effect, Layer, type Scope, type Stream } from "effect"
+import { Effect, Layer, type Scope, type Stream } from "effect"
 import { Pool } from "undici"
 import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import { makeAlarm } from "../infra/Alarm.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
@@ -64,8 +65,7 @@ const paths = {
 type Refused = BackendFailed | BadRequest | Forbidden
 
 const make = Effect.fnUntraced(function* (options: UndiciOptions) {
-  const [breaker, alarm, clock] = [yield* CircuitBreaker, yield* makeAlarm, yield* Clock.Clock]
-  const nowMs = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
+  const [breaker, alarm, nowMs] = [yield* CircuitBreaker, yield* makeAlarm, yield* makeMonotonicMs]
   const prefix = options.url.pathname.replace(/\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(

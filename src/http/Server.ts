@@ -7,13 +7,16 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
 import { type MalformedReason, Metrics } from "../audit/Metrics.ts"
+import { Pipeline } from "../pipeline/Pipeline.ts"
 import { type AppOptions, makeApp } from "./app.ts"
 import { Drain } from "./Drain.ts"
 import { onExchange } from "./exchanges.ts"
 import { noteFraming } from "./framing.ts"
 import { refuseMalformed } from "./malformed.ts"
+import { Readiness } from "./ops.ts"
 import { Patience, type PatienceMs } from "./Patience.ts"
 import { cutStalledClients } from "./stalls.ts"
+import { Tarpit } from "./Tarpit.ts"
 
 export interface ServerOptions extends AppOptions {
   readonly host: string
@@ -88,7 +91,10 @@ const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"
   yield* Effect.timeoutOption(closed, lastWords)
 })
 
-/** Serves the app; provides the `HttpServer`, so that a caller can read the address it got. */
+/**
+ * Serves the app on the ports it is given, with all that is its own; provides the `HttpServer`, so that a caller can
+ * read the address it got.
+ */
 export const layer = (options: ServerOptions) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -113,4 +119,8 @@ export const layer = (options: ServerOptions) =>
         Layer.provide(Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true))
       )
     })
+  ).pipe(
+    Layer.provide(Readiness.layer),
+    Layer.provide(Pipeline.layer),
+    Layer.provide([Drain.layer, Tarpit.layer()])
   )

@@ -3,7 +3,8 @@
  * on. A flood of bad keys or paths then slows itself down instead of everybody who pays, and its audit rows come no
  * faster than this. Below the rate nothing waits.
  */
-import { Clock, Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer } from "effect"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
 
 export interface TarpitOptions {
   /** refusals a second; default 200 */
@@ -25,9 +26,8 @@ export class Tarpit extends Context.Service<
     Layer.effect(
       Tarpit,
       Effect.gen(function* () {
-        const clock = yield* Clock.Clock
+        const nowMs = yield* makeMonotonicMs
         const { burst = 100, mostMs = 3000, perSecond = 200 } = options
-        const nowMs = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
         /** when the next turn would be if nothing might come at once */
         let nextAt = 0
         return Tarpit.of({

@@ -9,6 +9,7 @@ import type { Json } from "../domain/Inference.ts"
 import { type Alarm, within } from "../infra/Alarm.ts"
 import type { Desk } from "./Desk.ts"
 import { isMisframed } from "./framing.ts"
+import { headerCount } from "./headerCount.ts"
 import { parseJson } from "./json.ts"
 
 const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
@@ -80,13 +81,9 @@ const collect = (
 
 const notWhole = new BadRequest({ detail: "body: not received whole" })
 
-const problemOf = (incoming: IncomingMessage): string | undefined => {
-  let types = 0
-  for (let i = 0; i < incoming.rawHeaders.length; i += 2) {
-    if (incoming.rawHeaders[i]?.toLowerCase() === "content-type") types += 1
-  }
-  return headerProblem(incoming.headers) ?? (types > 1 ? "Content-Type: expected it once" : undefined)
-}
+const problemOf = (incoming: IncomingMessage): string | undefined =>
+  headerProblem(incoming.headers) ??
+  (headerCount(incoming, "content-type") > 1 ? "Content-Type: expected it once" : undefined)
 
 export const readBody = (
   { alarm, patience }: Pick<Desk, "alarm" | "patience">,

@@ -5,6 +5,7 @@
  */
 import type { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
+import { headerCount } from "./headerCount.ts"
 
 const misframed = new WeakSet<Socket>()
 
@@ -23,6 +24,6 @@ export const isMisframed = (request: IncomingMessage): boolean => misframed.has(
  * us may have chosen by one of two. Node keeps the first of them, and would answer a missing one without a body.
  */
 export const isHosted = (request: IncomingMessage): boolean => {
-  const hosts = request.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "host").length
+  const hosts = headerCount(request, "host")
   return hosts === 1 || (hosts === 0 && request.httpVersion === "1.0")
 }

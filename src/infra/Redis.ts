@@ -1,6 +1,6 @@
 /**
- * The connection to Redis, to the master that sentinels name, or to a Redis Cluster. It decides nothing, but it fails early: nothing is queued while
- * there is no connection, nothing is sent twice, and every command has a deadline.
+ * The connection to Redis, to the master that sentinels name, or to a Redis Cluster. It decides nothing, but it fails
+ * early: nothing is queued while there is no connection, nothing is sent twice, and every command has a deadline.
  *
  * *Gotchas* A command that timed out may still be executed later: every mutation has to be idempotent by a name of
  * its own, and what it may have left behind has to expire.

@@ -3,7 +3,7 @@
  * except that it holds more tokens as it goes, is ended with `length` when nothing remains to hold, and settles
  * before it lets its last frame out.
  */
-import { Array as Arr, Cause, Effect, Exit, type Pull, type Scope, Stream } from "effect"
+import { Array as Arr, Cause, Effect, type Pull, type Scope, Stream } from "effect"
 import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
@@ -66,28 +66,22 @@ export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Cal
     const call = { request: suited(request, permit.model), maxTokens: bound }
     const { answer, hold } = yield* calling(exchange, request, bound, backend.forward(permit, call))
     yield* metrics.firstFrame(exchange.arrival.arrivedAt)
-    return untilDone(answer, (chunk) => metered(exchange, hold, chunk))
+    return untilConcluded(answer, exchange, (chunk) => metered(exchange, hold, chunk))
   })
 }
 
-/** The stream with `through` over its chunks; one step of a pull, not a stage of a channel, for each. */
-const untilDone = (
+/** The stream with `through` over its chunks, up to the one that ends its exchange; a step of a pull, not a stage. */
+const untilConcluded = (
   frames: Stream.Stream<Frame, BackendFailed>,
+  exchange: Exchange,
   through: (chunk: Frames) => Effect.Effect<Frames, Unavailable>
 ): Answer =>
   Stream.transformPull(frames, (pull) => {
-    let done = false
-    const next = Effect.flatMap(pull, (chunk) => {
-      const kept = through(chunk)
-      // Nearly always there is nothing to wait for.
-      if (Exit.isExit(kept)) return kept
-      return Effect.map(kept, (last) => {
-        done = Arr.lastNonEmpty(last).done
-        return last
-      })
-    })
+    const next = Effect.flatMap(pull, through)
     return Effect.succeed(
-      Effect.suspend((): Pull.Pull<Frames, BackendFailed | Unavailable> => (done ? Cause.done() : next))
+      Effect.suspend((): Pull.Pull<Frames, BackendFailed | Unavailable> =>
+        exchange.concluded ? Cause.done() : next
+      )
     )
   })
 

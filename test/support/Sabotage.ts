@@ -11,11 +11,7 @@ import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
 import { KeyStore } from "../../src/gates/KeyStore/KeyStore.ts"
 import { Limiter } from "../../src/gates/Limiter/Limiter.ts"
 import { Meter } from "../../src/gates/Meter/Meter.ts"
-import { Drain } from "../../src/http/Drain.ts"
-import { Tarpit } from "../../src/http/Tarpit.ts"
-import { Readiness } from "../../src/http/ops.ts"
 import * as Server from "../../src/http/Server.ts"
-import { Pipeline } from "../../src/pipeline/Pipeline.ts"
 import { readSettings, type SettingsValues } from "../../src/Settings.ts"
 import { Fake, Gateway } from "./Gateway.ts"
 import { TestRedis } from "./TestRedis.ts"
@@ -77,13 +73,7 @@ export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
         ...settings,
         shutdownDrainMs: 0,
         playground: false
-      }).pipe(
-        Layer.provide(Readiness.layer),
-        Layer.provide(Pipeline.layer),
-        Layer.provide([Drain.layer, Tarpit.layer()]),
-        Layer.provide(layerBreakable),
-        Layer.provide(layerGates(settings, { backendUrl }))
-      )
+      }).pipe(Layer.provide(layerBreakable), Layer.provide(layerGates(settings, { backendUrl })))
       const gateway = Layer.effect(
         Gateway,
         Effect.map(HttpServer.HttpServer, ({ address }) => ({

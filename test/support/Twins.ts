@@ -21,13 +21,9 @@ import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import { Meter, MeterDown } from "../../src/gates/Meter/Meter.ts"
-import { Drain } from "../../src/http/Drain.ts"
-import { Tarpit } from "../../src/http/Tarpit.ts"
-import { Readiness } from "../../src/http/ops.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
 import { Leases } from "../../src/pipeline/Leases.ts"
-import { Pipeline } from "../../src/pipeline/Pipeline.ts"
 import { modelNamed } from "./permits.ts"
 
 /** A subsystem that can be taken away and given back. */
@@ -150,9 +146,6 @@ const layerTwinsWith = Layer.unwrap(
     )
     return twins.pipe(
       Layer.provide(server),
-      Layer.provide(Readiness.layer),
-      Layer.provide(Pipeline.layer),
-      Layer.provide([Drain.layer, Tarpit.layer()]),
       Layer.provide(gates),
       Layer.provide(layerLogging({ logLevel: "fatal", production: false }))
     )

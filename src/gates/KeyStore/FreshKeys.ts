@@ -9,10 +9,11 @@
  * *Gotchas* Eviction also fences reads already under way: what they bring about the evicted prefix may be older
  * than the change, so it is neither kept nor believed, and its askers read again.
  */
-import { Cause, Clock, Deferred, Effect, Exit, type Scope } from "effect"
+import { Cause, Deferred, Effect, Exit, type Scope } from "effect"
 import type { Caller } from "../../domain/Caller.ts"
 import { Unavailable } from "../../domain/Errors.ts"
 import { answerWithin } from "../../infra/Deadline.ts"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { makeRecent } from "./Recent.ts"
 
 /** One key with its tenant, as a single read saw them. */
@@ -84,8 +85,7 @@ const unanswered = new Unavailable({
 export const makeFreshKeys = Effect.fnUntraced(function* (
   options: FreshKeysOptions
 ): Effect.fn.Return<FreshKeys, never, Scope.Scope> {
-  const clock = yield* Clock.Clock
-  const nowMs = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
+  const nowMs = yield* makeMonotonicMs
   const scope = yield* Effect.scope
   const readTimeoutMs = options.readTimeoutMs ?? 900
   const kept = makeRecent<Kept>(options.capacity ?? 10_000)

@@ -12,10 +12,11 @@
  * worker's time, and those of prefixes that are guessed at to half of it: the machine is for who pays.
  */
 import * as argon2 from "@node-rs/argon2"
-import { Clock, Deferred, Effect, Exit } from "effect"
+import { Deferred, Effect, Exit } from "effect"
 import { hash as digestOf, randomBytes } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { makeRecent } from "./Recent.ts"
 
 export interface SecretCheckOptions {
@@ -87,8 +88,7 @@ const overloaded = (reason: string) =>
 export const makeSecretCheck = Effect.fnUntraced(function* (
   options: SecretCheckOptions
 ): Effect.fn.Return<SecretCheck> {
-  const clock = yield* Clock.Clock
-  const nowMs = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
+  const nowMs = yield* makeMonotonicMs
   // A worker is nobody's child: it must not end with the request that found it missing.
   const run = Effect.runForkWith(yield* Effect.context<never>())
   const cores = availableParallelism()
