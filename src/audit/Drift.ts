@@ -4,13 +4,15 @@
  *
  * Only an account at rest is compared. The counters are read first, then the ledger; a request that was under way at
  * either moment shows as an open lease or an open intent, and one that came and went in between changes the mark, so
- * that the repair does nothing. An account that is never at rest is compared when it is.
+ * that the repair does nothing. An account that is never at rest is compared when it is. What a request holds beyond
+ * the end of its lease is no rest either: `Lapsed.ts` asks the ledger what became of it.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Clock, Duration, Effect, Layer, Schedule, Schema } from "effect"
 import { type Period, periods } from "../domain/Limits.ts"
-import { type Account, Meter, Reserved, type Survey } from "../gates/Meter/Meter.ts"
+import { type Account, Meter, type Survey } from "../gates/Meter/Meter.ts"
 import { answerWithin } from "../infra/Deadline.ts"
+import { endLapsed } from "./Lapsed.ts"
 import { Metrics } from "./Metrics.ts"
 
 export interface DriftOptions {
@@ -64,7 +66,7 @@ const nameOf = (account: Account): string => `${account.group}/${account.key}`
 const make = (options: DriftOptions) =>
   Effect.gen(function* () {
     const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
-    /** accounts with a budget that something has happened to since they were last found right */
+    /** accounts that something has happened to since they were last found right */
     const touched = new Map<string, Account>()
     const touch = (account: Account): void => {
       if (touched.size < capacity) touched.set(nameOf(account), account)
@@ -91,8 +93,21 @@ const make = (options: DriftOptions) =>
         },
         { concurrency: 8 }
       ).pipe(Effect.onError(() => Effect.sync(() => accounts.forEach(touch))))
-      for (const { account, survey } of surveys) if (survey.open > 0) touch(account)
-      const atRest = surveys.filter(({ survey }) => survey.open === 0)
+      const left = surveys.filter(({ survey }) => survey.lapsed.length > 0)
+      for (const { account, survey } of surveys) {
+        if (survey.open > 0 || survey.lapsed.length > 0) touch(account)
+      }
+      if (left.length > 0) {
+        const ended = left.map(({ account, survey }) => ({ account, ids: survey.lapsed }))
+        yield* Effect.onError(endLapsed(pg, meter, ended, at), () =>
+          Effect.sync(() => accounts.forEach(touch))
+        )
+      }
+      // One without counters has nothing that could be compared.
+      const atRest = surveys.filter(
+        ({ survey: { lapsed, open, totals } }) =>
+          open === 0 && lapsed.length === 0 && periods.some((period) => totals[period] !== undefined)
+      )
       let drift = 0
       if (atRest.length > 0) {
         const ledger = yield* truths(
@@ -151,17 +166,9 @@ const make = (options: DriftOptions) =>
             if (rebuilt.size < capacity) rebuilt.set(nameOf(account), { ...account, until: now + rebuiltMs })
           })
         ),
+      // A refusal too: it may be because of what somebody holds who is no more.
       reserve: (claims, ask) =>
-        Effect.tap(meter.reserve(claims, ask), (verdict) =>
-          Effect.sync(() => {
-            if (
-              verdict instanceof Reserved &&
-              periods.some((period) => claims.budgets[period] !== undefined)
-            ) {
-              touch(claims.account)
-            }
-          })
-        ),
+        Effect.tap(meter.reserve(claims, ask), () => Effect.sync(() => touch(claims.account))),
       settle: (reservation, used) =>
         Effect.tap(meter.settle(reservation, used), () =>
           Effect.sync(() => {

@@ -9,6 +9,7 @@ import { layerRedis, Redis } from "../../src/infra/Redis.ts"
 import { layerRedisCluster } from "../support/TestRedisCluster.ts"
 import { TestRedis } from "../support/TestRedis.ts"
 import { claimsOf, granted, leaseS, suite, Wipe } from "./Meter.ts"
+import { leases } from "./MeterLeases.ts"
 import { totals } from "./MeterTotals.ts"
 
 const scope = Scope.makeUnsafe()
@@ -49,6 +50,7 @@ const twin = () =>
   ).pipe(Layer.provideMerge(Layer.fresh(client)))
 
 suite("Meter in a Redis Cluster", twin)
+leases("Meter in a Redis Cluster", twin)
 totals("Meter in a Redis Cluster", twin)
 
 it.live("groups are spread over all masters, and each stays on one", () =>

@@ -6,6 +6,7 @@ import { Redis } from "../../src/infra/Redis.ts"
 import { layerMeterOnClock } from "../support/TestMeter.ts"
 import { claimsOf, granted, leaseS, noon, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
+import { leases } from "./MeterLeases.ts"
 import { totals } from "./MeterTotals.ts"
 
 const wipe = Layer.effect(
@@ -16,6 +17,7 @@ const wipe = Layer.effect(
 const twin = () => Layer.provideMerge(wipe, layerMeterOnClock({ leaseS }))
 
 suite("Meter in Redis", twin)
+leases("Meter in Redis", twin)
 totals("Meter in Redis", twin)
 properties("Meter in Redis", twin, { runs: 100 })
 

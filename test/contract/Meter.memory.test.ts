@@ -3,6 +3,7 @@ import { Counters } from "../../src/gates/Meter/Counters.ts"
 import { layerCounters } from "../../src/gates/Meter/memory.ts"
 import { leaseS, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
+import { leases } from "./MeterLeases.ts"
 import { totals } from "./MeterTotals.ts"
 
 const twin = () =>
@@ -18,5 +19,6 @@ const twin = () =>
   })
 
 suite("Meter in memory", twin)
+leases("Meter in memory", twin)
 totals("Meter in memory", twin)
 properties("Meter in memory", twin, { runs: 400 })

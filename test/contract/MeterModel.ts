@@ -74,8 +74,10 @@ export class MeterModel {
     return this.#all.filter((request) => !request.over && request.leaseUntil > now)
   }
 
-  #outstanding(now: number): number {
-    return this.#live(now).reduce((sum, request) => sum + request.held - request.used, 0)
+  #outstanding(): number {
+    return this.#all
+      .filter((request) => !request.over)
+      .reduce((sum, request) => sum + request.held - request.used, 0)
   }
 
   #spent(period: Period, of: number): number {
@@ -96,7 +98,7 @@ export class MeterModel {
       requests: { limit: limits.rpm, remaining: Math.max(0, limits.rpm - this.#requestsAt(now)) },
       tokens: {
         limit: limits.tpm,
-        remaining: Math.max(0, limits.tpm - this.#tokensAt(now) - this.#outstanding(now))
+        remaining: Math.max(0, limits.tpm - this.#tokensAt(now) - this.#outstanding())
       },
       budgets: left
     }
@@ -127,7 +129,7 @@ export class MeterModel {
         this.#wait(now, (at) => this.#requestsAt(at) < limits.rpm)
       )
     }
-    const outstanding = this.#outstanding(now)
+    const outstanding = this.#outstanding()
     const room = limits.tpm - this.#tokensAt(now) - outstanding
     if (ask.tokens > 0 && room <= 0) {
       const counted = outstanding < limits.tpm ? outstanding : 0
@@ -149,7 +151,7 @@ export class MeterModel {
       return refused(spent.period, spent.budget, secondsToEndOf(spent.period, now))
     }
     const available = Math.max(0, Math.min(room, ...remainders.map(({ left }) => left)))
-    const held = Math.min(ask.tokens, available)
+    const held = Math.max(Math.min(ask.tokens, available), Math.min(ask.least ?? 0, ask.tokens))
     const request: Request = {
       at: now,
       slot: ask.slot,
@@ -197,7 +199,7 @@ export class MeterModel {
     request.leaseUntil = now + this.#leaseMs
     const { limits, budgets } = reservation.claims
     const room = Math.min(
-      limits.tpm - this.#tokensAt(now) - this.#outstanding(now),
+      limits.tpm - this.#tokensAt(now) - this.#outstanding(),
       ...periods.map((period) => (budgets[period] ?? Infinity) - this.#spent(period, request.at))
     )
     const more = Math.min(Math.max(0, want - request.held), Math.max(0, room))

@@ -35,7 +35,14 @@ const terms = fc.record({
 const step = fc.oneof(
   {
     weight: 6,
-    arbitrary: fc.record({ verb: fc.constant("reserve"), which, terms, tokens: amount, slot: fc.boolean() })
+    arbitrary: fc.record({
+      verb: fc.constant("reserve"),
+      which,
+      terms,
+      tokens: amount,
+      least: fc.constantFrom(0, 0, 7, 30),
+      slot: fc.boolean()
+    })
   },
   {
     weight: 4,
@@ -84,7 +91,8 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
     switch (action.verb) {
       case "reserve": {
         const claims = claimsFor(action.terms)
-        const ask = { id: `${run}-${action.which}`, tokens: action.tokens, slot: action.slot }
+        const { least, slot, tokens } = action
+        const ask = { id: `${run}-${action.which}`, tokens, least, slot }
         const expected: ModelVerdict = model.reserve(claims, ask, now)
         const actual = yield* Effect.result(meter.reserve(claims, ask))
         if (Result.isFailure(actual)) assert.strictEqual(expected._tag, "Over", told)

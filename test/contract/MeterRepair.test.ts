@@ -1,4 +1,7 @@
-/** Both Meters: a settlement that comes after the ledger has set its counter right is not counted a second time. */
+/**
+ * Both Meters, with a lease that is shorter than what a load may be behind an admission: whose settlement cannot be
+ * delivered keeps what it holds and keeps the repair away, and is then charged to the token.
+ */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
@@ -7,7 +10,6 @@ import { Meter } from "../../src/gates/Meter/Meter.ts"
 import { layerMeterOnClock } from "../support/TestMeter.ts"
 import { ask, claimsOf, left, load, noon, take } from "./Meter.ts"
 
-/** Shorter than what a load may be behind an admission. */
 const leaseS = 3
 
 for (const [name, twin] of [
@@ -22,16 +24,19 @@ for (const [name, twin] of [
       yield* load(claims, { total: 100 })
       const late = yield* take(claims, ask("late", 30))
       yield* TestClock.adjust("4 seconds")
-      const { mark, open } = yield* meter.survey(claims.account, noon)
-      assert.strictEqual(open, 0)
+      const { lapsed, mark, open } = yield* meter.survey(claims.account, noon)
+      assert.deepStrictEqual([open, lapsed], [0, ["late"]])
       // The ledger has the request already: 100 and its 20.
-      assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 120 }))
+      assert.isFalse(yield* meter.repair(claims.account, noon, mark, { total: 120 }))
+      assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 870)
       yield* meter.settle(late, 20)
       assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 880)
+      const rest = yield* meter.survey(claims.account, noon)
+      assert.isTrue(yield* meter.repair(claims.account, noon, rest.mark, { total: 150 }))
       // One that was admitted on the repaired counter is charged to the token.
       const next = yield* take(claims, ask("next", 30))
       yield* meter.settle(next, 7)
-      assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 873)
+      assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 843)
     }).pipe(Effect.provide(twin))
   )
 }

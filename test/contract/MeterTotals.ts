@@ -209,7 +209,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual(yield* spent(claims), 125)
       }))
 
-    test("a request under way keeps the repair away, until its lease ends", () =>
+    test("a request under way keeps the repair away, and so does what it holds when its lease has ended", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { total: 1000 } })
@@ -219,12 +219,29 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.deepStrictEqual([running.totals, running.open], [{ total: 130 }, 1])
         assert.isFalse(yield* meter.repair(claims.account, noon, running.mark, { total: 0 }))
         yield* TestClock.adjust("30 seconds")
-        const { mark, open } = yield* meter.survey(claims.account, noon)
-        assert.strictEqual(open, 0)
-        assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 140 }))
-        // Its late end must not give back what the repaired total never took from it.
+        const ended = yield* meter.survey(claims.account, noon)
+        assert.deepStrictEqual([ended.open, ended.lapsed], [0, ["a"]])
+        assert.isFalse(yield* meter.repair(claims.account, noon, ended.mark, { total: 100 }))
+        assert.strictEqual(yield* spent(claims), 130)
         yield* meter.settle(a, 5)
-        assert.isAtLeast(yield* spent(claims), 140)
+        const { mark } = yield* meter.survey(claims.account, noon)
+        assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 140 }))
+        yield* meter.settle(a, 5)
+        assert.strictEqual(yield* spent(claims), 140)
+      }))
+
+    test("a request that the store forgot, and the ledger of the repair did not have yet, is charged all the same", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ budgets: { total: 1000 } })
+        yield* load(claims, { total: 100 })
+        const a = yield* take(claims, ask("a", 30))
+        yield* yield* Wipe
+        yield* load(claims, { total: 110 })
+        const { mark } = yield* meter.survey(claims.account, noon)
+        assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 100 }))
+        yield* meter.settle(a, 20)
+        assert.strictEqual(yield* spent(claims), 120)
       }))
 
     test("a survey consumes nothing, and repeated it says the same", () =>

@@ -19,9 +19,11 @@ export interface Books {
   readonly counters: number
   /** tokens by which the three differ, over all keys */
   readonly difference: number
-  /** requests that still hold a slot or tokens */
+  /** requests that have a slot */
   readonly leases: number
-  /** leases and open intents */
+  /** requests whose lease has ended and that still hold tokens */
+  readonly lapsed: number
+  /** all of them, and open intents */
   readonly open: number
 }
 
@@ -35,7 +37,7 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
         (SELECT count(*)::float8 FROM intents i WHERE i.key_id = k.id) AS intents
       FROM api_keys k`
   )
-  let [audit, ledger, counters, difference, leases, intents] = [0, 0, 0, 0, 0, 0]
+  let [audit, ledger, counters, difference, leases, lapsed, intents] = [0, 0, 0, 0, 0, 0, 0]
   for (const row of rows) {
     const survey = yield* meter.survey({ group: row.tenant_id, key: row.key_id }, Date.now())
     // A key that nobody used has no counter.
@@ -45,10 +47,12 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
     counters += counted
     difference += Math.abs(counted - row.ledger)
     leases += survey.open
+    lapsed += survey.lapsed.length
     intents += row.intents
   }
   const unaudited = Math.abs(audit - ledger)
-  return { audit, ledger, counters, difference: difference + unaudited, leases, open: leases + intents }
+  const open = leases + lapsed + intents
+  return { audit, ledger, counters, difference: difference + unaudited, leases, lapsed, open }
 }).pipe(Effect.orDie)
 
 /** Waits until nothing is open and all agree, `seconds` at most; the last state either way, and how long it took. */

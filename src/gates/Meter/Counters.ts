@@ -4,7 +4,7 @@
  */
 import type { Headroom, Period } from "../../domain/Limits.ts"
 import { periods } from "../../domain/Limits.ts"
-import { bucketsAt, headroomOf, lifeOf, marked, refusal, tagOf, whole } from "./answers.ts"
+import { bucketsAt, headroomOf, leastOf, lifeOf, marked, refusal, tagOf, whole } from "./answers.ts"
 import {
   type Account,
   type Ask,
@@ -29,6 +29,7 @@ import {
   slotsOf,
   type Total
 } from "./Ledgers.ts"
+import { lapsedMost } from "./prelude.ts"
 import { Window, windowMs } from "./Window.ts"
 
 export interface Options {
@@ -114,7 +115,7 @@ export class Counters {
       available,
       slot: ask.slot,
       countedAt: now,
-      held: Math.min(asked, available),
+      held: Math.max(Math.min(asked, available), leastOf(ask)),
       used: 0,
       noted: [],
       charged: totals
@@ -192,6 +193,9 @@ export class Counters {
       for (const [period, total] of this.#totals(account, request.admittedAt)) {
         if (request.charged.get(period) === total) charge(total, -request.held)
       }
+    } else {
+      // The request may be forgotten before what it held.
+      this.#open(claims.account, now).leases.delete(id)
     }
     this.#remember(claims.account, id, undefined, now)
   }
@@ -217,7 +221,9 @@ export class Counters {
     const account = this.#open(of, now)
     const totals: { -readonly [P in Period]?: number } = {}
     for (const [period, { tokens }] of this.#totals(account, instant)) totals[period] = tokens
-    return { totals, open: account.leases.size, mark: account.mark }
+    const lapsed = [...account.leases].flatMap(([id, { until }]) => (until === 0 ? [id] : []))
+    const open = account.leases.size - lapsed.length
+    return { totals, open, lapsed: lapsed.slice(0, lapsedMost), mark: account.mark }
   }
 
   repair(
@@ -234,8 +240,7 @@ export class Counters {
       const tokens = truth[period]
       if (tokens === undefined) continue
       // Another load: what was charged to the old one is in the ledger's figure.
-      // No intent can have been missing from the ledger: nothing was under way.
-      account.totals.set(names[period], { tokens: whole(tokens), loadedAt: 0, droppedAt })
+      account.totals.set(names[period], { tokens: whole(tokens), loadedAt: now, droppedAt })
     }
     account.mark = ++this.#marks
     return true
@@ -260,8 +265,10 @@ export class Counters {
     ledgers.tokens.moveTo(now)
     const latest = now + this.#leaseMs
     for (const [id, lease] of ledgers.leases) {
-      if (lease.until <= now) ledgers.leases.delete(id)
-      else if (lease.until > latest) ledgers.leases.set(id, { ...lease, until: latest })
+      if (lease.until <= now) {
+        if (lease.tokens > 0) ledgers.leases.set(id, { until: 0, slot: false, tokens: lease.tokens })
+        else ledgers.leases.delete(id)
+      } else if (lease.until > latest) ledgers.leases.set(id, { ...lease, until: latest })
     }
     ledgers.touchedAt = now
     return ledgers

@@ -6,6 +6,7 @@ import { ledgerLagMs } from "./prelude.ts"
 import { type Noted, Window } from "./Window.ts"
 
 export interface Lease {
+  /** 0 once it has ended: what remains is the hold */
   readonly until: number
   readonly slot: boolean
   readonly tokens: number

@@ -9,7 +9,9 @@
  *   `reserve` that arrives after its own `settle` or `cancel` is a no-op.
  * - In no 60-second span are more requests admitted than `rpm`, nor more tokens used than `tpm`: windows are
  *   11 buckets of 6 s, so they err by at most 6 s on the safe side. Tokens enter a window when they are used;
- *   what is held but not yet used counts until it is used, released or its lease ends.
+ *   what is held but not yet used counts until it is used or released.
+ * - A lease that ends frees its slot and nothing else: whoever is cut off from the store may still be using what it
+ *   holds. `settle`, `cancel`, or the ledger's word that there is no such request, give the tokens free.
  * - Time is the store's own, never the host's.
  *
  * A total whose counter the store does not know is never taken for zero: `reserve` and `peek` answer
@@ -39,6 +41,11 @@ export interface Ask {
   readonly id: string
   /** tokens to hold; granted clipped to what remains. 0 claims no tokens and is not refused for lack of them */
   readonly tokens: number
+  /**
+   * Of them, what it will be charged whatever remains: its prompt, and a token of the answer. Held in full, or the
+   * counters would stand below the ledger for as long as its end cannot be told to the store. 0
+   */
+  readonly least?: number
   /** whether it occupies a concurrency slot */
   readonly slot: boolean
 }
@@ -95,8 +102,10 @@ export interface Renewal {
 export interface Survey {
   /** the counters there are, of those that hold the instant asked about */
   readonly totals: { readonly [P in Period]?: number }
-  /** requests that hold a slot or tokens */
+  /** requests whose lease has not ended */
   readonly open: number
+  /** ids of requests whose lease has ended and which hold tokens all the same */
+  readonly lapsed: ReadonlyArray<string>
   /** another one after every change of the account */
   readonly mark: number
 }
@@ -108,7 +117,7 @@ export class Meter extends Context.Service<
     reserve(claims: Claims, ask: Ask): Effect.Effect<Verdict, MeterDown>
 
     /**
-     * Renews the lease, moves `used` tokens (so far, in total) into the window, and tries to hold `want` tokens
+     * Renews the lease, or begins another, moves `used` tokens (so far, in total) into the window, and tries to hold `want` tokens
      * in total (never less than already held). Re-creates slot and hold if the store lost them. No-op after
      * `settle` or `cancel`.
      */
@@ -133,7 +142,7 @@ export class Meter extends Context.Service<
     survey(account: Account, at: number): Effect.Effect<Survey, MeterDown>
 
     /**
-     * Sets totals that exist to what the ledger says, if nothing is under way and nothing has changed since the
+     * Sets totals that exist to what the ledger says, if nobody holds anything and nothing has changed since the
      * survey that had `mark`; answers whether it did.
      */
     repair(

@@ -7,6 +7,9 @@ export const bucketCount = 11
 /** Longest time, in milliseconds, between an admission and its intent in a ledger that is read for a load. */
 export const ledgerLagMs = 10_000
 
+/** How many ids a survey names at once; the others have their turn when these are over. */
+export const lapsedMost = 200
+
 /** How counters are read and written; for the verbs of requests and for those of the reconciler. */
 export const totalsPart = `
 local call, max, min, floor, match, format = redis.call, math.max, math.min, math.floor, string.match, string.format
@@ -88,7 +91,8 @@ local function lease(slot, out)
   field = format('%d:%.0f:%.0f', slot, out, ends)
 end
 
--- Ends the leases that are over. No lease is longer than one given now: a clock may have gone back.
+-- Ends the leases that are over: their slots are free, what they hold stays held, with 0 for an end. No lease is longer
+-- than one given now: a clock may have gone back.
 local function sweep()
   local due, out, taken, all = NEVER, 0, 0, call('HGETALL', ACCOUNT)
   for i = 1, #all, 2 do
@@ -96,8 +100,14 @@ local function sweep()
     if slot and all[i] ~= 'w' then
       ends = tonumber(ends)
       if ends <= now then
-        call('HDEL', ACCOUNT, all[i])
-        if all[i] == 'h' .. ID then own = false end
+        local lapsed = tokens ~= '0' and format('0:%s:0', tokens)
+        if not lapsed then
+          call('HDEL', ACCOUNT, all[i])
+        elseif ends > 0 then
+          call('HSET', ACCOUNT, all[i], lapsed)
+        end
+        if all[i] == 'h' .. ID then own = lapsed end
+        out = out + tokens
       else
         if ends > now + LEASE then
           ends = now + LEASE

@@ -15,6 +15,7 @@ import {
   claimNames,
   dayNumber,
   headroomOf,
+  leastOf,
   lifeOf,
   marked,
   refusal,
@@ -48,7 +49,9 @@ const Reply = Schema.Tuple([
     "surveyed",
     "done"
   ]),
-  Schema.Array(Schema.Int)
+  Schema.Array(Schema.Int),
+  // The ids a survey names.
+  Schema.optionalKey(Schema.Array(Schema.String))
 ])
 type Reply = typeof Reply.Type
 const decodeReply = Schema.decodeUnknownEffect(Reply)
@@ -173,7 +176,11 @@ export const makeRedis = (
   return Meter.of({
     reserve: Effect.fnUntraced(function* (claims, ask) {
       yield* fit
-      const reply = yield* runNow("reserve", claims, ask.id, [whole(ask.tokens), ask.slot ? 1 : 0])
+      const reply = yield* runNow("reserve", claims, ask.id, [
+        whole(ask.tokens),
+        ask.slot ? 1 : 0,
+        leastOf(ask)
+      ])
       const [tag, n] = reply
       switch (tag) {
         case "missing":
@@ -251,7 +258,7 @@ export const makeRedis = (
       periods.forEach((period, i) => {
         if (at(n, 2 + i) >= 0) found[period] = at(n, 2 + i)
       })
-      return { mark: at(n, 0), open: at(n, 1), totals: found }
+      return { mark: at(n, 0), open: at(n, 1), lapsed: reply[2] ?? [], totals: found }
     }),
 
     repair: Effect.fnUntraced(function* (account, instant, mark, totals) {

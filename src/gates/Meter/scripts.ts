@@ -4,7 +4,7 @@
  *
  * Keys of an account (all under the hash tag of its group, so that a cluster keeps them on one node)
  * - account, a hash: field `w` packs windows, sums and what is due, fields `h<id>` are what running requests hold
- *   (`slot:tokens:until`). One key, so it is lost as a whole or not at all.
+ *   (`slot:tokens:until`; `0:tokens:0` once the lease has ended and only the hold is left). One key, so it is lost as a whole or not at all.
  * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
  * - day, month, total, a string each: `tokens:at:generation`, `at` being when it was loaded.
  *
@@ -21,10 +21,10 @@
  * what the ledger's view of an open intent was behind.
  */
 
-import { prelude, totalsPart } from "./prelude.ts"
+import { lapsedMost, prelude, totalsPart } from "./prelude.ts"
 
 const reserve = `
-local ASK, SLOT = tonumber(ARGV[12]), tonumber(ARGV[13])
+local ASK, SLOT, LEAST = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
 local rec = read()
 if rec == 'x' then return {'ended', {}} end
 if rec then
@@ -65,7 +65,7 @@ if ASK > 0 then
   end
 end
 
-local held = min(ASK, avail)
+local held = max(min(ASK, avail), LEAST)
 rec = {at = now, day = DAY, held = held, used = 0, avail = avail, slot = SLOT, req = B, gen = {'', '', ''}, notes = {}}
 add(R, B, 1)
 if SLOT == 1 or held > 0 then lease(SLOT, held) end
@@ -157,6 +157,13 @@ if rec then
     if T[i] and rec.gen[i] == T[i].g then charge(i, -rec.held) end
   end
   save()
+else
+  -- The record may be gone before what it held.
+  open()
+  if own then
+    release()
+    save()
+  end
 end
 keep('x')
 return {'done', {}}
@@ -175,14 +182,24 @@ return answer('left', {})
 const survey = `
 read()
 open()
-local numbers = {call('EXISTS', ACCOUNT) == 1 and a[SEQ] or 0, max(0, call('HLEN', ACCOUNT) - 1)}
+local all, live, lapsed = call('HGETALL', ACCOUNT), 0, {}
+for i = 1, #all, 2 do
+  if all[i] ~= 'w' then
+    if match(all[i + 1], ':0$') then
+      if #lapsed < ${lapsedMost} then lapsed[#lapsed + 1] = string.sub(all[i], 2) end
+    else
+      live = live + 1
+    end
+  end
+end
+local numbers = {#all > 0 and a[SEQ] or 0, live}
 for i = 1, 3 do numbers[2 + i] = T[i] and T[i].v or -1 end
-return {'surveyed', numbers}
+return {'surveyed', numbers, lapsed}
 `
 
 /**
- * A counter that is repaired is loaded anew: what was charged to the old one is in the ledger's figure. Nothing was under
- * way, so no intent was missing from it either, and a settlement that comes late finds itself counted: hence the 0.
+ * A counter that is repaired is loaded anew: what was charged to the old one is in the ledger's figure. Nobody the store
+ * knows held anything, so whoever settles after that was forgotten by it, and is charged as after any load.
  */
 const repair = `
 local MARK = tonumber(ARGV[12])
@@ -193,7 +210,7 @@ if (exists and a[SEQ] or 0) ~= MARK or call('HLEN', ACCOUNT) > 1 then return {'d
 local _, time = clock(now)
 for i = 1, 3 do
   if T[i] and tonumber(ARGV[12 + i]) >= 0 then
-    fresh(KEYS[2 + i], ARGV[12 + i], 0, time, call('PTTL', KEYS[2 + i]))
+    fresh(KEYS[2 + i], ARGV[12 + i], now, time, call('PTTL', KEYS[2 + i]))
   end
 end
 if exists then save() end

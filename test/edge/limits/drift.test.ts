@@ -1,4 +1,5 @@
 /** Counters that have drifted from the ledger come back to it, and only while nothing is under way. */
+import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -6,6 +7,9 @@ import { layerDrift } from "../../../src/audit/Drift.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/audit/Metrics.ts"
 import { layerMemory } from "../../../src/gates/Meter/memory.ts"
 import { type Claims, Meter, Reserved } from "../../../src/gates/Meter/Meter.ts"
+import { auditRow } from "../../../src/audit/rows.ts"
+import { closeIntents } from "../../../src/audit/statements.ts"
+import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 
@@ -18,6 +22,14 @@ const watched = layerDrift({ everyS: 0.25 }).pipe(
 /** Watched too, but as good as never compared unless they were rebuilt. */
 const seldom = layerDrift({ everyS: 600, rebuiltEveryS: 0.25 }).pipe(
   Layer.provide(Layer.fresh(layerMemory({ leaseS: 30 }))),
+  Layer.provide(Layer.fresh(layerMetrics))
+)
+
+const leaseS = 1
+
+/** Leases end while one looks on. */
+const brief = layerDrift({ everyS: 0.25 }).pipe(
+  Layer.provide(Layer.fresh(layerMemory({ leaseS }))),
   Layer.provide(Layer.fresh(layerMetrics))
 )
 
@@ -97,6 +109,52 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
       assert.strictEqual(yield* spent(claims), 350)
       yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
       assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+    })
+  )
+
+  it.effect("what a request holds beyond its lease is ended as the ledger says, and not before it can", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const claims = yield* keyAt(100)
+      const { key } = claims.account
+      const meter = Context.get(yield* Layer.build(brief), Meter)
+      yield* meter.load(claims.account, [{ bucket: "total", tokens: 100 }])
+      const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
+      for (const id of [running, booked]) {
+        yield* meter.reserve(claims, { id, tokens: 100, slot: true })
+        yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
+          client_ip, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
+          VALUES (${id}::text::uuid, ${group}::text::uuid, ${key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
+          false, '', now(), now(), 100, 5, '{}', now() + interval '1 minute')`
+      }
+      const arrival = {
+        requestId: booked,
+        arrivedAt: Date.now(),
+        method: "POST",
+        endpoint: "/",
+        clientIp: ""
+      }
+      const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
+      // It is booked at more than it held, and nobody tells the counters.
+      yield* closeIntents(yield* PgClient.PgClient)([auditRow(end)])
+      // All that remains, for somebody who is no more.
+      yield* meter.reserve(claims, { id: killed, tokens: 10_000, slot: true })
+      const state = Effect.map(meter.survey(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
+        open,
+        lapsed,
+        total: totals.total
+      }))
+      assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
+      const asking = yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: 10, slot: true })
+      assert.strictEqual(asking._tag, "Refused")
+      const one = { open: 0, lapsed: [running], total: 327 }
+      assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
+      yield* Effect.sleep("800 millis")
+      assert.deepStrictEqual(yield* state, one)
+      // The Reconciler's part.
+      yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
+      const rest = { open: 0, lapsed: [], total: 227 }
+      assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
     })
   )
 })

@@ -1,0 +1,113 @@
+/** What every Meter has to do with slots and holds while they last, and when nobody renews them. */
+import { assert, describe } from "@effect/vitest"
+import { Effect, type Layer } from "effect"
+import { TestClock } from "effect/testing"
+import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { ask, atNoon, claimsOf, left, load, noon, refused, reserve, take, type Wipe } from "./Meter.ts"
+
+export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
+  const test = atNoon(layer)
+
+  describe(`${name}: leases`, () => {
+    test("a slot nobody renews is free when its lease ends, and what it held is nobody else's until it is settled", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
+        yield* load(claims, { day: 0 })
+        const a = yield* take(claims, ask("a", 60))
+        yield* TestClock.adjust("29999 millis")
+        assert.strictEqual(refused(yield* reserve(claims, ask("b", 10))).by, "concurrency")
+        yield* TestClock.adjust("1 millis")
+        const headroom = yield* left(claims)
+        assert.deepStrictEqual([headroom.tokens.remaining, headroom.budgets.day?.remaining], [40, 940])
+        assert.strictEqual((yield* take(claims, ask("b", 90))).held, 40)
+        // The reconciler comes late; it is exact all the same, once.
+        for (let i = 0; i < 3; i++) yield* meter.settle(a, 25)
+        const after = yield* left(claims)
+        assert.deepStrictEqual([after.tokens.remaining, after.budgets.day?.remaining], [35, 935])
+      }))
+
+    test("a request whose lease has ended is named, until it is renewed, settled or cancelled", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ concurrent: 9, tpm: 100, budgets: { day: 1000 } })
+        yield* load(claims, { day: 0 })
+        const survey = Effect.map(meter.survey(claims.account, noon), ({ lapsed, open }) => [open, ...lapsed])
+        const grips = yield* Effect.forEach(["a", "b", "c"], (id) => take(claims, ask(id, 20)))
+        yield* take(claims, ask("nothing"))
+        assert.deepStrictEqual(yield* survey, [4])
+        yield* TestClock.adjust("30 seconds")
+        // Nothing is held by a slot without tokens: it is gone.
+        assert.deepStrictEqual((yield* survey).toSorted(), [0, "a", "b", "c"])
+        const [a, b, c] = grips
+        if (a === undefined || b === undefined || c === undefined) return yield* Effect.die("not three")
+        assert.deepStrictEqual(yield* meter.renew(a, 5, 20), { held: 20, exhausted: false })
+        assert.deepStrictEqual((yield* survey).toSorted(), [1, "b", "c"])
+        yield* meter.settle(b, 10)
+        yield* meter.cancel({ id: c.id, claims })
+        assert.deepStrictEqual(yield* survey, [1])
+        const { budgets, tokens } = yield* meter.settle(a, 5)
+        assert.deepStrictEqual([tokens.remaining, budgets.day?.remaining], [85, 985])
+        assert.deepStrictEqual(yield* survey, [0])
+      }))
+
+    test("what a request will be charged whatever remains is held in full, but nobody is admitted on nothing", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
+        yield* load(claims, { day: 0 })
+        const a = yield* take(claims, { ...ask("a", 96), least: 10 })
+        const b = yield* take(claims, { ...ask("b", 96), least: 10 })
+        assert.deepStrictEqual([a.held, b.held, b.available], [96, 10, 4])
+        assert.strictEqual(refused(yield* reserve(claims, { ...ask("c", 96), least: 10 })).by, "day")
+        // Its end cannot be told: what is left is what the ledger has left all the same.
+        assert.strictEqual((yield* meter.settle(a, 10)).budgets.day?.remaining, 80)
+        assert.strictEqual((yield* meter.settle(b, 10)).budgets.day?.remaining, 80)
+        assert.strictEqual((yield* take(claims, { ...ask("d", 5), least: 10 })).held, 5)
+      }))
+
+    test("a renewed slot stays taken, for as long as it is renewed", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ concurrent: 1 })
+        const a = yield* take(claims, ask("a", 10))
+        for (let i = 0; i < 30; i++) {
+          yield* TestClock.adjust("20 seconds")
+          yield* meter.renew(a, 0, 10)
+          assert.strictEqual(refused(yield* reserve(claims, ask(`b${i}`, 1))).by, "concurrency")
+        }
+        yield* meter.settle(a, 10)
+        assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
+      }))
+
+    test("renewing takes more while there is more, and says when there is none", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
+        yield* load(claims, { day: 0 })
+        const a = yield* take(claims, ask("a", 30))
+        assert.deepStrictEqual(yield* meter.renew(a, 10, 20), { held: 30, exhausted: false })
+        assert.deepStrictEqual(yield* meter.renew(a, 20, 80), { held: 80, exhausted: false })
+        const b = yield* take(claims, ask("b", 15))
+        assert.deepStrictEqual(yield* meter.renew(a, 60, 200), { held: 85, exhausted: true })
+        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 0)
+        yield* meter.settle(b, 0)
+        assert.deepStrictEqual(yield* meter.renew(a, 85, 200), { held: 100, exhausted: true })
+        assert.strictEqual((yield* meter.settle(a, 90)).budgets.day?.remaining, 10)
+        assert.strictEqual((yield* left(claims)).tokens.remaining, 910)
+      }))
+
+    test("what was noted too high is taken back at the end", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ tpm: 1000 })
+        const a = yield* take(claims, ask("a", 300))
+        yield* meter.renew(a, 200, 300)
+        yield* TestClock.adjust("7 seconds")
+        yield* meter.renew(a, 250, 300)
+        yield* meter.renew(a, 100, 300)
+        assert.strictEqual((yield* left(claims)).tokens.remaining, 700)
+        assert.strictEqual((yield* meter.settle(a, 90)).tokens.remaining, 910)
+      }))
+  })
+}
