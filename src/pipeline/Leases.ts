@@ -7,6 +7,7 @@
 import { Clock, Context, Effect, Layer, Schedule } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Hold } from "./Hold.ts"
 
@@ -24,6 +25,10 @@ export class Leases extends Context.Service<
   {
     /** From now on, until its exchange is dropped. */
     keep(hold: Hold): void
+    /** Milliseconds that only grow: when a reservation is asked for. */
+    now(): number
+    /** Whether the lease of a reservation that was asked for at `since` may have ended. */
+    lapsed(since: number): boolean
     /** Over: nothing is renewed any more. */
     drop(exchange: Exchange): void
   }
@@ -34,6 +39,7 @@ export class Leases extends Context.Service<
       Leases,
       Effect.gen(function* () {
         const [audit, clock, meter] = [yield* Audit, yield* Clock.Clock, yield* Meter]
+        const now = yield* makeMonotonicMs
         const beatMs = (options.leaseS * 1000) / 4
         const running = new Map<Exchange, Lease>()
 
@@ -76,6 +82,8 @@ export class Leases extends Context.Service<
         )
 
         return {
+          now,
+          lapsed: (since) => now() - since >= options.leaseS * 1000,
           keep: (hold) =>
             void running.set(hold.exchange, { hold, due: clock.currentTimeMillisUnsafe() + beatMs }),
           drop: (exchange) => void running.delete(exchange)

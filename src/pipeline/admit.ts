@@ -4,7 +4,7 @@
  */
 import { Effect } from "effect"
 import type { Caller, Scope as KeyScope } from "../domain/Caller.ts"
-import { BackendFailed, Forbidden, type GatewayError } from "../domain/Errors.ts"
+import { BackendFailed, Forbidden, type GatewayError, Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { InferenceKind, InferenceRequest } from "../domain/Inference.ts"
 import { issue, type Permit } from "../domain/Permit.ts"
@@ -30,7 +30,7 @@ const scopeOf = {
 export const expectedOutput = 256
 
 export const makeAdmit = (ports: Ports) => {
-  const { aftercare, audit, breaker, budget, discovery, limiter, meter } = ports
+  const { aftercare, audit, breaker, budget, discovery, leases, limiter, meter } = ports
 
   /**
    * Takes hold of the counters. The reservation is noted in the exchange in the same uninterruptible step, so that
@@ -46,10 +46,11 @@ export const makeAdmit = (ports: Ports) => {
         }
         return verdict
       }),
-      Effect.tapError(() => aftercare.later(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))),
-      Effect.uninterruptible
+      Effect.tapError(() => aftercare.later(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims })))
     )
-    return restoring<Verdict>(ports, caller, attempt)
+    // What others used comes first: on counters that were not told of it somebody would be one too many.
+    const paid = Effect.andThen(aftercare.paid(claims.account), attempt)
+    return restoring<Verdict>(ports, caller, Effect.uninterruptible(paid))
   }
 
   return Effect.fnUntraced(function* (
@@ -68,9 +69,12 @@ export const makeAdmit = (ports: Ports) => {
     exchange.modelResolved = true
     yield* suits(request, model.value)
 
+    const since = leases.now()
     const verdict = yield* reserve(exchange, caller, {
       id: exchange.arrival.requestId,
       tokens: request.promptEstimate + Math.min(maxTokens, expectedOutput),
+      // The ledger books so much even when this process dies.
+      least: request.promptEstimate + Math.min(maxTokens, 1),
       // A description occupies the model no more than a list does.
       slot: request.kind !== "show"
     })
@@ -89,6 +93,10 @@ export const makeAdmit = (ports: Ports) => {
       promptEstimate: request.promptEstimate
     })
     exchange.opened = true
+    // A process that was paused in between may have been taken for dead, and its hold been given to others.
+    if (leases.lapsed(since)) {
+      return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
+    }
     return issue({ KeyStore: key, Discovery: model, Limiter: rate, Budget: reservation, Audit: intent })
   })
 }

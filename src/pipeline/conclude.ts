@@ -42,7 +42,10 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
         return Effect.void
       },
       onFailure: (cause) =>
-        Effect.andThen(defect(cause), aftercare.later(`settle ${reservation.id}`, settling))
+        Effect.andThen(
+          defect(cause),
+          aftercare.owe(reservation.claims.account, `settle ${reservation.id}`, settling)
+        )
     })
   }
 

@@ -90,6 +90,12 @@ export interface FakeBackend {
 
 /** Lines of the wire, for scripts. */
 export const fake = {
+  /** What an unscripted chat says, in one write: a bound that is lower comes too late to cut it. Costs 7 and 3. */
+  atOnce: (): Behaviour => ({
+    does: "stream",
+    lines: [...["Hello", " world", "!"].map((text) => fake.chat(text)), fake.done()],
+    together: true
+  }),
   chat: (text: string): JsonObject => piece("chat", "fake", text),
   generate: (text: string): JsonObject => piece("generate", "fake", text),
   done: (kind: Kind = "chat", more: JsonObject = {}): JsonObject => ({
