@@ -46,6 +46,31 @@ it.live("leases end by Redis's own clock", () =>
   }).pipe(Effect.provide(alone(0.3)))
 )
 
+it.live("what a request held is given back even when the request itself is forgotten", () =>
+  Effect.gen(function* () {
+    const meter = yield* Meter
+    const claims = claimsOf({ tpm: 100 })
+    for (const id of ["settled", "cancelled"]) {
+      granted(yield* meter.reserve(claims, ask(id, 30)))
+    }
+    const lapsed = Effect.map(meter.survey(claims.account, Date.now()), (survey) => survey.lapsed)
+    yield* Effect.sleep("700 millis")
+    assert.deepStrictEqual((yield* lapsed).toSorted(), ["cancelled", "settled"])
+    yield* meter.cancel({ id: "cancelled", claims })
+    const grip = { held: 0, available: 0, admittedAt: Date.now(), buckets: {}, slot: false }
+    yield* meter.settle({ id: "settled", claims, ...grip }, 10)
+    assert.deepStrictEqual(yield* lapsed, [])
+    assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
+  }).pipe(
+    Effect.provide(
+      layerRedisMeter({ leaseS: 0.3, rememberS: 0.5 }).pipe(
+        Layer.provideMerge(Layer.fresh(layerReadyRedis)),
+        Layer.provideMerge(layerPrivateRedis())
+      )
+    )
+  )
+)
+
 it.live("two clients with 5000 reserves at once admit no more than the limits", () =>
   Effect.gen(function* () {
     const { url } = yield* TestRedis

@@ -5,7 +5,8 @@ import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { layerDrift } from "../../../src/audit/Drift.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/audit/Metrics.ts"
-import { layerMemory } from "../../../src/gates/Meter/memory.ts"
+import { Counters } from "../../../src/gates/Meter/Counters.ts"
+import { layerCounters, layerMemory } from "../../../src/gates/Meter/memory.ts"
 import { type Claims, Meter, Reserved } from "../../../src/gates/Meter/Meter.ts"
 import { auditRow } from "../../../src/audit/rows.ts"
 import { closeIntents } from "../../../src/audit/statements.ts"
@@ -156,5 +157,28 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
       const rest = { open: 0, lapsed: [], total: 227 }
       assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
     })
+  )
+
+  it.effect(
+    "what a killed process held is found by whoever is refused because of it, without a budget too",
+    () =>
+      Effect.gen(function* () {
+        const here = Layer.fresh(layerCounters(new Counters({ leaseS })))
+        const watching = layerDrift({ everyS: 0.25 }).pipe(
+          Layer.provideMerge(here),
+          Layer.provide(Layer.fresh(layerMetrics))
+        )
+        const killed = Context.get(yield* Layer.build(here), Meter)
+        const meter = Context.get(yield* Layer.build(watching), Meter)
+        const { account, limits } = yield* keyAt(100)
+        const claims = { account, limits, budgets: {} }
+        yield* killed.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
+        const ask = { id: crypto.randomUUID(), tokens: 10, slot: true }
+        assert.strictEqual((yield* meter.reserve(claims, ask))._tag, "Refused")
+        const survey = meter.survey(account, Date.now())
+        const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
+        assert.deepStrictEqual([open, lapsed], [0, []])
+        assert.strictEqual((yield* meter.reserve(claims, ask))._tag, "Reserved")
+      })
   )
 })
