@@ -5,6 +5,7 @@ import { Effect, Exit, Layer } from "effect"
 import { Command } from "effect/cli"
 import { layerCircuitBreaker } from "../src/backend/breaker.ts"
 import { layerUndici } from "../src/backend/undici.ts"
+import { Drain } from "../src/infra/Drain.ts"
 import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { layerLive as layerRegistry } from "../src/registry/live.ts"
@@ -38,7 +39,7 @@ const layerBackend = Layer.unwrap(
   Effect.map(backendUrl, (url) =>
     layerUndici({ url, connectTimeoutMs: 3000, firstByteTimeoutMs: 10_000, idleTimeoutMs: 10_000 })
   )
-).pipe(Layer.provide(layerCircuitBreaker({ failures: 5, openMs: 1000 })))
+).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
 
 const program = makeProgram({
   registry: layerAdmin,

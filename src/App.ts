@@ -20,6 +20,7 @@ import { layerLive as layerLimiter } from "./gates/Limiter/live.ts"
 import { layerMemory as layerMemoryMeter } from "./gates/Meter/memory.ts"
 import { layerRedis as layerRedisMeter } from "./gates/Meter/redis.ts"
 import * as Server from "./http/Server.ts"
+import { Drain } from "./infra/Drain.ts"
 import { layerRedis } from "./infra/Redis.ts"
 import { Aftercare } from "./pipeline/Aftercare.ts"
 import { Leases } from "./pipeline/Leases.ts"
@@ -88,7 +89,8 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     Layer.provideMerge(layerDrift().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...patience })),
     Layer.provideMerge(layerBackend(settings, surroundings)),
-    Layer.provideMerge(Metrics.layer)
+    Layer.provideMerge(Metrics.layer),
+    Layer.provideMerge(Drain.layer)
   )
 
 /** Admin writes, for the commands and for the first start of embedded mode. */

@@ -14,6 +14,7 @@ import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import * as Server from "../../src/http/Server.ts"
+import { Drain } from "../../src/infra/Drain.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
 import { Leases } from "../../src/pipeline/Leases.ts"
 
@@ -57,7 +58,8 @@ const gates = Layer.mergeAll(
     })
   ),
   Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
-  Layer.provideMerge(Metrics.layer)
+  Layer.provideMerge(Metrics.layer),
+  Layer.provideMerge(Drain.layer)
 )
 
 Server.layer({

@@ -7,11 +7,12 @@
  */
 import { Context, type Effect, type Scope, type Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
-import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
+import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
+import type { Refused } from "./faults.ts"
 
 export interface BackendCall {
   readonly request: InferenceRequest
@@ -27,25 +28,23 @@ export class Backend extends Context.Service<
      * ends after the frame with `done: true`; anything else that ends it is a `BackendFailed`.
      *
      * Fails with `Forbidden` when the backend no longer has the model, with `BadRequest` (one of a few fixed
-     * sentences, never the backend's text) when it refused the request itself.
+     * sentences, never the backend's text) when it refused the request itself. When this process ends before the
+     * answer does (`Drain.cut`), either fails with `ShuttingDown`.
      */
     forward(
       permit: Permit,
       call: BackendCall
-    ): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, Scope.Scope>
+    ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown>, Refused, Scope.Scope>
     /**
      * Embeds in one answer: `POST /api/embed`, or the legacy `/api/embeddings` for a request of that kind. One
      * vector per input or `BackendFailed`; fails as `forward` does.
      */
-    embed(
-      permit: Permit,
-      call: BackendCall
-    ): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
+    embed(permit: Permit, call: BackendCall): Effect.Effect<Embeddings, Refused>
     /**
      * `POST /api/show` for the permitted model, without system prompt, template, modelfile, messages and remote
      * hosts; `details`, `model_info` and `capabilities` are always there. Fails as `forward` does.
      */
-    show(permit: Permit): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
+    show(permit: Permit): Effect.Effect<JsonObject, Refused>
     /** `GET /api/tags`: installed local models; entries that would be proxied elsewhere are left out. */
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** Answers when the backend answers: for readiness. Not through the breaker. */

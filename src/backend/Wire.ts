@@ -7,6 +7,7 @@
  */
 import { Effect } from "effect"
 import { Client, type Dispatcher, errors } from "undici"
+import { ShuttingDown } from "../domain/Errors.ts"
 import type { Alarm } from "../infra/Alarm.ts"
 
 /** Bytes that may wait before the socket is paused. */
@@ -18,8 +19,11 @@ const drainMs = 1000
 /** What became of an exchange that did not end well. */
 export class WireError extends Error {
   readonly _tag = "WireError"
-  /** `lost`: the connection could not be made or broke; `timeout`: nothing came in time; `garbled`: not HTTP */
-  readonly kind: "lost" | "timeout" | "garbled"
+  /**
+   * `lost`: the connection could not be made or broke; `timeout`: nothing came in time; `garbled`: not HTTP; `stopped`:
+   * this process ends
+   */
+  readonly kind: "lost" | "timeout" | "garbled" | "stopped"
   /** whether any byte of a response had come */
   readonly answered: boolean
   /** whether the connection had served another request before */
@@ -76,6 +80,7 @@ export class Wire implements Dispatcher.DispatchHandler {
   #wake: (() => void) | undefined
   readonly #alarm: Alarm
   #callOff: (() => void) | undefined
+  #forget: (() => void) | undefined
 
   constructor(alarm: Alarm) {
     this.#alarm = alarm
@@ -86,6 +91,11 @@ export class Wire implements Dispatcher.DispatchHandler {
     this.#callOff?.()
     if (this.#ended || this.#error !== undefined) return
     this.#callOff = this.#alarm(ms, () => this.abort(new TooLong(why)))
+  }
+
+  /** Ends the exchange, unless it has ended by then, when what it registers with says that this process stops. */
+  heed(register: (stop: () => void) => () => void): void {
+    this.#forget = register(() => this.abort(new ShuttingDown()))
   }
 
   /** Succeeds once the response's head is in. */
@@ -150,6 +160,7 @@ export class Wire implements Dispatcher.DispatchHandler {
 
   /** Lets go of it: a response that is only being seen off may do so, anything else ends now. */
   close(): void {
+    this.#forget?.()
     if (this.#draining === undefined) this.abort(new Error("no longer wanted"))
   }
 
@@ -224,6 +235,7 @@ export class Wire implements Dispatcher.DispatchHandler {
 export class TooLong extends Error {}
 
 const kindOf = (error: Error): WireError["kind"] => {
+  if (error instanceof ShuttingDown) return "stopped"
   if (error instanceof TooLong) return "timeout"
   if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
     return "timeout"

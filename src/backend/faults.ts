@@ -2,8 +2,11 @@
  * What a backend's misbehaviour means (contract §7, ollama-wire §1.10): the one table from HTTP answers and broken
  * connections to the gateway's own errors. The backend's text stays inside `cause`, cut, for the log.
  */
-import { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
+import { BackendFailed, BadRequest, Forbidden, ShuttingDown } from "../domain/Errors.ts"
 import type { Head, WireError } from "./Wire.ts"
+
+/** What a call to the backend can end in: its own failure, a fault of the request, or the end of this process. */
+export type Refused = BackendFailed | BadRequest | Forbidden | ShuttingDown
 
 /** An HTTP answer other than the one hoped for. */
 export class UnexpectedAnswer extends Error {
@@ -22,8 +25,10 @@ export const refusals = {
   other: "the model cannot process this request as it is"
 } as const
 
-export const ofWire = (error: WireError): BackendFailed => {
+export const ofWire = (error: WireError): BackendFailed | ShuttingDown => {
   switch (error.kind) {
+    case "stopped":
+      return new ShuttingDown()
     case "timeout":
       return new BackendFailed({ fault: "timeout", cause: error })
     case "garbled":
@@ -69,7 +74,7 @@ const refusalOf = (text: string): keyof typeof refusals => {
 }
 
 /** Whether an error speaks against the backend's health: what the breaker counts. */
-export const isBreakerFailure = (error: BackendFailed | BadRequest | Forbidden): boolean => {
+export const isBreakerFailure = (error: Refused): boolean => {
   if (error._tag !== "BackendFailed" || error.fault === "busy" || error.fault === "circuit-open") return false
   return !(error.cause instanceof UnexpectedAnswer && error.cause.status >= 400 && error.cause.status < 500)
 }

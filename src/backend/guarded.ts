@@ -1,30 +1,34 @@
 /** Calls to the backend through the breaker: how each ends is reported, once. */
-import { Cause, Effect, Exit, Stream } from "effect"
-import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
+import { Effect, type Stream } from "effect"
+import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { CircuitBreaker } from "./CircuitBreaker.ts"
-import { isBreakerFailure } from "./faults.ts"
+import { isBreakerFailure, type Refused } from "./faults.ts"
+import type { Ended } from "./FrameReader.ts"
 
-/** The head is guarded, and how its stream ends is the verdict. */
-export const guarded = <R>(
+type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown>
+
+/**
+ * The head is guarded, and how the stream that `streamOf` makes of it ends is the verdict. A client that left, or a
+ * defect of our own, says nothing of the backend.
+ */
+export const guarded = <A, R>(
   breaker: CircuitBreaker["Service"],
-  head: Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, R>
-): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, R> =>
+  head: Effect.Effect<A, Refused, R>,
+  streamOf: (head: A, ended: Ended) => Frames
+): Effect.Effect<Frames, Refused, R> =>
   Effect.map(breaker.guard(head, isBreakerFailure), ({ value, report }) =>
-    Stream.onExit(value, (exit) => {
-      if (Exit.isSuccess(exit)) return report("success")
-      // A client that left, or a defect of our own: nothing is known of the backend.
-      if (Cause.hasInterrupts(exit.cause)) return Effect.void
-      const error = Cause.findErrorOption(exit.cause)
-      return error._tag === "Some" && isBreakerFailure(error.value) ? report("failure") : Effect.void
+    streamOf(value, (error) => {
+      if (error === undefined) return report("success")
+      return isBreakerFailure(error) ? report("failure") : Effect.void
     })
   )
 
 /** A call with one answer: when it is in, the call has gone well. */
 export const guardedWhole = <A, R>(
   breaker: CircuitBreaker["Service"],
-  answer: Effect.Effect<A, BackendFailed | BadRequest | Forbidden, R>
-): Effect.Effect<A, BackendFailed | BadRequest | Forbidden, R> =>
+  answer: Effect.Effect<A, Refused, R>
+): Effect.Effect<A, Refused, R> =>
   Effect.flatMap(breaker.guard(answer, isBreakerFailure), ({ value, report }) =>
     Effect.as(report("success"), value)
   )

@@ -1,5 +1,5 @@
 /** A backend without sockets: answers as scripted, through the breaker like the real one. */
-import { Effect, Layer, Stream } from "effect"
+import { Cause, Effect, Exit, Layer, Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
@@ -7,8 +7,10 @@ import type { JsonObject } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Scope } from "effect"
+import { Drain } from "../infra/Drain.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
+import type { Ended } from "./FrameReader.ts"
 import { guarded, guardedWhole } from "./guarded.ts"
 
 export interface MemoryScript {
@@ -25,30 +27,33 @@ export interface MemoryScript {
   readonly ping?: Effect.Effect<void, BackendFailed>
 }
 
-export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, CircuitBreaker> =>
+export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, CircuitBreaker | Drain> =>
   Layer.effect(
     Backend,
-    Effect.map(CircuitBreaker, (breaker) =>
-      Backend.of({
+    Effect.gen(function* () {
+      const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
+      const stoppable = (frames: Stream.Stream<Frame, BackendFailed>, ended: Ended) =>
+        Stream.transformPull(frames, (pull) => Effect.succeed(drain.within(pull))).pipe(
+          Stream.onExit((exit) => {
+            if (Exit.isSuccess(exit)) return ended()
+            const error = Cause.findErrorOption(exit.cause)
+            return error._tag === "Some" ? ended(error.value) : Effect.void
+          })
+        )
+      return Backend.of({
         forward: (permit, call) =>
-          guarded(
-            breaker,
-            Effect.suspend(() => script.reply(permit, call))
-          ),
+          guarded(breaker, drain.within(Effect.suspend(() => script.reply(permit, call))), stoppable),
         embed: (permit, call) =>
           guardedWhole(
             breaker,
-            Effect.suspend(() => script.embed?.(permit, call) ?? unscripted)
+            drain.within(Effect.suspend(() => script.embed?.(permit, call) ?? unscripted))
           ),
         show: (permit) =>
-          guardedWhole(
-            breaker,
-            Effect.suspend(() => script.show?.(permit) ?? unscripted)
-          ),
+          guardedWhole(breaker, drain.within(Effect.suspend(() => script.show?.(permit) ?? unscripted))),
         models: script.models,
         ping: script.ping ?? Effect.void
       })
-    )
+    })
   )
 
 const unscripted = Effect.suspend(() => new BackendFailed({ fault: "unreachable" }))

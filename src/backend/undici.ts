@@ -7,19 +7,19 @@
  * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
  * the one that does not read; `maxDurationMs` for the whole.
  */
-import { Effect, Layer, type Scope, type Stream } from "effect"
+import { Effect, Layer, type Scope } from "effect"
 import { Pool } from "undici"
-import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
-import type { Frame } from "../domain/Frame.ts"
+import { BackendFailed } from "../domain/Errors.ts"
 import { makeAlarm } from "../infra/Alarm.ts"
+import { Drain } from "../infra/Drain.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeShow } from "./decodeShow.ts"
-import { ofAnswer, ofWire, overlong } from "./faults.ts"
-import { FrameReader } from "./FrameReader.ts"
+import { ofAnswer, ofWire, overlong, type Refused } from "./faults.ts"
+import { type Answer, FrameReader } from "./FrameReader.ts"
 import { guarded, guardedWhole } from "./guarded.ts"
 import { decodeTags } from "./tags.ts"
 import { CountingClient, type Head, Wire, WireError } from "./Wire.ts"
@@ -62,10 +62,9 @@ const paths = {
   ping: "/api/version"
 } as const
 
-type Refused = BackendFailed | BadRequest | Forbidden
-
 const make = Effect.fnUntraced(function* (options: UndiciOptions) {
-  const [breaker, alarm, nowMs] = [yield* CircuitBreaker, yield* makeAlarm, yield* makeMonotonicMs]
+  const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
+  const [alarm, nowMs] = [yield* makeAlarm, yield* makeMonotonicMs]
   const prefix = options.url.pathname.replace(/\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(
@@ -96,6 +95,7 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       Effect.sync(() => {
         const wire = new Wire(alarm)
         wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
+        wire.heed(drain.onCut)
         const pool = body === null ? lookups : requests
         pool.dispatch(
           {
@@ -155,9 +155,9 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       Effect.flatMap(exchange(kind, body, deadline), (wire) =>
         open(wire, kind).pipe(
           Effect.onError(() => Effect.sync(() => wire.abort(new Error("refused")))),
-          Effect.map((frames) => {
+          Effect.map((answer) => {
             wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
-            return frames
+            return answer
           })
         )
       )
@@ -169,7 +169,9 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       if (kind !== "chat" && kind !== "generate") {
         return protocol(`${kind} does not answer in frames`)
       }
-      return guarded(breaker, head(kind, bodyOf(permit.model.name, call)))
+      return guarded(breaker, head(kind, bodyOf(permit.model.name, call)), ({ first, reader }, ended) =>
+        reader.stream(first, ended)
+      )
     },
     embed: (permit, { request }) => {
       const { kind } = request
@@ -224,11 +226,11 @@ const wholeBodyOf = (model: string, { body, options }: BackendCall["request"]): 
 const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
   value === undefined ? protocol(otherwise) : Effect.succeed(value)
 
-/** Waits for the first frame and leaves the rest to be pulled. */
+/** Waits for the first frames and leaves the rest to be pulled. */
 const open = Effect.fnUntraced(function* (
   wire: Wire,
   kind: FrameKind
-): Effect.fn.Return<Stream.Stream<Frame, BackendFailed>, Refused | WireError> {
+): Effect.fn.Return<Answer, Refused | WireError> {
   const head = yield* wire.head
   if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
   if (!isFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
@@ -236,7 +238,7 @@ const open = Effect.fnUntraced(function* (
   const first = yield* reader.next
   if (first === undefined)
     return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
-  return reader.rest(first)
+  return { first, reader }
 })
 
 const isFrames = (head: Head): boolean =>
@@ -287,5 +289,5 @@ const diedIdle = (error: Refused | WireError): boolean =>
 const refusedBy = (error: Refused | WireError): Refused =>
   error instanceof WireError ? ofWire(error) : error
 
-export const layerUndici = (options: UndiciOptions): Layer.Layer<Backend, never, CircuitBreaker> =>
+export const layerUndici = (options: UndiciOptions): Layer.Layer<Backend, never, CircuitBreaker | Drain> =>
   Layer.effect(Backend, make(options))

@@ -9,7 +9,7 @@ import { HttpMiddleware, HttpServer } from "effect/http"
 import { type MalformedReason, Metrics } from "../audit/Metrics.ts"
 import { Pipeline } from "../pipeline/Pipeline.ts"
 import { type AppOptions, makeApp } from "./app.ts"
-import { Drain } from "./Drain.ts"
+import { Drain } from "../infra/Drain.ts"
 import { onExchange } from "./exchanges.ts"
 import { noteFraming } from "./framing.ts"
 import { refuseMalformed } from "./malformed.ts"
@@ -122,5 +122,5 @@ export const layer = (options: ServerOptions) =>
   ).pipe(
     Layer.provide(Readiness.layer),
     Layer.provide(Pipeline.layer),
-    Layer.provide([Drain.layer, Tarpit.layer()])
+    Layer.provide(Tarpit.layer())
   )

@@ -1,10 +1,10 @@
 /** The model endpoints: the story of one request, told once for both surfaces. */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Cause, Effect, Predicate, Pull, Stream } from "effect"
+import { Cause, Effect, Pull, Stream } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { BackendFailed, type ShuttingDown } from "../domain/Errors.ts"
+import { BackendFailed } from "../domain/Errors.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
-import type { Answer as Metered } from "../pipeline/forward.ts"
+import type { Answer } from "../pipeline/forward.ts"
 import { stepOf } from "../pipeline/Trace.ts"
 import { authenticate } from "./authenticate.ts"
 import { readBody } from "./body.ts"
@@ -21,7 +21,7 @@ export interface InferenceOptions extends Bounds {
 }
 
 export const makeInference = (desk: Desk, options: InferenceOptions) => {
-  const { complain, drain, keys, pipeline, traced } = desk
+  const { complain, keys, pipeline, traced } = desk
   const step = stepOf(traced)
 
   /** Who asks, what for, and whether they may: the same for every model endpoint. */
@@ -39,15 +39,6 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
     const permit = yield* step("admit")(pipeline.admit(exchange, key, request, maxTokens))
     return { permit, request, maxTokens }
   })
-
-  /** When the process stops first, nobody has seen anything of the answer: nothing is charged. */
-  const beforeTheGraceEnds = <A, E, R>(exchange: Exchange, answer: Effect.Effect<A, E, R>) =>
-    step("backend")(
-      Effect.tapError(drain.within(answer), (error) => {
-        if (isShutdown(error)) exchange.sent = false
-        return Effect.void
-      })
-    )
 
   /** What an answer that has failed still says, in the surface's own words, once its row is written. */
   const lastWords = (exchange: Exchange, encoder: Encoder, cause: Cause.Cause<Stream.Error<Answer>>) => {
@@ -97,9 +88,7 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
     dialect: Dialect
   ) {
     const { maxTokens, permit, request } = yield* admitted(exchange, incoming, response, dialect.decode)
-    const answer = drain.withinStream(
-      yield* beforeTheGraceEnds(exchange, pipeline.forward(exchange, permit, request, maxTokens))
-    )
+    const answer = yield* step("backend")(pipeline.forward(exchange, permit, request, maxTokens))
     const encoder = dialect.encoder(request)
     return request.stream
       ? streamed(exchange, answer, encoder, dialect.contentType)
@@ -114,17 +103,12 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
     dialect: ObjectDialect<A>
   ) {
     const { permit, request } = yield* admitted(exchange, incoming, response, dialect.decode)
-    const asked = dialect.ask(pipeline)(exchange, permit, request)
-    const answer = yield* beforeTheGraceEnds(exchange, asked)
+    const answer = yield* step("backend")(dialect.ask(pipeline)(exchange, permit, request))
     return respondJson(exchange, dialect.encode(request, answer))
   })
 
   return { generated, answered }
 }
-
-const isShutdown = (error: unknown): boolean => Predicate.isTagged(error, "ShuttingDown")
-
-type Answer = Stream.Stream<Stream.Success<Metered>, Stream.Error<Metered> | ShuttingDown>
 
 /** Not a TextEncoder: a Buffer of this size comes from Node's pool. */
 const bytesOf = (text: string) => [Buffer.from(text)] as const

@@ -10,7 +10,7 @@ import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 import { plainAddress } from "./arrival.ts"
-import { Drain } from "./Drain.ts"
+import { Drain } from "../infra/Drain.ts"
 import { headersOf, respondJson } from "./respond.ts"
 
 const probeTimeout = Duration.seconds(1)

@@ -4,7 +4,8 @@
  */
 import { Effect } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
-import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domain/Errors.ts"
+import type { Refused } from "../backend/faults.ts"
+import type { Unavailable } from "../domain/Errors.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Counted } from "../domain/Usage.ts"
@@ -18,7 +19,7 @@ export type Ask<A> = (
   exchange: Exchange,
   permit: Permit,
   request: InferenceRequest
-) => Effect.Effect<A, BackendFailed | BadRequest | Forbidden | Unavailable>
+) => Effect.Effect<A, Refused | Unavailable>
 
 export const makeEmbed = (
   { backend, promptLog }: Ports,

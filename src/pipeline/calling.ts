@@ -3,7 +3,7 @@
  * alive, and a failure before the answer costs the caller nothing.
  */
 import { Effect } from "effect"
-import type { BackendFailed, BadRequest, Forbidden } from "../domain/Errors.ts"
+import type { Refused } from "../backend/faults.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Exchange } from "./Exchange.ts"
 import { Hold } from "./Hold.ts"
@@ -14,10 +14,10 @@ export const makeCalling = ({ discovery, leases, meter }: Ports) =>
     exchange: Exchange,
     request: InferenceRequest,
     maxTokens: number,
-    call: Effect.Effect<A, BackendFailed | BadRequest | Forbidden, R>
+    call: Effect.Effect<A, Refused, R>
   ): Effect.fn.Return<
     { readonly answer: A; readonly hold: Hold },
-    BackendFailed | BadRequest | Forbidden,
+    Refused,
     R
   > {
     exchange.promptEstimate = request.promptEstimate
@@ -27,7 +27,7 @@ export const makeCalling = ({ discovery, leases, meter }: Ports) =>
     const hold = new Hold(exchange, meter)
     leases.keep(hold)
     const answer = yield* Effect.tapError(call, (error) => {
-      // A backend that gave nothing is charged nothing.
+      // A backend that gave nothing, or was given no time to, is charged nothing.
       exchange.sent = false
       return error._tag === "Forbidden" ? discovery.refresh : Effect.void
     })

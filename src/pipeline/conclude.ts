@@ -4,7 +4,7 @@
  * It runs before the client sees the end (contract §6, §8): the response of a refusal, the object of a
  * non-stream answer and the last frame of a stream go out only after it.
  */
-import { Cause, Effect } from "effect"
+import { Cause, Effect, Fiber } from "effect"
 import type { AuditRecord } from "../audit/Record.ts"
 import type { Unavailable } from "../domain/Errors.ts"
 import { totalTokens } from "../domain/Usage.ts"
@@ -84,10 +84,12 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
     if (exchange.reservation === undefined) yield* write(exchange, record)
     else {
       // Each to its end, whatever becomes of the other.
-      const [written] = yield* Effect.all(
-        [Effect.exit(write(exchange, record)), settle(exchange, ending, totalTokens(usage))],
-        { concurrency: 2 }
-      )
+      const settling = yield* Effect.forkChild(settle(exchange, ending, totalTokens(usage)), {
+        startImmediately: true,
+        uninterruptible: "inherit"
+      })
+      const written = yield* Effect.exit(write(exchange, record))
+      yield* Fiber.join(settling)
       yield* written
     }
     // After the audit row, never instead of it.

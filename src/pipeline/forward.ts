@@ -4,7 +4,8 @@
  * before it lets its last frame out.
  */
 import { Array as Arr, Cause, Effect, type Pull, type Scope, Stream } from "effect"
-import type { BackendFailed, BadRequest, Forbidden, Unavailable } from "../domain/Errors.ts"
+import type { Refused } from "../backend/faults.ts"
+import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
@@ -17,7 +18,7 @@ import { suited } from "./suits.ts"
 
 type Frames = Arr.NonEmptyReadonlyArray<Frame>
 
-export type Answer = Stream.Stream<Frame, BackendFailed | Unavailable>
+export type Answer = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 
 export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Calling, conclude: Conclude) => {
   /** What of a chunk goes on to the client; its last frame may be the end. */
@@ -59,7 +60,7 @@ export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Cal
     permit: Permit,
     request: InferenceRequest,
     maxTokens: number
-  ): Effect.fn.Return<Answer, BackendFailed | BadRequest | Forbidden, Scope.Scope> {
+  ): Effect.fn.Return<Answer, Refused, Scope.Scope> {
     exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
     // What remained at admission bounds the answer too, whatever the client asked for (contract §6).
     const bound = Math.max(1, Math.min(maxTokens, permit.reservation.available - request.promptEstimate))
@@ -72,14 +73,14 @@ export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Cal
 
 /** The stream with `through` over its chunks, up to the one that ends its exchange; a step of a pull, not a stage. */
 const untilConcluded = (
-  frames: Stream.Stream<Frame, BackendFailed>,
+  frames: Stream.Stream<Frame, BackendFailed | ShuttingDown>,
   exchange: Exchange,
   through: (chunk: Frames) => Effect.Effect<Frames, Unavailable>
 ): Answer =>
   Stream.transformPull(frames, (pull) => {
     const next = Effect.flatMap(pull, through)
     return Effect.succeed(
-      Effect.suspend((): Pull.Pull<Frames, BackendFailed | Unavailable> =>
+      Effect.suspend((): Pull.Pull<Frames, BackendFailed | ShuttingDown | Unavailable> =>
         exchange.concluded ? Cause.done() : next
       )
     )

@@ -1,6 +1,7 @@
 import { Effect, Layer } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { layerUndici } from "../../src/backend/undici.ts"
+import { Drain } from "../../src/infra/Drain.ts"
 import { type Behaviour, fake, makeFakeBackend } from "../support/FakeBackend.ts"
 import { type Situation, suite } from "./Backend.ts"
 
@@ -30,6 +31,6 @@ suite("undici over real sockets", (situation) =>
       firstByteTimeoutMs: 2000,
       idleTimeoutMs: 2000,
       connections: 64
-    }).pipe(Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })))
+    }).pipe(Layer.provideMerge([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer]))
   })
 )

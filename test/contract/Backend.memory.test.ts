@@ -4,6 +4,7 @@ import { refusals } from "../../src/backend/faults.ts"
 import { layerMemory, say } from "../../src/backend/memory.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
+import { Drain } from "../../src/infra/Drain.ts"
 import { modelNamed } from "../support/permits.ts"
 import { type Situation, suite } from "./Backend.ts"
 
@@ -41,6 +42,6 @@ suite("memory", (situation) =>
           promptEvalCount: 8
         }),
       show: () => inOne(situation, { model_info: {}, capabilities: ["completion"] })
-    }).pipe(Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })))
+    }).pipe(Layer.provideMerge([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer]))
   )
 )

@@ -1,10 +1,11 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, type Layer, type Scope, Stream } from "effect"
+import { Effect, Fiber, type Layer, type Scope, Stream } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../src/backend/Backend.ts"
 import type { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
-import { refusals } from "../../src/backend/faults.ts"
+import { type Refused, refusals } from "../../src/backend/faults.ts"
 import type { BackendFault } from "../../src/domain/Errors.ts"
+import { Drain } from "../../src/infra/Drain.ts"
 import { callOf, permitFor } from "../support/permits.ts"
 
 /** What a backend can do that both twins have to understand alike. */
@@ -17,7 +18,9 @@ export type Situation =
   | "context too long"
   | "hangs after a frame"
 
-export type Twin = Layer.Layer<Backend | CircuitBreaker>
+export type Twin = Layer.Layer<Backend | CircuitBreaker | Drain>
+
+const named = (error: Refused): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
 
 /** `arrange` gives the layer with a backend that does the same thing at every call. */
 export const suite = (
@@ -26,7 +29,7 @@ export const suite = (
 ): void => {
   const inSituation = <A, E>(
     situation: Situation,
-    test: Effect.Effect<A, E, Backend | CircuitBreaker | Scope.Scope>
+    test: Effect.Effect<A, E, Backend | CircuitBreaker | Drain | Scope.Scope>
   ) => Effect.flatMap(arrange(situation), (layer) => Effect.provide(test, layer))
   const forward = Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), callOf()))
   const run = Effect.flatMap(forward, Stream.runCollect)
@@ -34,9 +37,7 @@ export const suite = (
     backend.embed(permitFor("fake:latest"), callOf({ kind: "embed", body: { input: ["a", "b"] } }, 0))
   )
   const show = Effect.flatMap(Backend, (backend) => backend.show(permitFor("fake:latest")))
-  const faultOf = Effect.map(Effect.flip(run), (error) =>
-    error._tag === "BackendFailed" ? error.fault : error._tag
-  )
+  const faultOf = Effect.map(Effect.flip(run), named)
 
   describe(`Backend: ${name}`, () => {
     it.live("gives frames in order and ends after the final one", () =>
@@ -63,7 +64,7 @@ export const suite = (
           const error = yield* Effect.flip(
             Stream.runForEach(frames, ({ text }) => Effect.sync(() => void seen.push(text)))
           )
-          assert.strictEqual(error.fault, "cut")
+          assert.strictEqual(named(error), "cut")
           assert.deepStrictEqual(seen, ["Hello", " world"])
         })
       )
@@ -130,6 +131,23 @@ export const suite = (
       )
     )
 
+    it.live("ends an answer that hangs when this process does, and holds it against nobody", () =>
+      inSituation(
+        "hangs after a frame",
+        Effect.gen(function* () {
+          const drain = yield* Drain
+          const seen: Array<string> = []
+          const reading = Stream.runForEach(yield* forward, ({ text }) => Effect.sync(() => seen.push(text)))
+          const running = yield* Effect.forkChild(Effect.flip(reading))
+          yield* Effect.sleep("20 millis")
+          yield* drain.cut
+          assert.strictEqual(named(yield* Fiber.join(running)), "ShuttingDown")
+          assert.deepStrictEqual(seen, ["Hello"])
+          for (let i = 0; i < 8; i += 1) assert.strictEqual(yield* faultOf, "ShuttingDown")
+        }).pipe(Effect.scoped)
+      )
+    )
+
     it.live("embeds one vector per text, in order, and describes a model without its template", () =>
       inSituation(
         "answers",
@@ -150,9 +168,7 @@ export const suite = (
       ["embed", Effect.asVoid(embed)],
       ["show", Effect.asVoid(show)]
     ] as const) {
-      const fault = Effect.map(Effect.flip(answer), (error) =>
-        error._tag === "BackendFailed" ? error.fault : error._tag
-      )
+      const fault = Effect.map(Effect.flip(answer), named)
       it.live(`${verb}: five failures open the breaker, which forward then meets too`, () =>
         inSituation(
           "breaks before a frame",

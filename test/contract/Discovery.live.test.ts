@@ -9,13 +9,14 @@ import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
 import { layerLive } from "../../src/gates/Discovery/live.ts"
+import { Drain } from "../../src/infra/Drain.ts"
 import { modelNamed } from "../support/permits.ts"
 import { effective, resolved, suite } from "./Discovery.ts"
 
 const polling = (models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>) =>
   layerLive({ refreshS: 30, ttlS: 120 }).pipe(
     Layer.provide(layerMemory({ models, reply: () => new BackendFailed({ fault: "unreachable" }) })),
-    Layer.provide(layerCircuitBreaker({ failures: 5, openMs: 30_000 }))
+    Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer])
   )
 
 suite("polling", (installed, test) => Effect.provide(test, polling(Effect.succeed(installed))))

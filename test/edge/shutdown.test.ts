@@ -135,7 +135,7 @@ layer(Layer.mergeAll(Layer.fresh(layerFake), layerTestPostgres(), Layer.fresh(la
     )
 
     it.effect(
-      "cuts a stream that stays silent through all of it, in bounded time, and still charges and audits it",
+      "ends a stream that stays silent through all of it in its own words too, charged for what was sent",
       () =>
         Effect.gen(function* () {
           const gateway = yield* startGateway({ SHUTDOWN_GRACE_MS: "200" })
@@ -144,15 +144,14 @@ layer(Layer.mergeAll(Layer.fresh(layerFake), layerTestPostgres(), Layer.fresh(la
             const { prefix, secret } = yield* newKey()
             const seen = backend.requests.length
             backend.script({ does: "stream", lines: words(3), ends: "hang" })
-            const stream = yield* Effect.forkChild(Effect.exit(call("/api/chat", { secret, body: hello() })))
+            const stream = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }))
             yield* backend.until(() => (backend.requests[seen]?.written ?? 0) > 300)
             const began = performance.now()
             yield* gateway.stop
-            assert.isBelow(performance.now() - began, 8000)
-            assert.isTrue(
-              Exit.isFailure(yield* Fiber.join(stream)),
-              "its connection is closed without an end"
-            )
+            assert.isBelow(performance.now() - began, 3000)
+            assert.deepStrictEqual(last((yield* Fiber.join(stream)).text), {
+              error: "service temporarily unavailable"
+            })
             const sql = yield* SqlClient.SqlClient
             const rows = yield* sql`
           SELECT status, error_type, tokens_out::int FROM audit_log WHERE key_prefix = ${prefix}`

@@ -22,6 +22,7 @@ import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import { Meter, MeterDown } from "../../src/gates/Meter/Meter.ts"
 import * as Server from "../../src/http/Server.ts"
+import { Drain } from "../../src/infra/Drain.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
 import { Leases } from "../../src/pipeline/Leases.ts"
 import { modelNamed } from "./permits.ts"
@@ -91,7 +92,8 @@ const layerTwinsWith = Layer.unwrap(
       Layer.provideMerge(layerSwitchedMeter(() => meterDown)),
       Layer.provideMerge(layerAudit),
       Layer.provideMerge(backend),
-      Layer.provideMerge(Layer.fresh(Metrics.layer))
+      Layer.provideMerge(Layer.fresh(Metrics.layer)),
+      Layer.provideMerge(Drain.layer)
     )
     const server = Server.layer({
       host: "127.0.0.1",

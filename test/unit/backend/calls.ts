@@ -2,7 +2,9 @@
 import { Effect, Layer, type Scope, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
+import type { Refused } from "../../../src/backend/faults.ts"
 import { layerUndici, type UndiciOptions } from "../../../src/backend/undici.ts"
+import { Drain } from "../../../src/infra/Drain.ts"
 import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 
@@ -19,16 +21,15 @@ export const withBackend = <A, E>(
       idleTimeoutMs: 3000,
       connections: 8,
       ...options
-    }).pipe(Layer.provide(layerCircuitBreaker({ failures: 1000, openMs: 1000 })))
+    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer]))
     return yield* Effect.provide(test(backend), layer)
   })
 
 export const forward = (call = callOf()) =>
   Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), call))
 export const run = (call = callOf()) => Effect.scoped(Effect.flatMap(forward(call), Stream.runCollect))
-export const failure = Effect.map(Effect.flip(run()), (error) =>
-  error._tag === "BackendFailed" ? error.fault : error._tag
-)
+export const named = (error: Refused): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
+export const failure = Effect.map(Effect.flip(run()), named)
 export const texts = Effect.map(run(), (frames) => frames.map(({ text }) => text).join("|"))
 export const generate = callOf({ kind: "generate", body: { prompt: "hi" } })
 export const stream = (

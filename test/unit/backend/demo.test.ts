@@ -5,6 +5,7 @@ import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { makeDemoBackend } from "../../../src/backend/demo/DemoBackend.ts"
 import { layerUndici } from "../../../src/backend/undici.ts"
+import { Drain } from "../../../src/infra/Drain.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 
 const post = (url: string, body: object) =>
@@ -27,7 +28,7 @@ describe("the demo backend", () => {
         connectTimeoutMs: 1000,
         firstByteTimeoutMs: 2000,
         idleTimeoutMs: 2000
-      }).pipe(Layer.provide(layerCircuitBreaker({ failures: 5, openMs: 1000 })))
+      }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
       yield* Effect.gen(function* () {
         const backend = yield* Backend
         yield* backend.ping

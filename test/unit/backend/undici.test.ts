@@ -4,6 +4,7 @@ import { describe } from "vitest"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { layerUndici } from "../../../src/backend/undici.ts"
+import { Drain } from "../../../src/infra/Drain.ts"
 import { fake } from "../../support/FakeBackend.ts"
 import { callOf } from "../../support/permits.ts"
 import { withBackend, forward, run, failure, texts, generate, stream } from "./calls.ts"
@@ -44,7 +45,7 @@ describe("what the backend is sent", () => {
           connectTimeoutMs: 1000,
           firstByteTimeoutMs: 1000,
           idleTimeoutMs: 1000
-        }).pipe(Layer.provide(layerCircuitBreaker({ failures: 5, openMs: 1000 })))
+        }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
         yield* Effect.provide(run(), layer)
         assert.strictEqual(backend.requests[0]?.path, "/gpu-1/api/chat")
       })

@@ -3,7 +3,7 @@ import { Effect, Stream } from "effect"
 import { describe } from "vitest"
 import { refusals } from "../../../src/backend/faults.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
-import { withBackend, forward, run, failure, texts, stream } from "./calls.ts"
+import { withBackend, forward, run, failure, texts, stream, named } from "./calls.ts"
 
 describe("a backend that fails", () => {
   const first = fake.chat("Hello")
@@ -61,7 +61,7 @@ describe("a backend that fails", () => {
           const error = yield* Effect.flip(
             Stream.runForEach(frames, ({ text }) => Effect.sync(() => seen.push(text)))
           )
-          assert.strictEqual(error.fault, fault)
+          assert.strictEqual(named(error), fault)
           assert.deepStrictEqual(seen, ["Hello"])
         }).pipe(Effect.scoped)
       )
@@ -119,7 +119,7 @@ describe("a backend that fails", () => {
         Effect.gen(function* () {
           backend.script(stream([first], { ends: "hang" }))
           const frames = yield* forward()
-          assert.strictEqual((yield* Effect.flip(Stream.runDrain(frames))).fault, "timeout")
+          assert.strictEqual(named(yield* Effect.flip(Stream.runDrain(frames))), "timeout")
           yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
         }).pipe(Effect.scoped),
       { idleTimeoutMs: 100 }
@@ -137,7 +137,7 @@ describe("a backend that fails", () => {
             )
           )
           const frames = yield* forward()
-          assert.strictEqual((yield* Effect.flip(Stream.runDrain(frames))).fault, "timeout")
+          assert.strictEqual(named(yield* Effect.flip(Stream.runDrain(frames))), "timeout")
         }).pipe(Effect.scoped),
       { maxDurationMs: 150 }
     )

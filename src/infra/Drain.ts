@@ -1,0 +1,52 @@
+/**
+ * The way out. First the balancer is told (`/readyz` is 503, connections are not kept) while everything is still
+ * answered; then nothing new is accepted and what runs may run on; at the end of the grace what still runs is cut and
+ * ends in its own words, charged and audited like any other end.
+ *
+ * What waits for somebody else listens for the cut itself. Racing every request against it from outside would cost each
+ * of them two fibers for what nearly none will see.
+ */
+import { Context, Effect, Layer } from "effect"
+import { ShuttingDown } from "../domain/Errors.ts"
+
+interface DrainState {
+  /** whether shutdown has begun */
+  readonly draining: () => boolean
+  readonly begin: Effect.Effect<void>
+  /** ends what still runs */
+  readonly cut: Effect.Effect<void>
+  /** Calls `listener` at the cut, at once when that was before. Answers the way to stop listening. */
+  onCut(listener: () => void): () => void
+  /** fails with `ShuttingDown` at the cut */
+  within<A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | ShuttingDown, R>
+}
+
+export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/Drain") {
+  static readonly layer = Layer.effect(
+    Drain,
+    Effect.sync((): DrainState => {
+      let draining = false
+      let over = false
+      const listeners = new Set<() => void>()
+      const onCut = (listener: () => void) => {
+        if (over) listener()
+        else listeners.add(listener)
+        return () => void listeners.delete(listener)
+      }
+      const cutting = Effect.callback<never, ShuttingDown>((resume) =>
+        Effect.sync(onCut(() => resume(new ShuttingDown())))
+      )
+      return {
+        draining: () => draining,
+        begin: Effect.sync(() => void (draining = true)),
+        cut: Effect.sync(() => {
+          over = true
+          for (const listener of listeners) listener()
+          listeners.clear()
+        }),
+        onCut,
+        within: (work) => Effect.raceFirst(work, cutting)
+      }
+    })
+  )
+}
