@@ -58,8 +58,7 @@ export class FrameReader {
 
   /** The whole answer, its first frames included. It can be run once. */
   stream(first: Frames, ended: Ended): Stream.Stream<Frame, BackendFailed | ShuttingDown> {
-    const giving = (frames: Frames) =>
-      this.#done ? Effect.as(ended(), frames) : Effect.succeed(frames)
+    const giving = (frames: Frames) => (this.#done ? Effect.as(ended(), frames) : Effect.succeed(frames))
     const next = this.#pull(giving, (error) => {
       const refused = error instanceof WireError ? ofWire(error) : error
       return Effect.andThen(ended(refused), Effect.fail(refused))

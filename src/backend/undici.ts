@@ -7,7 +7,7 @@
  * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
  * the one that does not read; `maxDurationMs` for the whole.
  */
-import { Effect, Layer, type Scope } from "effect"
+import { Effect, Layer, Scope } from "effect"
 import { Pool } from "undici"
 import { BackendFailed } from "../domain/Errors.ts"
 import { makeAlarm } from "../infra/Alarm.ts"
@@ -91,25 +91,31 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
     body: string | null,
     deadline: number
   ): Effect.Effect<Wire, never, Scope.Scope> =>
-    Effect.acquireRelease(
-      Effect.sync(() => {
-        const wire = new Wire(alarm)
-        wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
-        wire.heed(drain.onCut)
-        const pool = body === null ? lookups : requests
-        pool.dispatch(
-          {
-            path: prefix + paths[path],
-            method: body === null ? "GET" : "POST",
-            headers: headersFor(body),
-            body
-          },
-          wire
-        )
-        return wire
-      }),
-      (wire) => Effect.sync(() => wire.close())
-    )
+    Effect.flatMap(Effect.scope, (scope) => {
+      const wire = new Wire(alarm)
+      // Closed whatever comes next, so that no interruption finds a request that nobody ends.
+      return Effect.map(
+        Scope.addFinalizer(
+          scope,
+          Effect.sync(() => wire.close())
+        ),
+        () => {
+          wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
+          wire.heed(drain.onCut)
+          const pool = body === null ? lookups : requests
+          pool.dispatch(
+            {
+              path: prefix + paths[path],
+              method: body === null ? "GET" : "POST",
+              headers: headersFor(body),
+              body
+            },
+            wire
+          )
+          return wire
+        }
+      )
+    })
 
   const askOnce = (
     path: keyof typeof paths,
