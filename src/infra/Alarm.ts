@@ -17,8 +17,8 @@ const onRealClock: Alarm = (ms, ring) => {
   return () => clearTimeout(timer)
 }
 
-/** On the clock of the context it is made in: Node's own timers, or a test's clock. */
-export const makeAlarm: Effect.Effect<Alarm> = Effect.map(Effect.context<never>(), (context): Alarm => {
+/** On the clock of a context: Node's own timers, or a test's clock. */
+export const alarmOf = (context: Context.Context<never>): Alarm => {
   if (Context.get(context, Clock.Clock) === realClock) return onRealClock
   const run = Effect.runForkWith(context)
   return (ms, ring) => {
@@ -26,7 +26,10 @@ export const makeAlarm: Effect.Effect<Alarm> = Effect.map(Effect.context<never>(
     const fiber = run(Effect.andThen(Effect.sleep(ms), Effect.sync(ring)))
     return () => fiber.interruptUnsafe()
   }
-})
+}
+
+/** On the clock of the context it is made in. */
+export const makeAlarm: Effect.Effect<Alarm> = Effect.map(Effect.context<never>(), alarmOf)
 
 /**
  * Waits for `register`'s callback, at most `ms`; then it is `late`. What `register` answers is called when nobody waits

@@ -7,23 +7,21 @@
  * on, and the interruption takes its time in the background.
  */
 import { Cause, type Context, Duration, Effect } from "effect"
-import { makeAlarm, within } from "./Alarm.ts"
+import { alarmOf, within } from "./Alarm.ts"
 
 /** Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop. */
 export const answerWithin =
   (duration: Duration.Input) =>
   <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | Cause.TimeoutError, R> =>
     Effect.contextWith((context: Context.Context<R>) =>
-      Effect.flatMap(makeAlarm, (alarm) =>
-        within<A, E | Cause.TimeoutError>(
-          alarm,
-          Duration.toMillis(duration),
-          (resume) => {
-            const fiber = Effect.runForkWith(context)(work)
-            fiber.addObserver(resume)
-            return () => fiber.interruptUnsafe()
-          },
-          () => Effect.fail(new Cause.TimeoutError(`no answer within ${Duration.toMillis(duration)} ms`))
-        )
+      within<A, E | Cause.TimeoutError>(
+        alarmOf(context),
+        Duration.toMillis(duration),
+        (resume) => {
+          const fiber = Effect.runForkWith(context)(work)
+          fiber.addObserver(resume)
+          return () => fiber.interruptUnsafe()
+        },
+        () => Effect.fail(new Cause.TimeoutError(`no answer within ${Duration.toMillis(duration)} ms`))
       )
     )

@@ -45,7 +45,7 @@ const twin = () =>
     wipe,
     Layer.effect(
       Meter,
-      Effect.map(Redis, (redis) => makeRedis(redis, { leaseS }, Clock.currentTimeMillis))
+      Effect.flatMap(Redis, (redis) => makeRedis(redis, { leaseS }, Clock.currentTimeMillis))
     )
   ).pipe(Layer.provideMerge(Layer.fresh(client)))
 

@@ -25,7 +25,7 @@ it.effect("the store's clock decides which day it is, however wrong the host's i
   Effect.gen(function* () {
     yield* TestClock.setTime(noon)
     const ahead = Effect.map(Clock.currentTimeMillis, (host) => host + 40 * 86_400_000)
-    const meter = makeRedis(yield* Redis, { leaseS }, ahead)
+    const meter = yield* makeRedis(yield* Redis, { leaseS }, ahead)
     const claims = claimsOf({ budgets: { day: 100, month: 100 } })
     const missing = yield* meter.peek(claims)
     assert.deepInclude(missing, { buckets: { day: "2026-12-31", month: "2026-12" } })

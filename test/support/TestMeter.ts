@@ -21,5 +21,5 @@ export const layerReadyRedis: Layer.Layer<Redis, never, TestRedis> = Layer.effec
 export const layerMeterOnClock = (options: Options): Layer.Layer<Meter | Redis> =>
   Layer.effect(
     Meter,
-    Effect.map(Redis, (redis) => makeRedis(redis, options, Clock.currentTimeMillis))
+    Effect.flatMap(Redis, (redis) => makeRedis(redis, options, Clock.currentTimeMillis))
   ).pipe(Layer.provideMerge(layerReadyRedis), Layer.provide(Layer.fresh(layerTestRedis)))

@@ -24,16 +24,17 @@ export const fitness = (
   servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
 ): Effect.Effect<void, RedisFailed | MeterDown> => {
   let silentUntil = 0
-  return Effect.gen(function* () {
-    const found = yield* servers
-    const cause =
-      found.length === 0 ? "no Redis to ask" : found.map(faultOf).find((fault) => fault !== undefined)
-    if (cause === undefined) return
+  const refuse = Effect.fnUntraced(function* (cause: string) {
     const now = yield* Clock.currentTimeMillis
     if (now >= silentUntil) {
       silentUntil = now + silenceMs
       yield* Effect.logError(`nobody is admitted: ${cause}`)
     }
     return yield* new MeterDown({ cause })
+  })
+  return Effect.flatMap(servers, (found): Effect.Effect<void, MeterDown> => {
+    if (found.length === 0) return refuse("no Redis to ask")
+    const fault = found.map(faultOf).find((fault) => fault !== undefined)
+    return fault === undefined ? Effect.void : refuse(fault)
   })
 }

@@ -7,8 +7,8 @@
  * anything else (`fitness.ts`).
  */
 import { randomUUID } from "node:crypto"
-import { Clock, Effect, Layer, Schema } from "effect"
-import { type Period, periods } from "../../domain/Limits.ts"
+import { Clock, Effect, Layer, Result, Schema } from "effect"
+import { type Headroom, type Period, periods } from "../../domain/Limits.ts"
 import { Redis } from "../../infra/Redis.ts"
 import {
   bucketsAt,
@@ -22,7 +22,17 @@ import {
   tagOf,
   whole
 } from "./answers.ts"
-import { type Account, type Claims, Meter, MeterDown, Missing, Reserved, type Reservation } from "./Meter.ts"
+import {
+  type Account,
+  type Ask,
+  type Claims,
+  Meter,
+  MeterDown,
+  Missing,
+  Reserved,
+  type Reservation,
+  type Verdict
+} from "./Meter.ts"
 import { fitness } from "./fitness.ts"
 import { scripts } from "./scripts.ts"
 
@@ -54,7 +64,10 @@ const Reply = Schema.Tuple([
   Schema.optionalKey(Schema.Array(Schema.String))
 ])
 type Reply = typeof Reply.Type
-const decodeReply = Schema.decodeUnknownEffect(Reply)
+const decodeReply = Schema.decodeUnknownResult(Reply)
+
+/** What a reply means. */
+type Read<A> = (reply: Reply) => Effect.Effect<A, MeterDown>
 
 /** A reply with fewer numbers than it should have is no answer. */
 const at = (numbers: ReadonlyArray<number>, i: number): number => numbers[i] ?? Number.NaN
@@ -64,11 +77,12 @@ const nonsense = (verb: Verb, reply: Reply) => new MeterDown({ cause: `unexpecte
 /** Asks the scripts for Redis's own time. */
 export const serverTime: Effect.Effect<number> = Effect.succeed(-1)
 
-/** `clock` is `serverTime`, except in tests, which tell the scripts the time (epoch ms) of a clock they can move. */
-export const makeRedis = (
+/** `host` is the clock of this machine; the scripts go by `clock`. */
+const make = (
   redis: Redis["Service"],
   options: Options,
-  clock: Effect.Effect<number>
+  clock: Effect.Effect<number>,
+  host: Clock.Clock
 ): Meter["Service"] => {
   const verbs = {
     reserve: redis.script(scripts.reserve),
@@ -95,65 +109,92 @@ export const makeRedis = (
   }
 
   const down = ({ cause }: { readonly cause: unknown }) => new MeterDown({ cause })
-  const send = (verb: Verb, keys: ReadonlyArray<string>, args: ReadonlyArray<string | number>) =>
-    verbs[verb](keys, [...args, redis.runId]).pipe(
-      Effect.flatMap(decodeReply),
-      // A reply that cannot be read is its own cause.
-      Effect.mapError((error) =>
-        error._tag === "RedisFailed" ? down(error) : new MeterDown({ cause: error })
-      )
-    )
 
-  const argsOf = ({ limits, budgets }: Claims, id: string, instant: number, more: ReadonlyArray<number>) =>
-    Effect.map(clock, (now) => [
-      id,
-      now,
-      dayNumber(instant),
-      limits.rpm,
-      limits.tpm,
-      limits.concurrent,
-      ...periods.map((period) => budgets[period] ?? -1),
-      options.leaseS * 1000,
-      (options.rememberS ?? 3600) * 1000,
-      ...more
-    ])
+  /** One script and what its reply means, in few steps: two of them are in the way of every request. */
+  const send = <A>(
+    verb: Verb,
+    keys: ReadonlyArray<string>,
+    args: ReadonlyArray<string | number>,
+    read: Read<A>
+  ): Effect.Effect<A, MeterDown> =>
+    Effect.matchEffect(verbs[verb](keys, [...args, redis.runId]), {
+      onFailure: (error) => Effect.fail(down(error)),
+      onSuccess: (value) => {
+        const reply = decodeReply(value)
+        return Result.isSuccess(reply) ? read(reply.success) : new MeterDown({ cause: reply.failure })
+      }
+    })
+
+  const argsOf = (
+    { limits, budgets }: Claims,
+    id: string,
+    instant: number,
+    now: number,
+    more: ReadonlyArray<number>
+  ) => [
+    id,
+    now,
+    dayNumber(instant),
+    limits.rpm,
+    limits.tpm,
+    limits.concurrent,
+    ...periods.map((period) => budgets[period] ?? -1),
+    options.leaseS * 1000,
+    (options.rememberS ?? 3600) * 1000,
+    ...more
+  ]
 
   /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
-  const run = (
+  const run = <A>(
     verb: Verb,
     claims: Claims,
     id: string,
     instant: number,
     more: ReadonlyArray<number>,
+    read: Read<A>,
     attempts = 3
-  ): Effect.Effect<Reply, MeterDown> =>
-    Effect.flatMap(argsOf(claims, id, instant, more), (args) =>
-      Effect.flatMap(send(verb, keysOf(claims.account, id, instant), args), (reply) => {
-        if (reply[0] !== "stale") return Effect.succeed(reply)
-        return attempts > 1
-          ? run(verb, claims, id, at(reply[1], 0), more, attempts - 1)
-          : new MeterDown({ cause: "the store cannot say which day it is" })
-      })
+  ): Effect.Effect<A, MeterDown> =>
+    Effect.flatMap(clock, (now) =>
+      send(
+        verb,
+        keysOf(claims.account, id, instant),
+        argsOf(claims, id, instant, now, more),
+        (reply): Effect.Effect<A, MeterDown> => {
+          if (reply[0] !== "stale") return read(reply)
+          return attempts > 1
+            ? run(verb, claims, id, at(reply[1], 0), more, read, attempts - 1)
+            : new MeterDown({ cause: "the store cannot say which day it is" })
+        }
+      )
     )
 
   /** As `run`, for verbs of the present: the host's clock guesses the day, Redis corrects it. */
-  const runNow = (verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>) =>
-    Effect.flatMap(Clock.currentTimeMillis, (host) => run(verb, claims, id, host, more))
+  const runNow = <A>(verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>, read: Read<A>) =>
+    Effect.suspend(() => run(verb, claims, id, host.currentTimeMillisUnsafe(), more, read))
 
   const fit = fitness(redis.servers).pipe(
     Effect.mapError((error) => (error._tag === "RedisFailed" ? down(error) : error))
   )
 
   /** For verbs that are about an account's counters of a given instant and about no request. */
-  const once = Effect.fnUntraced(function* (
+  const once = <A>(
     verb: Verb,
     account: Account,
     instant: number,
-    more: ReadonlyArray<number>
-  ) {
+    more: ReadonlyArray<number>,
+    read: Read<A>
+  ) => {
     const none = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
-    return yield* send(verb, keysOf(account, "", instant), yield* argsOf(none, "", instant, more))
-  })
+    return Effect.flatMap(clock, (now) =>
+      send(verb, keysOf(account, "", instant), argsOf(none, "", instant, now, more), read)
+    )
+  }
+
+  /** The reply that `tag` announces, and no other. */
+  const only =
+    <A>(verb: Verb, tag: Reply[0], read: (numbers: Reply[1], reply: Reply) => A): Read<A> =>
+    (reply) =>
+      reply[0] === tag ? Effect.succeed(read(reply[1], reply)) : nonsense(verb, reply)
 
   const grip = (reservation: Reservation): Array<number> => [
     reservation.admittedAt,
@@ -170,103 +211,117 @@ export const makeRedis = (
       )
     })
 
+  const reservationOf = (claims: Claims, ask: Ask, n: ReadonlyArray<number>): Reservation => {
+    const admittedAt = at(n, 0)
+    return {
+      id: ask.id,
+      claims,
+      held: at(n, 1),
+      available: at(n, 2),
+      admittedAt,
+      buckets: marked(
+        bucketsAt(admittedAt),
+        n.slice(4, 7).map((flag) => flag === 1)
+      ),
+      slot: at(n, 3) === 1
+    }
+  }
+
   const left = (claims: Claims, numbers: ReadonlyArray<number>, from: number) =>
     headroomOf(claims, at(numbers, from), at(numbers, from + 1), numbers.slice(from + 2, from + 5))
 
-  return Meter.of({
-    reserve: Effect.fnUntraced(function* (claims, ask) {
-      yield* fit
-      const reply = yield* runNow("reserve", claims, ask.id, [
-        whole(ask.tokens),
-        ask.slot ? 1 : 0,
-        leastOf(ask)
-      ])
-      const [tag, n] = reply
-      switch (tag) {
-        case "missing":
-          return missingOf(n)
-        case "ended":
-          return yield* new MeterDown({ cause: `request ${ask.id} is over` })
-        case "refused": {
-          const by = claimNames[at(n, 0) - 1]
-          if (by === undefined) return yield* nonsense("reserve", reply)
-          return refusal(by, at(n, 1), at(n, 2), at(n, 3), left(claims, n, 4))
-        }
-        case "reserved": {
-          const admittedAt = at(n, 0)
-          return new Reserved({
-            reservation: {
-              id: ask.id,
-              claims,
-              held: at(n, 1),
-              available: at(n, 2),
-              admittedAt,
-              buckets: marked(
-                bucketsAt(admittedAt),
-                n.slice(4, 7).map((flag) => flag === 1)
-              ),
-              slot: at(n, 3) === 1
-            },
-            headroom: left(claims, n, 7)
-          })
-        }
-        default:
-          return yield* nonsense("reserve", reply)
+  const verdictOf = (claims: Claims, ask: Ask, reply: Reply): Effect.Effect<Verdict, MeterDown> => {
+    const [tag, n] = reply
+    switch (tag) {
+      case "missing":
+        return Effect.succeed(missingOf(n))
+      case "ended":
+        return new MeterDown({ cause: `request ${ask.id} is over` })
+      case "refused": {
+        const by = claimNames[at(n, 0) - 1]
+        return by === undefined
+          ? nonsense("reserve", reply)
+          : Effect.succeed(refusal(by, at(n, 1), at(n, 2), at(n, 3), left(claims, n, 4)))
       }
-    }),
+      case "reserved":
+        return Effect.succeed(
+          new Reserved({ reservation: reservationOf(claims, ask, n), headroom: left(claims, n, 7) })
+        )
+      default:
+        return nonsense("reserve", reply)
+    }
+  }
 
-    renew: Effect.fnUntraced(function* (reservation, used, want) {
-      const { id, claims, admittedAt } = reservation
-      const more = [...grip(reservation), whole(used), whole(want)]
-      const reply = yield* run("renew", claims, id, admittedAt, more)
-      if (reply[0] !== "renewed") return yield* nonsense("renew", reply)
-      return { held: at(reply[1], 0), exhausted: at(reply[1], 1) === 1 }
-    }),
+  return Meter.of({
+    reserve: (claims, ask) => {
+      const more = [whole(ask.tokens), ask.slot ? 1 : 0, leastOf(ask)]
+      const asking = runNow("reserve", claims, ask.id, more, (reply) => verdictOf(claims, ask, reply))
+      return Effect.flatMap(fit, () => asking)
+    },
 
-    settle: Effect.fnUntraced(function* (reservation, used) {
-      const { id, claims, admittedAt } = reservation
-      const reply = yield* run("settle", claims, id, admittedAt, [...grip(reservation), whole(used)])
-      if (reply[0] !== "left") return yield* nonsense("settle", reply)
-      return left(claims, reply[1], 0)
-    }),
+    renew: (reservation, used, want) =>
+      run(
+        "renew",
+        reservation.claims,
+        reservation.id,
+        reservation.admittedAt,
+        [...grip(reservation), whole(used), whole(want)],
+        only("renew", "renewed", (n) => ({ held: at(n, 0), exhausted: at(n, 1) === 1 }))
+      ),
 
-    cancel: Effect.fnUntraced(function* ({ claims, id }) {
-      const reply = yield* runNow("cancel", claims, id, [])
-      if (reply[0] !== "done") return yield* nonsense("cancel", reply)
-    }),
+    settle: (reservation, used) =>
+      run(
+        "settle",
+        reservation.claims,
+        reservation.id,
+        reservation.admittedAt,
+        [...grip(reservation), whole(used)],
+        only("settle", "left", (n) => left(reservation.claims, n, 0))
+      ),
 
-    peek: Effect.fnUntraced(function* (claims) {
-      const reply = yield* runNow("peek", claims, "", [])
-      if (reply[0] === "missing") return missingOf(reply[1])
-      if (reply[0] !== "left") return yield* nonsense("peek", reply)
-      return left(claims, reply[1], 0)
-    }),
+    cancel: ({ claims, id }) =>
+      runNow(
+        "cancel",
+        claims,
+        id,
+        [],
+        only("cancel", "done", () => undefined)
+      ),
 
-    load: Effect.fnUntraced(function* (account, totals) {
-      if (totals.length === 0) return
+    peek: (claims) =>
+      runNow("peek", claims, "", [], (reply): Effect.Effect<Headroom | Missing, MeterDown> => {
+        if (reply[0] === "missing") return Effect.succeed(missingOf(reply[1]))
+        return reply[0] === "left" ? Effect.succeed(left(claims, reply[1], 0)) : nonsense("peek", reply)
+      }),
+
+    load: (account, totals) => {
+      if (totals.length === 0) return Effect.void
       const keys = totals.map(({ bucket }) => `${nameOf(account)}:tokens:${bucket}`)
       const values = totals.flatMap(({ bucket, tokens }) => [whole(tokens), lifeOf(bucket)])
-      const reply = yield* send("load", keys, [yield* clock, ...values])
-      if (reply[0] !== "done") return yield* nonsense("load", reply)
-    }),
+      const done = only("load", "done", () => undefined)
+      return Effect.flatMap(clock, (now) => send("load", keys, [now, ...values], done))
+    },
 
-    survey: Effect.fnUntraced(function* (account, instant) {
-      const reply = yield* once("survey", account, instant, [])
-      if (reply[0] !== "surveyed") return yield* nonsense("survey", reply)
-      const n = reply[1]
-      const found: { -readonly [P in Period]?: number } = {}
-      periods.forEach((period, i) => {
-        if (at(n, 2 + i) >= 0) found[period] = at(n, 2 + i)
-      })
-      return { mark: at(n, 0), open: at(n, 1), lapsed: reply[2] ?? [], totals: found }
-    }),
+    survey: (account, instant) =>
+      once(
+        "survey",
+        account,
+        instant,
+        [],
+        only("survey", "surveyed", (n, [, , lapsed = []]) => {
+          const totals: { -readonly [P in Period]?: number } = {}
+          periods.forEach((period, i) => {
+            if (at(n, 2 + i) >= 0) totals[period] = at(n, 2 + i)
+          })
+          return { mark: at(n, 0), open: at(n, 1), lapsed, totals }
+        })
+      ),
 
-    repair: Effect.fnUntraced(function* (account, instant, mark, totals) {
+    repair: (account, instant, mark, totals) => {
       const amounts = periods.map((period) => (totals[period] === undefined ? -1 : whole(totals[period])))
-      const reply = yield* once("repair", account, instant, [mark, ...amounts])
-      if (reply[0] !== "done") return yield* nonsense("repair", reply)
-      return at(reply[1], 0) === 1
-    }),
+      const done = only("repair", "done", (n) => at(n, 0) === 1)
+      return once("repair", account, instant, [mark, ...amounts], done)
+    },
 
     remembers: redis
       .send("SET", [reminder, 1, "EX", 3600, "GET"])
@@ -276,8 +331,12 @@ export const makeRedis = (
   })
 }
 
+/** `clock` is `serverTime`, except in tests, which tell the scripts the time (epoch ms) of a clock they can move. */
+export const makeRedis = (redis: Redis["Service"], options: Options, clock: Effect.Effect<number>) =>
+  Effect.map(Clock.Clock, (host) => make(redis, options, clock, host))
+
 export const layerRedis = (options: Options): Layer.Layer<Meter, never, Redis> =>
   Layer.effect(
     Meter,
-    Effect.map(Redis, (redis) => makeRedis(redis, options, serverTime))
+    Effect.flatMap(Redis, (redis) => makeRedis(redis, options, serverTime))
   )

@@ -13,6 +13,7 @@ import { layerMemory as layerDiscovery } from "../../../src/gates/Discovery/memo
 import { layerLive as layerLimiter } from "../../../src/gates/Limiter/live.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/Meter/memory.ts"
 import { makeAdmit } from "../../../src/pipeline/admit.ts"
+import { Drain } from "../../../src/infra/Drain.ts"
 import { Aftercare } from "../../../src/pipeline/Aftercare.ts"
 import { Exchange } from "../../../src/pipeline/Exchange.ts"
 import { Leases } from "../../../src/pipeline/Leases.ts"
@@ -39,7 +40,7 @@ const world = () =>
         reply: (_permit, { maxTokens }) => Effect.succeed(say(["x"], maxTokens))
       })
     ),
-    Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
+    Layer.provideMerge([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer]),
     Layer.provideMerge(Metrics.layer)
   )
 
