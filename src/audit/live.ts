@@ -180,31 +180,46 @@ const make = (options: AuditOptions) =>
     const laneOf = (record: AuditRecord) => (record.caller === undefined ? turningAway : refusing)
 
     return Audit.of({
-      open: Effect.fnUntraced(function* (intent) {
-        if (closing.lagMs() > lateAfterMs) return yield* unavailable("completions are late")
-        yield* Effect.mapError(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), unavailable)
-        const { requestId } = intent.arrival
-        open.set(requestId, { ...noUsage, tokensIn: intent.promptEstimate, held: intent.reservation.held })
-        return evidence("Audit", { requestId })
-      }),
+      open: (intent) =>
+        Effect.suspend(() =>
+          closing.lagMs() > lateAfterMs
+            ? unavailable("completions are late")
+            : Effect.mapBoth(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), {
+                onFailure: unavailable,
+                onSuccess: () => {
+                  const { requestId } = intent.arrival
+                  open.set(requestId, {
+                    ...noUsage,
+                    tokensIn: intent.promptEstimate,
+                    held: intent.reservation.held
+                  })
+                  return evidence("Audit", { requestId })
+                }
+              })
+        ),
       progress: (requestId, usage, held = 0) =>
         Effect.sync(() => {
           if (open.has(requestId)) open.set(requestId, { ...usage, held })
         }),
-      close: Effect.fnUntraced(function* (record) {
-        const { requestId } = record.arrival
-        // Should this process die before the row is written, the heartbeat has told what it would have said.
-        if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
-        const row = auditRow(record)
-        const durable = yield* closing.offer(row)
-        yield* durable(options.closeTimeoutMs ?? 5000).pipe(
-          Effect.tapErrorTag("Late", () => Effect.sync(() => holdBack(row))),
-          Effect.tapErrorTag("SqlError", (error) =>
-            // Postgres repeats the whole row in its detail: the log gets the reason's name only.
-            Effect.logError(`audit row ${requestId} cannot be written: ${error.reason._tag}`)
+      close: (record) =>
+        Effect.suspend(() => {
+          const { requestId } = record.arrival
+          // Should this process die before the row is written, the heartbeat has told what it would have said.
+          if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
+          const row = auditRow(record)
+          return Effect.catch(
+            Effect.flatMap(closing.offer(row), (durable) => durable(options.closeTimeoutMs ?? 5000)),
+            (error) => {
+              if (error._tag === "Late") holdBack(row)
+              // Postgres repeats the whole row in its detail: the log gets the reason's name only.
+              const told =
+                error._tag === "SqlError"
+                  ? Effect.logError(`audit row ${requestId} cannot be written: ${error.reason._tag}`)
+                  : Effect.void
+              return Effect.andThen(told, unavailable(error))
+            }
           )
-        )
-      }, Effect.mapError(unavailable)),
+        }),
       refuse: Effect.fnUntraced(function* (record) {
         // The intent may have been written although its client did not wait for it: the row takes it along.
         open.delete(record.arrival.requestId)

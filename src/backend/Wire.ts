@@ -98,7 +98,10 @@ export class Wire implements Dispatcher.DispatchHandler {
     this.#forget = register(() => this.abort(new ShuttingDown()))
   }
 
-  /** Succeeds once the response's head is in. */
+  /**
+   * Succeeds once the response's head is in; when it announces an answer, once that has begun, which is nearly always in
+   * the same read and makes one wake-up of two.
+   */
   readonly head: Effect.Effect<Head, WireError> = Effect.callback((resume) =>
     this.#when(
       () => {
@@ -106,7 +109,9 @@ export class Wire implements Dispatcher.DispatchHandler {
         if (this.#error !== undefined) return resume(Effect.fail(this.#error))
         return undefined
       },
-      () => this.#head !== undefined || this.#error !== undefined
+      () =>
+        (this.#head !== undefined && (this.#head.status !== 200 || this.#readable)) ||
+        this.#error !== undefined
     )
   )
 
@@ -114,9 +119,13 @@ export class Wire implements Dispatcher.DispatchHandler {
   readonly taken: Effect.Effect<ReadonlyArray<Buffer> | WireError> = Effect.callback((resume) =>
     this.#when(
       () => resume(Effect.succeed(this.#takeNow())),
-      () => this.#chunks.length > 0 || this.#ended || this.#error !== undefined
+      () => this.#readable || this.#error !== undefined
     )
   )
+
+  get #readable(): boolean {
+    return this.#chunks.length > 0 || this.#ended
+  }
 
   /** The same, for those who take an error for one. */
   readonly take: Effect.Effect<ReadonlyArray<Buffer>, WireError> = Effect.flatMap(this.taken, (bytes) =>

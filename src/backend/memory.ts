@@ -1,7 +1,7 @@
 /** A backend without sockets: answers as scripted, through the breaker like the real one. */
 import { Cause, Effect, Exit, Layer, Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
-import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
+import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
@@ -32,8 +32,12 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
     Backend,
     Effect.gen(function* () {
       const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
+      const cut = Effect.callback<never, ShuttingDown>((resume) =>
+        Effect.sync(drain.onCut(() => resume(new ShuttingDown())))
+      )
+      const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, cut)
       const stoppable = (frames: Stream.Stream<Frame, BackendFailed>, ended: Ended) =>
-        Stream.transformPull(frames, (pull) => Effect.succeed(drain.within(pull))).pipe(
+        Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull))).pipe(
           Stream.onExit((exit) => {
             if (Exit.isSuccess(exit)) return ended()
             const error = Cause.findErrorOption(exit.cause)
@@ -42,14 +46,11 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         )
       return Backend.of({
         forward: (permit, call) =>
-          guarded(breaker, drain.within(Effect.suspend(() => script.reply(permit, call))), stoppable),
+          guarded(breaker, beforeCut(Effect.suspend(() => script.reply(permit, call))), stoppable),
         embed: (permit, call) =>
-          guardedWhole(
-            breaker,
-            drain.within(Effect.suspend(() => script.embed?.(permit, call) ?? unscripted))
-          ),
+          guardedWhole(breaker, beforeCut(Effect.suspend(() => script.embed?.(permit, call) ?? unscripted))),
         show: (permit) =>
-          guardedWhole(breaker, drain.within(Effect.suspend(() => script.show?.(permit) ?? unscripted))),
+          guardedWhole(breaker, beforeCut(Effect.suspend(() => script.show?.(permit) ?? unscripted))),
         models: script.models,
         ping: script.ping ?? Effect.void
       })

@@ -159,13 +159,10 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
   const head = (kind: FrameKind, body: string) =>
     inTime(options.firstByteTimeoutMs, (deadline) =>
       Effect.flatMap(exchange(kind, body, deadline), (wire) =>
-        open(wire, kind).pipe(
-          Effect.onError(() => Effect.sync(() => wire.abort(new Error("refused")))),
-          Effect.map((answer) => {
-            wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
-            return answer
-          })
-        )
+        Effect.map(open(wire, kind), (answer) => {
+          wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
+          return answer
+        })
       )
     )
 
@@ -239,7 +236,11 @@ const open = Effect.fnUntraced(function* (
 ): Effect.fn.Return<Answer, Refused | WireError> {
   const head = yield* wire.head
   if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
-  if (!isFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
+  if (!isFrames(head)) {
+    const fault = protocol(`content type ${head.contentType.slice(0, 100)}`)
+    wire.abort(fault)
+    return yield* fault
+  }
   const reader = new FrameReader(wire, kind)
   const first = yield* reader.next
   if (first === undefined)

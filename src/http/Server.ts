@@ -119,8 +119,4 @@ export const layer = (options: ServerOptions) =>
         Layer.provide(Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true))
       )
     })
-  ).pipe(
-    Layer.provide(Readiness.layer),
-    Layer.provide(Pipeline.layer),
-    Layer.provide(Tarpit.layer())
-  )
+  ).pipe(Layer.provide(Readiness.layer), Layer.provide(Pipeline.layer), Layer.provide(Tarpit.layer()))

@@ -2,7 +2,7 @@
  * Around every audited request: its exchange, its finaliser, and the only catch there is. Handlers fail with a
  * `GatewayError`; here it gets its face, its audit row, and its answer, in that order.
  */
-import { Cause, Effect, Exit, type Scope } from "effect"
+import { Cause, Effect, Exit, Scope } from "effect"
 import { HttpServerError, type HttpServerResponse } from "effect/http"
 import type { GatewayError } from "../domain/Errors.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
@@ -57,7 +57,10 @@ export const makeEndpoint = ({
     exchange: Exchange,
     handler: Effect.Effect<Response, GatewayError, R>
   ): Effect.Effect<Response, never, R | Scope.Scope> => {
-    const handled = Effect.addFinalizer((exit) => abandon(exchange, exit)).pipe(
+    const finalised = Effect.flatMap(Effect.scope, (scope) =>
+      Scope.addFinalizerExit(scope, (exit) => abandon(exchange, exit))
+    )
+    const handled = finalised.pipe(
       // The server runs its app uninterruptibly: unless a handler opens up, a client that leaves is never noticed.
       Effect.andThen(Effect.interruptible(handler)),
       Effect.catch((error) =>

@@ -7,7 +7,6 @@
  * of them two fibers for what nearly none will see.
  */
 import { Context, Effect, Layer } from "effect"
-import { ShuttingDown } from "../domain/Errors.ts"
 
 interface DrainState {
   /** whether shutdown has begun */
@@ -17,8 +16,6 @@ interface DrainState {
   readonly cut: Effect.Effect<void>
   /** Calls `listener` at the cut, at once when that was before. Answers the way to stop listening. */
   onCut(listener: () => void): () => void
-  /** fails with `ShuttingDown` at the cut */
-  within<A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | ShuttingDown, R>
 }
 
 export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/Drain") {
@@ -33,9 +30,6 @@ export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/
         else listeners.add(listener)
         return () => void listeners.delete(listener)
       }
-      const cutting = Effect.callback<never, ShuttingDown>((resume) =>
-        Effect.sync(onCut(() => resume(new ShuttingDown())))
-      )
       return {
         draining: () => draining,
         begin: Effect.sync(() => void (draining = true)),
@@ -44,8 +38,7 @@ export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/
           for (const listener of listeners) listener()
           listeners.clear()
         }),
-        onCut,
-        within: (work) => Effect.raceFirst(work, cutting)
+        onCut
       }
     })
   )

@@ -15,11 +15,7 @@ export const makeCalling = ({ discovery, leases, meter }: Ports) =>
     request: InferenceRequest,
     maxTokens: number,
     call: Effect.Effect<A, Refused, R>
-  ): Effect.fn.Return<
-    { readonly answer: A; readonly hold: Hold },
-    Refused,
-    R
-  > {
+  ): Effect.fn.Return<{ readonly answer: A; readonly hold: Hold }, Refused, R> {
     exchange.promptEstimate = request.promptEstimate
     exchange.promptBytes = request.promptBytes
     exchange.maxTokens = maxTokens

@@ -19,17 +19,22 @@ export const claimNames = [
   ...periods
 ] as const satisfies ReadonlyArray<ClaimName>
 
-/** The counters of a request admitted at `at` (epoch ms, the store's). */
-export const bucketsAt = (at: number): { readonly [P in Period]: Bucket } => ({
-  day: dayOf(at),
-  month: monthOf(at),
-  total: "total"
-})
-
 const dayMs = 86_400_000
 
 /** The UTC day as a number; what decides whether bucket names are still right. */
 export const dayNumber = (at: number): number => Math.floor(at / dayMs)
+
+type Buckets = { readonly [P in Period]: Bucket }
+
+/** The names of one day: nearly every request asks for those of today. */
+let lately: { readonly day: number; readonly buckets: Buckets } | undefined
+
+/** The counters of a request admitted at `at` (epoch ms, the store's). */
+export const bucketsAt = (at: number): Buckets => {
+  const day = dayNumber(at)
+  if (lately?.day !== day) lately = { day, buckets: { day: dayOf(at), month: monthOf(at), total: "total" } }
+  return lately.buckets
+}
 
 /**
  * How long a total is kept, in ms: well past its period, so that it is there when the period's last request
@@ -91,4 +96,7 @@ export const refusal = (
 }
 
 /** Braces place an account in a cluster; one inside a name would move the tag. */
-export const tagOf = (account: Account): string => `{${account.group.replaceAll(/[{}]/g, "_")}}`
+export const tagOf = ({ group }: Account): string =>
+  `{${braces.test(group) ? group.replaceAll(/[{}]/g, "_") : group}}`
+
+const braces = /[{}]/

@@ -100,11 +100,14 @@ const make = (
 
   const nameOf = (account: Account) => `${prefix}${tagOf(account)}:${account.key}`
   const keysOf = (account: Account, id: string, instant: number): Array<string> => {
-    const [name, buckets] = [nameOf(account), bucketsAt(instant)]
+    const tagged = prefix + tagOf(account)
+    const [name, { day, month, total }] = [`${tagged}:${account.key}`, bucketsAt(instant)]
     return [
       `${name}:account`,
-      `${prefix}${tagOf(account)}:request:${id}`,
-      ...periods.map((period) => `${name}:tokens:${buckets[period]}`)
+      `${tagged}:request:${id}`,
+      `${name}:tokens:${day}`,
+      `${name}:tokens:${month}`,
+      `${name}:tokens:${total}`
     ]
   }
 
