@@ -1,5 +1,6 @@
 /**
- * The load: closed loop, `CONNECTIONS` requests in flight for `SECONDS`, results as one JSON line. Times in µs.
+ * The load for `SECONDS`, results as one JSON line, times in µs. Without `RATE` a closed loop: `CONNECTIONS` requests in
+ * flight. With it an open one: so many a second, whatever becomes of them.
  * For the paced model every frame carries the time it was sent, so its delay is known too. `URL` and `KEY` may be comma
  * lists: requests take them in turn.
  */
@@ -56,14 +57,26 @@ const at = (values: ReadonlyArray<number>, share: number): number =>
   values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0
 
 let done = 0
-const loop = async () => {
+const rate = Number(env("RATE"))
+const closed = async () => {
   while (performance.now() < until) {
     await once()
     done += 1
   }
 }
+/** Timers and not a busy loop, which would take the core from the stores: what is due by then is sent at once. */
+const open = async (began: number) => {
+  const running: Array<Promise<void>> = []
+  for (let n = 0; ;) {
+    const now = performance.now()
+    if (now >= until) break
+    for (; began + (n * 1000) / rate <= now; n++) running.push(once().then(() => void (done += 1)))
+    await new Promise((resolve) => setTimeout(resolve, 0.5))
+  }
+  await Promise.all(running)
+}
 const began = performance.now()
-await Promise.all(Array.from({ length: connections }, loop))
+await (rate > 0 ? open(began) : Promise.all(Array.from({ length: connections }, closed)))
 const seconds = (performance.now() - began) / 1000
 process.stdout.write(
   `${JSON.stringify({

@@ -48,6 +48,7 @@ const load = (asked: Asked, work: Work, seconds: number) =>
       HEADERS: JSON.stringify(asked.headers ?? {}),
       BODY: work.body,
       CONNECTIONS: String(work.connections),
+      RATE: String(work.rate ?? ""),
       SECONDS: String(seconds)
     })
     let text = ""

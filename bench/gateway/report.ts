@@ -13,7 +13,9 @@ const ms = (us: number, digits = 2): string => (us / 1000).toFixed(digits)
 
 export const reportOf = (work: Work, samples: ReadonlyMap<ContenderName, ReadonlyArray<Sample>>): string => {
   const floor = samples.get("floor")
-  const lines = [`### ${work.name} (${work.connections} connections)`, ""]
+  const load =
+    work.rate === undefined ? `${work.connections} connections` : `${work.rate} requests a second, open loop`
+  const lines = [`### ${work.name} (${load})`, ""]
   const frames = work.frames !== undefined
   lines.push(
     `| | req/s | of the floor | CPU µs/request |${frames ? " CPU µs/frame |" : ""} first byte p50 / p99 ms |${work.paced ? " frame delay p50 / p99 ms |" : ""} RSS MiB | answers |`,

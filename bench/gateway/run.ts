@@ -50,9 +50,14 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     yield* contenders.twins(url),
     ...(options.peers ? [yield* contenders.portkey(url)] : [])
   ]
-  for (const work of works.filter(({ name }) => name.includes(options.only))) {
-    const able = all.filter(({ name }) => work.only === undefined || work.only.includes(name))
-    for (const contender of able) yield* measure(contender, work, contender.name === "floor" ? 2 : warmUpS)
+  for (const planned of works.filter(({ name }) => name.includes(options.only))) {
+    const able = all.filter(({ name }) => planned.only === undefined || planned.only.includes(name))
+    let saturated = 0
+    for (const contender of able) {
+      const { rps } = yield* measure(contender, planned, contender.name === "floor" ? 2 : warmUpS)
+      if (contender.name === "tollgate") saturated = rps
+    }
+    const work = planned.half === undefined ? planned : { ...planned, rate: Math.round(saturated / 2) }
     const samples = new Map<contenders.ContenderName, Array<Sample>>(able.map(({ name }) => [name, []]))
     for (let round = 0; round < rounds; round++) {
       for (const contender of able)

@@ -8,6 +8,10 @@ export interface Work {
   readonly connections: number
   /** frames a request has, when what counts is the cost of a frame */
   readonly frames?: number
+  /** at half the rate at which Tollgate is saturated, on as many connections as it takes */
+  readonly half?: true
+  /** requests a second, whatever becomes of them; without it as many as there are connections at a time */
+  readonly rate?: number
   /** frames carry the time they were sent */
   readonly paced?: true
   /** who calls; default `good` */
@@ -41,14 +45,16 @@ export const works: ReadonlyArray<Work> = [
     name: "half load, one object",
     path: "/api/chat",
     body: chat("short", false),
-    connections: 4,
+    connections: 50,
+    half: true,
     only: native
   },
   {
     name: "half load, streams",
     path: "/api/chat",
     body: chat("short", true),
-    connections: 4,
+    connections: 50,
+    half: true,
     only: native
   },
   {
@@ -75,7 +81,7 @@ export const works: ReadonlyArray<Work> = [
     connections: 300,
     frames: 100,
     paced: true,
-    only: gateways
+    only: native
   },
   {
     name: "embeddings of 64 inputs",

@@ -36,7 +36,9 @@ export const decodeWith = <A, I>(schema: Schema.Codec<A, I>) => {
 /** The entries of `fields` that are there: neither undefined nor null. */
 export const present = (fields: { readonly [key: string]: Json | undefined }): Schema.JsonObject => {
   const kept: { [key: string]: Json } = {}
-  for (const [key, value] of Object.entries(fields))
+  for (const key of Object.keys(fields)) {
+    const value = fields[key]
     if (value !== undefined && value !== null) kept[key] = value
+  }
   return kept
 }

@@ -7,7 +7,7 @@
  */
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Redacted } from "effect"
-import { Cluster, Redis as Single } from "ioredis"
+import { Cluster, Command, Redis as Single } from "ioredis"
 import { readRedisUrl, type Sentinels } from "./RedisUrl.ts"
 
 /** No answer, or an error as the answer. `cause` is for the log. */
@@ -222,9 +222,16 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
       const failed = (cause: unknown) => new RedisFailed({ cause })
       const timeoutMs = options.commandTimeoutMs ?? 400
       const together = client instanceof Single ? makeTogether(client) : () => undefined
-      const write = (command: string, args: ReadonlyArray<RedisArgument>) => {
+      /** Not `call`, which copies its words four times over on their way to the same. */
+      const write = (name: string, args: ReadonlyArray<RedisArgument>): Promise<unknown> => {
         together()
-        return client.call(command, ...args.map((arg) => (typeof arg === "function" ? arg() : arg)))
+        const command = new Command(
+          name,
+          args.map((arg) => (typeof arg === "function" ? arg() : arg)),
+          { replyEncoding: "utf8" }
+        )
+        client.sendCommand(command)
+        return command.promise
       }
       const attempt = (command: string, args: ReadonlyArray<RedisArgument>) =>
         Effect.tryPromise({ try: () => write(command, args), catch: failed })
