@@ -2,8 +2,9 @@
  * Embeddings rebuilt from what the backend said, by hand-written guards: two thousand vectors are some million
  * numbers, and each is looked at. An answer that does not fit the request is no answer.
  */
-import type { Embeddings } from "../domain/Embeddings.ts"
+import type { Embeddings, Vector } from "../domain/Embeddings.ts"
 import type { InferenceRequest, Json, JsonObject } from "../domain/Inference.ts"
+import { vectorTexts } from "./vectorTexts.ts"
 
 /** The endpoints that answer with vectors. */
 export type EmbedKind = "embed" | "embeddings"
@@ -20,18 +21,28 @@ export const decodeEmbeddings = (
     const vector = value["embedding"]
     // Nothing in, nothing out: an empty prompt only loads the model.
     const expected = body["prompt"] !== ""
-    return isVector(vector) && vector.length > 0 === expected ? { vectors: [vector] } : undefined
+    if (!isVector(vector) || vector.length > 0 !== expected) return undefined
+    return { vectors: withTexts([vector], vectorTexts("embedding", text)) }
   }
   const vectors = value["embeddings"]
   if (!isArray(vectors) || vectors.length !== inputsOf(body["input"])) return undefined
   if (!vectors.every((vector) => isVector(vector) && vector.length > 0)) return undefined
   return {
-    vectors: vectors.filter(isVector),
+    vectors: withTexts(vectors.filter(isVector), vectorTexts("embeddings", text)),
     ...(isCount(value["total_duration"]) ? { totalDuration: value["total_duration"] } : {}),
     ...(isCount(value["load_duration"]) ? { loadDuration: value["load_duration"] } : {}),
     ...(isCount(value["prompt_eval_count"]) ? { promptEvalCount: value["prompt_eval_count"] } : {})
   }
 }
+
+const withTexts = (
+  vectors: ReadonlyArray<ReadonlyArray<number>>,
+  texts: ReadonlyArray<string> = []
+): ReadonlyArray<Vector> =>
+  vectors.map((numbers, i) => ({
+    numbers,
+    json: (texts.length === vectors.length ? texts[i] : undefined) ?? JSON.stringify(numbers)
+  }))
 
 /** An empty string is no input, an empty string in a list is one (ollama-wire §1.6). */
 const inputsOf = (input: Json | undefined): number => (isArray(input) ? input.length : input === "" ? 0 : 1)

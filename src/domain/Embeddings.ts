@@ -1,7 +1,15 @@
+/** One vector, in numbers and as JSON. */
+export interface Vector {
+  /** every one of them finite as a float32 */
+  readonly numbers: ReadonlyArray<number>
+  /** the array as text, in the backend's own digits where they could be kept */
+  readonly json: string
+}
+
 /** What an embedding model answers, rebuilt (ollama-wire §1.6, §1.7): absent counts are absent, not 0. */
 export interface Embeddings {
-  /** one per input, in the order of the inputs; every number is finite as a float32 */
-  readonly vectors: ReadonlyArray<ReadonlyArray<number>>
+  /** one per input, in the order of the inputs */
+  readonly vectors: ReadonlyArray<Vector>
   /** nanoseconds */
   readonly totalDuration?: number
   readonly loadDuration?: number

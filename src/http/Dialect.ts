@@ -38,5 +38,6 @@ export interface Dialect {
 export interface ObjectDialect<A> {
   readonly decode: Decode
   readonly ask: (pipeline: Pipeline["Service"]) => Ask<A>
-  readonly encode: (request: InferenceRequest, answer: A) => Json
+  /** the answer as JSON text */
+  readonly encode: (request: InferenceRequest, answer: A) => string
 }

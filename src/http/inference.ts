@@ -14,7 +14,7 @@ import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.
 import { interrupted } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
-import { headersOf, respondJson } from "./respond.ts"
+import { headersOf, respondJson, respondText } from "./respond.ts"
 
 export interface InferenceOptions extends Bounds {
   readonly maxRequestBodyBytes: number
@@ -104,7 +104,7 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
   ) {
     const { permit, request } = yield* admitted(exchange, incoming, response, dialect.decode)
     const answer = yield* step("backend")(dialect.ask(pipeline)(exchange, permit, request))
-    return respondJson(exchange, dialect.encode(request, answer))
+    return respondText(exchange, dialect.encode(request, answer))
   })
 
   return { generated, answered }

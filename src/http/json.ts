@@ -84,3 +84,10 @@ export const parseJson = (text: string): Result.Result<Json, string> => {
   const problem = objection(text)
   return problem === undefined ? parse(text) : Result.fail(problem)
 }
+
+/** The members of an object that are there, each after a comma: what is written behind text that is written by hand. */
+export const membersOf = (fields: { readonly [name: string]: Json | undefined }): string =>
+  Object.entries(fields)
+    .filter(([, value]) => value !== undefined && value !== null)
+    .map(([name, value]) => `,${JSON.stringify(name)}:${JSON.stringify(value)}`)
+    .join("")

@@ -38,11 +38,15 @@ export const headersOf = (exchange: Exchange): Record<string, string> => ({
   ...(exchange.headroom === undefined ? {} : limitHeaders(exchange.headroom))
 })
 
-export const respondJson = (exchange: Exchange, body: unknown): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(JSON.stringify(body), {
+/** `json` is the body as text. */
+export const respondText = (exchange: Exchange, json: string): HttpServerResponse.HttpServerResponse =>
+  HttpServerResponse.text(json, {
     contentType: "application/json; charset=utf-8",
     headers: headersOf(exchange)
   })
+
+export const respondJson = (exchange: Exchange, body: unknown): HttpServerResponse.HttpServerResponse =>
+  respondText(exchange, JSON.stringify(body))
 
 export const respondError = (exchange: Exchange, face: Face): HttpServerResponse.HttpServerResponse =>
   HttpServerResponse.text(JSON.stringify(errorBody(face, exchange.arrival.requestId)), {

@@ -39,7 +39,7 @@ export const makeEmbed = (
 
 /** Embeddings write nothing, and no vector means that nothing was read. The legacy endpoint never counts: the estimate stands. */
 const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefined => {
-  if (answer.vectors.every((vector) => vector.length === 0)) return { doneReason: "load" }
+  if (answer.vectors.every(({ numbers }) => numbers.length === 0)) return { doneReason: "load" }
   if (request.kind === "embeddings") return undefined
   return {
     evalCount: 0,

@@ -36,8 +36,8 @@ suite("memory", (situation) =>
       embed: () =>
         inOne(situation, {
           vectors: [
-            [0.6, 0.8],
-            [1, 0]
+            { numbers: [0.6, 0.8], json: "[0.6,0.8]" },
+            { numbers: [1, 0], json: "[1,0]" }
           ],
           promptEvalCount: 8
         }),

@@ -154,7 +154,8 @@ export const suite = (
         Effect.gen(function* () {
           const { vectors, promptEvalCount } = yield* embed
           assert.lengthOf(vectors, 2)
-          assert.isTrue(vectors.flat().every(Number.isFinite))
+          assert.isTrue(vectors.flatMap(({ numbers }) => numbers).every(Number.isFinite))
+          for (const { json, numbers } of vectors) assert.deepStrictEqual(JSON.parse(json), numbers)
           assert.strictEqual(promptEvalCount, 8)
           const shown = yield* show
           assert.deepInclude(shown, { capabilities: ["completion"] })

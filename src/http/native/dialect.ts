@@ -39,5 +39,5 @@ export const nativeEmbeddings: ObjectDialect<Embeddings> = {
 export const nativeShow: ObjectDialect<JsonObject> = {
   decode: decodeShow,
   ask: ({ show }) => show,
-  encode: (_request, shown) => shown
+  encode: (_request, shown) => JSON.stringify(shown)
 }

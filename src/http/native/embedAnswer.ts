@@ -1,18 +1,17 @@
 /** `POST /api/embed` and the legacy `/api/embeddings`, the answer (ollama-wire §1.6, §1.7). */
 import type { Embeddings } from "../../domain/Embeddings.ts"
-import type { InferenceRequest, Json } from "../../domain/Inference.ts"
-import { present } from "../decode.ts"
+import type { InferenceRequest } from "../../domain/Inference.ts"
+import { membersOf } from "../json.ts"
 
-export const encodeEmbed = (request: InferenceRequest, answer: Embeddings): Json => ({
-  model: request.model,
-  embeddings: answer.vectors,
-  ...present({
+export const encodeEmbed = (request: InferenceRequest, answer: Embeddings): string => {
+  const vectors = answer.vectors.map(({ json }) => json).join(",")
+  const rest = membersOf({
     total_duration: answer.totalDuration,
     load_duration: answer.loadDuration,
     prompt_eval_count: answer.promptEvalCount
   })
-})
+  return `{"model":${JSON.stringify(request.model)},"embeddings":[${vectors}]${rest}}`
+}
 
-export const encodeEmbeddings = (_request: InferenceRequest, answer: Embeddings): Json => ({
-  embedding: answer.vectors[0] ?? []
-})
+export const encodeEmbeddings = (_request: InferenceRequest, answer: Embeddings): string =>
+  `{"embedding":${answer.vectors[0]?.json ?? "[]"}}`

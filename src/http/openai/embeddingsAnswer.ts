@@ -1,24 +1,21 @@
 /** `POST /v1/embeddings`, the answer (ollama-wire §3.3). */
-import type { Embeddings } from "../../domain/Embeddings.ts"
-import type { InferenceRequest, Json } from "../../domain/Inference.ts"
+import type { Embeddings, Vector } from "../../domain/Embeddings.ts"
+import type { InferenceRequest } from "../../domain/Inference.ts"
+
+const littleEndian = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1
 
 /** Little-endian float32, whatever this machine is: what OpenAI's clients decode without looking. */
-const base64Of = (vector: ReadonlyArray<number>): string => {
-  const bytes = Buffer.allocUnsafe(vector.length * 4)
-  for (const [i, value] of vector.entries()) bytes.writeFloatLE(value, i * 4)
-  return bytes.toString("base64")
+const base64Of = ({ numbers }: Vector): string => {
+  const bytes = Buffer.from(new Float32Array(numbers).buffer)
+  return (littleEndian ? bytes : bytes.swap32()).toString("base64")
 }
 
-export const encodeEmbeddings = (request: InferenceRequest, answer: Embeddings): Json => {
+export const encodeEmbeddings = (request: InferenceRequest, answer: Embeddings): string => {
   const tokens = answer.promptEvalCount ?? 0
-  return {
-    object: "list",
-    data: answer.vectors.map((vector, index) => ({
-      object: "embedding",
-      index,
-      embedding: request.base64 === true ? base64Of(vector) : vector
-    })),
-    model: request.model,
-    usage: { prompt_tokens: tokens, total_tokens: tokens }
-  }
+  const data = answer.vectors.map((vector, index) => {
+    const embedding = request.base64 === true ? `"${base64Of(vector)}"` : vector.json
+    return `{"object":"embedding","index":${index},"embedding":${embedding}}`
+  })
+  const usage = `{"prompt_tokens":${tokens},"total_tokens":${tokens}}`
+  return `{"object":"list","data":[${data.join(",")}],"model":${JSON.stringify(request.model)},"usage":${usage}}`
 }

@@ -5,6 +5,11 @@ import { decodeEmbeddings } from "../../../src/backend/decodeEmbeddings.ts"
 const float = fc.float({ noNaN: true, noDefaultInfinity: true })
 const vector = fc.array(float, { minLength: 1, maxLength: 20 })
 
+const vectorOf = (numbers: ReadonlyArray<number>) => ({ numbers, json: JSON.stringify(numbers) })
+const space = fc.constantFrom("", " ", "\n", "\t  ")
+const json = fc.oneof(fc.json(), fc.constantFrom('"]"', '"[["', '{"embeddings":[["x"]]}', '"\\\""', "[[1]]"))
+const digits = fc.constantFrom("1.0", "-0", "1E+2", "0.10", "12345678901234567890", "-1.5e-07")
+
 describe("the vectors of an answer", () => {
   it("come out as they were said, one per text", () => {
     fc.assert(
@@ -13,7 +18,7 @@ describe("the vectors of an answer", () => {
         const input = vectors.map(() => "a")
         assert.deepStrictEqual(decodeEmbeddings("embed", { input }, text), {
           // JSON has no -0.
-          vectors: vectors.map((each) => each.map((value) => value + 0)),
+          vectors: vectors.map((each) => vectorOf(each.map((value) => value + 0))),
           promptEvalCount: 3
         })
         assert.isUndefined(decodeEmbeddings("embed", { input: [...input, "b"] }, text))
@@ -33,10 +38,10 @@ describe("the vectors of an answer", () => {
     assert.deepStrictEqual(decodeEmbeddings("embed", { input: "" }, `{"embeddings":[]}`), { vectors: [] })
     assert.isUndefined(decodeEmbeddings("embed", { input: "" }, `{"embeddings":[[1]]}`))
     assert.deepStrictEqual(decodeEmbeddings("embed", { input: [""] }, `{"embeddings":[[1]]}`), {
-      vectors: [[1]]
+      vectors: [vectorOf([1])]
     })
     assert.deepStrictEqual(decodeEmbeddings("embeddings", { prompt: "" }, `{"embedding":[]}`), {
-      vectors: [[]]
+      vectors: [vectorOf([])]
     })
     assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "" }, `{"embedding":[1]}`))
     assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, `{"embedding":[]}`))
@@ -47,5 +52,53 @@ describe("the vectors of an answer", () => {
       assert.isUndefined(decodeEmbeddings("embed", { input: "a" }, `{"embeddings":[[0,${value}]]}`), value)
       assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, `{"embedding":[0,${value}]}`), value)
     }
+  })
+
+  it("keep the digits they were written in, whatever stands around them", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.array(digits, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 4 }),
+        fc.array(fc.tuple(fc.constantFrom("model", "embedding", "x", "a]["), json), { maxLength: 4 }),
+        space,
+        fc.nat(4),
+        (vectors, others, gap, place) => {
+          const texts = vectors.map((numbers) => `[${gap}${numbers.join(`${gap},`)}${gap}]`)
+          const members = others.map(([key, value]) => `"${key}"${gap}:${gap}${value}`)
+          members.splice(
+            place,
+            0,
+            `${gap}"embeddings"${gap}:${gap}[${gap}${texts.join(`${gap},${gap}`)}${gap}]`
+          )
+          const decoded = decodeEmbeddings(
+            "embed",
+            { input: vectors.map(() => "a") },
+            `${gap}{${members.join(`${gap},${gap}`)}}${gap}`
+          )
+          assert.deepStrictEqual(
+            decoded?.vectors.map(({ json }) => json),
+            texts
+          )
+          assert.deepStrictEqual(
+            decoded?.vectors.map(({ numbers }) => numbers),
+            vectors.map((numbers) => numbers.map(Number))
+          )
+        }
+      )
+    )
+  })
+
+  it("are written anew when their key is spelled in escapes or said twice in different ways", () => {
+    for (const text of [
+      '{"embed\\u0064ings":[[1.0]]}',
+      '{"embeddings":[["x"]],"embeddings":[[1.0]]}',
+      '{"embeddings":[[2.0]],"embed\\u0064ings":[[1.0]]}',
+      '{"embeddings":[[2.0,"]"]],"embeddings":[[1.0]]}'
+    ]) {
+      assert.deepStrictEqual(decodeEmbeddings("embed", { input: "a" }, text)?.vectors, [vectorOf([1])], text)
+    }
+    const twice = '{"embeddings":[[2.0]],"embeddings":[[1.0]]}'
+    assert.deepStrictEqual(decodeEmbeddings("embed", { input: "a" }, twice)?.vectors, [
+      { numbers: [1], json: "[1.0]" }
+    ])
   })
 })
