@@ -12,10 +12,11 @@ const base64Of = ({ numbers }: Vector): string => {
 
 export const encodeEmbeddings = (request: InferenceRequest, answer: Embeddings): string => {
   const tokens = answer.promptEvalCount ?? 0
-  const data = answer.vectors.map((vector, index) => {
+  // Added up, not joined: so much text is copied once, when it leaves.
+  const data = answer.vectors.reduce((sum, vector, index) => {
     const embedding = request.base64 === true ? `"${base64Of(vector)}"` : vector.json
-    return `{"object":"embedding","index":${index},"embedding":${embedding}}`
-  })
+    return `${sum}${index === 0 ? "" : ","}{"object":"embedding","index":${index},"embedding":${embedding}}`
+  }, "")
   const usage = `{"prompt_tokens":${tokens},"total_tokens":${tokens}}`
-  return `{"object":"list","data":[${data.join(",")}],"model":${JSON.stringify(request.model)},"usage":${usage}}`
+  return `{"object":"list","data":[${data}],"model":${JSON.stringify(request.model)},"usage":${usage}}`
 }
