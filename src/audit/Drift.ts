@@ -168,14 +168,16 @@ const make = (options: DriftOptions) =>
         ),
       // A refusal too: it may be because of what somebody holds who is no more.
       reserve: (claims, ask) =>
-        Effect.tap(meter.reserve(claims, ask), () => Effect.sync(() => touch(claims.account))),
+        Effect.map(meter.reserve(claims, ask), (verdict) => {
+          touch(claims.account)
+          return verdict
+        }),
       settle: (reservation, used) =>
-        Effect.tap(meter.settle(reservation, used), () =>
-          Effect.sync(() => {
-            const { account, budgets } = reservation.claims
-            if (periods.some((period) => budgets[period] !== undefined)) touch(account)
-          })
-        )
+        Effect.map(meter.settle(reservation, used), (headroom) => {
+          const { account, budgets } = reservation.claims
+          if (periods.some((period) => budgets[period] !== undefined)) touch(account)
+          return headroom
+        })
     })
   })
 
