@@ -20,6 +20,9 @@ const levels = {
   none: "None"
 } as const satisfies Record<SettingsValues["logLevel"], unknown>
 
+/** The levels at which a request has a line. */
+const telling: ReadonlySet<SettingsValues["logLevel"]> = new Set(["trace", "debug", "info"])
+
 const isCausal = (part: unknown): boolean => part instanceof Error || Cause.isCause(part)
 
 /** What cannot be JSON is told as text; a log line never fails. */
@@ -97,5 +100,6 @@ export const layerLogging = (settings: Pick<SettingsValues, "logLevel" | "produc
   Layer.mergeAll(
     Logger.layer([Logger.withConsoleLog(settings.production ? jsonLine : textLine)]),
     Layer.succeed(References.MinimumLogLevel, levels[settings.logLevel]),
-    Layer.succeed(RequestLines, settings.production)
+    // A line that no level lets through is not made in the first place.
+    Layer.succeed(RequestLines, settings.production && telling.has(settings.logLevel))
   )
