@@ -18,17 +18,8 @@ import {
   type Survey,
   type Verdict
 } from "./Meter.ts"
-import {
-  charge,
-  inTotal,
-  type Ledgers,
-  note,
-  outstandingOf,
-  type Request,
-  revived,
-  slotsOf,
-  type Total
-} from "./Ledgers.ts"
+import { charge, inTotal, type Ledgers, note, type Request, revived, type Total } from "./Ledgers.ts"
+import { Leases } from "./Leases.ts"
 import { lapsedMost } from "./prelude.ts"
 import { Window, windowMs } from "./Window.ts"
 
@@ -84,7 +75,7 @@ export class Counters {
     if (known !== undefined) return this.#reserved(account, claims, ask.id, known)
 
     const { limits, budgets } = claims
-    const outstanding = outstandingOf(account)
+    const outstanding = account.leases.tokens
     const roomInWindow = limits.tpm - account.tokens.sum - outstanding
     const asked = whole(ask.tokens)
     const refused = (by: ClaimName, limit: number, waitMs: number) =>
@@ -97,7 +88,8 @@ export class Counters {
       const room = limits.tpm - 1 - (outstanding < limits.tpm ? outstanding : 0)
       return refused("tokens", limits.tpm, account.tokens.waitFor(room, now))
     }
-    if (ask.slot && slotsOf(account) >= limits.concurrent) return refused("concurrency", limits.concurrent, 1)
+    if (ask.slot && account.leases.slots >= limits.concurrent)
+      return refused("concurrency", limits.concurrent, 1)
     const totals = this.#totals(account, at)
     let available = roomInWindow
     let spent: Period | undefined
@@ -139,7 +131,7 @@ export class Counters {
     const { limits, budgets } = claims
     const floor = Math.max(request.held, request.used)
     const totals = this.#totals(account, request.admittedAt)
-    let room = limits.tpm - account.tokens.sum - outstandingOf(account) - (floor - request.used)
+    let room = limits.tpm - account.tokens.sum - account.leases.tokens - (floor - request.used)
     let unknown = false
     for (const period of periods) {
       const [budget, total] = [budgets[period], totals.get(period)]
@@ -221,7 +213,7 @@ export class Counters {
     const account = this.#open(of, now)
     const totals: { -readonly [P in Period]?: number } = {}
     for (const [period, { tokens }] of this.#totals(account, instant)) totals[period] = tokens
-    const lapsed = [...account.leases].flatMap(([id, { until }]) => (until === 0 ? [id] : []))
+    const { lapsed } = account.leases
     const open = account.leases.size - lapsed.length
     return { totals, open, lapsed: lapsed.slice(0, lapsedMost), mark: account.mark }
   }
@@ -254,7 +246,7 @@ export class Counters {
       ledgers = {
         requests: new Window(now),
         tokens: new Window(now),
-        leases: new Map(),
+        leases: new Leases(),
         totals: new Map(),
         touchedAt: now,
         mark: ++this.#marks
@@ -263,13 +255,7 @@ export class Counters {
     }
     ledgers.requests.moveTo(now)
     ledgers.tokens.moveTo(now)
-    const latest = now + this.#leaseMs
-    for (const [id, lease] of ledgers.leases) {
-      if (lease.until <= now) {
-        if (lease.tokens > 0) ledgers.leases.set(id, { until: 0, slot: false, tokens: lease.tokens })
-        else ledgers.leases.delete(id)
-      } else if (lease.until > latest) ledgers.leases.set(id, { ...lease, until: latest })
-    }
+    ledgers.leases.moveTo(now, this.#leaseMs)
     ledgers.touchedAt = now
     return ledgers
   }
@@ -330,7 +316,7 @@ export class Counters {
     return headroomOf(
       claims,
       Math.max(0, claims.limits.rpm - account.requests.sum),
-      Math.max(0, claims.limits.tpm - account.tokens.sum - outstandingOf(account)),
+      Math.max(0, claims.limits.tpm - account.tokens.sum - account.leases.tokens),
       periods.map((period) => {
         const [budget, total] = [claims.budgets[period], totals.get(period)]
         return budget === undefined || total === undefined ? -1 : Math.max(0, budget - total.tokens)

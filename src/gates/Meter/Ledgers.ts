@@ -1,16 +1,10 @@
 /** What the store in memory keeps of one account, and the arithmetic of a request on it. */
 import type { Period } from "../../domain/Limits.ts"
 import { whole } from "./answers.ts"
+import type { Leases } from "./Leases.ts"
 import type { Bucket, Reservation } from "./Meter.ts"
 import { ledgerLagMs } from "./prelude.ts"
 import { type Noted, Window } from "./Window.ts"
-
-export interface Lease {
-  /** 0 once it has ended: what remains is the hold */
-  readonly until: number
-  readonly slot: boolean
-  readonly tokens: number
-}
 
 /** A total; another object under the same name is another load of it. */
 export interface Total {
@@ -22,7 +16,7 @@ export interface Total {
 export interface Ledgers {
   readonly requests: Window
   readonly tokens: Window
-  readonly leases: Map<string, Lease>
+  readonly leases: Leases
   readonly totals: Map<Bucket, Total>
   touchedAt: number
   /** moves on with every change */
@@ -40,19 +34,6 @@ export interface Request {
   noted: ReadonlyArray<Noted>
   /** the totals that were charged with exactly what is held */
   readonly charged: Map<Period, Total>
-}
-
-/** Tokens that are held and not yet used. */
-export const outstandingOf = (account: Ledgers): number => {
-  let sum = 0
-  for (const lease of account.leases.values()) sum += lease.tokens
-  return sum
-}
-
-export const slotsOf = (account: Ledgers): number => {
-  let count = 0
-  for (const lease of account.leases.values()) if (lease.slot) count += 1
-  return count
 }
 
 /** A request the store no longer knows, from what its owner says of it. */

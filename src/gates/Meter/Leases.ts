@@ -1,0 +1,68 @@
+/** What the running requests of an account hold in memory, with its sums: every verb asks for them. */
+
+export interface Lease {
+  /** epoch ms; 0 once it has ended: what remains is the hold */
+  readonly until: number
+  readonly slot: boolean
+  readonly tokens: number
+}
+
+export class Leases {
+  readonly #leases = new Map<string, Lease>()
+  /** no lease ends before the one, none after the other */
+  #soonest = Number.POSITIVE_INFINITY
+  #latest = Number.NEGATIVE_INFINITY
+  #slots = 0
+  #tokens = 0
+
+  /** slots taken */
+  get slots(): number {
+    return this.#slots
+  }
+
+  /** tokens held and not yet used */
+  get tokens(): number {
+    return this.#tokens
+  }
+
+  get size(): number {
+    return this.#leases.size
+  }
+
+  /** ids of those that have ended and hold tokens all the same */
+  get lapsed(): ReadonlyArray<string> {
+    return [...this.#leases].flatMap(([id, { until }]) => (until === 0 ? [id] : []))
+  }
+
+  set(id: string, lease: Lease): void {
+    this.delete(id)
+    this.#leases.set(id, lease)
+    if (lease.slot) this.#slots += 1
+    this.#tokens += lease.tokens
+    if (lease.until === 0) return
+    this.#soonest = Math.min(this.#soonest, lease.until)
+    this.#latest = Math.max(this.#latest, lease.until)
+  }
+
+  delete(id: string): void {
+    const lease = this.#leases.get(id)
+    if (lease === undefined) return
+    this.#leases.delete(id)
+    if (lease.slot) this.#slots -= 1
+    this.#tokens -= lease.tokens
+  }
+
+  /** Ends the leases that are over; none is longer than one given now (`leaseMs`): a clock may have gone back. */
+  moveTo(now: number, leaseMs: number): void {
+    const longest = now + leaseMs
+    if (now < this.#soonest && this.#latest <= longest) return
+    this.#soonest = Number.POSITIVE_INFINITY
+    this.#latest = Number.NEGATIVE_INFINITY
+    for (const [id, lease] of [...this.#leases]) {
+      if (lease.until === 0) continue
+      if (lease.until > now) this.set(id, { ...lease, until: Math.min(lease.until, longest) })
+      else if (lease.tokens > 0) this.set(id, { until: 0, slot: false, tokens: lease.tokens })
+      else this.delete(id)
+    }
+  }
+}
