@@ -117,9 +117,9 @@ export class Meter extends Context.Service<
     reserve(claims: Claims, ask: Ask): Effect.Effect<Verdict, MeterDown>
 
     /**
-     * Renews the lease, or begins another, moves `used` tokens (so far, in total) into the window, and tries to hold `want` tokens
-     * in total (never less than already held). Re-creates slot and hold if the store lost them. No-op after
-     * `settle` or `cancel`.
+     * Renews the lease, or begins another, moves `used` tokens (so far, in total) into the window, and tries to
+     * hold `want` tokens in total (never less than already held). Re-creates slot and hold if the store lost them.
+     * No-op after `settle` or `cancel`.
      */
     renew(reservation: Reservation, used: number, want: number): Effect.Effect<Renewal, MeterDown>
 

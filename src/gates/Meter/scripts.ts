@@ -4,7 +4,8 @@
  *
  * Keys of an account (all under the hash tag of its group, so that a cluster keeps them on one node)
  * - account, a hash: field `w` packs windows, sums and what is due, fields `h<id>` are what running requests hold
- *   (`slot:tokens:until`; `0:tokens:0` once the lease has ended and only the hold is left). One key, so it is lost as a whole or not at all.
+ *   (`slot:tokens:until`; `0:tokens:0` once the lease has ended and only the hold is left). One key, so it is lost as a
+ *   whole or not at all.
  * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
  * - day, month, total, a string each: `tokens:at:generation`, `at` being when it was loaded.
  *
