@@ -1,6 +1,7 @@
 /**
  * `npm run bench`: Tollgate, its memory twins and the peers against the floor, on this machine. Server on core 0;
- * backend, stores and load on core 1. Contenders take turns (A B A B); what is printed is the median over the rounds.
+ * backend, stores, load and this program on core 1. Contenders take turns (A B A B); what is printed is the median over
+ * the rounds.
  *
  * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--peers` to install and
  * measure the peers too; `--profile <dir>` leaves a V8 CPU profile of Tollgate there.
