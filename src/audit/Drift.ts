@@ -8,25 +8,26 @@
  * the end of its lease is no rest either: `Lapsed.ts` asks the ledger what became of it.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Clock, Duration, Effect, Layer, Schedule, Schema } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Schedule, Schema } from "effect"
 import { type Period, periods } from "../domain/Limits.ts"
 import { type Account, Meter, type Survey } from "../gates/Meter/Meter.ts"
 import { answerWithin } from "../infra/Deadline.ts"
+import { Doubts } from "./Doubts.ts"
 import { endLapsed } from "./Lapsed.ts"
 import { Metrics } from "./Metrics.ts"
 
 export interface DriftOptions {
   /** seconds between two comparisons; default 10 */
   readonly everyS?: number
-  /** seconds between two looks at counters that were rebuilt, which may be a hold too high; default 1 */
-  readonly rebuiltEveryS?: number
+  /** seconds between two looks at counters that are in doubt, which may be a hold too high; default 1 */
+  readonly doubtfulEveryS?: number
 }
 
 /** Accounts looked at in one round, and those that wait for one at most. */
 const batch = 1000
 const capacity = 100_000
-/** How long counters that were rebuilt are looked at more often. */
-const rebuiltMs = 30_000
+/** How long counters that are in doubt are looked at more often. */
+const soonMs = 30_000
 
 const Truth = Schema.Struct({
   key_id: Schema.String,
@@ -66,18 +67,24 @@ const nameOf = (account: Account): string => `${account.group}/${account.key}`
 const make = (options: DriftOptions) =>
   Effect.gen(function* () {
     const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
+    const clock = yield* Clock.Clock
     /** accounts that something has happened to since they were last found right */
     const touched = new Map<string, Account>()
     const touch = (account: Account): void => {
       if (touched.size < capacity) touched.set(nameOf(account), account)
     }
-    /** accounts whose counters came back from the ledger a moment ago: compared as soon as they rest */
-    const rebuilt = new Map<string, Account & { readonly until: number }>()
-    const found = { touched: 0, rebuilt: 0 }
+    /** accounts whose counters came back from the ledger a moment ago, or where somebody died: compared as soon as they rest */
+    const doubtful = new Map<string, Account & { readonly until: number }>()
+    const doubt = (account: Account): void => {
+      if (doubtful.size < capacity) {
+        doubtful.set(nameOf(account), { ...account, until: clock.currentTimeMillisUnsafe() + soonMs })
+      }
+    }
+    const found = { touched: 0, doubtful: 0 }
     yield* metrics.probe({
       name: "tollgate_counter_drift_tokens",
       help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
-      read: Effect.sync(() => found.touched + found.rebuilt)
+      read: Effect.sync(() => found.touched + found.doubtful)
     })
 
     /** Answers by how many tokens the accounts at rest differed. */
@@ -96,6 +103,7 @@ const make = (options: DriftOptions) =>
       const left = surveys.filter(({ survey }) => survey.lapsed.length > 0)
       for (const { account, survey } of surveys) {
         if (survey.open > 0 || survey.lapsed.length > 0) touch(account)
+        if (survey.lapsed.length > 0 && !doubtful.has(nameOf(account))) doubt(account)
       }
       if (left.length > 0) {
         const ended = left.map(({ account, survey }) => ({ account, ids: survey.lapsed }))
@@ -125,7 +133,7 @@ const make = (options: DriftOptions) =>
           }
           const difference = driftOf(survey, truth)
           if (difference === 0) {
-            rebuilt.delete(nameOf(account))
+            doubtful.delete(nameOf(account))
             continue
           }
           // Looked at once more, whether it was repaired or something came in between.
@@ -141,7 +149,7 @@ const make = (options: DriftOptions) =>
     })
     /** One that is not at rest for so long is left to the slower round. */
     const forget = Effect.map(Clock.currentTimeMillis, (now) => {
-      for (const [name, { until }] of rebuilt) if (until < now) rebuilt.delete(name)
+      for (const [name, { until }] of doubtful) if (until < now) doubtful.delete(name)
     })
     const keepLooking = (name: keyof typeof found, waiting: ReadonlyMap<string, Account>, everyS: number) =>
       Effect.andThen(
@@ -156,16 +164,11 @@ const make = (options: DriftOptions) =>
         Effect.forkScoped
       )
     yield* keepLooking("touched", touched, options.everyS ?? 10)
-    yield* keepLooking("rebuilt", rebuilt, options.rebuiltEveryS ?? 1)
+    yield* keepLooking("doubtful", doubtful, options.doubtfulEveryS ?? 1)
 
-    return Meter.of({
+    const watched = Meter.of({
       ...meter,
-      load: (account, totals) =>
-        Effect.tap(meter.load(account, totals), () =>
-          Effect.map(Clock.currentTimeMillis, (now) => {
-            if (rebuilt.size < capacity) rebuilt.set(nameOf(account), { ...account, until: now + rebuiltMs })
-          })
-        ),
+      load: (account, totals) => Effect.map(meter.load(account, totals), () => doubt(account)),
       // A refusal too: it may be because of what somebody holds who is no more.
       reserve: (claims, ask) =>
         Effect.map(meter.reserve(claims, ask), (verdict) => {
@@ -179,9 +182,10 @@ const make = (options: DriftOptions) =>
           return headroom
         })
     })
+    return Context.add(Context.make(Meter, watched), Doubts, { about: doubt })
   })
 
 /** The Meter below, watched: what it counts is compared with the ledger for as long as the layer lives. */
 export const layerDrift = (
   options: DriftOptions = {}
-): Layer.Layer<Meter, never, Meter | PgClient.PgClient | Metrics> => Layer.effect(Meter, make(options))
+): Layer.Layer<Meter, never, Meter | PgClient.PgClient | Metrics> => Layer.effectContext(make(options))

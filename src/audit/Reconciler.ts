@@ -13,6 +13,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Clock, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Meter, type Reservation } from "../gates/Meter/Meter.ts"
+import { Doubts } from "./Doubts.ts"
 import { closeIntents } from "./statements.ts"
 
 const Amount = Schema.Finite
@@ -66,7 +67,7 @@ export interface ReconcilerOptions {
 
 const make = (options: ReconcilerOptions) =>
   Effect.gen(function* () {
-    const [pg, meter] = [yield* PgClient.PgClient, yield* Meter]
+    const [pg, meter, doubts] = [yield* PgClient.PgClient, yield* Meter, yield* Doubts]
     const everyMs = (options.everyS ?? Math.min(5, options.leaseS / 6)) * 1000
     const graceMs = (options.leaseS * 1000) / 3
 
@@ -82,7 +83,10 @@ const make = (options: ReconcilerOptions) =>
             onNone: () => Effect.succeed(true),
             onSome: (reservation) =>
               Effect.match(meter.settle(reservation, row.tokens_in + row.tokens_out), {
-                onSuccess: () => true,
+                onSuccess: () => {
+                  doubts.about(reservation.claims.account)
+                  return true
+                },
                 onFailure: () => false
               })
           })

@@ -58,7 +58,9 @@ export class Leases {
     if (now < this.#soonest && this.#latest <= longest) return
     this.#soonest = Number.POSITIVE_INFINITY
     this.#latest = Number.NEGATIVE_INFINITY
-    for (const [id, lease] of [...this.#leases]) {
+    // A copy: a lease that is set anew goes to the end, and would be met again.
+    const all = Array.from(this.#leases)
+    for (const [id, lease] of all) {
       if (lease.until === 0) continue
       if (lease.until > now) this.set(id, { ...lease, until: Math.min(lease.until, longest) })
       else if (lease.tokens > 0) this.set(id, { until: 0, slot: false, tokens: lease.tokens })

@@ -3,6 +3,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { Doubts } from "../../../src/audit/Doubts.ts"
 import { layerDrift } from "../../../src/audit/Drift.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/audit/Metrics.ts"
 import { Counters } from "../../../src/gates/Meter/Counters.ts"
@@ -21,7 +22,7 @@ const watched = layerDrift({ everyS: 0.25 }).pipe(
 )
 
 /** Watched too, but as good as never compared unless they were rebuilt. */
-const seldom = layerDrift({ everyS: 600, rebuiltEveryS: 0.25 }).pipe(
+const seldom = layerDrift({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
   Layer.provide(Layer.fresh(layerMemory({ leaseS: 30 }))),
   Layer.provide(Layer.fresh(layerMetrics))
 )
@@ -91,6 +92,26 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
         const total = Effect.map(meter.survey(claims.account, 0), ({ totals }) => totals.total)
         assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100, 3000), 100)
       })
+  )
+
+  it.effect("a counter of a key on which somebody died is set right soon", () =>
+    Effect.gen(function* () {
+      const claims = yield* keyAt(100)
+      const here = Layer.fresh(layerCounters(new Counters({ leaseS: 30 })))
+      // Told of nothing: as by a process that has died since.
+      const unwatched = Context.get(yield* Layer.build(here), Meter)
+      const watching = layerDrift({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
+        Layer.provide(Layer.succeed(Meter, unwatched)),
+        Layer.provide(Layer.fresh(layerMetrics))
+      )
+      const doubts = Context.get(yield* Layer.build(watching), Doubts)
+      yield* unwatched.load(claims.account, [{ bucket: "total", tokens: 350 }])
+      const total = Effect.map(unwatched.survey(claims.account, 0), ({ totals }) => totals.total)
+      yield* Effect.sleep("600 millis")
+      assert.strictEqual(yield* total, 350)
+      doubts.about(claims.account)
+      assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100, 3000), 100)
+    })
   )
 
   it.effect("nothing is touched while a request is under way, here or in the ledger", () =>

@@ -1,0 +1,142 @@
+/** Requests of processes that died are ended by others, and nobody is taken for dead who lives. */
+import { assert, it } from "@effect/vitest"
+import { Effect, Exit, Layer, Scope } from "effect"
+import { SqlClient } from "effect/sql"
+import { Audit } from "../../src/audit/Audit.ts"
+import { Doubts } from "../../src/audit/Doubts.ts"
+import { layerReconciler } from "../../src/audit/Reconciler.ts"
+import { type Account, Meter, MeterDown, Reserved } from "../../src/gates/Meter/Meter.ts"
+import { layerMemory as layerMemoryMeter } from "../../src/gates/Meter/memory.ts"
+import { layerLiveAudit } from "../contract/auditWorld.ts"
+import { hasIntent, ledgerOf, storedRow } from "../support/auditDatabase.ts"
+import { another, patience } from "../support/anotherAudit.ts"
+import { eventually } from "../support/Gateway.ts"
+import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
+import { layerPrivatePostgres, TestCluster, TestPostgres } from "../support/TestPostgres.ts"
+
+const leaseOf = (requestId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql<{ readonly left: number; readonly tokens_out: number }>`
+      SELECT extract(epoch FROM lease_until - now())::float8 AS left, tokens_out::float8 FROM intents
+      WHERE request_id = ${requestId}::text::uuid`
+  ).pipe(Effect.map((rows) => rows[0]))
+
+const doubted: Array<Account> = []
+
+it.live(
+  "a process that dies is settled by another at what it last said, in the log, the ledger and the counters",
+  () =>
+    Effect.gen(function* () {
+      const meter = yield* Meter
+      const scope = yield* Scope.make()
+      const dying = yield* Scope.provide(another({ leaseS: 1, drainMs: 0 }), scope)
+      const alive = yield* another({ leaseS: 1 })
+      const caller = callerOf()
+      const claims = {
+        account: { group: caller.tenantId, key: caller.keyId },
+        limits: caller.limits,
+        budgets: { total: 1000 }
+      }
+      yield* meter.load(claims.account, [{ bucket: "total", tokens: 0 }])
+      const [dead, living] = [intentOf({ caller }), intentOf({ caller })]
+      const verdict = yield* meter.reserve(claims, { id: dead.arrival.requestId, tokens: 500, slot: true })
+      assert.instanceOf(verdict, Reserved)
+      const reservation = verdict instanceof Reserved ? verdict.reservation : dead.reservation
+      yield* dying.open({ ...dead, reservation })
+      yield* alive.open(living)
+      yield* dying.progress(dead.arrival.requestId, { tokensIn: 5, tokensOut: 40, source: "counted" })
+      const beaten = yield* eventually(leaseOf(dead.arrival.requestId), (lease) => lease?.tokens_out === 40)
+      assert.strictEqual(beaten?.tokens_out, 40, "the heartbeat tells what was used")
+      yield* Scope.close(scope, Exit.void)
+
+      const row = yield* eventually(storedRow(dead.arrival.requestId), Boolean, 10_000)
+      assert.deepInclude(row, { status: 500, error_type: "aborted", tokens_in: 5, tokens_out: 40 })
+      assert.isFalse(yield* hasIntent(dead.arrival.requestId))
+      assert.deepInclude((yield* ledgerOf(caller.keyId))[0], { requests: 1, tokensIn: 5, tokensOut: 40 })
+      const headroom = yield* meter.peek(claims)
+      assert.deepInclude(headroom, { budgets: { total: { limit: 1000, remaining: 955 } } })
+      assert.deepStrictEqual(doubted, [claims.account], "its counters are compared soon")
+      assert.isTrue(yield* hasIntent(living.arrival.requestId), "its neighbour lives and is let be")
+      yield* alive.close(endOf(living, usageOf(1, 1)))
+      assert.deepInclude(yield* storedRow(living.arrival.requestId), { status: 200 })
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(
+        layerReconciler({ leaseS: 1, everyS: 0.1 }).pipe(
+          Layer.provide(Layer.succeed(Doubts, { about: (account) => void doubted.push(account) })),
+          Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
+          Layer.provideMerge(TestPostgres)
+        )
+      )
+    ),
+  60_000
+)
+
+it.live(
+  "an outage longer than a lease does not make living requests look dead",
+  () =>
+    Effect.gen(function* () {
+      const [audit, cluster] = [yield* Audit, yield* TestCluster]
+      const intent = intentOf()
+      yield* audit.open(intent)
+      yield* cluster.stop
+      yield* Effect.sleep("4 seconds")
+      yield* cluster.start
+      const lease = yield* eventually(
+        Effect.orElseSucceed(leaseOf(intent.arrival.requestId), () => undefined),
+        (lease) => (lease?.left ?? 0) > 0,
+        10_000
+      )
+      assert.isAbove(lease?.left ?? -1, 0, "renewed, not closed")
+      // Long enough for the reconciler to have looked again and again.
+      yield* Effect.sleep("2 seconds")
+      yield* audit.close(endOf(intent, usageOf(9, 9)))
+      assert.deepInclude(yield* storedRow(intent.arrival.requestId), { status: 200, tokens_in: 9 })
+    }).pipe(
+      Effect.provide(
+        Layer.merge(
+          layerLiveAudit({ ...patience, leaseS: 3, closeTimeoutMs: 5000 }),
+          layerReconciler({ leaseS: 3, everyS: 0.1 })
+        ).pipe(
+          Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
+          Layer.provideMerge(layerPrivatePostgres())
+        )
+      )
+    ),
+  60_000
+)
+
+it.live(
+  "counters that do not answer leave the aborted request to be found again; a row nobody can close holds up no other",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      let meterDown = true
+      const meter = yield* Meter
+      const flaky = Layer.succeed(Meter, {
+        ...meter,
+        settle: (reservation, used) =>
+          meterDown ? Effect.fail(new MeterDown({ cause: "down" })) : meter.settle(reservation, used)
+      })
+      const [good, bad] = [intentOf(), intentOf()]
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const audit = yield* another({ leaseS: 1, drainMs: 0 })
+          yield* audit.open(bad)
+          yield* audit.open(good)
+        })
+      )
+      // A row the log does not take, whatever is tried.
+      yield* sql`ALTER TABLE intents DROP CONSTRAINT intents_tokens_out_check`
+      yield* sql`UPDATE intents SET tokens_out = -1 WHERE request_id = ${bad.arrival.requestId}::text::uuid`
+      yield* Layer.build(Layer.provide(layerReconciler({ leaseS: 1, everyS: 0.1 }), flaky))
+      yield* Effect.sleep("2 seconds")
+      assert.isTrue(yield* hasIntent(good.arrival.requestId), "not settled, so not closed")
+      meterDown = false
+      const row = yield* eventually(storedRow(good.arrival.requestId), Boolean, 10_000)
+      assert.deepInclude(row, { status: 500, error_type: "aborted" })
+      assert.isTrue(yield* hasIntent(bad.arrival.requestId))
+    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerMemoryMeter({ leaseS: 30 }), TestPostgres))),
+  60_000
+)
