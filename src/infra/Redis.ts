@@ -129,6 +129,37 @@ const connect = (options: RedisOptions): Single | Cluster => {
   })
 }
 
+/**
+ * The client for as long as the scope lives. ioredis gives up for good when a failover is announced just while it looks
+ * for the master (its FailoverDetector takes the connecting away under it), and a gateway would be 503 until somebody
+ * restarts it: whoever has not been let go tries again.
+ */
+const acquireClient = (options: RedisOptions) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const client = connect(options)
+      let letGo = false
+      let attempts = 0
+      client.on("ready", () => (attempts = 0))
+      client.on("end", () => {
+        if (letGo) return
+        attempts += 1
+        setTimeout(() => {
+          // A failure is told by "error", and by another "end".
+          if (!letGo && client.status === "end") client.connect().catch(() => undefined)
+        }, backoff(attempts)).unref()
+      })
+      return {
+        client,
+        release: () => {
+          letGo = true
+          client.disconnect()
+        }
+      }
+    }),
+    ({ release }) => Effect.sync(release)
+  ).pipe(Effect.map(({ client }) => client))
+
 /** Without a listener ioredis prints errors itself, with a stack; with one per error a dead server fills the log. */
 const logFailures = (client: Single | Cluster) =>
   Effect.gen(function* () {
@@ -214,10 +245,7 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
   Layer.effect(
     Redis,
     Effect.gen(function* () {
-      const client = yield* Effect.acquireRelease(
-        Effect.sync(() => connect(options)),
-        (client) => Effect.sync(() => client.disconnect())
-      )
+      const client = yield* acquireClient(options)
       yield* logFailures(client)
       const failed = (cause: unknown) => new RedisFailed({ cause })
       const timeoutMs = options.commandTimeoutMs ?? 400
