@@ -9,15 +9,6 @@ import { type Wire, WireError } from "./Wire.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
 
-/** The first frames of an answer, and who reads the others. */
-export interface Answer {
-  readonly first: Frames
-  readonly reader: FrameReader
-}
-
-/** Told how an answer ended: in this error, or well. Not told when nobody wanted the rest of it. */
-export type Ended = (error?: BackendFailed | ShuttingDown) => Effect.Effect<void>
-
 export class FrameReader {
   readonly #wire: Wire
   readonly #kind: FrameKind
@@ -31,21 +22,18 @@ export class FrameReader {
   }
 
   /**
-   * The frames of each read, up to the final one; a response that ends without it was cut. It runs for every chunk of
-   * every stream, so it takes no more steps than it must.
+   * The frames of each read, up to the final one; a response that ends without it was cut. `lost` names a connection
+   * that broke. It runs for every chunk of every stream, so it takes no more steps than it must.
    */
-  #pull<E>(
-    giving: (frames: Frames) => Effect.Effect<Frames>,
-    failing: (error: BackendFailed | WireError) => Effect.Effect<never, E>
-  ): Pull.Pull<Frames, E> {
-    const reading = Effect.flatMap(this.#wire.taken, (bytes): Pull.Pull<Frames, E> => {
-      if (bytes instanceof WireError) return failing(bytes)
+  #pull<E>(lost: (error: WireError) => E): Pull.Pull<Frames, BackendFailed | E> {
+    const reading = Effect.flatMap(this.#wire.taken, (bytes): Pull.Pull<Frames, BackendFailed | E> => {
+      if (bytes instanceof WireError) return Effect.fail(lost(bytes))
       const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
       // Frames that came before a failure go out before it.
-      return first === undefined ? next : giving([first, ...rest])
+      return first === undefined ? next : Effect.succeed<Frames>([first, ...rest])
     })
-    const next = Effect.suspend((): Pull.Pull<Frames, E> => {
-      if (this.#failure !== undefined) return failing(this.#failure)
+    const next = Effect.suspend((): Pull.Pull<Frames, BackendFailed | E> => {
+      if (this.#failure !== undefined) return Effect.fail(this.#failure)
       return this.#done ? Cause.done() : reading
     })
     return next
@@ -53,22 +41,21 @@ export class FrameReader {
 
   /** The next frames, or `undefined` after the final one; a lost connection is told as it was. */
   get next(): Effect.Effect<Frames | undefined, BackendFailed | WireError> {
-    return Pull.catchDone(this.#pull(Effect.succeed, Effect.fail), () => Effect.undefined)
+    return Pull.catchDone(
+      this.#pull((error) => error),
+      () => Effect.undefined
+    )
   }
 
-  /** The whole answer, its first frames included. It can be run once. */
-  stream(first: Frames, ended: Ended): Stream.Stream<Frame, BackendFailed | ShuttingDown> {
-    const giving = (frames: Frames) => (this.#done ? Effect.as(ended(), frames) : Effect.succeed(frames))
-    const next = this.#pull(giving, (error) => {
-      const refused = error instanceof WireError ? ofWire(error) : error
-      return Effect.andThen(ended(refused), Effect.fail(refused))
-    })
+  /** The stream from `first` on. It can be run once. */
+  rest(first: Frames): Stream.Stream<Frame, BackendFailed | ShuttingDown> {
+    const next = this.#pull(ofWire)
     let held: Frames | undefined = first
     const start = Effect.suspend(() => {
       if (held === undefined) return next
       const frames = held
       held = undefined
-      return giving(frames)
+      return Effect.succeed(frames)
     })
     return Stream.fromPull(Effect.succeed(start))
   }

@@ -5,8 +5,8 @@
  * `record`, which `execute` is made of, say exactly that.
  *
  * Nearly always the circuit is closed and nothing speaks against the backend; then the store would let everybody
- * through, and a success would change nothing. It is not asked then: three questions a request cost a tenth of what a
- * request costs (`npm run bench`).
+ * through, and a success would change nothing. It is not asked then: three questions a request were a tenth of the
+ * steps a request takes.
  *
  * Per process: every replica makes up its own mind (hardening R36).
  */

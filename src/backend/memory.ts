@@ -1,5 +1,5 @@
 /** A backend without sockets: answers as scripted, through the breaker like the real one. */
-import { Cause, Effect, Exit, Layer, Stream } from "effect"
+import { Effect, Layer, Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
@@ -10,7 +10,6 @@ import type { Scope } from "effect"
 import { Drain } from "../infra/Drain.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
-import type { Ended } from "./FrameReader.ts"
 import { guarded, guardedWhole } from "./guarded.ts"
 
 export interface MemoryScript {
@@ -36,17 +35,14 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         Effect.sync(drain.onCut(() => resume(new ShuttingDown())))
       )
       const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, cut)
-      const stoppable = (frames: Stream.Stream<Frame, BackendFailed>, ended: Ended) =>
-        Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull))).pipe(
-          Stream.onExit((exit) => {
-            if (Exit.isSuccess(exit)) return ended()
-            const error = Cause.findErrorOption(exit.cause)
-            return error._tag === "Some" ? ended(error.value) : Effect.void
-          })
-        )
+      const stoppable = (frames: Stream.Stream<Frame, BackendFailed>) =>
+        Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull)))
       return Backend.of({
         forward: (permit, call) =>
-          guarded(breaker, beforeCut(Effect.suspend(() => script.reply(permit, call))), stoppable),
+          guarded(
+            breaker,
+            Effect.map(beforeCut(Effect.suspend(() => script.reply(permit, call))), stoppable)
+          ),
         embed: (permit, call) =>
           guardedWhole(breaker, beforeCut(Effect.suspend(() => script.embed?.(permit, call) ?? unscripted))),
         show: (permit) =>

@@ -7,9 +7,10 @@
  * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
  * the one that does not read; `maxDurationMs` for the whole.
  */
-import { Effect, Layer, Scope } from "effect"
+import { Effect, Layer, Scope, type Stream } from "effect"
 import { Pool } from "undici"
-import { BackendFailed } from "../domain/Errors.ts"
+import { BackendFailed, type ShuttingDown } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
 import { makeAlarm } from "../infra/Alarm.ts"
 import { Drain } from "../infra/Drain.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
@@ -19,7 +20,7 @@ import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeShow } from "./decodeShow.ts"
 import { ofAnswer, ofWire, overlong, type Refused } from "./faults.ts"
-import { type Answer, FrameReader } from "./FrameReader.ts"
+import { FrameReader } from "./FrameReader.ts"
 import { guarded, guardedWhole } from "./guarded.ts"
 import { decodeTags } from "./tags.ts"
 import { CountingClient, type Head, Wire, WireError } from "./Wire.ts"
@@ -172,9 +173,7 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       if (kind !== "chat" && kind !== "generate") {
         return protocol(`${kind} does not answer in frames`)
       }
-      return guarded(breaker, head(kind, bodyOf(permit.model.name, call)), ({ first, reader }, ended) =>
-        reader.stream(first, ended)
-      )
+      return guarded(breaker, head(kind, bodyOf(permit.model.name, call)))
     },
     embed: (permit, { request }) => {
       const { kind } = request
@@ -233,7 +232,7 @@ const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, Bac
 const open = Effect.fnUntraced(function* (
   wire: Wire,
   kind: FrameKind
-): Effect.fn.Return<Answer, Refused | WireError> {
+): Effect.fn.Return<Stream.Stream<Frame, BackendFailed | ShuttingDown>, Refused | WireError> {
   const head = yield* wire.head
   if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
   if (!isFrames(head)) {
@@ -245,7 +244,7 @@ const open = Effect.fnUntraced(function* (
   const first = yield* reader.next
   if (first === undefined)
     return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
-  return { first, reader }
+  return reader.rest(first)
 })
 
 const isFrames = (head: Head): boolean =>

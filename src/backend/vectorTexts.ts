@@ -5,10 +5,9 @@
  * Only for text that `JSON.parse` has taken for an object. Nothing but digits, signs, points, exponents, commas and white
  * space is ever found to be a vector.
  */
+import { afterSpace, endOfString } from "../domain/jsonText.ts"
 
 const vectorText = /^\[[\d\s.,eE+-]*\]$/
-
-const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
 
 class Walk {
   readonly #text: string
@@ -20,7 +19,7 @@ class Walk {
 
   /** The next character that is no white space, which is passed over. */
   next(): string {
-    while (isSpace(this.#text.charCodeAt(this.at))) this.at += 1
+    this.at = afterSpace(this.#text, this.at)
     return this.#text.charAt(this.at)
   }
 
@@ -34,12 +33,8 @@ class Walk {
   /** The string that begins here, in its quotes. */
   string(): string {
     const start = this.at
-    for (this.at += 1; this.at < this.#text.length; this.at += 1) {
-      const character = this.#text.charAt(this.at)
-      if (character === "\\") this.at += 1
-      else if (character === '"') break
-    }
-    this.at += 1
+    const end = endOfString(this.#text, start)
+    this.at = end === -1 ? this.#text.length : end
     return this.#text.slice(start, this.at)
   }
 

@@ -7,34 +7,18 @@
  */
 import { Result } from "effect"
 import type { Json } from "../domain/Inference.ts"
+import { afterSpace, endOfString } from "../domain/jsonText.ts"
 
 const maxDepth = 64
 
 const quote = 0x22
-const backslash = 0x5c
 const openBrace = 0x7b
 const closeBrace = 0x7d
 const openBracket = 0x5b
 const closeBracket = 0x5d
 const colon = 0x3a
 
-/** Index after the closing quote of the string that starts at `start`, or -1. */
-const endOfString = (text: string, start: number): number => {
-  for (let i = start + 1; i < text.length; i++) {
-    const code = text.charCodeAt(i)
-    if (code === backslash) i++
-    else if (code === quote) return i + 1
-  }
-  return -1
-}
-
-const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
-
-const isKey = (text: string, from: number): boolean => {
-  let i = from
-  while (i < text.length && isSpace(text.charCodeAt(i))) i++
-  return text.charCodeAt(i) === colon
-}
+const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpace(text, from)) === colon
 
 /** What is wrong with the nesting or the keys of `text`; says nothing about text that is not JSON at all. */
 const objection = (text: string): string | undefined => {
@@ -84,10 +68,3 @@ export const parseJson = (text: string): Result.Result<Json, string> => {
   const problem = objection(text)
   return problem === undefined ? parse(text) : Result.fail(problem)
 }
-
-/** The members of an object that are there, each after a comma: what is written behind text that is written by hand. */
-export const membersOf = (fields: { readonly [name: string]: Json | undefined }): string =>
-  Object.entries(fields)
-    .filter(([, value]) => value !== undefined && value !== null)
-    .map(([name, value]) => `,${JSON.stringify(name)}:${JSON.stringify(value)}`)
-    .join("")
