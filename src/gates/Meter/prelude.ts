@@ -10,9 +10,22 @@ export const ledgerLagMs = 10_000
 /** How many ids a survey names at once; the others have their turn when these are over. */
 export const lapsedMost = 200
 
-/** How counters are read and written; for the verbs of requests and for those of the reconciler. */
+/**
+ * How a script is spoken to and answers, and how counters are read and written.
+ *
+ * ARGV: the id of the request, all numbers in one word with blanks between them, the run id. The answer is one word too: a
+ * tag, then numbers. Client libraries spend several objects on every word of a command and of a reply, and there were
+ * two dozen and a dozen (`bench/meter.ts`).
+ */
 export const totalsPart = `
 local call, max, min, floor, match, format = redis.call, math.max, math.min, math.floor, string.match, string.format
+
+local ID, RUN, A = ARGV[1], ARGV[3], {}
+for word in string.gmatch(ARGV[2], '%S+') do A[#A + 1] = tonumber(word) end
+
+local function say(tag, numbers)
+  return tag .. format(string.rep(' %.0f', #numbers), unpack(numbers))
+end
 
 local function clock(given)
   local time = call('TIME')
@@ -20,9 +33,9 @@ local function clock(given)
   return time[1] * 1000 + floor(time[2] / 1000), time
 end
 
--- The gateway knows the run id of the process it is connected to, and says so in its last word. When it does not,
+-- The gateway knows the run id of the process it is connected to, and says so. When it does not,
 -- Redis is asked, but only if there is a counter to compare: INFO is the dearest command here.
-local run = ARGV[#ARGV] ~= '' and string.sub(ARGV[#ARGV], 1, 12)
+local run = RUN ~= '' and string.sub(RUN, 1, 12)
 local function process()
   run = run or string.sub(match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12)
   return run
@@ -36,20 +49,19 @@ local function counter(text)
 end
 
 local function fresh(key, tokens, now, time, life)
-  call('SET', key, format('%s:%.0f:%s:%s:%s', tokens, now, process(), time[1], time[2]), 'PX', life)
+  call('SET', key, format('%.0f:%.0f:%s:%s:%s', tokens, now, process(), time[1], time[2]), 'PX', life)
 end
 `
 
-/** Positions of KEYS and ARGV that all verbs share; what a verb takes beside them starts at ARGV[12], the run id is last. */
+/** Positions of the KEYS and numbers that all verbs share; what a verb takes beside them starts at A[11]. */
 export const prelude = `
-local ACCOUNT, RECORD = KEYS[1], KEYS[2]
-local ID, DAY = ARGV[1], tonumber(ARGV[3])
-local RPM, TPM, SLOTS = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local BUDGET = {tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])}
-local LEASE, KEEP = tonumber(ARGV[10]), tonumber(ARGV[11])
-local N, DAYMS, LAG, NEVER = ${bucketCount}, 86400000, ${ledgerLagMs}, 9007199254740991
 ${totalsPart}
-local now = clock(tonumber(ARGV[2]))
+local ACCOUNT, RECORD = KEYS[1], KEYS[2]
+local now, DAY = clock(A[1]), A[2]
+local RPM, TPM, SLOTS = A[3], A[4], A[5]
+local BUDGET = {A[6], A[7], A[8]}
+local LEASE, KEEP = A[9], A[10]
+local N, DAYMS, LAG, NEVER = ${bucketCount}, 86400000, ${ledgerLagMs}, 9007199254740991
 local B = floor(now / ${bucketMs})
 
 -- The account: bucket of the last verb, tokens held but not used, slots taken, an instant before which no lease
@@ -212,14 +224,15 @@ local function answer(tag, numbers)
   for i = 1, 3 do
     numbers[n + 2 + i] = BUDGET[i] >= 0 and T[i] and max(0, BUDGET[i] - T[i].v) or -1
   end
-  return {tag, numbers}
+  return say(tag, numbers)
 end
+
 local function missing()
   local m, any = {now, 0, 0, 0}, false
   for i = 1, 3 do
     if BUDGET[i] >= 0 and not T[i] then m[i + 1], any = 1, true end
   end
-  return any and {'missing', m}
+  return any and say('missing', m)
 end
 
 -- Milliseconds until what is left of a window is at most room.

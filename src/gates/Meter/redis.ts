@@ -7,7 +7,7 @@
  * anything else (`fitness.ts`).
  */
 import { randomUUID } from "node:crypto"
-import { Clock, Effect, Layer, Result, Schema } from "effect"
+import { Clock, Effect, Layer } from "effect"
 import { type Headroom, type Period, periods } from "../../domain/Limits.ts"
 import { Redis } from "../../infra/Redis.ts"
 import {
@@ -34,6 +34,7 @@ import {
   type Verdict
 } from "./Meter.ts"
 import { fitness } from "./fitness.ts"
+import { parseReply, type Reply, type Tag } from "./reply.ts"
 import { scripts } from "./scripts.ts"
 
 export interface Options {
@@ -47,32 +48,14 @@ export interface Options {
 
 type Verb = keyof typeof scripts
 
-const Reply = Schema.Tuple([
-  Schema.Literals([
-    "reserved",
-    "refused",
-    "missing",
-    "stale",
-    "ended",
-    "renewed",
-    "left",
-    "surveyed",
-    "done"
-  ]),
-  Schema.Array(Schema.Int),
-  // The ids a survey names.
-  Schema.optionalKey(Schema.Array(Schema.String))
-])
-type Reply = typeof Reply.Type
-const decodeReply = Schema.decodeUnknownResult(Reply)
-
 /** What a reply means. */
 type Read<A> = (reply: Reply) => Effect.Effect<A, MeterDown>
 
 /** A reply with fewer numbers than it should have is no answer. */
 const at = (numbers: ReadonlyArray<number>, i: number): number => numbers[i] ?? Number.NaN
 
-const nonsense = (verb: Verb, reply: Reply) => new MeterDown({ cause: `unexpected ${reply[0]} from ${verb}` })
+const nonsense = (verb: Verb, reply: Reply) =>
+  new MeterDown({ cause: `unexpected ${reply.tag} from ${verb}` })
 
 /** Asks the scripts for Redis's own time. */
 export const serverTime: Effect.Effect<number> = Effect.succeed(-1)
@@ -117,35 +100,31 @@ const make = (
   const send = <A>(
     verb: Verb,
     keys: ReadonlyArray<string>,
-    args: ReadonlyArray<string | number>,
+    id: string,
+    numbers: string,
     read: Read<A>
   ): Effect.Effect<A, MeterDown> =>
-    Effect.matchEffect(verbs[verb](keys, [...args, redis.runId]), {
+    Effect.matchEffect(verbs[verb](keys, [id, numbers, redis.runId]), {
       onFailure: (error) => Effect.fail(down(error)),
       onSuccess: (value) => {
-        const reply = decodeReply(value)
-        return Result.isSuccess(reply) ? read(reply.success) : new MeterDown({ cause: reply.failure })
+        const reply = parseReply(value)
+        return reply === undefined ? new MeterDown({ cause: `no answer of ${verb}` }) : read(reply)
       }
     })
 
-  const argsOf = (
+  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? 3600) * 1000}`
+
+  /** The numbers all verbs begin with (`prelude.ts`), and `more`. */
+  const numbersOf = (
     { limits, budgets }: Claims,
-    id: string,
     instant: number,
     now: number,
     more: ReadonlyArray<number>
-  ) => [
-    id,
-    now,
-    dayNumber(instant),
-    limits.rpm,
-    limits.tpm,
-    limits.concurrent,
-    ...periods.map((period) => budgets[period] ?? -1),
-    options.leaseS * 1000,
-    (options.rememberS ?? 3600) * 1000,
-    ...more
-  ]
+  ): string => {
+    const { day = -1, month = -1, total = -1 } = budgets
+    const shared = `${now} ${dayNumber(instant)} ${limits.rpm} ${limits.tpm} ${limits.concurrent} ${day} ${month} ${total} ${lives}`
+    return more.length === 0 ? shared : `${shared} ${more.join(" ")}`
+  }
 
   /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
   const run = <A>(
@@ -161,11 +140,12 @@ const make = (
       send(
         verb,
         keysOf(claims.account, id, instant),
-        argsOf(claims, id, instant, now, more),
+        id,
+        numbersOf(claims, instant, now, more),
         (reply): Effect.Effect<A, MeterDown> => {
-          if (reply[0] !== "stale") return read(reply)
+          if (reply.tag !== "stale") return read(reply)
           return attempts > 1
-            ? run(verb, claims, id, at(reply[1], 0), more, read, attempts - 1)
+            ? run(verb, claims, id, at(reply.numbers, 0), more, read, attempts - 1)
             : new MeterDown({ cause: "the store cannot say which day it is" })
         }
       )
@@ -189,15 +169,15 @@ const make = (
   ) => {
     const none = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
     return Effect.flatMap(clock, (now) =>
-      send(verb, keysOf(account, "", instant), argsOf(none, "", instant, now, more), read)
+      send(verb, keysOf(account, "", instant), "", numbersOf(none, instant, now, more), read)
     )
   }
 
   /** The reply that `tag` announces, and no other. */
   const only =
-    <A>(verb: Verb, tag: Reply[0], read: (numbers: Reply[1], reply: Reply) => A): Read<A> =>
+    <A>(verb: Verb, tag: Tag, read: (numbers: Reply["numbers"], ids: Reply["ids"]) => A): Read<A> =>
     (reply) =>
-      reply[0] === tag ? Effect.succeed(read(reply[1], reply)) : nonsense(verb, reply)
+      reply.tag === tag ? Effect.succeed(read(reply.numbers, reply.ids)) : nonsense(verb, reply)
 
   const grip = (reservation: Reservation): Array<number> => [
     reservation.admittedAt,
@@ -234,7 +214,7 @@ const make = (
     headroomOf(claims, at(numbers, from), at(numbers, from + 1), numbers.slice(from + 2, from + 5))
 
   const verdictOf = (claims: Claims, ask: Ask, reply: Reply): Effect.Effect<Verdict, MeterDown> => {
-    const [tag, n] = reply
+    const { tag, numbers: n } = reply
     switch (tag) {
       case "missing":
         return Effect.succeed(missingOf(n))
@@ -293,8 +273,8 @@ const make = (
 
     peek: (claims) =>
       runNow("peek", claims, "", [], (reply): Effect.Effect<Headroom | Missing, MeterDown> => {
-        if (reply[0] === "missing") return Effect.succeed(missingOf(reply[1]))
-        return reply[0] === "left" ? Effect.succeed(left(claims, reply[1], 0)) : nonsense("peek", reply)
+        if (reply.tag === "missing") return Effect.succeed(missingOf(reply.numbers))
+        return reply.tag === "left" ? Effect.succeed(left(claims, reply.numbers, 0)) : nonsense("peek", reply)
       }),
 
     load: (account, totals) => {
@@ -302,7 +282,7 @@ const make = (
       const keys = totals.map(({ bucket }) => `${nameOf(account)}:tokens:${bucket}`)
       const values = totals.flatMap(({ bucket, tokens }) => [whole(tokens), lifeOf(bucket)])
       const done = only("load", "done", () => undefined)
-      return Effect.flatMap(clock, (now) => send("load", keys, [now, ...values], done))
+      return Effect.flatMap(clock, (now) => send("load", keys, "", [now, ...values].join(" "), done))
     },
 
     survey: (account, instant) =>
@@ -311,7 +291,7 @@ const make = (
         account,
         instant,
         [],
-        only("survey", "surveyed", (n, [, , lapsed = []]) => {
+        only("survey", "surveyed", (n, lapsed) => {
           const totals: { -readonly [P in Period]?: number } = {}
           periods.forEach((period, i) => {
             if (at(n, 2 + i) >= 0) totals[period] = at(n, 2 + i)

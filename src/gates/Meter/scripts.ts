@@ -25,13 +25,13 @@
 import { lapsedMost, prelude, totalsPart } from "./prelude.ts"
 
 const reserve = `
-local ASK, SLOT, LEAST = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
+local ASK, SLOT, LEAST = A[11], A[12], A[13]
 local rec = read()
-if rec == 'x' then return {'ended', {}} end
+if rec == 'x' then return say('ended', {}) end
 if rec then
-  if rec.day ~= DAY then return {'stale', {rec.at}} end
+  if rec.day ~= DAY then return say('stale', {rec.at}) end
 elseif floor(now / DAYMS) ~= DAY then
-  return {'stale', {now}}
+  return say('stale', {now})
 end
 local m = missing()
 if m then return m end
@@ -82,12 +82,12 @@ return reserved()
 `
 
 const renew = `
-local AT, HELD, AVAIL, SLOT = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
-local USED, WANT = tonumber(ARGV[16]), tonumber(ARGV[17])
+local AT, HELD, AVAIL, SLOT = A[11], A[12], A[13], A[14]
+local USED, WANT = A[15], A[16]
 local rec = read()
-if rec == 'x' then return {'renewed', {0, 1}} end
+if rec == 'x' then return say('renewed', {0, 1}) end
 rec = rec or revived(AT, HELD, AVAIL, SLOT)
-if rec.day ~= DAY then return {'stale', {rec.at}} end
+if rec.day ~= DAY then return say('stale', {rec.at}) end
 open()
 release()
 note(rec, max(rec.used, USED))
@@ -119,14 +119,14 @@ rec.held = held
 if rec.slot == 1 or held > rec.used then lease(rec.slot, held - rec.used) end
 keep(rec)
 save()
-return {'renewed', {held, exhausted and 1 or 0}}
+return say('renewed', {held, exhausted and 1 or 0})
 `
 
 const settle = `
-local AT, HELD, AVAIL, SLOT = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
-local USED = tonumber(ARGV[16])
+local AT, HELD, AVAIL, SLOT = A[11], A[12], A[13], A[14]
+local USED = A[15]
 local rec = read()
-if rec and rec ~= 'x' and rec.day ~= DAY then return {'stale', {rec.at}} end
+if rec and rec ~= 'x' and rec.day ~= DAY then return say('stale', {rec.at}) end
 open()
 if rec ~= 'x' then
   rec = rec or revived(AT, HELD, AVAIL, SLOT)
@@ -146,9 +146,9 @@ return answer('left', {})
 
 const cancel = `
 local rec = read()
-if rec == 'x' then return {'done', {}} end
+if rec == 'x' then return say('done', {}) end
 if rec then
-  if rec.day ~= DAY then return {'stale', {rec.at}} end
+  if rec.day ~= DAY then return say('stale', {rec.at}) end
   open()
   release()
   note(rec, 0)
@@ -167,11 +167,11 @@ else
   end
 end
 keep('x')
-return {'done', {}}
+return say('done', {})
 `
 
 const peek = `
-if floor(now / DAYMS) ~= DAY then return {'stale', {now}} end
+if floor(now / DAYMS) ~= DAY then return say('stale', {now}) end
 read()
 local m = missing()
 if m then return m end
@@ -195,7 +195,8 @@ for i = 1, #all, 2 do
 end
 local numbers = {#all > 0 and a[SEQ] or 0, live}
 for i = 1, 3 do numbers[2 + i] = T[i] and T[i].v or -1 end
-return {'surveyed', numbers, lapsed}
+-- The ids come after the numbers: only these are told by blanks.
+return say('surveyed', numbers) .. ';' .. table.concat(lapsed, ';')
 `
 
 /**
@@ -203,29 +204,29 @@ return {'surveyed', numbers, lapsed}
  * knows held anything, so whoever settles after that was forgotten by it, and is charged as after any load.
  */
 const repair = `
-local MARK = tonumber(ARGV[12])
+local MARK = A[11]
 read()
 open()
 local exists = call('EXISTS', ACCOUNT) == 1
-if (exists and a[SEQ] or 0) ~= MARK or call('HLEN', ACCOUNT) > 1 then return {'done', {0}} end
+if (exists and a[SEQ] or 0) ~= MARK or call('HLEN', ACCOUNT) > 1 then return say('done', {0}) end
 local _, time = clock(now)
 for i = 1, 3 do
-  if T[i] and tonumber(ARGV[12 + i]) >= 0 then
-    fresh(KEYS[2 + i], ARGV[12 + i], now, time, call('PTTL', KEYS[2 + i]))
+  if T[i] and A[11 + i] >= 0 then
+    fresh(KEYS[2 + i], A[11 + i], now, time, call('PTTL', KEYS[2 + i]))
   end
 end
 if exists then save() end
-return {'done', {1}}
+return say('done', {1})
 `
 
-/** KEYS: counters. ARGV: now or -1, then per counter its tokens and its life in ms, then the run id. */
+/** KEYS: counters. Numbers: now or -1, then per counter its tokens and its life in ms. */
 const load = `
 ${totalsPart}
-local now, time = clock(tonumber(ARGV[1]))
+local now, time = clock(A[1])
 for i, key in ipairs(KEYS) do
-  if not counter(call('GET', key)) then fresh(key, ARGV[2 * i], now, time, ARGV[2 * i + 1]) end
+  if not counter(call('GET', key)) then fresh(key, A[2 * i], now, time, A[2 * i + 1]) end
 end
-return {'done', {}}
+return say('done', {})
 `
 
 /** Ending a request must work on a full server too: it frees more than it writes. */
