@@ -21,20 +21,44 @@ type Frames = Arr.NonEmptyReadonlyArray<Frame>
 export type Answer = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 
 export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Calling, conclude: Conclude) => {
-  /** What of a chunk goes on to the client; its last frame may be the end. */
-  const metered = (exchange: Exchange, hold: Hold, chunk: Frames): Effect.Effect<Frames, Unavailable> => {
-    for (const frame of chunk) if (bearsOutput(frame)) exchange.frames += 1
-    const last = Arr.lastNonEmpty(chunk)
-    if (last.done) {
-      exchange.final = last
-      exchange.transcript?.add(chunk)
-      return Effect.map(conclude(exchange, { status: 200 }), () =>
-        replaceLast(chunk, asCharged(last, exchange))
+  /** `before`, and the final frame once all is settled. */
+  const ended = (
+    exchange: Exchange,
+    before: ReadonlyArray<Frame>,
+    final: Frame
+  ): Effect.Effect<Frames, Unavailable> =>
+    Effect.map(conclude(exchange, { status: 200 }), () => Arr.append(before, asCharged(final, exchange)))
+
+  /** What of each chunk goes on to the client, up to the one that ends the exchange; a step of a pull, not a stage. */
+  const metered = (
+    frames: Stream.Stream<Frame, BackendFailed | ShuttingDown>,
+    exchange: Exchange,
+    hold: Hold
+  ): Answer =>
+    Stream.transformPull(frames, (pull) => {
+      let final: Frame | undefined
+      const next = Effect.flatMap(pull, (chunk): Effect.Effect<Frames, Unavailable> => {
+        for (const frame of chunk) if (bearsOutput(frame)) exchange.frames += 1
+        const last = Arr.lastNonEmpty(chunk)
+        if (!last.done) {
+          if (hold.short) return Effect.flatMap(hold.extend, () => bounded(exchange, hold, chunk, last))
+          return bounded(exchange, hold, chunk, last)
+        }
+        exchange.final = last
+        exchange.transcript?.add(chunk)
+        const before = Arr.initNonEmpty(chunk)
+        if (!exchange.streamed || !Arr.isArrayNonEmpty(before)) return ended(exchange, before, last)
+        // The end may have come with all the rest: that need not wait for what the end has to wait for.
+        final = last
+        return Effect.succeed(before)
+      })
+      return Effect.succeed(
+        Effect.suspend((): Pull.Pull<Frames, BackendFailed | ShuttingDown | Unavailable> => {
+          if (exchange.concluded) return Cause.done()
+          return final === undefined ? next : ended(exchange, [], final)
+        })
       )
-    }
-    if (hold.short) return Effect.flatMap(hold.extend, () => bounded(exchange, hold, chunk, last))
-    return bounded(exchange, hold, chunk, last)
-  }
+    })
 
   const bounded = (
     exchange: Exchange,
@@ -49,10 +73,7 @@ export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Cal
     const kept = withoutLast(chunk, hold.excess)
     exchange.frames -= chunk.filter(bearsOutput).length - kept.filter(bearsOutput).length
     exchange.transcript?.add(kept)
-    return Effect.map(conclude(exchange, { status: 200 }), () => {
-      const end: Frame = { createdAt: last.createdAt, text: "", done: true, doneReason: "length" }
-      return Arr.append(kept, asCharged(end, exchange))
-    })
+    return ended(exchange, kept, { createdAt: last.createdAt, text: "", done: true, doneReason: "length" })
   }
 
   return Effect.fnUntraced(function* (
@@ -67,24 +88,9 @@ export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Cal
     const call = { request: suited(request, permit.model), maxTokens: bound }
     const { answer, hold } = yield* calling(exchange, request, bound, backend.forward(permit, call))
     yield* metrics.firstFrame(exchange.arrival.arrivedAt)
-    return untilConcluded(answer, exchange, (chunk) => metered(exchange, hold, chunk))
+    return metered(answer, exchange, hold)
   })
 }
-
-/** The stream with `through` over its chunks, up to the one that ends its exchange; a step of a pull, not a stage. */
-const untilConcluded = (
-  frames: Stream.Stream<Frame, BackendFailed | ShuttingDown>,
-  exchange: Exchange,
-  through: (chunk: Frames) => Effect.Effect<Frames, Unavailable>
-): Answer =>
-  Stream.transformPull(frames, (pull) => {
-    const next = Effect.flatMap(pull, through)
-    return Effect.succeed(
-      Effect.suspend((): Pull.Pull<Frames, BackendFailed | ShuttingDown | Unavailable> =>
-        exchange.concluded ? Cause.done() : next
-      )
-    )
-  })
 
 const bearsOutput = (frame: Frame): boolean =>
   frame.text !== "" || frame.thinking !== undefined || frame.toolCalls !== undefined
@@ -97,11 +103,6 @@ const withoutLast = (chunk: ReadonlyArray<Frame>, excess: number): ReadonlyArray
     .filter((frame) => !bearsOutput(frame) || over-- <= 0)
     .toReversed()
 }
-
-const replaceLast = (
-  chunk: Arr.NonEmptyReadonlyArray<Frame>,
-  last: Frame
-): Arr.NonEmptyReadonlyArray<Frame> => Arr.append(Arr.initNonEmpty(chunk), last)
 
 /** The client sees the counts it is charged, where the backend's own could not be believed. */
 const asCharged = (final: Frame, exchange: Exchange): Frame => {
