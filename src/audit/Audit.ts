@@ -1,6 +1,6 @@
 /**
  * The always-on record. Two lanes that cannot starve each other: admitted work (`open`, `close`) and refusals
- * (`refuse`). All three answer only when the row is durable, written by group commit: the first record flushes
+ * (`refuse`). All three tell when the row is durable, written by group commit: the first record flushes
  * at once, those that arrive during a flush ride the next.
  */
 import { Context, type Effect } from "effect"
@@ -22,9 +22,10 @@ export class Audit extends Context.Service<
     progress(requestId: string, usage: Usage, held?: number): Effect.Effect<void>
     /**
      * Completes an intent: audit row, ledger and end of the intent in one transaction, once per request id
-     * however often it is called. On failure the record is kept and retried in the background.
+     * however often it is called. It is on its way as soon as this succeeds; what it gives waits, a bounded time, until it
+     * is durable. On failure the record is kept and retried in the background.
      */
-    close(record: AuditRecord): Effect.Effect<void, Unavailable>
+    close(record: AuditRecord): Effect.Effect<Effect.Effect<void, Unavailable>>
     /**
      * The row of a request that was never opened (refusals, lists). Waits a bounded time for durability: a refusal
      * whose row is late stays the refusal it is, an answer (status below 400) is not given without its row. Fails

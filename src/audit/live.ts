@@ -14,7 +14,7 @@ import { evidence } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Audit } from "./Audit.ts"
-import { makeGroupCommit } from "./GroupCommit.ts"
+import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
 import { Metrics } from "./Metrics.ts"
 import type { AuditRecord } from "./Record.ts"
@@ -207,18 +207,19 @@ const make = (options: AuditOptions) =>
           // Should this process die before the row is written, the heartbeat has told what it would have said.
           if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
           const row = auditRow(record)
-          return Effect.catch(
-            Effect.flatMap(closing.offer(row), (durable) => durable(options.closeTimeoutMs ?? 5000)),
-            (error) => {
-              if (error._tag === "Late") holdBack(row)
-              // Postgres repeats the whole row in its detail: the log gets the reason's name only.
-              const told =
-                error._tag === "SqlError"
-                  ? Effect.logError(`audit row ${requestId} cannot be written: ${error.reason._tag}`)
-                  : Effect.void
-              return Effect.andThen(told, unavailable(error))
-            }
-          )
+          const late = (error: WriteError | QueueFull | QueueClosed | Late) => {
+            if (error._tag === "Late") holdBack(row)
+            // Postgres repeats the whole row in its detail: the log gets the reason's name only.
+            const told =
+              error._tag === "SqlError"
+                ? Effect.logError(`audit row ${requestId} cannot be written: ${error.reason._tag}`)
+                : Effect.void
+            return Effect.andThen(told, unavailable(error))
+          }
+          return Effect.match(closing.offer(row), {
+            onFailure: late,
+            onSuccess: (durable) => Effect.catch(durable(options.closeTimeoutMs ?? 5000), late)
+          })
         }),
       refuse: Effect.fnUntraced(function* (record) {
         // The intent may have been written although its client did not wait for it: the row takes it along.

@@ -84,7 +84,7 @@ const make = Effect.sync(() => {
         if (stored === undefined) return
         intents.set(requestId, { ...stored, used: Math.max(stored.used, usage.tokensIn + usage.tokensOut) })
       }),
-    close: (record) => Effect.suspend(() => (put(record, true) ? Effect.void : unavailable("down"))),
+    close: (record) => Effect.sync(() => (put(record, true) ? Effect.void : unavailable("down"))),
     refuse: (record) =>
       Effect.suspend(() => (put(record, false) || record.status >= 400 ? Effect.void : unavailable("down")))
   })

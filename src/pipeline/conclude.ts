@@ -4,7 +4,7 @@
  * It runs before the client sees the end (contract §6, §8): the response of a refusal, the object of a
  * non-stream answer and the last frame of a stream go out only after it.
  */
-import { Cause, Effect, Fiber } from "effect"
+import { Cause, Effect } from "effect"
 import type { AuditRecord } from "../audit/Record.ts"
 import type { Unavailable } from "../domain/Errors.ts"
 import { totalTokens } from "../domain/Usage.ts"
@@ -49,16 +49,22 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
     })
   }
 
-  /** The row. When it breaks, the client is told of a defect, and the row says the same as soon as it can be written. */
-  const write = (exchange: Exchange, record: AuditRecord): Effect.Effect<void, Unavailable> => {
+  /**
+   * The row. That of an admitted request is on its way once this succeeds, and what it gives waits for it. When it breaks,
+   * the client is told of a defect, and the row says the same as soon as it can be written.
+   */
+  const write = (
+    exchange: Exchange,
+    record: AuditRecord
+  ): Effect.Effect<Effect.Effect<void, Unavailable>> => {
     const put = (row: AuditRecord) =>
-      Effect.suspend(() => (exchange.opened ? audit.close(row) : audit.refuse(row)))
-    return Effect.tapDefect(put(record), () =>
+      Effect.suspend(() => (exchange.opened ? audit.close(row) : Effect.succeed(audit.refuse(row))))
+    const broken = () =>
       aftercare.later(
         `audit ${record.arrival.requestId}`,
-        put({ ...record, status: 500, errorType: "internal_error" })
+        Effect.flatten(put({ ...record, status: 500, errorType: "internal_error" }))
       )
-    )
+    return Effect.map(Effect.tapDefect(put(record), broken), (durable) => Effect.tapDefect(durable, broken))
   }
 
   const once = Effect.fnUntraced(function* (exchange: Exchange, ending: Ending) {
@@ -81,17 +87,10 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
       defect
     )
     if (requestLines) yield* requestLine(record)
-    if (exchange.reservation === undefined) yield* write(exchange, record)
-    else {
-      // Each to its end, whatever becomes of the other.
-      const settling = yield* Effect.forkChild(settle(exchange, ending, totalTokens(usage)), {
-        startImmediately: true,
-        uninterruptible: "inherit"
-      })
-      const written = yield* Effect.exit(write(exchange, record))
-      yield* Fiber.join(settling)
-      yield* written
-    }
+    // The row is on its way while the counters are told; each to its end, whatever becomes of the other.
+    const written = yield* Effect.exit(write(exchange, record))
+    yield* settle(exchange, ending, totalTokens(usage))
+    yield* Effect.flatten(written)
     // After the audit row, never instead of it.
     if (exchange.transcript !== undefined) yield* exchange.transcript.keep
   }, Effect.uninterruptible)

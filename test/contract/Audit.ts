@@ -4,6 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Context, Effect, type Layer } from "effect"
 import { Audit } from "../../src/audit/Audit.ts"
 import type { Intent } from "../../src/audit/Record.ts"
+import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
 import type { LedgerDay } from "../support/auditDatabase.ts"
 
@@ -55,10 +56,14 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         yield* Effect.all([audit.open(intent), audit.open(intent), audit.open(intent)], {
           concurrency: 3
         })
-        const end = audit.close(endOf(intent, usageOf(7, 3)))
-        yield* Effect.all([end, end, audit.close(endOf(intent, usageOf(7, 3)))], { concurrency: 3 })
+        const end = Effect.flatten(audit.close(endOf(intent, usageOf(7, 3))))
+        yield* Effect.all([end, end, Effect.flatten(audit.close(endOf(intent, usageOf(7, 3))))], {
+          concurrency: 3
+        })
         // Late and reordered: what has ended stays as it ended.
-        yield* audit.close(endOf(intent, usageOf(1000, 1000), { status: 500, errorType: "aborted" }))
+        yield* Effect.flatten(
+          audit.close(endOf(intent, usageOf(1000, 1000), { status: 500, errorType: "aborted" }))
+        )
         yield* audit.open(intent)
         yield* audit.progress(requestId, usageOf(1, 1))
         yield* audit.refuse(endOf(intent, usageOf(5, 5), { status: 503 }))
@@ -70,11 +75,23 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       })
     )
 
+    it.effect("a completion is written though nobody waits for it", () =>
+      Effect.gen(function* () {
+        const [audit, written] = [yield* Audit, yield* Written]
+        const intent = intentOf()
+        yield* audit.open(intent)
+        const durable = yield* audit.close(endOf(intent, usageOf(2, 1)))
+        const row = yield* eventually(written.row(intent.arrival.requestId), (row) => row !== undefined)
+        assert.deepInclude(row, { status: 200, tokens_in: 2, tokens_out: 1 })
+        yield* durable
+      })
+    )
+
     it.effect("close without open writes row and ledger all the same", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
-        yield* audit.close(endOf(intent, usageOf(2, 1)))
+        yield* Effect.flatten(audit.close(endOf(intent, usageOf(2, 1))))
         assert.deepInclude(yield* written.row(intent.arrival.requestId), { status: 200, tokens_in: 2 })
         assert.deepStrictEqual(yield* written.ledger(intent.caller.keyId), [
           { day: "2026-11-21", requests: 1, tokensIn: 2, tokensOut: 1 }
@@ -96,10 +113,14 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
           })
         )
         yield* Effect.forEach(intents, audit.open, { concurrency: "unbounded", discard: true })
-        yield* Effect.forEach(intents, (intent, n) => audit.close(endOf(intent, usageOf(n, 1))), {
-          concurrency: "unbounded",
-          discard: true
-        })
+        yield* Effect.forEach(
+          intents,
+          (intent, n) => Effect.flatten(audit.close(endOf(intent, usageOf(n, 1)))),
+          {
+            concurrency: "unbounded",
+            discard: true
+          }
+        )
         for (const { keyId } of keys) {
           const ledger = yield* written.ledger(keyId)
           assert.deepStrictEqual(
@@ -195,7 +216,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
           const intent = intentOf({ promptEstimate: count, held: count })
           yield* audit.open(intent)
           yield* audit.progress(intent.arrival.requestId, usageOf(count, count))
-          yield* audit.close(endOf(intent, usageOf(count, count), { latencyMs: count }))
+          yield* Effect.flatten(audit.close(endOf(intent, usageOf(count, count), { latencyMs: count })))
           const row = yield* written.row(intent.arrival.requestId)
           assert.isTrue(Number.isSafeInteger(row?.tokens_in) && (row?.tokens_in ?? -1) >= 0, String(count))
           assert.isAtMost(row?.latency_ms ?? -1, 2_147_483_647)
@@ -210,7 +231,8 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         const intents = Array.from({ length: 1000 }, () => intentOf({ caller }))
         yield* Effect.forEach(
           intents,
-          (intent) => Effect.andThen(audit.open(intent), audit.close(endOf(intent, usageOf(3, 2)))),
+          (intent) =>
+            Effect.andThen(audit.open(intent), Effect.flatten(audit.close(endOf(intent, usageOf(3, 2))))),
           { concurrency: "unbounded", discard: true }
         )
         assert.deepStrictEqual(yield* written.ledger(caller.keyId), [

@@ -17,7 +17,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
       const audit = yield* Audit
       const intent = intentOf({ caller, admittedAt, arrivedAt: admittedAt })
       yield* audit.open(intent)
-      yield* audit.close(endOf(intent, usageOf(tokens, 0)))
+      yield* Effect.flatten(audit.close(endOf(intent, usageOf(tokens, 0))))
     })
 
     it.effect("an unknown key has spent nothing", () =>
@@ -65,7 +65,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
         const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
         yield* audit.open(intent)
         assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 507, total: 507 })
-        yield* audit.close(endOf(intent, usageOf(20, 3)))
+        yield* Effect.flatten(audit.close(endOf(intent, usageOf(20, 3))))
         assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 30, total: 30 })
         assert.strictEqual((yield* ledger.spent(caller.keyId, noon - day)).day, 23)
       })

@@ -63,7 +63,7 @@ for (const fault of ["stopped", "frozen"] as const) {
         const list = refusalOf({ caller, status: 200 })
         refusedInTime(yield* timed(audit.refuse(list)), 600)
         yield* audit.refuse(endOf(late, usageOf(0, 0), { status: 503 }))
-        refusedInTime(yield* timed(audit.close(endOf(running, usageOf(7, 3)))), 1500)
+        refusedInTime(yield* timed(Effect.flatten(audit.close(endOf(running, usageOf(7, 3))))), 1500)
 
         yield* fault === "stopped" ? cluster.start : cluster.resume
         const id = running.arrival.requestId
@@ -92,7 +92,7 @@ for (const fault of ["stopped", "frozen"] as const) {
         )
         const next = intentOf({ caller })
         yield* eventually(Effect.exit(audit.open(next)), Exit.isSuccess, 15_000)
-        yield* audit.close(endOf(next, usageOf(1, 1)))
+        yield* Effect.flatten(audit.close(endOf(next, usageOf(1, 1))))
         const days = yield* ledgerOf(caller.keyId)
         assert.deepStrictEqual(days, yield* auditSumsOf(caller.keyId))
         assert.deepInclude(days[0], { requests: 2, tokensIn: 8, tokensOut: 4 })
@@ -111,7 +111,7 @@ it.live(
       yield* audit.open(running)
       yield* Effect.gen(function* () {
         yield* lock("audit_log")
-        refusedInTime(yield* timed(audit.close(endOf(running, usageOf(7, 3)))), 1500)
+        refusedInTime(yield* timed(Effect.flatten(audit.close(endOf(running, usageOf(7, 3))))), 1500)
         refusedInTime(yield* timed(audit.open(intentOf({ caller }))), 50)
         assert.isTrue(Exit.isSuccess((yield* timed(audit.refuse(refusalOf()))).exit))
       }).pipe(Effect.scoped)
@@ -123,7 +123,7 @@ it.live(
       )
       const next = intentOf({ caller })
       yield* eventually(Effect.exit(audit.open(next)), Exit.isSuccess, 10_000)
-      yield* audit.close(endOf(next, usageOf(1, 0)))
+      yield* Effect.flatten(audit.close(endOf(next, usageOf(1, 0))))
       assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
     }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres))),
   60_000
@@ -148,7 +148,7 @@ it.live(
       }).pipe(Effect.scoped)
       const intent = intentOf({ caller })
       yield* eventually(Effect.exit(audit.open(intent)), Exit.isSuccess, 10_000)
-      yield* audit.close(endOf(intent, usageOf(1, 1)))
+      yield* Effect.flatten(audit.close(endOf(intent, usageOf(1, 1))))
       const sql = yield* SqlClient.SqlClient
       const count = Effect.map(
         sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log`,
@@ -178,7 +178,7 @@ it.live(
           intents.map((intent, n) =>
             // Every tenth request is ended by both, as a crash that was none would have it.
             n % 2 === process || n % 10 === 0
-              ? Effect.andThen(audit.open(intent), audit.close(endOf(intent, usageOf(n, 1))))
+              ? Effect.andThen(audit.open(intent), Effect.flatten(audit.close(endOf(intent, usageOf(n, 1)))))
               : Effect.void
           )
         ),
@@ -217,7 +217,7 @@ it.live(
         Array.from({ length: 300 }),
         () => {
           const intent = intentOf({ caller })
-          return Effect.exit(audit.close(endOf(intent, usageOf(2, 1))))
+          return Effect.exit(Effect.flatten(audit.close(endOf(intent, usageOf(2, 1)))))
         },
         { concurrency: 3 }
       )
@@ -248,7 +248,7 @@ it.live(
       yield* audit.open(intent)
       const unlock = yield* Scope.make()
       yield* Scope.provide(lock("audit_log"), unlock)
-      yield* Effect.exit(audit.close(endOf(intent, usageOf(4, 2))))
+      yield* Effect.exit(Effect.flatten(audit.close(endOf(intent, usageOf(4, 2)))))
       const ending = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
       refusedInTime(yield* timed(audit.open(intentOf())), 700)
       yield* Effect.sleep("300 millis")
