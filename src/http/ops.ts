@@ -10,6 +10,7 @@ import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 import { plainAddress } from "./arrival.ts"
+import { answerWithin } from "../infra/Deadline.ts"
 import { Drain } from "../infra/Drain.ts"
 import { headersOf, respondJson } from "./respond.ts"
 
@@ -29,7 +30,7 @@ export class Readiness extends Context.Service<
       const [keys, meter, backend, drain] = [yield* KeyStore, yield* Meter, yield* Backend, yield* Drain]
       const bounded = <E>(probe: Effect.Effect<void, E>) =>
         probe.pipe(
-          Effect.timeout(probeTimeout),
+          answerWithin(probeTimeout),
           Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
         )
       const probe = yield* Effect.all([bounded(keys.ping), bounded(meter.ping), bounded(backend.ping)], {

@@ -11,10 +11,18 @@ const realClock = Context.get(Context.empty(), Clock.Clock)
 
 const nothing = (): void => undefined
 
+/**
+ * Node runs the timers that are due before it reads what has come. A process that was kept from its work for longer than
+ * `ms` would take everybody it waits for to be dead, though their answers lie there: so it looks once before it rings.
+ */
 const onRealClock: Alarm = (ms, ring) => {
   if (ms === Number.POSITIVE_INFINITY) return nothing
-  const timer = setTimeout(ring, ms)
-  return () => clearTimeout(timer)
+  let look: NodeJS.Immediate | undefined
+  const timer = setTimeout(() => void (look = setImmediate(ring)), ms)
+  return () => {
+    clearTimeout(timer)
+    clearImmediate(look)
+  }
 }
 
 /** On the clock of a context: Node's own timers, or a test's clock. */

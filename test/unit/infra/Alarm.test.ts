@@ -1,4 +1,5 @@
 /** Waiting for a callback with one timer: what comes first counts, and nothing is left behind. */
+import { Worker } from "node:worker_threads"
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
@@ -89,3 +90,33 @@ it.live("the real clock rings too, and never for a wait without end", () =>
     assert.strictEqual(rung, "soon")
   })
 )
+
+/** Says something 50 ms after it has begun. */
+const speaker = `setTimeout(() => require("node:worker_threads").parentPort.postMessage("there"), 50)`
+
+// On Node's own timers: the runner's live clock is another.
+it("an answer that lies there counts, though this process was kept from looking until after the deadline", () =>
+  Effect.gen(function* () {
+    const worker = yield* Effect.acquireRelease(
+      Effect.callback<Worker>((resume) => {
+        const worker = new Worker(speaker, { eval: true })
+        worker.once("online", () => resume(Effect.succeed(worker)))
+      }),
+      (worker) => Effect.promise(() => worker.terminate())
+    )
+    const wait = within<string, string>(
+      yield* makeAlarm,
+      200,
+      (resume) => {
+        const hear = (said: unknown) => resume(Effect.succeed(String(said)))
+        worker.once("message", hear)
+        return () => void worker.off("message", hear)
+      },
+      () => Effect.fail("late")
+    )
+    const fiber = yield* fork(wait)
+    // What an immediate keeps Node from is followed by the timers, and only then by what has come.
+    yield* Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
+    for (const until = performance.now() + 500; performance.now() < until;);
+    assert.strictEqual(yield* Fiber.join(fiber), "there")
+  }).pipe(Effect.scoped, Effect.runPromise))
