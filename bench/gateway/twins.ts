@@ -2,7 +2,7 @@
 import { BlockList } from "node:net"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Layer, References } from "effect"
-import { layerMemory as layerAudit } from "../../src/audit/memory.ts"
+import { layerMemoryOf as layerAudit } from "../../src/audit/memory.ts"
 import * as Metrics from "../../src/audit/Metrics.ts"
 import { PromptLog } from "../../src/audit/PromptLog.ts"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
@@ -46,8 +46,9 @@ const gates = Layer.mergeAll(
   Aftercare.layer({ drainMs: 500 }),
   Leases.layer({ leaseS: 30 })
 ).pipe(
-  Layer.provideMerge(layerMeter({ leaseS: 30 })),
-  Layer.provideMerge(layerAudit),
+  // What a store would have written to disk, or let go, is not this process's work to keep.
+  Layer.provideMerge(layerMeter({ leaseS: 30, rememberS: 5 })),
+  Layer.provideMerge(layerAudit(1000)),
   Layer.provideMerge(
     layerUndici({
       url: new URL(process.env["BACKEND_URL"] ?? ""),
