@@ -1,8 +1,4 @@
 /** Who takes part, in front of one and the same backend. */
-import { execFile } from "node:child_process"
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { Effect, Layer, Redacted } from "effect"
 import { mintKey } from "../../src/domain/Key.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
@@ -14,7 +10,7 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 import { file, type Served, serve } from "./processes.ts"
 
-export type ContenderName = "floor" | "tollgate" | "twins" | "portkey"
+export type ContenderName = "floor" | "tollgate" | "twins" | "portkey" | "litellm"
 
 export interface Contender extends Served {
   readonly name: ContenderName
@@ -22,8 +18,8 @@ export interface Contender extends Served {
   readonly keys: { readonly good: string; readonly poor: string; readonly nobody: string }
 }
 
-const nobody = "nonsense"
-const most = 2_000_000_000
+export const nobody = "nonsense"
+export const most = 2_000_000_000
 
 /**
  * A durable Postgres and a Redis, with a key that may do anything and one that may do next to nothing; `more` keys like
@@ -88,7 +84,7 @@ export const tollgate = (backendUrl: string, stores: Stores, profile?: string) =
         NUM_PREDICT_CAP: "20000",
         LOG_LEVEL: "error"
       },
-      profile !== undefined
+      { gently: profile !== undefined }
     ),
     (served): Contender => ({ ...served, name: "tollgate", keys: stores.keys })
   )
@@ -101,37 +97,3 @@ export const twins = (backendUrl: string) => {
     (served): Contender => ({ ...served, name: "twins", keys })
   )
 }
-
-const portkeyVersion = "1.15.2"
-
-/**
- * The nearest peer on npm, forwarding only: no auth, no limits, nothing stored. Installed for the run into a folder of
- * its own, because nothing else here needs it.
- */
-export const portkey = (backendUrl: string) =>
-  Effect.gen(function* () {
-    const folder = yield* Effect.acquireRelease(
-      Effect.sync(() => mkdtempSync(join(tmpdir(), "tollgate-bench-"))),
-      (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-    )
-    yield* Effect.callback<void, Error>((resume) => {
-      const args = [
-        "install",
-        "--prefix",
-        folder,
-        "--no-audit",
-        "--no-fund",
-        `@portkey-ai/gateway@${portkeyVersion}`
-      ]
-      execFile("npm", args, (error) => resume(error === null ? Effect.void : Effect.fail(error)))
-    })
-    const script = join(folder, "node_modules/@portkey-ai/gateway/build/start-server.js")
-    const served = yield* serve(0, [script, "--headless", "--port={port}"], { NODE_ENV: "production" })
-    const contender: Contender = {
-      ...served,
-      name: "portkey",
-      keys: { good: nobody, poor: nobody, nobody },
-      headers: { "x-portkey-provider": "openai", "x-portkey-custom-host": `${backendUrl}/v1` }
-    }
-    return contender
-  })

@@ -11,6 +11,7 @@ import { parseArgs } from "node:util"
 import { Effect, type Scope } from "effect"
 import * as contenders from "./contenders.ts"
 import { measure, type Sample } from "./measure.ts"
+import { peers } from "./peers.ts"
 import { median, reportOf } from "./report.ts"
 import { works } from "./works.ts"
 
@@ -49,7 +50,7 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     yield* contenders.floor(url),
     yield* contenders.tollgate(url, stores, options.profile),
     yield* contenders.twins(url),
-    ...(options.peers ? [yield* contenders.portkey(url)] : [])
+    ...(options.peers ? yield* peers(url, stores.redisUrl, say) : [])
   ]
   for (const planned of works.filter(({ name }) => name.includes(options.only))) {
     const able = all.filter(({ name }) => planned.only === undefined || planned.only.includes(name))
