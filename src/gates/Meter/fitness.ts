@@ -19,11 +19,14 @@ const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefined => 
 
 const silenceMs = 10_000
 
-/** Fails with the fault of the first server that has one, which is in the log every ten seconds for as long as it lasts. */
-export const fitness = (
-  servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
-): Effect.Effect<void, RedisFailed | MeterDown> => {
+/**
+ * Lets through what is asked of servers that are all fit; else fails with the fault of the first that has one, which is in
+ * the log every ten seconds for as long as it lasts.
+ */
+export const fitness = (servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>) => {
   let silentUntil = 0
+  /** What was said last and found good; it is the same until the servers are asked anew. */
+  let good: ReadonlyArray<RedisInfo> | undefined
   const refuse = Effect.fnUntraced(function* (cause: string) {
     const now = yield* Clock.currentTimeMillis
     if (now >= silentUntil) {
@@ -32,9 +35,16 @@ export const fitness = (
     }
     return yield* new MeterDown({ cause })
   })
-  return Effect.flatMap(servers, (found): Effect.Effect<void, MeterDown> => {
-    if (found.length === 0) return refuse("no Redis to ask")
-    const fault = found.map(faultOf).find((fault) => fault !== undefined)
-    return fault === undefined ? Effect.void : refuse(fault)
-  })
+  return <A>(ask: Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>
+    Effect.matchEffect(servers, {
+      onFailure: ({ cause }) => Effect.fail(new MeterDown({ cause })),
+      onSuccess: (found) => {
+        if (found === good) return ask
+        if (found.length === 0) return refuse("no Redis to ask")
+        const fault = found.map(faultOf).find((fault) => fault !== undefined)
+        if (fault !== undefined) return refuse(fault)
+        good = found
+        return ask
+      }
+    })
 }

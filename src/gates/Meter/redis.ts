@@ -57,16 +57,16 @@ const at = (numbers: ReadonlyArray<number>, i: number): number => numbers[i] ?? 
 const nonsense = (verb: Verb, reply: Reply) =>
   new MeterDown({ cause: `unexpected ${reply.tag} from ${verb}` })
 
-/** Asks the scripts for Redis's own time. */
-export const serverTime: Effect.Effect<number> = Effect.succeed(-1)
-
-/** `host` is the clock of this machine; the scripts go by `clock`. */
+/** `host` is the clock of this machine; the scripts go by `clock`, or by Redis's own. */
 const make = (
   redis: Redis["Service"],
   options: Options,
-  clock: Effect.Effect<number>,
+  clock: Effect.Effect<number> | undefined,
   host: Clock.Clock
 ): Meter["Service"] => {
+  /** -1 lets the scripts ask Redis for the time. */
+  const timed = <A, E>(verb: (now: number) => Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    clock === undefined ? verb(-1) : Effect.flatMap(clock, verb)
   const verbs = {
     reserve: redis.script(scripts.reserve),
     renew: redis.script(scripts.renew),
@@ -136,7 +136,7 @@ const make = (
     read: Read<A>,
     attempts = 3
   ): Effect.Effect<A, MeterDown> =>
-    Effect.flatMap(clock, (now) =>
+    timed((now) =>
       send(
         verb,
         keysOf(claims.account, id, instant),
@@ -155,9 +155,7 @@ const make = (
   const runNow = <A>(verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>, read: Read<A>) =>
     Effect.suspend(() => run(verb, claims, id, host.currentTimeMillisUnsafe(), more, read))
 
-  const fit = fitness(redis.servers).pipe(
-    Effect.mapError((error) => (error._tag === "RedisFailed" ? down(error) : error))
-  )
+  const whenFit = fitness(redis.servers)
 
   /** For verbs that are about an account's counters of a given instant and about no request. */
   const once = <A>(
@@ -168,7 +166,7 @@ const make = (
     read: Read<A>
   ) => {
     const none = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
-    return Effect.flatMap(clock, (now) =>
+    return timed((now) =>
       send(verb, keysOf(account, "", instant), "", numbersOf(none, instant, now, more), read)
     )
   }
@@ -238,8 +236,7 @@ const make = (
   return Meter.of({
     reserve: (claims, ask) => {
       const more = [whole(ask.tokens), ask.slot ? 1 : 0, leastOf(ask)]
-      const asking = runNow("reserve", claims, ask.id, more, (reply) => verdictOf(claims, ask, reply))
-      return Effect.flatMap(fit, () => asking)
+      return whenFit(runNow("reserve", claims, ask.id, more, (reply) => verdictOf(claims, ask, reply)))
     },
 
     renew: (reservation, used, want) =>
@@ -282,7 +279,7 @@ const make = (
       const keys = totals.map(({ bucket }) => `${nameOf(account)}:tokens:${bucket}`)
       const values = totals.flatMap(({ bucket, tokens }) => [whole(tokens), lifeOf(bucket)])
       const done = only("load", "done", () => undefined)
-      return Effect.flatMap(clock, (now) => send("load", keys, "", [now, ...values].join(" "), done))
+      return timed((now) => send("load", keys, "", [now, ...values].join(" "), done))
     },
 
     survey: (account, instant) =>
@@ -310,16 +307,16 @@ const make = (
       .send("SET", [reminder, 1, "EX", 3600, "GET"])
       .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
 
-    ping: Effect.andThen(fit, redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid))
+    ping: whenFit(redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid))
   })
 }
 
-/** `clock` is `serverTime`, except in tests, which tell the scripts the time (epoch ms) of a clock they can move. */
-export const makeRedis = (redis: Redis["Service"], options: Options, clock: Effect.Effect<number>) =>
+/** Tests tell the scripts the time (epoch ms) of a `clock` they can move; else Redis's own counts. */
+export const makeRedis = (redis: Redis["Service"], options: Options, clock?: Effect.Effect<number>) =>
   Effect.map(Clock.Clock, (host) => make(redis, options, clock, host))
 
 export const layerRedis = (options: Options): Layer.Layer<Meter, never, Redis> =>
   Layer.effect(
     Meter,
-    Effect.flatMap(Redis, (redis) => makeRedis(redis, options, serverTime))
+    Effect.flatMap(Redis, (redis) => makeRedis(redis, options))
   )
