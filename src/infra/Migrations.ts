@@ -16,12 +16,14 @@ import type { SqlError } from "effect/sql/SqlError"
 import initial from "../../migrations/0001_initial.ts"
 import promptLogByKey from "../../migrations/0002_prompt_log_by_key.ts"
 import revocationsByOthers from "../../migrations/0003_revocations_by_others.ts"
+import auditByKey from "../../migrations/0004_audit_by_key.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
   "0001_initial": initial,
   "0002_prompt_log_by_key": promptLogByKey,
-  "0003_revocations_by_others": revocationsByOthers
+  "0003_revocations_by_others": revocationsByOthers,
+  "0004_audit_by_key": auditByKey
 }
 
 const table = "schema_migrations"
