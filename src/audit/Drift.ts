@@ -8,7 +8,7 @@
  * the end of its lease is no rest either: `Lapsed.ts` asks the ledger what became of it.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Clock, Context, Duration, Effect, Layer, Schedule, Schema } from "effect"
+import { Array as Arr, Clock, Context, Duration, Effect, Layer, Schedule, Schema } from "effect"
 import { type Period, periods } from "../domain/Limits.ts"
 import { type Account, Meter, type Survey } from "../gates/Meter/Meter.ts"
 import { answerWithin } from "../infra/Deadline.ts"
@@ -39,21 +39,31 @@ const Truth = Schema.Struct({
 type Truth = typeof Truth.Type
 const decodeTruths = Schema.decodeUnknownEffect(Schema.Array(Truth))
 
-/** What the ledger has of each key, and how many of its intents are open. */
-const truths = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, at: number) => {
-  const instant = new Date(at).toISOString()
-  return answerWithin("3 seconds")(pg`
+/** Keys a statement reads. All days a key has are summed up: of 1,000 with three years each that took 4 s, twice the bound. */
+const atOnce = 100
+
+/** The bounds of the month are found once: to ask each row for its month is dearer than to add it up. */
+const truthsOf = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, instant: string) =>
+  answerWithin("3 seconds")(pg`
     WITH k AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(keys)}))::uuid[]) AS key_id),
-      at AS (SELECT (${instant}::text::timestamptz AT TIME ZONE 'UTC')::date AS day)
+      today AS (SELECT (${instant}::text::timestamptz AT TIME ZONE 'UTC')::date AS day),
+      at AS MATERIALIZED (
+        SELECT day, date_trunc('month', day)::date AS month, (date_trunc('month', day) + interval '1 month')::date AS next
+        FROM today)
     SELECT k.key_id::text,
       (SELECT count(*) FROM intents i WHERE i.key_id = k.key_id)::float8 AS open,
       coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day = at.day), 0)::float8 AS day,
-      coalesce(sum(l.tokens_in + l.tokens_out)
-        FILTER (WHERE date_trunc('month', l.day) = date_trunc('month', at.day)), 0)::float8 AS month,
+      coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day >= at.month AND l.day < at.next), 0)::float8 AS month,
       coalesce(sum(l.tokens_in + l.tokens_out), 0)::float8 AS total
     FROM k CROSS JOIN at LEFT JOIN ledger l ON l.key_id = k.key_id
     GROUP BY k.key_id`).pipe(Effect.flatMap(decodeTruths))
-}
+
+/** What the ledger has of each key, and how many of its intents are open. */
+export const truths = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, at: number) =>
+  Effect.map(
+    Effect.forEach(Arr.chunksOf(keys, atOnce), (some) => truthsOf(pg, some, new Date(at).toISOString())),
+    (found) => found.flat()
+  )
 
 /** Tokens by which the counters there are differ from the ledger, all periods together. */
 const driftOf = (survey: Survey, truth: Truth): number =>
