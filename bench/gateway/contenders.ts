@@ -23,10 +23,13 @@ export const most = 2_000_000_000
 
 /**
  * A durable Postgres and a Redis, with a key that may do anything and one that may do next to nothing; `more` keys like
- * the good one.
+ * the good one, and `settings` of the Postgres.
  */
-export const makeStores = Effect.fnUntraced(function* (more = 0) {
-  const cluster = yield* makePostgresClusterWith(durable)
+export const makeStores = Effect.fnUntraced(function* (
+  more = 0,
+  settings: Readonly<Record<string, string>> = {}
+) {
+  const cluster = yield* makePostgresClusterWith({ ...durable, ...settings })
   const redis = yield* makeRedisServer(findRedis())
   const database = layerPostgres({ url: cluster.socket("postgres") })
   yield* Effect.provide(migrate, database)
