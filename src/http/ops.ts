@@ -8,10 +8,10 @@ import { Backend } from "../backend/Backend.ts"
 import { ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
-import type { Exchange } from "../pipeline/Exchange.ts"
-import { plainAddress } from "./arrival.ts"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Drain } from "../infra/Drain.ts"
+import type { Exchange } from "../pipeline/Exchange.ts"
+import { plainAddress } from "./arrival.ts"
 import { headersOf, respondJson } from "./respond.ts"
 
 const probeTimeout = Duration.seconds(1)

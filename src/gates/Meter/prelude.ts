@@ -17,11 +17,15 @@ export const lapsedMost = 200
  * tag, then numbers. Client libraries spend several objects on every word of a command and of a reply, and there were
  * two dozen and a dozen (`bench/meter.ts`).
  */
-export const totalsPart = `
+export const common = `
 local call, max, min, floor, match, format = redis.call, math.max, math.min, math.floor, string.match, string.format
 
-local ID, RUN, A = ARGV[1], ARGV[3], {}
-for word in string.gmatch(ARGV[2], '%S+') do A[#A + 1] = tonumber(word) end
+local ID, RUN, A, words = ARGV[1], ARGV[3], {}, 0
+-- A word that is no number leaves its place empty, which no verb survives; the others must not move up.
+for word in string.gmatch(ARGV[2], '%S+') do
+  words = words + 1
+  A[words] = tonumber(word)
+end
 
 local function say(tag, numbers)
   return tag .. format(string.rep(' %.0f', #numbers), unpack(numbers))
@@ -55,7 +59,7 @@ end
 
 /** Positions of the KEYS and numbers that all verbs share; what a verb takes beside them starts at A[11]. */
 export const prelude = `
-${totalsPart}
+${common}
 local ACCOUNT, RECORD = KEYS[1], KEYS[2]
 local now, DAY = clock(A[1]), A[2]
 local RPM, TPM, SLOTS = A[3], A[4], A[5]

@@ -22,7 +22,7 @@
  * what the ledger's view of an open intent was behind.
  */
 
-import { lapsedMost, prelude, totalsPart } from "./prelude.ts"
+import { common, lapsedMost, prelude } from "./prelude.ts"
 
 const reserve = `
 local ASK, SLOT, LEAST = A[11], A[12], A[13]
@@ -221,7 +221,7 @@ return say('done', {1})
 
 /** KEYS: counters. Numbers: now or -1, then per counter its tokens and its life in ms. */
 const load = `
-${totalsPart}
+${common}
 local now, time = clock(A[1])
 for i, key in ipairs(KEYS) do
   if not counter(call('GET', key)) then fresh(key, A[2 * i], now, time, A[2 * i + 1]) end

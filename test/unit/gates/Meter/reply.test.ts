@@ -6,6 +6,7 @@ import { parseReply } from "../../../../src/gates/Meter/reply.ts"
 describe("an answer of a script", () => {
   it("is read as it was said", () => {
     const id = fc.uuid()
+    // -0 is said as 0.
     const numbers = fc.array(fc.maxSafeInteger().map((n) => n + 0))
     fc.assert(
       fc.property(numbers, fc.array(id), (numbers, ids) => {
