@@ -8,6 +8,8 @@
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Redacted } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
+import { alarmOf } from "./Alarm.ts"
+import { type Ask, makeTurns } from "./RedisTurns.ts"
 import { readRedisUrl, type Sentinels } from "./RedisUrl.ts"
 
 /** No answer, or an error as the answer. `cause` is for the log. */
@@ -57,6 +59,8 @@ export interface RedisOptions {
   readonly connectTimeoutMs?: number
 }
 
+const timeoutOf = (options: RedisOptions): number => options.commandTimeoutMs ?? 400
+
 const backoff = (attempt: number): number => Math.min(50 * attempt, 500)
 
 /**
@@ -73,22 +77,18 @@ const givesUpReplicas = () => {
   }
 }
 
-const strict = (options: RedisOptions) => {
-  const commandTimeout = options.commandTimeoutMs ?? 400
-  return {
-    commandTimeout,
-    connectTimeout: options.connectTimeoutMs ?? 1000,
-    // A peer that vanished without a word is given up, and a new connection tried.
-    socketTimeout: commandTimeout * 5,
-    keepAlive: 10_000,
-    maxRetriesPerRequest: 0,
-    autoResendUnfulfilledCommands: false,
-    enableAutoPipelining: false,
-    maxLoadingRetryTime: 500,
-    connectionName: "tollgate",
-    reconnectOnError: givesUpReplicas()
-  }
-}
+const strict = (options: RedisOptions) => ({
+  connectTimeout: options.connectTimeoutMs ?? 1000,
+  // A peer that vanished without a word is given up, and a new connection tried.
+  socketTimeout: timeoutOf(options) * 5,
+  keepAlive: 10_000,
+  maxRetriesPerRequest: 0,
+  autoResendUnfulfilledCommands: false,
+  enableAutoPipelining: false,
+  maxLoadingRetryTime: 500,
+  connectionName: "tollgate",
+  reconnectOnError: givesUpReplicas()
+})
 
 /** The promoted replica is asked for until it is there: until then every command fails at once. */
 const sentinelOptions = (address: Sentinels, options: RedisOptions) => ({
@@ -191,7 +191,7 @@ const infoOf = (text: string): RedisInfo => {
 const infoMs = 30_000
 
 /** Remembers what the servers said, for as long as the connection they said it on. */
-const makeServers = (client: Single | Cluster) => {
+const makeServers = (client: Single | Cluster, answered: Ask<RedisFailed>) => {
   let connection = 0
   let known: { at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
   client.on("close", () => {
@@ -201,10 +201,7 @@ const makeServers = (client: Single | Cluster) => {
   const ask = Effect.gen(function* () {
     const of = connection
     const nodes = client instanceof Cluster ? client.nodes("master") : [client]
-    const texts = yield* Effect.tryPromise({
-      try: () => Promise.all(nodes.map((node) => node.info())),
-      catch: (cause) => new RedisFailed({ cause })
-    })
+    const texts = yield* answered(() => Promise.all(nodes.map((node) => node.info())))
     const servers = texts.map(infoOf)
     // A cluster names its nodes a moment after it is there.
     if (of === connection && servers.length > 0) known = { at: Date.now(), servers }
@@ -223,19 +220,19 @@ const makeServers = (client: Single | Cluster) => {
   }
 }
 
-/** What is sent in one turn of the event loop leaves in one write: under load a fraction of the system calls. */
-const makeTogether = (client: Single) => {
-  let corked = false
-  return () => {
-    const stream: Single["stream"] | undefined = client.stream
-    if (corked || stream === undefined) return
-    corked = true
-    stream.cork()
-    setImmediate(() => {
-      corked = false
-      stream.uncork()
-    })
-  }
+const makeAsk = (client: Single | Cluster, options: RedisOptions): Ask<RedisFailed> => {
+  const alone = client instanceof Single
+  return makeTurns({
+    alarm: alarmOf(Context.empty()),
+    // A cluster may redirect a few times.
+    ms: timeoutOf(options) * (alone ? 1 : 2),
+    cork: () => {
+      const stream: Single["stream"] | undefined = alone ? client.stream : undefined
+      stream?.cork()
+      return () => stream?.uncork()
+    },
+    failed: (cause) => new RedisFailed({ cause })
+  })
 }
 
 const isNoScript = (cause: unknown): boolean => cause instanceof Error && cause.message.startsWith("NOSCRIPT")
@@ -247,12 +244,9 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
     Effect.gen(function* () {
       const client = yield* acquireClient(options)
       yield* logFailures(client)
-      const failed = (cause: unknown) => new RedisFailed({ cause })
-      const timeoutMs = options.commandTimeoutMs ?? 400
-      const together = client instanceof Single ? makeTogether(client) : () => undefined
+      const ask = makeAsk(client, options)
       /** Not `call`, which copies its words four times over on their way to the same. */
       const write = (name: string, args: ReadonlyArray<RedisArgument>): Promise<unknown> => {
-        together()
         const command = new Command(
           name,
           args.map((arg) => (typeof arg === "function" ? arg() : arg)),
@@ -261,17 +255,7 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
         client.sendCommand(command)
         return command.promise
       }
-      const attempt = (command: string, args: ReadonlyArray<RedisArgument>) =>
-        Effect.tryPromise({ try: () => write(command, args), catch: failed })
-      // The client's own deadline is per attempt, which is all there is but on a cluster: that may redirect a few times.
-      const send =
-        client instanceof Single
-          ? attempt
-          : (command: string, args: ReadonlyArray<RedisArgument>) =>
-              Effect.timeoutOrElse(attempt(command, args), {
-                duration: timeoutMs * 2,
-                orElse: () => Effect.fail(failed(`no answer to ${command} in ${timeoutMs * 2} ms`))
-              })
+      const send = (command: string, args: ReadonlyArray<RedisArgument>) => ask(() => write(command, args))
       const script = (lua: string): RedisScript => {
         const sha = createHash("sha1").update(lua).digest("hex")
         return (keys, args) =>
@@ -282,6 +266,6 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
             )
           )
       }
-      return { client, send, script, ...makeServers(client) }
+      return { client, send, script, ...makeServers(client, ask) }
     })
   )

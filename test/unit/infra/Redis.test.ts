@@ -96,3 +96,25 @@ it.live("builds while there is no server", () =>
     }).pipe(Effect.provide(layerRedis({ url: Redacted.make(server.url) })))
   }).pipe(Effect.provide(layerPrivateRedis()))
 )
+
+it.live("takes nobody for dead whose answer it had no time to read, nor whom it had no time to ask", () =>
+  Effect.gen(function* () {
+    yield* ready
+    const redis = yield* Redis
+    const busy = Effect.sync(() => {
+      const until = performance.now() + 300
+      while (performance.now() < until);
+    })
+    const asked = redis.send("INCR", ["n"])
+    assert.deepStrictEqual(yield* Effect.all([asked, busy], { concurrency: 2 }), [1, undefined])
+    const written = Effect.andThen(
+      Effect.callback<void>((resume) => void setImmediate(resume, Effect.void)),
+      busy
+    )
+    assert.deepStrictEqual(yield* Effect.all([asked, written], { concurrency: 2 }), [2, undefined])
+    assert.isNotEmpty(
+      (yield* Effect.all([redis.servers, busy], { concurrency: 2 }))[0],
+      "what the server says of itself"
+    )
+  }).pipe(Effect.provide(shared))
+)
