@@ -1,7 +1,7 @@
 /**
- * Group commit: the first item is written at once, those that arrive while it is being written ride together in
- * the next write (Postgres and its kin do the same with their log). One write at a time, so a busy store gets
- * larger batches instead of more of them.
+ * Group commit: what arrives in one turn of the event loop is written at its end, what arrives while as much as may be is
+ * being written rides together in the next write (Postgres and its kin do the same with their log). Few writes at a time, so
+ * a busy store gets larger batches instead of more of them.
  *
  * A batch that fails because of its rows is written once more item by item, so that a row nobody can write costs
  * its neighbours nothing. A batch that fails because of the store either fails its submitters (`fail`), or stays at
@@ -46,6 +46,8 @@ export interface GroupCommitOptions<A, E> {
   readonly onStoreFailure: "fail" | "keep"
   readonly maxBatch: number
   readonly capacity: number
+  /** How many batches may be under way at a time; default 1. With a second nobody waits for the whole of another's write. */
+  readonly writers?: number
   /** called once per item when it is durable or given up */
   readonly settled?: (item: A) => void
 }
@@ -59,6 +61,8 @@ interface Waiting<A, E> {
   tell: ((exit: Exit.Exit<void, E | QueueClosed>) => void) | undefined
 }
 
+const endOfTurn = Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
+
 /** Soon at first, so that a short failover is hardly seen; then every two seconds. */
 const pauseMs = (failures: number): number => Math.min(2000, 100 * 2 ** (failures - 1))
 
@@ -70,12 +74,19 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   const run = Effect.runForkWith(yield* Effect.context<never>())
   type Item = Waiting<A, E>
   const queue: Array<Item> = []
-  let flying: ReadonlyArray<Item> = []
+  const flying = new Set<ReadonlyArray<Item>>()
+  const writers = options.writers ?? 1
+  let writing = 0
+  /** accepted, and neither durable nor given up */
+  let backlog = 0
   let idle: Deferred.Deferred<void> | undefined
   let state: "open" | "draining" | "closed" = "open"
 
   const settle = (waiting: Item, exit: Exit.Exit<void, E | QueueClosed>): void => {
+    // It was given up while it was being written.
+    if (waiting.exit !== undefined) return
     options.settled?.(waiting.item)
+    backlog -= 1
     waiting.exit = exit
     waiting.tell?.(exit)
   }
@@ -102,7 +113,9 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   const takeBack = (waiting: Item) =>
     Effect.sync(() => {
       const place = queue.indexOf(waiting)
-      if (place !== -1) queue.splice(place, 1)
+      if (place === -1) return
+      queue.splice(place, 1)
+      backlog -= 1
     })
 
   const aboutRows = (cause: Cause.Cause<E>): boolean =>
@@ -139,9 +152,13 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   const drain = Effect.gen(function* () {
     let failures = 0
     while (wanted()) {
-      flying = queue.splice(0, options.maxBatch)
-      const left = yield* write(flying)
-      flying = []
+      yield* endOfTurn
+      // Another writer may have taken it along.
+      if (!wanted()) break
+      const batch = queue.splice(0, options.maxBatch)
+      flying.add(batch)
+      const left = yield* write(batch)
+      flying.delete(batch)
       if (left.length === 0) {
         failures = 0
         continue
@@ -150,20 +167,22 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       failures += 1
       yield* Effect.sleep(pauseMs(failures))
     }
-    if (idle !== undefined) Deferred.doneUnsafe(idle, Exit.void)
+    writing -= 1
+    if (writing > 0 || idle === undefined) return
+    Deferred.doneUnsafe(idle, Exit.void)
     idle = undefined
   })
 
   const accept = (item: A): Effect.Effect<Item, QueueFull | QueueClosed> =>
     Effect.suspend((): Effect.Effect<Item, QueueFull | QueueClosed> => {
       if (state !== "open") return new QueueClosed()
-      if (queue.length + flying.length >= options.capacity) {
-        return new QueueFull({ capacity: options.capacity })
-      }
+      if (backlog >= options.capacity) return new QueueFull({ capacity: options.capacity })
       const waiting: Item = { item, since: now(), exit: undefined, tell: undefined }
       queue.push(waiting)
-      if (idle === undefined) {
-        idle = Deferred.makeUnsafe()
+      backlog += 1
+      if (writing < writers) {
+        idle ??= Deferred.makeUnsafe()
+        writing += 1
         run(drain)
       }
       return Effect.succeed(waiting)
@@ -177,10 +196,13 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
           waiting.exit === undefined ? takeBack(waiting) : Effect.void
         )
       ),
-    backlog: () => queue.length + flying.length,
+    backlog: () => backlog,
     lagMs: () => {
-      const oldest = flying[0] ?? queue[0]
-      return oldest === undefined ? 0 : now() - oldest.since
+      let oldest = queue[0]?.since ?? Number.POSITIVE_INFINITY
+      for (const batch of flying) {
+        oldest = Math.min(oldest, batch.find(({ exit }) => exit === undefined)?.since ?? oldest)
+      }
+      return oldest === Number.POSITIVE_INFINITY ? 0 : now() - oldest
     },
     close: (ms) =>
       Effect.suspend(() => {
@@ -190,7 +212,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
         Effect.timeoutOption(ms),
         Effect.map(() => {
           state = "closed"
-          const lost = [...flying, ...queue.splice(0)]
+          const lost = [...[...flying].flat(), ...queue.splice(0)]
           for (const waiting of lost) settle(waiting, Exit.fail(new QueueClosed()))
           return lost.length
         })

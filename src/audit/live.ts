@@ -78,7 +78,7 @@ const make = (options: AuditOptions) =>
       write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError>,
       onStoreFailure: "fail" | "keep",
       capacity: number,
-      settled?: (row: A) => void
+      more: { readonly writers?: number; readonly settled?: (row: A) => void } = {}
     ) => {
       const told = tellOnce(`${what} are written again`, `${what} cannot be written`)
       return makeGroupCommit<A, WriteError>({
@@ -91,10 +91,13 @@ const make = (options: AuditOptions) =>
         onStoreFailure,
         maxBatch,
         capacity,
-        ...(settled === undefined ? {} : { settled })
+        ...more
       })
     }
-    const opening = yield* lane("intents", insertIntents(pg, options.leaseS), "fail", admittedCapacity)
+    // Requests wait for these before they reach the backend. Completions of one key would wait for each other's ledger row.
+    const opening = yield* lane("intents", insertIntents(pg, options.leaseS), "fail", admittedCapacity, {
+      writers: 2
+    })
     // Bounded by admission: only what was opened is closed.
     const closing = yield* lane(
       "completions",
@@ -108,7 +111,7 @@ const make = (options: AuditOptions) =>
         ),
       "keep",
       Number.POSITIVE_INFINITY,
-      (row: AuditRow) => open.delete(row.request_id)
+      { settled: (row: AuditRow) => open.delete(row.request_id) }
     )
     const refusing = yield* lane("refusals", insertAudit(pg), "keep", refusedCapacity)
     const turningAway = yield* lane(

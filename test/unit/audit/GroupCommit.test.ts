@@ -34,6 +34,9 @@ const commitTo = (store: Store, more: Partial<GroupCommitOptions<number, Failure
     ...more
   })
 
+/** To the end of this turn of the event loop, when what it brought is written. */
+const turn = Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
+
 const fork = <A, E>(effect: Effect.Effect<A, E>) => Effect.forkChild(effect, { startImmediately: true })
 
 const held = Effect.fnUntraced(function* (store: Store) {
@@ -45,20 +48,71 @@ const held = Effect.fnUntraced(function* (store: Store) {
   })
 })
 
-it.effect("the first item is written at once, those that come meanwhile ride together", () =>
+it.effect("what comes in one turn is written at its end, what comes meanwhile rides together", () =>
   Effect.gen(function* () {
     const store = new Store()
     const commit = yield* commitTo(store)
     const release = yield* held(store)
-    const fibers = yield* Effect.forEach([1, 2, 3, 4], (n) => fork(commit.submit(n)))
-    assert.deepStrictEqual(store.batches, [[1]])
-    assert.strictEqual(commit.backlog(), 4)
+    const first = yield* Effect.forEach([1, 2], (n) => fork(commit.submit(n)))
+    assert.deepStrictEqual(store.batches, [])
+    yield* turn
+    assert.deepStrictEqual(store.batches, [[1, 2]])
+    const second = yield* Effect.forEach([3, 4, 5], (n) => fork(commit.submit(n)))
+    yield* turn
+    assert.deepStrictEqual(store.batches, [[1, 2]])
+    assert.strictEqual(commit.backlog(), 5)
+    yield* release
+    yield* Fiber.joinAll([...first, ...second])
+    assert.deepStrictEqual(store.batches, [
+      [1, 2],
+      [3, 4, 5]
+    ])
+    assert.strictEqual(commit.backlog(), 0)
+    yield* commit.submit(6)
+    assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
+  })
+)
+
+it.effect("as many writes are under way as there are writers, and none of them for nothing", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store, { writers: 2 })
+    const release = yield* held(store)
+    const fibers: Array<Fiber.Fiber<void, unknown>> = []
+    for (const items of [[1, 2], [3], [4], [5]]) {
+      for (const item of items) fibers.push(yield* fork(commit.submit(item)))
+      yield* turn
+    }
+    assert.deepStrictEqual(store.batches, [[1, 2], [3]])
+    assert.strictEqual(commit.backlog(), 5)
+    yield* TestClock.adjust("3 seconds")
+    assert.strictEqual(commit.lagMs(), 3000)
     yield* release
     yield* Fiber.joinAll(fibers)
-    assert.deepStrictEqual(store.batches, [[1], [2, 3, 4]])
-    assert.strictEqual(commit.backlog(), 0)
-    yield* commit.submit(5)
-    assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5])
+    assert.deepStrictEqual(store.batches, [[1, 2], [3], [4, 5]])
+    assert.strictEqual(commit.lagMs(), 0)
+    yield* commit.submit(6)
+    assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
+  })
+)
+
+it.effect("a close waits for every writer", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store, { writers: 2 })
+    const first = yield* held(store)
+    yield* commit.offer(1)
+    yield* turn
+    const second = yield* held(store)
+    yield* commit.offer(2)
+    yield* turn
+    const closing = yield* fork(commit.close(5000))
+    yield* second
+    yield* turn
+    assert.isUndefined(closing.pollUnsafe())
+    yield* first
+    assert.strictEqual(yield* Fiber.join(closing), 0)
+    assert.deepStrictEqual(store.rows, [2, 1])
   })
 )
 
@@ -87,7 +141,7 @@ it.effect("batches keep to their bound, the queue to its own", () =>
     assert.deepInclude(full, { _tag: "QueueFull", capacity: 5 })
     yield* release
     yield* Fiber.joinAll(fibers)
-    assert.deepStrictEqual(store.batches, [[1], [2, 3], [4, 5]])
+    assert.deepStrictEqual(store.batches, [[1, 2], [3, 4], [5]])
     yield* commit.submit(6)
   })
 )
@@ -187,7 +241,9 @@ it.effect("a submitter that leaves takes its item back, unless it is being writt
     const store = new Store()
     const commit = yield* commitTo(store)
     const release = yield* held(store)
-    const [flying, queued] = [yield* fork(commit.submit(1)), yield* fork(commit.submit(2))]
+    const flying = yield* fork(commit.submit(1))
+    yield* turn
+    const queued = yield* fork(commit.submit(2))
     const offered = yield* commit.offer(3)
     yield* Fiber.interrupt(flying)
     yield* Fiber.interrupt(queued)
@@ -241,7 +297,9 @@ it.effect("whoever does not wait longer takes back what is not being written yet
     const store = new Store()
     const commit = yield* commitTo(store)
     const release = yield* held(store)
-    const waiting = yield* Effect.forEach([1, 2], (n) => fork(Effect.flip(commit.submit(n, 500))))
+    const waiting = [yield* fork(Effect.flip(commit.submit(1, 500)))]
+    yield* turn
+    waiting.push(yield* fork(Effect.flip(commit.submit(2, 500))))
     const offered = yield* commit.offer(3)
     const impatient = yield* fork(Effect.flip(offered(700)))
     yield* TestClock.adjust("700 millis")
