@@ -25,8 +25,11 @@ const { values: options } = parseArgs({
   }
 })
 const [rounds, seconds] = [Number(options.rounds), Number(options.seconds)]
-/** V8 goes on optimising for some ten thousand requests; until then a gateway is measured at its warming up. */
-const warmUpS = 10
+/**
+ * V8 goes on optimising for some fifty thousand requests; until then a gateway is measured at its warming up. Seconds for
+ * its first work, and for each after that, which is new to parts of it only.
+ */
+const warmUpS = { first: 30, later: 5, floor: 2 } as const
 
 const say = (line: string) => Effect.sync(() => void process.stdout.write(`${line}\n`))
 
@@ -52,11 +55,18 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     yield* contenders.twins(url),
     ...(options.peers ? yield* peers(url, stores.redisUrl, say) : [])
   ]
+  const warm = new Set<contenders.ContenderName>()
+  const warmUp = ({ name }: contenders.Contender): number => {
+    if (name === "floor") return warmUpS.floor
+    const known = warm.has(name)
+    warm.add(name)
+    return known ? warmUpS.later : warmUpS.first
+  }
   for (const planned of works.filter(({ name }) => name.includes(options.only))) {
     const able = all.filter(({ name }) => planned.only === undefined || planned.only.includes(name))
     let saturated = 0
     for (const contender of able) {
-      const { rps } = yield* measure(contender, planned, contender.name === "floor" ? 2 : warmUpS)
+      const { rps } = yield* measure(contender, planned, warmUp(contender))
       if (contender.name === "tollgate") saturated = rps
     }
     const work = planned.half === undefined ? planned : { ...planned, rate: Math.round(saturated / 2) }

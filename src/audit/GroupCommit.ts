@@ -74,7 +74,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   const run = Effect.runForkWith(yield* Effect.context<never>())
   type Item = Waiting<A, E>
   const queue: Array<Item> = []
-  const flying = new Set<ReadonlyArray<Item>>()
+  const flying: Array<ReadonlyArray<Item>> = []
   const writers = options.writers ?? 1
   let writing = 0
   /** accepted, and neither durable nor given up */
@@ -156,9 +156,9 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       // Another writer may have taken it along.
       if (!wanted()) break
       const batch = queue.splice(0, options.maxBatch)
-      flying.add(batch)
+      flying.push(batch)
       const left = yield* write(batch)
-      flying.delete(batch)
+      flying.splice(flying.indexOf(batch), 1)
       if (left.length === 0) {
         failures = 0
         continue
@@ -212,7 +212,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
         Effect.timeoutOption(ms),
         Effect.map(() => {
           state = "closed"
-          const lost = [...[...flying].flat(), ...queue.splice(0)]
+          const lost = [...flying.flat(), ...queue.splice(0)]
           for (const waiting of lost) settle(waiting, Exit.fail(new QueueClosed()))
           return lost.length
         })

@@ -60,8 +60,8 @@ const endWith = (socket: Duplex, refusal: Refusal): void => {
 }
 
 interface Conversation {
-  /** answers that are still being made, in order */
-  readonly open: Set<ServerResponse>
+  /** answers that are still being made, in order; a list, because a Set that lives long keeps what was in it (`infra/Roster.ts`) */
+  readonly open: Array<ServerResponse>
   /** the request that was read last */
   last: IncomingMessage | undefined
   refused: boolean
@@ -73,7 +73,7 @@ export const refuseMalformed = (server: Server, count: (reason: MalformedReason)
   const conversationOn = (socket: Duplex): Conversation => {
     const known = conversations.get(socket)
     if (known !== undefined) return known
-    const made: Conversation = { open: new Set(), last: undefined, refused: false }
+    const made: Conversation = { open: [], last: undefined, refused: false }
     conversations.set(socket, made)
     return made
   }
@@ -81,8 +81,8 @@ export const refuseMalformed = (server: Server, count: (reason: MalformedReason)
   onExchange(server, (request, response) => {
     const conversation = conversationOn(request.socket)
     conversation.last = request
-    conversation.open.add(response)
-    response.once("close", () => conversation.open.delete(response))
+    conversation.open.push(response)
+    response.once("close", () => void conversation.open.splice(conversation.open.indexOf(response), 1))
   })
 
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {

@@ -7,6 +7,7 @@
  * of them two fibers for what nearly none will see.
  */
 import { Context, Effect, Layer } from "effect"
+import { Roster } from "./Roster.ts"
 
 interface DrainState {
   /** whether shutdown has begun */
@@ -24,19 +25,21 @@ export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/
     Effect.sync((): DrainState => {
       let draining = false
       let over = false
-      const listeners = new Set<() => void>()
+      const listeners = new Roster<() => void>()
       const onCut = (listener: () => void) => {
-        if (over) listener()
-        else listeners.add(listener)
-        return () => void listeners.delete(listener)
+        if (over) {
+          listener()
+          return () => undefined
+        }
+        const seat = listeners.enter(listener)
+        return () => listeners.leave(seat)
       }
       return {
         draining: () => draining,
         begin: Effect.sync(() => void (draining = true)),
         cut: Effect.sync(() => {
           over = true
-          for (const listener of listeners) listener()
-          listeners.clear()
+          for (const listener of listeners.all) listener()
         }),
         onCut
       }

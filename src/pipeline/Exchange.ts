@@ -9,6 +9,7 @@ import type { Caller } from "../domain/Caller.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import { type Counted, usageOf, noUsage, type Usage } from "../domain/Usage.ts"
 import type { Reservation } from "../gates/Meter/Meter.ts"
+import type { Seat } from "../infra/Roster.ts"
 
 export class Exchange {
   readonly arrival: Arrival
@@ -21,6 +22,8 @@ export class Exchange {
   /** what the response headers will say */
   headroom: Headroom | undefined
   reservation: Reservation | undefined
+  /** among the leases that are kept alive */
+  lease: Seat | undefined
   /** the intent row exists */
   opened = false
   /** the backend has been called: from here on leaving is not free */

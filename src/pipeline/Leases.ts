@@ -8,6 +8,7 @@ import { Clock, Context, Effect, Layer, Schedule } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { Roster } from "../infra/Roster.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Hold } from "./Hold.ts"
 
@@ -41,7 +42,7 @@ export class Leases extends Context.Service<
         const [audit, clock, meter] = [yield* Audit, yield* Clock.Clock, yield* Meter]
         const now = yield* makeMonotonicMs
         const beatMs = (options.leaseS * 1000) / 4
-        const running = new Map<Exchange, Lease>()
+        const running = new Roster<Lease>()
 
         const renew = ({ hold }: Lease) =>
           Effect.andThen(
@@ -52,7 +53,7 @@ export class Leases extends Context.Service<
           )
         const beat = Effect.flatMap(Clock.currentTimeMillis, (now) => {
           const due: Array<Lease> = []
-          for (const lease of running.values()) {
+          for (const lease of running.all) {
             if (lease.due > now) continue
             lease.due = now + beatMs
             due.push(lease)
@@ -72,7 +73,7 @@ export class Leases extends Context.Service<
           Effect.flatMap((remembers) =>
             remembers
               ? Effect.void
-              : Effect.forEach(running.values(), renew, { concurrency: "unbounded", discard: true })
+              : Effect.forEach(running.all, renew, { concurrency: "unbounded", discard: true })
           )
         )
         yield* remind.pipe(
@@ -84,9 +85,12 @@ export class Leases extends Context.Service<
         return {
           now,
           lapsed: (since) => now() - since >= options.leaseS * 1000,
-          keep: (hold) =>
-            void running.set(hold.exchange, { hold, due: clock.currentTimeMillisUnsafe() + beatMs }),
-          drop: (exchange) => void running.delete(exchange)
+          keep: (hold) => {
+            hold.exchange.lease = running.enter({ hold, due: clock.currentTimeMillisUnsafe() + beatMs })
+          },
+          drop: ({ lease }) => {
+            if (lease !== undefined) running.leave(lease)
+          }
         }
       })
     )

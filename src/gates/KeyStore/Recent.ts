@@ -14,7 +14,9 @@ export interface Recent<V> {
 export const makeRecent = <V>(capacity: number): Recent<V> => {
   // A Map iterates in the order of insertion: to use an entry is to insert it again.
   const map = new Map<string, V>()
+  let newest: string | undefined
   const set = (key: string, value: V) => {
+    newest = key
     map.delete(key)
     map.set(key, value)
     if (map.size <= capacity) return
@@ -26,7 +28,7 @@ export const makeRecent = <V>(capacity: number): Recent<V> => {
   return {
     get: (key) => {
       const value = map.get(key)
-      if (value !== undefined) set(key, value)
+      if (value !== undefined && key !== newest) set(key, value)
       return value
     },
     peek: (key) => map.get(key),
