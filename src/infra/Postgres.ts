@@ -39,6 +39,12 @@ export interface PostgresOptions {
  */
 const byIndex = { enable_seqscan: "off", enable_hashjoin: "off", enable_mergejoin: "off" }
 
+/**
+ * What is discouraged and done all the same, because there is no index, looks so dear to a Postgres before 18 that it
+ * compiles the statement first: 125 ms for one that takes 0.07 (measured with 15).
+ */
+const uncompiled = { jit: "off" }
+
 export const layerPostgres = (
   options: PostgresOptions
 ): Layer.Layer<PgClient.PgClient | SqlClient.SqlClient, SqlError> => {
@@ -54,6 +60,7 @@ export const layerPostgres = (
       // A process that stops between BEGIN and COMMIT must not keep its locks.
       idle_in_transaction_session_timeout: "30000",
       ...byIndex,
+      ...uncompiled,
       timezone: "UTC"
     }
   })
