@@ -53,7 +53,7 @@ export class Redis extends Context.Service<
 export interface RedisOptions {
   /** as `REDIS_URL`: see `RedisUrl.ts` */
   readonly url: Redacted.Redacted
-  /** milliseconds, default 400 */
+  /** how long an answer may take once its command is written, milliseconds, default 400; on a cluster twice that */
   readonly commandTimeoutMs?: number
   /** milliseconds, default 1000 */
   readonly connectTimeoutMs?: number
@@ -79,7 +79,7 @@ const givesUpReplicas = () => {
 
 const strict = (options: RedisOptions) => ({
   connectTimeout: options.connectTimeoutMs ?? 1000,
-  // A peer that vanished without a word is given up, and a new connection tried.
+  // A peer that vanished without a word is given up, and a new connection tried; nothing else bounds the client's greeting.
   socketTimeout: timeoutOf(options) * 5,
   keepAlive: 10_000,
   maxRetriesPerRequest: 0,

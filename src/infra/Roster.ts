@@ -2,7 +2,7 @@
  * Who is here just now, for what comes and goes with every request. Not a `Map` or a `Set`: when one of those makes room,
  * its old table stays linked to the new one (V8, `OrderedHashTable`), and once the old one is old in the eyes of the
  * collector, everything that was in the new one is kept with it until the next full collection. In a list that lives as
- * long as the process, or a connection, that is many a request that is over (`bench/RESULTS.md` has what it saves).
+ * long as the process, or a connection, that can be many a request that is over (`bench/RESULTS.md` has what was gained).
  */
 
 /** A place in a roster; whoever has it may leave. */
