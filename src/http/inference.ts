@@ -1,6 +1,6 @@
 /** The model endpoints: the story of one request, told once for both surfaces. */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Cause, Effect, Pull, Stream } from "effect"
+import { type Cause, Effect, Stream } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { BackendFailed } from "../domain/Errors.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
@@ -14,6 +14,7 @@ import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.
 import { interrupted } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
+import { StreamedBody } from "./StreamedBody.ts"
 import { headersOf, respondJson, respondText } from "./respond.ts"
 
 export interface InferenceOptions extends Bounds {
@@ -52,7 +53,7 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
       Effect.andThen(
         Effect.ignore(pipeline.conclude(exchange, { status: face.status, errorType: face.type }))
       ),
-      Effect.map(() => bytesOf(encoder.failure(face, exchange.arrival.requestId)))
+      Effect.map(() => encoder.failure(face, exchange.arrival.requestId))
     )
   }
 
@@ -60,25 +61,31 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
    * The headers go out with the first frame, which is already in. A failure after that is one last line; an interruption
    * stays one.
    */
-  const streamed = (exchange: Exchange, answer: Answer, encoder: Encoder, contentType: string) => {
-    const bytes = Stream.transformPull(answer, (pull) => {
-      let over = false
-      const next = Pull.matchEffect(pull, {
-        onSuccess: (chunk) => Effect.succeed(bytesOf(encoder.frames(chunk))),
-        onFailure: (cause) => {
-          if (interrupted(cause)) return Effect.failCause(cause)
-          over = true
-          return lastWords(exchange, encoder, cause)
-        },
-        onDone: () => Cause.done()
+  const streamed = (
+    exchange: Exchange,
+    response: ServerResponse,
+    answer: Answer,
+    dialect: Dialect,
+    encoder: Encoder
+  ) =>
+    Effect.suspend(() => {
+      const body = new StreamedBody(response, {
+        "content-type": dialect.contentType,
+        "x-accel-buffering": "no",
+        ...headersOf(exchange)
       })
-      return Effect.succeed(Effect.suspend(() => (over ? Cause.done() : next)))
+      return Stream.runForEachArray(answer, (chunk) => body.write(encoder.frames(chunk))).pipe(
+        Effect.catchCause((cause) =>
+          interrupted(cause)
+            ? Effect.failCause(cause)
+            : Effect.flatMap(lastWords(exchange, encoder, cause), (text) => body.write(text))
+        ),
+        Effect.map(() => {
+          body.end()
+          return written
+        })
+      )
     })
-    return HttpServerResponse.stream(bytes, {
-      contentType,
-      headers: { ...headersOf(exchange), "x-accel-buffering": "no" }
-    })
-  }
 
   /** Chat and generate, of either surface. */
   const generated = Effect.fnUntraced(function* (
@@ -91,7 +98,7 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
     const answer = yield* step("backend")(pipeline.forward(exchange, permit, request, maxTokens))
     const encoder = dialect.encoder(request)
     return request.stream
-      ? streamed(exchange, answer, encoder, dialect.contentType)
+      ? yield* streamed(exchange, response, answer, dialect, encoder)
       : yield* folded(exchange, answer, encoder)
   })
 
@@ -110,8 +117,8 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
   return { generated, answered }
 }
 
-/** Not a TextEncoder: a Buffer of this size comes from Node's pool. */
-const bytesOf = (text: string) => [Buffer.from(text)] as const
+/** What is returned of a response that has been written: the server leaves it alone (`writableEnded`). */
+const written = HttpServerResponse.empty({ status: 200 })
 
 const folded = Effect.fnUntraced(function* (exchange: Exchange, answer: Answer, encoder: Encoder) {
   const fold = new Fold()
