@@ -1,7 +1,7 @@
 import { createServer, request, type ServerResponse } from "node:http"
 import { connect } from "node:net"
 import { assert, it } from "@effect/vitest"
-import { Effect, Fiber, type Scope } from "effect"
+import { Deferred, Effect, Fiber, type Scope } from "effect"
 import * as fc from "fast-check"
 import { StreamedBody } from "../../../src/http/StreamedBody.ts"
 
@@ -158,21 +158,20 @@ it.live("a client that does not read is waited for, and one that reads again is 
 
 it.live("whoever stops waiting for room leaves no listener behind", () =>
   Effect.gen(function* () {
-    let full: ServerResponse | undefined
+    const listeners = yield* Deferred.make<readonly [waiting: number, after: number]>()
     const port = yield* served((response) =>
       Effect.gen(function* () {
         const body = new StreamedBody(response, heads)
         const writing = yield* Effect.forkChild(Effect.forever(body.write("x".repeat(1_000_000))))
-        yield* Effect.sleep("50 millis")
-        assert.strictEqual(response.listenerCount("drain"), 1)
+        while (response.listenerCount("drain") === 0) yield* Effect.sleep("1 millis")
+        const waiting = response.listenerCount("drain")
         yield* Fiber.interrupt(writing)
-        full = response
+        yield* Deferred.succeed(listeners, [waiting, response.listenerCount("drain")])
       })
     )
     const socket = connect(port, "127.0.0.1", () => socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n"))
     socket.pause()
-    while (full === undefined) yield* Effect.sleep("5 millis")
-    assert.strictEqual(full.listenerCount("drain"), 0)
+    assert.deepStrictEqual(yield* Deferred.await(listeners), [1, 0])
     socket.destroy()
   })
 )
