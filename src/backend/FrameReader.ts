@@ -1,7 +1,8 @@
 /** A response's bytes into frames, one array per read, up to the final one; what comes after it is not looked at. */
-import { Cause, Effect, Pull, Stream } from "effect"
+import { Cause, Effect, Pull, type Stream } from "effect"
 import { BackendFailed, type ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
+import * as YoungStream from "../infra/YoungStream.ts"
 import { decodeFrame, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
 import { ofWire } from "./faults.ts"
 import { Lines, LineTooLong } from "./lines.ts"
@@ -57,7 +58,7 @@ export class FrameReader {
       held = undefined
       return Effect.succeed(frames)
     })
-    return Stream.fromPull(Effect.succeed(start))
+    return YoungStream.fromPull(start)
   }
 
   #read(bytes: ReadonlyArray<Buffer>): ReadonlyArray<Frame> {

@@ -1,7 +1,8 @@
 /** Calls to the backend through the breaker: how each ends is reported, once. */
-import { Cause, Effect, Exit, Option, Scope, Stream } from "effect"
+import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
+import * as YoungStream from "../infra/YoungStream.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { isBreakerFailure, type Refused } from "./faults.ts"
 
@@ -12,7 +13,7 @@ type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown>
  * Not `Stream.onExit`, which takes three steps for each chunk of each stream where this takes one.
  */
 const reported = ({ report, value }: Guarded<Frames>): Frames =>
-  Stream.transformPull(value, (pull, scope) => {
+  YoungStream.transformPull(value, (pull, scope) => {
     let failed = false
     const watched = Effect.tapCause(pull, (cause) => {
       const error = Option.getOrUndefined(Cause.findErrorOption(cause))

@@ -3,10 +3,11 @@
  * except that it holds more tokens as it goes, is ended with `length` when nothing remains to hold, and settles
  * before it lets its last frame out.
  */
-import { Array as Arr, Cause, Effect, type Pull, type Scope, Stream } from "effect"
+import { Array as Arr, Cause, Effect, type Pull, type Scope, type Stream } from "effect"
 import type { Refused } from "../backend/faults.ts"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
+import * as YoungStream from "../infra/YoungStream.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Calling } from "./calling.ts"
@@ -35,7 +36,7 @@ export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Cal
     exchange: Exchange,
     hold: Hold
   ): Answer =>
-    Stream.transformPull(frames, (pull) => {
+    YoungStream.transformPull(frames, (pull) => {
       let final: Frame | undefined
       const next = Effect.flatMap(pull, (chunk): Effect.Effect<Frames, Unavailable> => {
         for (const frame of chunk) if (bearsOutput(frame)) exchange.frames += 1
