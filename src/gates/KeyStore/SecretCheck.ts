@@ -53,7 +53,7 @@ interface Job {
 
 interface Remembered {
   readonly hash: string
-  readonly until: number
+  until: number
 }
 
 const matchTtlMs = 600_000
@@ -190,7 +190,7 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
       const match = matched.get(digest)
       if (match?.hash === target && match.until > now) {
         // True for as long as the hash stands, so a key in use need never queue again.
-        matched.set(digest, { hash: target, until: now + matchTtlMs })
+        match.until = now + matchTtlMs
         return Effect.succeed(true)
       }
       const mismatch = mismatched.get(digest)
