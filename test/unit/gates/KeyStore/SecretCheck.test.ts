@@ -67,6 +67,30 @@ it.effect("a match and a mismatch are remembered for the hash they were found wi
   })
 )
 
+it.effect("a match is forgotten ten minutes after it was last asked for, not after it was found", () =>
+  Effect.gen(function* () {
+    const { answer, calls, verify } = makeVerify()
+    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const verified = Effect.gen(function* () {
+      const asking = yield* Effect.forkChild(check.matches(secret, prefix, "hash"), {
+        startImmediately: true
+      })
+      yield* settle
+      yield* answer(true)
+      return yield* Fiber.join(asking)
+    })
+    assert.isTrue(yield* verified)
+    for (let n = 0; n < 5; n++) {
+      yield* TestClock.adjust("9 minutes")
+      assert.isTrue(yield* check.matches(secret, prefix, "hash"))
+    }
+    assert.strictEqual(calls.length, 1)
+    yield* TestClock.adjust("11 minutes")
+    assert.isTrue(yield* verified)
+    assert.strictEqual(calls.length, 2)
+  })
+)
+
 it.effect("a mismatch is forgotten after less than a minute", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
