@@ -11,6 +11,7 @@ import { layerLogging } from "./boot/logging.ts"
 import { heedSignals } from "./boot/signals.ts"
 import { layerTracing } from "./boot/tracing.ts"
 import { chatModelAt } from "./boot/backendUrl.ts"
+import { keepYoung } from "./boot/collector.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
 import { layerPostgres } from "./infra/Postgres.ts"
 import { removeRuntime, writeRuntime } from "./infra/RuntimeFile.ts"
@@ -89,6 +90,7 @@ const runOnGiven = Effect.fnUntraced(function* (settings: SettingsValues, ground
 })
 
 export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
+  yield* keepYoung
   const settings = yield* settingsFrom(process.env)
   yield* heedSignals(drainMsOf(settings) + settings.shutdownGraceMs)
   return yield* Effect.gen(function* () {
