@@ -108,6 +108,22 @@ it("the product does not import its tests", () => {
   )
 })
 
+/** `x.f = () => …`, `x[f] ??= function …`; the comment says so as well, but in backticks. */
+const writtenIntoProperty =
+  /^(?!\s*(?:export )?const )[^`\n]*[\w)\]](?:\.#?\w+|\[[^\]\n]+\])\s*(?:\?\?|\|\|)?=\s*(?:async\s*)?(?:\([^()]*\)\s*=>|\w+\s*=>|function\b)/m
+
+it("no function is written where it is assigned to a property: V8 would keep it with the old ones (YoungStream.ts)", () => {
+  assert.match("self.transform = (upstream, scope) => 1", writtenIntoProperty)
+  assert.match("  this.#wake ??= function () {", writtenIntoProperty)
+  assert.notMatch('  const matches: Check["matches"] = (secret) => true', writtenIntoProperty)
+  assert.deepStrictEqual(
+    files
+      .filter(within("src"))
+      .filter((file) => writtenIntoProperty.test(readFileSync(path.join(root, file), "utf8"))),
+    []
+  )
+})
+
 it("files are small and named after what they are", () => {
   const drawer = /(?:^|\/)(?:utils?|common|helpers?|misc|shared)(?:\/|\.[tj]s$)/i
   assert.deepStrictEqual(
