@@ -3,9 +3,9 @@ import { setFlagsFromString } from "node:v8"
 import { Effect } from "effect"
 
 /**
- * Whatever is made for a request is made among the young. V8 else decides for each place in the code, from how long the
+ * No kind of object is put among the old ones from the start. V8 else decides for each place in the code, from how long the
  * first things lived that were made there, whether from then on they are put among the old, which only a full collection
  * looks through. Four of twenty-five processes decided so for something that holds a request, and stayed that way: pauses of
- * 19 ms three to five times a second where the others have 5. None of thirty-one did with this (`bench/RESULTS.md`).
+ * 17 to 20 ms four or five times a second at full load, where the others have 5. None of thirty-one did with this (`bench/RESULTS.md`).
  */
 export const keepYoung = Effect.sync(() => setFlagsFromString("--no-allocation-site-pretenuring"))

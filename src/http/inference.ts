@@ -14,8 +14,8 @@ import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.
 import { interrupted } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
-import { StreamedBody } from "./StreamedBody.ts"
 import { headersOf, respondJson, respondText } from "./respond.ts"
+import { StreamedBody } from "./StreamedBody.ts"
 
 export interface InferenceOptions extends Bounds {
   readonly maxRequestBodyBytes: number

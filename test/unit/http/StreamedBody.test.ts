@@ -141,11 +141,13 @@ it.live("a client that does not read is waited for, and one that reads again is 
         socket.pause()
       }
     )
-    yield* Effect.sleep("100 millis")
-    const held = written
+    // However slow the machine, it comes to a stop, and before the end.
+    let held = 0
+    do {
+      held = written
+      yield* Effect.sleep("100 millis")
+    } while (written > held)
     assert.isBelow(held, pieces.length)
-    yield* Effect.sleep("50 millis")
-    assert.strictEqual(written, held)
     yield* Effect.callback<void>((resume) => {
       socket.on("data", (chunk: Buffer) => (bytes.read += chunk.length))
       socket.on("end", () => resume(Effect.void))
