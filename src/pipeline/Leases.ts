@@ -4,7 +4,7 @@
  * that is over before it costs nothing. A store that has lost its memory is told at once who is under way, or it would
  * give their slots away until the next beat.
  */
-import { Clock, Context, Effect, Layer, Schedule } from "effect"
+import { Context, Effect, Layer, Schedule } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
@@ -17,7 +17,7 @@ const remindMs = 250
 
 interface Lease {
   readonly hold: Hold
-  /** epoch ms */
+  /** when it is renewed next, in monotonic ms: a wall clock that is set back must not delay it */
   due: number
 }
 
@@ -39,7 +39,7 @@ export class Leases extends Context.Service<
     Layer.effect(
       Leases,
       Effect.gen(function* () {
-        const [audit, clock, meter] = [yield* Audit, yield* Clock.Clock, yield* Meter]
+        const [audit, meter] = [yield* Audit, yield* Meter]
         const now = yield* makeMonotonicMs
         const beatMs = (options.leaseS * 1000) / 4
         const running = new Roster<Lease>()
@@ -51,11 +51,11 @@ export class Leases extends Context.Service<
             ),
             Effect.suspend(() => hold.renew)
           )
-        const beat = Effect.flatMap(Clock.currentTimeMillis, (now) => {
-          const due: Array<Lease> = []
+        const beat = Effect.suspend(() => {
+          const [at, due] = [now(), Array<Lease>()]
           for (const lease of running.all) {
-            if (lease.due > now) continue
-            lease.due = now + beatMs
+            if (lease.due > at) continue
+            lease.due = at + beatMs
             due.push(lease)
           }
           return Effect.forEach(due, renew, { concurrency: "unbounded", discard: true })
@@ -86,7 +86,7 @@ export class Leases extends Context.Service<
           now,
           lapsed: (since) => now() - since >= options.leaseS * 1000,
           keep: (hold) => {
-            hold.exchange.lease = running.enter({ hold, due: clock.currentTimeMillisUnsafe() + beatMs })
+            hold.exchange.lease = running.enter({ hold, due: now() + beatMs })
           },
           drop: ({ lease }) => {
             if (lease !== undefined) running.leave(lease)

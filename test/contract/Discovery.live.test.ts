@@ -11,6 +11,7 @@ import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
 import { layerLive } from "../../src/gates/Discovery/live.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { modelNamed } from "../support/permits.ts"
+import { onWallClock, WallClock } from "../support/SteppedClock.ts"
 import { effective, resolved, suite } from "./Discovery.ts"
 
 const polling = (models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>) =>
@@ -48,6 +49,24 @@ const check = (title: string, test: (host: Host) => Effect.Effect<void, unknown,
       return Effect.provide(test(host), polling(host.models))
     })
   )
+
+for (const hours of [-1, 1]) {
+  it.effect(`when the wall clock is set by ${hours} h, then a list expires as it would have`, () =>
+    Effect.suspend(() => {
+      const host = new Host()
+      return Effect.gen(function* () {
+        const { step } = yield* WallClock
+        host.state = "down"
+        yield* TestClock.adjust("60 seconds")
+        yield* step(hours * 3_600_000)
+        yield* TestClock.adjust("60 seconds")
+        assert.strictEqual(yield* resolved("all", "a:1"), "a:1")
+        yield* TestClock.adjust("1 seconds")
+        assert.strictEqual(yield* resolved("all", "a:1"), "forbidden model")
+      }).pipe(Effect.provide(onWallClock(polling(host.models)).pipe(Layer.provideMerge(WallClock.layer))))
+    })
+  )
+}
 
 describe("Discovery: polling in time", () => {
   check("sees a new model within one interval, and a vanished one go", (host) =>

@@ -3,10 +3,11 @@
  * with the layer and does not hold up the boot. A list is good for `ttlS` from the moment it was asked for: after
  * that, nobody is permitted anything until the backend answers again.
  */
-import { Cause, Clock, Duration, Effect, Layer, Queue } from "effect"
+import { Cause, Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
 import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { Catalog } from "./Catalog.ts"
 import { Discovery } from "./Discovery.ts"
 
@@ -33,14 +34,14 @@ const tell = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
 }
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) {
-  const [backend, clock] = [yield* Backend, yield* Clock.Clock]
+  const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
   const wanted = yield* Queue.sliding<void>(1)
   let catalog = nothing
   let askedAt = Number.NEGATIVE_INFINITY
   let failing = false
 
   const poll = Effect.gen(function* () {
-    const startedAt = yield* Clock.currentTimeMillis
+    const startedAt = nowMs()
     const models = yield* Effect.timeout(backend.models, Duration.seconds(refreshS))
     catalog = new Catalog(models)
     askedAt = startedAt
@@ -66,7 +67,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   yield* poll.pipe(Effect.andThen(pause), Effect.forever, Effect.forkScoped({ startImmediately: true }))
 
   /** What may be relied on now. */
-  const fresh = () => (clock.currentTimeMillisUnsafe() - askedAt <= ttlS * 1000 ? catalog : nothing)
+  const fresh = () => (nowMs() - askedAt <= ttlS * 1000 ? catalog : nothing)
 
   return Discovery.of({
     resolve: (caller, name) =>

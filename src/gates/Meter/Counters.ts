@@ -1,6 +1,7 @@
 /**
  * The counters behind `layerMemory`. The same decisions as the scripts, and `scripts.ts` says why they are as they
- * are. JavaScript runs a verb to its end, so each is atomic; every one is told the time, in epoch ms.
+ * are. JavaScript runs a verb to its end, so each is atomic. Every verb is told the time in ms: windows and leases are
+ * measured by it. Days and months come from `epoch`, which may be another clock.
  */
 import type { Headroom, Period } from "../../domain/Limits.ts"
 import { periods } from "../../domain/Limits.ts"
@@ -28,6 +29,8 @@ export interface Options {
   readonly leaseS: number
   /** seconds a request id is remembered after its last verb. 3600 */
   readonly rememberS?: number
+  /** the epoch ms of an instant that a verb was told; default: verbs are told epoch ms */
+  readonly epoch?: (now: number) => number
 }
 
 interface Memory {
@@ -42,6 +45,7 @@ const sweepEveryMs = 60_000
 export class Counters {
   readonly #leaseMs: number
   readonly #rememberMs: number
+  readonly #epoch: (now: number) => number
   readonly #accounts = new Map<string, Ledgers>()
   /** oldest first, because every write moves its entry to the end */
   readonly #requests = new Map<string, Memory>()
@@ -51,6 +55,7 @@ export class Counters {
   constructor(options: Options) {
     this.#leaseMs = options.leaseS * 1000
     this.#rememberMs = (options.rememberS ?? 3600) * 1000
+    this.#epoch = options.epoch ?? ((now) => now)
   }
 
   /** How much is kept: for tests of what is forgotten. */
@@ -69,7 +74,7 @@ export class Counters {
     if (memory !== undefined && memory.request === undefined) return undefined
     const account = this.#open(claims.account, now)
     const known = memory?.request
-    const at = known?.admittedAt ?? now
+    const at = known?.admittedAt ?? this.#epoch(now)
     const missing = this.#missing(account, claims, at)
     if (missing !== undefined) return missing
     if (known !== undefined) return this.#reserved(account, claims, ask.id, known)
@@ -79,7 +84,7 @@ export class Counters {
     const roomInWindow = limits.tpm - account.tokens.sum - outstanding
     const asked = whole(ask.tokens)
     const refused = (by: ClaimName, limit: number, waitMs: number) =>
-      refusal(by, limit, waitMs, now, this.#headroom(account, claims, at))
+      refusal(by, limit, waitMs, at, this.#headroom(account, claims, at))
     if (account.requests.sum >= limits.rpm) {
       return refused("requests", limits.rpm, account.requests.waitFor(limits.rpm - 1, now))
     }
@@ -103,7 +108,7 @@ export class Counters {
 
     available = Math.max(0, available)
     const request: Request = {
-      admittedAt: now,
+      admittedAt: at,
       available,
       slot: ask.slot,
       countedAt: now,
@@ -193,8 +198,8 @@ export class Counters {
   }
 
   peek(claims: Claims, now: number): Headroom | Missing {
-    const account = this.#open(claims.account, now)
-    return this.#missing(account, claims, now) ?? this.#headroom(account, claims, now)
+    const [account, at] = [this.#open(claims.account, now), this.#epoch(now)]
+    return this.#missing(account, claims, at) ?? this.#headroom(account, claims, at)
   }
 
   load(
@@ -202,10 +207,10 @@ export class Counters {
     totals: ReadonlyArray<{ readonly bucket: Bucket; readonly tokens: number }>,
     now: number
   ): void {
-    const account = this.#open(of, now)
+    const [account, loadedAt] = [this.#open(of, now), this.#epoch(now)]
     for (const { bucket, tokens } of totals) {
       if (account.totals.has(bucket)) continue
-      account.totals.set(bucket, { tokens: whole(tokens), loadedAt: now, droppedAt: now + lifeOf(bucket) })
+      account.totals.set(bucket, { tokens: whole(tokens), loadedAt, droppedAt: now + lifeOf(bucket) })
     }
   }
 
@@ -232,7 +237,7 @@ export class Counters {
       const tokens = truth[period]
       if (tokens === undefined) continue
       // Another load: what was charged to the old one is in the ledger's figure.
-      account.totals.set(names[period], { tokens: whole(tokens), loadedAt: now, droppedAt })
+      account.totals.set(names[period], { tokens: whole(tokens), loadedAt: this.#epoch(now), droppedAt })
     }
     account.mark = ++this.#marks
     return true
