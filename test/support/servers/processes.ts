@@ -22,7 +22,7 @@ const parentOf = (pid: string): number | undefined => {
   }
 }
 
-const childrenOf = (pid: number): ReadonlyArray<number> =>
+export const childrenOf = (pid: number): ReadonlyArray<number> =>
   readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name) && parentOf(name) === pid)
     .map(Number)
