@@ -6,8 +6,9 @@ import { spawn } from "node:child_process"
 import { existsSync, readFileSync } from "node:fs"
 import { cp, mkdir, rm, writeFile } from "node:fs/promises"
 import * as path from "node:path"
-import { Schema } from "effect"
-import { cacheFolder, makeOnce, withLock } from "./cache.ts"
+import { Console, Effect, Schema } from "effect"
+import { TestServerFailed } from "../servers/processes.ts"
+import { cacheFolder, makeOnce } from "./cache.ts"
 
 export const pinned = {
   module: "github.com/ollama/ollama",
@@ -107,14 +108,17 @@ export const binaryPath = (): string => {
 }
 
 /** The binary of the pinned version; the first call on a machine builds it, which takes some minutes. */
-export const buildOllama = async (say: (line: string) => void): Promise<string> => {
+export const buildOllama: Effect.Effect<string, TestServerFailed> = Effect.suspend(() => {
   const binary = binaryPath()
-  const folder = path.dirname(binary)
-  if (existsSync(binary)) return binary
-  await withLock(`${folder}.lock`, async () => {
-    if (existsSync(binary)) return
-    say(`building the real model server ${pinned.version}: some minutes, once on this machine`)
-    await makeOnce(folder, build)
-  })
-  return binary
-}
+  return makeOnce(path.dirname(binary), (folder) =>
+    Console.log(`building the real model server ${pinned.version}: some minutes, once on this machine`).pipe(
+      Effect.andThen(
+        Effect.tryPromise({
+          try: () => build(folder),
+          catch: (cause) =>
+            new TestServerFailed({ detail: "the real model server could not be built", cause })
+        })
+      )
+    )
+  ).pipe(Effect.as(binary))
+})

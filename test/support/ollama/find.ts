@@ -1,8 +1,8 @@
 /** The binary of the real model server: OLLAMA_BIN, or the pinned version, built where Go is. */
-import { Console, Effect } from "effect"
+import { existsSync } from "node:fs"
+import { Effect } from "effect"
 import { TestServerFailed } from "../servers/processes.ts"
 import { binaryPath, buildOllama, missing } from "./build.ts"
-import { existsSync } from "node:fs"
 
 /** Fails, in one line, where there is none and none can be built. */
 export const findOllama: Effect.Effect<string, TestServerFailed> = Effect.gen(function* () {
@@ -15,9 +15,5 @@ export const findOllama: Effect.Effect<string, TestServerFailed> = Effect.gen(fu
       detail: `no real model server: ${why}. Or set OLLAMA_BIN or OLLAMA_URL.`
     })
   }
-  const services = yield* Effect.context()
-  return yield* Effect.tryPromise({
-    try: () => buildOllama((line) => Effect.runSyncWith(services)(Console.log(line))),
-    catch: (cause) => new TestServerFailed({ detail: "the real model server could not be built", cause })
-  })
+  return yield* buildOllama
 })

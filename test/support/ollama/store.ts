@@ -1,13 +1,13 @@
 /** The models of `modelfiles.ts` in a server's store: made once per machine, then linked for each server. */
 import { createHash } from "node:crypto"
-import { createReadStream, existsSync, openAsBlob, readFileSync } from "node:fs"
+import { createReadStream, openAsBlob, readFileSync } from "node:fs"
 import { cp, link, mkdir, mkdtemp, readdir, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Effect } from "effect"
 import type { Scope } from "effect/Scope"
 import { TestServerFailed } from "../servers/processes.ts"
-import { cacheFolder, makeOnce, withLock } from "./cache.ts"
+import { cacheFolder, makeOnce } from "./cache.ts"
 import { writeGguf } from "./gguf.ts"
 import { definitions, type ModelDefinition } from "./modelfiles.ts"
 import { makeOllamaServer } from "./OllamaServer.ts"
@@ -76,25 +76,15 @@ const storeFolder = (binary: string): string => {
 const failed = (cause: unknown) => new TestServerFailed({ detail: "the models could not be made", cause })
 
 /** The store as it is kept; only for `linkedStore`. */
-const madeStore = (binary: string): Effect.Effect<string, TestServerFailed> =>
-  Effect.suspend(() => {
-    const folder = storeFolder(binary)
-    if (existsSync(folder)) return Effect.succeed(folder)
-    const fill = (models: string) =>
-      makeOllamaServer({ binary, models }).pipe(
-        Effect.flatMap(({ url }) => Effect.tryPromise({ try: () => createModels(url), catch: failed })),
-        Effect.scoped
-      )
-    return Effect.tryPromise({
-      try: (signal) =>
-        withLock(`${folder}.lock`, () =>
-          existsSync(folder)
-            ? Promise.resolve()
-            : makeOnce(folder, (unfinished) => Effect.runPromise(fill(unfinished), { signal }))
-        ),
-      catch: failed
-    }).pipe(Effect.as(folder))
-  })
+const madeStore = (binary: string): Effect.Effect<string, TestServerFailed> => {
+  const folder = storeFolder(binary)
+  return makeOnce(folder, (models) =>
+    makeOllamaServer({ binary, models }).pipe(
+      Effect.flatMap(({ url }) => Effect.tryPromise({ try: () => createModels(url), catch: failed })),
+      Effect.scoped
+    )
+  ).pipe(Effect.as(folder))
+}
 
 /** A store of one's own, to create and delete models in; its blobs are links to the kept ones. */
 export const linkedStore = Effect.fnUntraced(function* (
