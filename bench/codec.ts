@@ -9,6 +9,7 @@ import { parseBody } from "../src/http/body.ts"
 import type { Dialect } from "../src/http/Dialect.ts"
 import { nativeChat, nativeGenerate } from "../src/http/native/dialect.ts"
 import { openaiChat, openaiCompletions } from "../src/http/openai/dialect.ts"
+import { withPromptSize } from "../src/http/promptSize.ts"
 
 const turns = Array.from({ length: 10 }, (_, i) => ({
   role: i % 2 === 0 ? "user" : "assistant",
@@ -25,7 +26,7 @@ const subjects: ReadonlyArray<readonly [name: string, dialect: Dialect, body: Js
 const bounds = { numPredictCap: 4096, numCtxCap: undefined }
 
 const decode = (dialect: Dialect, bytes: Uint8Array): InferenceRequest =>
-  Effect.runSync(dialect.decode(Result.getOrThrow(parseBody(bytes)), bounds))
+  withPromptSize(Effect.runSync(dialect.decode(Result.getOrThrow(parseBody(bytes)), bounds)))
 
 const runs = 5
 

@@ -8,7 +8,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { getEncoding } from "js-tiktoken"
-import { estimatePrompt } from "../src/http/promptSize.ts"
+import { estimateText } from "../src/http/promptSize.ts"
 
 const root = path.resolve(import.meta.dirname, "..")
 const filesIn = (folder: string, ending: string): string =>
@@ -55,10 +55,7 @@ for (const [name, text] of Object.entries(corpus)) {
       )
       return pieces
         .filter((piece) => piece.length >= Math.min(size, text.length) / 2)
-        .map(
-          (piece) =>
-            estimatePrompt({ texts: [piece], messages: 0, images: 0 }) / encoding.encode(piece).length
-        )
+        .map((piece) => estimateText(piece) / encoding.encode(piece).length)
     })
     const mean = ratios.reduce((sum, ratio) => sum + ratio, 0) / ratios.length
     return `${percent(mean).padStart(7)} (${percent(Math.min(...ratios))} to ${percent(Math.max(...ratios))})`

@@ -10,7 +10,8 @@ export type JsonObject = Schema.JsonObject
 /** The backend's own endpoints; the path sent upstream is a constant per kind, never the client's. */
 export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show"
 
-export interface InferenceRequest {
+/** What a surface's decoder makes of a body. */
+export interface DecodedRequest {
   readonly kind: InferenceKind
   /** the client's spelling: echoed in every answer, never sent upstream */
   readonly model: string
@@ -28,8 +29,12 @@ export interface InferenceRequest {
   readonly thinkIfAble?: boolean
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */
   readonly maxTokens: number | undefined
-  /** UTF-8 bytes of everything the model will read */
+}
+
+/** A request whose prompt has been measured (`http/promptSize.ts`). Whatever changes it afterwards may only take away. */
+export interface InferenceRequest extends DecodedRequest {
+  /** UTF-8 bytes that are forwarded, images aside */
   readonly promptBytes: number
-  /** estimated prompt tokens, from those bytes; 0 when the model is not run */
+  /** estimated prompt tokens, from those bytes and the images; 0 when the model is not run */
   readonly promptEstimate: number
 }

@@ -1,11 +1,12 @@
 /** What an endpoint needs to know of its surface; the rest of the way is the same for both. */
-import type { Effect } from "effect"
+import { Effect, type Schema } from "effect"
 import type { BadRequest } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { InferenceRequest, Json } from "../domain/Inference.ts"
+import type { DecodedRequest, InferenceRequest, Json } from "../domain/Inference.ts"
 import type { Ask } from "../pipeline/ask.ts"
 import type { Pipeline } from "../pipeline/Pipeline.ts"
 import type { Body } from "./body.ts"
+import { decodeWith } from "./decode.ts"
 import type { Face } from "./faces.ts"
 
 /** Bounds on what a client may ask for. */
@@ -25,18 +26,35 @@ export interface Encoder {
   readonly whole: (run: Frame) => Json
 }
 
-export type Decode = (body: Body, bounds: Bounds) => Effect.Effect<InferenceRequest, BadRequest>
+export type Decode = (body: Body, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>
+
+/** How an endpoint reads its requests. */
+export interface RequestDecoder {
+  /** every field that is looked at; rules about all fields are tested on it */
+  readonly accepts: Schema.Top
+  readonly decode: Decode
+}
+
+/** The one way to make a decoder: nothing reaches `build` but what `accepts` lets through. */
+export const requestDecoder = <A, I>(
+  accepts: Schema.Codec<A, I>,
+  build: (value: A, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>
+): RequestDecoder => {
+  const decode = decodeWith(accepts)
+  return {
+    accepts,
+    decode: (body, bounds) => Effect.flatMap(decode(body.json), (value) => build(value, bounds))
+  }
+}
 
 /** An endpoint that generates: its answer is a stream, or a stream folded into one object. */
-export interface Dialect {
+export interface Dialect extends RequestDecoder {
   readonly contentType: string
-  readonly decode: Decode
   readonly encoder: (request: InferenceRequest) => Encoder
 }
 
 /** An endpoint that is answered in one object. */
-export interface ObjectDialect<A> {
-  readonly decode: Decode
+export interface ObjectDialect<A> extends RequestDecoder {
   readonly ask: (pipeline: Pipeline["Service"]) => Ask<A>
   /** the answer as JSON text */
   readonly encode: (request: InferenceRequest, answer: A) => string

@@ -14,6 +14,7 @@ import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.
 import { interrupted } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
+import { withPromptSize } from "./promptSize.ts"
 import { headersOf, respondJson, respondText } from "./respond.ts"
 import { StreamedBody } from "./StreamedBody.ts"
 
@@ -34,7 +35,7 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
   ) {
     const key = yield* step("authenticate")(authenticate(keys, exchange, incoming))
     const body = yield* readBody(desk, incoming, response, options.maxRequestBodyBytes)
-    const request = yield* decode(body, options)
+    const request = withPromptSize(yield* decode(body, options))
     exchange.streamed = request.stream
     const maxTokens = request.maxTokens ?? options.numPredictCap
     const permit = yield* step("admit")(pipeline.admit(exchange, key, request, maxTokens))

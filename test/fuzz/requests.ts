@@ -5,6 +5,7 @@ import { Backend } from "../../src/backend/Backend.ts"
 import { Catalog } from "../../src/gates/Discovery/Catalog.ts"
 import { parseBody } from "../../src/http/body.ts"
 import type { Decode } from "../../src/http/Dialect.ts"
+import { withPromptSize } from "../../src/http/promptSize.ts"
 import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate } from "../../src/http/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../src/http/openai/dialect.ts"
 import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
@@ -226,7 +227,7 @@ export const tryBody = Effect.fnUntraced(function* (fake: FakeBackend, surface: 
     assert.isAtMost(decoded.failure.detail.length, 400)
     return "refused" satisfies Verdict
   }
-  const request = decoded.success
+  const request = withPromptSize(decoded.success)
   const maxTokens = request.maxTokens ?? cap
   const least = request.kind === "chat" || request.kind === "generate" ? 1 : 0
   assert.isTrue(

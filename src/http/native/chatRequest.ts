@@ -1,10 +1,9 @@
 /** `POST /api/chat`, the request (ollama-wire §1.3): known fields only, everything else does not exist. */
 import { Effect, Schema } from "effect"
-import type { InferenceRequest } from "../../domain/Inference.ts"
-import type { Dialect } from "../Dialect.ts"
-import { absentable, decodeWith, present } from "../decode.ts"
+import type { DecodedRequest } from "../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { absentable, present } from "../decode.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
-import { estimatePrompt } from "../promptSize.ts"
 import { base64, Format, Think, TopLogprobs } from "./fields.ts"
 import { Options, samplingOf } from "./options.ts"
 
@@ -47,8 +46,6 @@ const Chat = Schema.Struct({
   options: absentable(Options)
 })
 
-const decode = decodeWith(Chat)
-
 const messageOf = (message: typeof Message.Type): Schema.JsonObject => ({
   ...present({ ...message, tool_calls: message.tool_calls?.map(toolCallOf) }),
   content: message.content ?? ""
@@ -64,41 +61,34 @@ export const toolOf = (tool: typeof Tool.Type): Schema.JsonObject => ({
   function: present(tool.function)
 })
 
-export const decodeChat: Dialect["decode"] = Effect.fnUntraced(function* (body, bounds) {
-  const chat = yield* decode(body.json)
-  const options = chat.options ?? {}
-  const maxTokens = yield* checkMaxTokens(
-    "options.num_predict",
-    options.num_predict,
-    bounds.numPredictCap,
-    "unbounded"
-  )
-  const messages = chat.messages ?? []
-  const tools = chat.tools?.map(toolOf)
-  return {
-    kind: "chat",
-    model: chat.model,
-    // Without messages the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
-    stream: messages.length > 0 && (chat.stream ?? true),
-    body: present({
-      messages: messages.map(messageOf),
-      format: chat.format === "" ? undefined : chat.format,
-      tools,
-      think: chat.think,
-      truncate: chat.truncate,
-      logprobs: chat.logprobs,
-      top_logprobs: chat.top_logprobs
-    }),
-    options: samplingOf(options, bounds),
-    maxTokens,
-    promptBytes: body.bytes,
-    promptEstimate: estimatePrompt({
-      texts: [
-        ...messages.flatMap((message) => [message.content ?? "", message.thinking ?? ""]),
-        ...(tools === undefined ? [] : [JSON.stringify(tools)])
-      ],
-      messages: messages.length,
-      images: messages.reduce((count, message) => count + (message.images?.length ?? 0), 0)
-    })
-  } satisfies InferenceRequest
-})
+export const chatRequest = requestDecoder(
+  Chat,
+  Effect.fnUntraced(function* (chat, bounds) {
+    const options = chat.options ?? {}
+    const maxTokens = yield* checkMaxTokens(
+      "options.num_predict",
+      options.num_predict,
+      bounds.numPredictCap,
+      "unbounded"
+    )
+    const messages = chat.messages ?? []
+    const tools = chat.tools?.map(toolOf)
+    return {
+      kind: "chat",
+      model: chat.model,
+      // Without messages the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
+      stream: messages.length > 0 && (chat.stream ?? true),
+      body: present({
+        messages: messages.map(messageOf),
+        format: chat.format === "" ? undefined : chat.format,
+        tools,
+        think: chat.think,
+        truncate: chat.truncate,
+        logprobs: chat.logprobs,
+        top_logprobs: chat.top_logprobs
+      }),
+      options: samplingOf(options, bounds),
+      maxTokens
+    } satisfies DecodedRequest
+  })
+)

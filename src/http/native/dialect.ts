@@ -3,41 +3,41 @@ import type { Embeddings } from "../../domain/Embeddings.ts"
 import type { JsonObject } from "../../domain/Inference.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder } from "./chatAnswer.ts"
-import { decodeChat } from "./chatRequest.ts"
+import { chatRequest } from "./chatRequest.ts"
 import { encodeEmbed, encodeEmbeddings } from "./embedAnswer.ts"
-import { decodeEmbed, decodeEmbeddings } from "./embedRequest.ts"
+import { embedRequest, embeddingsRequest } from "./embedRequest.ts"
 import { generateEncoder } from "./generateAnswer.ts"
-import { decodeGenerate } from "./generateRequest.ts"
-import { decodeShow } from "./showRequest.ts"
+import { generateRequest } from "./generateRequest.ts"
+import { showRequest } from "./showRequest.ts"
 
 const contentType = "application/x-ndjson"
 
 export const nativeChat: Dialect = {
   contentType,
-  decode: decodeChat,
+  ...chatRequest,
   encoder: (request) => chatEncoder(request.model)
 }
 
 export const nativeGenerate: Dialect = {
   contentType,
-  decode: decodeGenerate,
+  ...generateRequest,
   encoder: (request) => generateEncoder(request.model)
 }
 
 export const nativeEmbed: ObjectDialect<Embeddings> = {
-  decode: decodeEmbed,
+  ...embedRequest,
   ask: ({ embed }) => embed,
   encode: encodeEmbed
 }
 
 export const nativeEmbeddings: ObjectDialect<Embeddings> = {
-  decode: decodeEmbeddings,
+  ...embeddingsRequest,
   ask: ({ embed }) => embed,
   encode: encodeEmbeddings
 }
 
 export const nativeShow: ObjectDialect<JsonObject> = {
-  decode: decodeShow,
+  ...showRequest,
   ask: ({ show }) => show,
   encode: (_request, shown) => JSON.stringify(shown)
 }

@@ -1,9 +1,9 @@
 /** `POST /api/embed` and the legacy `/api/embeddings`, the request (ollama-wire §1.6, §1.7). */
 import { Effect, Schema } from "effect"
-import type { InferenceRequest } from "../../domain/Inference.ts"
-import type { Decode } from "../Dialect.ts"
-import { absentable, decodeWith, present } from "../decode.ts"
-import { estimateTexts, Texts } from "../embedInputs.ts"
+import type { DecodedRequest } from "../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { absentable, present } from "../decode.ts"
+import { Texts } from "../embedInputs.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
 import { Options, samplingOf } from "./options.ts"
 
@@ -15,33 +15,31 @@ const Embed = Schema.Struct({
   options: absentable(Options)
 })
 
-const decodeBody = decodeWith(Embed)
-
 /** Nothing is generated, but a bound above the cap is refused wherever it is sent. */
 const checkOptions = (options: typeof Options.Type, cap: number) =>
   checkMaxTokens("options.num_predict", options.num_predict, cap, "unbounded")
 
-export const decodeEmbed: Decode = Effect.fnUntraced(function* (body, bounds) {
-  const embed = yield* decodeBody(body.json)
-  const options = embed.options ?? {}
-  yield* checkOptions(options, bounds.numPredictCap)
-  const input = embed.input ?? ""
-  const dimensions = embed.dimensions ?? 0
-  return {
-    kind: "embed",
-    model: embed.model,
-    stream: false,
-    body: present({
-      input,
-      truncate: embed.truncate,
-      dimensions: dimensions > 0 ? dimensions : undefined
-    }),
-    options: samplingOf(options, bounds),
-    maxTokens: 0,
-    promptBytes: body.bytes,
-    promptEstimate: estimateTexts(typeof input === "string" ? [input] : input)
-  } satisfies InferenceRequest
-})
+export const embedRequest = requestDecoder(
+  Embed,
+  Effect.fnUntraced(function* (embed, bounds) {
+    const options = embed.options ?? {}
+    yield* checkOptions(options, bounds.numPredictCap)
+    const input = embed.input ?? ""
+    const dimensions = embed.dimensions ?? 0
+    return {
+      kind: "embed",
+      model: embed.model,
+      stream: false,
+      body: present({
+        input,
+        truncate: embed.truncate,
+        dimensions: dimensions > 0 ? dimensions : undefined
+      }),
+      options: samplingOf(options, bounds),
+      maxTokens: 0
+    } satisfies DecodedRequest
+  })
+)
 
 const Embeddings = Schema.Struct({
   model: Schema.NonEmptyString,
@@ -49,21 +47,19 @@ const Embeddings = Schema.Struct({
   options: absentable(Options)
 })
 
-const decodeLegacyBody = decodeWith(Embeddings)
-
-export const decodeEmbeddings: Decode = Effect.fnUntraced(function* (body, bounds) {
-  const embeddings = yield* decodeLegacyBody(body.json)
-  const options = embeddings.options ?? {}
-  yield* checkOptions(options, bounds.numPredictCap)
-  const prompt = embeddings.prompt ?? ""
-  return {
-    kind: "embeddings",
-    model: embeddings.model,
-    stream: false,
-    body: { prompt },
-    options: samplingOf(options, bounds),
-    maxTokens: 0,
-    promptBytes: body.bytes,
-    promptEstimate: estimateTexts([prompt])
-  } satisfies InferenceRequest
-})
+export const embeddingsRequest = requestDecoder(
+  Embeddings,
+  Effect.fnUntraced(function* (embeddings, bounds) {
+    const options = embeddings.options ?? {}
+    yield* checkOptions(options, bounds.numPredictCap)
+    const prompt = embeddings.prompt ?? ""
+    return {
+      kind: "embeddings",
+      model: embeddings.model,
+      stream: false,
+      body: { prompt },
+      options: samplingOf(options, bounds),
+      maxTokens: 0
+    } satisfies DecodedRequest
+  })
+)

@@ -1,11 +1,10 @@
 /** `POST /api/generate`, the request (ollama-wire §1.4). */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
-import type { InferenceRequest } from "../../domain/Inference.ts"
-import type { Dialect } from "../Dialect.ts"
-import { absentable, decodeWith, present } from "../decode.ts"
+import type { DecodedRequest } from "../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { absentable, present } from "../decode.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
-import { estimatePrompt } from "../promptSize.ts"
 import { base64, Format, Think, TopLogprobs } from "./fields.ts"
 import { Options, samplingOf } from "./options.ts"
 
@@ -27,52 +26,44 @@ const Generate = Schema.Struct({
   options: absentable(Options)
 })
 
-const decode = decodeWith(Generate)
-
-export const decodeGenerate: Dialect["decode"] = Effect.fnUntraced(function* (body, bounds) {
-  const generate = yield* decode(body.json)
-  // A template can print the model's system prompt, and to ignore one would change the answer unseen.
-  if (generate.template !== undefined && generate.template !== null && generate.template !== "") {
-    return yield* new BadRequest({ detail: "template: not supported" })
-  }
-  const options = generate.options ?? {}
-  const context = generate.context ?? []
-  const raw = generate.raw === true
-  if (raw && ((generate.system ?? "") !== "" || context.length > 0)) {
-    return yield* new BadRequest({ detail: "raw: expected without system and context" })
-  }
-  return {
-    kind: "generate",
-    model: generate.model,
-    // Without a prompt the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
-    stream: (generate.prompt ?? "") !== "" && (generate.stream ?? true),
-    body: present({
-      prompt: generate.prompt ?? "",
-      suffix: generate.suffix,
-      images: generate.images,
-      format: generate.format === "" ? undefined : generate.format,
-      system: generate.system,
-      raw: generate.raw,
-      context: context.length === 0 ? undefined : context,
-      think: generate.think,
-      truncate: generate.truncate,
-      logprobs: generate.logprobs,
-      top_logprobs: generate.top_logprobs
-    }),
-    options: samplingOf(options, bounds),
-    maxTokens: yield* checkMaxTokens(
-      "options.num_predict",
-      options.num_predict,
-      bounds.numPredictCap,
-      "unbounded"
-    ),
-    promptBytes: body.bytes,
-    promptEstimate:
-      context.length +
-      estimatePrompt({
-        texts: [generate.prompt ?? "", generate.suffix ?? "", generate.system ?? ""],
-        messages: 1,
-        images: generate.images?.length ?? 0
-      })
-  } satisfies InferenceRequest
-})
+export const generateRequest = requestDecoder(
+  Generate,
+  Effect.fnUntraced(function* (generate, bounds) {
+    // A template can print the model's system prompt, and to ignore one would change the answer unseen.
+    if (generate.template !== undefined && generate.template !== null && generate.template !== "") {
+      return yield* new BadRequest({ detail: "template: not supported" })
+    }
+    const options = generate.options ?? {}
+    const context = generate.context ?? []
+    const raw = generate.raw === true
+    if (raw && ((generate.system ?? "") !== "" || context.length > 0)) {
+      return yield* new BadRequest({ detail: "raw: expected without system and context" })
+    }
+    return {
+      kind: "generate",
+      model: generate.model,
+      // Without a prompt the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
+      stream: (generate.prompt ?? "") !== "" && (generate.stream ?? true),
+      body: present({
+        prompt: generate.prompt ?? "",
+        suffix: generate.suffix,
+        images: generate.images,
+        format: generate.format === "" ? undefined : generate.format,
+        system: generate.system,
+        raw: generate.raw,
+        context: context.length === 0 ? undefined : context,
+        think: generate.think,
+        truncate: generate.truncate,
+        logprobs: generate.logprobs,
+        top_logprobs: generate.top_logprobs
+      }),
+      options: samplingOf(options, bounds),
+      maxTokens: yield* checkMaxTokens(
+        "options.num_predict",
+        options.num_predict,
+        bounds.numPredictCap,
+        "unbounded"
+      )
+    } satisfies DecodedRequest
+  })
+)

@@ -1,13 +1,12 @@
 /** `POST /v1/chat/completions`, the request (ollama-wire §3.1). What cannot be honoured is a 400. */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
-import type { InferenceRequest, Json } from "../../domain/Inference.ts"
-import type { Dialect } from "../Dialect.ts"
-import { absentable, decodeWith, present } from "../decode.ts"
+import type { DecodedRequest, Json } from "../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { absentable, present } from "../decode.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
 import { TopLogprobs } from "../native/fields.ts"
-import { estimatePrompt } from "../promptSize.ts"
 import { Message, nativeMessages } from "./messages.ts"
 import { samplingFields, samplingOf } from "./sampling.ts"
 
@@ -41,8 +40,6 @@ const Chat = Schema.Struct({
   reasoning: absentable(Schema.Struct({ effort: absentable(Effort) })),
   modalities: absentable(Schema.Array(Schema.Literal("text")))
 })
-
-const decode = decodeWith(Chat)
 
 const formatOf = (format: typeof ResponseFormat.Type | null | undefined): Json | undefined => {
   switch (format?.type) {
@@ -86,43 +83,33 @@ const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | undefine
   }
 }
 
-export const decodeChat: Dialect["decode"] = Effect.fnUntraced(function* (body, bounds) {
-  const chat = yield* decode(body.json)
-  const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap, "refused")
-  const wanted = yield* checkMaxTokens(
-    "max_completion_tokens",
-    chat.max_completion_tokens,
-    bounds.numPredictCap,
-    "refused"
-  )
-  const messages = yield* nativeMessages(chat.messages)
-  const tools = yield* toolsOf(chat)
-  return {
-    kind: "chat",
-    model: chat.model,
-    stream: chat.stream ?? false,
-    body: present({
-      messages,
-      tools,
-      format: formatOf(chat.response_format),
-      think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
-      logprobs: chat.logprobs,
-      top_logprobs: chat.top_logprobs
-    }),
-    options: samplingOf(chat),
-    thinkIfAble: true,
-    maxTokens: wanted ?? legacy,
-    promptBytes: body.bytes,
-    promptEstimate: estimatePrompt({
-      texts: [
-        ...messages.map((message) => String(message["content"] ?? "")),
-        ...(tools === undefined ? [] : [JSON.stringify(tools)])
-      ],
-      messages: messages.length,
-      images: messages.reduce(
-        (count, message) => count + (Array.isArray(message["images"]) ? message["images"].length : 0),
-        0
-      )
-    })
-  } satisfies InferenceRequest
-})
+export const chatRequest = requestDecoder(
+  Chat,
+  Effect.fnUntraced(function* (chat, bounds) {
+    const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap, "refused")
+    const wanted = yield* checkMaxTokens(
+      "max_completion_tokens",
+      chat.max_completion_tokens,
+      bounds.numPredictCap,
+      "refused"
+    )
+    const messages = yield* nativeMessages(chat.messages)
+    const tools = yield* toolsOf(chat)
+    return {
+      kind: "chat",
+      model: chat.model,
+      stream: chat.stream ?? false,
+      body: present({
+        messages,
+        tools,
+        format: formatOf(chat.response_format),
+        think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
+        logprobs: chat.logprobs,
+        top_logprobs: chat.top_logprobs
+      }),
+      options: samplingOf(chat),
+      thinkIfAble: true,
+      maxTokens: wanted ?? legacy
+    } satisfies DecodedRequest
+  })
+)

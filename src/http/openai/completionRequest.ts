@@ -1,10 +1,9 @@
 /** `POST /v1/completions`, the request (ollama-wire §3.2). The model's own template applies. */
 import { Effect, Schema } from "effect"
-import type { InferenceRequest } from "../../domain/Inference.ts"
-import type { Dialect } from "../Dialect.ts"
-import { absentable, decodeWith, present } from "../decode.ts"
+import type { DecodedRequest } from "../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { absentable, present } from "../decode.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
-import { estimatePrompt } from "../promptSize.ts"
 import { One, samplingFields, samplingOf } from "./sampling.ts"
 
 /** One prompt: the backend answers one at a time, and an empty one would only load the model. */
@@ -21,26 +20,24 @@ const Completion = Schema.Struct({
   logprobs: absentable(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 5 })))
 })
 
-const decode = decodeWith(Completion)
-
-export const decodeCompletion: Dialect["decode"] = Effect.fnUntraced(function* (body, bounds) {
-  const completion = yield* decode(body.json)
-  const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
-  const logprobs = completion.logprobs ?? undefined
-  return {
-    kind: "generate",
-    model: completion.model,
-    stream: completion.stream ?? false,
-    ...(completion.echo === true ? { echo: prompt } : {}),
-    body: present({
-      prompt,
-      suffix: completion.suffix,
-      logprobs: logprobs === undefined ? undefined : true,
-      top_logprobs: logprobs
-    }),
-    options: samplingOf(completion),
-    maxTokens: yield* checkMaxTokens("max_tokens", completion.max_tokens, bounds.numPredictCap, "refused"),
-    promptBytes: body.bytes,
-    promptEstimate: estimatePrompt({ texts: [prompt, completion.suffix ?? ""], messages: 1, images: 0 })
-  } satisfies InferenceRequest
-})
+export const completionRequest = requestDecoder(
+  Completion,
+  Effect.fnUntraced(function* (completion, bounds) {
+    const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
+    const logprobs = completion.logprobs ?? undefined
+    return {
+      kind: "generate",
+      model: completion.model,
+      stream: completion.stream ?? false,
+      ...(completion.echo === true ? { echo: prompt } : {}),
+      body: present({
+        prompt,
+        suffix: completion.suffix,
+        logprobs: logprobs === undefined ? undefined : true,
+        top_logprobs: logprobs
+      }),
+      options: samplingOf(completion),
+      maxTokens: yield* checkMaxTokens("max_tokens", completion.max_tokens, bounds.numPredictCap, "refused")
+    } satisfies DecodedRequest
+  })
+)

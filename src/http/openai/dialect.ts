@@ -2,28 +2,28 @@
 import type { Embeddings } from "../../domain/Embeddings.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder } from "./chatAnswer.ts"
-import { decodeChat } from "./chatRequest.ts"
+import { chatRequest } from "./chatRequest.ts"
 import { completionEncoder } from "./completionAnswer.ts"
-import { decodeCompletion } from "./completionRequest.ts"
+import { completionRequest } from "./completionRequest.ts"
 import { encodeEmbeddings } from "./embeddingsAnswer.ts"
-import { decodeEmbeddings } from "./embeddingsRequest.ts"
+import { embeddingsRequest } from "./embeddingsRequest.ts"
 
 const contentType = "text/event-stream"
 
 export const openaiChat: Dialect = {
   contentType,
-  decode: decodeChat,
+  ...chatRequest,
   encoder: (request) => chatEncoder(request.model)
 }
 
 export const openaiCompletions: Dialect = {
   contentType,
-  decode: decodeCompletion,
+  ...completionRequest,
   encoder: (request) => completionEncoder(request.model, request.echo)
 }
 
 export const openaiEmbeddings: ObjectDialect<Embeddings> = {
-  decode: decodeEmbeddings,
+  ...embeddingsRequest,
   ask: ({ embed }) => embed,
   encode: encodeEmbeddings
 }

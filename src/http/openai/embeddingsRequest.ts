@@ -1,10 +1,10 @@
 /** `POST /v1/embeddings`, the request (ollama-wire §3.3). */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
-import type { InferenceRequest } from "../../domain/Inference.ts"
-import type { Decode } from "../Dialect.ts"
-import { absentable, decodeWith, present } from "../decode.ts"
-import { estimateTexts, maxInputs, Texts } from "../embedInputs.ts"
+import type { DecodedRequest } from "../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { absentable, present } from "../decode.ts"
+import { maxInputs, Texts } from "../embedInputs.ts"
 
 const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinLength(1))]))
 
@@ -24,22 +24,20 @@ const Embeddings = Schema.Struct({
   encoding_format: absentable(Encoding)
 })
 
-const decode = decodeWith(Embeddings)
-
-export const decodeEmbeddings: Decode = Effect.fnUntraced(function* (body) {
-  const embeddings = yield* decode(body.json)
-  if (!isInput(embeddings.input)) return yield* notInput
-  // As a list of one, an empty string is a text like any other.
-  const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input
-  return {
-    kind: "embed",
-    model: embeddings.model,
-    stream: false,
-    base64: embeddings.encoding_format?.toLowerCase() === "base64",
-    body: present({ input, dimensions: embeddings.dimensions }),
-    options: {},
-    maxTokens: 0,
-    promptBytes: body.bytes,
-    promptEstimate: estimateTexts(input)
-  } satisfies InferenceRequest
-})
+export const embeddingsRequest = requestDecoder(
+  Embeddings,
+  Effect.fnUntraced(function* (embeddings) {
+    if (!isInput(embeddings.input)) return yield* notInput
+    // As a list of one, an empty string is a text like any other.
+    const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input
+    return {
+      kind: "embed",
+      model: embeddings.model,
+      stream: false,
+      base64: embeddings.encoding_format?.toLowerCase() === "base64",
+      body: present({ input, dimensions: embeddings.dimensions }),
+      options: {},
+      maxTokens: 0
+    } satisfies DecodedRequest
+  })
+)

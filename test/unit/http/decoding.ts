@@ -3,25 +3,27 @@ import { Effect, Result } from "effect"
 import type { BadRequest } from "../../../src/domain/Errors.ts"
 import type { InferenceRequest, Json } from "../../../src/domain/Inference.ts"
 import type { Bounds, Decode } from "../../../src/http/Dialect.ts"
+import { withPromptSize } from "../../../src/http/promptSize.ts"
 
 export const cap = 4096
 
 export const decoding = (dialect: { readonly decode: Decode }, bounds: Partial<Bounds> = {}) => {
-  const decode = (json: Json): Result.Result<InferenceRequest, BadRequest> =>
+  const decoded = (json: Json): Result.Result<InferenceRequest, BadRequest> =>
     Effect.runSync(
-      Effect.result(
-        dialect.decode(
+      dialect
+        .decode(
           { json, bytes: Buffer.byteLength(JSON.stringify(json)) },
           { numPredictCap: cap, numCtxCap: undefined, ...bounds }
         )
-      )
+        .pipe(Effect.map(withPromptSize), Effect.result)
     )
   return {
-    accepted: (json: Json): InferenceRequest => Result.getOrThrow(decode(json)),
+    decoded,
+    accepted: (json: Json): InferenceRequest => Result.getOrThrow(decoded(json)),
     /** the 400's sentence, or "accepted" */
     refused: (json: Json): string => {
-      const decoded = decode(json)
-      return Result.isFailure(decoded) ? decoded.failure.detail : "accepted"
+      const result = decoded(json)
+      return Result.isFailure(result) ? result.failure.detail : "accepted"
     }
   }
 }
