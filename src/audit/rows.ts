@@ -1,6 +1,6 @@
 /** Records as rows: cleaned, cut, and in the words of the tables. Nothing a client sends can make an insert fail. */
 import { controls } from "../domain/controls.ts"
-import { redactKeys } from "../domain/Key.ts"
+import { redactKeys, shorterThanKey } from "../domain/Key.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "./Record.ts"
 
@@ -8,14 +8,17 @@ import type { AuditRecord, Arrival, Intent } from "./Record.ts"
 const mostRead = 8192
 
 /** Nearly every text: nothing to take out, nothing to cut, and too short to hold a key. */
-const plain = /^[\x20-\x7e]{0,26}$/
+const plain = new RegExp(`^[\\x20-\\x7e]{0,${shorterThanKey}}$`)
 
 export const clean = (text: string, most: number): string =>
   text.length <= most && plain.test(text) ? text : scrub(text, most)
 
-/** Postgres takes no NUL and no lone surrogates; terminals and viewers no control characters. */
+/**
+ * Postgres takes no NUL and no lone surrogates; terminals and viewers no control characters. These go first, because
+ * a key may be whole only without them.
+ */
 const scrub = (text: string, most: number): string =>
-  redactKeys(text.slice(0, mostRead).toWellFormed()).replaceAll(controls, "").slice(0, most).toWellFormed()
+  redactKeys(text.slice(0, mostRead).toWellFormed().replaceAll(controls, "")).slice(0, most).toWellFormed()
 
 /** The greatest whole number that is exact on both sides. */
 const count = (tokens: number): number =>

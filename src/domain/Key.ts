@@ -36,5 +36,82 @@ export const mintKey = (namespace: string): string => namespace + base62(keyLeng
  */
 const keyLike = /(_[0-9A-Za-z]{9})[0-9A-Za-z]{16,}/g
 
-/** What looks like a key, of whatever namespace, wherever it stands: the public prefix stays, the secret goes. */
-export const redactKeys = (text: string): string => text.replaceAll(keyLike, "$1…")
+/** The longest text that cannot hold anything `keyLike`, in any spelling: a spelling is never shorter than its key. */
+export const shorterThanKey = 25
+
+/** Whatever may be part of an escaped key, and long enough to hold one. */
+const escapable = /[^\P{ASCII}\n !-$&-/:-@[\]^`{-~]{26,}/gu
+const escaping = /[%\\\p{Cc}]/u
+
+/** One character of the decoded text, and where it stands in the text as it was sent: from `start` up to `end`. */
+interface Decoded {
+  readonly char: string
+  readonly start: number
+  readonly end: number
+}
+
+/** How an escape ends that the last character has completed: `%5F`, `\x5f`, `%u005f`, `\u005f`. */
+const escapeEnd = /(?:%|\\x)([0-9a-f]{2})$|[%\\]u([0-9a-f]{4})$/i
+const longestEscape = 6
+
+/**
+ * `text` with its percent-escapes and backslash-escapes undone until there are none left, in one pass: a decoded
+ * character may itself complete the next escape. Control characters are left out, because viewers drop them, and so
+ * are backslashes that escape nothing: text that was quoted twice has them before every escape.
+ */
+const decodeEscapes = (text: string): ReadonlyArray<Decoded> => {
+  const out: Array<Decoded> = []
+  for (let at = 0; at < text.length; at += 1) {
+    let one: Decoded | undefined = { char: text.charAt(at), start: at, end: at + 1 }
+    while (one !== undefined && !/\p{Cc}/u.test(one.char)) {
+      out.push(one)
+      one = foldEscape(out)
+    }
+  }
+  return out.filter(({ char }) => char !== "\\")
+}
+
+/** Takes the escape that `out` ends in off it, and answers what it stands for. */
+const foldEscape = (out: Array<Decoded>): Decoded | undefined => {
+  const last = out.at(-1)
+  const mark = (back: number): string => out.at(-back)?.char ?? ""
+  // Most characters complete no escape: this says so without a search.
+  if (last === undefined || (mark(3) !== "%" && mark(3) !== "x" && !/u/i.test(mark(5)))) return undefined
+  const found = escapeEnd.exec(
+    out
+      .slice(-longestEscape)
+      .map(({ char }) => char)
+      .join("")
+  )
+  if (found === null) return undefined
+  const [first] = out.splice(-found[0].length)
+  const char = String.fromCharCode(Number.parseInt(found[1] ?? found[2] ?? "", 16))
+  return { char, start: first?.start ?? last.start, end: last.end }
+}
+
+/** Cuts the secrets out of a run that has escapes: what stands around them stays as it was sent. */
+const redactEscaped = (text: string): string => {
+  const decoded = decodeEscapes(text)
+  let [kept, from] = ["", 0]
+  for (const match of decoded
+    .map(({ char }) => char)
+    .join("")
+    .matchAll(keyLike)) {
+    const prefixEnd = decoded[match.index + (match[1]?.length ?? 0) - 1]?.end ?? from
+    const secretEnd = decoded[match.index + match[0].length - 1]?.end ?? text.length
+    kept += `${text.slice(from, prefixEnd)}…`
+    from = secretEnd
+  }
+  return kept + text.slice(from)
+}
+
+/**
+ * What looks like a key, of whatever namespace, wherever it stands and however often it is escaped: the public prefix
+ * stays, the secret goes.
+ */
+export const redactKeys = (text: string): string =>
+  text.length <= shorterThanKey
+    ? text
+    : text
+        .replaceAll(escapable, (part) => (escaping.test(part) ? redactEscaped(part) : part))
+        .replaceAll(keyLike, "$1…")

@@ -16,9 +16,10 @@ import { faceOf } from "./faces.ts"
 import { isHosted } from "./framing.ts"
 import { type InferenceOptions, makeInference } from "./inference.ts"
 import { makeList } from "./lists.ts"
+import { mayReadMetrics } from "./metricsAccess.ts"
 import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate, nativeShow } from "./native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./openai/dialect.ts"
-import { healthz, isLocal, metrics, readyz } from "./ops.ts"
+import { healthz, metrics, readyz } from "./ops.ts"
 import { makePage, respondPage } from "./playground/page.ts"
 import { respondError } from "./respond.ts"
 
@@ -63,7 +64,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
           Effect.succeed(respondError(exchange, faceOf(error)))
         )
       case "metrics":
-        return isLocal(incoming) ? metrics(stand.metrics, exchange) : endpoint(exchange, forbiddenPath)
+        return mayReadMetrics(incoming) ? metrics(stand.metrics, exchange) : endpoint(exchange, forbiddenPath)
       case "playground":
         return page === undefined
           ? endpoint(exchange, forbiddenPath)

@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http"
 import { type BlockList, isIP } from "node:net"
 import { randomUUIDv7 } from "node:crypto"
 import type { Arrival } from "../audit/Record.ts"
+import { redactKeys } from "../domain/Key.ts"
 import { pathOf } from "./allowList.ts"
 
 /** `::ffff:127.0.0.1` is `127.0.0.1`: an IPv4 peer on a dual-stack socket. */
@@ -30,8 +31,11 @@ export const clientIpOf = (peer: string, forwardedFor: string | undefined, proxi
   return address
 }
 
-/** Printable ASCII only, at most 64 characters: the client's own id goes to the audit row and nowhere else. */
-const cleanRequestId = (text: string): string => text.replaceAll(/[^\x21-\x7e]/g, "").slice(0, 64)
+/**
+ * Printable ASCII only, at most 64 characters: the client's own id goes to the audit row and nowhere else. Keys are
+ * redacted before it is cut, because half a key would not look like one.
+ */
+const cleanRequestId = (text: string): string => redactKeys(text.replaceAll(/[^\x21-\x7e]/g, "")).slice(0, 64)
 
 const single = (header: string | ReadonlyArray<string> | undefined): string | undefined =>
   typeof header === "string" ? header : header?.[0]

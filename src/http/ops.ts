@@ -1,6 +1,4 @@
 /** Health and metrics: no key, no audit row, no limits (contract §3). */
-import type { IncomingMessage } from "node:http"
-import { BlockList, isIP } from "node:net"
 import { Context, Duration, Effect, Layer } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { Metrics } from "../audit/Metrics.ts"
@@ -11,7 +9,6 @@ import { Meter } from "../gates/Meter/Meter.ts"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Drain } from "../infra/Drain.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
-import { plainAddress } from "./arrival.ts"
 import { headersOf, respondJson } from "./respond.ts"
 
 const probeTimeout = Duration.seconds(1)
@@ -42,23 +39,6 @@ export class Readiness extends Context.Service<
       )
       return { check: Effect.andThen(stopping, Effect.flatMap(probe, Effect.fromResult)) }
     })
-  )
-}
-
-const loopback = new BlockList()
-loopback.addSubnet("127.0.0.0", 8, "ipv4")
-loopback.addAddress("::1", "ipv6")
-
-const forwarding = /^(?:forwarded|x-real-ip|x-forwarded-.*)$/
-
-/** Only the socket's peer counts, and a request that came through a proxy is not from here (contract §3). */
-export const isLocal = (incoming: IncomingMessage): boolean => {
-  const peer = plainAddress(incoming.socket.remoteAddress ?? "")
-  const family = isIP(peer)
-  return (
-    family !== 0 &&
-    loopback.check(peer, family === 6 ? "ipv6" : "ipv4") &&
-    !Object.keys(incoming.headers).some((name) => forwarding.test(name))
   )
 }
 

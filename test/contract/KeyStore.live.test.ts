@@ -1,3 +1,4 @@
+import * as argon2 from "@node-rs/argon2"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -163,5 +164,41 @@ it.live(
       })
       assert.isDefined(yield* KeyStore)
     }).pipe(Effect.scoped, Effect.provide(layerLiveWorld())),
+  60_000
+)
+
+it.live(
+  "when a key is dead, then its right secret is no more compared with its hash than a wrong one",
+  () =>
+    Effect.gen(function* () {
+      const compared: Array<string> = []
+      const verify = (hash: string, secret: string) => {
+        compared.push(hash)
+        return argon2.verify(hash, secret)
+      }
+      yield* Effect.gen(function* () {
+        const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
+        const sql = yield* SqlClient.SqlClient
+        const ends = [
+          revoke,
+          expire,
+          (prefix: string) => setKeyEnabled(prefix, false),
+          (prefix: string) => setTenantEnabled(prefix, false)
+        ]
+        for (const end of ends) {
+          const secret = yield* addKey()
+          const prefix = prefixOf(secret)
+          const [row] = yield* sql<{ hash: string }>`SELECT hash FROM api_keys WHERE prefix = ${prefix}`
+          yield* end(prefix)
+          // The right secret twice: nothing is remembered of it either.
+          for (const asked of [secret, prefix + mintKey("tg_").slice(-32), secret])
+            assert.strictEqual(yield* outcomeOf(asked), "Unauthorized")
+          assert.notInclude(compared, row?.hash)
+        }
+        const alive = yield* addKey()
+        assert.strictEqual(yield* outcomeOf(alive), "ok")
+      }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { verify } })))
+      assert.isNotEmpty(compared)
+    }),
   60_000
 )

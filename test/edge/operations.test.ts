@@ -26,20 +26,35 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("without a
     })
   )
 
-  it.effect("U24 metrics are for this machine: whatever came through a proxy is a blocked path", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const ask = (...headers: ReadonlyArray<string>) =>
-        Effect.map(talk(url, rawRequest("GET", "/metrics", headers)), ({ responses }) => responses[0])
-      assert.strictEqual((yield* ask())?.status, 200)
-      for (const header of [
-        "X-Forwarded-For: 127.0.0.1",
-        "x-forwarded-for:",
-        "Forwarded: for=127.0.0.1",
-        "X-Real-IP: ::1",
-        "X-Forwarded-Host: localhost"
-      ])
-        assertRefusal(yield* ask(header), 403, header)
-    })
+  it.effect(
+    "U24 when a request for metrics came through a proxy or names another host, then the path is blocked",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const ask = (host: string, ...headers: ReadonlyArray<string>) =>
+          Effect.map(
+            talk(
+              url,
+              `GET /metrics HTTP/1.1\r\n${[`Host: ${host}`, "Connection: close", ...headers].join("\r\n")}\r\n\r\n`
+            ),
+            ({ responses }) => responses[0]
+          )
+        assert.strictEqual((yield* ask("127.0.0.1"))?.status, 200)
+        assert.strictEqual((yield* ask("localhost:8080", "User-Agent: Prometheus/3.0"))?.status, 200)
+        for (const header of [
+          "X-Forwarded-For: 127.0.0.1",
+          "x-forwarded-for:",
+          "Forwarded: for=127.0.0.1",
+          "X-Real-IP: ::1",
+          "X-Forwarded-Host: localhost",
+          "Via: 1.1 cache",
+          "CF-Connecting-IP: 127.0.0.1",
+          "True-Client-IP: 127.0.0.1",
+          "X-Envoy-External-Address: 127.0.0.1"
+        ])
+          assertRefusal(yield* ask("127.0.0.1", header), 403, header)
+        for (const host of ["gateway", "rebound.example:8080", "10.0.0.1"])
+          assertRefusal(yield* ask(host), 403, host)
+      })
   )
 })

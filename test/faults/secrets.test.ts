@@ -143,7 +143,16 @@ const misplace = Effect.fnUntraced(function* ({ key, post, remember, say }: Run)
   const cut = remember(yield* key()).slice(0, 40)
   const bearer = `Authorization: Bearer ${secret}`
   const padded = `/api/${"x".repeat(90)}/${secret}`
-  for (const target of [`/api/${secret}`, `/v1/models/${cut}`, `/api/tags/?key=${secret}`, padded]) {
+  const escaped = `/api/${[...secret].map((char) => `%${char.charCodeAt(0).toString(16)}`).join("")}`
+  const twice = escaped.replaceAll("%", "%25")
+  for (const target of [
+    `/api/${secret}`,
+    `/v1/models/${cut}`,
+    `/api/tags/?key=${secret}`,
+    padded,
+    escaped,
+    twice
+  ]) {
     assert.strictEqual(yield* say(rawRequest("GET", target, [bearer])), 403, target)
   }
   for (const headers of [
@@ -291,7 +300,7 @@ it.live(
       const run = yield* makeRun
       for (const part of [serve, misplace, refuse, breakBackend, breakStores]) yield* part(run)
       const commands = yield* administer(run)
-      yield* run.say(rawRequest("GET", "/metrics"))
+      yield* run.say("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
       yield* run.say(rawRequest("GET", "/readyz"))
       yield* Effect.sleep("2500 millis")
       const tables = yield* storedInPostgres

@@ -1,8 +1,9 @@
 /**
  * The key store on Postgres.
  *
- * The order matters: shape before any I/O, secret before status, so that a wrong secret learns nothing about the
- * key it names; and status from a read that is fresh when the secret check is over, however long that took.
+ * The order matters. The shape is checked before any I/O. The secret of a key that cannot be used is never compared
+ * with its hash. The status counts again after the secret check, from a read that is fresh then, however long the check
+ * took.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Result, Schedule, Schema, Stream } from "effect"
@@ -174,7 +175,10 @@ export const layerLive = (options: KeyStoreOptions): Layer.Layer<KeyStore, never
 
       const check = Effect.fnUntraced(function* (secret: string) {
         const prefix = prefixOf(secret)
-        const before = yield* keys.confirmed(prefix)
+        const found = yield* keys.confirmed(prefix)
+        // A dead key is checked like a prefix that does not exist: how long the answer takes cannot tell its right
+        // secret from a wrong one, because neither is compared with its hash.
+        const before = found?.state.usable === true && !found.expired ? found : undefined
         const matches = yield* secrets.matches(secret, prefix, before?.state.hash)
         if (!matches || before === undefined) return yield* refused
         const now = yield* keys.confirmed(prefix)

@@ -1,4 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as fc from "fast-check"
+import { clean } from "../../../src/audit/rows.ts"
 import { keyShape, mintKey, prefixOf, redactKeys } from "../../../src/domain/Key.ts"
 
 const shape = keyShape("tg_")
@@ -62,4 +64,72 @@ describe("Key", () => {
     for (const plain of ["tg_000000000", "gateway_requests_total", "m_0123456789abcdef:latest", "no key"])
       assert.strictEqual(redactKeys(plain), plain)
   })
+
+  it("A13 when a key is escaped in any way, any number of times, then its secret is redacted", () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: "grapheme-ascii", maxLength: 20 }),
+        fc.array(fc.array(fc.nat(6), { minLength: 1, maxLength: 50 }), { maxLength: 3 }),
+        fc.string({ unit: "grapheme-ascii", maxLength: 20 }),
+        (before, layers, after) => {
+          const key = mintKey("tg_")
+          let spelled = key
+          for (const ways of layers)
+            spelled = [...spelled].map((char, at) => spellings[ways[at % ways.length] ?? 0]?.(char)).join("")
+          const redacted = redactKeys(`${before}/${spelled}/${after}`)
+          assert.notInclude(decoded(redacted), key.slice(12, 28))
+          assert.notInclude(decoded(redacted), key.slice(-16))
+          // What is stored is cut as well; no cut brings a secret back.
+          assert.notInclude(decoded(clean(`${before}/${spelled}/${after}`, 256)), key.slice(12, 28))
+        }
+      ),
+      { numRuns: 2000 }
+    )
+  })
+
+  it("A13 when a text holds no key, then nothing is taken out of it, escapes included", () => {
+    for (const plain of [
+      "/api/%e4%b8%ad%e6%96%87/%2e%2e/etc%2fpasswd%3fa_b=cdefghi",
+      `/files/${"%41".repeat(200)}`,
+      "C:\\users\\x64\\u00e4_some_long_name_here",
+      "100%_of_something_that_is_rather_long"
+    ])
+      assert.strictEqual(redactKeys(plain), plain)
+  })
+
+  it("A13 when control characters stand inside a key, then what is left of it after cleaning is redacted", () => {
+    const key = mintKey("tg_")
+    assert.notInclude(clean([...key].join("\u0001"), 128), key.slice(12, 28))
+    assert.notInclude(clean([...key].join("\u202e"), 128), key.slice(12, 28))
+  })
+
+  it("A13 when a text has ten thousand nested escapes, then it is read once", () => {
+    const started = performance.now()
+    redactKeys("%25".repeat(100_000))
+    // Undone pass by pass it would take minutes.
+    assert.isBelow(performance.now() - started, 5000)
+  })
 })
+
+const hex = (char: string): string => char.charCodeAt(0).toString(16).padStart(2, "0")
+const spellings: ReadonlyArray<(char: string) => string> = [
+  (char) => char,
+  (char) => `%${hex(char)}`,
+  (char) => `%${hex(char).toUpperCase()}`,
+  (char) => `%u00${hex(char)}`,
+  (char) => `\\u00${hex(char).toUpperCase()}`,
+  (char) => `\\x${hex(char)}`,
+  (char) => `${char}\u0002`
+]
+
+/** Every escape undone, slowly. */
+const decoded = (text: string): string => {
+  const once = text
+    .replaceAll(
+      /%([0-9a-f]{2})|(?:%|\\+)u([0-9a-f]{4})|\\+x([0-9a-f]{2})/gi,
+      (_, ...groups: ReadonlyArray<string | undefined>) =>
+        String.fromCharCode(Number.parseInt(groups[0] ?? groups[1] ?? groups[2] ?? "0", 16))
+    )
+    .replaceAll("\u0002", "")
+  return once === text ? text : decoded(once)
+}
