@@ -1,11 +1,10 @@
 /**
  * Whether a secret matches the argon2id hash of its prefix, without letting that question take the machine.
  *
- * *Details* A few workers take jobs from one bounded queue; a prefix has at most `perPrefix` jobs at a time, so
- * that one leaked prefix cannot keep the others out. Prefixes that nobody has guessed at lately go first and have a
- * worker more: whoever uses a good key for the first time does not stand in line with a flood of wrong ones. What is
- * remembered is "this secret matches (or does not match) this hash", under a digest of the whole key salted at boot:
- * another hash in the row, or another tail behind the same prefix, finds nothing.
+ * *Details* A few workers take jobs from one bounded queue (`VerifyQueue.ts`). Prefixes that nobody has guessed at
+ * lately go first and have a worker more: whoever uses a good key for the first time does not stand in line with a flood
+ * of wrong ones. What is remembered is "this secret matches (or does not match) this hash", under a digest of the whole
+ * key salted at boot: another hash in the row, or another tail behind the same prefix, finds nothing.
  *
  * *Gotchas* An unknown prefix costs what a known one costs: a verify against a hash of nothing when a worker is
  * idle, else a wait as long as the queue's, within the same bounds. Those verifies are held to a third of one
@@ -18,6 +17,7 @@ import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { makeRecent } from "./Recent.ts"
+import { type Entry, VerifyQueue } from "./VerifyQueue.ts"
 
 export interface SecretCheckOptions {
   /** verifies at the same time; default: cores - 1, 1 to 3 */
@@ -39,9 +39,8 @@ export interface SecretCheck {
   matches(secret: string, prefix: string, hash: string | undefined): Effect.Effect<boolean, Unavailable>
 }
 
-interface Job {
+interface Job extends Entry {
   readonly secret: string
-  readonly prefix: string
   readonly hash: string
   readonly digest: string
   readonly deadline: number
@@ -63,6 +62,8 @@ const guessedTtlMs = 600_000
 const matchCapacity = 10_000
 const mismatchCapacity = 1000
 const guessedCapacity = 10_000
+/** secrets that were turned away unverified: more than a flood of 1500 a second sends in an owner's pause of a few seconds */
+const turnedAwayCapacity = 10_000
 
 /** Cost of the hashes we make; a row may ask for a little more, never for the whole machine. */
 export const argonCost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
@@ -95,9 +96,7 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
   // Three, because libuv has four threads and others need one too.
   const concurrency = options.concurrency ?? Math.min(3, Math.max(1, cores - 1))
   const most = concurrency + (options.reserve ?? (cores > 1 ? 1 : 0))
-  const mostJobs = concurrency + (options.queue ?? 128)
   const maxWaitMs = options.maxWaitMs ?? 5000
-  const perPrefix = options.perPrefix ?? 2
   const verify = options.verify ?? verifyArgon
 
   const pepper = randomBytes(32).toString("hex")
@@ -106,34 +105,38 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
   const mismatched = makeRecent<Remembered>(mismatchCapacity)
   /** prefixes with a wrong secret lately, and until when that counts */
   const guessed = makeRecent<number>(guessedCapacity)
+  /** by digest, how often a secret was turned away without being verified */
+  const turnedAway = makeRecent<number>(turnedAwayCapacity)
   const jobs = new Map<string, Job>()
-  const jobsOfPrefix = new Map<string, number>()
-  let load = 0
+  const queue = new VerifyQueue<Job>({
+    perPrefix: options.perPrefix ?? 2,
+    most: concurrency + (options.queue ?? 128)
+  })
   let decoyNotBefore = 0
   let suspectNotBefore = 0
   let lastCostMs = 8
   let workers = 0
-  const clean: Array<Job> = []
-  const suspect: Array<Job> = []
-
-  const enter = (prefix: string) => void jobsOfPrefix.set(prefix, (jobsOfPrefix.get(prefix) ?? 0) + 1)
-  const leave = (prefix: string) => {
-    const left = (jobsOfPrefix.get(prefix) ?? 1) - 1
-    if (left > 0) jobsOfPrefix.set(prefix, left)
-    else jobsOfPrefix.delete(prefix)
-  }
 
   const remember = (matches: boolean, { digest, hash }: Pick<Job, "digest" | "hash">) => {
     const [memory, ttlMs] = matches ? [matched, matchTtlMs] : [mismatched, mismatchTtlMs]
     memory.set(digest, { hash, until: nowMs() + ttlMs })
   }
 
-  const finish = (job: Job, exit: Exit.Exit<boolean, Unavailable>) => {
-    load -= 1
+  const turnAway = (digest: string, before: number): Unavailable => {
+    turnedAway.set(digest, before + 1)
+    return overloaded("too many verifies")
+  }
+
+  const forget = (job: Job) => {
     if (jobs.get(job.digest) === job) jobs.delete(job.digest)
-    leave(job.prefix)
+  }
+
+  const finish = (job: Job, exit: Exit.Exit<boolean, Unavailable>) => {
+    queue.leave(job)
+    forget(job)
     if (Exit.isSuccess(exit)) {
       remember(exit.value, job)
+      turnedAway.delete(job.digest)
       if (!exit.value && !job.decoy) guessed.set(job.prefix, nowMs() + guessedTtlMs)
     }
     Deferred.doneUnsafe(job.answer, exit)
@@ -155,9 +158,9 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
   })
 
   /** One worker beyond `concurrency` is there for clean prefixes only. */
-  const maySuspect = () => workers <= concurrency && suspect.length > 0
+  const maySuspect = () => workers <= concurrency && queue.waits("suspect")
   const next = (): Job | undefined =>
-    clean.shift() ?? (maySuspect() && nowMs() >= suspectNotBefore ? suspect.shift() : undefined)
+    queue.take("clean") ?? (maySuspect() && nowMs() >= suspectNotBefore ? queue.take("suspect") : undefined)
 
   const worker = Effect.gen(function* () {
     for (;;) {
@@ -169,7 +172,7 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
   }).pipe(Effect.ensuring(Effect.sync(() => void (workers -= 1))))
 
   const hire = () => {
-    if (workers >= most || (workers >= concurrency && clean.length === 0)) return
+    if (workers >= most || (workers >= concurrency && !queue.waits("clean"))) return
     workers += 1
     run(worker)
   }
@@ -198,22 +201,8 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
 
       const running = jobs.get(digest)
       if (running?.hash === target) return wait(running)
-      const ofPrefix = jobsOfPrefix.get(prefix) ?? 0
-      // The same for unknown prefixes, so that an overload does not tell which prefixes exist.
-      if (ofPrefix >= perPrefix) return Effect.fail(overloaded("too many verifies of one prefix"))
-      if (load >= mostJobs) return Effect.fail(overloaded("too many verifies"))
-      if (hash === undefined && (load >= concurrency || now < decoyNotBefore)) {
-        // As long as its turn would take, and as an entry of its prefix, so that neither tells it is not there.
-        const turnMs = lastCostMs * (1 + load / concurrency) * (0.8 + 0.4 * Math.random())
-        enter(prefix)
-        return Effect.sleep(Math.min(turnMs, maxWaitMs)).pipe(
-          Effect.map(() => {
-            remember(false, { digest, hash: target })
-            return false
-          }),
-          Effect.ensuring(Effect.sync(() => leave(prefix)))
-        )
-      }
+      const before = turnedAway.get(digest) ?? 0
+      const answer = Deferred.makeUnsafe<boolean, Unavailable>()
       const job: Job = {
         secret,
         prefix,
@@ -222,15 +211,35 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
         deadline: now + maxWaitMs,
         decoy: hash === undefined,
         suspect: hash === undefined || (guessed.get(prefix) ?? 0) > now,
-        answer: Deferred.makeUnsafe()
+        answer,
+        turnedAway: before,
+        evicted: () => {
+          forget(job)
+          Deferred.doneUnsafe(answer, Exit.fail(turnAway(digest, before)))
+        }
       }
-      load += 1
+      if (hash === undefined && (queue.size >= concurrency || now < decoyNotBefore)) return pretend(job)
+      if (!queue.enter(job, job.suspect ? "suspect" : "clean")) return Effect.fail(turnAway(digest, before))
       jobs.set(digest, job)
-      enter(prefix)
-      ;(job.suspect ? suspect : clean).push(job)
       hire()
       return wait(job)
     })
+
+  /**
+   * An unknown prefix while the workers are busy: refused after as long as its turn would take, and as an entry of its
+   * prefix, so that neither tells that the prefix does not exist.
+   */
+  const pretend = (job: Job): Effect.Effect<boolean, Unavailable> => {
+    if (queue.isFull || !queue.enter(job, "asleep")) return Effect.fail(turnAway(job.digest, job.turnedAway))
+    const turnMs = lastCostMs * (1 + queue.size / concurrency) * (0.8 + 0.4 * Math.random())
+    const asleep = Effect.sync(() => {
+      remember(false, job)
+      return false
+    }).pipe(Effect.delay(Math.min(turnMs, maxWaitMs)))
+    return Effect.raceFirst(asleep, Deferred.await(job.answer)).pipe(
+      Effect.ensuring(Effect.sync(() => queue.wake(job)))
+    )
+  }
 
   return { matches }
 })

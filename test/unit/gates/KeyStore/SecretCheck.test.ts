@@ -325,3 +325,43 @@ it.effect("A06 an unknown prefix waits as long as its turn would take, and the n
     yield* Effect.forEach(others, Fiber.join)
   })
 )
+
+it.effect("when a flood guesses at a prefix, then its owner is verified at the second try", () =>
+  Effect.gen(function* () {
+    const verified: Array<string> = []
+    const hash = "hash"
+    const check = yield* makeSecretCheck({
+      verify: (_, asked) => {
+        verified.push(asked)
+        return Promise.resolve(asked === secret)
+      },
+      concurrency: 1,
+      reserve: 1
+    })
+    const guess = () =>
+      Effect.forkChild(Effect.result(check.matches(prefix + mintKey("tg_").slice(-32), prefix, hash)), {
+        startImmediately: true
+      })
+    yield* guess()
+    yield* settle
+    let tries = 0
+    let known = false
+    while (!known && tries < 5) {
+      tries += 1
+      for (let n = 0; n < 50; n += 1) yield* guess()
+      const owner = yield* Effect.forkChild(Effect.result(check.matches(secret, prefix, hash)), {
+        startImmediately: true
+      })
+      for (let n = 0; n < 50; n += 1) yield* guess()
+      yield* settle
+      // One suspect at a time and no more: one turn of the worker, a tenth of what is asked meanwhile.
+      yield* TestClock.adjust("20 millis")
+      yield* settle
+      const answer = owner.pollUnsafe()
+      known = answer !== undefined && answer._tag === "Success" && Result.isSuccess(answer.value)
+    }
+    assert.isTrue(known, `not verified after ${tries} tries`)
+    assert.isAtMost(tries, 2)
+    assert.isBelow(verified.length, 20, "and the flood was not verified instead")
+  })
+)
