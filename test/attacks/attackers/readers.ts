@@ -1,0 +1,165 @@
+/** Points 2 and 3: answers that nobody reads, and answers that are read as fast as they come. */
+import type { Socket } from "node:net"
+import {
+  type Attacker,
+  dial,
+  head,
+  type Order,
+  pick,
+  post,
+  sleep,
+  together,
+  untilOf,
+  write
+} from "./sockets.ts"
+
+const inputsOf = (bytes: number): string =>
+  Array.from({ length: Math.floor(bytes / 7) }, (_, i) => `"${1000 + (i % 9000)}"`).join(",")
+
+export const bodyOf = (order: Order): string => {
+  const { model, path, stream } = order
+  if (order.body.startsWith("{")) return order.body
+  if (path === "/api/embeddings") return `{"model":"${model}","prompt":"word"}`
+  if (path.includes("embed")) return `{"model":"${model}","input":[${inputsOf(8000)}]}`
+  if (path === "/api/show") return `{"model":"${model}"}`
+  const words = path.includes("chat") ? `"messages":[{"role":"user","content":"go"}]` : `"prompt":"go"`
+  const probabilities = path.startsWith("/v1/chat")
+    ? `,"logprobs":true,"top_logprobs":20`
+    : path.startsWith("/api")
+      ? `,"logprobs":true,"top_logprobs":20`
+      : ""
+  const asksForThem = model.includes("logprobs") ? probabilities : ""
+  return `{"model":"${model}","stream":${String(stream)},${words}${asksForThem}}`
+}
+
+/** `count` requests, `rate` a second, of which nobody reads a byte. */
+const unread =
+  (version: string, listen: (socket: Socket) => void): Attacker =>
+  async (order) => {
+    const over = untilOf(order)
+    const body = bodyOf(order)
+    const sockets: Array<Socket> = []
+    for (let i = 0; i < order.count && !over(); i += 1) {
+      const socket = await dial(order, i)
+      socket.pause()
+      await write(socket, post(order, pick(order.keys, i), body, version))
+      listen(socket)
+      sockets.push(socket)
+      await sleep(1000 / order.rate)
+    }
+    while (!over()) await sleep(50)
+    const left = sockets.filter((socket) => !socket.destroyed).length
+    for (const socket of sockets) socket.destroy()
+    return { requests: sockets.length, "still connected": left }
+  }
+
+/** Whoever is refused or cut comes again; an answer is not read beyond its first bytes. */
+const unreadAgain: Attacker = async (order) => {
+  const over = untilOf(order)
+  const body = bodyOf(order)
+  let [requests, begun] = [0, 0]
+  await together(order.count, async (i) => {
+    while (!over()) {
+      const socket = await dial(order, i)
+      socket.pause()
+      await write(socket, post(order, pick(order.keys, i), body))
+      requests += 1
+      await sleep(300)
+      const first = socket.read(12)
+      if (String(first).endsWith("200")) {
+        begun += 1
+        while (!over() && !socket.destroyed) await sleep(100)
+      }
+      socket.destroy()
+    }
+  })
+  return { requests, begun }
+}
+
+/** One byte a second. The kernel takes what its buffers hold, the rest waits in the gateway. */
+const byByte = (socket: Socket): void => {
+  const timer = setInterval(() => {
+    if (socket.destroyed) clearInterval(timer)
+    else socket.read(1)
+  }, 1000)
+}
+
+/** Many requests on one connection, none of whose answers is read. */
+const pipelined: Attacker = async (order) => {
+  const over = untilOf(order)
+  let sent = 0
+  await together(order.count, async (i) => {
+    const secret = pick(order.keys, i)
+    const request = order.path.includes("tags")
+      ? head(order, secret, [], "1.1", "GET")
+      : post(order, secret, bodyOf(order))
+    while (!over()) {
+      const socket = await dial(order, i)
+      socket.pause()
+      while (!over() && !socket.destroyed) {
+        const written = write(socket, request)
+        await Promise.race([written, sleep(200)])
+        sent += 1
+      }
+      socket.destroy()
+    }
+  })
+  return { "requests sent": sent }
+}
+
+/** Leaves as soon as the answer begins, and comes again. */
+const leaving: Attacker = async (order) => {
+  const over = untilOf(order)
+  const body = bodyOf(order)
+  let left = 0
+  await together(order.count, async (i) => {
+    while (!over()) {
+      const socket = await dial(order, i)
+      const begun = new Promise<void>(
+        (resolve) => void socket.once("data", () => resolve()).once("close", resolve)
+      )
+      await write(socket, post(order, pick(order.keys, i), body))
+      await Promise.race([begun, sleep(1000)])
+      socket.resetAndDestroy()
+      left += 1
+    }
+  })
+  return { left }
+}
+
+/** Reads everything at once; whoever is answered asks again. */
+const greedy: Attacker = async (order) => {
+  const over = untilOf(order)
+  const body = bodyOf(order)
+  const statuses: Record<string, number> = {}
+  let bytes = 0
+  await together(order.count, async (i) => {
+    while (!over()) {
+      const socket = await dial(order, i)
+      let first = ""
+      socket.on("data", (chunk) => {
+        if (first === "") first = chunk.toString("latin1", 9, 12)
+        bytes += chunk.length
+      })
+      await write(
+        socket,
+        post(order, pick(order.keys, i), body).replace("Host:", "Connection: close\r\nHost:")
+      )
+      while (!over() && !socket.destroyed) await sleep(20)
+      statuses[first] = (statuses[first] ?? 0) + 1
+      socket.destroy()
+      await sleep(20)
+    }
+  })
+  return { bytes, ...statuses }
+}
+
+export const readers: Readonly<Record<string, Attacker>> = {
+  unread: unread("1.1", () => undefined),
+  "unread, HTTP/1.0": unread("1.0", () => undefined),
+  "a byte a second": unread("1.1", byByte),
+  "unread, again and again": unreadAgain,
+  "pipelined, unread": pipelined,
+  leaving,
+  greedy
+}

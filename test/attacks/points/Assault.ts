@@ -1,0 +1,13 @@
+/** One attack: what it does to a gateway of its own, and what comes of it. */
+import type * as PgClient from "@effect/sql-pg/PgClient"
+import type { Effect, Scope } from "effect"
+import type { Registry } from "../../../src/registry/Registry.ts"
+import type { Arena } from "../Arena.ts"
+import type { Row } from "../figures.ts"
+
+export interface Assault {
+  /** of the list in `docs/hardening.md` */
+  readonly point: number
+  readonly name: string
+  readonly run: Effect.Effect<ReadonlyArray<Row>, unknown, Arena | PgClient.PgClient | Registry | Scope.Scope>
+}

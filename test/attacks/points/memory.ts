@@ -1,0 +1,211 @@
+/** Points 1 to 3: memory by bodies, by answers nobody reads, and by what the model server sends. */
+import { Effect } from "effect"
+import { Arena, attack, completed, newKeys, type Plan } from "../Arena.ts"
+import { atMost, noted, type Row } from "../figures.ts"
+import type { Assault } from "./Assault.ts"
+
+const limitMiB = 512
+
+interface MemoryPlan extends Plan {
+  readonly name: string
+  /** how many keys of one tenant attack; default 1 */
+  readonly keys?: number
+  /** per key; default 1 request a minute, 1 token a minute, 1 at a time */
+  readonly limits?: { readonly rpm?: number; readonly tpm?: number; readonly concurrent?: number }
+}
+
+const least = { rpm: 1, tpm: 1, concurrent: 1 }
+
+const assault =
+  (point: number) =>
+  ({ keys: keyCount = 1, limits = least, name, ...plan }: MemoryPlan): Assault => ({
+    point,
+    name,
+    run: Effect.gen(function* () {
+      const keys = yield* newKeys(keyCount, limits)
+      const victim = yield* (yield* Arena).victim
+      const [quietMiB, quietCpu] = [victim.peakMiB(), victim.cpuSeconds()]
+      const met = yield* attack(completed(plan, victim.url, keys))
+      const rows: ReadonlyArray<Row> = [
+        atMost(point, name, "memory at most, MiB", victim.peakMiB(), limitMiB),
+        noted(point, name, "memory before, MiB", quietMiB),
+        noted(point, name, "CPU, seconds", victim.cpuSeconds() - quietCpu),
+        ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))
+      ]
+      return rows
+    })
+  })
+
+const bodies: ReadonlyArray<MemoryPlan> = [
+  { name: "one-byte chunks, 8 connections", attack: "one-byte chunks", count: 8 },
+  { name: "one-byte chunks, 60 connections", attack: "one-byte chunks", count: 60, seconds: 15 },
+  {
+    name: "one-byte chunks, 40 keys of one tenant",
+    attack: "one-byte chunks",
+    count: 200,
+    keys: 40,
+    seconds: 15
+  },
+  { name: "one-byte chunks to /v1/embeddings", attack: "one-byte chunks", count: 30, path: "/v1/embeddings" },
+  { name: "two-byte chunks", attack: "two-byte chunks", count: 30 },
+  { name: "sixteen-byte chunks", attack: "sixteen-byte chunks", count: 100 },
+  { name: "chunks with extensions", attack: "chunks with extensions", count: 30 },
+  { name: "chunks with long sizes", attack: "chunks with long sizes", count: 30 },
+  {
+    name: "one-byte chunks, aborted, again and again",
+    attack: "one-byte chunks, again and again",
+    count: 16
+  },
+  { name: "3,500 declared bodies, one byte short", attack: "declared bodies", count: 3500, seconds: 15 },
+  { name: "3,500 declared bodies, 100 keys", attack: "declared bodies", count: 3500, keys: 100, seconds: 15 },
+  {
+    name: "endless body of GET /api/tags",
+    attack: "unwanted bodies",
+    count: 20,
+    path: "/api/tags",
+    seconds: 5
+  },
+  {
+    name: "endless body of a blocked path",
+    attack: "unwanted bodies",
+    count: 20,
+    path: "/api/ps",
+    seconds: 5
+  },
+  { name: "endless body beyond the limit", attack: "unwanted bodies", count: 20, seconds: 5 },
+  { name: "dense bodies of {}", attack: "dense bodies", count: 40, body: "{}" },
+  { name: "dense bodies of [[]]", attack: "dense bodies", count: 40, body: "[[]]" },
+  {
+    name: "dense bodies of tools",
+    attack: "dense bodies",
+    count: 40,
+    body: '{"type":"function","function":{"name":"f"}}'
+  }
+]
+
+const embedding = { path: "/api/embed", model: "vectors", limits: { concurrent: 1 } }
+const unread: ReadonlyArray<MemoryPlan> = [
+  { ...embedding, name: "30 embeddings of 22 MB, unread", attack: "unread", count: 30, rate: 4, seconds: 12 },
+  {
+    ...embedding,
+    name: "embeddings, unread, again and again",
+    attack: "unread, again and again",
+    count: 20,
+    seconds: 12
+  },
+  {
+    ...embedding,
+    name: "/v1/embeddings, unread",
+    attack: "unread",
+    count: 30,
+    rate: 4,
+    path: "/v1/embeddings",
+    seconds: 12
+  },
+  {
+    ...embedding,
+    name: "embeddings, a byte a second",
+    attack: "a byte a second",
+    count: 30,
+    rate: 4,
+    seconds: 12
+  },
+  {
+    ...embedding,
+    name: "embeddings, unread, HTTP/1.0",
+    attack: "unread, HTTP/1.0",
+    count: 30,
+    rate: 4,
+    seconds: 12
+  },
+  {
+    ...embedding,
+    name: "embeddings, unread, 30 keys of one tenant",
+    attack: "unread, again and again",
+    count: 30,
+    keys: 30,
+    limits: { concurrent: 100 },
+    seconds: 12
+  },
+  {
+    ...embedding,
+    name: "embeddings, left when they begin",
+    attack: "leaving",
+    count: 10,
+    limits: { concurrent: 10 }
+  },
+  {
+    name: "300 streams of 1 MB frames, unread",
+    attack: "unread",
+    count: 300,
+    rate: 100,
+    model: "megabytes",
+    limits: { concurrent: 1000 },
+    seconds: 15
+  },
+  {
+    name: "300 streams of 1 MB frames on /v1, unread",
+    attack: "unread",
+    count: 300,
+    rate: 100,
+    model: "megabytes",
+    path: "/v1/chat/completions",
+    limits: { concurrent: 1000 },
+    seconds: 15
+  },
+  {
+    name: "100 streams of 1 MB frames, HTTP/1.0, unread",
+    attack: "unread, HTTP/1.0",
+    count: 100,
+    rate: 100,
+    model: "megabytes",
+    limits: { concurrent: 1000 }
+  },
+  { name: "lists pipelined, unread", attack: "pipelined, unread", count: 30, path: "/api/tags", limits: {} },
+  { name: "embeddings pipelined, unread", attack: "pipelined, unread", count: 4, ...embedding }
+]
+
+const wide = { rpm: 100_000, tpm: 1_000_000_000, concurrent: 4 }
+const flood = (model: string, more: Partial<MemoryPlan> = {}): MemoryPlan => ({
+  name: `${model}${more.path === undefined ? "" : `, ${more.path}`}${more.stream === false ? ", not streamed" : ""}`,
+  attack: "greedy",
+  model,
+  count: 4,
+  limits: wide,
+  ...more
+})
+const v1 = { path: "/v1/chat/completions" }
+const floods: ReadonlyArray<MemoryPlan> = [
+  flood("logprobs"),
+  flood("logprobs", { stream: false }),
+  flood("logprobs", { ...v1, stream: false }),
+  flood("fat-logprobs", { stream: false }),
+  flood("fat-logprobs"),
+  flood("seven-megabytes"),
+  flood("seven-megabytes", { stream: false }),
+  flood("megabytes", { stream: false }),
+  flood("megabytes", { ...v1, stream: false }),
+  flood("megabytes", { path: "/v1/completions", stream: false }),
+  flood("thoughts", { stream: false }),
+  flood("tool-calls", { stream: false }),
+  flood("nested-tool-calls", { stream: false, seconds: 5 }),
+  flood("endless-line"),
+  flood("endless-blank-lines", { stream: false }),
+  flood("empty-frames", { stream: false }),
+  flood("unknown-fields", { stream: false }),
+  flood("one-byte-writes", { stream: false, seconds: 5 }),
+  flood("endless-final"),
+  flood("fat-context", { path: "/api/generate", stream: false }),
+  flood("fat-refusal", { limits: { ...wide, rpm: 30 } }),
+  flood("endless-vector", { path: "/api/embed" }),
+  flood("endless-vector", { path: "/v1/embeddings" }),
+  flood("endless-vector", { path: "/api/embeddings" }),
+  flood("vectors", { path: "/v1/embeddings" }),
+  flood("shows-endless", { path: "/api/show" })
+]
+
+export const memory: ReadonlyArray<Assault> = [
+  ...bodies.map(assault(1)),
+  ...unread.map(assault(2)),
+  ...floods.map(assault(3))
+]

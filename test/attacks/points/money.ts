@@ -1,0 +1,316 @@
+/** Points 4 to 8: calls and tokens that nobody is charged for. */
+import { Effect, Fiber } from "effect"
+import type { BudgetChange } from "../../../src/registry/Registry.ts"
+import { Arena, attack, completed, newKeys, type Plan, spentBy, statsOf } from "../Arena.ts"
+import { atLeast, atMost, noted, type Row } from "../figures.ts"
+import type { Assault } from "./Assault.ts"
+
+/** Point 4: what the model server refuses costs the request. */
+const rpm = 5
+const calls = (name: string, plan: Partial<Plan> & { readonly model: string }): Assault => ({
+  point: 4,
+  name,
+  run: Effect.gen(function* () {
+    const keys = yield* newKeys(1, { rpm })
+    const victim = yield* (yield* Arena).victim
+    const shown = plan.path === "/api/show" ? `${plan.model}, shown` : plan.model
+    // The gateway asks for itself what each model can do.
+    yield* Effect.sleep("500 millis")
+    const before = yield* statsOf(shown)
+    const met = yield* attack(
+      completed({ attack: "hammer", seconds: 4, count: 4, ...plan }, victim.url, keys)
+    )
+    const after = yield* statsOf(shown)
+    const rows: ReadonlyArray<Row> = [
+      atMost(4, name, `calls of a key with rpm ${rpm}`, after.calls - before.calls, rpm),
+      ...Object.entries(met).map(([figure, value]) => noted(4, name, `  ${figure}`, value))
+    ]
+    return rows
+  })
+})
+
+const refusals: ReadonlyArray<Assault> = [
+  calls("400", { model: "says-400" }),
+  calls("404", { model: "says-404" }),
+  calls("503", { model: "says-503" }),
+  calls("401", { model: "says-401" }),
+  calls("413", { model: "says-413" }),
+  calls("429", { model: "says-429" }),
+  calls("500 that speaks of an image", { model: "says-image" }),
+  calls("a redirect", { model: "says-redirect" }),
+  calls("an error in the first line", { model: "says-error-line" }),
+  calls("404 to /v1/embeddings", { model: "says-404", path: "/v1/embeddings" }),
+  calls("503 to /v1/chat/completions", { model: "says-503", path: "/v1/chat/completions" }),
+  calls("503 to /api/embeddings", { model: "says-503", path: "/api/embeddings" }),
+  calls("404 to /api/show", { model: "shows-404", path: "/api/show" }),
+  calls("503 to /api/show", { model: "shows-503", path: "/api/show" }),
+  calls("left before the first byte", { model: "silent", attack: "leave early", rate: 30 }),
+  calls("503, left after 2 ms", { model: "says-503", attack: "leave early", rate: 2 })
+]
+
+/** Point 5: every string that is forwarded is estimated. */
+const words = "many words that cost a token each, and so on; ".repeat(900)
+const user = { role: "user", content: "x" }
+const native = (message: object, more: object = {}) => ({
+  path: "/api/chat",
+  body: { messages: [user, { role: "assistant", content: "", ...message }, user], ...more }
+})
+const openai = (message: object, more: object = {}) => ({
+  path: "/v1/chat/completions",
+  body: { messages: [user, { role: "assistant", content: "", ...message }, user], ...more }
+})
+const generate = (more: object) => ({ path: "/api/generate", body: { prompt: "x", ...more } })
+const call = (args: object, name = "f") => ({ tool_calls: [{ function: { name, arguments: args } }] })
+const callV1 = (args: string, name = "f", id = "a") => ({
+  tool_calls: [{ id, type: "function", function: { name, arguments: args } }]
+})
+const tool = (fields: object) => ({ tools: [{ type: "function", function: { name: "f", ...fields } }] })
+const object = (properties: object) => ({ type: "object", properties })
+const prompts: Readonly<Record<string, { readonly path: string; readonly body: object }>> = {
+  content: native({ content: words }),
+  "arguments of a tool call": native(call({ a: words })),
+  "names of arguments of a tool call": native(call({ [words]: 1 })),
+  "nested arguments of a tool call": native(call({ a: [{ b: { c: [words] } }] })),
+  "name of a tool call": native(call({}, words)),
+  tool_name: native({ role: "tool", tool_name: words }),
+  tool_call_id: native({ role: "tool", tool_call_id: words }),
+  thinking: native({ thinking: words }),
+  "description of a tool": native({}, tool({ description: words })),
+  "name of a parameter": native({}, tool({ parameters: object({ [words]: { type: "string" } }) })),
+  "enum of a parameter": native({}, tool({ parameters: object({ a: { type: "string", enum: [words] } }) })),
+  "required of a tool": native({}, tool({ parameters: { ...object({}), required: [words] } })),
+  "description in a format": native({}, { format: object({ a: { type: "string", description: words } }) }),
+  "name in a format": native({}, { format: object({ [words]: { type: "string" } }) }),
+  stop: native({}, { options: { stop: [words.slice(0, 4000)] } }),
+  prompt: generate({ prompt: words }),
+  system: generate({ system: words }),
+  suffix: generate({ suffix: words }),
+  "system with raw": generate({ raw: true, prompt: words }),
+  "content on /v1": openai({ content: words }),
+  "content parts on /v1": openai({ role: "user", content: [{ type: "text", text: words }] }),
+  "arguments on /v1": openai(callV1(JSON.stringify({ a: words }))),
+  "names of arguments on /v1": openai(callV1(JSON.stringify({ [words]: 1 }))),
+  "name of a tool call on /v1": openai(callV1("{}", words)),
+  "reasoning on /v1": openai({ reasoning: words }),
+  "reasoning_content on /v1": openai({ reasoning_content: words }),
+  "name of a message on /v1": openai({ name: words }),
+  "refusal on /v1": openai({ refusal: words }),
+  "tool_call_id on /v1": openai({ ...callV1("{}", "f", words) }),
+  "response_format on /v1": openai(
+    {},
+    {
+      response_format: {
+        type: "json_schema",
+        json_schema: { name: "a", schema: object({ a: { type: "string", description: words } }) }
+      }
+    }
+  ),
+  "tools on /v1": openai({}, tool({ description: words })),
+  "tool parameters on /v1": openai({}, tool({ parameters: object({ [words]: { type: "string" } }) })),
+  "suffix on /v1": { path: "/v1/completions", body: { prompt: "x", suffix: words } }
+}
+
+/** By so much is a prompt of English words estimated short at worst (`bench/prompts.ts`). */
+const estimateError = 1.15
+
+const prompt = ([name, { body, path }]: readonly [
+  string,
+  { readonly path: string; readonly body: object }
+]): Assault => ({
+  point: 5,
+  name,
+  run: Effect.gen(function* () {
+    const budget = 100
+    const keys = yield* newKeys(1, {}, { day: budget })
+    const victim = yield* (yield* Arena).victim
+    const before = yield* statsOf("counting")
+    const text = JSON.stringify({ model: "counting", ...body })
+    const met = yield* attack(
+      completed(
+        { attack: "volley", model: "counting", path, body: text, count: 8, seconds: 5 },
+        victim.url,
+        keys
+      )
+    )
+    const after = yield* statsOf("counting")
+    const spent = yield* spentBy(keys)
+    const largest = (after.prompt - before.prompt) / Math.max(1, after.calls - before.calls)
+    const limit = budget + Math.ceil(largest * estimateError)
+    const rows: ReadonlyArray<Row> = [
+      atMost(5, name, `prompt tokens on a budget of ${budget}`, after.prompt - before.prompt, limit),
+      atMost(5, name, "  of them booked", spent, limit + 8),
+      noted(5, name, "  calls", after.calls - before.calls),
+      ...Object.entries(met).map(([figure, value]) => noted(5, name, `  ${figure}`, value))
+    ]
+    return rows
+  })
+})
+
+/** Points 6 and 7: a budget, many requests at once, and what was spent of it. */
+interface Spending {
+  readonly point: number
+  readonly name: string
+  readonly budgets: BudgetChange
+  readonly budget: number
+  readonly plan: Partial<Plan> & { readonly model: string }
+  /** the words that its clients may get, when these are to be bounded too */
+  readonly boundsWords?: boolean
+}
+
+/** What 50 short prompts may cost beyond their estimates. */
+const promptsShare = 500
+
+const spending = ({ boundsWords = false, budget, budgets, name, plan, point }: Spending): Assault => ({
+  point,
+  name,
+  run: Effect.gen(function* () {
+    const keys = yield* newKeys(1, {}, budgets)
+    const victim = yield* (yield* Arena).victim
+    const before = yield* statsOf(plan.model)
+    const met = yield* attack(
+      completed({ attack: "volley", count: 50, seconds: 8, ...plan }, victim.url, keys)
+    )
+    yield* Effect.sleep("500 millis")
+    const spent = yield* spentBy(keys)
+    const after = yield* statsOf(plan.model)
+    const generated = after.tokens - before.tokens
+    const limit = budget + promptsShare
+    const rows: ReadonlyArray<Row> = [
+      atMost(point, name, `booked on a budget of ${budget}`, spent, limit),
+      ...(boundsWords
+        ? [
+            atMost(point, name, "  words that clients got", met["words"] ?? 0, limit),
+            noted(point, name, "  made by the model server", generated)
+          ]
+        : [atMost(point, name, "  made by the model server", generated, limit)]),
+      ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))
+    ]
+    return rows
+  })
+})
+
+const chat = (more: object, model = "held", stream = true) => ({
+  model,
+  body: JSON.stringify({ model, stream, messages: [user], ...more })
+})
+const daily = { day: 20_000 }
+const heldBack = (name: string, plan: Spending["plan"]): Assault =>
+  spending({ point: 6, name, budget: 20_000, budgets: daily, plan })
+
+const held: ReadonlyArray<Assault> = [
+  heldBack("with tools", chat(tool({}))),
+  heldBack("with stop", chat({ options: { stop: ["never"] } })),
+  heldBack("with a format", chat({ format: "json" })),
+  heldBack("with a schema", chat({ format: object({ a: { type: "string" } }) })),
+  heldBack("not streamed", chat({}, "held", false)),
+  heldBack("with nothing of it", chat({})),
+  heldBack("everything in the final frame, with tools", chat(tool({}), "held-in-final")),
+  heldBack("log-probabilities at the end", chat({ logprobs: true }, "held-logprobs")),
+  heldBack("thinking, held back", chat({ think: true })),
+  heldBack("with tools on /v1", { ...chat(tool({})), path: "/v1/chat/completions" }),
+  heldBack("with stop on /v1/completions", {
+    model: "held",
+    path: "/v1/completions",
+    body: JSON.stringify({ model: "held", prompt: "x", stop: ["never"], max_tokens: 4096 })
+  })
+]
+
+/** Left before anything was seen: what the model server made until then is charged, roughly. */
+const leftEarly = (name: string, plan: Spending["plan"], rateMs: number): Assault => ({
+  point: 6,
+  name,
+  run: Effect.gen(function* () {
+    const budget = 20_000
+    const keys = yield* newKeys(2, {}, { day: budget })
+    const [known = keys[0], leaver = keys[0]] = keys
+    const victim = yield* (yield* Arena).victim
+    // How fast the model is has to be known from somebody's whole answer.
+    const order = completed(
+      { attack: "volley", count: 2, seconds: 4, ...plan },
+      victim.url,
+      known === undefined ? [] : [known]
+    )
+    yield* attack(order)
+    const before = yield* statsOf(plan.model)
+    const leavers = leaver === undefined ? [] : [leaver]
+    yield* attack(
+      completed({ attack: "leave early", count: 20, seconds: 8, rate: rateMs, ...plan }, victim.url, leavers)
+    )
+    yield* Effect.sleep("500 millis")
+    const spent = yield* spentBy(leavers)
+    const made = (yield* statsOf(plan.model)).tokens - before.tokens
+    return [
+      atMost(6, name, `made on a budget of ${budget}`, made, budget * 1.5),
+      atLeast(6, name, "  booked", spent, Math.min(made, budget) / 2),
+      atMost(6, name, "  booked", spent, budget + promptsShare)
+    ]
+  })
+})
+
+const last: ReadonlyArray<Assault> = (
+  [
+    ["counted by the model server", "bundle"],
+    ["not counted", "bundle-uncounted"],
+    ["counted as nothing", "bundle-zero"],
+    ["counted absurdly", "bundle-absurd"],
+    ["in one frame", "bundle-one-frame"]
+  ] as const
+).flatMap(([name, model]) =>
+  [true, false].map((stream) =>
+    spending({
+      point: 7,
+      name: `10,000 tokens with the end, ${name}${stream ? "" : ", not streamed"}`,
+      budget: 5000,
+      budgets: { day: 5000 },
+      boundsWords: true,
+      plan: { ...chat({}, model, stream), count: 4, seconds: 4 }
+    })
+  )
+)
+
+/** Point 8: the counters go away under running streams. */
+const meterDies = (name: string, model: string, how: "killed" | "frozen"): Assault => ({
+  point: 8,
+  name,
+  run: Effect.gen(function* () {
+    const budget = 1000
+    const keys = yield* newKeys(1, {}, { total: budget })
+    const arena = yield* Arena
+    const victim = yield* arena.victim
+    const cpu = victim.cpuSeconds()
+    const streams = yield* Effect.forkChild(
+      attack(completed({ attack: "volley", count: 2, seconds: 8, ...chat({}, model) }, victim.url, keys)),
+      { startImmediately: true }
+    )
+    // A process needs a moment to start; then the streams have begun and hold their first tokens.
+    let begun = (yield* statsOf(model)).tokens
+    const first = begun
+    for (let i = 0; i < 400 && begun < first + 60; i += 1) {
+      yield* Effect.sleep("10 millis")
+      begun = (yield* statsOf(model)).tokens
+    }
+    yield* how === "killed" ? arena.redis.kill : arena.redis.pause
+    const met = yield* Fiber.join(streams)
+    yield* how === "killed" ? arena.redis.start : arena.redis.resume
+    const spent = yield* spentBy(keys, 45)
+    return [
+      atMost(8, name, `booked on a budget of ${budget}`, spent, budget + 40),
+      atMost(8, name, "  words that clients got", met["words"] ?? 0, budget + 40),
+      noted(8, name, "  CPU, seconds", victim.cpuSeconds() - cpu)
+    ]
+  })
+})
+
+export const money: ReadonlyArray<Assault> = [
+  ...refusals,
+  ...Object.entries(prompts).map(prompt),
+  ...held,
+  leftEarly("left after 1.5 s, with tools", chat(tool({})), 1500),
+  leftEarly("left after 1.5 s, with nothing of it", chat({}), 1500),
+  leftEarly("left after 1.5 s, not streamed", chat({}, "held", false), 1500),
+  ...last,
+  meterDies("Redis killed, a model that keeps its bound", "steady", "killed"),
+  meterDies("Redis frozen, a model that keeps its bound", "steady", "frozen"),
+  meterDies("Redis killed, a model that does not", "deaf", "killed"),
+  meterDies("Redis frozen, a model that does not", "deaf", "frozen")
+]

@@ -1,0 +1,272 @@
+/** Points 9 to 13: what one attacker does to everybody else. */
+import { request } from "node:http"
+import { Effect, Fiber } from "effect"
+import {
+  Arena,
+  attack,
+  completed,
+  type Key,
+  type Neighbour,
+  neighbour,
+  newKeys,
+  type Plan,
+  rowsBeside
+} from "../Arena.ts"
+import { atMost, noted, type Row } from "../figures.ts"
+import type { Assault } from "./Assault.ts"
+
+const refusedOf = ({ requests, statuses }: Neighbour): number => requests - (statuses["200"] ?? 0)
+
+interface Trouble {
+  readonly point: number
+  readonly name: string
+  readonly plan: Plan
+  readonly limits?: { readonly rpm?: number; readonly tpm?: number; readonly concurrent?: number }
+  readonly keys?: number
+  /** rows a second that the attack may leave in the audit log */
+  readonly rowsPerSecond?: number
+  /** answers 200 that it may have */
+  readonly served?: number
+  /** whether an honest stranger's 403 is timed as well */
+  readonly stranger?: boolean
+}
+
+/** How long an honest request to a blocked path takes, ms; `undefined` when there was no answer in 10 s. */
+const strangerMs = (url: string) =>
+  Effect.callback<number | undefined>((resume) => {
+    const began = performance.now()
+    const asked = request(
+      `${url}/api/pull`,
+      { localAddress: "127.0.0.11", agent: false, timeout: 10_000 },
+      (response) => {
+        response.resume().on("end", () => resume(Effect.succeed(performance.now() - began)))
+      }
+    )
+    asked.on("timeout", () => asked.destroy())
+    asked.on("error", () => resume(Effect.undefined))
+    asked.end()
+    return Effect.sync(() => void asked.destroy())
+  })
+
+const strangers = Effect.fnUntraced(function* (url: string, until: number) {
+  const waits: Array<number> = []
+  while (performance.now() < until) {
+    waits.push((yield* strangerMs(url)) ?? 10_000)
+    yield* Effect.sleep("400 millis")
+  }
+  return waits
+})
+
+const trouble = ({
+  keys: keyCount = 1,
+  limits = { rpm: 1, tpm: 1000, concurrent: 1 },
+  name,
+  plan,
+  point,
+  rowsPerSecond,
+  served,
+  stranger = false
+}: Trouble): Assault => ({
+  point,
+  name,
+  run: Effect.gen(function* () {
+    const keys = keyCount === 0 ? [] : yield* newKeys(keyCount, limits)
+    const payers = yield* newKeys(4)
+    const victim = yield* (yield* Arena).victim
+    const seconds = plan.seconds ?? 8
+    yield* neighbour(victim.url, payers, 1.5)
+    const quiet = yield* neighbour(victim.url, payers, 3)
+    const [rowsBefore, cpuBefore] = [yield* rowsBeside(payers), victim.cpuSeconds()]
+    const attacking = yield* Effect.forkChild(attack(completed({ seconds, ...plan }, victim.url, keys)), {
+      startImmediately: true
+    })
+    yield* Effect.sleep("2 seconds")
+    const waiting = yield* Effect.forkChild(
+      stranger ? strangers(victim.url, performance.now() + (seconds - 2) * 1000) : Effect.succeed([]),
+      { startImmediately: true }
+    )
+    const under = yield* neighbour(victim.url, payers, seconds - 3)
+    const met = yield* Fiber.join(attacking)
+    const waits = (yield* Fiber.join(waiting)).toSorted((a, b) => a - b)
+    const cpu = victim.cpuSeconds() - cpuBefore
+    yield* Effect.sleep("1500 millis")
+    const written = (yield* rowsBeside(payers)) - rowsBefore - waits.length
+    const rows: ReadonlyArray<Row> = [
+      atMost(point, name, "neighbour's p50, times its quiet p50", under.p50 / quiet.p50, 2),
+      noted(point, name, "  quiet p50, ms", quiet.p50),
+      noted(point, name, "  p50, ms", under.p50),
+      noted(point, name, "  p99, ms", under.p99),
+      atMost(point, name, "neighbour's requests not served, %", (100 * refusedOf(under)) / under.requests, 1),
+      rowsPerSecond === undefined
+        ? noted(point, name, "rows a second", written / seconds)
+        : atMost(point, name, "rows a second", written / seconds, rowsPerSecond),
+      ...(served === undefined ? [] : [atMost(point, name, "served", met["200"] ?? 0, served)]),
+      ...(stranger
+        ? [
+            atMost(
+              point,
+              name,
+              "an honest 403 waits, ms (median)",
+              waits[Math.floor(waits.length / 2)] ?? 0,
+              500
+            )
+          ]
+        : []),
+      noted(point, name, "CPU of the gateway, seconds a second", cpu / seconds),
+      noted(point, name, "memory at most, MiB", victim.peakMiB()),
+      ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))
+    ]
+    return rows
+  })
+})
+
+const failing = { limits: { rpm: 60, tpm: 1_000_000, concurrent: 4 } }
+const failures = (name: string, model: string, more: Partial<Trouble> = {}): Trouble => ({
+  point: 9,
+  name,
+  plan: { attack: "hammer", model, count: 4 },
+  ...failing,
+  ...more
+})
+
+/** 100 a second with a burst of 200, over the 8 seconds, and a little. */
+const free = { point: 10, rowsPerSecond: 140, served: 1100 }
+
+const lists = (name: string, plan: Plan): Trouble => ({ ...free, name, plan })
+
+const anonymous = (name: string, body: string, more: Partial<Plan> = {}): Trouble => ({
+  point: 11,
+  name,
+  keys: 0,
+  stranger: true,
+  rowsPerSecond: 5,
+  plan: { attack: "send and leave", body, rate: 1500, ...more }
+})
+
+const connections = (name: string, plan: Partial<Plan>): Trouble => ({
+  point: 13,
+  name,
+  keys: 0,
+  plan: { attack: "occupy", count: 16_384, seconds: 15, from: ["127.0.0.1"], ...plan }
+})
+const many = Array.from({ length: 6 }, (_, i) => `127.0.1.${i + 1}`)
+
+const troubles: ReadonlyArray<Trouble> = [
+  failures("500 to one key", "says-500"),
+  failures("500 that speaks of an image to one key", "says-image"),
+  failures("resets to one key", "resets"),
+  failures("no JSON to one key", "garbage"),
+  failures("an error in the first line to one key", "says-error-line"),
+  failures("an error in the middle to one key", "breaks-later"),
+  failures("a line without end to one key", "endless-line"),
+  failures("500 to /v1/embeddings", "says-500", {
+    plan: { attack: "hammer", model: "says-500", count: 4, path: "/v1/embeddings" }
+  }),
+  failures("500 to two keys of one tenant", "says-500", { keys: 2 }),
+  lists("/api/tags, 64 connections", { attack: "hammer", path: "/api/tags", count: 64 }),
+  lists("/v1/models, pipelined", { attack: "pipelined lists", path: "/v1/models", count: 20 }),
+  lists("HEAD /api/version, pipelined", {
+    attack: "pipelined lists",
+    path: "/api/version",
+    body: "HEAD",
+    count: 20
+  }),
+  lists("refusals beyond rpm 1", { attack: "hammer", count: 64 }),
+  lists("bodies of 250 kB that are no JSON", { attack: "malformed", count: 64 }),
+  lists("bodies of 250 kB that are too deep", { attack: "malformed", body: "deep", count: 64 }),
+  lists("a model that is not there", { attack: "hammer", model: "nothing", count: 64 }),
+  lists("a scope or field that is wrong", { attack: "hammer", body: '{"model":1}', count: 64 }),
+  lists("dense bodies", { attack: "dense bodies", body: "{}", count: 40 }),
+  lists("a body that is too large", {
+    attack: "hammer",
+    body: `{"model":"${"a".repeat(270_000)}"}`,
+    count: 32
+  }),
+  {
+    ...lists("20 keys of one tenant, /api/tags", { attack: "hammer", path: "/api/tags", count: 64 }),
+    keys: 20,
+    rowsPerSecond: 2200,
+    served: 100_000
+  },
+  anonymous("a blocked path, reset after 3 ms", "path"),
+  anonymous("an unknown key, reset after 3 ms", "unknown"),
+  anonymous("a junk key, reset after 3 ms", "junk"),
+  anonymous("no key, reset after 3 ms", "keyless"),
+  anonymous("50 pipelined, reset after 3 ms", "pipelined", { rate: 300 }),
+  anonymous("no HTTP, reset after 3 ms", "malformed"),
+  anonymous("a blocked path, ended after 3 ms", "path", { stream: false }),
+  {
+    ...anonymous("blocked paths, waiting for their answers", "path"),
+    plan: { attack: "send and stay", body: "path", count: 1000 },
+    rowsPerSecond: 260
+  },
+  {
+    point: 12,
+    name: "1,500 wrong secrets a second, one prefix",
+    plan: { attack: "guess", count: 256, rate: 1500 }
+  },
+  {
+    point: 12,
+    name: "1,500 unknown keys a second",
+    keys: 0,
+    plan: { attack: "guess", count: 256, rate: 1500 }
+  },
+  connections("16,384 silent ones, one address", {}),
+  connections("16,384 that drip, one address", { body: "drip" }),
+  connections("16,384 kept alive after a 401, one address", { body: "idle" }),
+  connections("16,384 silent ones, six addresses", { from: many }),
+  connections("16,384 that drip, six addresses", { from: many, body: "drip" }),
+  connections("16,384 kept alive after a 401, six addresses", { from: many, body: "idle" })
+]
+
+/** Point 12: the owner of a key at a replica that has not seen it yet, beside guesses at its prefix. */
+const lockout = (name: string, rate: number, otherPrefixes = 0): Assault => ({
+  point: 12,
+  name,
+  run: Effect.gen(function* () {
+    const mostSeconds = 15
+    const [owner, ...others] = yield* newKeys(1 + otherPrefixes)
+    if (owner === undefined) return []
+    const victim = yield* (yield* Arena).victim
+    const guessed: ReadonlyArray<Key> = [owner, ...others].map(({ prefix }) => ({ prefix, secret: prefix }))
+    const attacking = yield* Effect.forkChild(
+      attack(completed({ attack: "guess", rate, count: 256, seconds: mostSeconds + 4 }, victim.url, guessed)),
+      { startImmediately: true }
+    )
+    yield* Effect.sleep("3 seconds")
+    const began = performance.now()
+    let tries = 0
+    let status = 0
+    const inAfter = () => (performance.now() - began) / 1000
+    while (status !== 200 && inAfter() < mostSeconds) {
+      tries += 1
+      status = yield* Effect.promise(() =>
+        fetch(`${victim.url}/api/version`, {
+          headers: { authorization: `Bearer ${owner.secret}` },
+          signal: AbortSignal.timeout(8000)
+        }).then(
+          async (response) => {
+            await response.text()
+            return response.status
+          },
+          () => 0
+        )
+      )
+      if (status !== 200) yield* Effect.sleep("250 millis")
+    }
+    const seconds = inAfter()
+    yield* Fiber.interrupt(attacking)
+    return [
+      atMost(12, name, "the owner is in after, seconds", status === 200 ? seconds : mostSeconds, 5),
+      noted(12, name, "  tries", tries)
+    ]
+  })
+})
+
+export const neighbours: ReadonlyArray<Assault> = [
+  ...troubles.filter(({ point }) => point < 12).map(trouble),
+  lockout("400 wrong secrets a second, one prefix", 400),
+  lockout("1,500 wrong secrets a second, one prefix", 1500),
+  lockout("1,500 wrong secrets a second, 50 prefixes", 1500, 49),
+  ...troubles.filter(({ point }) => point >= 12).map(trouble)
+]
