@@ -2,12 +2,10 @@
  * Where attacks are made: a gateway process of any checkout with its default settings, on a real Postgres and a real
  * Redis, in front of a hostile model server. Every attack gets a gateway process of its own, so that its memory is its own.
  */
-import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { readFileSync } from "node:fs"
-import * as path from "node:path"
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Context, Data, Effect, Layer, Redacted, Schedule, Schema, type Scope } from "effect"
+import { Context, Effect, Layer, Redacted, Schedule, Schema, type Scope } from "effect"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerLive as layerRegistry } from "../../src/registry/live.ts"
 import { type BudgetChange, type LimitValues, Registry } from "../../src/registry/Registry.ts"
@@ -15,9 +13,7 @@ import { durable, makePostgresClusterWith } from "../support/servers/PostgresClu
 import { freePort } from "../support/servers/processes.ts"
 import { findRedis } from "../support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../support/servers/RedisServer.ts"
-import type { Order } from "./attackers/sockets.ts"
-
-export class ArenaFailed extends Data.TaggedError("ArenaFailed")<{ readonly message: string }> {}
+import { ArenaFailed, type Env, here, kept, type Key, launch } from "./processes.ts"
 
 /** The attack is over when the gateway has this much memory: the machine is not only for this. */
 const mostMiB = 2048
@@ -29,10 +25,9 @@ export interface Victim {
   readonly peakMiB: () => number
   /** seconds of CPU that it has used */
   readonly cpuSeconds: () => number
-  readonly died: () => boolean
+  /** done when the process has ended, which no attack may bring about */
+  readonly gone: Effect.Effect<void>
 }
-
-type Env = Readonly<Record<string, string>>
 
 export class Arena extends Context.Service<
   Arena,
@@ -43,31 +38,6 @@ export class Arena extends Context.Service<
     readonly victim: Effect.Effect<Victim, ArenaFailed, Scope.Scope>
   }
 >()("test/attacks/Arena") {}
-
-const here = (name: string) => path.join(import.meta.dirname, name)
-
-const launch = (command: ReadonlyArray<string>, env: Env, cwd = process.cwd()): ChildProcess => {
-  const [program = "", ...words] = command
-  const child = spawn(program, words, {
-    cwd,
-    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
-    stdio: ["ignore", "pipe", "inherit"]
-  })
-  child.stdout?.setEncoding("utf8")
-  return child
-}
-
-const kept = (command: ReadonlyArray<string>, env: Env, cwd?: string) =>
-  Effect.acquireRelease(
-    Effect.sync(() => launch(command, env, cwd)),
-    (child) =>
-      Effect.promise(async () => {
-        if (child.exitCode !== null || child.signalCode !== null) return
-        const gone = once(child, "exit")
-        child.kill("SIGKILL")
-        await gone
-      })
-  )
 
 const answers = (url: string, times: number) =>
   Effect.tryPromise({
@@ -124,7 +94,10 @@ const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
     pid,
     peakMiB: () => looked(() => seen.peak),
     cpuSeconds: () => looked(() => seen.cpu),
-    died: () => child.exitCode !== null || child.signalCode !== null
+    gone: Effect.callback((resume) => {
+      if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.void)
+      child.once("exit", () => resume(Effect.void))
+    })
   }
   return victim
 })
@@ -159,11 +132,6 @@ export const layerArena = (checkout: string) =>
     })
   )
 
-export interface Key {
-  readonly secret: string
-  readonly prefix: string
-}
-
 const wide = { rpm: 1_000_000, tpm: 1_000_000_000, concurrent: 1000 }
 let tenants = 0
 
@@ -185,64 +153,6 @@ export const newKeys = Effect.fnUntraced(function* (
     })
   )
 })
-
-const Numbers = Schema.Record(Schema.String, Schema.Finite)
-
-/** Runs one of the scripts here to its end, at a lower priority than those it attacks; its figures. */
-const script = <A>(schema: Schema.Decoder<A>, name: string, env: Env, niceness: number) =>
-  Effect.callback<string>((resume) => {
-    const child = launch(["nice", "-n", String(niceness), process.execPath, here(name)], env)
-    let text = ""
-    child.stdout?.on("data", (piece: string) => (text += piece))
-    child.on("close", () => resume(Effect.succeed(text)))
-    return Effect.sync(() => void child.kill("SIGKILL"))
-  }).pipe(
-    Effect.flatMap(Schema.decodeUnknownEffect(Schema.fromJsonString(schema))),
-    Effect.mapError(() => new ArenaFailed({ message: `${name} said nothing of use` }))
-  )
-
-/** What every attacker needs to be told; all else has a default. */
-export type Plan = Pick<Order, "attack"> & Partial<Omit<Order, "attack" | "keys" | "url">>
-
-export const completed = (plan: Plan, url: string, keys: ReadonlyArray<Key>): Order => ({
-  seconds: 8,
-  model: "short",
-  path: "/api/chat",
-  count: 8,
-  rate: 100,
-  body: "",
-  stream: true,
-  from: [],
-  ...plan,
-  url,
-  keys: keys.map(({ secret }) => secret)
-})
-
-export const attack = (order: Order): Effect.Effect<typeof Numbers.Type, ArenaFailed> =>
-  script(Numbers, "attacker.ts", { ORDER: JSON.stringify(order) }, 10)
-
-const Neighbour = Schema.Struct({
-  requests: Schema.Finite,
-  p50: Schema.Finite,
-  p99: Schema.Finite,
-  most: Schema.Finite,
-  statuses: Numbers
-})
-export type Neighbour = typeof Neighbour.Type
-
-export const neighbour = (url: string, keys: ReadonlyArray<Key>, seconds: number, pauseMs = 40) =>
-  script(
-    Neighbour,
-    "neighbour.ts",
-    {
-      URL: url,
-      KEYS: keys.map(({ secret }) => secret).join(","),
-      SECONDS: String(seconds),
-      PAUSE_MS: String(pauseMs),
-      ADDRESS: "127.0.0.9"
-    },
-    0
-  )
 
 const ModelStats = Schema.Struct({ calls: Schema.Finite, tokens: Schema.Finite, prompt: Schema.Finite })
 const decodeStats = Schema.decodeUnknownEffect(

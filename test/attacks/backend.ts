@@ -3,7 +3,7 @@
  * (`hostile.ts`). `GET /stats` says how many calls each model got and how many tokens it made.
  */
 import { createServer } from "node:http"
-import { type Asked, hostile } from "./hostile.ts"
+import { askedOf, hostile, tokensOf } from "./hostile.ts"
 
 const models = ["short", ...Object.keys(hostile)]
 const tags = models.map((name) => ({
@@ -29,22 +29,6 @@ const statsOf = (model: string): Stats => {
   const fresh = { calls: 0, tokens: 0, prompt: 0 }
   stats.set(model, fresh)
   return fresh
-}
-
-const textBytesOf = (value: unknown): number => {
-  if (typeof value === "string") return Buffer.byteLength(value)
-  if (Array.isArray(value)) return value.reduce((sum: number, item) => sum + textBytesOf(item), 0)
-  if (typeof value !== "object" || value === null) return 0
-  return Object.entries(value).reduce((sum, [name, inner]) => sum + name.length + textBytesOf(inner), 0)
-}
-
-const parsed = (body: string): object => {
-  try {
-    const value: unknown = JSON.parse(body)
-    return typeof value === "object" && value !== null ? value : {}
-  } catch {
-    return {} // the gateway never sends such a body; a person might
-  }
 }
 
 const short = (model: string, generate: boolean, prompt: number): string => {
@@ -75,23 +59,13 @@ const server = createServer({ keepAliveTimeout: 120_000 }, (request, response) =
     if (path === "/stats") return json(Object.fromEntries(stats))
     if (path === "/api/tags") return json({ models: tags })
     if (request.method === "GET") return json({ version: "0.24.0" })
-    const body = Buffer.concat(pieces).toString()
-    const fields = parsed(body)
-    const model = "model" in fields ? String(fields.model).replace(/:latest$/, "") : ""
-    const input = "input" in fields ? fields.input : undefined
-    const textBytes = textBytesOf(fields)
+    const asked = askedOf(path, Buffer.concat(pieces).toString(), (tokens) => {
+      statsOf(asked.model).tokens += tokens
+    })
+    const { model, textBytes } = asked
     const mine = statsOf(path === "/api/show" ? `${model}, shown` : model)
     mine.calls += 1
-    mine.prompt += 5 + Math.ceil(textBytes / 4)
-    const asked: Asked = {
-      model,
-      path,
-      body,
-      bound: Number(/"num_predict":(-?\d+)/.exec(body)?.[1] ?? 4096),
-      inputs: Array.isArray(input) ? input.length : 1,
-      textBytes,
-      generated: (tokens) => void (mine.tokens += tokens)
-    }
+    mine.prompt += tokensOf(textBytes)
     const answer = hostile[model]
     // What a model can do is asked in the background: only a model that is hostile there answers as it pleases.
     if (path === "/api/show" && !model.startsWith("shows-")) {
@@ -102,7 +76,7 @@ const server = createServer({ keepAliveTimeout: 120_000 }, (request, response) =
       return json({ model, embeddings: [[0.5, 0.25]], embedding: [0.5, 0.25], prompt_eval_count: 3 })
     mine.tokens += 3
     response.setHeader("content-type", "application/x-ndjson")
-    response.end(short(model, path === "/api/generate", 5 + Math.ceil(textBytes / 4)))
+    response.end(short(model, path === "/api/generate", tokensOf(textBytes)))
   })
 })
 server.listen(Number(process.env["PORT"]), "127.0.0.1")

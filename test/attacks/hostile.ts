@@ -23,6 +23,37 @@ export interface Asked {
 
 type Answer = (asked: Asked, response: ServerResponse) => void
 
+const textBytesOf = (value: unknown): number => {
+  if (typeof value === "string") return Buffer.byteLength(value)
+  if (Array.isArray(value)) return value.reduce((sum: number, item) => sum + textBytesOf(item), 0)
+  if (typeof value !== "object" || value === null) return 0
+  return Object.entries(value).reduce((sum, [name, inner]) => sum + name.length + textBytesOf(inner), 0)
+}
+
+const parsed = (body: string): object => {
+  try {
+    const value: unknown = JSON.parse(body)
+    return typeof value === "object" && value !== null ? value : {}
+  } catch {
+    return {} // the gateway never sends such a body; a person might
+  }
+}
+
+/** What the server has to know of a request it got. */
+export const askedOf = (path: string, body: string, generated: (tokens: number) => void): Asked => {
+  const fields = parsed(body)
+  const input = "input" in fields ? fields.input : undefined
+  return {
+    model: "model" in fields ? String(fields.model).replace(/:latest$/, "") : "",
+    path,
+    body,
+    bound: Number(/"num_predict":(-?\d+)/.exec(body)?.[1] ?? 4096),
+    inputs: Array.isArray(input) ? input.length : 1,
+    textBytes: textBytesOf(fields),
+    generated
+  }
+}
+
 const at = "2026-01-01T00:00:00Z"
 
 const line = ({ model, path }: Asked, text: string, more: object = {}): string => {
@@ -31,7 +62,7 @@ const line = ({ model, path }: Asked, text: string, more: object = {}): string =
   return `${JSON.stringify({ model, created_at: at, ...words, done: false, ...more })}\n`
 }
 
-const tokensOf = (bytes: number): number => 5 + Math.ceil(bytes / 4)
+export const tokensOf = (bytes: number): number => 5 + Math.ceil(bytes / 4)
 
 const last = (asked: Asked, evalCount: number, more: object = {}): string =>
   line(asked, "", {

@@ -5,6 +5,7 @@
 import { createServer } from "node:http"
 import { once } from "node:events"
 import { Effect, type Scope } from "effect"
+import { askedOf, hostile } from "../attacks/hostile.ts"
 
 export interface Backend {
   readonly url: string
@@ -16,7 +17,7 @@ export interface Backend {
   readonly forget: () => void
 }
 
-const tags = ["short", "slow"].map((name) => ({
+const entry = (name: string) => ({
   name: `${name}:latest`,
   model: `${name}:latest`,
   modified_at: "2026-01-01T00:00:00Z",
@@ -24,7 +25,12 @@ const tags = ["short", "slow"].map((name) => ({
   digest: name,
   capabilities: ["completion"],
   details: { family: "llama", format: "gguf", parameter_size: "1B", quantization_level: "Q4_0" }
-}))
+})
+
+export interface BackendOptions {
+  /** whether it also has the models of attackers (`test/attacks/hostile.ts`); default false */
+  readonly hostile?: boolean
+}
 
 const line = (model: string, generate: boolean, text: string, more: object = {}) => {
   const words = generate ? { response: text } : { message: { role: "assistant", content: text } }
@@ -39,7 +45,11 @@ const number = (text: string, name: string): number | undefined => {
   return found === undefined ? undefined : Number(found)
 }
 
-export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = Effect.gen(function* () {
+export const makeBackendWith = Effect.fnUntraced(function* (
+  options: BackendOptions
+): Effect.fn.Return<Backend, never, Scope.Scope> {
+  const evil = options.hostile === true ? hostile : {}
+  const tags = ["short", "slow", ...Object.keys(evil)].map(entry)
   const seen = new Set<number>()
   const most = new Map<string, number>()
   const now = new Map<string, number>()
@@ -59,6 +69,9 @@ export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = Effect.ge
         response.end(JSON.stringify(request.url === "/api/tags" ? { models: tags } : { version: "0.13.0" }))
         return
       }
+      const asked = askedOf(request.url ?? "", body, () => undefined)
+      const attacked = evil[asked.model]
+      if (attacked !== undefined && asked.path !== "/api/show") return attacked(asked, response)
       const [, text = "", key = "?", serial = "-1"] =
         /"(?:content|prompt|input)":\[?"(([^#"]*)#(\d+)#[^"]*)"/.exec(body) ?? []
       seen.add(Number(serial))
@@ -120,3 +133,5 @@ export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = Effect.ge
   }
   return { url: `http://127.0.0.1:${port}`, seen, most, forget }
 })
+
+export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = makeBackendWith({})

@@ -7,7 +7,7 @@ import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerLive as layerRegistry } from "../../src/registry/live.ts"
-import { type Backend, makeBackend } from "../scale/Backend.ts"
+import { type Backend, makeBackendWith } from "../scale/Backend.ts"
 import { leaseS, makeReplica, prepare, type Replica } from "../scale/World.ts"
 import { type FaultProxy, makeFaultProxy } from "../support/FaultProxy.ts"
 import { privateIn } from "../support/invariants/leaks.ts"
@@ -59,7 +59,7 @@ const host = (port: number) => `127.0.0.1:${port}`
 
 export const layerGround = Layer.unwrap(
   Effect.gen(function* () {
-    const backend = yield* makeBackend
+    const backend = yield* makeBackendWith({ hostile: true })
     const postgres = yield* makePostgresClusterWith(durable)
     const redis = yield* makeRedisServer(findRedis(), ["--appendonly", "yes", "--appendfsync", "everysec"])
     const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 60_000 })

@@ -24,6 +24,10 @@ export const sampleOf = (
   }
 }
 
+/** The most memory that a process which runs now has had at any time, MiB. */
+export const peakOf = (replicas: ReadonlyArray<{ readonly pid: () => number }>): number =>
+  Math.max(...replicas.map(({ pid }) => processState(pid())?.peakMiB ?? 0))
+
 export const samples = (all: ReadonlyArray<Sample>): string =>
   [
     "Memory (a replica that was killed begins anew)",

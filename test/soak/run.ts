@@ -1,9 +1,11 @@
 /**
  * `npm run soak`: mixed traffic on two replicas while one thing after the other that they need is killed, frozen,
- * slowed or cut, and they themselves too. Prints what happened and ends with 1 when anything was answered that should
- * have been refused, refused or cut that should not, lost, counted twice, or left behind.
+ * slowed or cut, and they themselves too, and attackers do their worst beside it (`attackers.ts`). Prints what happened and
+ * ends with 1 when anything was answered that should have been refused, refused or cut that should not, lost, counted
+ * twice, left behind, or when memory or an attacker's budget was not bounded.
  *
- * Arguments: `--minutes 10 --seed <n> --clients 24`. The same seed brings the same faults in the same order.
+ * Arguments: `--minutes 10 --seed <n> --clients 24`; `--minutes 2` is a short one. The same seed brings the same faults in
+ * the same order. `--no-faults` leaves the attackers alone with the honest clients.
  */
 import { parseArgs } from "node:util"
 import { Effect, Fiber } from "effect"
@@ -15,8 +17,9 @@ import { leaksIn } from "../support/invariants/leaks.ts"
 import { secrets } from "../support/invariants/Witness.ts"
 import { bookProblems, rowProblems } from "../support/invariants.ts"
 import { Ground, layerGround } from "./Ground.ts"
+import { makeAttackers } from "./attackers.ts"
 import { Observed } from "./Observed.ts"
-import { busiestAnswered, quantile, recoveries, sampleOf, type Sample, samples } from "./report.ts"
+import { busiestAnswered, peakOf, quantile, recoveries, sampleOf, type Sample, samples } from "./report.ts"
 import { limits, makeKeys, revocations, traffic } from "./traffic.ts"
 import { weather } from "./weather.ts"
 
@@ -24,7 +27,8 @@ const { values: options } = parseArgs({
   options: {
     minutes: { type: "string", default: "10" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
-    clients: { type: "string", default: "24" }
+    clients: { type: "string", default: "24" },
+    "no-faults": { type: "boolean", default: false }
   }
 })
 const [minutes, seed] = [Number(options.minutes), Number(options.seed)]
@@ -33,6 +37,9 @@ const say = (text: string) => Effect.sync(() => void process.stdout.write(`${tex
 
 /** Prompt of a request in these runs, in tokens: what the last one on a limit may cost beyond its hold. */
 const prompt = 20
+
+/** Of one replica, whoever attacks it. */
+const mostMiB = 512
 
 const soak = Effect.gen(function* () {
   const ground = yield* Ground
@@ -43,12 +50,13 @@ const soak = Effect.gen(function* () {
     Array.from({ length: Math.ceil(minutes * 15) }, (_, i) => i),
     (i) => newKey(`passing-${i}`)
   )
-  for (const { secret } of [...Object.values(keys).flat(), ...passing]) secrets.add(secret)
-  yield* say(`soak: ${minutes} minutes, seed ${seed}, ${options.clients} clients, two replicas`)
-
   const began = performance.now()
   const until = began + minutes * 60_000
   const over = () => performance.now() > until
+  const attackers = yield* makeAttackers(over, keys.free[0], say)
+  for (const { secret } of [...Object.values(keys).flat(), ...passing, ...attackers.keys]) secrets.add(secret)
+  yield* say(`soak: ${minutes} minutes, seed ${seed}, ${options.clients} clients, two replicas`)
+
   const memory: Array<Sample> = []
   const measure = Effect.sync(() => void memory.push(sampleOf(began, replicas)))
   const clients = yield* Effect.forkChild(traffic(keys, observed, Number(options.clients), seed, over), {
@@ -59,7 +67,21 @@ const soak = Effect.gen(function* () {
     Effect.forever(Effect.andThen(measure, Effect.sleep(minutes * 6000))),
     { startImmediately: true }
   )
-  const happened = yield* weather(keys.probe, observed, seed, over, say)
+  const attacking = yield* Effect.forkChild(attackers.run, { startImmediately: true })
+  const peaks: Array<number> = []
+  const watching = yield* Effect.forkChild(
+    Effect.forever(
+      Effect.andThen(
+        Effect.sync(() => void peaks.push(peakOf(replicas))),
+        Effect.sleep("500 millis")
+      )
+    )
+  )
+  const happened = options["no-faults"]
+    ? yield* Effect.as(Effect.sleep(minutes * 60_000), [])
+    : yield* weather(keys.probe, observed, seed, over, say)
+  yield* Fiber.join(attacking)
+  yield* Fiber.interrupt(watching)
   yield* Fiber.join(clients)
   yield* Fiber.join(revoking)
   yield* Fiber.interrupt(measuring)
@@ -95,7 +117,11 @@ const soak = Effect.gen(function* () {
       .sort(([a], [b]) => a.localeCompare(b))
       .map(([name, { count, longestMs }]) => figure(`  ${name} (${longestMs} ms at most)`, count)),
     figure("longest wait for a 503 of a replica that was there, ms", observed.longestRefusalMs),
-    figure("502 and 503 while all was well", observed.needless.calm),
+    figure(
+      "502 and 503 while all was well, % of the requests",
+      (100 * observed.needless.calm) / Math.max(1, observed.total),
+      (percent) => percent <= 1
+    ),
     figure("502 and 503 while only the other replica was gone", observed.needless.neighbour),
     figure("keys revoked in use", served.length),
     figure("served after its revocation, ms: median", Math.round(quantile(served, 0.5))),
@@ -120,6 +146,8 @@ const soak = Effect.gen(function* () {
       yield* spentOf(keys.budget.prefix),
       (n) => n <= limits.budget + prompt
     ),
+    ...(yield* attackers.figures),
+    figure("memory of a replica at most, MiB", Math.max(0, ...peaks), (most) => most <= mostMiB),
     figure("answers looked for in the audit log", observed.answers.length),
     figure("held back because their own row was late: 503, 200 in the row", heldBack.length),
     figure("reached the backend", backend.seen.size),

@@ -1,7 +1,8 @@
 /** Points 1 to 3: memory by bodies, by answers nobody reads, and by what the model server sends. */
 import { Effect } from "effect"
-import { Arena, attack, completed, newKeys, type Plan } from "../Arena.ts"
+import { Arena, newKeys } from "../Arena.ts"
 import { atMost, noted, type Row } from "../figures.ts"
+import { attack, completed, type Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
 const limitMiB = 512
@@ -25,7 +26,10 @@ const assault =
       const keys = yield* newKeys(keyCount, limits)
       const victim = yield* (yield* Arena).victim
       const [quietMiB, quietCpu] = [victim.peakMiB(), victim.cpuSeconds()]
-      const met = yield* attack(completed(plan, victim.url, keys))
+      const met = yield* Effect.raceFirst(
+        attack(completed(plan, victim.url, keys)),
+        Effect.as(victim.gone, { "the process ended": 1 })
+      )
       const rows: ReadonlyArray<Row> = [
         atMost(point, name, "memory at most, MiB", victim.peakMiB(), limitMiB),
         noted(point, name, "memory before, MiB", quietMiB),
@@ -38,7 +42,7 @@ const assault =
 
 const bodies: ReadonlyArray<MemoryPlan> = [
   { name: "one-byte chunks, 8 connections", attack: "one-byte chunks", count: 8 },
-  { name: "one-byte chunks, 60 connections", attack: "one-byte chunks", count: 60, seconds: 15 },
+  { name: "one-byte chunks, 60 connections", attack: "one-byte chunks", count: 60, seconds: 40 },
   {
     name: "one-byte chunks, 40 keys of one tenant",
     attack: "one-byte chunks",

@@ -1,8 +1,9 @@
 /** Points 4 to 8: calls and tokens that nobody is charged for. */
 import { Effect, Fiber } from "effect"
 import type { BudgetChange } from "../../../src/registry/Registry.ts"
-import { Arena, attack, completed, newKeys, type Plan, spentBy, statsOf } from "../Arena.ts"
+import { Arena, newKeys, spentBy, statsOf } from "../Arena.ts"
 import { atLeast, atMost, noted, type Row } from "../figures.ts"
+import { attack, completed, type Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
 /** Point 4: what the model server refuses costs the request. */

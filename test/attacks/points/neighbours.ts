@@ -1,18 +1,9 @@
 /** Points 9 to 13: what one attacker does to everybody else. */
 import { request } from "node:http"
 import { Effect, Fiber } from "effect"
-import {
-  Arena,
-  attack,
-  completed,
-  type Key,
-  type Neighbour,
-  neighbour,
-  newKeys,
-  type Plan,
-  rowsBeside
-} from "../Arena.ts"
+import { Arena, newKeys, rowsBeside } from "../Arena.ts"
 import { atMost, noted, type Row } from "../figures.ts"
+import { attack, completed, type Key, type Neighbour, neighbour, type Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
 const refusedOf = ({ requests, statuses }: Neighbour): number => requests - (statuses["200"] ?? 0)

@@ -5,14 +5,21 @@ import { runInNewContext } from "node:vm"
 
 export interface ProcessState {
   readonly rssMiB: number
+  /** the most it ever had */
+  readonly peakMiB: number
   readonly descriptors: number
 }
 
 /** Undefined when there is no such process. */
 export const processState = (pid: number): ProcessState | undefined => {
   try {
-    const rss = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]
-    return { rssMiB: Number(rss) / 1024, descriptors: readdirSync(`/proc/${pid}/fd`).length }
+    const status = readFileSync(`/proc/${pid}/status`, "utf8")
+    const mib = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1]) / 1024
+    return {
+      rssMiB: mib("VmRSS"),
+      peakMiB: mib("VmHWM"),
+      descriptors: readdirSync(`/proc/${pid}/fd`).length
+    }
   } catch {
     return undefined // it has ended
   }
