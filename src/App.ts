@@ -119,6 +119,7 @@ export const layerApp = (
     shutdownDrainMs: drainMsOf(settings),
     shutdownGraceMs: settings.shutdownGraceMs,
     clientStallTimeoutMs: settings.clientStallTimeoutMs,
+    unreadAnswersMaxBytes: settings.unreadAnswersMaxBytes,
     trustedProxies: settings.trustedProxies,
     playground: playgroundOf(settings),
     maxRequestBodyBytes: settings.maxRequestBodyBytes,

@@ -185,8 +185,8 @@ const make = (options: DriftOptions) =>
           touch(claims.account)
           return verdict
         }),
-      settle: (reservation, used) =>
-        Effect.map(meter.settle(reservation, used), (headroom) => {
+      settle: (reservation, used, options) =>
+        Effect.map(meter.settle(reservation, used, options), (headroom) => {
           const { account, budgets } = reservation.claims
           if (periods.some((period) => budgets[period] !== undefined)) touch(account)
           return headroom

@@ -29,7 +29,7 @@ export class RateLimited extends Data.TaggedError("RateLimited")<{
   readonly limit: "requests" | "tokens" | "concurrency"
   readonly value: number
   readonly retryAfterS: number
-  readonly headroom: Headroom
+  readonly headroom?: Headroom
 }> {}
 
 /** 429 from the Budget: the period's tokens are spent. */

@@ -11,6 +11,7 @@ import { Drain } from "../infra/Drain.ts"
 import { Readiness } from "./ops.ts"
 import { Patience } from "./Patience.ts"
 import { Tarpit } from "./Tarpit.ts"
+import { UnreadAnswers } from "./UnreadAnswers.ts"
 
 export const desk = Effect.all({
   keys: KeyStore,
@@ -21,6 +22,7 @@ export const desk = Effect.all({
   tarpit: Tarpit,
   readiness: Readiness,
   patience: Patience,
+  unread: UnreadAnswers,
   traced: Traced,
   alarm: makeAlarm,
   complain: makeComplain,

@@ -17,6 +17,7 @@ import { Readiness } from "./ops.ts"
 import { Patience, type PatienceMs } from "./Patience.ts"
 import { cutStalledClients } from "./stalls.ts"
 import { Tarpit } from "./Tarpit.ts"
+import { UnreadAnswers } from "./UnreadAnswers.ts"
 
 export interface ServerOptions extends AppOptions {
   readonly host: string
@@ -27,6 +28,8 @@ export interface ServerOptions extends AppOptions {
   readonly shutdownGraceMs: number
   /** how long a client may take no byte of an answer that waits for it */
   readonly clientStallTimeoutMs: number
+  /** bytes of unread answers in memory, of all clients together */
+  readonly unreadAnswersMaxBytes: number
 }
 
 /** Connections at the same time: idle ones cost a few KiB each, and nobody honest comes near. */
@@ -119,4 +122,9 @@ export const layer = (options: ServerOptions) =>
         Layer.provide(Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true))
       )
     })
-  ).pipe(Layer.provide(Readiness.layer), Layer.provide(Pipeline.layer), Layer.provide(Tarpit.layer()))
+  ).pipe(
+    Layer.provide(Readiness.layer),
+    Layer.provide(Pipeline.layer),
+    Layer.provide(Tarpit.layer()),
+    Layer.provide(UnreadAnswers.layer({ mostBytes: options.unreadAnswersMaxBytes }))
+  )

@@ -8,6 +8,7 @@ import type { Embeddings } from "../domain/Embeddings.ts"
 import { BadRequest, Forbidden } from "../domain/Errors.ts"
 import { Exchange } from "../pipeline/Exchange.ts"
 import { type OpsPage, routeOf } from "./allowList.ts"
+import { makeAnswer } from "./answer.ts"
 import { arrivalOf } from "./arrival.ts"
 import { desk } from "./Desk.ts"
 import type { Dialect, ObjectDialect } from "./Dialect.ts"
@@ -47,8 +48,9 @@ const embeddings = {
 export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   const stand = yield* desk
   const endpoint = makeEndpoint(stand)
-  const { answered, generated } = makeInference(stand, options)
-  const list = makeList(stand)
+  const answer = makeAnswer(stand)
+  const { answered, generated } = makeInference(stand, answer, options)
+  const list = makeList(stand, answer)
   const page = options.playground ? makePage() : undefined
 
   /**
@@ -100,7 +102,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       case "Show":
         return yield* endpoint(exchange, answered(exchange, incoming, response, nativeShow))
       case "List":
-        return yield* endpoint(exchange, list(exchange, incoming, route.list))
+        return yield* endpoint(exchange, list(exchange, incoming, response, route.list))
       case "Ops":
         return yield* operations(exchange, incoming, route.page)
     }

@@ -1,11 +1,13 @@
 /** The model endpoints: the story of one request, told once for both surfaces. */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { type Cause, Effect, Stream } from "effect"
-import { HttpServerResponse } from "effect/http"
-import { BackendFailed } from "../domain/Errors.ts"
+import { Array as Arr, type Cause, Effect, Stream } from "effect"
+import { BackendFailed, type Unavailable } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
-import type { Answer } from "../pipeline/forward.ts"
+import type { Answer as Frames } from "../pipeline/forward.ts"
 import { stepOf } from "../pipeline/Trace.ts"
+import { type Answer, leavesAtOnce, waitingFor, written } from "./answer.ts"
+import { AnswerBody } from "./AnswerBody.ts"
 import { authenticate } from "./authenticate.ts"
 import { readBody } from "./body.ts"
 import { named } from "./complaints.ts"
@@ -15,15 +17,14 @@ import { interrupted } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
 import { withPromptSize } from "./promptSize.ts"
-import { headersOf, respondJson, respondText } from "./respond.ts"
-import { StreamedBody } from "./StreamedBody.ts"
+import { headersOf } from "./respond.ts"
 
 export interface InferenceOptions extends Bounds {
   readonly maxRequestBodyBytes: number
 }
 
-export const makeInference = (desk: Desk, options: InferenceOptions) => {
-  const { complain, keys, pipeline, traced } = desk
+export const makeInference = (desk: Desk, answer: Answer, options: InferenceOptions) => {
+  const { complain, keys, pipeline, traced, unread } = desk
   const step = stepOf(traced)
 
   /** Who asks, what for, and whether they may: the same for every model endpoint. */
@@ -34,6 +35,7 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
     decode: Decode
   ) {
     const key = yield* step("authenticate")(authenticate(keys, exchange, incoming))
+    yield* unread.room(key.value)
     const body = yield* readBody(desk, incoming, response, options.maxRequestBodyBytes)
     const request = withPromptSize(yield* decode(body, options))
     exchange.streamed = request.stream
@@ -43,7 +45,11 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
   })
 
   /** What an answer that has failed still says, in the surface's own words, once its row is written. */
-  const lastWords = (exchange: Exchange, encoder: Encoder, cause: Cause.Cause<Stream.Error<Answer>>) => {
+  const lastWords = (
+    exchange: Exchange,
+    encoder: Encoder,
+    cause: Cause.Cause<Stream.Error<Frames> | Unavailable>
+  ) => {
     const failure = cause.reasons.find((reason) => reason._tag === "Fail")
     const face = failure === undefined ? internalError : faceOf(failure.error)
     const log =
@@ -59,34 +65,72 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
   }
 
   /**
-   * The headers go out with the first frame, which is already in. A failure after that is one last line; an interruption
-   * stays one.
+   * The headers go out with the first frame, which is already in, and the last frame when the exchange is concluded. What
+   * came with the last frame need not wait for that. A failure is one last line; an interruption stays one.
    */
   const streamed = (
     exchange: Exchange,
+    incoming: IncomingMessage,
     response: ServerResponse,
-    answer: Answer,
+    frames: Frames,
     dialect: Dialect,
     encoder: Encoder
   ) =>
     Effect.suspend(() => {
-      const body = new StreamedBody(response, {
-        "content-type": dialect.contentType,
-        "x-accel-buffering": "no",
-        ...headersOf(exchange)
-      })
-      return Stream.runForEachArray(answer, (chunk) => body.write(encoder.frames(chunk))).pipe(
+      const body = new AnswerBody(
+        response,
+        { "content-type": dialect.contentType, "x-accel-buffering": "no", ...headersOf(exchange) },
+        waitingFor(unread, exchange, incoming)
+      )
+      const finish = (frame: Frame): Effect.Effect<void, Unavailable> => {
+        const text = encoder.frames([frame])
+        const keepSlot = !leavesAtOnce(text, incoming, response)
+        const written = Effect.andThen(
+          pipeline.conclude(exchange, { status: 200, keepSlot }),
+          Effect.suspend(() => body.write(text))
+        )
+        return keepSlot
+          ? Effect.ensuring(
+              Effect.andThen(
+                written,
+                Effect.suspend(() => body.endAndWait())
+              ),
+              pipeline.release(exchange)
+            )
+          : written
+      }
+      return Stream.runForEachArray(frames, (chunk) => {
+        const last = Arr.lastNonEmpty(chunk)
+        if (!last.done) return body.write(encoder.frames(chunk))
+        const before = Arr.initNonEmpty(chunk)
+        if (!Arr.isArrayNonEmpty(before)) return finish(last)
+        return Effect.andThen(
+          body.write(encoder.frames(before)),
+          Effect.suspend(() => finish(last))
+        )
+      }).pipe(
         Effect.catchCause((cause) =>
           interrupted(cause)
             ? Effect.failCause(cause)
             : Effect.flatMap(lastWords(exchange, encoder, cause), (text) => body.write(text))
         ),
         Effect.map(() => {
-          body.end()
+          if (!response.writableEnded) body.end()
           return written
         })
       )
     })
+
+  const folded = Effect.fnUntraced(function* (frames: Frames, encoder: Encoder) {
+    const fold = new Fold()
+    yield* Stream.runForEachArray(frames, (chunk) => {
+      for (const frame of chunk) fold.add(frame)
+      return Effect.void
+    })
+    const whole = fold.whole
+    if (whole === undefined) return yield* new BackendFailed({ fault: "cut" })
+    return JSON.stringify(encoder.whole(whole))
+  })
 
   /** Chat and generate, of either surface. */
   const generated = Effect.fnUntraced(function* (
@@ -96,11 +140,11 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
     dialect: Dialect
   ) {
     const { maxTokens, permit, request } = yield* admitted(exchange, incoming, response, dialect.decode)
-    const answer = yield* step("backend")(pipeline.forward(exchange, permit, request, maxTokens))
+    const frames = yield* step("backend")(pipeline.forward(exchange, permit, request, maxTokens))
     const encoder = dialect.encoder(request)
     return request.stream
-      ? yield* streamed(exchange, response, answer, dialect, encoder)
-      : yield* folded(exchange, answer, encoder)
+      ? yield* streamed(exchange, incoming, response, frames, dialect, encoder)
+      : yield* answer(exchange, incoming, response, yield* folded(frames, encoder))
   })
 
   /** Embeddings and descriptions of models: one question, one object. */
@@ -111,23 +155,9 @@ export const makeInference = (desk: Desk, options: InferenceOptions) => {
     dialect: ObjectDialect<A>
   ) {
     const { permit, request } = yield* admitted(exchange, incoming, response, dialect.decode)
-    const answer = yield* step("backend")(dialect.ask(pipeline)(exchange, permit, request))
-    return respondText(exchange, dialect.encode(request, answer))
+    const said = yield* step("backend")(dialect.ask(pipeline)(exchange, permit, request))
+    return yield* answer(exchange, incoming, response, dialect.encode(request, said))
   })
 
   return { generated, answered }
 }
-
-/** What is returned of a response that has been written: the server leaves it alone (`writableEnded`). */
-const written = HttpServerResponse.empty({ status: 200 })
-
-const folded = Effect.fnUntraced(function* (exchange: Exchange, answer: Answer, encoder: Encoder) {
-  const fold = new Fold()
-  yield* Stream.runForEachArray(answer, (chunk) => {
-    for (const frame of chunk) fold.add(frame)
-    return Effect.void
-  })
-  const whole = fold.whole
-  if (whole === undefined) return yield* new BackendFailed({ fault: "cut" })
-  return respondJson(exchange, encoder.whole(whole))
-})

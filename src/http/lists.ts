@@ -1,14 +1,14 @@
 /** What a key may look at without consuming anything: the models it may use, and the gateway's own version. */
-import type { IncomingMessage } from "node:http"
+import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import type { Model } from "../domain/Model.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 import { version } from "../version.ts"
+import type { Answer } from "./answer.ts"
 import { authenticate } from "./authenticate.ts"
 import type { Desk } from "./Desk.ts"
 import { present } from "./decode.ts"
-import { respondJson } from "./respond.ts"
 
 const tagOf = (model: Model) => ({
   name: model.name,
@@ -38,11 +38,16 @@ const bodies = {
   version: () => Effect.succeed({ version })
 }
 
-export const makeList = (desk: Desk) =>
-  Effect.fnUntraced(function* (exchange: Exchange, incoming: IncomingMessage, name: keyof typeof bodies) {
+export const makeList = (desk: Desk, answer: Answer) =>
+  Effect.fnUntraced(function* (
+    exchange: Exchange,
+    incoming: IncomingMessage,
+    response: ServerResponse,
+    name: keyof typeof bodies
+  ) {
     const key = yield* authenticate(desk.keys, exchange, incoming)
+    yield* desk.unread.room(key.value)
     exchange.headroom = yield* desk.pipeline.headroom(key.value)
     const body = yield* bodies[name](desk, key.value)
-    yield* desk.pipeline.conclude(exchange, { status: 200 })
-    return respondJson(exchange, body)
+    return yield* answer(exchange, incoming, response, JSON.stringify(body))
   })

@@ -38,10 +38,12 @@ export const headersOf = (exchange: Exchange): Record<string, string> => ({
   ...(exchange.headroom === undefined ? {} : limitHeaders(exchange.headroom))
 })
 
+export const jsonType = "application/json; charset=utf-8"
+
 /** `json` is the body as text. */
 export const respondText = (exchange: Exchange, json: string): HttpServerResponse.HttpServerResponse =>
   HttpServerResponse.text(json, {
-    contentType: "application/json; charset=utf-8",
+    contentType: jsonType,
     headers: headersOf(exchange)
   })
 

@@ -37,6 +37,8 @@ export class Exchange {
   frames = 0
   final: Counted | undefined
   concluded = false
+  /** settled, but its slot stays taken until its answer is written */
+  slotKept = false
   /** how it ended; set with `concluded` */
   outcome: { readonly status: number; readonly errorType?: string } | undefined
   /** set when the key has opted in to the prompt log */

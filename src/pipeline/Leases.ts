@@ -44,12 +44,21 @@ export class Leases extends Context.Service<
         const beatMs = (options.leaseS * 1000) / 4
         const running = new Roster<Lease>()
 
+        /** Of a request that is settled, and whose answer is being written. */
+        const renewSlot = ({ reservation, slotKept }: Exchange) =>
+          slotKept && reservation !== undefined
+            ? Effect.catch(meter.renewSlot(reservation), (error) =>
+                Effect.logDebug("a slot was not renewed", error.cause)
+              )
+            : Effect.void
         const renew = ({ hold }: Lease) =>
-          Effect.andThen(
-            Effect.suspend(() =>
-              audit.progress(hold.exchange.arrival.requestId, hold.exchange.running, hold.held)
-            ),
-            Effect.suspend(() => hold.renew)
+          Effect.suspend(() =>
+            hold.exchange.concluded
+              ? renewSlot(hold.exchange)
+              : Effect.andThen(
+                  audit.progress(hold.exchange.arrival.requestId, hold.exchange.running, hold.held),
+                  Effect.suspend(() => hold.renew)
+                )
           )
         const beat = Effect.suspend(() => {
           const [at, due] = [now(), Array<Lease>()]

@@ -9,18 +9,21 @@ import { makeHeadroom } from "./headroom.ts"
 import { ports } from "./Ports.ts"
 
 const make = Effect.map(ports, (ports) => {
-  const [calling, conclude] = [makeCalling(ports), makeConclude(ports)]
+  const calling = makeCalling(ports)
+  const { conclude, release } = makeConclude(ports)
   return {
     /** From an identified caller and a decoded request to a `Permit`, past every gate. */
     admit: makeAdmit(ports),
     /** From a `Permit` to the metered answer of chat and generate; succeeds when its first frame is in. */
-    forward: makeForward(ports, calling, conclude),
-    /** From a `Permit` to embeddings, charged. */
-    embed: makeEmbed(ports, calling, conclude),
+    forward: makeForward(ports, calling),
+    /** From a `Permit` to embeddings, with the count they are charged. */
+    embed: makeEmbed(ports, calling),
     /** From a `Permit` to a model's description. */
-    show: makeShow(ports, calling, conclude),
-    /** The end of an exchange: charged, audited and counted, once. */
+    show: makeShow(ports, calling),
+    /** The end of an exchange: charged, audited and counted, once. For an answer, between its encoding and its last byte. */
     conclude,
+    /** Frees the slot of an exchange that kept it for its answer to be written. */
+    release,
     /** What is left for a caller, without consuming anything. */
     headroom: makeHeadroom(ports)
   }

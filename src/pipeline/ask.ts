@@ -1,16 +1,14 @@
 /**
- * From a `Permit` to an answer in one object: embeddings, and what there is to know of a model. Charged and audited
- * before the client sees it, like everything else.
+ * From a `Permit` to an answer in one object: embeddings, and what there is to know of a model. Whoever encodes the
+ * answer then concludes the exchange, before the client sees it.
  */
 import { Effect } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { Refused } from "../backend/faults.ts"
-import type { Unavailable } from "../domain/Errors.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Counted } from "../domain/Usage.ts"
 import type { Calling } from "./calling.ts"
-import type { Conclude } from "./conclude.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Ports } from "./Ports.ts"
 
@@ -19,19 +17,14 @@ export type Ask<A> = (
   exchange: Exchange,
   permit: Permit,
   request: InferenceRequest
-) => Effect.Effect<A, Refused | Unavailable>
+) => Effect.Effect<A, Refused>
 
-export const makeEmbed = (
-  { backend, promptLog }: Ports,
-  calling: Calling,
-  conclude: Conclude
-): Ask<Embeddings> =>
+export const makeEmbed = ({ backend, promptLog }: Ports, calling: Calling): Ask<Embeddings> =>
   Effect.fnUntraced(function* (exchange, permit, request) {
     // Vectors say nothing to people: what was asked is kept, and no answer.
     exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
     const { answer } = yield* calling(exchange, request, 0, backend.embed(permit, { request, maxTokens: 0 }))
     exchange.final = costOf(request, answer)
-    yield* conclude(exchange, { status: 200 })
     const { source, tokensIn } = exchange.usage
     // The client sees the count it is charged, where the backend's own could not be believed.
     return source === "counted" ? { ...answer, promptEvalCount: tokensIn } : answer
@@ -47,9 +40,7 @@ const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefi
   }
 }
 
-export const makeShow = ({ backend }: Ports, calling: Calling, conclude: Conclude): Ask<JsonObject> =>
-  Effect.fnUntraced(function* (exchange, permit, request) {
-    const { answer } = yield* calling(exchange, request, 0, backend.show(permit))
-    yield* conclude(exchange, { status: 200 })
-    return answer
-  })
+export const makeShow =
+  ({ backend }: Ports, calling: Calling): Ask<JsonObject> =>
+  (exchange, permit, request) =>
+    Effect.map(calling(exchange, request, 0, backend.show(permit)), ({ answer }) => answer)

@@ -2,7 +2,11 @@
  * The end of every request, whichever way it came: charged, audited, counted, once.
  *
  * It runs before the client sees the end (contract §6, §8): the response of a refusal, the object of a
- * non-stream answer and the last frame of a stream go out only after it.
+ * non-stream answer and the last frame of a stream go out only after it. They are encoded before it, because an answer
+ * that cannot be encoded is not the answer the row would speak of.
+ *
+ * An answer that the kernel will not take at once keeps its slot: `release` frees it when the last byte is written or the
+ * connection is gone.
  */
 import { Cause, Effect } from "effect"
 import type { AuditRecord } from "../audit/Record.ts"
@@ -18,6 +22,8 @@ export interface Ending {
   readonly errorType?: string
   /** nothing was consumed: the request leaves the counters as if it had never come */
   readonly refund?: boolean
+  /** the answer takes long to write: its slot stays taken until `release` */
+  readonly keepSlot?: boolean
 }
 
 /** What is broken of ours must not keep a request from its end. A store that is down is no defect. */
@@ -35,7 +41,10 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
         Effect.andThen(defect(cause), aftercare.later(`cancel ${reservation.id}`, cancel))
       )
     }
-    const settling = Effect.suspend(() => meter.settle(reservation, tokens))
+    // Asked each time: a settlement that is repeated may come after the release.
+    const settling = Effect.suspend(() =>
+      meter.settle(reservation, tokens, exchange.slotKept ? { keepSlot: true } : undefined)
+    )
     return Effect.matchCauseEffect(settling, {
       onSuccess: (headroom) => {
         exchange.headroom = headroom
@@ -70,7 +79,8 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
   const once = Effect.fnUntraced(function* (exchange: Exchange, ending: Ending) {
     exchange.concluded = true
     exchange.outcome = ending
-    leases.drop(exchange)
+    exchange.slotKept = ending.keepSlot === true && exchange.reservation?.slot === true
+    if (!exchange.slotKept) leases.drop(exchange)
     const usage = exchange.usage
     const record: AuditRecord = {
       arrival: exchange.arrival,
@@ -95,12 +105,25 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
     if (exchange.transcript !== undefined) yield* exchange.transcript.keep
   }, Effect.uninterruptible)
 
-  return (exchange: Exchange, ending: Ending): Effect.Effect<void, Unavailable> =>
+  /**
+   * Ends an exchange, once. Fails when the audit row could not be made durable in time; the row is then still on its
+   * way.
+   */
+  const conclude = (exchange: Exchange, ending: Ending): Effect.Effect<void, Unavailable> =>
     Effect.suspend(() => (exchange.concluded ? Effect.void : once(exchange, ending)))
-}
 
-/**
- * Ends an exchange, once. Fails when the audit row could not be made durable in time; the row is then still on its
- * way.
- */
-export type Conclude = ReturnType<typeof makeConclude>
+  /** Frees the slot that an exchange kept when it was concluded. Costs nothing when it kept none. */
+  const release = (exchange: Exchange): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const { reservation } = exchange
+      if (!exchange.slotKept || reservation === undefined) return Effect.void
+      exchange.slotKept = false
+      leases.drop(exchange)
+      const freeing = Effect.suspend(() => meter.freeSlot(reservation))
+      return Effect.catchCause(freeing, (cause) =>
+        Effect.andThen(defect(cause), aftercare.later(`free the slot of ${reservation.id}`, freeing))
+      )
+    })
+
+  return { conclude, release }
+}

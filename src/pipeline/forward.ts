@@ -1,17 +1,16 @@
 /**
  * From a `Permit` to the answer: calls the backend and meters what comes back. The stream is the backend's own,
- * except that it holds more tokens as it goes, is ended with `length` when nothing remains to hold, and settles
- * before it lets its last frame out.
+ * except that it holds more tokens as it goes, is ended with `length` when nothing remains to hold, and says in its last
+ * frame what it is charged. Whoever encodes that frame concludes the exchange before the client sees it.
  */
 import { Array as Arr, Cause, Effect, type Pull, type Scope, type Stream } from "effect"
 import type { Refused } from "../backend/faults.ts"
-import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
+import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
 import * as YoungStream from "../infra/YoungStream.ts"
 import type { Calling } from "./calling.ts"
-import type { Conclude } from "./conclude.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Hold } from "./Hold.ts"
 import type { Ports } from "./Ports.ts"
@@ -19,17 +18,10 @@ import { suited } from "./suits.ts"
 
 type Frames = Arr.NonEmptyReadonlyArray<Frame>
 
-export type Answer = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
+/** Ends with the one frame that is `done`, as the last of its chunk. */
+export type Answer = Stream.Stream<Frame, BackendFailed | ShuttingDown>
 
-export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Calling, conclude: Conclude) => {
-  /** `before`, and the final frame once all is settled. */
-  const ended = (
-    exchange: Exchange,
-    before: ReadonlyArray<Frame>,
-    final: Frame
-  ): Effect.Effect<Frames, Unavailable> =>
-    Effect.map(conclude(exchange, { status: 200 }), () => Arr.append(before, asCharged(final, exchange)))
-
+export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Calling) => {
   /** What of each chunk goes on to the client, up to the one that ends the exchange; a step of a pull, not a stage. */
   const metered = (
     frames: Stream.Stream<Frame, BackendFailed | ShuttingDown>,
@@ -37,44 +29,39 @@ export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Cal
     hold: Hold
   ): Answer =>
     YoungStream.transformPull(frames, (pull) => {
-      let final: Frame | undefined
-      const next = Effect.flatMap(pull, (chunk): Effect.Effect<Frames, Unavailable> => {
+      let over = false
+      const metered = (chunk: Frames): Frames => {
+        const passed = bounded(exchange, hold, chunk)
+        over = Arr.lastNonEmpty(passed).done
+        return passed
+      }
+      const next = Effect.flatMap(pull, (chunk): Effect.Effect<Frames> => {
         for (const frame of chunk) if (bearsOutput(frame)) exchange.frames += 1
-        const last = Arr.lastNonEmpty(chunk)
-        if (!last.done) {
-          if (hold.short) return Effect.flatMap(hold.extend, () => bounded(exchange, hold, chunk, last))
-          return bounded(exchange, hold, chunk, last)
-        }
-        exchange.final = last
-        exchange.transcript?.add(chunk)
-        const before = Arr.initNonEmpty(chunk)
-        if (!exchange.streamed || !Arr.isArrayNonEmpty(before)) return ended(exchange, before, last)
-        // The end may have come with all the rest: that need not wait for what the end has to wait for.
-        final = last
-        return Effect.succeed(before)
+        return hold.short && !Arr.lastNonEmpty(chunk).done
+          ? Effect.map(hold.extend, () => metered(chunk))
+          : Effect.succeed(metered(chunk))
       })
       return Effect.succeed(
-        Effect.suspend((): Pull.Pull<Frames, BackendFailed | ShuttingDown | Unavailable> => {
-          if (exchange.concluded) return Cause.done()
-          return final === undefined ? next : ended(exchange, [], final)
-        })
+        Effect.suspend((): Pull.Pull<Frames, BackendFailed | ShuttingDown> => (over ? Cause.done() : next))
       )
     })
 
-  const bounded = (
-    exchange: Exchange,
-    hold: Hold,
-    chunk: Frames,
-    last: Frame
-  ): Effect.Effect<Frames, Unavailable> => {
+  const bounded = (exchange: Exchange, hold: Hold, chunk: Frames): Frames => {
+    const last = Arr.lastNonEmpty(chunk)
+    if (last.done) {
+      exchange.final = last
+      exchange.transcript?.add(chunk)
+      return Arr.append(Arr.initNonEmpty(chunk), asCharged(last, exchange))
+    }
     if (!hold.spent) {
       exchange.transcript?.add(chunk)
-      return Effect.succeed(chunk)
+      return chunk
     }
     const kept = withoutLast(chunk, hold.excess)
     exchange.frames -= chunk.filter(bearsOutput).length - kept.filter(bearsOutput).length
     exchange.transcript?.add(kept)
-    return ended(exchange, kept, { createdAt: last.createdAt, text: "", done: true, doneReason: "length" })
+    const end: Frame = { createdAt: last.createdAt, text: "", done: true, doneReason: "length" }
+    return Arr.append(kept, asCharged(end, exchange))
   }
 
   return Effect.fnUntraced(function* (

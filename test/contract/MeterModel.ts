@@ -19,6 +19,8 @@ interface Request {
   used: number
   leaseUntil: number
   over: boolean
+  /** until when its slot is kept after its end; 0 when it is not */
+  slotUntil: number
   counted: boolean
   /** tokens it used, when they were noted */
   readonly tokens: Array<Event>
@@ -139,7 +141,8 @@ export class MeterModel {
         this.#wait(now, (at) => this.#tokensAt(at) + counted < limits.tpm)
       )
     }
-    if (ask.slot && this.#live(now).filter((request) => request.slot).length >= limits.concurrent) {
+    const kept = this.#all.filter(({ slotUntil }) => slotUntil > now).length
+    if (ask.slot && kept + this.#live(now).filter(({ slot }) => slot).length >= limits.concurrent) {
       return refused("concurrency", limits.concurrent, 1)
     }
     const remainders = periods.flatMap((period) => {
@@ -160,6 +163,7 @@ export class MeterModel {
       used: 0,
       leaseUntil: now + this.#leaseMs,
       over: false,
+      slotUntil: 0,
       counted: true,
       tokens: []
     }
@@ -207,13 +211,24 @@ export class MeterModel {
     return { held: request.held, exhausted: request.held < want }
   }
 
-  settle(reservation: Reservation, used: number, now: number): Headroom {
+  settle(reservation: Reservation, used: number, keepSlot: boolean, now: number): Headroom {
     const request = this.#requests.get(reservation.id)
     if (request !== undefined && !request.over) {
       this.#note(request, used, now)
       request.over = true
+      if (keepSlot && request.slot) request.slotUntil = now + this.#leaseMs
     }
     return this.headroom(reservation.claims, reservation.admittedAt, now)
+  }
+
+  renewSlot(id: string, now: number): void {
+    const request = this.#requests.get(id)
+    if (request !== undefined && request.slotUntil > now) request.slotUntil = now + this.#leaseMs
+  }
+
+  freeSlot(id: string): void {
+    const request = this.#requests.get(id)
+    if (request !== undefined) request.slotUntil = 0
   }
 
   cancel(id: string, now: number): void {

@@ -53,7 +53,11 @@ const step = fc.oneof(
       want: fc.integer({ min: 0, max: 120 })
     })
   },
-  { weight: 3, arbitrary: fc.record({ verb: fc.constant("settle"), which, used: amount }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ verb: fc.constant("settle"), which, used: amount, keepSlot: fc.boolean() })
+  },
+  { weight: 2, arbitrary: fc.record({ verb: fc.constantFrom("renewSlot", "freeSlot"), which }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("cancel"), which, terms }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("peek"), terms }) },
   {
@@ -112,10 +116,18 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
         const grip = grips.get(action.which)
         if (grip === undefined) break
         assert.deepStrictEqual(
-          yield* meter.settle(grip, action.used),
-          model.settle(grip, action.used, now),
+          yield* meter.settle(grip, action.used, action),
+          model.settle(grip, action.used, action.keepSlot, now),
           told
         )
+        break
+      }
+      case "renewSlot":
+      case "freeSlot": {
+        const grip = grips.get(action.which)
+        if (grip === undefined) break
+        yield* meter[action.verb](grip)
+        model[action.verb](grip.id, now)
         break
       }
       case "cancel": {

@@ -116,8 +116,8 @@ it.live(
       const meter = yield* Meter
       const flaky = Layer.succeed(Meter, {
         ...meter,
-        settle: (reservation, used) =>
-          meterDown ? Effect.fail(new MeterDown({ cause: "down" })) : meter.settle(reservation, used)
+        settle: (...args) =>
+          meterDown ? Effect.fail(new MeterDown({ cause: "down" })) : meter.settle(...args)
       })
       const [good, bad] = [intentOf(), intentOf()]
       yield* Effect.scoped(

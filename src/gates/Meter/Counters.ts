@@ -160,7 +160,7 @@ export class Counters {
     return { held, exhausted }
   }
 
-  settle(reservation: Reservation, used: number, now: number): Headroom {
+  settle(reservation: Reservation, used: number, now: number, keepSlot = false): Headroom {
     const { id, claims, admittedAt } = reservation
     const memory = this.#recall(claims.account, id, now)
     const account = this.#open(claims.account, now)
@@ -173,9 +173,27 @@ export class Counters {
         const difference = request.used - tokens
         charge(total, exact ? difference : Math.max(0, difference))
       }
+      if (keepSlot && request.slot) this.#keepSlot(account, id, now)
       this.#remember(claims.account, id, undefined, now)
     }
     return this.#headroom(account, claims, admittedAt)
+  }
+
+  renewSlot({ claims, id }: Reservation, now: number): void {
+    const memory = this.#recall(claims.account, id, now)
+    if (memory?.request !== undefined) return
+    const account = this.#open(claims.account, now)
+    // Known to be over and without a slot: it was freed, or its lease has ended.
+    if (memory !== undefined && !account.leases.has(id)) return
+    this.#keepSlot(account, id, now)
+    this.#remember(claims.account, id, undefined, now)
+  }
+
+  freeSlot({ claims, id }: Reservation, now: number): void {
+    const memory = this.#recall(claims.account, id, now)
+    if (memory === undefined || memory.request !== undefined) return
+    this.#open(claims.account, now).leases.delete(id)
+    this.#remember(claims.account, id, undefined, now)
   }
 
   cancel(claims: Claims, id: string, now: number): void {
@@ -299,6 +317,10 @@ export class Counters {
     const tokens = request.held - request.used
     if (!request.slot && tokens <= 0) return
     account.leases.set(id, { until: now + this.#leaseMs, slot: request.slot, tokens })
+  }
+
+  #keepSlot(account: Ledgers, id: string, now: number): void {
+    account.leases.set(id, { until: now + this.#leaseMs, slot: true, tokens: 0 })
   }
 
   #totals(account: Ledgers, at: number): Map<Period, Total> {

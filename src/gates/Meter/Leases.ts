@@ -34,6 +34,10 @@ export class Leases {
     return [...this.#leases].flatMap(([id, { until }]) => (until === 0 ? [id] : []))
   }
 
+  has(id: string): boolean {
+    return this.#leases.has(id)
+  }
+
   set(id: string, lease: Lease): void {
     this.delete(id)
     this.#leases.set(id, lease)

@@ -18,7 +18,10 @@ const make = (counters: Counters, nowMs: () => number): Meter["Service"] => {
         )
       ),
     renew: (reservation, used, want) => now((at) => counters.renew(reservation, used, want, at)),
-    settle: (reservation, used) => now((at) => counters.settle(reservation, used, at)),
+    settle: (reservation, used, options) =>
+      now((at) => counters.settle(reservation, used, at, options?.keepSlot)),
+    renewSlot: (reservation) => now((at) => counters.renewSlot(reservation, at)),
+    freeSlot: (reservation) => now((at) => counters.freeSlot(reservation, at)),
     cancel: ({ id, claims }) => now((at) => counters.cancel(claims, id, at)),
     peek: (claims) => now((at) => counters.peek(claims, at)),
     load: (account, totals) => now((at) => counters.load(account, totals, at)),

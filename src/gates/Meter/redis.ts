@@ -71,6 +71,8 @@ const make = (
     reserve: redis.script(scripts.reserve),
     renew: redis.script(scripts.renew),
     settle: redis.script(scripts.settle),
+    renewSlot: redis.script(scripts.renewSlot),
+    freeSlot: redis.script(scripts.freeSlot),
     cancel: redis.script(scripts.cancel),
     peek: redis.script(scripts.peek),
     survey: redis.script(scripts.survey),
@@ -233,6 +235,16 @@ const make = (
     }
   }
 
+  const aboutSlot = (verb: "renewSlot" | "freeSlot", { admittedAt, claims, id }: Reservation) =>
+    run(
+      verb,
+      claims,
+      id,
+      admittedAt,
+      [],
+      only(verb, "done", () => undefined)
+    )
+
   return Meter.of({
     reserve: (claims, ask) => {
       const more = [whole(ask.tokens), ask.slot ? 1 : 0, leastOf(ask)]
@@ -249,15 +261,19 @@ const make = (
         only("renew", "renewed", (n) => ({ held: at(n, 0), exhausted: at(n, 1) === 1 }))
       ),
 
-    settle: (reservation, used) =>
+    settle: (reservation, used, options) =>
       run(
         "settle",
         reservation.claims,
         reservation.id,
         reservation.admittedAt,
-        [...grip(reservation), whole(used)],
+        [...grip(reservation), whole(used), options?.keepSlot === true ? 1 : 0],
         only("settle", "left", (n) => left(reservation.claims, n, 0))
       ),
+
+    renewSlot: (reservation) => aboutSlot("renewSlot", reservation),
+
+    freeSlot: (reservation) => aboutSlot("freeSlot", reservation),
 
     cancel: ({ claims, id }) =>
       runNow(

@@ -124,7 +124,7 @@ return say('renewed', {held, exhausted and 1 or 0})
 
 const settle = `
 local AT, HELD, AVAIL, SLOT = A[11], A[12], A[13], A[14]
-local USED = A[15]
+local USED, KEEPSLOT = A[15], A[16]
 local rec = read()
 if rec and rec ~= 'x' and rec.day ~= DAY then return say('stale', {rec.at}) end
 open()
@@ -138,10 +138,36 @@ if rec ~= 'x' then
       charge(i, exact and USED - has or max(0, USED - has))
     end
   end
+  if KEEPSLOT == 1 and rec.slot == 1 then lease(1, 0) end
   keep('x')
   save()
 end
 return answer('left', {})
+`
+
+/** The slot of a request that is over: a tombstone beside a field without tokens. */
+const renewSlot = `
+local rec = read()
+if rec and rec ~= 'x' then return say('done', {}) end
+open()
+-- Known to be over and without a slot: it was freed, or its lease has ended.
+if own or not rec then
+  release()
+  lease(1, 0)
+  keep('x')
+  save()
+end
+return say('done', {})
+`
+
+const freeSlot = `
+if read() ~= 'x' then return say('done', {}) end
+open()
+if own then
+  release()
+  save()
+end
+return say('done', {})
 `
 
 const cancel = `
@@ -236,6 +262,8 @@ export const scripts = {
   reserve: `#!lua\n${prelude}${reserve}`,
   renew: `#!lua\n${prelude}${renew}`,
   settle: mayOverfill + prelude + settle,
+  renewSlot: `#!lua\n${prelude}${renewSlot}`,
+  freeSlot: mayOverfill + prelude + freeSlot,
   cancel: mayOverfill + prelude + cancel,
   peek: `#!lua\n${prelude}${peek}`,
   survey: `#!lua\n${prelude}${survey}`,

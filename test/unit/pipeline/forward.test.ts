@@ -1,6 +1,6 @@
-/** What of an answer waits for the books to be closed, and what does not. */
+/** What a metered answer says at its end. Who waits for the books to be closed is `http/inference.ts`. */
 import { assert, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Stream } from "effect"
+import { Effect, Stream } from "effect"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { makeCalling } from "../../../src/pipeline/calling.ts"
 import { Exchange } from "../../../src/pipeline/Exchange.ts"
@@ -14,10 +14,9 @@ const createdAt = "2026-01-01T00:00:00Z"
 const word = (text: string): Frame => ({ createdAt, text, done: false })
 const final: Frame = { createdAt, text: "", done: true, doneReason: "stop", promptEvalCount: 1, evalCount: 2 }
 
-/** Reads an answer that comes whole in one read while its books cannot be closed: what it says before and after. */
-const reading = Effect.fnUntraced(function* (streamed: boolean) {
+/** The chunks of an answer whose backend says `chunks`. */
+const passed = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonly [Frame, ...Array<Frame>]>) {
   const all = yield* ports
-  const [closed, read] = [yield* Deferred.make<void>(), Array<string>()]
   const exchange = new Exchange({
     requestId: "01a1fe92-0000-7000-8000-00000000000a",
     arrivedAt: noon,
@@ -25,30 +24,35 @@ const reading = Effect.fnUntraced(function* (streamed: boolean) {
     endpoint: "/api/chat",
     clientIp: "127.0.0.1"
   })
-  exchange.streamed = streamed
-  const backend = { ...all.backend, forward: () => Effect.succeed(Stream.make(word("a"), word("b"), final)) }
-  const forward = makeForward({ ...all, backend }, makeCalling(all), () =>
-    Effect.map(Deferred.await(closed), () => void (exchange.concluded = true))
-  )
+  const said = Stream.flattenArray(Stream.fromIterable(chunks))
+  const backend = { ...all.backend, forward: () => Effect.succeed(said) }
+  const forward = makeForward({ ...all, backend }, makeCalling(all))
   const answer = yield* forward(exchange, permitFor("m:latest"), callOf().request, 100)
-  const reader = yield* Effect.forkChild(
-    Stream.runForEach(answer, ({ done, text }) => Effect.sync(() => void read.push(done ? "end" : text))),
-    { startImmediately: true }
-  )
-  const before = [...read]
-  yield* Deferred.succeed(closed, undefined)
-  yield* Fiber.join(reader)
-  return { before, whole: read }
+  const frames = yield* Stream.runCollect(answer)
+  return { exchange, frames }
 }, Effect.scoped)
 
-it.effect("only the end of a stream waits for the books, though it came with all the rest", () =>
-  Effect.gen(function* () {
-    assert.deepStrictEqual(yield* reading(true), { before: ["a", "b"], whole: ["a", "b", "end"] })
-  }).pipe(Effect.provide(layerPorts))
+it.effect(
+  "when the backend says its last frame, then the answer ends with it and nobody has concluded it",
+  () =>
+    Effect.gen(function* () {
+      const { exchange, frames } = yield* passed([[word("a")], [word("b"), final], [word("more")]])
+      assert.deepStrictEqual(
+        frames.map(({ done, text }) => (done ? "end" : text)),
+        ["a", "b", "end"]
+      )
+      assert.isFalse(exchange.concluded)
+    }).pipe(Effect.provide(layerPorts))
 )
 
-it.effect("an answer in one object waits as a whole", () =>
+it.effect("when the backend's counts cannot be believed, then the last frame says what is charged", () =>
   Effect.gen(function* () {
-    assert.deepStrictEqual(yield* reading(false), { before: [], whole: ["a", "b", "end"] })
+    const { exchange, frames } = yield* passed([[word("a"), word("b"), { ...final, evalCount: 1_000_000 }]])
+    const last = frames.at(-1)
+    assert.deepStrictEqual(
+      [last?.promptEvalCount, last?.evalCount],
+      [exchange.usage.tokensIn, exchange.usage.tokensOut]
+    )
+    assert.isBelow(last?.evalCount ?? Infinity, 1000)
   }).pipe(Effect.provide(layerPorts))
 )
