@@ -1,6 +1,7 @@
 /** The breaker's state as a gauge: what an operator looks at first when everything is a 502. */
 import { Effect, Layer } from "effect"
-import { type BreakerState, CircuitBreaker } from "../backend/CircuitBreaker.ts"
+import type { BreakerState } from "../backend/Circuit.ts"
+import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
 import { Metrics } from "./Metrics.ts"
 
 const figure = { closed: 0, "half-open": 1, open: 2 } as const satisfies Record<BreakerState, number>

@@ -1,16 +1,13 @@
 /**
  * The breaker toward the backend: opens after `BREAKER_FAILURES` consecutive failures, stays open for
- * `BREAKER_OPEN_MS`, then lets exactly one request through as a probe.
+ * `BREAKER_OPEN_MS`, then lets one request through as a probe. Fair among keys: see `Circuit.ts`.
  *
- * What counts as a failure is the caller's to say (contract §7); a client that leaves is neither success nor
- * failure, and a probe whose client leaves gives its place back. A result that arrives after the breaker has
- * changed its state in between is ignored.
+ * The caller says what counts as a failure (contract §7). A client that leaves is neither success nor failure, and a probe
+ * whose client leaves gives its place back. A result that arrives after the breaker has changed its state is ignored.
  */
 import { Context, type Effect } from "effect"
-import type { BackendFailed } from "../domain/Errors.ts"
-
-/** `open` refuses; `half-open` lets the next request through, one at a time. */
-export type BreakerState = "closed" | "open" | "half-open"
+import type { CircuitOpen } from "../domain/Errors.ts"
+import type { BreakerState } from "./Circuit.ts"
 
 /** What a head gave, with the way to say how the rest of the call went. */
 export interface Guarded<A> {
@@ -22,16 +19,18 @@ export interface Guarded<A> {
 export class CircuitBreaker extends Context.Service<
   CircuitBreaker,
   {
+    /** Fails as `guard` would for a call of `key` made now. Reserves nothing: `guard` decides again. */
+    check(key: string): Effect.Effect<void, CircuitOpen>
     /**
-     * Runs `head`, the part of a call up to its first frame, if the breaker lets it; else fails with
-     * `circuit-open`. `isFailure` says which of its errors speak against the backend. A head that succeeds proves
-     * a probe, but does not by itself end a streak of failures: streams that all break after their first frame
-     * open the breaker too.
+     * Runs `head`, the part of a call up to its first frame, if the breaker lets this key; else fails with `CircuitOpen`.
+     * `isFailure` says which of its errors speak against the backend. A head that succeeds proves a probe, but does not
+     * by itself end a streak of failures: streams that all break after their first frame open the breaker too.
      */
     guard<A, E, R>(
+      key: string,
       head: Effect.Effect<A, E, R>,
       isFailure: (error: E) => boolean
-    ): Effect.Effect<Guarded<A>, E | BackendFailed, R>
+    ): Effect.Effect<Guarded<A>, E | CircuitOpen, R>
     readonly state: Effect.Effect<BreakerState>
   }
 >()("tollgate/backend/CircuitBreaker") {}

@@ -1,30 +1,42 @@
-/** A response's bytes into frames, one array per read, up to the final one; what comes after it is not looked at. */
+/**
+ * A response's bytes into frames, one array per read, up to the final one; what comes after it is not looked at.
+ *
+ * Ollama ends an answer without a final frame when the model repeats itself (31 equal tokens; a loop in JSON mode, for
+ * instance). When such an end is clean HTTP, the answer gets a final frame of ours: `length`, without counts. With no
+ * frame before it there is nothing to send on, which is a failed call but does not speak against the server either.
+ */
 import { Cause, Effect, Pull, type Stream } from "effect"
 import { BackendFailed, type ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import * as YoungStream from "../infra/YoungStream.ts"
-import { decodeFrame, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
-import { ofWire } from "./faults.ts"
+import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
+import { ofErrorLine, ofWire } from "./faults.ts"
 import { Lines, LineTooLong } from "./lines.ts"
-import { type Wire, WireError } from "./Wire.ts"
+import { isRepeatLimit } from "./refusals.ts"
+import { type Head, type Wire, WireError } from "./Wire.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
 
 export class FrameReader {
   readonly #wire: Wire
   readonly #kind: FrameKind
+  readonly #delimited: boolean
+  readonly #streamed: boolean
   readonly #lines = new Lines()
   #failure: BackendFailed | undefined
   #done = false
+  /** Time of the last frame, as the backend told it. */
+  #lastAt: string | undefined
 
-  constructor(wire: Wire, kind: FrameKind) {
+  constructor(wire: Wire, kind: FrameKind, head: Head) {
     this.#wire = wire
     this.#kind = kind
+    this.#delimited = head.delimited
+    this.#streamed = head.contentType.startsWith("application/x-ndjson")
   }
 
   /**
-   * The frames of each read, up to the final one; a response that ends without it was cut. `lost` names a connection
-   * that broke. It runs for every chunk of every stream, so it takes no more steps than it must.
+   * The frames of each read, up to the final one. `lost` names a connection that broke. It runs for every chunk of every stream, so it takes no more steps than it must.
    */
   #pull<E>(lost: (error: WireError) => E): Pull.Pull<Frames, BackendFailed | E> {
     const reading = Effect.flatMap(this.#wire.taken, (bytes): Pull.Pull<Frames, BackendFailed | E> => {
@@ -75,17 +87,32 @@ export class FrameReader {
   #finish(): ReadonlyArray<Frame> {
     const frames: Array<Frame> = []
     this.#decode(this.#lines.end(), frames)
-    if (!this.#done) this.#fail("cut", new Error("ended without its final frame"))
+    if (this.#done || this.#failure !== undefined) return frames
+    const ended = new Error("ended without its final frame")
+    if (!this.#delimited) this.#fail("cut", ended)
+    else if (this.#lastAt !== undefined) this.#stop(frames)
+    else this.#fail(this.#streamed ? "empty" : "cut", ended)
     return frames
+  }
+
+  /** Adds a final frame in the backend's place. */
+  #stop(frames: Array<Frame>): void {
+    this.#done = true
+    frames.push({ createdAt: this.#lastAt ?? epoch, text: "", done: true, doneReason: "length" })
   }
 
   #decode(lines: ReadonlyArray<string>, frames: Array<Frame>): void {
     for (const line of lines) {
       const frame = decodeFrame(this.#kind, line)
-      if (frame instanceof ErrorLine) return this.#fail("reported", new Error(frame.text.slice(0, 500)))
+      if (frame instanceof ErrorLine) {
+        if (!isRepeatLimit(frame.text)) return this.#failWith(ofErrorLine(frame.text))
+        this.#stop(frames)
+        return this.#wire.finish()
+      }
       if (frame instanceof Malformed)
         return this.#fail("protocol", new Error(`malformed frame: ${frame.why}`))
       frames.push(frame)
+      this.#lastAt = frame.createdAt
       if (frame.done) {
         this.#done = true
         return this.#wire.finish()
@@ -93,9 +120,13 @@ export class FrameReader {
     }
   }
 
-  #fail(fault: "protocol" | "reported" | "cut", cause: Error): void {
-    this.#failure ??= new BackendFailed({ fault, cause })
+  #fail(fault: "protocol" | "cut" | "empty", cause: Error): void {
+    this.#failWith(new BackendFailed({ fault, cause }))
+  }
+
+  #failWith(failure: BackendFailed): void {
+    this.#failure ??= failure
     // Nothing after this can be trusted, so the connection is not kept either.
-    this.#wire.abort(cause)
+    this.#wire.abort(failure)
   }
 }

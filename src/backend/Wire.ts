@@ -41,6 +41,8 @@ export interface Head {
   readonly status: number
   readonly contentType: string
   readonly encoded: boolean
+  /** whether the body says by itself where it ends; else its end cannot be told from a connection that broke */
+  readonly delimited: boolean
   /** of `Retry-After`, when it is in seconds */
   readonly retryAfterS: number | undefined
 }
@@ -202,6 +204,7 @@ export class Wire implements Dispatcher.DispatchHandler {
     this.#head = {
       status,
       contentType: String(headers["content-type"] ?? "").toLowerCase(),
+      delimited: headers["transfer-encoding"] !== undefined || headers["content-length"] !== undefined,
       encoded: (headers["content-encoding"] ?? "identity") !== "identity",
       retryAfterS: Number.isSafeInteger(retryAfter) && retryAfter > 0 ? retryAfter : undefined
     }

@@ -110,7 +110,7 @@ const tokenLogprobOf = (value: JsonObject): JsonObject => ({
 })
 
 const nothing: JsonObject = {}
-const epoch = "1970-01-01T00:00:00Z"
+export const epoch = "1970-01-01T00:00:00Z"
 
 /** Clients parse this field: something that cannot be a time becomes one. */
 const timeOf = (value: Json | undefined): string =>

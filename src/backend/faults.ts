@@ -2,11 +2,19 @@
  * What a backend's misbehaviour means (contract §7, ollama-wire §1.10): the one table from HTTP answers and broken
  * connections to the gateway's own errors. The backend's text stays inside `cause`, cut, for the log.
  */
-import { BackendFailed, BadRequest, Forbidden, ShuttingDown } from "../domain/Errors.ts"
+import {
+  BackendFailed,
+  type BackendFault,
+  BadRequest,
+  type CircuitOpen,
+  Forbidden,
+  ShuttingDown
+} from "../domain/Errors.ts"
+import { type Refusal, refusalOf, refusals } from "./refusals.ts"
 import type { Head, WireError } from "./Wire.ts"
 
-/** What a call to the backend can end in: its own failure, a fault of the request, or the end of this process. */
-export type Refused = BackendFailed | BadRequest | Forbidden | ShuttingDown
+/** What a call to the backend can end in: its own failure, a fault of the request, or the end of this process; or no call. */
+export type Refused = BackendFailed | BadRequest | CircuitOpen | Forbidden | ShuttingDown
 
 /** An HTTP answer other than the one hoped for. */
 export class UnexpectedAnswer extends Error {
@@ -17,13 +25,6 @@ export class UnexpectedAnswer extends Error {
     this.status = status
   }
 }
-
-/** The only sentences a client reads about its request being refused by the backend. */
-export const refusals = {
-  context: "the prompt does not fit: it is longer than the maximum context length of the model",
-  feature: "the model does not support a feature that this request uses",
-  other: "the model cannot process this request as it is"
-} as const
 
 export const ofWire = (error: WireError): BackendFailed | ShuttingDown => {
   switch (error.kind) {
@@ -47,35 +48,49 @@ export const ofAnswer = (head: Head, text: string): BackendFailed | BadRequest |
   // Busy is not broken: it says when to come back, or in a second.
   if (status === 503)
     return new BackendFailed({ fault: "busy", retryAfterS: Math.min(head.retryAfterS ?? 1, 60), cause })
-  if (status >= 500) return new BackendFailed({ fault: "status", cause })
+  if (status >= 500) {
+    const refusal = refusalOf(text)
+    return refusal === undefined
+      ? new BackendFailed({ fault: "status", cause })
+      : new BadRequest({ detail: refusals[refusal] })
+  }
   if (status === 404) return new Forbidden({ what: "model" })
   // These speak of the gateway's own standing with the backend, not of the client's request.
   if (status === 401 || status === 403 || status === 407 || status === 429)
     return new BackendFailed({ fault: "status", cause })
-  return new BadRequest({ detail: refusals[refusalOf(text)] })
+  return new BadRequest({ detail: refusals[refusalOf(text) ?? "other"] })
 }
 
-/**
- * The legacy endpoint answers a prompt that is too long with a 500 (ollama-wire §1.7). It is the client's doing: five
- * such prompts must not open the breaker for everybody.
- */
-export const overlong = <E>(error: E): E | BadRequest =>
-  error instanceof BackendFailed &&
-  error.cause instanceof UnexpectedAnswer &&
-  error.cause.status === 500 &&
-  refusalOf(error.cause.message) === "context"
-    ? new BadRequest({ detail: refusals.context })
+/** A line `{"error": …}` where a frame should be. */
+export const ofErrorLine = (text: string): BackendFailed => {
+  const refusal = refusalOf(text)
+  return refusal === undefined
+    ? new BackendFailed({ fault: "reported", cause: new Error(cleaned(text)) })
+    : new BackendFailed({ fault: "refused", cause: new RefusedInBand(refusal, text) })
+}
+
+/** An error line that speaks of the request; before the first frame it can still be a 400. */
+class RefusedInBand extends Error {
+  readonly refusal: Refusal
+  constructor(refusal: Refusal, text: string) {
+    super(cleaned(text))
+    this.name = "RefusedInBand"
+    this.refusal = refusal
+  }
+}
+
+/** Ollama 0.11 answers 200 and says in the first line what later ones say with a status. */
+export const beforeFirstFrame = <E>(error: E): E | BadRequest =>
+  error instanceof BackendFailed && error.cause instanceof RefusedInBand
+    ? new BadRequest({ detail: refusals[error.cause.refusal] })
     : error
 
-const refusalOf = (text: string): keyof typeof refusals => {
-  if (/context (length|window|size)|prompt is (longer|too long)|input length/i.test(text)) return "context"
-  if (/does not support|not supported|unsupported/i.test(text)) return "feature"
-  return "other"
-}
+/** Faults that a request can cause, or that pass by themselves: none of them opens the circuit. */
+const harmless: ReadonlySet<BackendFault> = new Set(["busy", "refused", "empty"])
 
 /** Whether an error speaks against the backend's health: what the breaker counts. */
 export const isBreakerFailure = (error: Refused): boolean => {
-  if (error._tag !== "BackendFailed" || error.fault === "busy" || error.fault === "circuit-open") return false
+  if (error._tag !== "BackendFailed" || harmless.has(error.fault)) return false
   return !(error.cause instanceof UnexpectedAnswer && error.cause.status >= 400 && error.cause.status < 500)
 }
 

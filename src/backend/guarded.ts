@@ -2,6 +2,7 @@
 import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
+import type { Permit } from "../domain/Permit.ts"
 import * as YoungStream from "../infra/YoungStream.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { isBreakerFailure, type Refused } from "./faults.ts"
@@ -29,17 +30,32 @@ const reported = ({ report, value }: Guarded<Frames>): Frames =>
     return Effect.as(ended, watched)
   })
 
+/** The one call that a permit is good for, if the breaker lets it. Only a call that is made uses the permit. */
+const called = <A, R>(
+  breaker: CircuitBreaker["Service"],
+  permit: Permit,
+  call: Effect.Effect<A, Refused, R>
+): Effect.Effect<Guarded<A>, Refused, R> =>
+  breaker.guard(
+    permit.caller.keyId,
+    Effect.suspend(() => {
+      permit.use()
+      return call
+    }),
+    isBreakerFailure
+  )
+
 /** The head is guarded, and how its stream ends is the verdict. */
 export const guarded = <R>(
   breaker: CircuitBreaker["Service"],
+  permit: Permit,
   head: Effect.Effect<Frames, Refused, R>
-): Effect.Effect<Frames, Refused, R> => Effect.map(breaker.guard(head, isBreakerFailure), reported)
+): Effect.Effect<Frames, Refused, R> => Effect.map(called(breaker, permit, head), reported)
 
 /** A call with one answer: when it is in, the call has gone well. */
 export const guardedWhole = <A, R>(
   breaker: CircuitBreaker["Service"],
+  permit: Permit,
   answer: Effect.Effect<A, Refused, R>
 ): Effect.Effect<A, Refused, R> =>
-  Effect.flatMap(breaker.guard(answer, isBreakerFailure), ({ value, report }) =>
-    Effect.as(report("success"), value)
-  )
+  Effect.flatMap(called(breaker, permit, answer), ({ value, report }) => Effect.as(report("success"), value))

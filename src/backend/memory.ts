@@ -41,12 +41,17 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         forward: (permit, call) =>
           guarded(
             breaker,
+            permit,
             Effect.map(beforeCut(Effect.suspend(() => script.reply(permit, call))), stoppable)
           ),
         embed: (permit, call) =>
-          guardedWhole(breaker, beforeCut(Effect.suspend(() => script.embed?.(permit, call) ?? unscripted))),
+          guardedWhole(
+            breaker,
+            permit,
+            beforeCut(Effect.suspend(() => script.embed?.(permit, call) ?? unscripted))
+          ),
         show: (permit) =>
-          guardedWhole(breaker, beforeCut(Effect.suspend(() => script.show?.(permit) ?? unscripted))),
+          guardedWhole(breaker, permit, beforeCut(Effect.suspend(() => script.show?.(permit) ?? unscripted))),
         models: script.models,
         ping: script.ping ?? Effect.void
       })

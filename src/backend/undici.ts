@@ -19,7 +19,7 @@ import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeShow } from "./decodeShow.ts"
-import { ofAnswer, ofWire, overlong, type Refused } from "./faults.ts"
+import { beforeFirstFrame, ofAnswer, ofWire, type Refused } from "./faults.ts"
 import { FrameReader } from "./FrameReader.ts"
 import { guarded, guardedWhole } from "./guarded.ts"
 import { decodeTags } from "./tags.ts"
@@ -173,7 +173,7 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       if (kind !== "chat" && kind !== "generate") {
         return protocol(`${kind} does not answer in frames`)
       }
-      return guarded(breaker, head(kind, bodyOf(permit.model.name, call)))
+      return guarded(breaker, permit, head(kind, bodyOf(permit.model.name, call)))
     },
     embed: (permit, { request }) => {
       const { kind } = request
@@ -184,16 +184,16 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
         embeddingsBytes,
         options.firstByteTimeoutMs
       ).pipe(
-        Effect.mapError((error) => (kind === "embeddings" ? overlong(error) : error)),
         Effect.flatMap((text) =>
           known(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
         )
       )
-      return guardedWhole(breaker, answer)
+      return guardedWhole(breaker, permit, answer)
     },
     show: (permit) =>
       guardedWhole(
         breaker,
+        permit,
         // The name and nothing else: the other fields can echo what has to stay hidden.
         Effect.flatMap(
           ask("show", JSON.stringify({ model: permit.model.name }), showBytes, listTimeoutMs),
@@ -240,8 +240,8 @@ const open = Effect.fnUntraced(function* (
     wire.abort(fault)
     return yield* fault
   }
-  const reader = new FrameReader(wire, kind)
-  const first = yield* reader.next
+  const reader = new FrameReader(wire, kind, head)
+  const first = yield* Effect.mapError(reader.next, beforeFirstFrame)
   if (first === undefined)
     return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
   return reader.rest(first)

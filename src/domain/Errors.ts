@@ -42,7 +42,6 @@ export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
 
 /** How a backend call can go wrong; for the log, the audit row and the breaker's verdict. */
 export type BackendFault =
-  | "circuit-open"
   | "unreachable"
   | "timeout"
   | "status"
@@ -50,9 +49,16 @@ export type BackendFault =
   | "redirect"
   | "protocol"
   | "reported"
+  /** ended cleanly before its first frame */
+  | "empty"
+  /** the request was at fault, said only after the first frame */
+  | "refused"
   | "cut"
 
-/** 502: the backend did not do its part. Nothing it said is ever shown. */
+/** 502: the circuit breaker is open, so the backend was not called. Always says when to come back. */
+export class CircuitOpen extends Data.TaggedError("CircuitOpen")<{ readonly retryAfterS: number }> {}
+
+/** 502: the backend was called and did not do its part. Nothing it said is ever shown. */
 export class BackendFailed extends Data.TaggedError("BackendFailed")<{
   readonly fault: BackendFault
   readonly retryAfterS?: number
@@ -78,6 +84,7 @@ export type GatewayError =
   | PayloadTooLarge
   | RateLimited
   | BudgetExhausted
+  | CircuitOpen
   | BackendFailed
   | Unavailable
   | ShuttingDown

@@ -1,5 +1,6 @@
 /**
- * The right to call the backend: one piece of evidence per gate, and nothing else makes one.
+ * The right to call the backend once: one piece of evidence per gate, and nothing else makes one. A permit that was used
+ * says that the backend was called, so the request costs its place in the counters however the call ends (contract §5).
  *
  * `Proof extends Record<Gate, unknown>`: a gate added to `gates` breaks this file, the outage matrix and every
  * place that issues a permit, until all of them deal with it.
@@ -21,6 +22,7 @@ export interface Proof extends Record<Gate, unknown> {
 
 class Issued {
   readonly #proof: Proof
+  #used = false
   constructor(proof: Proof) {
     this.#proof = proof
   }
@@ -38,6 +40,15 @@ class Issued {
   }
   get requestId(): string {
     return this.#proof.Audit.value.requestId
+  }
+  /** Whether the backend was called with this permit. */
+  get used(): boolean {
+    return this.#used
+  }
+  /** Marks the call. A second one is a defect: it would be a call that nothing was reserved for. */
+  use(): void {
+    if (this.#used) throw new Error("a permit is good for one call")
+    this.#used = true
   }
 }
 

@@ -43,6 +43,9 @@ export const makeComplain: Effect.Effect<Complain> = Effect.map(Clock.Clock, (cl
             ? Effect.logDebug(`refused: ${error.gate} crowded`, error.cause)
             : outage(error)
         )
+      case "CircuitOpen":
+        // The breaker has logged once that it opened.
+        return named(exchange, Effect.logDebug("refused: the circuit breaker is open"))
       case "BackendFailed":
         return named(
           exchange,

@@ -33,12 +33,7 @@ export const makeEndpoint = ({
         Effect.catch(() => Effect.void)
       )
     }
-    const ending = {
-      status: face.status,
-      errorType: face.type,
-      ...(face.refund === undefined ? {} : { refund: face.refund })
-    }
-    return yield* pipeline.conclude(exchange, ending).pipe(
+    return yield* pipeline.conclude(exchange, { status: face.status, errorType: face.type }).pipe(
       Effect.as(face),
       Effect.catch((error) => Effect.as(complain(exchange, error), faceOf(error))),
       Effect.map((shown) => respondError(exchange, shown))

@@ -11,8 +11,6 @@ export interface Face {
   readonly type: string
   readonly message: string
   readonly headers?: { readonly [name: string]: string }
-  /** the request was turned away without having cost anything: its place in the counters is given back */
-  readonly refund?: boolean
 }
 
 const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
@@ -51,23 +49,25 @@ const budgetExhausted = (error: BudgetExhausted): Face => ({
 const retryAfter = (seconds: number | undefined) =>
   seconds === undefined ? {} : { headers: { "retry-after": String(seconds) } }
 
+const badGateway = (retryAfterS: number | undefined): Face => ({
+  status: 502,
+  type: "bad_gateway",
+  message: "model backend unavailable",
+  ...retryAfter(retryAfterS)
+})
+
 export const internalError: Face = { status: 500, type: "internal_error", message: "internal error" }
 
 export const faceOf: (error: GatewayError) => Face = Match.type<GatewayError>().pipe(
   Match.tagsExhaustive({
-    BadRequest: (error): Face => ({
-      status: 400,
-      type: "invalid_request",
-      message: error.detail,
-      refund: true
-    }),
+    BadRequest: (error): Face => ({ status: 400, type: "invalid_request", message: error.detail }),
     Unauthorized: (): Face => ({
       status: 401,
       type: "unauthorized",
       message: "unauthorized",
       headers: { "www-authenticate": "Bearer" }
     }),
-    Forbidden: (): Face => ({ status: 403, type: "forbidden", message: "forbidden", refund: true }),
+    Forbidden: (): Face => ({ status: 403, type: "forbidden", message: "forbidden" }),
     PayloadTooLarge: (error): Face => ({
       status: 413,
       type: "payload_too_large",
@@ -75,18 +75,12 @@ export const faceOf: (error: GatewayError) => Face = Match.type<GatewayError>().
     }),
     RateLimited: rateLimited,
     BudgetExhausted: budgetExhausted,
-    BackendFailed: (error): Face => ({
-      status: 502,
-      type: "bad_gateway",
-      message: "model backend unavailable",
-      refund: error.fault === "circuit-open" || error.fault === "busy",
-      ...retryAfter(error.retryAfterS)
-    }),
+    CircuitOpen: (error): Face => badGateway(error.retryAfterS),
+    BackendFailed: (error): Face => badGateway(error.retryAfterS),
     Unavailable: (error): Face => ({
       status: 503,
       type: "service_unavailable",
       message: "service temporarily unavailable",
-      refund: true,
       ...retryAfter(error.retryAfterS)
     }),
     ShuttingDown: (): Face => ({

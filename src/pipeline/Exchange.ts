@@ -7,6 +7,7 @@ import type { Transcript } from "../audit/PromptLog.ts"
 import type { Arrival } from "../audit/Record.ts"
 import type { Caller } from "../domain/Caller.ts"
 import type { Headroom } from "../domain/Limits.ts"
+import type { Permit } from "../domain/Permit.ts"
 import { type Counted, usageOf, noUsage, type Usage } from "../domain/Usage.ts"
 import type { Reservation } from "../gates/Meter/Meter.ts"
 import type { Seat } from "../infra/Roster.ts"
@@ -22,6 +23,8 @@ export class Exchange {
   /** what the response headers will say */
   headroom: Headroom | undefined
   reservation: Reservation | undefined
+  /** set when every gate has let the request through; says whether the backend was called */
+  permit: Permit | undefined
   /** among the leases that are kept alive */
   lease: Seat | undefined
   /** the intent row exists */

@@ -4,7 +4,7 @@
  */
 import { Effect } from "effect"
 import type { Caller, Scope as KeyScope } from "../domain/Caller.ts"
-import { BackendFailed, Forbidden, type GatewayError, Unavailable } from "../domain/Errors.ts"
+import { Forbidden, type GatewayError, Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { InferenceKind, InferenceRequest } from "../domain/Inference.ts"
 import { issue, type Permit } from "../domain/Permit.ts"
@@ -82,7 +82,7 @@ export const makeAdmit = (ports: Ports) => {
     const rate = yield* limiter.judge(verdict)
     const reservation = yield* budget.judge(verdict)
     // Spares an open breaker's refusals the intent row; the breaker itself decides again when the call is made.
-    if ((yield* breaker.state) === "open") return yield* new BackendFailed({ fault: "circuit-open" })
+    yield* breaker.check(caller.keyId)
 
     const intent = yield* audit.open({
       arrival: exchange.arrival,
@@ -97,7 +97,15 @@ export const makeAdmit = (ports: Ports) => {
     if (leases.lapsed(since)) {
       return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
     }
-    return issue({ KeyStore: key, Discovery: model, Limiter: rate, Budget: reservation, Audit: intent })
+    const permit = issue({
+      KeyStore: key,
+      Discovery: model,
+      Limiter: rate,
+      Budget: reservation,
+      Audit: intent
+    })
+    exchange.permit = permit
+    return permit
   })
 }
 

@@ -20,11 +20,19 @@ export interface Ending {
   readonly status: number
   /** the error's public type; absent when all went well */
   readonly errorType?: string
-  /** nothing was consumed: the request leaves the counters as if it had never come */
-  readonly refund?: boolean
   /** the answer takes long to write: its slot stays taken until `release` */
   readonly keepSlot?: boolean
 }
+
+/** The client left. That is no refusal of ours, so it costs the request even before the backend was called. */
+const clientLeft = 499
+
+/**
+ * Whether the request leaves the counters as if it had never come: the gateway refused it. This follows from whether the
+ * backend was called, never from the error: what the backend refuses has cost a call.
+ */
+const isFree = (exchange: Exchange, ending: Ending): boolean =>
+  exchange.permit?.used !== true && ending.status !== clientLeft
 
 /** What is broken of ours must not keep a request from its end. A store that is down is no defect. */
 const defect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
@@ -35,7 +43,7 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
   const settle = (exchange: Exchange, ending: Ending, tokens: number): Effect.Effect<void> => {
     const { reservation } = exchange
     if (reservation === undefined) return Effect.void
-    if (ending.refund === true) {
+    if (isFree(exchange, ending)) {
       const cancel = Effect.suspend(() => meter.cancel(reservation))
       return Effect.catchCause(cancel, (cause) =>
         Effect.andThen(defect(cause), aftercare.later(`cancel ${reservation.id}`, cancel))

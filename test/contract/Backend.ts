@@ -3,7 +3,8 @@ import { Effect, Fiber, type Layer, type Scope, Stream } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../src/backend/Backend.ts"
 import type { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
-import { type Refused, refusals } from "../../src/backend/faults.ts"
+import type { Refused } from "../../src/backend/faults.ts"
+import { refusals } from "../../src/backend/refusals.ts"
 import type { BackendFault } from "../../src/domain/Errors.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { callOf, permitFor } from "../support/permits.ts"
@@ -76,7 +77,7 @@ export const suite = (
         Effect.gen(function* () {
           const faults: Array<BackendFault | string> = []
           for (let i = 0; i < 6; i += 1) faults.push(yield* faultOf)
-          assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "cut"), "circuit-open"])
+          assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "cut"), "CircuitOpen"])
         })
       )
     )
@@ -87,7 +88,7 @@ export const suite = (
         Effect.gen(function* () {
           const faults: Array<BackendFault | string> = []
           for (let i = 0; i < 6; i += 1) faults.push(yield* faultOf)
-          assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "unreachable"), "circuit-open"])
+          assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "unreachable"), "CircuitOpen"])
         })
       )
     )
@@ -179,8 +180,8 @@ export const suite = (
             faults.push(yield* faultOf, yield* fault)
             assert.deepStrictEqual(faults, [
               ...Array.from({ length: 5 }, () => "unreachable"),
-              "circuit-open",
-              "circuit-open"
+              "CircuitOpen",
+              "CircuitOpen"
             ])
           })
         )

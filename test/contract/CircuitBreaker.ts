@@ -1,18 +1,24 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, type Layer } from "effect"
+import { Effect, Exit, Fiber, type Layer, Logger } from "effect"
 import { TestClock } from "effect/testing"
 import { describe } from "vitest"
 import { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
-import { BackendFailed } from "../../src/domain/Errors.ts"
+import { BackendFailed, type CircuitOpen } from "../../src/domain/Errors.ts"
 
 const broken = new BackendFailed({ fault: "unreachable" })
 const busy = new BackendFailed({ fault: "busy" })
+const said = (error: BackendFailed | CircuitOpen): string =>
+  error._tag === "CircuitOpen" ? `open ${error.retryAfterS}` : error.fault
 const counts = (error: BackendFailed): boolean => error.fault !== "busy"
 
-const head = <A>(effect: Effect.Effect<A, BackendFailed>) =>
-  Effect.flatMap(CircuitBreaker, (breaker) => breaker.guard(effect, counts))
-const fail = Effect.flip(head(Effect.fail(broken)))
-const ok = head(Effect.succeed("frame"))
+const head = <A>(effect: Effect.Effect<A, BackendFailed>, key = "key") =>
+  Effect.flatMap(CircuitBreaker, (breaker) => breaker.guard(key, effect, counts))
+const failOf = (key: string) => Effect.map(Effect.flip(head(Effect.fail(broken), key)), said)
+const okOf = (key: string) => head(Effect.succeed("frame"), key)
+const fail = failOf("key")
+const ok = okOf("key")
+const refusedOf = <A>(call: Effect.Effect<A, BackendFailed | CircuitOpen, CircuitBreaker>) =>
+  Effect.map(Effect.flip(call), said)
 const state = Effect.flatMap(CircuitBreaker, (breaker) => breaker.state)
 const times = <A, E, R>(n: number, effect: Effect.Effect<A, E, R>) => Effect.replicateEffect(effect, n)
 
@@ -28,8 +34,10 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
         yield* TestClock.adjust("10 seconds")
         let called = false
         const refused = yield* Effect.flip(head(Effect.sync(() => void (called = true))))
-        assert.strictEqual(refused.fault, "circuit-open")
-        assert.strictEqual(refused.retryAfterS, 20)
+        assert.strictEqual(said(refused), "open 20")
+        // Both ways into the breaker say the same.
+        const { check } = yield* CircuitBreaker
+        assert.strictEqual((yield* Effect.flip(check("key"))).retryAfterS, 20)
         assert.isFalse(called)
       }).pipe(Effect.provide(layer))
     )
@@ -77,7 +85,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       Effect.gen(function* () {
         yield* times(5, fail)
         yield* TestClock.adjust("29999 millis")
-        assert.strictEqual((yield* Effect.flip(ok)).fault, "circuit-open")
+        assert.match(yield* refusedOf(ok), /^open/)
         yield* TestClock.adjust("1 millis")
         // Whoever asks before the probe must not be sent away: nobody would ever be the probe.
         assert.strictEqual(yield* state, "half-open")
@@ -106,12 +114,12 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       Effect.gen(function* () {
         yield* times(5, fail)
         yield* TestClock.adjust("30 seconds")
-        assert.strictEqual((yield* fail).fault, "unreachable")
+        assert.strictEqual(yield* fail, "unreachable")
         assert.strictEqual(yield* state, "open")
         yield* TestClock.adjust("29 seconds")
-        assert.strictEqual((yield* fail).fault, "circuit-open")
+        assert.strictEqual(yield* fail, "open 1")
         yield* TestClock.adjust("1 seconds")
-        assert.strictEqual((yield* fail).fault, "unreachable")
+        assert.strictEqual(yield* fail, "unreachable")
       }).pipe(Effect.provide(layer))
     )
 
@@ -120,9 +128,9 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
         yield* times(5, fail)
         yield* TestClock.adjust("30 seconds")
         const probe = yield* Effect.forkChild(head(Effect.never), { startImmediately: true })
-        assert.strictEqual((yield* Effect.flip(ok)).fault, "circuit-open")
+        assert.match(yield* refusedOf(ok), /^open/)
         yield* Fiber.interrupt(probe)
-        assert.strictEqual((yield* Effect.flip(head(Effect.fail(busy)))).fault, "busy")
+        assert.strictEqual(yield* refusedOf(head(Effect.fail(busy))), "busy")
         yield* ok
         assert.strictEqual(yield* state, "closed")
       }).pipe(Effect.provide(layer))
@@ -138,6 +146,105 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
         yield* ok
         for (const { report } of old) yield* report("failure")
         assert.strictEqual(yield* state, "closed")
+      }).pipe(Effect.provide(layer))
+    )
+
+    it.effect(
+      "is not opened by one key while another was served within the open time, and is after that",
+      () =>
+        Effect.gen(function* () {
+          yield* (yield* okOf("good")).report("success")
+          yield* times(50, failOf("bad"))
+          assert.strictEqual(yield* state, "closed")
+          yield* TestClock.adjust("30 seconds")
+          yield* failOf("bad")
+          assert.strictEqual(yield* state, "closed")
+          yield* TestClock.adjust("1 millis")
+          yield* failOf("bad")
+          assert.strictEqual(yield* state, "open")
+        }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("counts a first frame as being served, and a key's own success does not protect it", () =>
+      Effect.gen(function* () {
+        yield* okOf("good")
+        yield* times(9, failOf("bad"))
+        assert.strictEqual(yield* state, "closed")
+        yield* (yield* okOf("bad")).report("success")
+        yield* TestClock.adjust("30001 millis")
+        yield* (yield* okOf("bad")).report("success")
+        yield* times(5, failOf("bad"))
+        assert.strictEqual(yield* state, "open")
+      }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("is opened by failures of several keys, whoever was served", () =>
+      Effect.gen(function* () {
+        yield* (yield* okOf("good")).report("success")
+        for (const key of ["a", "b", "a", "b"]) yield* failOf(key)
+        assert.strictEqual(yield* state, "closed")
+        yield* failOf("a")
+        assert.strictEqual(yield* state, "open")
+      }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("does not give the probe to the same key twice in a row while another one asks", () =>
+      Effect.gen(function* () {
+        yield* times(5, failOf("bad"))
+        assert.match(yield* refusedOf(okOf("good")), /^open/)
+        yield* TestClock.adjust("30 seconds")
+        assert.strictEqual(yield* failOf("bad"), "unreachable")
+        yield* TestClock.adjust("30 seconds")
+        assert.strictEqual(yield* state, "half-open")
+        assert.strictEqual(yield* failOf("bad"), "open 30")
+        yield* okOf("good")
+        assert.strictEqual(yield* state, "closed")
+      }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("passes a key over for the open time at most: nobody is locked out for good", () =>
+      Effect.gen(function* () {
+        yield* times(5, failOf("key"))
+        assert.match(yield* refusedOf(okOf("gone")), /^open/)
+        yield* TestClock.adjust("30 seconds")
+        assert.strictEqual(yield* failOf("key"), "unreachable")
+        yield* TestClock.adjust("59999 millis")
+        assert.strictEqual(yield* failOf("key"), "open 1")
+        yield* TestClock.adjust("1 millis")
+        yield* okOf("key")
+        assert.strictEqual(yield* state, "closed")
+      }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("does not let a probe that hangs keep the others out for longer than the open time", () =>
+      Effect.gen(function* () {
+        yield* times(5, failOf("bad"))
+        yield* TestClock.adjust("30 seconds")
+        const hanging = yield* Effect.forkChild(head(Effect.never, "bad"), { startImmediately: true })
+        assert.strictEqual(yield* refusedOf(okOf("good")), "open 1")
+        yield* TestClock.adjust("30 seconds")
+        assert.match(yield* failOf("bad"), /^open/)
+        yield* okOf("good")
+        assert.strictEqual(yield* state, "closed")
+        yield* Fiber.interrupt(hanging)
+        assert.strictEqual(yield* state, "closed")
+      }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("logs once that it opened and once that it closed, however many it refused", () =>
+      Effect.gen(function* () {
+        const lines: Array<string> = []
+        const ear = Logger.make<unknown, void>(({ message }) => void lines.push(String(message)))
+        yield* Effect.gen(function* () {
+          yield* times(5, fail)
+          yield* times(20, fail)
+          yield* TestClock.adjust("30 seconds")
+          yield* ok
+        }).pipe(Effect.provide(Logger.layer([ear])))
+        assert.deepStrictEqual(lines, [
+          "circuit breaker opened: 5 backend failures in a row",
+          "circuit breaker closed: the backend answers again"
+        ])
       }).pipe(Effect.provide(layer))
     )
 

@@ -1,81 +1,121 @@
 /**
- * Random interleavings of calls, ends and time against the plain model: whatever the breaker spares itself while nothing
- * speaks against the backend, it answers as one that asks every time.
+ * Random interleavings of calls, ends, keys and time against a plain model, which keeps all history where the breaker keeps
+ * two keys.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Layer } from "effect"
+import { Deferred, Effect, Fiber, Layer, Result } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
-import { type BreakerState, CircuitBreaker, type Guarded } from "../../src/backend/CircuitBreaker.ts"
-import { BackendFailed } from "../../src/domain/Errors.ts"
+import type { BreakerState } from "../../src/backend/Circuit.ts"
+import { CircuitBreaker, type Guarded } from "../../src/backend/CircuitBreaker.ts"
+import { BackendFailed, type CircuitOpen } from "../../src/domain/Errors.ts"
 
 const failures = 5
 const openMs = 30_000
 
 type Ending = "ok" | "fails" | "busy" | "leaves"
 
-class Model {
-  #state: { is: "closed"; streak: number } | { is: "open"; until: number } | { is: "half"; probing: boolean }
-  #generation = 0
-  now = 0
+interface Admitted {
+  readonly id: number
+  readonly key: string
+  readonly era: number
+  readonly probe: boolean
+}
 
-  constructor() {
-    this.#state = { is: "closed", streak: 0 }
-  }
+class Model {
+  now = 0
+  /** counts the times the circuit opened and closed: a result of another era is stale */
+  #era = 0
+  #closed = true
+  #streak: Array<string> = []
+  #reopens = 0
+  #probe: Admitted | undefined
+  #probedLast: string | undefined
+  #calls = 0
+  readonly #served: Array<{ readonly key: string; readonly at: number }> = []
+  readonly #asked: Array<{ readonly key: string; readonly at: number }> = []
 
   get state(): BreakerState {
-    if (this.#state.is === "closed") return "closed"
-    return this.#state.is === "open" && this.now < this.#state.until ? "open" : "half-open"
+    if (this.#closed) return "closed"
+    return this.#probe !== undefined || this.now >= this.#reopens ? "half-open" : "open"
   }
 
-  /** The generation it belongs to, or nothing when it is refused. */
-  admit(): { readonly generation: number; readonly probe: boolean } | undefined {
-    if (this.#state.is === "open") {
-      if (this.now < this.#state.until) return undefined
-      this.#state = { is: "half", probing: false }
+  /** What the call belongs to, or nothing when it is refused. */
+  admit(key: string): Admitted | undefined {
+    this.#asked.push({ key, at: this.now })
+    const probe = !this.#closed
+    if (probe) {
+      if (this.now < this.#reopens) return undefined
+      const others = this.#asked.some((one) => one.key !== key && this.now - one.at <= 4 * openMs)
+      if (key === this.#probedLast && others && this.now < this.#reopens + openMs) return undefined
     }
-    if (this.#state.is === "closed") return { generation: this.#generation, probe: false }
-    if (this.#state.probing) return undefined
-    this.#state.probing = true
-    this.#generation += 1
-    return { generation: this.#generation, probe: true }
+    const admitted = { id: ++this.#calls, key, era: this.#era, probe }
+    if (probe) {
+      this.#probe = admitted
+      this.#probedLast = key
+      this.#reopens = this.now + openMs
+    }
+    return admitted
   }
 
-  record(generation: number, outcome: "success" | "failure" | "ignored"): void {
-    if (generation !== this.#generation) return
-    if (this.#state.is === "half") {
-      if (outcome === "ignored") this.#state.probing = false
-      else if (outcome === "failure") this.#open()
-      else {
-        this.#state = { is: "closed", streak: 0 }
-        this.#generation += 1
+  began(call: Admitted): Admitted {
+    this.#served.push({ key: call.key, at: this.now })
+    if (!call.probe || call.era !== this.#era) return call
+    this.#close()
+    return { ...call, era: this.#era, probe: false }
+  }
+
+  record(call: Admitted, outcome: "success" | "failure" | "ignored"): void {
+    if (outcome === "success") this.#served.push({ key: call.key, at: this.now })
+    if (call.era !== this.#era) return
+    if (!this.#closed) {
+      if (call.id !== this.#probe?.id) return
+      if (outcome === "failure") this.#open()
+      if (outcome === "ignored") {
+        this.#probe = undefined
+        this.#reopens = this.now
       }
-    } else if (this.#state.is === "closed") {
-      if (outcome === "success") this.#state.streak = 0
-      else if (outcome === "failure" && ++this.#state.streak >= failures) this.#open()
+    } else if (outcome === "success") this.#streak = []
+    else if (outcome === "failure") {
+      this.#streak.push(call.key)
+      const [first] = this.#streak
+      const alone = this.#streak.every((key) => key === first)
+      const othersServed = this.#served.some(({ at, key }) => key !== first && this.now - at <= openMs)
+      if (this.#streak.length >= failures && !(alone && othersServed)) this.#open()
     }
   }
 
   #open(): void {
-    this.#state = { is: "open", until: this.now + openMs }
-    this.#generation += 1
+    this.#closed = false
+    this.#era += 1
+    this.#probe = undefined
+    this.#reopens = this.now + openMs
+  }
+
+  #close(): void {
+    this.#closed = true
+    this.#era += 1
+    this.#probe = undefined
+    this.#streak = []
   }
 }
 
 interface Call {
-  readonly generation: number
-  readonly probe: boolean
+  readonly admitted: Admitted
   readonly head: Deferred.Deferred<string, BackendFailed>
-  readonly fiber: Fiber.Fiber<Guarded<string>, BackendFailed>
+  readonly fiber: Fiber.Fiber<Guarded<string>, BackendFailed | CircuitOpen>
 }
 
 interface Answer {
-  readonly generation: number
+  readonly admitted: Admitted
   readonly guarded: Guarded<string>
 }
 
 const step = fc.oneof(
-  { weight: 5, arbitrary: fc.record({ does: fc.constant("call") }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({ does: fc.constant("call"), key: fc.constantFrom("a", "a", "a", "b", "c") })
+  },
   {
     weight: 5,
     arbitrary: fc.record({
@@ -85,7 +125,10 @@ const step = fc.oneof(
     })
   },
   { weight: 3, arbitrary: fc.record({ does: fc.constant("report"), which: fc.nat(9), well: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ does: fc.constant("wait"), ms: fc.constantFrom(1, 10_000, 30_000) }) }
+  {
+    weight: 1,
+    arbitrary: fc.record({ does: fc.constant("wait"), ms: fc.constantFrom(1, 10_000, 30_000, 90_000) })
+  }
 )
 
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never
@@ -102,30 +145,28 @@ export const properties = (name: string, layer: Layer.Layer<CircuitBreaker>): vo
     for (const next of steps) {
       if (next.does === "call") {
         const head = yield* Deferred.make<string, BackendFailed>()
-        const guarded = breaker.guard(Deferred.await(head), counts)
+        const checked = Result.isSuccess(yield* Effect.result(breaker.check(next.key)))
+        const guarded = breaker.guard(next.key, Deferred.await(head), counts)
         const fiber = yield* Effect.forkChild(guarded, { startImmediately: true })
-        const admitted = model.admit()
+        const admitted = model.admit(next.key)
+        assert.strictEqual(checked, admitted !== undefined, "check and guard differ")
         if (admitted === undefined)
-          assert.strictEqual((yield* Effect.flip(Fiber.join(fiber))).fault, "circuit-open")
-        else calls.push({ ...admitted, head, fiber })
+          assert.strictEqual((yield* Effect.flip(Fiber.join(fiber)))._tag, "CircuitOpen")
+        else calls.push({ admitted, head, fiber })
       } else if (next.does === "head") {
         const call = taken(calls, next.which)
         if (call === undefined) continue
-        const { fiber, generation, head, probe } = call
+        const { admitted, fiber, head } = call
         if (next.ends === "leaves") yield* Fiber.interrupt(fiber)
         else if (next.ends === "ok") yield* Deferred.succeed(head, "frame")
         else yield* Deferred.fail(head, new BackendFailed({ fault: next.ends === "busy" ? "busy" : "cut" }))
         yield* Fiber.await(fiber)
-        if (next.ends !== "ok") model.record(generation, next.ends === "fails" ? "failure" : "ignored")
-        else {
-          if (probe) model.record(generation, "success")
-          const own = probe ? model.admit()?.generation : generation
-          answers.push({ generation: own ?? Number.NaN, guarded: yield* Fiber.join(fiber) })
-        }
+        if (next.ends !== "ok") model.record(admitted, next.ends === "fails" ? "failure" : "ignored")
+        else answers.push({ admitted: model.began(admitted), guarded: yield* Fiber.join(fiber) })
       } else if (next.does === "report") {
         const answer = taken(answers, next.which)
         yield* answer?.guarded.report(next.well ? "success" : "failure") ?? Effect.void
-        if (answer !== undefined) model.record(answer.generation, next.well ? "success" : "failure")
+        if (answer !== undefined) model.record(answer.admitted, next.well ? "success" : "failure")
       } else {
         yield* TestClock.adjust(next.ms)
         model.now += next.ms
@@ -143,7 +184,7 @@ export const properties = (name: string, layer: Layer.Layer<CircuitBreaker>): vo
           fc.assert(
             fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 80, size: "max" }), (steps) =>
               Effect.runPromiseWith(context)(
-                Effect.provide(play(steps), [Layer.fresh(layer), TestClock.layer()])
+                Effect.provide(play(steps), Layer.provideMerge(Layer.fresh(layer), TestClock.layer()))
               )
             ),
             { numRuns: 300 }

@@ -162,7 +162,13 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
   const controller = new Controller()
   wire.onRequestStart(controller)
   wire.onResponseStart(controller, 200, { "content-type": "application/x-ndjson" })
-  const reader = new FrameReader(wire, kind)
+  const reader = new FrameReader(wire, kind, {
+    status: 200,
+    contentType: "application/x-ndjson",
+    encoded: false,
+    delimited: true,
+    retryAfterS: undefined
+  })
   const encoders = encodersOf(kind)
   const texts = encoders.map(() => "")
   const fold = new Fold()

@@ -4,6 +4,7 @@ import type { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { guarded } from "../../../src/backend/guarded.ts"
 import { BackendFailed, ShuttingDown } from "../../../src/domain/Errors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
+import { permitFor } from "../../support/permits.ts"
 
 const frame: Frame = { createdAt: "2026-01-01T00:00:00Z", text: "x", done: false }
 const frames = Stream.rechunk(Stream.make(frame, frame, frame), 1)
@@ -18,14 +19,15 @@ const told = Effect.fnUntraced(function* <A, E>(
 ) {
   const reports: Array<string> = []
   const breaker: CircuitBreaker["Service"] = {
-    guard: (head) =>
+    check: () => Effect.void,
+    guard: (_key, head) =>
       Effect.map(head, (value) => ({
         value,
         report: (outcome) => Effect.sync(() => void reports.push(outcome))
       })),
     state: Effect.succeed("closed")
   }
-  const given = yield* guarded(breaker, Effect.succeed(stream))
+  const given = yield* guarded(breaker, permitFor("m"), Effect.succeed(stream))
   yield* Effect.exit(read(given))
   return reports
 })

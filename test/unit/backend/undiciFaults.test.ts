@@ -1,13 +1,15 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import { describe } from "vitest"
-import { refusals } from "../../../src/backend/faults.ts"
+import { refusals } from "../../../src/backend/refusals.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { withBackend, forward, run, failure, texts, stream, named } from "./calls.ts"
 
 describe("a backend that fails", () => {
   const first = fake.chat("Hello")
   const leaky = "/root/.ollama/models 127.0.0.1:11434"
+  // HTTP/1.0 style: the body ends with the connection, whether it was meant to or not.
+  const rawHead = "HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\nconnection: close\r\n\r\n"
   const cases: ReadonlyArray<readonly [string, Behaviour, string]> = [
     [
       "with 500 and a page",
@@ -24,7 +26,9 @@ describe("a backend that fails", () => {
     ["with another 2xx", { does: "answer", status: 204 }, "protocol"],
     ["with html", { does: "answer", status: 200, body: "<html>", contentType: "text/html" }, "protocol"],
     ["with gzip", stream([first], { headers: { "content-encoding": "gzip" } }), "protocol"],
-    ["with no body", stream([]), "cut"],
+    ["with no body", stream([]), "empty"],
+    ["with no body and another type", stream([], { contentType: "application/json" }), "cut"],
+    ["with no body that says where it ends", { does: "raw", bytes: rawHead }, "cut"],
     ["with garbage", stream(["Internal error at /root"]), "protocol"],
     ["with half an object", stream([`{"message":{"content":"x"`], { unterminated: true }), "protocol"],
     ["with two objects on a line", stream([JSON.stringify(first) + JSON.stringify(first)]), "protocol"],
@@ -47,7 +51,12 @@ describe("a backend that fails", () => {
 
   for (const [how, behaviour, fault] of [
     ["with an error line", stream([first, fake.error(leaky)]), "reported"],
-    ["by ending without a final frame", stream([first]), "cut"],
+    [
+      "by closing a connection that does not say where the body ends",
+      { does: "raw", bytes: `${rawHead}${JSON.stringify(first)}\n` },
+      "cut"
+    ],
+    ["with a refusal that came too late", stream([first, fake.error("unable to shift context")]), "refused"],
     ["with a reset", stream([first], { ends: "reset" }), "cut"],
     ["with a reset inside a frame", stream([first, `{"mess`], { unterminated: true, ends: "reset" }), "cut"],
     ["with garbage", stream([first, "oops"]), "protocol"]
@@ -64,6 +73,29 @@ describe("a backend that fails", () => {
           assert.strictEqual(named(error), fault)
           assert.deepStrictEqual(seen, ["Hello"])
         }).pipe(Effect.scoped)
+      )
+    )
+  }
+
+  for (const [how, behaviour, frames] of [
+    ["after a frame", stream([first]), ["Hello", ""]],
+    ["with a frame of a single object", stream([first], { contentType: "application/json" }), ["Hello", ""]],
+    ["in words", stream([first, fake.error("prediction aborted, token repeat limit reached")]), ["Hello", ""]]
+  ] as const) {
+    it.live(`when it ends cleanly without a final frame ${how}, then the answer ends as length`, () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          backend.script(behaviour)
+          const answer = yield* run()
+          assert.deepStrictEqual(
+            answer.map(({ text }) => text),
+            [...frames]
+          )
+          const last = answer.at(-1)
+          assert.deepInclude(last, { done: true, doneReason: "length" })
+          assert.notProperty(last, "evalCount")
+          assert.strictEqual(yield* texts, "Hello| world|!|")
+        })
       )
     )
   }
