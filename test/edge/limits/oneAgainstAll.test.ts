@@ -2,18 +2,22 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
-import { call, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { call, eventually, Fake, hello, layerGateway, newKey as freshKey } from "../../support/Gateway.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
 const broken: Behaviour = { does: "answer", status: 500, body: `{"error":"CUDA error"}` }
+/** A key of its own, once the gateway knows what is installed. */
+const newKey = Effect.tap(freshKey(), ({ secret }) =>
+  eventually(call("/api/tags", { secret }), ({ text }) => text.includes("m:latest"))
+)
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
 layer(layerGateway(), live)("a key that makes the backend fail", (it) => {
   it.effect("when another key was served lately, then nobody else is refused", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
-      const [good, bad] = [yield* newKey(), yield* newKey()]
+      const [good, bad] = [yield* newKey, yield* newKey]
       for (let round = 0; round < 10; round += 1) {
         assert.strictEqual((yield* chat(good.secret)).status, 200, `round ${round}`)
         backend.script(...Array.from({ length: 7 }, () => broken))
@@ -29,7 +33,7 @@ layer(layerGateway({ BREAKER_OPEN_MS: "500" }), live)("a key that made the circu
   it.effect("when it was the last probe, then the next probe is another key's", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
-      const [good, bad] = [yield* newKey(), yield* newKey()]
+      const [good, bad] = [yield* newKey, yield* newKey]
       backend.script(...Array.from({ length: 6 }, () => broken))
       for (let i = 0; i < 5; i += 1) yield* chat(bad.secret)
       assert.strictEqual((yield* chat(good.secret)).status, 502)
@@ -59,7 +63,7 @@ layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("the circuit", (it) => {
   it.effect("when a key's requests are at fault, then it is told so and the circuit stays closed", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
-      const { secret } = yield* newKey()
+      const { secret } = yield* newKey
       for (const behaviour of [...clientCaused, ...clientCaused]) {
         backend.script(behaviour)
         assert.strictEqual((yield* chat(secret)).status, 400)
@@ -73,9 +77,9 @@ layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("the circuit", (it) => {
     () =>
       Effect.gen(function* () {
         const backend = yield* Fake
-        const { secret } = yield* newKey()
+        const { secret } = yield* newKey
         backend.script(...Array.from({ length: 5 }, () => broken))
-        const other = yield* newKey()
+        const other = yield* newKey
         for (let i = 0; i < 4; i += 1) yield* chat(secret)
         yield* chat(other.secret)
         const calls = backend.requests.length

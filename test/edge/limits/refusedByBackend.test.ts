@@ -42,6 +42,7 @@ layer(layerGateway({ BREAKER_FAILURES: "1000" }), live)("a key with 5 requests a
           const [backend, registry] = [yield* Fake, yield* Registry]
           const { secret, prefix } = yield* newKey({ rpm: 5, concurrent: 1 })
           yield* registry.setBudgets(prefix, { total: 1000 })
+          yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes("m:latest"))
           backend.always(behaviour)
           const before = backend.requests.length
           const statuses: Array<number> = []
