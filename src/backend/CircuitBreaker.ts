@@ -2,7 +2,7 @@
  * The breaker toward the backend: opens after `BREAKER_FAILURES` consecutive failures, stays open for
  * `BREAKER_OPEN_MS`, then lets one request through as a probe. Fair among keys: see `Circuit.ts`.
  *
- * The caller says what counts as a failure (contract §7). A client that leaves is neither success nor failure, and a probe
+ * The caller says what counts as a failure. A client that leaves is neither success nor failure, and a probe
  * whose client leaves gives its place back. A result that arrives after the breaker has changed its state is ignored.
  */
 import { Context, type Effect } from "effect"

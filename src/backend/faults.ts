@@ -1,5 +1,5 @@
 /**
- * What a backend's misbehaviour means (contract §7, ollama-wire §1.10): the one table from HTTP answers and broken
+ * What a backend's misbehaviour means: the one table from HTTP answers and broken
  * connections to the gateway's own errors. The backend's text stays inside `cause`, cut, for the log.
  */
 import {

@@ -1,6 +1,6 @@
 /**
  * The right to call the backend once: one piece of evidence per gate, and nothing else makes one. A permit that was used
- * says that the backend was called, so the request costs its place in the counters however the call ends (contract §5).
+ * says that the backend was called, so the request costs its place in the counters however the call ends.
  *
  * `Proof extends Record<Gate, unknown>`: a gate added to `gates` breaks this file, the outage matrix and every
  * place that issues a permit, until all of them deal with it.
