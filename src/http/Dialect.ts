@@ -7,6 +7,7 @@ import type { Ask } from "../pipeline/ask.ts"
 import type { Pipeline } from "../pipeline/Pipeline.ts"
 import type { Body } from "./body.ts"
 import { decodeWith } from "./decode.ts"
+import { checkImages } from "./images.ts"
 import type { Face } from "./faces.ts"
 
 /** Bounds on what a client may ask for. */
@@ -43,7 +44,11 @@ export const requestDecoder = <A, I>(
   const decode = decodeWith(accepts)
   return {
     accepts,
-    decode: (body, bounds) => Effect.flatMap(decode(body.json), (value) => build(value, bounds))
+    decode: (body, bounds) =>
+      decode(body.json).pipe(
+        Effect.flatMap((value) => build(value, bounds)),
+        Effect.flatMap(checkImages)
+      )
   }
 }
 

@@ -4,4 +4,7 @@ import { Schema } from "effect"
 /** Every text becomes a call of its own inside the backend; OpenAI's own bound (ollama-wire §1.6). */
 export const maxInputs = 2048
 
+/** No model makes vectors so long; the backend cuts them to this. */
+export const maxDimensions = 65_536
+
 export const Texts = Schema.Array(Schema.String).check(Schema.isMaxLength(maxInputs))

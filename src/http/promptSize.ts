@@ -1,6 +1,6 @@
 /**
  * What a prompt will cost before the backend has counted it: about four UTF-8 bytes to a token, a few tokens of template
- * around each message, a flat thousand for an image.
+ * around each message, a thousand or more for an image, by its pixels.
  *
  * The size is taken over the decoded request, which is what the backend is sent, and not over a list of fields: every
  * string in `body` and `options` counts, and every key and number inside of them, so a field that is added later counts
@@ -13,12 +13,14 @@
  * that it spends to the end; it is charged what the backend counted.
  */
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../domain/Inference.ts"
+import { pixelsOf } from "./images.ts"
 
 const bytesPerToken = 4
 /** The template around a message, with its role. */
 const tokensPerMessage = 8
-/** Vision encoders cost 256 to 2000 tokens. */
+/** Most vision encoders cost 256 to 2000 tokens; some cost a token for each square of 28 pixels. */
 const tokensPerImage = 1024
+const pixelsPerToken = 28 * 28
 
 const isArray = (value: Json): value is ReadonlyArray<Json> => Array.isArray(value)
 const isObject = (value: Json): value is JsonObject =>
@@ -66,8 +68,8 @@ class Size {
 
   #addImages(images: ReadonlyArray<Json>): void {
     for (const image of images) {
-      this.#add(0, tokensPerImage)
-      if (typeof image !== "string") this.#addAll(image)
+      const pixels = typeof image === "string" ? (pixelsOf(image) ?? 0) : 0
+      this.#add(0, Math.max(tokensPerImage, Math.ceil(pixels / pixelsPerToken)))
     }
   }
 

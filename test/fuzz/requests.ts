@@ -11,6 +11,7 @@ import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../src/http/
 import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
 import { type Behaviour, fake as fakeLines, type FakeBackend } from "../support/FakeBackend.ts"
 import { modelNamed, permitFor } from "../support/permits.ts"
+import { picture } from "../support/pictures.ts"
 import { mutateBytes } from "./bytes.ts"
 import { mutateTree, textOf, treeOf } from "./jsonTree.ts"
 import type { Random } from "./Random.ts"
@@ -50,7 +51,7 @@ const seeds: { readonly [S in Surface]: readonly [JsonObject, ...Array<JsonObjec
       model: "m:latest",
       messages: [
         { role: "system", content: "s" },
-        { ...message, images: ["aGk="] },
+        { ...message, images: [picture] },
         {
           role: "assistant",
           content: "",
@@ -67,7 +68,7 @@ const seeds: { readonly [S in Surface]: readonly [JsonObject, ...Array<JsonObjec
     }
   ],
   "native-generate": [
-    { model: "m", prompt: "p", suffix: "s", options, raw: false, context: [1, 2], images: ["aGk="] },
+    { model: "m", prompt: "p", suffix: "s", options, raw: false, context: [1, 2], images: [picture] },
     { model: "other", prompt: "p", system: "s", format: "json", think: true, template: "" }
   ],
   "openai-chat": [
@@ -76,7 +77,10 @@ const seeds: { readonly [S in Surface]: readonly [JsonObject, ...Array<JsonObjec
       model: "m",
       messages: [
         { role: "developer", content: [{ type: "text", text: "t" }] },
-        { role: "user", content: [{ type: "image_url", image_url: { url: "data:image/png;base64,aGk=" } }] },
+        {
+          role: "user",
+          content: [{ type: "image_url", image_url: { url: `data:image/png;base64,${picture}` } }]
+        },
         {
           role: "assistant",
           content: null,

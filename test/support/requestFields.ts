@@ -4,6 +4,7 @@
  */
 import { Schema, SchemaAST } from "effect"
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import { picture } from "./pictures.ts"
 
 export interface Filled {
   /** the place of the text, like `messages[].tool_calls[].function.name` */
@@ -15,7 +16,8 @@ export interface Filled {
 const forms: ReadonlyArray<(text: string) => string> = [
   (text) => text,
   (text) => JSON.stringify({ k: text }),
-  (text) => `data:image/png;base64,${text}`
+  (text) => picture + text,
+  (text) => `data:image/png;base64,${picture}${text}`
 ]
 
 const accepts = (ast: SchemaAST.AST, value: unknown): boolean => Schema.is(Schema.make(ast))(value)
@@ -27,14 +29,21 @@ type Extent = "required" | "all"
 
 const nameOf = (property: SchemaAST.PropertySignature): string => String(property.name)
 
-const firstOf = (candidates: ReadonlyArray<Json>, ast: SchemaAST.AST): Json =>
-  candidates.find((candidate) => accepts(ast, candidate)) ?? null
+const firsts = new WeakMap<SchemaAST.AST, Json>()
+
+const firstOf = (candidates: ReadonlyArray<Json>, ast: SchemaAST.AST): Json => {
+  const known = firsts.get(ast)
+  if (known !== undefined) return known
+  const first = candidates.find((candidate) => accepts(ast, candidate)) ?? null
+  firsts.set(ast, first)
+  return first
+}
 
 /** A value without the text. */
 const plain = (ast: SchemaAST.AST, extent: Extent): Json => {
   switch (ast._tag) {
     case "String":
-      return firstOf(["m", "aGk=", "data:image/png;base64,aGk=", "float"], ast)
+      return firstOf(["m", picture, `data:image/png;base64,${picture}`, "float"], ast)
     case "Number":
       return firstOf([1, 0, 64], ast)
     case "Boolean":
@@ -79,7 +88,7 @@ const bases = (ast: SchemaAST.Objects, property: SchemaAST.PropertySignature): R
   const kinds = others.flatMap((other) =>
     choices(other.type).map((choice) => ({ ...all, [nameOf(other)]: choice }))
   )
-  return [plainObject(ast, "required"), all, ...without, ...kinds]
+  return [all, plainObject(ast, "required"), ...without, ...kinds]
 }
 
 const filled = (ast: SchemaAST.AST, text: string, path: string): ReadonlyArray<Filled> => {
@@ -111,8 +120,13 @@ const filled = (ast: SchemaAST.AST, text: string, path: string): ReadonlyArray<F
         ...ast.propertySignatures.flatMap((property) => {
           const name = nameOf(property)
           const around = bases(ast, property)
+          const seen = new Set<string>()
           return filled(property.type, text, path === "" ? name : `${path}.${name}`).flatMap((inner) =>
-            around.map((base) => ({ path: inner.path, body: { ...base, [name]: inner.body } }))
+            // All surroundings for one of the inner bodies of a place, and one for the others: not their product.
+            (seen.has(inner.path) ? around.slice(0, 1) : (seen.add(inner.path), around)).map((base) => ({
+              path: inner.path,
+              body: { ...base, [name]: inner.body }
+            }))
           )
         }),
         ...ast.indexSignatures.flatMap((index) => [

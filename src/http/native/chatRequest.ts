@@ -3,9 +3,10 @@ import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { absentable, present } from "../decode.ts"
+import { Images } from "../images.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
-import { base64, Format, Think, TopLogprobs } from "./fields.ts"
-import { Options, samplingOf } from "./options.ts"
+import { Format, Think, TopLogprobs } from "./fields.ts"
+import { Options, optionsOf } from "./options.ts"
 
 const Role = Schema.Literals(["system", "user", "assistant", "tool"])
 
@@ -18,7 +19,7 @@ const Message = Schema.Struct({
   role: Role,
   content: absentable(Schema.String),
   thinking: absentable(Schema.String),
-  images: absentable(Schema.Array(base64)),
+  images: absentable(Images),
   tool_calls: absentable(Schema.Array(ToolCall)),
   tool_name: absentable(Schema.String),
   tool_call_id: absentable(Schema.String)
@@ -65,12 +66,7 @@ export const chatRequest = requestDecoder(
   Chat,
   Effect.fnUntraced(function* (chat, bounds) {
     const options = chat.options ?? {}
-    const maxTokens = yield* checkMaxTokens(
-      "options.num_predict",
-      options.num_predict,
-      bounds.numPredictCap,
-      "unbounded"
-    )
+    const maxTokens = yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
     const messages = chat.messages ?? []
     const tools = chat.tools?.map(toolOf)
     return {
@@ -87,7 +83,7 @@ export const chatRequest = requestDecoder(
         logprobs: chat.logprobs,
         top_logprobs: chat.top_logprobs
       }),
-      options: samplingOf(options, bounds),
+      options: optionsOf(options, bounds),
       maxTokens
     } satisfies DecodedRequest
   })

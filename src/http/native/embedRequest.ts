@@ -2,22 +2,23 @@
 import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
+import { wholeIn } from "../bounded.ts"
 import { absentable, present } from "../decode.ts"
-import { Texts } from "../embedInputs.ts"
+import { maxDimensions, Texts } from "../embedInputs.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
-import { Options, samplingOf } from "./options.ts"
+import { Options, optionsOf } from "./options.ts"
 
 const Embed = Schema.Struct({
   model: Schema.NonEmptyString,
   input: absentable(Schema.Union([Schema.String, Texts])),
   truncate: absentable(Schema.Boolean),
-  dimensions: absentable(Schema.Int),
+  dimensions: absentable(wholeIn([-(2 ** 31), maxDimensions])),
   options: absentable(Options)
 })
 
 /** Nothing is generated, but a bound above the cap is refused wherever it is sent. */
 const checkOptions = (options: typeof Options.Type, cap: number) =>
-  checkMaxTokens("options.num_predict", options.num_predict, cap, "unbounded")
+  checkMaxTokens("options.num_predict", options.num_predict, cap)
 
 export const embedRequest = requestDecoder(
   Embed,
@@ -35,7 +36,7 @@ export const embedRequest = requestDecoder(
         truncate: embed.truncate,
         dimensions: dimensions > 0 ? dimensions : undefined
       }),
-      options: samplingOf(options, bounds),
+      options: optionsOf(options, bounds),
       maxTokens: 0
     } satisfies DecodedRequest
   })
@@ -58,7 +59,7 @@ export const embeddingsRequest = requestDecoder(
       model: embeddings.model,
       stream: false,
       body: { prompt },
-      options: samplingOf(options, bounds),
+      options: optionsOf(options, bounds),
       maxTokens: 0
     } satisfies DecodedRequest
   })

@@ -2,23 +2,25 @@
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
 import type { DecodedRequest } from "../../domain/Inference.ts"
+import { wholeIn } from "../bounded.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { absentable, present } from "../decode.ts"
+import { Images } from "../images.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
-import { base64, Format, Think, TopLogprobs } from "./fields.ts"
-import { Options, samplingOf } from "./options.ts"
+import { Format, Think, TopLogprobs } from "./fields.ts"
+import { Options, optionsOf } from "./options.ts"
 
 const Generate = Schema.Struct({
   model: Schema.NonEmptyString,
   stream: absentable(Schema.Boolean),
   prompt: absentable(Schema.String),
   suffix: absentable(Schema.String),
-  images: absentable(Schema.Array(base64)),
+  images: absentable(Images),
   format: absentable(Format),
   system: absentable(Schema.String),
   template: absentable(Schema.String),
   raw: absentable(Schema.Boolean),
-  context: absentable(Schema.Array(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0)))),
+  context: absentable(Schema.Array(wholeIn([0, 2 ** 31])).check(Schema.isMaxLength(131_072))),
   think: absentable(Think),
   truncate: absentable(Schema.Boolean),
   logprobs: absentable(Schema.Boolean),
@@ -57,13 +59,8 @@ export const generateRequest = requestDecoder(
         logprobs: generate.logprobs,
         top_logprobs: generate.top_logprobs
       }),
-      options: samplingOf(options, bounds),
-      maxTokens: yield* checkMaxTokens(
-        "options.num_predict",
-        options.num_predict,
-        bounds.numPredictCap,
-        "unbounded"
-      )
+      options: optionsOf(options, bounds),
+      maxTokens: yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
     } satisfies DecodedRequest
   })
 )

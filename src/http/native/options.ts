@@ -4,36 +4,28 @@
  * backend answers a wrong one with a 500 that would count against it.
  */
 import { Schema } from "effect"
+import type { JsonObject } from "../../domain/Inference.ts"
+import { wholeIn } from "../bounded.ts"
 import type { Bounds } from "../Dialect.ts"
-import { absentable, present } from "../decode.ts"
+import { absentable } from "../decode.ts"
+import { MaxTokens } from "../maxTokens.ts"
+import { samplingFields, samplingOf } from "../sampling.ts"
 
-const number = absentable(Schema.Finite)
-const integer = absentable(Schema.Int)
+/** A 32-bit number: dropped, or clamped to the operator's bound. */
+const NumCtx = wholeIn([-(2 ** 31), 2 ** 31])
+const leastNumCtx = 4
 
 export const Options = Schema.Struct({
-  temperature: number,
-  top_k: integer,
-  top_p: number,
-  min_p: number,
-  typical_p: number,
-  repeat_last_n: integer,
-  repeat_penalty: number,
-  presence_penalty: number,
-  frequency_penalty: number,
-  seed: integer,
-  num_keep: integer,
-  num_ctx: integer,
-  num_predict: integer,
-  stop: absentable(Schema.Array(Schema.String).check(Schema.isMaxLength(64)))
+  ...samplingFields,
+  num_ctx: absentable(NumCtx),
+  num_predict: absentable(MaxTokens)
 })
 
 /** The options that go upstream; `num_predict` is not among them, it is the pipeline's to set. */
-export const samplingOf = (options: typeof Options.Type, bounds: Bounds): Schema.JsonObject => {
-  const { num_predict: _bound, num_ctx, ...sampling } = options
-  return present({
-    ...sampling,
-    ...(num_ctx === undefined || num_ctx === null || bounds.numCtxCap === undefined
-      ? {}
-      : { num_ctx: Math.max(4, Math.min(num_ctx, bounds.numCtxCap)) })
-  })
+export const optionsOf = (options: typeof Options.Type, bounds: Bounds): JsonObject => {
+  const { num_ctx, num_predict: _bound, ...sampling } = options
+  const kept = samplingOf(sampling)
+  return num_ctx === undefined || num_ctx === null || bounds.numCtxCap === undefined
+    ? kept
+    : { ...kept, num_ctx: Math.max(leastNumCtx, Math.min(num_ctx, bounds.numCtxCap)) }
 }

@@ -4,11 +4,11 @@ import { BadRequest } from "../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { absentable, present } from "../decode.ts"
-import { checkMaxTokens } from "../maxTokens.ts"
+import { checkMaxTokens, MaxTokens } from "../maxTokens.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
 import { TopLogprobs } from "../native/fields.ts"
 import { Message, nativeMessages } from "./messages.ts"
-import { samplingFields, samplingOf } from "./sampling.ts"
+import { openaiSamplingFields, openaiSamplingOf } from "./sampling.ts"
 
 const ResponseFormat = Schema.Union([
   Schema.Struct({ type: Schema.Literals(["text", "json_object"]) }),
@@ -26,11 +26,11 @@ const ToolChoice = Schema.Union([
 const Effort = Schema.Literals(["none", "minimal", "low", "medium", "high", "max", "xhigh", "ultra"])
 
 const Chat = Schema.Struct({
-  ...samplingFields,
+  ...openaiSamplingFields,
   model: Schema.NonEmptyString,
   stream: absentable(Schema.Boolean),
   messages: Schema.NonEmptyArray(Message),
-  max_completion_tokens: absentable(Schema.Int),
+  max_completion_tokens: absentable(MaxTokens),
   tools: absentable(Schema.Array(Tool)),
   tool_choice: absentable(ToolChoice),
   response_format: absentable(ResponseFormat),
@@ -86,12 +86,11 @@ const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | undefine
 export const chatRequest = requestDecoder(
   Chat,
   Effect.fnUntraced(function* (chat, bounds) {
-    const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap, "refused")
+    const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap)
     const wanted = yield* checkMaxTokens(
       "max_completion_tokens",
       chat.max_completion_tokens,
-      bounds.numPredictCap,
-      "refused"
+      bounds.numPredictCap
     )
     const messages = yield* nativeMessages(chat.messages)
     const tools = yield* toolsOf(chat)
@@ -107,7 +106,7 @@ export const chatRequest = requestDecoder(
         logprobs: chat.logprobs,
         top_logprobs: chat.top_logprobs
       }),
-      options: samplingOf(chat),
+      options: openaiSamplingOf(chat),
       thinkIfAble: true,
       maxTokens: wanted ?? legacy
     } satisfies DecodedRequest

@@ -2,22 +2,23 @@
 import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
+import { wholeIn } from "../bounded.ts"
 import { absentable, present } from "../decode.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
-import { One, samplingFields, samplingOf } from "./sampling.ts"
+import { One, openaiSamplingFields, openaiSamplingOf } from "./sampling.ts"
 
 /** One prompt: the backend answers one at a time, and an empty one would only load the model. */
 const Prompt = Schema.Union([Schema.NonEmptyString, Schema.Tuple([Schema.NonEmptyString])])
 
 const Completion = Schema.Struct({
-  ...samplingFields,
+  ...openaiSamplingFields,
   model: Schema.NonEmptyString,
   stream: absentable(Schema.Boolean),
   prompt: Prompt,
   suffix: absentable(Schema.String),
   echo: absentable(Schema.Boolean),
   best_of: absentable(One),
-  logprobs: absentable(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 5 })))
+  logprobs: absentable(wholeIn([0, 5]))
 })
 
 export const completionRequest = requestDecoder(
@@ -36,8 +37,8 @@ export const completionRequest = requestDecoder(
         logprobs: logprobs === undefined ? undefined : true,
         top_logprobs: logprobs
       }),
-      options: samplingOf(completion),
-      maxTokens: yield* checkMaxTokens("max_tokens", completion.max_tokens, bounds.numPredictCap, "refused")
+      options: openaiSamplingOf(completion),
+      maxTokens: yield* checkMaxTokens("max_tokens", completion.max_tokens, bounds.numPredictCap)
     } satisfies DecodedRequest
   })
 )

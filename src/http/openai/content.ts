@@ -3,12 +3,7 @@
  * data URLs only: the gateway fetches nothing on a client's behalf.
  */
 import { Schema } from "effect"
-
-const dataUrl = /^data:(?:image\/(?:jpeg|jpg|png|webp))?;base64,([A-Za-z0-9+/]+={0,2})$/
-
-const ImageUrl = Schema.String.check(
-  Schema.isPattern(dataUrl, { expected: "a data: URL of a base64 jpeg, png or webp image" })
-)
+import { base64Of, ImageUrl } from "../images.ts"
 
 const Part = Schema.Union([
   Schema.Struct({ type: Schema.Literal("text"), text: Schema.String }),
@@ -41,7 +36,7 @@ const textOf = (part: typeof Part.Type): string | undefined => {
 const imageOf = (part: typeof Part.Type): string | undefined => {
   if (part.type !== "image_url") return undefined
   const url = typeof part.image_url === "string" ? part.image_url : part.image_url.url
-  return dataUrl.exec(url)?.[1]
+  return base64Of(url)
 }
 
 const kept = (texts: ReadonlyArray<string | undefined>): ReadonlyArray<string> =>

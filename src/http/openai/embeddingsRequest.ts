@@ -3,8 +3,9 @@ import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
 import type { DecodedRequest } from "../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
+import { wholeIn } from "../bounded.ts"
 import { absentable, present } from "../decode.ts"
-import { maxInputs, Texts } from "../embedInputs.ts"
+import { maxDimensions, maxInputs, Texts } from "../embedInputs.ts"
 
 const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinLength(1))]))
 
@@ -20,7 +21,7 @@ const Encoding = Schema.String.check(
 const Embeddings = Schema.Struct({
   model: Schema.NonEmptyString,
   input: Schema.Json,
-  dimensions: absentable(Schema.Int.check(Schema.isGreaterThan(0))),
+  dimensions: absentable(wholeIn([1, maxDimensions])),
   encoding_format: absentable(Encoding)
 })
 

@@ -157,7 +157,9 @@ layer(layerGateway(), live)("a request's fields", (it) => {
         assert.deepStrictEqual(body["options"], { num_keep: 5, seed: 7, temperature: 0.5, num_predict: 4096 })
         const bad = [
           { seed: "x" },
-          { seed: 1.5 },
+          { seed: 1e19 },
+          { repeat_last_n: 1_500_000_000 },
+          { frequency_penalty: -1e38 },
           { temperature: "1" },
           { top_k: [] },
           { num_ctx: "1" },

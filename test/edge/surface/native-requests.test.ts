@@ -163,7 +163,9 @@ layer(layerGateway(), live)("native requests", (it) => {
         { num_predict: "10" },
         { stop: "x" },
         { temperature: "hot" },
-        { seed: 1.5 },
+        { seed: 1e19 },
+        { repeat_last_n: 1_500_000_000 },
+        { repeat_penalty: -1e38 },
         { stop: [1] }
       ]
       for (const options of wrong) {

@@ -14,6 +14,7 @@ import {
   live,
   user
 } from "./asking.ts"
+import { picture } from "../../support/pictures.ts"
 
 const path = "/v1/chat/completions"
 const streaming = (more: object = {}) => chat({ stream: true, ...more })
@@ -120,7 +121,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
   it.effect("48: both names of the bound are held to the cap, and the newer one wins", () =>
     Effect.gen(function* () {
       for (const field of ["max_tokens", "max_completion_tokens"]) {
-        for (const value of [4097, 0, -1, 1.5]) {
+        for (const value of [4097, 0, 1.5]) {
           assertRefused(yield* ask(path, chat({ [field]: value })), `${field}: expected`)
         }
       }
@@ -191,10 +192,8 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
         assertRefused(yield* ask(path, image(url)), "messages.0.content", url)
       }
       assert.strictEqual(backend.lookups.filter(({ path }) => path !== "/api/tags").length, lookups)
-      const answer = yield* ask(path, image("data:image/png;base64,iVBORw0KGgo="))
-      assert.deepStrictEqual(answer.sent?.["messages"], [
-        { role: "user", content: "", images: ["iVBORw0KGgo="] }
-      ])
+      const answer = yield* ask(path, image(`data:image/png;base64,${picture}`))
+      assert.deepStrictEqual(answer.sent?.["messages"], [{ role: "user", content: "", images: [picture] }])
     })
   )
 

@@ -23,6 +23,7 @@ import {
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../../src/http/openai/dialect.ts"
 import { errorBody } from "../../../src/http/respond.ts"
 import { version } from "../../../src/version.ts"
+import { picture } from "../../support/pictures.ts"
 import { cap, decoding } from "./decoding.ts"
 
 const text = readFileSync(path.resolve(import.meta.dirname, "../../../openapi.json"), "utf8")
@@ -129,7 +130,7 @@ it("shows errors as they are", () => {
 })
 
 const user = { role: "user", content: "Hello" }
-const png = "data:image/png;base64,aGk="
+const png = `data:image/png;base64,${picture}`
 const call = { id: "c", type: "function", function: { name: "f", arguments: "{}" } }
 
 /** What both the document and the dialect say yes to, and what both refuse. */

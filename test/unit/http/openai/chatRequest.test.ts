@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import type { Json } from "../../../../src/domain/Inference.ts"
 import { openaiChat } from "../../../../src/http/openai/dialect.ts"
 import { cap, decoding } from "../decoding.ts"
+import { picture } from "../../../support/pictures.ts"
 
 const { accepted, refused } = decoding(openaiChat)
 const user = { role: "user", content: "hi" }
@@ -23,7 +24,7 @@ describe("POST /v1/chat/completions, the request", () => {
     assert.strictEqual(accepted(chat({ max_tokens: 50 })).maxTokens, 50)
     assert.strictEqual(accepted(chat({ max_tokens: 50, max_completion_tokens: 60 })).maxTokens, 60)
     for (const field of ["max_tokens", "max_completion_tokens"]) {
-      for (const value of [0, -1, cap + 1, 1.5, "5"]) {
+      for (const value of [0, cap + 1, 1.5, "5"]) {
         assert.include(refused(chat({ [field]: value })), `${field}: expected`, `${field}=${value}`)
       }
     }
@@ -122,7 +123,7 @@ describe("POST /v1/chat/completions, the request", () => {
   })
 
   it("merges text parts, unwraps images, renames roles, resolves tool names", () => {
-    const png = "iVBORw0KGgo="
+    const png = picture
     const request = accepted(
       chat({
         messages: [

@@ -1,0 +1,38 @@
+/** The tables of docs/protocol.md say what the code does. */
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import { maxDimensions, maxInputs } from "../../../src/http/embedInputs.ts"
+import { maxImages, maxPixels } from "../../../src/http/images.ts"
+import { maxTopLogprobs } from "../../../src/http/native/fields.ts"
+import { maxStopLength, maxStops, ranges } from "../../../src/http/sampling.ts"
+
+const page = readFileSync(path.resolve(import.meta.dirname, "../../../docs/protocol.md"), "utf8")
+
+/** The rows of the table after `<!-- name -->`, without its head. */
+const table = (name: string): ReadonlyArray<ReadonlyArray<string>> =>
+  (page.split(`<!-- ${name} -->\n`)[1] ?? "")
+    .split("\n\n")[0]
+    ?.split("\n")
+    .slice(2)
+    .filter((line) => line.startsWith("|"))
+    .map((line) =>
+      line
+        .split("|")
+        .slice(1, -1)
+        .map((cell) => cell.trim())
+    ) ?? []
+
+it("the table of options has the range of every option that passes", () => {
+  assert.deepStrictEqual(
+    table("options").map(([option, from, to]) => [option, Number(from), Number(to)]),
+    Object.entries(ranges).map(([name, [from, to]]) => [`\`${name}\``, from, to])
+  )
+})
+
+it("the table of lists has their bounds", () => {
+  assert.deepStrictEqual(
+    table("lists").map(([, most]) => Number(most)),
+    [maxStops, maxStopLength, maxInputs, maxDimensions, maxTopLogprobs, maxImages, maxPixels]
+  )
+})
