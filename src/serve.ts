@@ -13,6 +13,8 @@ import { layerTracing } from "./boot/tracing.ts"
 import { chatModelAt } from "./boot/backendUrl.ts"
 import { keepYoung } from "./boot/collector.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
+import { makeMonotonicMs } from "./infra/monotonic.ts"
+import { OutageLog } from "./infra/OutageLog.ts"
 import { layerPostgres } from "./infra/Postgres.ts"
 import { removeRuntime, writeRuntime } from "./infra/RuntimeFile.ts"
 import type { SettingsValues } from "./Settings.ts"
@@ -21,17 +23,21 @@ import type { SettingsValues } from "./Settings.ts"
  * Ends with a `BootFailed` when the database turns out to have a schema this build does not know. One that is down
  * is no reason not to start: it is waited for, and until then every call is a 503.
  */
-const watchSchema: Effect.Effect<never, BootFailed, SqlClient.SqlClient> = assertSchema.pipe(
-  Effect.tapErrorTag("MigrationFailed", (error) =>
-    Effect.logWarning("the database does not answer", error.cause)
-  ),
-  Effect.retry({
-    while: (error) => error._tag === "MigrationFailed",
-    schedule: Schedule.spaced("2 seconds")
-  }),
-  Effect.mapError((error) => bootFailed(error.message)),
-  Effect.andThen(Effect.never)
-)
+const watchSchema: Effect.Effect<never, BootFailed, SqlClient.SqlClient> = Effect.gen(function* () {
+  const log = new OutageLog(yield* makeMonotonicMs)
+  yield* assertSchema.pipe(
+    Effect.tapErrorTag("MigrationFailed", (error) =>
+      log.failed(() => Effect.logWarning("the database does not answer", error.cause))
+    ),
+    Effect.retry({
+      while: (error) => error._tag === "MigrationFailed",
+      schedule: Schedule.spaced("2 seconds")
+    }),
+    Effect.andThen(log.over(Effect.logInfo("the database answers"))),
+    Effect.mapError((error) => bootFailed(error.message))
+  )
+  return yield* Effect.never
+})
 
 /** Nobody waits a request's patience for a schema that is plainly wrong: the first answer decides before listening. */
 const refuseWrongSchema = assertSchema.pipe(

@@ -8,13 +8,15 @@
  * the end of its lease is no rest either: `Lapsed.ts` asks the ledger what became of it.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Array as Arr, Clock, Context, Duration, Effect, Layer, Schedule, Schema } from "effect"
+import { Array as Arr, Clock, Context, Effect, Layer, type Scope, Schema } from "effect"
 import { type Period, periods } from "../domain/Limits.ts"
 import { type Account, Meter, type Survey } from "../gates/Meter/Meter.ts"
 import { answerWithin } from "../infra/Deadline.ts"
-import { Doubts } from "./Doubts.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { background, jittered, later } from "../observability/background.ts"
 import { endLapsed } from "./Lapsed.ts"
-import { Metrics } from "./Metrics.ts"
+import { type BackgroundTask, Metrics } from "./Metrics.ts"
+import { SuspectAccounts } from "./SuspectAccounts.ts"
 
 export interface DriftOptions {
   /** seconds between two comparisons; default 10 */
@@ -77,7 +79,7 @@ const nameOf = (account: Account): string => `${account.group}/${account.key}`
 const make = (options: DriftOptions) =>
   Effect.gen(function* () {
     const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
-    const clock = yield* Clock.Clock
+    const nowMs = yield* makeMonotonicMs
     /** accounts that something has happened to since they were last found right */
     const touched = new Map<string, Account>()
     const touch = (account: Account): void => {
@@ -87,7 +89,7 @@ const make = (options: DriftOptions) =>
     const doubtful = new Map<string, Account & { readonly until: number }>()
     const doubt = (account: Account): void => {
       if (doubtful.size < capacity) {
-        doubtful.set(nameOf(account), { ...account, until: clock.currentTimeMillisUnsafe() + soonMs })
+        doubtful.set(nameOf(account), { ...account, until: nowMs() + soonMs })
       }
     }
     const found = { touched: 0, doubtful: 0 }
@@ -158,23 +160,30 @@ const make = (options: DriftOptions) =>
       return drift
     })
     /** One that is not at rest for so long is left to the slower round. */
-    const forget = Effect.map(Clock.currentTimeMillis, (now) => {
+    const forget = Effect.sync(() => {
+      const now = nowMs()
       for (const [name, { until }] of doubtful) if (until < now) doubtful.delete(name)
     })
-    const keepLooking = (name: keyof typeof found, waiting: ReadonlyMap<string, Account>, everyS: number) =>
-      Effect.andThen(
-        forget,
-        Effect.suspend(() => look(waiting))
-      ).pipe(
-        Effect.tap((drift) => Effect.sync(() => void (found[name] = drift))),
-        Effect.catchCause((cause) =>
-          Effect.logDebug("counters could not be compared with the ledger", cause)
+    const keepLooking = (
+      task: BackgroundTask,
+      name: keyof typeof found,
+      waiting: ReadonlyMap<string, Account>,
+      everyS: number
+    ): Effect.Effect<void, never, Metrics | Scope.Scope> =>
+      background(
+        task,
+        Effect.andThen(
+          forget,
+          Effect.suspend(() => look(waiting))
+        ).pipe(
+          Effect.tap((drift) => Effect.sync(() => void (found[name] = drift))),
+          // Nobody knows it then: an old figure would look like a good one.
+          Effect.tapCause(() => Effect.sync(() => void (found[name] = Number.NaN)))
         ),
-        Effect.schedule(Schedule.spaced(Duration.seconds(everyS)).pipe(Schedule.jittered)),
-        Effect.forkScoped
+        later(jittered(everyS * 1000))
       )
-    yield* keepLooking("touched", touched, options.everyS ?? 10)
-    yield* keepLooking("doubtful", doubtful, options.doubtfulEveryS ?? 1)
+    yield* keepLooking("counter_comparison", "touched", touched, options.everyS ?? 10)
+    yield* keepLooking("suspect_counter_comparison", "doubtful", doubtful, options.doubtfulEveryS ?? 1)
 
     const watched = Meter.of({
       ...meter,
@@ -192,10 +201,11 @@ const make = (options: DriftOptions) =>
           return headroom
         })
     })
-    return Context.add(Context.make(Meter, watched), Doubts, { about: doubt })
+    return Context.add(Context.make(Meter, watched), SuspectAccounts, { add: doubt })
   })
 
 /** The Meter below, watched: what it counts is compared with the ledger for as long as the layer lives. */
 export const layerDrift = (
   options: DriftOptions = {}
-): Layer.Layer<Meter, never, Meter | PgClient.PgClient | Metrics> => Layer.effectContext(make(options))
+): Layer.Layer<Meter | SuspectAccounts, never, Meter | PgClient.PgClient | Metrics> =>
+  Layer.effectContext(make(options))

@@ -5,7 +5,7 @@
  * A model becomes a label only when discovery knows it for that caller; everything else is `none`, so a client
  * that makes up names makes up no series.
  */
-import { Clock, Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client"
 import type { AuditRecord } from "./Record.ts"
 
@@ -20,19 +20,42 @@ export interface Probe {
 export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation"] as const
 export type MalformedReason = (typeof malformedReasons)[number]
 
+/** What runs in the background; a new loop is a new name here (`observability/background.ts`). */
+export const backgroundTasks = [
+  "audit_intents",
+  "audit_completions",
+  "audit_refusals",
+  "audit_anonymous_refusals",
+  "intent_renewal",
+  "lease_renewal",
+  "lease_reregistration",
+  "crash_recovery",
+  "counter_comparison",
+  "suspect_counter_comparison",
+  "settlement_retry",
+  "model_discovery",
+  "key_refresh",
+  "revocation_notifications",
+  "prompt_log_writing",
+  "prompt_log_retention"
+] as const
+export type BackgroundTask = (typeof backgroundTasks)[number]
+
 export class Metrics extends Context.Service<
   Metrics,
   {
     /** One finished request; `modelResolved` tells whether its model may be a label. */
     observe(record: AuditRecord, modelResolved: boolean): Effect.Effect<void>
-    /** The backend's first frame for a request that arrived at `arrivedAt` (epoch ms). */
-    firstFrame(arrivedAt: number): Effect.Effect<void>
+    /** The backend's first frame, so many ms after its request arrived. */
+    firstFrame(ms: number): Effect.Effect<void>
     /** A revocation has reached this process, `latencyMs` after it was written. */
     revoked(latencyMs: number): Effect.Effect<void>
     /** Transcripts of opted-in keys that could not be written. */
     promptsDropped(count: number): Effect.Effect<void>
     /** A request that Node's parser or timers refused: it has no audit row. */
     malformed(reason: MalformedReason): Effect.Effect<void>
+    /** A run of background work that failed. */
+    backgroundFailed(task: BackgroundTask): Effect.Effect<void>
     probe(probe: Probe): Effect.Effect<void>
     /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
@@ -42,7 +65,7 @@ export class Metrics extends Context.Service<
 /** From a cache hit to a long answer of a slow model. */
 const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
 
-const make = Effect.map(Clock.Clock, (clock) => {
+const make = Effect.sync(() => {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
@@ -89,6 +112,13 @@ const make = Effect.map(Clock.Clock, (clock) => {
     registers
   })
   for (const reason of malformedReasons) malformed.inc({ reason }, 0)
+  const failures = new Counter({
+    name: "tollgate_background_failures_total",
+    help: "Runs of background work that failed, by task",
+    labelNames: ["task"],
+    registers
+  })
+  for (const task of backgroundTasks) failures.inc({ task }, 0)
   return Metrics.of({
     observe: (record, modelResolved) =>
       Effect.sync(() => {
@@ -100,11 +130,11 @@ const make = Effect.map(Clock.Clock, (clock) => {
         if (record.usage.tokensOut > 0)
           tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
       }),
-    firstFrame: (arrivedAt) =>
-      Effect.sync(() => firstFrames.observe(Math.max(0, clock.currentTimeMillisUnsafe() - arrivedAt) / 1000)),
+    firstFrame: (ms) => Effect.sync(() => firstFrames.observe(Math.max(0, ms) / 1000)),
     revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
     promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
     malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),
+    backgroundFailed: (task) => Effect.sync(() => failures.inc({ task })),
     probe: ({ name, help, read }) =>
       Effect.map(Effect.context(), (context) => {
         // A probe that breaks or hangs says so in its own line; the others still tell what they know.

@@ -4,8 +4,9 @@
  * request that was under way when its owner opted out leaves nothing.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer, Queue, Schedule, Semaphore } from "effect"
+import { Effect, Exit, Layer, Queue, Schedule, Semaphore } from "effect"
 import { answerWithin } from "../infra/Deadline.ts"
+import { background, later } from "../observability/background.ts"
 import { Metrics } from "./Metrics.ts"
 import { PromptLog } from "./PromptLog.ts"
 import type { PromptRow } from "./promptRow.ts"
@@ -41,19 +42,19 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
       WHERE k.prompt_log
       ON CONFLICT (request_id) DO NOTHING`)
 
+  /** Writes all that waits. A batch that cannot be written is dropped and counted, and then the whole has failed. */
   const flush = Effect.gen(function* () {
+    let failure: Exit.Exit<unknown, unknown> = Exit.void
     while (waiting.length > 0) {
       const rows = waiting.splice(0, batch)
-      yield* write(rows).pipe(
-        Effect.retry({ schedule: Schedule.spaced("1 second"), times: 3 }),
-        Effect.catchCause((cause) =>
-          Effect.andThen(
-            metrics.promptsDropped(rows.length),
-            Effect.logWarning(`${rows.length} prompts could not be logged`, cause)
-          )
-        )
+      const exit = yield* Effect.exit(
+        Effect.retry(write(rows), { schedule: Schedule.spaced("1 second"), times: 3 })
       )
+      if (Exit.isSuccess(exit)) continue
+      yield* metrics.promptsDropped(rows.length)
+      failure = exit
     }
+    return yield* failure
   }).pipe(writing.withPermits(1))
 
   yield* metrics.probe({
@@ -61,10 +62,12 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
     help: "Transcripts of opted-in keys that wait to be written",
     read: Effect.sync(() => waiting.length)
   })
-  yield* Queue.take(wake).pipe(Effect.andThen(flush), Effect.forever, Effect.forkScoped)
+  // What wakes it is the pause.
+  yield* background("prompt_log_writing", flush, later({ pause: () => Queue.take(wake) }))
   yield* Effect.addFinalizer(() =>
     flush.pipe(
       Effect.timeoutOption(options.drainMs ?? 2000),
+      Effect.catchCause((cause) => Effect.logWarning("the last prompts could not be logged", cause)),
       Effect.andThen(Effect.suspend(() => metrics.promptsDropped(waiting.length)))
     )
   )

@@ -6,56 +6,28 @@
  * that is settled once more to no effect, and counters that do not answer leave an intent that is found again. The
  * other way round the counters would keep for ever what the request held.
  *
- * After an outage of the database every lease has run out, those of living processes too: they get the time of a
- * heartbeat to say so before anybody is taken for dead.
+ * Leases of living processes run out too: while the database does not answer, when its clock is set, and all of ours
+ * while this process is paused. After each of these everybody gets the time of a heartbeat before anybody is taken for
+ * dead.
+ *
+ * A request that cannot be closed keeps no other from it: it is tried by itself from then on, it is logged once with
+ * its id, and `tollgate_intents_stuck` counts it for as long as it is there.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Clock, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
+import { Data, Effect, Layer, Schema } from "effect"
 import { answerWithin } from "../infra/Deadline.ts"
-import { Meter, type Reservation } from "../gates/Meter/Meter.ts"
-import { Doubts } from "./Doubts.ts"
-import { closeIntents } from "./statements.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { Meter } from "../gates/Meter/Meter.ts"
+import { background, jittered } from "../observability/background.ts"
+import { closeExpired, type Which } from "./expiredIntents.ts"
+import { Metrics } from "./Metrics.ts"
+import { SuspectAccounts } from "./SuspectAccounts.ts"
 
-const Amount = Schema.Finite
-const optionalAmount = Schema.optionalKey(Amount)
-const optionalBucket = Schema.optionalKey(Schema.String)
-
-/** A `Reservation` as the intent's row keeps it. */
-const StoredReservation: Schema.Codec<Reservation, unknown> = Schema.Struct({
-  id: Schema.String,
-  claims: Schema.Struct({
-    account: Schema.Struct({ group: Schema.String, key: Schema.String }),
-    limits: Schema.Struct({ rpm: Amount, tpm: Amount, concurrent: Amount }),
-    budgets: Schema.Struct({ day: optionalAmount, month: optionalAmount, total: optionalAmount })
-  }),
-  held: Amount,
-  available: Amount,
-  admittedAt: Amount,
-  buckets: Schema.Struct({ day: optionalBucket, month: optionalBucket, total: optionalBucket }),
-  slot: Schema.Boolean
-})
-
-const Expired = Schema.Struct({
-  request_id: Schema.String,
-  arrived_at: Schema.String,
-  tenant_id: Schema.String,
-  key_id: Schema.String,
-  key_prefix: Schema.String,
-  method: Schema.String,
-  endpoint: Schema.String,
-  model: Schema.String,
-  streamed: Schema.Boolean,
-  client_ip: Schema.String,
-  client_request_id: Schema.NullOr(Schema.String),
-  tokens_in: Amount,
-  tokens_out: Amount,
-  latency_ms: Amount,
-  reservation: Schema.Unknown
-})
-
-const decodeExpired = Schema.decodeUnknownEffect(Schema.Array(Expired))
-const decodeReservation = Schema.decodeUnknownEffect(StoredReservation)
-
+/** Requests that are remembered as stuck; more are tried with the others. */
+const mostStuck = 1000
+/** Stuck requests that are tried again in one round, each by itself, and that are logged in one round. */
+const stuckTries = 20
+const stuckLines = 10
 const batch = 200
 
 export interface ReconcilerOptions {
@@ -65,98 +37,145 @@ export interface ReconcilerOptions {
   readonly everyS?: number
 }
 
+/** Requests could not be closed in this round. */
+class Stuck extends Data.TaggedError("Stuck")<{ readonly requests: number }> {}
+
+const Probe = Schema.Tuple([Schema.Struct({ at: Schema.Finite, stuck: Schema.Finite })])
+const decodeProbe = Schema.decodeUnknownEffect(Probe)
+const Ids = Schema.Array(Schema.Struct({ id: Schema.String }))
+const decodeIds = Schema.decodeUnknownEffect(Ids)
+
 const make = (options: ReconcilerOptions) =>
   Effect.gen(function* () {
-    const [pg, meter, doubts] = [yield* PgClient.PgClient, yield* Meter, yield* Doubts]
+    const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
+    const [nowMs, suspects] = [yield* makeMonotonicMs, yield* SuspectAccounts]
     const everyMs = (options.everyS ?? Math.min(5, options.leaseS / 6)) * 1000
     const graceMs = (options.leaseS * 1000) / 3
 
-    const settled = (row: typeof Expired.Type) =>
-      decodeReservation(row.reservation).pipe(
-        Effect.tapError((cause) =>
-          Effect.logError(`the reservation of ${row.request_id} cannot be read`, cause)
-        ),
-        Effect.option,
-        Effect.flatMap(
-          Option.match({
-            // Nothing to settle it with: its hold goes with its period, the ledger has the truth.
-            onNone: () => Effect.succeed(true),
-            onSome: (reservation) =>
-              Effect.match(meter.settle(reservation, row.tokens_in + row.tokens_out), {
-                onSuccess: () => {
-                  doubts.about(reservation.claims.account)
-                  return true
-                },
-                onFailure: () => false
-              })
-          })
-        )
-      )
+    /** ids of requests that could not be closed, and why; in the order in which they are tried again */
+    const stuck = new Map<string, string>()
+    let stuckIntents = 0
+    yield* metrics.probe({
+      name: "tollgate_intents_stuck",
+      help: "Requests that nobody runs any more and that could not be closed for a lease",
+      read: Effect.sync(() => stuckIntents)
+    })
 
-    /** Closes up to `limit` expired intents; another replica's are passed over. Answers how many it closed. */
-    const closeExpired = (limit: number, offset: number) =>
-      pg
-        .withTransaction(
-          Effect.gen(function* () {
-            const rows = yield* pg`
-            SELECT request_id::text, to_char(arrived_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS arrived_at,
-              tenant_id::text, key_id::text, key_prefix, method, endpoint, model, streamed, client_ip, client_request_id,
-              tokens_in::float8, tokens_out::float8, reservation,
-              least(2147483647, greatest(0, extract(epoch FROM lease_until - arrived_at) * 1000))::integer AS latency_ms
-            FROM intents WHERE lease_until < now()
-            ORDER BY request_id LIMIT ${limit} OFFSET ${offset} FOR UPDATE SKIP LOCKED`
-            const expired = yield* decodeExpired(rows)
-            const ended = yield* Effect.filter(expired, settled, { concurrency: 8 })
-            if (ended.length > 0) {
-              yield* closeIntents(pg)(
-                ended.map((row) => ({
-                  ...row,
-                  usage_source: "counted" as const,
-                  status: 500,
-                  error_type: "aborted"
-                }))
-              )
-            }
-            return { found: expired.length, closed: ended.length }
-          })
-        )
-        .pipe(answerWithin("10 seconds"))
+    const close = (which: Which) => closeExpired(pg, meter, suspects, which)
 
-    /** A row nobody can close must not hold up the others: then each is tried alone. */
-    const closeSingly = Effect.gen(function* () {
+    /** One after the other, so that one that breaks the statement breaks its own only. */
+    const closeSingly = Effect.fnUntraced(function* (ids: ReadonlyArray<string>) {
+      const failed = new Map<string, string>()
       let closed = 0
-      for (let stuck = 0; stuck < batch;) {
-        const one = yield* Effect.result(closeExpired(1, stuck))
-        if (one._tag === "Success" && one.success.found === 0) break
-        if (one._tag === "Success" && one.success.closed > 0) closed += 1
-        else stuck += 1
+      for (const id of ids) {
+        const outcome = yield* close({ only: id }).pipe(
+          Effect.catchTag(["SqlError", "SchemaError"], (error) =>
+            error._tag === "SqlError" && error.reason._tag === "ConnectionError"
+              ? Effect.fail(error)
+              : Effect.succeed({
+                  closed: 0,
+                  failed: new Map([[id, error._tag === "SqlError" ? error.reason._tag : "unreadable row"]])
+                })
+          )
+        )
+        closed += outcome.closed
+        for (const [id, why] of outcome.failed) failed.set(id, why)
       }
-      return { found: closed, closed }
+      return { closed, failed }
     })
 
-    let answeringSince: number | undefined
-    const look = Effect.gen(function* () {
-      yield* answerWithin("1 second")(pg`SELECT FROM intents LIMIT 1`)
-      const now = yield* Clock.currentTimeMillis
-      answeringSince ??= now
-      if (now - answeringSince < graceMs) return
-      const { closed } = yield* Effect.catchTag(
-        closeExpired(batch, 0),
-        ["SqlError", "SchemaError"],
-        () => closeSingly
+    const idsOf = (rows: ReadonlyArray<unknown>) =>
+      Effect.map(decodeIds(rows), (found) => found.map(({ id }) => id))
+
+    const closeOthers = Effect.suspend(() => {
+      const but = [...stuck.keys()]
+      return Effect.catchTag(close({ but, limit: batch }), ["SqlError", "SchemaError"], () =>
+        Effect.flatMap(
+          answerWithin("3 seconds")(pg`
+            SELECT request_id::text AS id FROM intents WHERE lease_until < now()
+              AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(but)}))::uuid[])
+            ORDER BY request_id LIMIT ${batch}`),
+          (rows) => Effect.flatMap(idsOf(rows), closeSingly)
+        )
       )
-      if (closed > 0) yield* Effect.logWarning(`closed ${closed} aborted requests`)
     })
-    yield* look.pipe(
-      Effect.catchCause((cause) => {
-        answeringSince = undefined
-        return Effect.logDebug("aborted requests could not be looked for", cause)
-      }),
-      Effect.repeat(Schedule.spaced(Duration.millis(everyMs)).pipe(Schedule.jittered)),
-      Effect.forkScoped
+
+    /** Tries some of the stuck once more, and forgets those that are gone. */
+    const closeStuck = Effect.gen(function* () {
+      if (stuck.size === 0) return 0
+      const tried = [...stuck].slice(0, stuckTries)
+      for (const [id, why] of tried) {
+        stuck.delete(id)
+        stuck.set(id, why)
+      }
+      const { closed } = yield* closeSingly(tried.map(([id]) => id))
+      const left = yield* Effect.flatMap(
+        answerWithin("3 seconds")(pg`
+          SELECT request_id::text AS id FROM intents
+          WHERE request_id = ANY (ARRAY(SELECT jsonb_array_elements_text(${pg.json([...stuck.keys()])}))::uuid[])`),
+        idsOf
+      )
+      const there = new Set(left)
+      for (const id of stuck.keys()) if (!there.has(id)) stuck.delete(id)
+      return closed
+    })
+
+    const report = Effect.fnUntraced(function* (failed: ReadonlyMap<string, string>) {
+      const unknown = [...failed].filter(([id]) => !stuck.has(id))
+      for (const [id, why] of unknown.slice(0, stuckLines)) {
+        yield* Effect.annotateLogs(
+          Effect.logWarning(`an aborted request cannot be closed, it is tried again: ${why}`),
+          "request_id",
+          id
+        )
+      }
+      if (unknown.length > stuckLines) {
+        yield* Effect.logWarning(`${unknown.length - stuckLines} more aborted requests cannot be closed`)
+      }
+      for (const [id, why] of unknown) if (stuck.size < mostStuck) stuck.set(id, why)
+    })
+
+    let last: { readonly now: number; readonly at: number } | undefined
+    let trustedSince = 0
+    /** Whether leases that have run out speak of processes that died. */
+    const trusted = (at: number): boolean => {
+      const now = nowMs()
+      const passed = last === undefined ? Number.NaN : now - last.now
+      const steady = last !== undefined && Math.abs(at - last.at - passed) < graceMs / 2
+      // A look comes within everyMs and a little: a longer gap is a pause of this process.
+      if (!steady || passed > 1.2 * everyMs + graceMs) trustedSince = now
+      last = { now, at }
+      return now - trustedSince >= graceMs
+    }
+
+    const look = Effect.gen(function* () {
+      const [{ at, stuck: found }] = yield* Effect.flatMap(
+        answerWithin("1 second")(pg`
+          SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS at,
+            (SELECT count(*) FROM intents WHERE lease_until < now() - make_interval(secs => ${options.leaseS}))::float8
+              AS stuck`),
+        decodeProbe
+      )
+      stuckIntents = found
+      if (!trusted(at)) return 0
+      const again = yield* closeStuck
+      const { closed, failed } = yield* closeOthers
+      yield* report(failed)
+      if (closed + again > 0) yield* Effect.logWarning(`closed ${closed + again} aborted requests`)
+      return stuck.size
+    }).pipe(
+      Effect.tapCause(() =>
+        Effect.sync(() => {
+          last = undefined
+          stuckIntents = Number.NaN
+        })
+      ),
+      Effect.flatMap((requests) => (requests === 0 ? Effect.void : Effect.fail(new Stuck({ requests }))))
     )
+    yield* background("crash_recovery", look, jittered(everyMs))
   })
 
 export const layerReconciler = (
   options: ReconcilerOptions
-): Layer.Layer<never, never, PgClient.PgClient | Meter> => Layer.effectDiscard(make(options))
+): Layer.Layer<never, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
+  Layer.effectDiscard(make(options))

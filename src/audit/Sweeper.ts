@@ -3,8 +3,10 @@
  * replica sweeps; rows another is at are passed over.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Duration, Effect, Layer, Schedule } from "effect"
+import { Effect, Layer } from "effect"
 import { answerWithin } from "../infra/Deadline.ts"
+import { background, jittered } from "../observability/background.ts"
+import type { Metrics } from "./Metrics.ts"
 
 export interface SweeperOptions {
   /** seconds between two sweeps; default 60 */
@@ -30,15 +32,12 @@ export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: 
 
 const make = Effect.fnUntraced(function* (options: SweeperOptions) {
   const pg = yield* PgClient.PgClient
-  yield* sweep(pg, options.batch ?? 500).pipe(
-    Effect.tap((swept) =>
-      swept === 0 ? Effect.void : Effect.logInfo(`${swept} logged prompts past their retention deleted`)
-    ),
-    Effect.catchCause((cause) => Effect.logWarning("logged prompts could not be swept", cause)),
-    Effect.repeat(Schedule.spaced(Duration.seconds(options.everyS ?? 60)).pipe(Schedule.jittered)),
-    Effect.forkScoped
+  const sweeping = Effect.tap(sweep(pg, options.batch ?? 500), (swept) =>
+    swept === 0 ? Effect.void : Effect.logInfo(`${swept} logged prompts past their retention deleted`)
   )
+  yield* background("prompt_log_retention", sweeping, jittered((options.everyS ?? 60) * 1000))
 })
 
-export const layerSweeper = (options: SweeperOptions = {}): Layer.Layer<never, never, PgClient.PgClient> =>
-  Layer.effectDiscard(make(options))
+export const layerSweeper = (
+  options: SweeperOptions = {}
+): Layer.Layer<never, never, PgClient.PgClient | Metrics> => Layer.effectDiscard(make(options))

@@ -7,16 +7,19 @@
  * open.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { type Cause, Clock, Effect, Layer, Predicate, Schedule, Schema } from "effect"
+import { Cause, Effect, Layer, Predicate, Schedule, Schema } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
 import { evidence } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
 import { answerWithin } from "../infra/Deadline.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { OutageLog } from "../infra/OutageLog.ts"
+import { background, later, makeOutage, spaced } from "../observability/background.ts"
 import { Audit } from "./Audit.ts"
 import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
-import { Metrics } from "./Metrics.ts"
+import { type BackgroundTask, Metrics } from "./Metrics.ts"
 import type { AuditRecord } from "./Record.ts"
 import { auditRow, type AuditRow, holdBack, intentRow, type Progress, progressRow } from "./rows.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
@@ -54,17 +57,6 @@ export const poisoned = (error: WriteError): boolean => {
 
 const unavailable = (cause: unknown): Unavailable => new Unavailable({ gate: "Audit", retryAfterS: 1, cause })
 
-/** Said once per outage, not once per try. */
-const tellOnce = (well: string, ill: string) => {
-  let fine = true
-  return (now: boolean, cause?: unknown) =>
-    Effect.suspend(() => {
-      if (fine === now) return Effect.void
-      fine = now
-      return now ? Effect.logInfo(well) : Effect.logWarning(ill, cause)
-    })
-}
-
 const make = (options: AuditOptions) =>
   Effect.gen(function* () {
     const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
@@ -73,19 +65,32 @@ const make = (options: AuditOptions) =>
     /** What each request under way has used; the heartbeat renews their intents until they are closed for good. */
     const open = new Map<string, Progress>()
 
-    const lane = <A>(
-      what: string,
+    const lane = Effect.fnUntraced(function* <A extends { readonly request_id: string }>(
+      task: BackgroundTask,
       write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError>,
       onStoreFailure: "fail" | "keep",
       capacity: number,
       more: { readonly writers?: number; readonly settled?: (row: A) => void } = {}
-    ) => {
-      const told = tellOnce(`${what} are written again`, `${what} cannot be written`)
-      return makeGroupCommit<A, WriteError>({
+    ) {
+      const outage = yield* makeOutage(task)
+      /** Postgres repeats the whole row in its detail: the log gets the reason's name only. */
+      const poisonedRow = (row: A, error: WriteError) =>
+        Effect.andThen(
+          metrics.backgroundFailed(task),
+          Effect.logError(
+            `audit row ${row.request_id} cannot be written: ${error._tag === "SqlError" ? error.reason._tag : error._tag}`
+          )
+        )
+      return yield* makeGroupCommit<A, WriteError>({
         write: (rows) =>
           answerWithin("3 seconds")(write(rows)).pipe(
-            Effect.tapError((cause) => (poisoned(cause) ? Effect.void : told(false, cause))),
-            Effect.tap(told(true))
+            Effect.tapError((error) => {
+              if (!poisoned(error)) return outage.failed(Cause.fail(error))
+              const [row] = rows
+              // More than one are written singly next, and then it is known which of them it was.
+              return row === undefined || rows.length > 1 ? Effect.void : poisonedRow(row, error)
+            }),
+            Effect.tap(outage.over)
           ),
         poisoned,
         onStoreFailure,
@@ -93,14 +98,20 @@ const make = (options: AuditOptions) =>
         capacity,
         ...more
       })
-    }
-    // Requests wait for these before they reach the backend. Completions of one key would wait for each other's ledger row.
-    const opening = yield* lane("intents", insertIntents(pg, options.leaseS), "fail", admittedCapacity, {
-      writers: 2
     })
+    // Requests wait for these before they reach the backend. Completions of one key would wait for each other's ledger row.
+    const opening = yield* lane(
+      "audit_intents",
+      insertIntents(pg, options.leaseS),
+      "fail",
+      admittedCapacity,
+      {
+        writers: 2
+      }
+    )
     // Bounded by admission: only what was opened is closed.
     const closing = yield* lane(
-      "completions",
+      "audit_completions",
       (rows) =>
         Effect.flatMap(closeIntents(pg)(rows), (late) =>
           late === 0
@@ -113,9 +124,9 @@ const make = (options: AuditOptions) =>
       Number.POSITIVE_INFINITY,
       { settled: (row: AuditRow) => open.delete(row.request_id) }
     )
-    const refusing = yield* lane("refusals", insertAudit(pg), "keep", refusedCapacity)
+    const refusing = yield* lane("audit_refusals", insertAudit(pg), "keep", refusedCapacity)
     const turningAway = yield* lane(
-      "refusals of nobody",
+      "audit_anonymous_refusals",
       insertAudit(pg),
       "keep",
       options.anonymousCapacity ?? 5000
@@ -146,10 +157,7 @@ const make = (options: AuditOptions) =>
       read: Effect.sync(() => open.size)
     })
 
-    const renewed = tellOnce(
-      "open requests renew their leases again",
-      "open requests cannot renew their leases"
-    )
+    const renewal = yield* makeOutage("intent_renewal")
     const renew = Effect.suspend(() =>
       open.size === 0
         ? Effect.void
@@ -157,28 +165,19 @@ const make = (options: AuditOptions) =>
             renewIntents(pg, options.leaseS)([...open].map(([id, usage]) => progressRow(id, usage)))
           )
     ).pipe(
-      Effect.tapError((cause) => renewed(false, cause)),
+      Effect.tapError((cause) => renewal.failed(Cause.fail(cause))),
       // Soon again: whoever finds a lease that has run out takes its process for dead.
-      Effect.retry(Schedule.spaced(Math.min(1000, leaseMs / 12))),
-      Effect.andThen(renewed(true)),
-      // A heartbeat that breaks must not be the last.
-      Effect.catchCause((cause) => renewed(false, cause))
+      Effect.retry(Schedule.spaced(Math.min(1000, leaseMs / 12)))
     )
-    yield* renew.pipe(Effect.schedule(Schedule.spaced(leaseMs / 3)), Effect.forkScoped)
+    yield* background("intent_renewal", renew, later(spaced(leaseMs / 3)), renewal)
 
-    let suppressed = 0
-    let toldAt = Number.NEGATIVE_INFINITY
-    /** One line a second, however many: a flood must not become a flood of log lines. */
-    const suppress = Effect.gen(function* () {
-      suppressed += 1
-      const now = yield* Clock.currentTimeMillis
-      if (now - toldAt >= 1000) {
-        yield* Effect.logWarning(`${suppressed} refusals were turned away without a row: their queue is full`)
-        toldAt = now
-        suppressed = 0
-      }
-      return yield* unavailable("the queue of refusals is full")
-    })
+    const dropped = new OutageLog(yield* makeMonotonicMs, { remindMs: 1000 })
+    const suppress = Effect.andThen(
+      dropped.failed((refusals) =>
+        Effect.logWarning(`audit: dropped rows of ${refusals} refusals, queue full`)
+      ),
+      unavailable("the queue of refusals is full")
+    )
 
     const laneOf = (record: AuditRecord) => (record.caller === undefined ? turningAway : refusing)
 
@@ -212,12 +211,7 @@ const make = (options: AuditOptions) =>
           const row = auditRow(record)
           const late = (error: WriteError | QueueFull | QueueClosed | Late) => {
             if (error._tag === "Late") holdBack(row)
-            // Postgres repeats the whole row in its detail: the log gets the reason's name only.
-            const told =
-              error._tag === "SqlError"
-                ? Effect.logError(`audit row ${requestId} cannot be written: ${error.reason._tag}`)
-                : Effect.void
-            return Effect.andThen(told, unavailable(error))
+            return unavailable(error)
           }
           return Effect.match(closing.offer(row), {
             onFailure: late,

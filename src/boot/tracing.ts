@@ -3,10 +3,12 @@
  * a collector that is slow or gone costs spans, never requests.
  */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Clock, Effect, Layer, References } from "effect"
+import { Effect, Layer, References } from "effect"
 import { HttpBody, HttpClient, HttpClientError } from "effect/http"
 import { OtlpSerialization, OtlpTracer } from "effect/observability"
 import { redactKeys } from "../domain/Key.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { OutageLog } from "../infra/OutageLog.ts"
 import { Traced } from "../pipeline/Trace.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { version } from "../version.ts"
@@ -17,18 +19,14 @@ const patience = "5 seconds"
 /** Batches of up to 1000 spans that may be under way; what comes then is lost, and the exporter rests for a minute. */
 const mostUnderWay = 8
 
-const complaintEveryMs = 60_000
+const remindMs = 60_000
 
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.gen(function* () {
-    let [underWay, silentUntil] = [0, 0]
-    const complain = (why: string) =>
-      Effect.flatMap(Clock.currentTimeMillis, (now) => {
-        if (now < silentUntil) return Effect.void
-        silentUntil = now + complaintEveryMs
-        return Effect.logWarning(`traces are lost: ${why}`)
-      })
+    let underWay = 0
+    const log = new OutageLog(yield* makeMonotonicMs, { remindMs })
+    const complain = (why: string) => log.failed(() => Effect.logWarning(`traces are lost: ${why}`))
     return HttpClient.transform(yield* HttpClient.HttpClient, (response, request) =>
       Effect.suspend(() => {
         // Of the errors there are, one that is not tried again: there are too many tries already.

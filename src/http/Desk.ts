@@ -8,6 +8,7 @@ import { Pipeline } from "../pipeline/Pipeline.ts"
 import { Traced } from "../pipeline/Trace.ts"
 import { makeComplain } from "./complaints.ts"
 import { Drain } from "../infra/Drain.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { Readiness } from "./ops.ts"
 import { Patience } from "./Patience.ts"
 import { Tarpit } from "./Tarpit.ts"
@@ -26,7 +27,8 @@ export const desk = Effect.all({
   traced: Traced,
   alarm: makeAlarm,
   complain: makeComplain,
-  clock: Clock.Clock
+  clock: Clock.Clock,
+  nowMs: makeMonotonicMs
 })
 
 export type Desk = Effect.Success<typeof desk>

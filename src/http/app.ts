@@ -84,7 +84,8 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       return yield* Effect.die("HTTP/1.1 only")
     }
     const exchange = new Exchange(
-      arrivalOf(incoming, stand.clock.currentTimeMillisUnsafe(), options.trustedProxies)
+      arrivalOf(incoming, stand.clock.currentTimeMillisUnsafe(), options.trustedProxies),
+      stand.nowMs()
     )
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
     if (route !== undefined && !isHosted(incoming)) return yield* endpoint(exchange, unhosted)

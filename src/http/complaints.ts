@@ -3,14 +3,16 @@
  * failure of ours is for the operator. What the backend itself said may hold paths, hosts and other people's words, so it
  * is told at debug only (hardening U07).
  *
- * An outage is one piece of news, however many requests meet it: what is wrong with a gate is said with its cause once in
- * ten seconds, with the number of those that met it too; every single one is told at debug.
+ * An outage of a gate is logged with its cause once in ten seconds, with the number of requests that met it too; every
+ * single one is logged at debug.
  */
-import { Clock, Effect } from "effect"
+import { Effect } from "effect"
 import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { OutageLog } from "../infra/OutageLog.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 
-const silenceMs = 10_000
+const remindMs = 10_000
 
 /** A log line that says which request it is about. */
 export const named = (exchange: Exchange, line: Effect.Effect<void>): Effect.Effect<void> =>
@@ -18,19 +20,20 @@ export const named = (exchange: Exchange, line: Effect.Effect<void>): Effect.Eff
 
 export type Complain = (exchange: Exchange, error: GatewayError) => Effect.Effect<void>
 
-export const makeComplain: Effect.Effect<Complain> = Effect.map(Clock.Clock, (clock): Complain => {
-  const told = new Map<Gate, { until: number; held: number }>()
+export const makeComplain: Effect.Effect<Complain> = Effect.map(makeMonotonicMs, (nowMs): Complain => {
+  const logs = new Map<Gate, OutageLog>()
+  const logOf = (gate: Gate): OutageLog => {
+    const log = logs.get(gate) ?? new OutageLog(nowMs, { remindMs })
+    logs.set(gate, log)
+    return log
+  }
 
   const outage = (error: Unavailable): Effect.Effect<void> => {
-    const now = clock.currentTimeMillisUnsafe()
-    const last = told.get(error.gate)
-    if (last !== undefined && now < last.until) {
-      last.held += 1
-      return Effect.logDebug(`refused: ${error.gate} unavailable`, error.cause)
-    }
-    told.set(error.gate, { until: now + silenceMs, held: 0 })
     const line = Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
-    return last === undefined || last.held === 0 ? line : Effect.annotateLogs(line, "more_before", last.held)
+    return logOf(error.gate).failed(
+      (failures) => (failures === 1 ? line : Effect.annotateLogs(line, "more_before", failures - 1)),
+      Effect.logDebug(`refused: ${error.gate} unavailable`, error.cause)
+    )
   }
 
   return (exchange, error) => {

@@ -58,7 +58,9 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
         : complain(exchange, failure.error)
     return log.pipe(
       Effect.andThen(
-        Effect.ignore(pipeline.conclude(exchange, { status: face.status, errorType: face.type }))
+        Effect.catch(pipeline.conclude(exchange, { status: face.status, errorType: face.type }), (error) =>
+          complain(exchange, error)
+        )
       ),
       Effect.map(() => encoder.failure(face, exchange.arrival.requestId))
     )

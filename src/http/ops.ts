@@ -8,6 +8,7 @@ import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import { answerWithin } from "../infra/Deadline.ts"
 import { Drain } from "../infra/Drain.ts"
+import { measured, unmeasured } from "../infra/monotonic.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 import { headersOf, respondJson } from "./respond.ts"
 
@@ -33,11 +34,11 @@ export class Readiness extends Context.Service<
       const probe = yield* Effect.all([bounded(keys.ping), bounded(meter.ping), bounded(backend.ping)], {
         concurrency: "unbounded",
         discard: true
-      }).pipe(Effect.result, Effect.cachedWithTTL("1 second"))
+      }).pipe(Effect.result, unmeasured, Effect.cachedWithTTL("1 second"))
       const stopping = Effect.suspend(() =>
         drain.draining() ? Effect.fail(new ShuttingDown()) : Effect.void
       )
-      return { check: Effect.andThen(stopping, Effect.flatMap(probe, Effect.fromResult)) }
+      return { check: Effect.andThen(stopping, Effect.flatMap(measured(probe), Effect.fromResult)) }
     })
   )
 }

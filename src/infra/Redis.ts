@@ -9,6 +9,8 @@ import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Redacted } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
 import { alarmOf } from "./Alarm.ts"
+import { makeMonotonicMs } from "./monotonic.ts"
+import { OutageLog } from "./OutageLog.ts"
 import { type Ask, makeTurns } from "./RedisTurns.ts"
 import { readRedisUrl, type Sentinels } from "./RedisUrl.ts"
 
@@ -164,17 +166,12 @@ const acquireClient = (options: RedisOptions) =>
 const logFailures = (client: Single | Cluster) =>
   Effect.gen(function* () {
     const services = yield* Effect.context<never>()
-    const warn = Effect.runForkWith(services)
-    let silentUntil = 0
-    let held = 0
+    const run = Effect.runForkWith(services)
+    const log = new OutageLog(yield* makeMonotonicMs, { remindMs: 10_000 })
     client.on("error", (cause: unknown) => {
-      held++
-      const now = Date.now()
-      if (now < silentUntil) return
-      silentUntil = now + 10_000
       const code = cause instanceof Error && "code" in cause ? String(cause.code) : "unknown"
-      warn(Effect.logWarning("redis: connection trouble").pipe(Effect.annotateLogs({ code, errors: held })))
-      held = 0
+      const line = Effect.logWarning("redis: connection trouble")
+      run(log.failed((errors) => Effect.annotateLogs(line, { code, errors })))
     })
   })
 
@@ -191,7 +188,7 @@ const infoOf = (text: string): RedisInfo => {
 const infoMs = 30_000
 
 /** Remembers what the servers said, for as long as the connection they said it on. */
-const makeServers = (client: Single | Cluster, answered: Ask<RedisFailed>) => {
+const makeServers = (client: Single | Cluster, answered: Ask<RedisFailed>, nowMs: () => number) => {
   let connection = 0
   let known: { at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
   client.on("close", () => {
@@ -204,15 +201,15 @@ const makeServers = (client: Single | Cluster, answered: Ask<RedisFailed>) => {
     const texts = yield* answered(() => Promise.all(nodes.map((node) => node.info())))
     const servers = texts.map(infoOf)
     // A cluster names its nodes a moment after it is there.
-    if (of === connection && servers.length > 0) known = { at: Date.now(), servers }
+    if (of === connection && servers.length > 0) known = { at: nowMs(), servers }
     return servers
   })
   return {
     servers: Effect.suspend(() => {
       if (known === undefined) return ask
-      if (Date.now() - known.at < infoMs) return Effect.succeed(known.servers)
+      if (nowMs() - known.at < infoMs) return Effect.succeed(known.servers)
       // The others go on with what is known while this one asks.
-      known.at = Date.now()
+      known.at = nowMs()
       return ask
     }),
     runId: () =>
@@ -266,6 +263,6 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
             )
           )
       }
-      return { client, send, script, ...makeServers(client, ask) }
+      return { client, send, script, ...makeServers(client, ask, yield* makeMonotonicMs) }
     })
   )

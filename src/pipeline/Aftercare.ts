@@ -7,8 +7,9 @@
  * estimated, and the hold was clipped to what remained), and then the counters stand below the ledger until they are
  * told. So nobody is admitted on an account before this process has paid what it owes there.
  */
-import { Context, Deferred, Duration, Effect, FiberSet, Layer, Schedule } from "effect"
+import { Cause, Context, Deferred, Duration, Effect, FiberSet, Layer, Schedule } from "effect"
 import { type Account, MeterDown } from "../gates/Meter/Meter.ts"
+import { makeOutage } from "../observability/background.ts"
 
 /** More than this many open ends mean that the store is gone for good: the ledger then repairs the counters. */
 const capacity = 10_000
@@ -35,6 +36,9 @@ export class Aftercare extends Context.Service<
       Aftercare,
       Effect.gen(function* () {
         const fibers = yield* FiberSet.make<void>()
+        const outage = yield* makeOutage("settlement_retry", (cause) =>
+          Effect.logWarning("settlements are given up, the ledger repairs the counters", cause)
+        )
         yield* Effect.addFinalizer(() =>
           FiberSet.awaitEmpty(fibers).pipe(Effect.timeoutOption(Duration.millis(options.drainMs)))
         )
@@ -44,14 +48,17 @@ export class Aftercare extends Context.Service<
         const run = (what: string, work: Effect.Effect<void>) =>
           Effect.flatMap(FiberSet.size(fibers), (size) =>
             size >= capacity
-              ? Effect.as(Effect.logError(`aftercare is full, dropped: ${what}`), false)
+              ? Effect.as(outage.failed(Cause.fail(`settlement retry queue full, dropped: ${what}`)), false)
               : Effect.as(FiberSet.run(fibers, work), true)
           )
         const patiently = (what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void> =>
           work.pipe(
             Effect.retry({ schedule, times: 120 }),
-            Effect.catchCause((cause) => Effect.logError(`aftercare gave up: ${what}`, cause)),
-            Effect.asVoid
+            Effect.matchCauseEffect({
+              onSuccess: () => outage.over,
+              onFailure: (cause) =>
+                Effect.andThen(Effect.logError(`gave up: ${what}`, cause), outage.failed(cause))
+            })
           )
 
         const debts = new Map<string, Set<Debt>>()

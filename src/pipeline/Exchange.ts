@@ -14,6 +14,8 @@ import type { Seat } from "../infra/Roster.ts"
 
 export class Exchange {
   readonly arrival: Arrival
+  /** when it arrived, in monotonic ms: what durations are counted from */
+  readonly arrivedMs: number
   caller: Caller | undefined
   /** as the client wrote it until discovery resolved it, then the discovered spelling */
   model: string | undefined
@@ -47,8 +49,9 @@ export class Exchange {
   /** set when the key has opted in to the prompt log */
   transcript: Transcript | undefined
 
-  constructor(arrival: Arrival) {
+  constructor(arrival: Arrival, arrivedMs: number) {
     this.arrival = arrival
+    this.arrivedMs = arrivedMs
   }
 
   /** Tokens so far, as far as they can be told before the backend has counted. */

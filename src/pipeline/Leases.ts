@@ -4,11 +4,13 @@
  * that is over before it costs nothing. A store that has lost its memory is told at once who is under way, or it would
  * give their slots away until the next beat.
  */
-import { Context, Effect, Layer, Schedule } from "effect"
+import { Context, Effect, Exit, Layer } from "effect"
 import { Audit } from "../audit/Audit.ts"
+import type { Metrics } from "../audit/Metrics.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { Roster } from "../infra/Roster.ts"
+import { background, later, spaced } from "../observability/background.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Hold } from "./Hold.ts"
 
@@ -35,7 +37,9 @@ export class Leases extends Context.Service<
   }
 >()("tollgate/pipeline/Leases") {
   /** `leaseS`: `CONCURRENCY_LEASE_S` */
-  static readonly layer = (options: { readonly leaseS: number }): Layer.Layer<Leases, never, Audit | Meter> =>
+  static readonly layer = (options: {
+    readonly leaseS: number
+  }): Layer.Layer<Leases, never, Audit | Meter | Metrics> =>
     Layer.effect(
       Leases,
       Effect.gen(function* () {
@@ -60,6 +64,12 @@ export class Leases extends Context.Service<
                   Effect.suspend(() => hold.renew)
                 )
           )
+        /** One that cannot be renewed keeps no other from it; then the whole has failed. */
+        const renewAll = (leases: ReadonlyArray<Lease>) =>
+          Effect.flatMap(
+            Effect.forEach(leases, (lease) => Effect.exit(renew(lease)), { concurrency: "unbounded" }),
+            (exits) => exits.find(Exit.isFailure) ?? Effect.void
+          )
         const beat = Effect.suspend(() => {
           const [at, due] = [now(), Array<Lease>()]
           for (const lease of running.all) {
@@ -67,29 +77,14 @@ export class Leases extends Context.Service<
             lease.due = at + beatMs
             due.push(lease)
           }
-          return Effect.forEach(due, renew, { concurrency: "unbounded", discard: true })
+          return renewAll(due)
         })
-        yield* beat.pipe(
-          // A beat that breaks must not be the last.
-          Effect.catchCause((cause) => Effect.logError("leases could not be renewed", cause)),
-          Effect.schedule(Schedule.spaced(beatMs / 3)),
-          Effect.forkScoped
-        )
+        yield* background("lease_renewal", beat, later(spaced(beatMs / 3)))
 
         const remind = Effect.suspend(() =>
           running.size === 0 ? Effect.succeed(true) : meter.remembers
-        ).pipe(
-          Effect.flatMap((remembers) =>
-            remembers
-              ? Effect.void
-              : Effect.forEach(running.all, renew, { concurrency: "unbounded", discard: true })
-          )
-        )
-        yield* remind.pipe(
-          Effect.catchCause((cause) => Effect.logDebug("the store was not asked what it remembers", cause)),
-          Effect.schedule(Schedule.spaced(remindMs)),
-          Effect.forkScoped
-        )
+        ).pipe(Effect.flatMap((remembers) => (remembers ? Effect.void : renewAll(running.all))))
+        yield* background("lease_reregistration", remind, later(spaced(remindMs)))
 
         return {
           now,

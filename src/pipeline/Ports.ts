@@ -3,7 +3,7 @@
  * more than what they decide: each scope a request opens is a context of its own, which Effect copies whole after a
  * few lookups (measured: a tenth of all memory a request took).
  */
-import { Clock, Effect } from "effect"
+import { Effect } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import { Metrics } from "../audit/Metrics.ts"
 import { PromptLog } from "../audit/PromptLog.ts"
@@ -13,6 +13,7 @@ import { Budget } from "../gates/Budget/Budget.ts"
 import { Discovery } from "../gates/Discovery/Discovery.ts"
 import { Limiter } from "../gates/Limiter/Limiter.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { Aftercare } from "./Aftercare.ts"
 import { Leases } from "./Leases.ts"
 import { RequestLines } from "./requestLine.ts"
@@ -29,7 +30,7 @@ export const ports = Effect.all({
   promptLog: PromptLog,
   aftercare: Aftercare,
   leases: Leases,
-  clock: Clock.Clock,
+  nowMs: makeMonotonicMs,
   requestLines: RequestLines
 })
 

@@ -38,7 +38,7 @@ const isFree = (exchange: Exchange, ending: Ending): boolean =>
 const defect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
-export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, requestLines }: Ports) => {
+export const makeConclude = ({ aftercare, audit, leases, meter, metrics, nowMs, requestLines }: Ports) => {
   /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
   const settle = (exchange: Exchange, ending: Ending, tokens: number): Effect.Effect<void> => {
     const { reservation } = exchange
@@ -95,7 +95,7 @@ export const makeConclude = ({ aftercare, audit, clock, leases, meter, metrics, 
       streamed: exchange.streamed,
       usage,
       status: ending.status,
-      latencyMs: Math.max(0, Math.round(clock.currentTimeMillisUnsafe() - exchange.arrival.arrivedAt)),
+      latencyMs: Math.max(0, Math.round(nowMs() - exchange.arrivedMs)),
       ...(exchange.caller === undefined ? {} : { caller: exchange.caller }),
       ...(exchange.model === undefined ? {} : { model: exchange.model }),
       ...(ending.errorType === undefined ? {} : { errorType: ending.errorType })

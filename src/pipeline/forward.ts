@@ -21,7 +21,7 @@ type Frames = Arr.NonEmptyReadonlyArray<Frame>
 /** Ends with the one frame that is `done`, as the last of its chunk. */
 export type Answer = Stream.Stream<Frame, BackendFailed | ShuttingDown>
 
-export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Calling) => {
+export const makeForward = ({ backend, metrics, nowMs, promptLog }: Ports, calling: Calling) => {
   /** What of each chunk goes on to the client, up to the one that ends the exchange; a step of a pull, not a stage. */
   const metered = (
     frames: Stream.Stream<Frame, BackendFailed | ShuttingDown>,
@@ -75,7 +75,7 @@ export const makeForward = ({ backend, metrics, promptLog }: Ports, calling: Cal
     const bound = Math.max(1, Math.min(maxTokens, permit.reservation.available - request.promptEstimate))
     const call = { request: suited(request, permit.model), maxTokens: bound }
     const { answer, hold } = yield* calling(exchange, request, bound, backend.forward(permit, call))
-    yield* metrics.firstFrame(exchange.arrival.arrivedAt)
+    yield* metrics.firstFrame(nowMs() - exchange.arrivedMs)
     return metered(answer, exchange, hold)
   })
 }

@@ -2,6 +2,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Logger } from "effect"
 import { TestClock } from "effect/testing"
 import { describe } from "vitest"
+import * as Metrics from "../../src/audit/Metrics.ts"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { layerMemory } from "../../src/backend/memory.ts"
 import { jsonLine } from "../../src/boot/logging.ts"
@@ -17,7 +18,7 @@ import { effective, resolved, suite } from "./Discovery.ts"
 const polling = (models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>) =>
   layerLive({ refreshS: 30, ttlS: 120 }).pipe(
     Layer.provide(layerMemory({ models, reply: () => new BackendFailed({ fault: "unreachable" }) })),
-    Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer])
+    Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer, Metrics.layer])
   )
 
 suite("polling", (installed, test) => Effect.provide(test, polling(Effect.succeed(installed))))

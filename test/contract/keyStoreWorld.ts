@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import * as Metrics from "../../src/audit/Metrics.ts"
 import { layerLive as layerKeyStore, type KeyStoreOptions } from "../../src/gates/KeyStore/live.ts"
 import { layerLive as layerRegistry } from "../../src/registry/live.ts"
 import { Registry } from "../../src/registry/Registry.ts"
@@ -52,5 +53,6 @@ const layerWorld = Layer.effect(
 export const layerLiveWorld = (options: Partial<KeyStoreOptions> = {}) =>
   Layer.merge(layerKeyStore({ namespace: "tg_", ...options }), layerWorld).pipe(
     Layer.provideMerge(layerRegistry({ defaults: { rpm: 60, tpm: 1000, concurrent: 4 } })),
+    Layer.provideMerge(Layer.fresh(Metrics.layer)),
     Layer.provideMerge(layerPrivatePostgres())
   )

@@ -1,10 +1,12 @@
 /** Requests of processes that died are ended by others, and nobody is taken for dead who lives. */
 import { assert, it } from "@effect/vitest"
-import { Effect, Exit, Layer, Scope } from "effect"
+import { Context, Effect, Exit, Layer, Logger, Scope } from "effect"
 import { SqlClient } from "effect/sql"
 import { Audit } from "../../src/audit/Audit.ts"
-import { Doubts } from "../../src/audit/Doubts.ts"
+import { jsonLine } from "../../src/boot/logging.ts"
+import * as Metrics from "../../src/audit/Metrics.ts"
 import { layerReconciler } from "../../src/audit/Reconciler.ts"
+import { SuspectAccounts } from "../../src/audit/SuspectAccounts.ts"
 import { type Account, Meter, MeterDown, Reserved } from "../../src/gates/Meter/Meter.ts"
 import { layerMemory as layerMemoryMeter } from "../../src/gates/Meter/memory.ts"
 import { layerLiveAudit } from "../contract/auditWorld.ts"
@@ -23,6 +25,7 @@ const leaseOf = (requestId: string) =>
   ).pipe(Effect.map((rows) => rows[0]))
 
 const doubted: Array<Account> = []
+const layerSuspects = Layer.succeed(SuspectAccounts, { add: (account) => void doubted.push(account) })
 
 it.live(
   "a process that dies is settled by another at what it last said, in the log, the ledger and the counters",
@@ -64,7 +67,7 @@ it.live(
       Effect.scoped,
       Effect.provide(
         layerReconciler({ leaseS: 1, everyS: 0.1 }).pipe(
-          Layer.provide(Layer.succeed(Doubts, { about: (account) => void doubted.push(account) })),
+          Layer.provide([layerSuspects, Metrics.layer]),
           Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
           Layer.provideMerge(TestPostgres)
         )
@@ -99,6 +102,7 @@ it.live(
           layerLiveAudit({ ...patience, leaseS: 3, closeTimeoutMs: 5000 }),
           layerReconciler({ leaseS: 3, everyS: 0.1 })
         ).pipe(
+          Layer.provide([layerSuspects, Metrics.layer]),
           Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
           Layer.provideMerge(layerPrivatePostgres())
         )
@@ -130,13 +134,38 @@ it.live(
       // A row the log does not take, whatever is tried.
       yield* sql`ALTER TABLE intents DROP CONSTRAINT intents_tokens_out_check`
       yield* sql`UPDATE intents SET tokens_out = -1 WHERE request_id = ${bad.arrival.requestId}::text::uuid`
-      yield* Layer.build(Layer.provide(layerReconciler({ leaseS: 1, everyS: 0.1 }), flaky))
+      const lines: Array<string> = []
+      const ear = Logger.layer([
+        Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
+      ])
+      const built = yield* Layer.build(
+        layerReconciler({ leaseS: 1, everyS: 0.1 }).pipe(
+          Layer.provide([flaky, layerSuspects]),
+          Layer.provideMerge(Layer.fresh(Metrics.layer)),
+          Layer.provideMerge(ear)
+        )
+      )
       yield* Effect.sleep("2 seconds")
       assert.isTrue(yield* hasIntent(good.arrival.requestId), "not settled, so not closed")
       meterDown = false
       const row = yield* eventually(storedRow(good.arrival.requestId), Boolean, 10_000)
       assert.deepInclude(row, { status: 500, error_type: "aborted" })
       assert.isTrue(yield* hasIntent(bad.arrival.requestId))
+      // It is seen: logged once with its id, and counted for as long as it is there.
+      const metrics = Effect.suspend(() => Context.get(built, Metrics.Metrics).exposition)
+      const shown = yield* eventually(metrics, (text) => text.includes("tollgate_intents_stuck 1\n"))
+      assert.include(shown, "tollgate_intents_stuck 1\n")
+      const failures = /failures_total\{task="crash_recovery"\} (\d+)/.exec(shown)?.[1]
+      assert.isAbove(Number(failures), 1)
+      const named = (id: string) =>
+        lines.filter((line) => line.includes("cannot be closed") && line.includes(id))
+      assert.lengthOf(named(bad.arrival.requestId), 1)
+      assert.lengthOf(named(good.arrival.requestId), 1, "while the counters did not answer")
+      yield* sql`DELETE FROM intents`
+      assert.include(
+        yield* eventually(metrics, (text) => text.includes("tollgate_intents_stuck 0\n")),
+        "tollgate_intents_stuck 0\n"
+      )
     }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerMemoryMeter({ leaseS: 30 }), TestPostgres))),
   60_000
 )

@@ -6,6 +6,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, it } from "@effect/vitest"
 import { Context, Deferred, Effect, Fiber, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
+import * as Metrics from "../../src/audit/Metrics.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { KeyStore } from "../../src/gates/KeyStore/KeyStore.ts"
 import { layerLive as layerKeyStore } from "../../src/gates/KeyStore/live.ts"
@@ -48,6 +49,7 @@ const layerDeafStore = Layer.unwrap(
 
 const World = layerDeafStore.pipe(
   Layer.provideMerge(layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 1000, concurrent: 4 } })),
+  Layer.provideMerge(Layer.fresh(Metrics.layer)),
   Layer.provideMerge(TestPostgres)
 )
 

@@ -9,6 +9,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices"
 import { SqlClient } from "effect/sql"
 import { presenter } from "../../cli/endings.ts"
 import { makeProgram } from "../../cli/program.ts"
+import { backgroundTasks } from "../../src/audit/Metrics.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { Registry } from "../../src/registry/Registry.ts"
 import { table } from "../../src/Settings.ts"
@@ -79,9 +80,18 @@ it("every alert has an entry in the operations guide, and none is described that
     (match) => match[1]
   )
   assert.isAbove(alerts.length, 5)
-  const [, after = ""] = read("docs/operations.md").split("<!-- alerts -->")
+  const [, after = ""] = read("docs/operations.md").split(/<!-- (?:alerts|tasks) -->/)
   const described = [...after.matchAll(/^\| `(\w+)` \|/gm)].map((match) => match[1])
   assert.deepStrictEqual(described.toSorted(), alerts.toSorted())
+})
+
+it("every background task has an entry in the operations guide, and none is described that does not exist", () => {
+  const [, , after = ""] = read("docs/operations.md").split(/<!-- (?:alerts|tasks) -->/)
+  const [table = ""] = after.split("\n## ")
+  const described = [...table.matchAll(/^\| (`[^|]*) \|/gm)].flatMap(
+    ([, tasks = ""]) => tasks.match(/\w+/g) ?? []
+  )
+  assert.deepStrictEqual(described.toSorted(), backgroundTasks.toSorted())
 })
 
 const nothing = Layer.mergeAll(

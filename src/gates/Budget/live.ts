@@ -10,6 +10,7 @@ import { Ledger } from "../../audit/Ledger.ts"
 import { BudgetExhausted, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import { periods } from "../../domain/Limits.ts"
+import { measured, unmeasured } from "../../infra/monotonic.ts"
 import { type Account, Meter } from "../Meter/Meter.ts"
 import { Budget } from "./Budget.ts"
 
@@ -62,14 +63,17 @@ export const layerLive: Layer.Layer<Budget, never, Ledger | Meter> = Layer.effec
             duration: patience,
             orElse: () =>
               Effect.fail(new Unavailable({ gate: "Budget", cause: "the ledger did not answer in time" }))
-          })
+          }),
+          unmeasured
         )
     })
 
     return {
       budgets: (caller) => caller.budgets,
       restore: (caller, { buckets: { day, month, total } }) =>
-        Cache.get(flights, new Gap({ group: caller.tenantId, key: caller.keyId, day, month, total })),
+        measured(
+          Cache.get(flights, new Gap({ group: caller.tenantId, key: caller.keyId, day, month, total }))
+        ),
       judge: (verdict) => {
         switch (verdict._tag) {
           case "Reserved":

@@ -7,7 +7,9 @@ import { Cause, Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
 import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
+import type { Metrics } from "../../audit/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { background, makeOutage } from "../../observability/background.ts"
 import { Catalog } from "./Catalog.ts"
 import { Discovery } from "./Discovery.ts"
 
@@ -38,33 +40,21 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   const wanted = yield* Queue.sliding<void>(1)
   let catalog = nothing
   let askedAt = Number.NEGATIVE_INFINITY
-  let failing = false
 
   const poll = Effect.gen(function* () {
     const startedAt = nowMs()
     const models = yield* Effect.timeout(backend.models, Duration.seconds(refreshS))
     catalog = new Catalog(models)
     askedAt = startedAt
-    if (failing) yield* Effect.logInfo("model discovery works again")
-    failing = false
-  }).pipe(
-    // Caught here, before the loop: a poll that fails, or breaks, must not be the last.
-    Effect.catchCause((cause) =>
-      Effect.suspend(() => {
-        const first = !failing
-        failing = true
-        return first ? tell(cause) : Effect.void
-      })
-    )
-  )
-
-  const pause = Effect.suspend(() => {
-    const most = Effect.sleep(Duration.seconds(failing ? Math.min(retryS, refreshS) : refreshS))
-    const asked = Effect.delay(Queue.take(wanted), Duration.millis(spacingMs))
-    return Effect.raceFirst(most, asked)
   })
 
-  yield* poll.pipe(Effect.andThen(pause), Effect.forever, Effect.forkScoped({ startImmediately: true }))
+  const pause = (failed: boolean) => {
+    const most = Effect.sleep(Duration.seconds(failed ? Math.min(retryS, refreshS) : refreshS))
+    const asked = Effect.delay(Queue.take(wanted), Duration.millis(spacingMs))
+    return Effect.raceFirst(most, asked)
+  }
+
+  yield* background("model_discovery", poll, { pause }, yield* makeOutage("model_discovery", tell))
 
   /** What may be relied on now. */
   const fresh = () => (nowMs() - askedAt <= ttlS * 1000 ? catalog : nothing)
@@ -82,5 +72,5 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   })
 })
 
-export const layerLive = (options: DiscoveryOptions): Layer.Layer<Discovery, never, Backend> =>
+export const layerLive = (options: DiscoveryOptions): Layer.Layer<Discovery, never, Backend | Metrics> =>
   Layer.effect(Discovery, make(options))

@@ -9,11 +9,13 @@
  * *Gotchas* Eviction also fences reads already under way: what they bring about the evicted prefix may be older
  * than the change, so it is neither kept nor believed, and its askers read again.
  */
-import { Cause, Deferred, Effect, Exit, type Scope } from "effect"
+import { Deferred, Effect, Exit, type Scope } from "effect"
+import type { Metrics } from "../../audit/Metrics.ts"
 import type { Caller } from "../../domain/Caller.ts"
 import { Unavailable } from "../../domain/Errors.ts"
 import { answerWithin } from "../../infra/Deadline.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { background, spaced } from "../../observability/background.ts"
 import { makeRecent } from "./Recent.ts"
 
 /** One key with its tenant, as a single read saw them. */
@@ -84,7 +86,7 @@ const unanswered = new Unavailable({
 
 export const makeFreshKeys = Effect.fnUntraced(function* (
   options: FreshKeysOptions
-): Effect.fn.Return<FreshKeys, never, Scope.Scope> {
+): Effect.fn.Return<FreshKeys, never, Metrics | Scope.Scope> {
   const nowMs = yield* makeMonotonicMs
   const scope = yield* Effect.scope
   const readTimeoutMs = options.readTimeoutMs ?? 900
@@ -195,19 +197,12 @@ export const makeFreshKeys = Effect.fnUntraced(function* (
       if (now - entry.usedAt <= idleMs) used.push(prefix)
     }
     // Beyond the bound the longest unused fall back to reads of their own.
-    return used.length === 0 ? Effect.void : Effect.asVoid(fly(used.slice(-mostPolled), false))
+    return used.length === 0
+      ? Effect.void
+      : Effect.flatMap(fly(used.slice(-mostPolled), false), ({ states }) => states)
   })
 
-  yield* poll.pipe(
-    Effect.catchCause((cause) =>
-      Cause.hasInterruptsOnly(cause)
-        ? Effect.interrupt
-        : Effect.logError("the poll of key states failed", cause)
-    ),
-    Effect.andThen(Effect.sleep(Math.max(10, options.freshnessMs / 3))),
-    Effect.forever,
-    Effect.forkScoped
-  )
+  yield* background("key_refresh", poll, spaced(Math.max(10, options.freshnessMs / 3)))
 
   return {
     confirmed,

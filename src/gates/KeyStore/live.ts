@@ -6,12 +6,14 @@
  * took.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer, Result, Schedule, Schema, Stream } from "effect"
+import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "effect"
 import { type Caller, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
+import type { Metrics } from "../../audit/Metrics.ts"
 import { answerWithin } from "../../infra/Deadline.ts"
+import { background, jittered, makeOutage } from "../../observability/background.ts"
 import { type FreshKeys, type KeyState, makeFreshKeys } from "./FreshKeys.ts"
 import { KeyStore } from "./KeyStore.ts"
 import { makeSecretCheck, type SecretCheckOptions } from "./SecretCheck.ts"
@@ -134,30 +136,43 @@ const tellLatency = (
     Effect.catch((cause) => Effect.logDebug("the latency of a revocation could not be measured", cause))
   )
 
-/** Hears of revocations as they are committed; without it the poll is merely later. */
-const listen = (
+/** The connection on which notifications came has ended without an error. */
+class ListeningEnded extends Data.TaggedError("ListeningEnded")<{}> {}
+
+/** The connection is named in no log line: its error may quote the database's address. */
+const tellDeaf = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
+  const error = Cause.squash(cause)
+  return Effect.logWarning(
+    "no notifications of revocations, they are found by polling",
+    error instanceof Error ? error.message : "broken"
+  )
+}
+
+/** Hears of revocations as they are committed; without it the poll is merely later. Ends when the connection does. */
+const listen = Effect.fnUntraced(function* (
   pg: PgClient.PgClient,
   keys: FreshKeys,
   onRevoked: (latencyMs: number) => Effect.Effect<void>
-): Effect.Effect<void> =>
-  Effect.gen(function* () {
+): Effect.fn.Return<void, never, Metrics | Scope.Scope> {
+  const outage = yield* makeOutage("revocation_notifications", tellDeaf)
+  const hearing = Effect.gen(function* () {
     const notifications = yield* pg.listen(channel)
+    yield* outage.over
     // Whatever was said while nobody listened is in the database.
     yield* keys.evictAll
     yield* Stream.fromQueue(notifications).pipe(
       Stream.runForEach(({ payload }) =>
         Effect.andThen(keys.evict(payload), Effect.forkScoped(tellLatency(pg, payload, onRevoked)))
-      ),
-      Effect.tapError((cause) => Effect.logWarning("notifications of revocations lost", cause.message))
+      )
     )
-  }).pipe(
-    Effect.scoped,
-    Effect.catch((cause) => Effect.logDebug("no notifications of revocations", cause.message)),
-    Effect.repeat(Schedule.spaced("500 millis").pipe(Schedule.jittered)),
-    Effect.asVoid
-  )
+    return yield* new ListeningEnded()
+  })
+  yield* background("revocation_notifications", Effect.scoped(hearing), jittered(500), outage)
+})
 
-export const layerLive = (options: KeyStoreOptions): Layer.Layer<KeyStore, never, PgClient.PgClient> =>
+export const layerLive = (
+  options: KeyStoreOptions
+): Layer.Layer<KeyStore, never, PgClient.PgClient | Metrics> =>
   Layer.effect(
     KeyStore,
     Effect.gen(function* () {
@@ -169,7 +184,7 @@ export const layerLive = (options: KeyStoreOptions): Layer.Layer<KeyStore, never
         freshnessMs: options.freshnessMs ?? 1000,
         readTimeoutMs
       })
-      yield* Effect.forkScoped(listen(pg, keys, options.onRevoked ?? (() => Effect.void)))
+      yield* listen(pg, keys, options.onRevoked ?? (() => Effect.void))
       const shape = keyShape(options.namespace)
       const refused = Effect.suspend(() => Effect.fail(new Unauthorized()))
 

@@ -2,7 +2,8 @@
  * Whether a Redis can be trusted with limits. One that evicts would forget who has spent what, or who is under way, and
  * that is a limit nobody has to keep; one before 7.0 does not know the scripts' flags. Nobody is admitted on either.
  */
-import { Clock, Effect } from "effect"
+import { Effect } from "effect"
+import { OutageLog } from "../../infra/OutageLog.ts"
 import type { RedisFailed, RedisInfo } from "../../infra/Redis.ts"
 import { MeterDown } from "./Meter.ts"
 
@@ -17,22 +18,21 @@ const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefined => 
   return undefined
 }
 
-const silenceMs = 10_000
+const remindMs = 10_000
 
 /**
  * Lets through what is asked of servers that are all fit; else fails with the fault of the first that has one, which is in
  * the log every ten seconds for as long as it lasts.
  */
-export const fitness = (servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>) => {
-  let silentUntil = 0
+export const fitness = (
+  servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>,
+  nowMs: () => number
+) => {
+  const log = new OutageLog(nowMs, { remindMs })
   /** What was said last and found good; it is the same until the servers are asked anew. */
   let good: ReadonlyArray<RedisInfo> | undefined
   const refuse = Effect.fnUntraced(function* (cause: string) {
-    const now = yield* Clock.currentTimeMillis
-    if (now >= silentUntil) {
-      silentUntil = now + silenceMs
-      yield* Effect.logError(`nobody is admitted: ${cause}`)
-    }
+    yield* log.failed(() => Effect.logError(`refusing all requests: ${cause}`))
     return yield* new MeterDown({ cause })
   })
   return <A>(ask: Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>

@@ -9,6 +9,7 @@
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
 import { type Headroom, type Period, periods } from "../../domain/Limits.ts"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { Redis } from "../../infra/Redis.ts"
 import {
   bucketsAt,
@@ -62,7 +63,8 @@ const make = (
   redis: Redis["Service"],
   options: Options,
   clock: Effect.Effect<number> | undefined,
-  host: Clock.Clock
+  host: Clock.Clock,
+  nowMs: () => number
 ): Meter["Service"] => {
   /** -1 lets the scripts ask Redis for the time. */
   const timed = <A, E>(verb: (now: number) => Effect.Effect<A, E>): Effect.Effect<A, E> =>
@@ -157,7 +159,7 @@ const make = (
   const runNow = <A>(verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>, read: Read<A>) =>
     Effect.suspend(() => run(verb, claims, id, host.currentTimeMillisUnsafe(), more, read))
 
-  const whenFit = fitness(redis.servers)
+  const whenFit = fitness(redis.servers, nowMs)
 
   /** For verbs that are about an account's counters of a given instant and about no request. */
   const once = <A>(
@@ -320,7 +322,8 @@ const make = (
     },
 
     remembers: redis
-      .send("SET", [reminder, 1, "EX", 3600, "GET"])
+      // It ends with a lease: a store whose clock was set forward has ended all leases, and is told of them again.
+      .send("SET", [reminder, 1, "EX", Math.max(1, Math.ceil(options.leaseS)), "GET"])
       .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
 
     ping: whenFit(redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid))
@@ -329,7 +332,9 @@ const make = (
 
 /** Tests tell the scripts the time (epoch ms) of a `clock` they can move; else Redis's own counts. */
 export const makeRedis = (redis: Redis["Service"], options: Options, clock?: Effect.Effect<number>) =>
-  Effect.map(Clock.Clock, (host) => make(redis, options, clock, host))
+  Effect.map(Effect.all([Clock.Clock, makeMonotonicMs]), ([host, nowMs]) =>
+    make(redis, options, clock, host, nowMs)
+  )
 
 export const layerRedis = (options: Options): Layer.Layer<Meter, never, Redis> =>
   Layer.effect(

@@ -3,8 +3,8 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { Doubts } from "../../../src/audit/Doubts.ts"
 import { layerDrift } from "../../../src/audit/Drift.ts"
+import { SuspectAccounts } from "../../../src/audit/SuspectAccounts.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/audit/Metrics.ts"
 import { Counters } from "../../../src/gates/Meter/Counters.ts"
 import { layerCounters, layerMemory } from "../../../src/gates/Meter/memory.ts"
@@ -104,12 +104,12 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
         Layer.provide(Layer.succeed(Meter, unwatched)),
         Layer.provide(Layer.fresh(layerMetrics))
       )
-      const doubts = Context.get(yield* Layer.build(watching), Doubts)
+      const doubts = Context.get(yield* Layer.build(watching), SuspectAccounts)
       yield* unwatched.load(claims.account, [{ bucket: "total", tokens: 350 }])
       const total = Effect.map(unwatched.survey(claims.account, 0), ({ totals }) => totals.total)
       yield* Effect.sleep("600 millis")
       assert.strictEqual(yield* total, 350)
-      doubts.about(claims.account)
+      doubts.add(claims.account)
       assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100, 3000), 100)
     })
   )

@@ -101,8 +101,8 @@ check(
   "first frames, revocations and the process itself are there",
   Effect.gen(function* () {
     const metrics = yield* Metrics
-    yield* metrics.firstFrame(Date.now() - 200)
-    yield* metrics.firstFrame(Date.now() + 60_000)
+    yield* metrics.firstFrame(200)
+    yield* metrics.firstFrame(-60_000)
     yield* metrics.revoked(3)
     yield* metrics.revoked(-1)
     assert.deepStrictEqual(yield* linesOf("tollgate_backend_first_frame_seconds_count"), [

@@ -3,9 +3,13 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Layer, Logger } from "effect"
 import { TestClock } from "effect/testing"
 import { MeterDown } from "../../../src/gates/Meter/Meter.ts"
+import * as Metrics from "../../../src/audit/Metrics.ts"
 import { Aftercare } from "../../../src/pipeline/Aftercare.ts"
 
-const layer = Aftercare.layer({ drainMs: 0 }).pipe(Layer.provideMerge(Logger.layer([])))
+const layer = Aftercare.layer({ drainMs: 0 }).pipe(
+  Layer.provide(Metrics.layer),
+  Layer.provideMerge(Logger.layer([]))
+)
 const [key, other] = [
   { group: "g", key: "k" },
   { group: "g", key: "other" }

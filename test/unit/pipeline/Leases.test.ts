@@ -3,6 +3,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { layerMemory as layerAudit } from "../../../src/audit/memory.ts"
+import * as Metrics from "../../../src/audit/Metrics.ts"
 import { type Claims, Meter, Reserved } from "../../../src/gates/Meter/Meter.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/Meter/memory.ts"
 import { Exchange } from "../../../src/pipeline/Exchange.ts"
@@ -27,18 +28,21 @@ const running = Effect.gen(function* () {
   const [leases, meter] = [yield* Leases, yield* Meter]
   const verdict = yield* reserve("01a1fe92-0000-7000-8000-00000000000a")
   assert.instanceOf(verdict, Reserved)
-  const exchange = new Exchange({
-    requestId: "01a1fe92-0000-7000-8000-00000000000a",
-    arrivedAt: noon,
-    method: "POST",
-    endpoint: "/api/chat",
-    clientIp: "127.0.0.1"
-  })
+  const exchange = new Exchange(
+    {
+      requestId: "01a1fe92-0000-7000-8000-00000000000a",
+      arrivedAt: noon,
+      method: "POST",
+      endpoint: "/api/chat",
+      clientIp: "127.0.0.1"
+    },
+    0
+  )
   if (verdict instanceof Reserved) exchange.reservation = verdict.reservation
   leases.keep(new Hold(exchange, meter))
 })
 
-const leases = onWallClock(Leases.layer({ leaseS }))
+const leases = onWallClock(Leases.layer({ leaseS })).pipe(Layer.provide(Metrics.layer))
 
 /** The store's clock is another machine's, which nobody sets; or that of the gateway itself, without Redis. */
 const stores = {

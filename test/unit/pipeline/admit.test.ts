@@ -21,13 +21,16 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
   }
   const caller = { ...callerWith("all"), budgets: { total: budget } }
   const { request } = callOf({ model: "m", promptEstimate: 40, promptBytes: 160 })
-  const exchange = new Exchange({
-    requestId,
-    arrivedAt: noon,
-    method: "POST",
-    endpoint: "/api/chat",
-    clientIp: "127.0.0.1"
-  })
+  const exchange = new Exchange(
+    {
+      requestId,
+      arrivedAt: noon,
+      method: "POST",
+      endpoint: "/api/chat",
+      clientIp: "127.0.0.1"
+    },
+    0
+  )
   const admit = makeAdmit({ ...all, audit })
   return yield* Effect.result(admit(exchange, evidence("KeyStore", caller), request, 100))
 })

@@ -17,13 +17,16 @@ const final: Frame = { createdAt, text: "", done: true, doneReason: "stop", prom
 /** The chunks of an answer whose backend says `chunks`. */
 const passed = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonly [Frame, ...Array<Frame>]>) {
   const all = yield* ports
-  const exchange = new Exchange({
-    requestId: "01a1fe92-0000-7000-8000-00000000000a",
-    arrivedAt: noon,
-    method: "POST",
-    endpoint: "/api/chat",
-    clientIp: "127.0.0.1"
-  })
+  const exchange = new Exchange(
+    {
+      requestId: "01a1fe92-0000-7000-8000-00000000000a",
+      arrivedAt: noon,
+      method: "POST",
+      endpoint: "/api/chat",
+      clientIp: "127.0.0.1"
+    },
+    0
+  )
   const said = Stream.flattenArray(Stream.fromIterable(chunks))
   const backend = { ...all.backend, forward: () => Effect.succeed(said) }
   const forward = makeForward({ ...all, backend }, makeCalling(all))

@@ -62,9 +62,9 @@ export const showProblem = (turn, problem, retry) => {
   row.append(again)
   if (problem.retryAfterS !== undefined) {
     const wait = element("span", "note")
-    const until = Date.now() + problem.retryAfterS * 1000
+    const until = performance.now() + problem.retryAfterS * 1000
     const tick = () => {
-      const left = Math.ceil((until - Date.now()) / 1000)
+      const left = Math.ceil((until - performance.now()) / 1000)
       wait.textContent = left > 0 ? `possible again in ${duration(left)}` : "possible again now"
       if (left > 0 && wait.isConnected) setTimeout(tick, 1000)
     }

@@ -1,8 +1,13 @@
 import { assert, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
+import * as Metrics from "../../../../src/audit/Metrics.ts"
 import { Unavailable } from "../../../../src/domain/Errors.ts"
-import { type KeyState, makeFreshKeys } from "../../../../src/gates/KeyStore/FreshKeys.ts"
+import {
+  type FreshKeysOptions,
+  type KeyState,
+  makeFreshKeys
+} from "../../../../src/gates/KeyStore/FreshKeys.ts"
 
 const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState => ({
   prefix,
@@ -38,6 +43,8 @@ const makeDatabase = (initial: Read) => {
   return database
 }
 
+const freshKeys = (options: FreshKeysOptions) => Effect.provide(makeFreshKeys(options), Metrics.layer)
+
 const all: Read = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix)))
 const down: Read = () => Effect.fail(new Unavailable({ gate: "KeyStore", cause: new Error("down") }))
 const hung: Read = () => Effect.never
@@ -47,7 +54,7 @@ it.effect(
   () =>
     Effect.gen(function* () {
       const database = makeDatabase(all)
-      const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000 })
+      const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
       yield* keys.confirmed("a")
       database.answer = down
       yield* TestClock.adjust("990 millis")
@@ -60,7 +67,7 @@ it.effect(
 it.effect("a key in use is kept fresh by the poll alone, all keys in one read", () =>
   Effect.gen(function* () {
     const database = makeDatabase(all)
-    const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000 })
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
     yield* keys.confirmed("a")
     yield* keys.confirmed("b")
     database.asked.length = 0
@@ -78,7 +85,7 @@ it.effect("a key in use is kept fresh by the poll alone, all keys in one read", 
 it.effect("a poll that finds a key changed changes the answer", () =>
   Effect.gen(function* () {
     const database = makeDatabase(all)
-    const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000 })
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
     yield* keys.confirmed("a")
     database.answer = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix, false)))
     yield* TestClock.adjust("400 millis")
@@ -89,7 +96,7 @@ it.effect("a poll that finds a key changed changes the answer", () =>
 it.effect("a database that hangs costs an asker no more than the bound", () =>
   Effect.gen(function* () {
     const database = makeDatabase(hung)
-    const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000, readTimeoutMs: 900 })
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000, readTimeoutMs: 900 })
     const asking = yield* Effect.forkChild(Effect.flip(keys.confirmed("a")), { startImmediately: true })
     yield* TestClock.adjust("901 millis")
     assert.strictEqual((yield* Fiber.join(asking))._tag, "Unavailable")
@@ -108,7 +115,7 @@ it.effect("what a read brings that began before an eviction is neither believed 
         prefixes.map((prefix) => stateOf(prefix, true))
       )
     )
-    const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000 })
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
     const asking = yield* Effect.forkChild(keys.confirmed("a"), { startImmediately: true })
     yield* Effect.yieldNow
     // The revocation is committed while the read, which has seen the old state, is on its way back.
@@ -129,7 +136,7 @@ it.effect("evicting all fences every read under way", () =>
         prefixes.map((prefix) => stateOf(prefix, true))
       )
     )
-    const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000 })
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
     const asking = yield* Effect.forkChild(keys.confirmed("a"), { startImmediately: true })
     yield* Effect.yieldNow
     database.answer = () => Effect.succeed([])
@@ -142,7 +149,7 @@ it.effect("evicting all fences every read under way", () =>
 it.effect("a flood of askers makes few reads, and askers of one prefix share one", () =>
   Effect.gen(function* () {
     const database = makeDatabase((prefixes) => Effect.delay(all(prefixes), "5 millis"))
-    const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000 })
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
     const flood = yield* Effect.forkChild(
       Effect.forEach(
         Array.from({ length: 900 }, (_, n) => `prefix${n % 300}`),
@@ -160,7 +167,7 @@ it.effect("a flood of askers makes few reads, and askers of one prefix share one
 it.effect("a prefix nobody has is asked for again each time: absence is not remembered", () =>
   Effect.gen(function* () {
     const database = makeDatabase(() => Effect.succeed([]))
-    const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000 })
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
     assert.isUndefined(yield* keys.confirmed("a"))
     database.answer = all
     assert.isDefined(yield* keys.confirmed("a"))
@@ -172,7 +179,7 @@ it.effect("an expiry takes effect between two reads", () =>
     const database = makeDatabase((prefixes) =>
       Effect.succeed(prefixes.map((prefix) => stateOf(prefix, true, 100)))
     )
-    const keys = yield* makeFreshKeys({ read: database.read, freshnessMs: 1000 })
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
     assert.isFalse((yield* keys.confirmed("a"))?.expired)
     yield* TestClock.adjust("101 millis")
     assert.isTrue((yield* keys.confirmed("a"))?.expired)

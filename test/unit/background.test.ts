@@ -1,0 +1,150 @@
+/** Work in the background: one place runs it, and its failures are seen. */
+import { readdirSync, readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import { Effect, Exit, Layer, Logger, References, Scope } from "effect"
+import { TestClock } from "effect/testing"
+import { backgroundTasks, layer as layerMetrics, Metrics } from "../../src/audit/Metrics.ts"
+import { jsonLine } from "../../src/boot/logging.ts"
+import { background, later, spaced } from "../../src/observability/background.ts"
+
+const root = path.resolve(import.meta.dirname, "../..")
+const home = "src/observability/background.ts"
+
+/** What makes a loop, or a fiber that nobody waits for. */
+const loose =
+  /\bEffect\.(?:repeat|repeatOrElse|schedule|scheduleFrom|forever|forkScoped|forkDetach|forkDaemon|forkIn)\b|\bsetInterval\(|\brunFork(?:With)?\b|\bFiberSet\.|\bFiberMap\./
+
+/** Not loops: each with the number of its uses, and who hears of a failure. */
+const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = {
+  "src/infra/Alarm.ts": [1, "one timer of a test's clock"],
+  "src/infra/Deadline.ts": [1, "its caller gets the outcome"],
+  "src/infra/Redis.ts": [1, "logs what ioredis says"],
+  "src/audit/GroupCommit.ts": [1, "whoever offered a row hears how it went; lanes count what fails"],
+  "src/gates/KeyStore/FreshKeys.ts": [1, "one read, whose askers hear how it went"],
+  "src/gates/KeyStore/live.ts": [1, "one measurement for the metrics"],
+  "src/gates/KeyStore/SecretCheck.ts": [1, "workers on demand, whose askers hear how it went"],
+  "src/http/Server.ts": [1, "the shutdown, which is waited for"],
+  "src/http/stalls.ts": [1, "a throw in a timer of Node ends the process: not silent"],
+  "src/pipeline/Aftercare.ts": [5, "tries end, and what is given up is counted and logged"]
+}
+
+const codeOf = (file: string): string =>
+  readFileSync(path.join(root, file), "utf8").replaceAll(/\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm, "")
+
+const files = readdirSync(path.join(root, "src"), { recursive: true, encoding: "utf8" })
+  .map((name) => path.posix.join("src", name))
+  .filter((file) => file.endsWith(".ts"))
+
+it("when something runs again and again, then observability/background.ts runs it", () => {
+  assert.match("Effect.repeat(Schedule.spaced(1))", loose)
+  assert.match("setInterval(look, 1)", loose)
+  const uses = files
+    .filter((file) => file !== home)
+    .flatMap((file) => {
+      const count = [...codeOf(file).matchAll(new RegExp(loose, "g"))].length
+      return count === 0 ? [] : [[file, count] as const]
+    })
+  assert.deepStrictEqual(
+    Object.fromEntries(uses),
+    Object.fromEntries(Object.entries(allowed).map(([file, [count]]) => [file, count]))
+  )
+})
+
+it("every name of a task is used, so that no failure is counted under another's", () => {
+  const used = new Set(
+    files.flatMap((file) =>
+      [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|keepLooking)\(\s*"(\w+)"/g)].map(
+        ([, task]) => task
+      )
+    )
+  )
+  assert.deepStrictEqual(
+    backgroundTasks.filter((task) => !used.has(task)),
+    []
+  )
+})
+
+it("when a service is told of something, then it is required and has no default that does nothing", () => {
+  const silent = files.filter((file) => /defaultValue: \(\) => \(\{[^}]*=> undefined/.test(codeOf(file)))
+  assert.deepStrictEqual(silent, [])
+})
+
+/** Runs `work` once a second and hears what is logged. */
+const running = Effect.fnUntraced(function* (
+  work: Effect.Effect<unknown, unknown>,
+  first: "now" | "later" = "now"
+) {
+  const lines: Array<{ readonly level: string; readonly message: string }> = []
+  const ear = Logger.make<unknown, void>((options) => void lines.push(JSON.parse(jsonLine.log(options))))
+  const scope = yield* Scope.make()
+  const pace = spaced(1000)
+  yield* background("crash_recovery", work, first === "now" ? pace : later(pace)).pipe(
+    Scope.provide(scope),
+    Effect.provide(Layer.mergeAll(Logger.layer([ear]), Layer.succeed(References.MinimumLogLevel, "Info")))
+  )
+  const counted = Effect.map((yield* Metrics).exposition, (text) =>
+    Number(/tollgate_background_failures_total\{task="crash_recovery"\} (\d+)/.exec(text)?.[1])
+  )
+  return { lines, counted, stop: Scope.close(scope, Exit.void) }
+})
+
+const failures: Readonly<Record<string, Effect.Effect<never, string>>> = {
+  fails: Effect.fail("down"),
+  breaks: Effect.die(new Error("a bug")),
+  "is interrupted from within": Effect.interrupt
+}
+
+for (const [how, failure] of Object.entries(failures)) {
+  it.effect(`when a run ${how}, then it is not the last, it is counted each time and logged once`, () =>
+    Effect.gen(function* () {
+      let [runs, down] = [0, true]
+      const work = Effect.suspend(() => {
+        runs += 1
+        return down ? failure : Effect.void
+      })
+      const { counted, lines, stop } = yield* running(work)
+      yield* TestClock.adjust("9 seconds")
+      assert.strictEqual(runs, 10)
+      assert.strictEqual(yield* counted, 10)
+      assert.deepStrictEqual(
+        lines.map(({ level }) => level),
+        ["warn"]
+      )
+      down = false
+      yield* TestClock.adjust("5 seconds")
+      assert.deepStrictEqual(
+        lines.map(({ level }) => level),
+        ["warn", "info"]
+      )
+      down = true
+      yield* TestClock.adjust("5 seconds")
+      assert.deepStrictEqual(
+        lines.map(({ level, message }) => `${level} ${message}`),
+        [
+          "warn background task crash_recovery fails, it is tried again",
+          "info background task crash_recovery works again",
+          "warn background task crash_recovery fails, it is tried again"
+        ]
+      )
+      yield* stop
+      const [before] = [runs]
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(runs, before, "it ends with its scope, and not before")
+    }).pipe(Effect.provide(Layer.fresh(layerMetrics)))
+  )
+}
+
+it.effect("when the first run waits, then nothing happens before the pause", () =>
+  Effect.gen(function* () {
+    let runs = 0
+    yield* running(
+      Effect.sync(() => void (runs += 1)),
+      "later"
+    )
+    yield* TestClock.adjust("999 millis")
+    assert.strictEqual(runs, 0)
+    yield* TestClock.adjust("1 millis")
+    assert.strictEqual(runs, 1)
+  }).pipe(Effect.provide(Layer.fresh(layerMetrics)))
+)

@@ -1,0 +1,63 @@
+/** What is measured is measured by the monotonic clock: who may read the wall clock, and why. */
+import { readdirSync, readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+
+const root = path.resolve(import.meta.dirname, "../..")
+
+const files = ["src", "cli"]
+  .flatMap((folder) =>
+    readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" }).map((name) =>
+      path.posix.join(folder, name)
+    )
+  )
+  .filter((file) => /\.(?:ts|js)$/.test(file))
+
+/** The wall clock, by every name it has here; and what of Effect measures by it. */
+const wallClock =
+  /\bDate\.now\b|\bnew Date\(\s*\)|\bDate\(\s*\)|\bcurrentTime(?:Millis|Nanos)(?:Unsafe)?\b|\bDateTime\.now\w*/
+const measuredByWallClock =
+  /\bcachedWithTTL\b|\bcachedInvalidateWithTTL\b|\b(?:Scoped)?Cache\.make|\bRcMap\.make|\bPool\.make|\blayerStoreMemory\b|\bSchedule\.(?:fixed|windowed|elapsed|during|cron|upTo)\b|\bEffect\.cache\b/
+
+/** Real timestamps, each with the number of its uses. A new one needs a reason, a duration needs `infra/monotonic.ts`. */
+const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>> = {
+  "src/http/app.ts": [1, "when a request arrived, for its audit row"],
+  "src/http/openai/chatAnswer.ts": [1, "`created` of an answer whose backend gave no time"],
+  "src/backend/demo/wire.ts": [2, "`created_at` of the demo backend's frames"],
+  "src/audit/Drift.ts": [1, "an instant of the day and month that are compared"],
+  "src/gates/Budget/live.ts": [1, "an instant of the periods that are loaded"],
+  "src/gates/Meter/redis.ts": [1, "a guess at the store's day, which the store corrects"],
+  "src/gates/Meter/memory.ts": [2, "the day of a request; the clock of a test's store"],
+  "src/gates/KeyStore/memory.ts": [1, "the twin compares it with an expiry that is a timestamp too"],
+  "src/infra/monotonic.ts": [6, "makes the clock that reads monotonic time instead"]
+}
+
+/** They run inside `measured`. */
+const measured: ReadonlyArray<string> = ["src/http/ops.ts", "src/gates/Budget/live.ts"]
+
+/** Comments are no uses. */
+const codeOf = (file: string): string =>
+  readFileSync(path.join(root, file), "utf8").replaceAll(/\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm, "")
+
+const usesOf = (pattern: RegExp) =>
+  Object.fromEntries(
+    files.flatMap((file) => {
+      const uses = [...codeOf(file).matchAll(new RegExp(pattern, "g"))].length
+      return uses === 0 ? [] : [[file, uses]]
+    })
+  )
+
+it("when a file reads the wall clock, then it is for a timestamp and has a reason", () => {
+  assert.match("const now = Date.now()", wallClock)
+  assert.match("yield* Clock.currentTimeMillis", wallClock)
+  assert.match("new Date().toISOString()", wallClock)
+  assert.deepStrictEqual(
+    usesOf(wallClock),
+    Object.fromEntries(Object.entries(timestamps).map(([file, [uses]]) => [file, uses]))
+  )
+})
+
+it("when Effect would measure by the wall clock, then it is given the monotonic one", () => {
+  assert.deepStrictEqual(Object.keys(usesOf(measuredByWallClock)).toSorted(), measured.toSorted())
+  for (const file of measured) assert.match(codeOf(file), /\bmeasured\(/, file)
+})
