@@ -16,8 +16,10 @@ import type { Refused } from "./faults.ts"
 
 export interface BackendCall {
   readonly request: InferenceRequest
-  /** output tokens the backend may produce at most; always sent where it produces any (contract §5) */
+  /** output tokens the backend may produce in one run; always sent where it produces any */
   readonly maxTokens: number
+  /** runs it may make for this answer (`pipeline/outputPlan.ts`) */
+  readonly runs: number
 }
 
 export class Backend extends Context.Service<

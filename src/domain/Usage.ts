@@ -2,8 +2,8 @@
 import type { Frame } from "./Frame.ts"
 
 /**
- * `backend`: the final frame said so. `counted`: frames seen plus the prompt estimate, because the stream ended
- * without usable counts. `estimated`: nothing was seen, the prompt estimate stands alone.
+ * `backend`: the final frame said so. `counted`: the gateway counted frames, because the stream ended without usable
+ * counts, was cut, or its counts are of one run of two. `estimated`: from the prompt alone, or from the time the model had.
  */
 export type UsageSource = "backend" | "counted" | "estimated"
 
@@ -22,35 +22,50 @@ export type Counted = Pick<Frame, "doneReason" | "promptEvalCount" | "evalCount"
 
 /** What the gateway itself saw of a request; bounds what it believes of the backend's counts. */
 export interface Seen {
-  /** frames that carried output */
+  /** output tokens, as far as frames tell */
   readonly frames: number
+  /** of them, those of a first run whose counts the final frame does not have; 0 when there was one run */
+  readonly firstRun: number
   readonly promptEstimate: number
   readonly promptBytes: number
-  /** the bound that was sent as `num_predict` */
+  /** the bound of all runs together: what was sent as `num_predict`, once for each */
   readonly maxTokens: number
 }
 
 /** A template may add this much to a prompt that the gateway never sees. */
 const templateAllowance = 65_536
 
-const plausible = (count: number | undefined, most: number): count is number =>
-  count !== undefined && Number.isSafeInteger(count) && count >= 0 && count <= most
+const plausible = (count: number | undefined, least: number, most: number): count is number =>
+  count !== undefined && Number.isSafeInteger(count) && count >= least && count <= most
 
 /**
  * The charge for a request whose final frame is in. A count is believed when it could be true: whole, not
  * negative, output not above the bound that was sent, prompt not above its bytes plus a template. Otherwise the
- * gateway's own figure takes its place and the source says `counted` (contract §6).
+ * gateway's own figure takes its place and the source says `counted`.
+ *
+ * Of an answer in two runs the final frame counts the second alone. That run has read what the first one wrote, so
+ * the first run's output is moved from the count of the prompt to the count of the output: each token is charged once.
  */
 export const usageOf = (final: Counted, seen: Seen): Usage => {
-  // A model that was only loaded or unloaded read and wrote nothing (ollama-wire §1.3).
+  // A model that was only loaded or unloaded read and wrote nothing.
   if (final.doneReason === "load" || final.doneReason === "unload") {
     return { tokensIn: 0, tokensOut: 0, source: "backend" }
   }
-  const inBelieved = plausible(final.promptEvalCount, seen.promptBytes + templateAllowance)
-  const outBelieved = plausible(final.evalCount, Math.max(seen.maxTokens, seen.frames))
+  const { firstRun } = seen
+  const most = Math.max(seen.maxTokens, seen.frames) - firstRun
+  const inBelieved = plausible(
+    final.promptEvalCount,
+    firstRun,
+    seen.promptBytes + templateAllowance + firstRun
+  )
+  const outBelieved = plausible(final.evalCount, 0, most)
   return {
-    tokensIn: inBelieved ? final.promptEvalCount : seen.promptEstimate,
-    tokensOut: outBelieved ? final.evalCount : seen.frames,
-    source: inBelieved && outBelieved ? "backend" : "counted"
+    tokensIn: inBelieved ? final.promptEvalCount - firstRun : seen.promptEstimate,
+    tokensOut: outBelieved ? final.evalCount + firstRun : seen.frames,
+    source: inBelieved && outBelieved && firstRun === 0 ? "backend" : "counted"
   }
 }
+
+/** `usage` with at most `most` output tokens: nobody is charged for more than was held for them. */
+export const atMost = (usage: Usage, most: number): Usage =>
+  usage.tokensOut <= most ? usage : { ...usage, tokensOut: Math.max(0, most), source: "counted" }

@@ -8,9 +8,10 @@ import type { Arrival } from "../audit/Record.ts"
 import type { Caller } from "../domain/Caller.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import type { Permit } from "../domain/Permit.ts"
-import { type Counted, usageOf, noUsage, type Usage } from "../domain/Usage.ts"
+import { atMost, type Counted, noUsage, type Seen, type Usage, usageOf } from "../domain/Usage.ts"
 import type { Reservation } from "../gates/Meter/Meter.ts"
 import type { Seat } from "../infra/Roster.ts"
+import { OutputCount } from "./OutputCount.ts"
 
 export class Exchange {
   readonly arrival: Arrival
@@ -36,10 +37,18 @@ export class Exchange {
   promptEstimate = 0
   /** bytes of the prompt: no count of prompt tokens can honestly be far above it */
   promptBytes = 0
-  /** output tokens the backend was allowed */
+  /** output tokens the backend was allowed, in all its runs together */
   maxTokens = 0
-  /** frames that carried output, each taken for one token */
-  frames = 0
+  /** runs the backend makes for this answer */
+  runs = 1
+  /** whether its output is collected by the backend: then frames do not tell how much was generated */
+  collected = false
+  /** monotonic ms of the call to the backend */
+  sentAt = 0
+  /** the most tokens that were ever held for it; undefined: nothing is held and nothing bounds the charge */
+  granted: number | undefined
+  /** output tokens, as far as frames tell */
+  readonly output = new OutputCount()
   final: Counted | undefined
   concluded = false
   /** settled, but its slot stays taken until its answer is written */
@@ -54,29 +63,51 @@ export class Exchange {
     this.arrivedMs = arrivedMs
   }
 
+  /** Output tokens a final frame claims, where its count can be true; what was seen, where it cannot. */
+  claimedBy(final: Counted): number {
+    return usageOf(final, this.#seen).tokensOut
+  }
+
   /** Tokens so far, as far as they can be told before the backend has counted. */
   get running(): Usage {
-    return {
+    return this.#bounded({
       tokensIn: this.promptEstimate,
-      tokensOut: this.frames,
-      source: this.frames > 0 ? "counted" : "estimated"
-    }
+      tokensOut: this.output.tokens,
+      source: this.output.tokens > 0 ? "counted" : "estimated"
+    })
   }
 
   /**
    * What the request is charged now that it is over. Never called and refused requests cost nothing; a backend
-   * that failed before its first frame costs nothing; a client that left is charged for what was under way.
+   * that failed before its first frame costs nothing.
    */
   get usage(): Usage {
     if (!this.sent) return noUsage
-    if (this.final !== undefined) {
-      return usageOf(this.final, {
-        frames: this.frames,
-        promptEstimate: this.promptEstimate,
-        promptBytes: this.promptBytes,
-        maxTokens: this.maxTokens
-      })
+    return this.final === undefined ? this.running : this.#bounded(usageOf(this.final, this.#seen))
+  }
+
+  /**
+   * What the request is charged when its client left. Of collected output nobody has seen everything, so it is charged
+   * `likely` tokens, what the model generates in the time it had: not less than was seen, not more than the bound.
+   */
+  usageWhenLeft(likely: number): Usage {
+    if (!this.sent || this.final !== undefined || !this.collected) return this.usage
+    const tokensOut = Math.max(this.output.tokens, Math.min(likely, this.maxTokens))
+    return { ...this.#bounded({ ...this.running, tokensOut }), source: "estimated" }
+  }
+
+  get #seen(): Seen {
+    return {
+      frames: this.output.tokens,
+      firstRun: this.runs > 1 ? this.output.firstRun : 0,
+      promptEstimate: this.promptEstimate,
+      promptBytes: this.promptBytes,
+      maxTokens: this.maxTokens
     }
-    return this.running
+  }
+
+  /** Not more output than was held for it: what was not held was not shown either. */
+  #bounded(usage: Usage): Usage {
+    return this.granted === undefined ? usage : atMost(usage, this.granted - this.promptEstimate)
   }
 }

@@ -61,7 +61,7 @@ export class Leases extends Context.Service<
               ? renewSlot(hold.exchange)
               : Effect.andThen(
                   audit.progress(hold.exchange.arrival.requestId, hold.exchange.running, hold.held),
-                  Effect.suspend(() => hold.renew)
+                  Effect.suspend(() => hold.renew())
                 )
           )
         /** One that cannot be renewed keeps no other from it; then the whole has failed. */

@@ -17,6 +17,7 @@ import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { Aftercare } from "./Aftercare.ts"
 import { Leases } from "./Leases.ts"
 import { RequestLines } from "./requestLine.ts"
+import { TokenRates } from "./TokenRates.ts"
 
 export const ports = Effect.all({
   discovery: Discovery,
@@ -31,7 +32,8 @@ export const ports = Effect.all({
   aftercare: Aftercare,
   leases: Leases,
   nowMs: makeMonotonicMs,
-  requestLines: RequestLines
+  requestLines: RequestLines,
+  rates: Effect.sync(() => new TokenRates())
 })
 
 export type Ports = Effect.Success<typeof ports>

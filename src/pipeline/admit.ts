@@ -11,8 +11,9 @@ import { issue, type Permit } from "../domain/Permit.ts"
 import type { Ask, Verdict } from "../gates/Meter/Meter.ts"
 import type { Exchange } from "./Exchange.ts"
 import { claimsOf, restoring } from "./headroom.ts"
+import { outputPlanOf, tokensToHold } from "./outputPlan.ts"
 import type { Ports } from "./Ports.ts"
-import { suits } from "./suits.ts"
+import { suited, suits } from "./suits.ts"
 
 const scopeOf = {
   chat: "chat",
@@ -22,12 +23,6 @@ const scopeOf = {
   // Any valid key may look at what it may use.
   show: undefined
 } as const satisfies Record<InferenceKind, KeyScope | undefined>
-
-/**
- * Output tokens held when a request is admitted, beside its prompt; a stream that outgrows them holds more as it
- * goes. Small, so that many short answers fit in a small budget at once.
- */
-export const expectedOutput = 256
 
 export const makeAdmit = (ports: Ports) => {
   const { aftercare, audit, breaker, budget, discovery, leases, limiter, meter } = ports
@@ -70,11 +65,11 @@ export const makeAdmit = (ports: Ports) => {
     yield* suits(request, model.value)
 
     const since = leases.now()
+    const plan = outputPlanOf(suited(request, model.value), model.value)
     const verdict = yield* reserve(exchange, caller, {
       id: exchange.arrival.requestId,
-      tokens: request.promptEstimate + Math.min(maxTokens, expectedOutput),
-      // The ledger books so much even when this process dies.
-      least: request.promptEstimate + Math.min(maxTokens, 1),
+      // The ledger books the least of it even when this process dies.
+      ...tokensToHold(plan, request.promptEstimate, maxTokens),
       // A description occupies the model no more than a list does.
       slot: request.kind !== "show"
     })

@@ -8,7 +8,7 @@ import type { Refused } from "../backend/faults.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Counted } from "../domain/Usage.ts"
-import type { Calling } from "./calling.ts"
+import { type Calling, noOutput } from "./calling.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Ports } from "./Ports.ts"
 
@@ -23,7 +23,13 @@ export const makeEmbed = ({ backend, promptLog }: Ports, calling: Calling): Ask<
   Effect.fnUntraced(function* (exchange, permit, request) {
     // Vectors say nothing to people: what was asked is kept, and no answer.
     exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
-    const { answer } = yield* calling(exchange, request, 0, backend.embed(permit, { request, maxTokens: 0 }))
+    const { answer } = yield* calling(
+      exchange,
+      request,
+      noOutput,
+      0,
+      backend.embed(permit, { request, maxTokens: 0, runs: 1 })
+    )
     exchange.final = costOf(request, answer)
     const { source, tokensIn } = exchange.usage
     // The client sees the count it is charged, where the backend's own could not be believed.
@@ -43,4 +49,4 @@ const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefi
 export const makeShow =
   ({ backend }: Ports, calling: Calling): Ask<JsonObject> =>
   (exchange, permit, request) =>
-    Effect.map(calling(exchange, request, 0, backend.show(permit)), ({ answer }) => answer)
+    Effect.map(calling(exchange, request, noOutput, 0, backend.show(permit)), ({ answer }) => answer)

@@ -11,7 +11,7 @@
 import { Cause, Effect } from "effect"
 import type { AuditRecord } from "../audit/Record.ts"
 import type { Unavailable } from "../domain/Errors.ts"
-import { totalTokens } from "../domain/Usage.ts"
+import { totalTokens, type Usage } from "../domain/Usage.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { Ports } from "./Ports.ts"
 import { requestLine } from "./requestLine.ts"
@@ -38,7 +38,16 @@ const isFree = (exchange: Exchange, ending: Ending): boolean =>
 const defect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
-export const makeConclude = ({ aftercare, audit, leases, meter, metrics, nowMs, requestLines }: Ports) => {
+export const makeConclude = ({
+  aftercare,
+  audit,
+  leases,
+  meter,
+  metrics,
+  nowMs,
+  rates,
+  requestLines
+}: Ports) => {
   /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
   const settle = (exchange: Exchange, ending: Ending, tokens: number): Effect.Effect<void> => {
     const { reservation } = exchange
@@ -84,12 +93,22 @@ export const makeConclude = ({ aftercare, audit, leases, meter, metrics, nowMs, 
     return Effect.map(Effect.tapDefect(put(record), broken), (durable) => Effect.tapDefect(durable, broken))
   }
 
+  /** The cost of the request. What its answer says about the speed of its model is noted. */
+  const charge = (exchange: Exchange, ending: Ending): Usage => {
+    const model = exchange.model ?? ""
+    const ms = nowMs() - exchange.sentAt
+    if (ending.status === clientLeft) return exchange.usageWhenLeft(rates.estimate(model, ms))
+    const usage = exchange.usage
+    if (exchange.final !== undefined) rates.observe(model, usage.tokensOut, ms)
+    return usage
+  }
+
   const once = Effect.fnUntraced(function* (exchange: Exchange, ending: Ending) {
     exchange.concluded = true
     exchange.outcome = ending
     exchange.slotKept = ending.keepSlot === true && exchange.reservation?.slot === true
     if (!exchange.slotKept) leases.drop(exchange)
-    const usage = exchange.usage
+    const usage = charge(exchange, ending)
     const record: AuditRecord = {
       arrival: exchange.arrival,
       streamed: exchange.streamed,

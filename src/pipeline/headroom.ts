@@ -2,8 +2,9 @@
 import { Effect } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import { Unavailable } from "../domain/Errors.ts"
-import type { Headroom } from "../domain/Limits.ts"
-import { type Claims, type MeterDown, Missing } from "../gates/Meter/Meter.ts"
+import { type Headroom, periods } from "../domain/Limits.ts"
+import { bucketsAt, marked } from "../gates/Meter/answers.ts"
+import { type Claims, type MeterDown, Missing, type Reservation } from "../gates/Meter/Meter.ts"
 import type { Ports } from "./Ports.ts"
 
 export const claimsOf = ({ limiter, budget }: Ports, caller: Caller): Claims => ({
@@ -26,6 +27,16 @@ export const restoring = <A>(
   return Effect.flatMap(asked, (first) =>
     first instanceof Missing ? Effect.andThen(budget.restore(caller, first), asked) : Effect.succeed(first)
   )
+}
+
+/** Loads the budget totals of a running request from the ledger: for a store that has lost them meanwhile. */
+export const restoreTotals = (
+  { budget }: Ports,
+  caller: Caller,
+  { admittedAt, claims }: Reservation
+): Effect.Effect<void, Unavailable> => {
+  const claimed = periods.map((period) => claims.budgets[period] !== undefined)
+  return budget.restore(caller, new Missing({ buckets: marked(bucketsAt(admittedAt), claimed) }))
 }
 
 export const makeHeadroom = (ports: Ports) => (caller: Caller) =>

@@ -8,7 +8,8 @@ import { BadRequest } from "../domain/Errors.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
 
-const cannotThink = (model: Model): boolean =>
+/** Whether the model is known not to think. */
+export const cannotThink = (model: Model): boolean =>
   model.capabilities !== undefined && !model.capabilities.includes("thinking")
 
 /** After the model's gate and before anything is consumed. */

@@ -207,7 +207,7 @@ const ask = Effect.fnUntraced(function* (
   maxTokens: number
 ) {
   const backend = yield* Backend
-  const [permit, call] = [permitFor(model), { request, maxTokens }]
+  const [permit, call] = [permitFor(model), { request, maxTokens, runs: 1 }]
   if (request.kind === "embed" || request.kind === "embeddings") {
     yield* backend.embed(permit, call)
     return

@@ -90,7 +90,7 @@ export interface FakeBackend {
 
 /** Lines of the wire, for scripts. */
 export const fake = {
-  /** What an unscripted chat says, in one write: a bound that is lower comes too late to cut it. Costs 7 and 3. */
+  /** What an unscripted chat says, in one write. Costs 7 and 3 where the bound is at least 3; a lower one cuts it. */
   atOnce: (): Behaviour => ({
     does: "stream",
     lines: [...["Hello", " world", "!"].map((text) => fake.chat(text)), fake.done()],

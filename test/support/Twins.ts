@@ -41,11 +41,15 @@ export class Twins extends Context.Service<
     /** calls that reached the backend */
     readonly backendCalls: () => number
     readonly audit: AuditMemory["Service"]
+    /** The next answer has so many frames of one word, and `first` happens before the first of them. */
+    speak(frames: number, first: Effect.Effect<void>): void
+    /** how often running requests asked the Meter to renew or extend what they hold */
+    readonly renewals: () => number
   }
 >()("test/Twins") {}
 
 /** The Meter, which answers nothing but `MeterDown` while it is down. */
-const layerSwitchedMeter = (isDown: () => boolean): Layer.Layer<Meter> =>
+const layerSwitchedMeter = (isDown: () => boolean, renewed: () => void): Layer.Layer<Meter> =>
   Layer.effect(
     Meter,
     Effect.map(Meter, (meter) => {
@@ -56,7 +60,10 @@ const layerSwitchedMeter = (isDown: () => boolean): Layer.Layer<Meter> =>
       return Meter.of({
         ...meter,
         reserve: (...args) => up(meter.reserve(...args)),
-        renew: (...args) => up(meter.renew(...args)),
+        renew: (...args) => {
+          renewed()
+          return up(meter.renew(...args))
+        },
         settle: (...args) => up(meter.settle(...args)),
         renewSlot: (...args) => up(meter.renewSlot(...args)),
         freeSlot: (...args) => up(meter.freeSlot(...args)),
@@ -73,12 +80,17 @@ const layerTwinsWith = Layer.unwrap(
     const keys = makeKeys()
     let meterDown = false
     let calls = 0
+    let renewals = 0
+    let next: { readonly frames: number; readonly first: Effect.Effect<void> } | undefined
     const backend = layerBackend({
       models: Effect.succeed([modelNamed("m:latest")]),
       reply: (_permit, { maxTokens }) =>
-        Effect.sync(() => {
+        Effect.suspend(() => {
           calls += 1
-          return say(["Hello", " world"], maxTokens)
+          const [words, first] = [next?.frames ?? 0, next?.first ?? Effect.void]
+          const said = next === undefined ? ["Hello", " world"] : Array.from({ length: words }, () => "word ")
+          next = undefined
+          return Effect.as(first, say(said, maxTokens))
         })
     }).pipe(Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })))
     const gates = Layer.mergeAll(
@@ -91,7 +103,12 @@ const layerTwinsWith = Layer.unwrap(
       Aftercare.layer({ drainMs: 500 }),
       Leases.layer({ leaseS: 30 })
     ).pipe(
-      Layer.provideMerge(layerSwitchedMeter(() => meterDown)),
+      Layer.provideMerge(
+        layerSwitchedMeter(
+          () => meterDown,
+          () => void (renewals += 1)
+        )
+      ),
       Layer.provideMerge(layerAudit),
       Layer.provideMerge(backend),
       Layer.provideMerge(Layer.fresh(Metrics.layer)),
@@ -145,7 +162,9 @@ const layerTwinsWith = Layer.unwrap(
             return secret
           },
           backendCalls: () => calls,
-          audit
+          audit,
+          speak: (frames, first) => void (next = { frames, first }),
+          renewals: () => renewals
         })
       })
     )

@@ -57,5 +57,6 @@ export const callOf = (request: Partial<InferenceRequest> = {}, maxTokens = 100)
     promptEstimate: 1,
     ...request
   },
-  maxTokens
+  maxTokens,
+  runs: 1
 })

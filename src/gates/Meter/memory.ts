@@ -7,7 +7,8 @@ import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { Counters, type Options } from "./Counters.ts"
 import { Meter, MeterDown } from "./Meter.ts"
 
-const make = (counters: Counters, nowMs: () => number): Meter["Service"] => {
+/** The verbs on `counters`, at the time that `nowMs` tells. */
+export const makeMemory = (counters: Counters, nowMs: () => number): Meter["Service"] => {
   const now = <A>(verb: (now: number) => A): Effect.Effect<A> => Effect.sync(() => verb(nowMs()))
   return Meter.of({
     reserve: (claims, ask) =>
@@ -40,7 +41,7 @@ const make = (counters: Counters, nowMs: () => number): Meter["Service"] => {
 export const layerCounters = (counters: Counters): Layer.Layer<Meter> =>
   Layer.effect(
     Meter,
-    Effect.map(Clock.Clock, (clock) => make(counters, () => clock.currentTimeMillisUnsafe()))
+    Effect.map(Clock.Clock, (clock) => makeMemory(counters, () => clock.currentTimeMillisUnsafe()))
   )
 
 export const layerMemory = (options: Omit<Options, "epoch">): Layer.Layer<Meter> =>
@@ -48,6 +49,6 @@ export const layerMemory = (options: Omit<Options, "epoch">): Layer.Layer<Meter>
     Meter,
     Effect.gen(function* () {
       const [clock, nowMs] = [yield* Clock.Clock, yield* makeMonotonicMs]
-      return make(new Counters({ ...options, epoch: () => clock.currentTimeMillisUnsafe() }), nowMs)
+      return makeMemory(new Counters({ ...options, epoch: () => clock.currentTimeMillisUnsafe() }), nowMs)
     })
   )

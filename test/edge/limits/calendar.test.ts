@@ -179,8 +179,9 @@ for (const hours of [26, -26]) {
       Effect.gen(function* () {
         const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
         const { secret, prefix, tenant } = yield* newKey({ concurrent: 1 })
-        // The second finds just as much left as it costs.
-        ;(yield* Fake).always(wire.atOnce())
+        // The second finds just as much left as it costs, and keeps to the one token that its prompt leaves it.
+        const [fake, last] = [yield* Fake, wire.done("chat", { prompt_eval_count: 9, eval_count: 1 })]
+        fake.script(wire.atOnce(), { does: "stream", lines: [wire.chat("Hello"), last] })
         yield* registry.setBudgets(prefix, { day: 20, month: 1000 })
         for (const left of ["10", "0"]) {
           const answer = yield* eventually(chat(secret), ({ status }) => status === 200)
@@ -198,7 +199,7 @@ for (const hours of [26, -26]) {
           days.map(({ off }) => Number(off)),
           [0]
         )
-        assert.deepInclude(yield* registry.usage(tenant, "day"), { requests: 2, tokensIn: 14, tokensOut: 6 })
+        assert.deepInclude(yield* registry.usage(tenant, "day"), { requests: 2, tokensIn: 16, tokensOut: 4 })
         const rows = yield* sql<{ readonly late: number; readonly arrived: number }>`
           SELECT extract(epoch FROM now() - admitted_at)::float8 AS late,
             extract(epoch FROM arrived_at - now())::float8 / 3600 AS arrived

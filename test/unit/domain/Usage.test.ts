@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { usageOf } from "../../../src/domain/Usage.ts"
 
-const seen = { frames: 7, promptEstimate: 12, promptBytes: 50, maxTokens: 100 }
+const seen = { frames: 7, firstRun: 0, promptEstimate: 12, promptBytes: 50, maxTokens: 100 }
 const final = (counts: Partial<Frame>): Frame => ({
   createdAt: "",
   text: "",

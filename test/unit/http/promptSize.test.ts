@@ -25,7 +25,7 @@ const dialects = Object.entries({ ...native, ...openai })
 const written = Effect.fnUntraced(function* (fake: FakeBackend, request: InferenceRequest) {
   const backend = yield* Backend
   const before = fake.requests.length
-  const [permit, call] = [permitFor("m:latest"), { request, maxTokens: 100 }]
+  const [permit, call] = [permitFor("m:latest"), { request, maxTokens: 100, runs: 1 }]
   const asked =
     request.kind === "embed" || request.kind === "embeddings"
       ? backend.embed(permit, call)

@@ -39,7 +39,7 @@ const running = Effect.gen(function* () {
     0
   )
   if (verdict instanceof Reserved) exchange.reservation = verdict.reservation
-  leases.keep(new Hold(exchange, meter))
+  leases.keep(new Hold(exchange, meter, () => Effect.void))
 })
 
 const leases = onWallClock(Leases.layer({ leaseS })).pipe(Layer.provide(Metrics.layer))

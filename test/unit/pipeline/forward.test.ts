@@ -30,7 +30,9 @@ const passed = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonly [Fram
   const said = Stream.flattenArray(Stream.fromIterable(chunks))
   const backend = { ...all.backend, forward: () => Effect.succeed(said) }
   const forward = makeForward({ ...all, backend }, makeCalling(all))
-  const answer = yield* forward(exchange, permitFor("m:latest"), callOf().request, 100)
+  const permit = permitFor("m:latest")
+  exchange.reservation = { ...permit.reservation, held: 101 }
+  const answer = yield* forward(exchange, permit, callOf().request, 100)
   const frames = yield* Stream.runCollect(answer)
   return { exchange, frames }
 }, Effect.scoped)

@@ -1,0 +1,50 @@
+/** A Meter that dies under a running stream: what the client reads, and what it is charged. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { Twins, layerTwins } from "../../support/Twins.ts"
+
+const frames = 2000
+
+layer(layerTwins, { excludeTestServices: true, timeout: 30_000 })("a stream whose Meter dies", (it) => {
+  for (const [path, stream] of [
+    ["/api/chat", true],
+    ["/v1/chat/completions", true],
+    ["/api/chat", false]
+  ] as const) {
+    it.effect(
+      `${path}, stream ${stream}: is ended in the words of its surface when its hold is used up`,
+      () =>
+        Effect.gen(function* () {
+          const { audit, newKey, renewals, setDown, speak, url } = yield* Twins
+          const secret = newKey({ total: 10_000 })
+          // The first request brings the total into the counters.
+          yield* Effect.promise(() => ask(url, path, secret, stream).then((response) => response.text()))
+          speak(frames, setDown.Limiter(true))
+          const asked = renewals()
+          const answer = yield* Effect.promise(async () => {
+            const response = await ask(url, path, secret, stream)
+            return { status: response.status, text: await response.text() }
+          })
+          yield* setDown.Limiter(false)
+          assert.strictEqual(renewals() - asked, 1)
+          if (stream) {
+            assert.strictEqual(answer.status, 200)
+            assert.strictEqual(answer.text.match(/"content":"word "/g)?.length, 256)
+            const last = answer.text.trim().split("\n").at(-1) ?? ""
+            assert.include(last, "service temporarily unavailable")
+            assert.notInclude(answer.text, "[DONE]")
+            assert.notInclude(answer.text, `"done":true`)
+          } else assert.strictEqual(answer.status, 503)
+          const row = [...audit.rows.values()].at(-1)
+          assert.deepInclude(row, { status: 503, tokens_in: 10, tokens_out: 256, usage_source: "counted" })
+        })
+    )
+  }
+})
+
+const ask = (url: string, path: string, secret: string, stream: boolean) =>
+  fetch(new URL(path, url), {
+    method: "POST",
+    headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: "m", stream, messages: [{ role: "user", content: "Hello" }] })
+  })

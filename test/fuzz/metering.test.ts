@@ -1,0 +1,225 @@
+/**
+ * Whatever a backend does, a budget is not overshot by what it writes. Random requests of one key, interleaved, before a
+ * backend that holds back output, sends its end together with everything else, claims absurd counts, sends log
+ * probabilities alone, ignores its bound or breaks off; clients leave, and the Meter goes away and comes back.
+ */
+import { assert, it } from "@effect/vitest"
+import type { Array as Arr } from "effect"
+import fc from "fast-check"
+import type { Frame } from "../../src/domain/Frame.ts"
+import type { JsonObject } from "../../src/domain/Inference.ts"
+import { OutputCount } from "../../src/pipeline/OutputCount.ts"
+import { MeteredModel, type MeteredRequest } from "../support/MeteredModel.ts"
+import { full, seed, tell } from "./run.ts"
+
+const runs = full ? 100_000 : 400
+
+const createdAt = "2026-01-01T00:00:00Z"
+const logprob = { token: "a", logprob: -1 }
+
+const spoken: JsonObject = { messages: [] }
+const collected: ReadonlyArray<JsonObject> = [
+  { messages: [], tools: [] },
+  { messages: [], logprobs: true },
+  { messages: [], format: "json" },
+  { messages: [], think: true, format: "json" }
+]
+
+const oneInFour = fc.nat(3).map((n) => n === 0)
+
+const behaviour = fc.record({
+  /** how much of its bound it writes; above 1 it ignores the bound */
+  share: fc.integer({ min: 0, max: 30 }).map((n) => n / 20),
+  frame: fc.constantFrom("text", "thinking", "logprobs", "both", "empty", "turns"),
+  /** frames that come in one read */
+  together: fc.oneof(fc.integer({ min: 1, max: 40 }), fc.integer({ min: 1, max: 400 })),
+  /** everything comes with the end */
+  bundled: oneInFour,
+  /** one frame has it all */
+  collected: oneInFour,
+  count: fc.constantFrom("true", "absent", "bound", "twice", "huge", "negative", "fraction", "zero"),
+  prompt: fc.constantFrom("true", "absent", "half", "double", "huge"),
+  breaks: oneInFour
+})
+
+type Behaviour = typeof behaviour extends fc.Arbitrary<infer A> ? A : never
+
+const request = fc.record({
+  body: fc.oneof(fc.constant(spoken), fc.constantFrom(...collected)),
+  promptEstimate: fc.integer({ min: 1, max: 200 }),
+  maxTokens: fc.oneof(fc.integer({ min: 1, max: 20 }), fc.noBias(fc.integer({ min: 300, max: 1500 }))),
+  streamed: fc.boolean(),
+  behaviour
+})
+
+const event = fc.oneof(
+  { weight: 2, arbitrary: fc.constant({ does: "admit" as const, who: 0, ms: 0 }) },
+  {
+    weight: 10,
+    arbitrary: fc.record({ does: fc.constant("step" as const), who: fc.nat(7), ms: fc.constant(0) })
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      does: fc.constantFrom("leave" as const, "beat" as const),
+      who: fc.nat(7),
+      ms: fc.nat(20_000)
+    })
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ does: fc.constant("meter" as const), who: fc.nat(1), ms: fc.constant(0) })
+  }
+)
+
+const scenario = fc.record({
+  budget: fc.oneof(fc.integer({ min: 1, max: 400 }), fc.noBias(fc.integer({ min: 400, max: 6000 }))),
+  /** how many are there from the start */
+  first: fc.integer({ min: 1, max: 4 }),
+  requests: fc.array(request, { minLength: 2, maxLength: 8, size: "max" }),
+  events: fc.array(event, { minLength: 10, maxLength: 60, size: "max" })
+})
+
+const counts = {
+  true: (written: number) => written,
+  absent: () => undefined,
+  bound: (_written: number, bound: number) => bound,
+  twice: (written: number) => written * 2,
+  huge: () => 1e15,
+  negative: () => -5,
+  fraction: () => 3.7,
+  zero: () => 0
+} as const
+
+const prompts = {
+  true: (estimate: number) => estimate,
+  absent: () => undefined,
+  half: (estimate: number) => Math.floor(estimate / 2),
+  double: (estimate: number) => estimate * 2,
+  huge: () => 1e12
+} as const
+
+const frameOf = (kind: Behaviour["frame"], at: number, of: number): Frame => {
+  const base = { createdAt, text: "", done: false }
+  switch (kind) {
+    case "text":
+      return { ...base, text: "a" }
+    case "thinking":
+      return { ...base, thinking: "a" }
+    case "logprobs":
+      return { ...base, logprobs: [logprob] }
+    case "both":
+      return { ...base, text: "a", logprobs: [logprob, logprob] }
+    case "empty":
+      return base
+    case "turns":
+      return at < of / 2 ? { ...base, thinking: "a" } : { ...base, text: "a" }
+  }
+}
+
+/** What the backend sends to a request of this bound, read by read. */
+const chunksOf = (
+  { behaviour: how, promptEstimate }: typeof request extends fc.Arbitrary<infer A> ? A : never,
+  bound: number
+): ReadonlyArray<Arr.NonEmptyReadonlyArray<Frame>> => {
+  const written = Math.round(how.share * bound)
+  const shown = how.collected ? Math.min(1, written) : written
+  const frames = Array.from({ length: shown }, (_, i) => frameOf(how.frame, i, shown))
+  const final: Frame = {
+    createdAt,
+    text: how.collected ? "all" : "",
+    done: true,
+    doneReason: "stop",
+    ...defined("evalCount", counts[how.count](written, bound)),
+    ...defined("promptEvalCount", prompts[how.prompt](promptEstimate))
+  }
+  if (!how.breaks) frames.push(final)
+  const chunks: Array<Arr.NonEmptyReadonlyArray<Frame>> = []
+  const size = how.bundled ? frames.length : how.together
+  for (let i = 0; i < frames.length; i += size) {
+    const [first, ...rest] = frames.slice(i, i + size)
+    if (first !== undefined) chunks.push([first, ...rest])
+  }
+  return chunks
+}
+
+const defined = (name: "evalCount" | "promptEvalCount", value: number | undefined): Partial<Frame> =>
+  value === undefined ? {} : { [name]: value }
+
+const shownBy = (request: MeteredRequest): number => {
+  const count = new OutputCount()
+  for (const frame of request.shown) count.add(frame)
+  return count.tokens
+}
+
+/** How many scenarios met what they are about: a property that nothing reaches holds nothing. */
+const reached = { cut: 0, unavailable: 0, left: 0, refused: 0, spent: 0 }
+
+const play = ({
+  budget,
+  events,
+  first,
+  requests
+}: typeof scenario extends fc.Arbitrary<infer A> ? A : never): void => {
+  const model = new MeteredModel(budget)
+  const running: Array<MeteredRequest> = []
+  const waiting = [...requests]
+  let least = 0
+  const admit = () => {
+    const wish = waiting.shift()
+    if (wish === undefined) return
+    const admitted = model.admit(wish)
+    if (admitted === undefined) {
+      reached.refused += 1
+      return
+    }
+    least = Math.max(least, wish.promptEstimate + admitted.runs)
+    admitted.answer(chunksOf(wish, admitted.numPredict))
+    running.push(admitted)
+  }
+  for (let i = 0; i < first; i += 1) admit()
+  for (const { does, ms, who } of events) {
+    const one = running[who % Math.max(1, running.length)]
+    const before = model.renewals
+    if (does === "admit") admit()
+    else if (does === "step") one?.step()
+    else if (does === "beat") one?.beat()
+    else if (does === "leave") {
+      if (one?.over === false) reached.left += 1
+      one?.leave(ms)
+    } else if (who === 0) model.away = true
+    else model.comeBack()
+    assert.isAtMost(model.renewals - before, 1, "one step asks the store once")
+  }
+  while (waiting.length > 0) admit()
+  for (const one of running) while (one.step() === "frames") continue
+  for (const one of running) one.leave(1000)
+  model.comeBack()
+
+  for (const one of running) {
+    const { exchange } = one
+    assert.isTrue(exchange.concluded)
+    assert.isAtMost(shownBy(one), one.runs * one.numPredict, "shown within the bound")
+    assert.isAtMost(
+      shownBy(one),
+      (exchange.granted ?? 0) - exchange.promptEstimate,
+      "shown within what was held"
+    )
+    if (one.error?.includes("Unavailable") === true) reached.unavailable += 1
+    const end = one.shown.at(-1)
+    if (end?.done === true && end.doneReason === "length") reached.cut += 1
+  }
+  assert.strictEqual(model.counted, model.spent, "the counters agree with what was charged")
+  if (model.spent >= budget) reached.spent += 1
+  assert.isAtMost(model.spent, budget + model.underestimated + Math.max(0, least - 1))
+}
+
+it(
+  "when a backend is hostile, then no more is spent than the budget and what prompts were estimated too low",
+  { timeout: 3_600_000 },
+  () => {
+    fc.assert(fc.property(fc.noBias(scenario), play), { numRuns: runs, seed: seed | 0 })
+    tell(`${runs} runs of the meter and its streams: ${JSON.stringify(reached)}`)
+    for (const [name, times] of Object.entries(reached)) assert.isAbove(times, runs / 100, name)
+  }
+)

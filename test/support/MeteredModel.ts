@@ -1,0 +1,203 @@
+/**
+ * Requests of one key through the real admission arithmetic, `Hold`, `meterStream` and the counters in memory, without
+ * sockets and without waiting: a test decides who takes the next step and when the Meter is away.
+ */
+import { type Array as Arr, Cause, Effect, Exit, type Pull, Scope, Stream } from "effect"
+import { BackendFailed } from "../../src/domain/Errors.ts"
+import type { Frame } from "../../src/domain/Frame.ts"
+import type { JsonObject } from "../../src/domain/Inference.ts"
+import type { Model } from "../../src/domain/Model.ts"
+import { totalTokens } from "../../src/domain/Usage.ts"
+import { Counters } from "../../src/gates/Meter/Counters.ts"
+import { type Claims, MeterDown, Reserved } from "../../src/gates/Meter/Meter.ts"
+import { makeMemory } from "../../src/gates/Meter/memory.ts"
+import * as YoungStream from "../../src/infra/YoungStream.ts"
+import { Exchange } from "../../src/pipeline/Exchange.ts"
+import { Hold } from "../../src/pipeline/Hold.ts"
+import { meterStream } from "../../src/pipeline/meterStream.ts"
+import { numPredictOf, outputPlanOf, tokensToHold } from "../../src/pipeline/outputPlan.ts"
+import { TokenRates } from "../../src/pipeline/TokenRates.ts"
+import { callOf, modelNamed } from "./permits.ts"
+import { noon } from "./records.ts"
+
+export interface Wish {
+  readonly body: JsonObject
+  readonly promptEstimate: number
+  readonly maxTokens: number
+  readonly streamed: boolean
+}
+
+export type Step = "frames" | "ended" | "failed"
+
+const thinker: Model = { ...modelNamed("m"), capabilities: ["completion", "thinking"] }
+
+/** One admitted request. */
+export class MeteredRequest {
+  readonly exchange: Exchange
+  readonly hold: Hold
+  readonly numPredict: number
+  readonly runs: number
+  readonly shown: Array<Frame> = []
+  error: string | undefined
+  over = false
+  readonly #model: MeteredModel
+  readonly #scope = Scope.makeUnsafe()
+  #pull: Pull.Pull<ReadonlyArray<Frame>, unknown> | undefined
+
+  constructor(model: MeteredModel, exchange: Exchange, hold: Hold, numPredict: number, runs: number) {
+    this.#model = model
+    this.exchange = exchange
+    this.hold = hold
+    this.numPredict = numPredict
+    this.runs = runs
+  }
+
+  /** The chunks the backend will send, and then nothing more; called once, before the first step. */
+  answer(chunks: ReadonlyArray<Arr.NonEmptyReadonlyArray<Frame>>): void {
+    let sent = 0
+    const frames = YoungStream.fromPull(
+      Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
+        const chunk = chunks[sent]
+        sent += 1
+        if (chunk !== undefined) return Effect.succeed(chunk)
+        return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
+      })
+    )
+    const metered = meterStream(frames, this.exchange, this.hold)
+    this.#pull = Effect.runSync(Scope.provide(Stream.toPull(metered), this.#scope))
+  }
+
+  /** Pulls once, as a client that reads. */
+  step(): Step {
+    if (this.#pull === undefined || this.over) return "ended"
+    const exit = Effect.runSyncExit(this.#pull)
+    if (Exit.isSuccess(exit)) {
+      this.shown.push(...exit.value)
+      if (this.shown.at(-1)?.done === true) {
+        this.#model.settle(this, this.exchange.usage)
+        this.#end()
+      }
+      return "frames"
+    }
+    const error = Cause.findErrorOption(exit.cause)
+    if (error._tag === "None") throw new Error("a defect", { cause: exit.cause })
+    if (!Cause.isDone(error.value)) {
+      this.error = String(error.value)
+      this.#model.settle(this, this.exchange.usage)
+    }
+    this.#end()
+    return this.error === undefined ? "ended" : "failed"
+  }
+
+  /** The client leaves, `ms` after the call. */
+  leave(ms: number): void {
+    if (this.over) return
+    this.#model.settle(this, this.exchange.usageWhenLeft(this.#model.rates.estimate("m", ms)))
+    this.#end()
+  }
+
+  beat(): void {
+    if (!this.over) Effect.runSync(Effect.ignore(this.hold.renew()))
+  }
+
+  #end(): void {
+    this.over = true
+    Effect.runSync(Scope.close(this.#scope, Exit.void))
+  }
+}
+
+export class MeteredModel {
+  readonly rates = new TokenRates()
+  /** while true the Meter answers nothing */
+  away = false
+  /** how often running requests asked for more, or renewed */
+  renewals = 0
+  spent = 0
+  /** by how much prompts were estimated too low, in all */
+  underestimated = 0
+  readonly claims: Claims
+  readonly #counters = new Counters({ leaseS: 1_000_000 })
+  readonly #meter
+  #serial = 0
+  /** what was settled while the Meter was away */
+  #owed: Array<() => void> = []
+
+  constructor(budget: number, tpm = 1_000_000_000) {
+    this.claims = {
+      account: { group: "g", key: "k" },
+      limits: { rpm: 1_000_000, tpm, concurrent: 1000 },
+      budgets: { total: budget }
+    }
+    const meter = makeMemory(this.#counters, () => noon)
+    this.#meter = {
+      ...meter,
+      renew: (...args: Parameters<typeof meter.renew>) => {
+        this.renewals += 1
+        return this.away ? new MeterDown({ cause: "away" }) : meter.renew(...args)
+      }
+    }
+    this.#counters.load(this.claims.account, [{ bucket: "total", tokens: 0 }], noon)
+  }
+
+  /** undefined: refused. */
+  admit({ body, maxTokens, promptEstimate, streamed }: Wish): MeteredRequest | undefined {
+    // Nobody is admitted on an account that owes a settlement, nor by a Meter that does not answer.
+    if (this.away) return undefined
+    const request = callOf({ body, options: {}, promptEstimate, promptBytes: promptEstimate * 4 }).request
+    const [id, plan] = [`r${(this.#serial += 1)}`, outputPlanOf(request, thinker)]
+    const ask = { id, slot: true, ...tokensToHold(plan, promptEstimate, maxTokens) }
+    const verdict = this.#counters.reserve(this.claims, ask, noon)
+    if (!(verdict instanceof Reserved)) return undefined
+    const exchange = new Exchange(
+      {
+        requestId: id,
+        arrivedAt: noon,
+        method: "POST",
+        endpoint: "/api/chat",
+        clientIp: "127.0.0.1"
+      },
+      0
+    )
+    const numPredict = numPredictOf(plan, verdict.reservation, promptEstimate, maxTokens)
+    exchange.reservation = verdict.reservation
+    exchange.streamed = streamed
+    exchange.promptEstimate = promptEstimate
+    exchange.promptBytes = request.promptBytes
+    exchange.maxTokens = plan.runs * numPredict
+    exchange.runs = plan.runs
+    exchange.collected = plan.holdsAll
+    exchange.sent = true
+    return new MeteredRequest(
+      this,
+      exchange,
+      new Hold(exchange, this.#meter, () => Effect.void),
+      numPredict,
+      plan.runs
+    )
+  }
+
+  settle({ exchange }: MeteredRequest, usage: ReturnType<Exchange["usageWhenLeft"]>): void {
+    if (exchange.concluded) return
+    exchange.concluded = true
+    const tokens = totalTokens(usage)
+    this.spent += tokens
+    this.underestimated += Math.max(0, usage.tokensIn - exchange.promptEstimate)
+    const { reservation } = exchange
+    if (reservation === undefined) return
+    const tell = () => void this.#counters.settle(reservation, tokens, noon)
+    if (this.away) this.#owed.push(tell)
+    else tell()
+  }
+
+  comeBack(): void {
+    this.away = false
+    for (const tell of this.#owed) tell()
+    this.#owed = []
+  }
+
+  /** What the Meter takes for spent or held. */
+  get counted(): number {
+    const { totals } = this.#counters.survey(this.claims.account, noon, noon)
+    return totals.total ?? 0
+  }
+}

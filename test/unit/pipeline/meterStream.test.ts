@@ -1,0 +1,225 @@
+/** What of a backend's answer is shown and charged, chunk by chunk. */
+import { assert, describe, it } from "@effect/vitest"
+import type { Array as Arr } from "effect"
+import type { Frame } from "../../../src/domain/Frame.ts"
+import type { JsonObject } from "../../../src/domain/Inference.ts"
+import { MeteredModel, type MeteredRequest, type Wish } from "../../support/MeteredModel.ts"
+
+type Chunk = Arr.NonEmptyReadonlyArray<Frame>
+
+const createdAt = "2026-01-01T00:00:00Z"
+const base: Frame = { createdAt, text: "", done: false }
+const word: Frame = { ...base, text: "a" }
+const thought: Frame = { ...base, thinking: "hm" }
+const final = (counts: Partial<Frame>): Frame => ({ ...base, done: true, doneReason: "stop", ...counts })
+const times = (count: number, frame: Frame): ReadonlyArray<Frame> =>
+  Array.from({ length: count }, () => frame)
+const chunk = (frames: ReadonlyArray<Frame>): Chunk => {
+  const [first = word, ...rest] = frames
+  return [first, ...rest]
+}
+
+const wish = (body: JsonObject = {}, more: Partial<Wish> = {}): Wish => ({
+  body: { messages: [], ...body },
+  promptEstimate: 40,
+  maxTokens: 1000,
+  streamed: true,
+  ...more
+})
+
+const admitted = (model: MeteredModel, what: Wish = wish()): MeteredRequest => {
+  const request = model.admit(what)
+  assert.isDefined(request)
+  if (request === undefined) throw new Error("refused")
+  return request
+}
+
+const read = (request: MeteredRequest): MeteredRequest => {
+  while (request.step() === "frames") continue
+  return request
+}
+
+const wordsIn = (request: MeteredRequest): number =>
+  request.shown.filter(({ text, thinking }) => text !== "" || thinking !== undefined).length
+
+describe("a chunk with the final frame", () => {
+  it("when more text came with the end than the budget has, then it is cut there, and says length", () => {
+    const model = new MeteredModel(500)
+    const [one, other] = [admitted(model), admitted(model)]
+    for (const request of [one, other]) {
+      request.answer([chunk([...times(460, word), final({ promptEvalCount: 40, evalCount: 460 })])])
+      read(request)
+      assert.strictEqual(request.shown.at(-1)?.doneReason, "length")
+    }
+    // 296 are held by the first, 204 by the second: nothing is left to take.
+    assert.deepStrictEqual([wordsIn(one), wordsIn(other)], [256, 164])
+    assert.strictEqual(model.spent, 500)
+    assert.strictEqual(model.counted, 500)
+    assert.strictEqual(one.shown.at(-1)?.evalCount, 256)
+  })
+
+  it("when one frame claims more than what may be shown, then it is not shown, and what was held is charged", () => {
+    const model = new MeteredModel(600)
+    const [one, other] = [admitted(model), admitted(model)]
+    one.answer([[final({ text: "a whole book", promptEvalCount: 40, evalCount: 560 })]])
+    read(one)
+    assert.strictEqual(wordsIn(one), 0)
+    assert.strictEqual(one.shown.at(-1)?.evalCount, 264)
+    other.leave(0)
+    assert.strictEqual(model.spent, 304 + 40)
+  })
+
+  it("when there is room, then it is passed on as it came, with the backend's counts", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model)
+    const last = final({ promptEvalCount: 41, evalCount: 900 })
+    one.answer([chunk([...times(900, word), last])])
+    read(one)
+    assert.strictEqual(one.shown.at(-1), last)
+    assert.strictEqual(model.spent, 941)
+  })
+})
+
+describe("output that is collected", () => {
+  it("when fifty ask for tools at once, then what may be generated fits in the budget", () => {
+    const model = new MeteredModel(20_000)
+    const all = Array.from({ length: 50 }, () => model.admit(wish({ tools: [] }, { maxTokens: 4096 })))
+    const running = all.filter((request) => request !== undefined)
+    assert.isAtMost(
+      running.reduce((sum, request) => sum + request.numPredict + 40, 0),
+      20_000
+    )
+    for (const request of running) {
+      const last = final({ text: "all of it", promptEvalCount: 40, evalCount: request.numPredict })
+      request.answer([[last]])
+      read(request)
+      assert.strictEqual(request.shown.at(-1), last)
+    }
+    assert.strictEqual(model.spent, 20_000)
+  })
+
+  it("counts frames of log probabilities alone, and not the text that comes after them a second time", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model, wish({ logprobs: true }, { maxTokens: 50 }))
+    const logprobs = [{ token: "a", logprob: -1 }]
+    one.answer([chunk(times(50, { ...base, logprobs })), [word], [final({})]])
+    read(one)
+    assert.strictEqual(one.exchange.output.tokens, 50)
+    assert.strictEqual(one.shown.at(-1)?.doneReason, "stop")
+    assert.strictEqual(model.spent, 90)
+  })
+
+  it("when the client leaves, then it is charged for the time it had, within what was seen and the bound", () => {
+    for (const { left, ms, seen } of [
+      { ms: 2000, seen: 0, left: 200 },
+      { ms: 2000, seen: 300, left: 300 },
+      { ms: 60_000, seen: 0, left: 500 }
+    ]) {
+      const model = new MeteredModel(5000)
+      model.rates.observe("m", 100, 1000)
+      const one = admitted(model, wish({ tools: [] }, { maxTokens: 500 }))
+      one.answer([chunk(times(Math.max(1, seen), seen === 0 ? base : word)), [final({})]])
+      one.step()
+      assert.strictEqual(one.exchange.usageWhenLeft(model.rates.estimate("m", ms)).source, "estimated")
+      one.leave(ms)
+      assert.strictEqual(model.spent, 40 + left)
+      assert.strictEqual(model.counted, 40 + left)
+    }
+  })
+
+  it("when the client of a spoken answer leaves, then it is charged for its prompt and what it saw", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model)
+    one.answer([chunk(times(7, word)), [final({})]])
+    one.step()
+    one.leave(60_000)
+    assert.strictEqual(model.spent, 47)
+  })
+})
+
+describe("a Meter that dies under running streams", () => {
+  it("ends each of them at the end of what it holds, and is asked once by each", () => {
+    const model = new MeteredModel(1000)
+    const two = [admitted(model), admitted(model)]
+    model.away = true
+    for (const request of two) {
+      request.answer(times(900, word).map((frame): Chunk => [frame]))
+      read(request)
+      assert.include(request.error ?? "", "Unavailable")
+      assert.strictEqual(wordsIn(request), 256)
+    }
+    assert.strictEqual(model.renewals, 2)
+    assert.strictEqual(model.spent, 2 * 296)
+    model.comeBack()
+    assert.strictEqual(model.counted, 2 * 296)
+  })
+
+  it("when it is back with a heartbeat before the hold is used up, then the stream goes on", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model)
+    one.answer([...times(900, word).map((frame): Chunk => [frame]), [final({ evalCount: 900 })]])
+    model.away = true
+    while (wordsIn(one) < 230) one.step()
+    assert.strictEqual(model.renewals, 1)
+    model.away = false
+    one.beat()
+    read(one)
+    assert.isUndefined(one.error)
+    assert.strictEqual(wordsIn(one), 900)
+  })
+
+  it("keeps the end of an answer that fits in what is held", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model)
+    one.answer([chunk(times(250, word)), [final({ promptEvalCount: 40, evalCount: 250 })]])
+    model.away = true
+    read(one)
+    assert.isUndefined(one.error)
+    assert.strictEqual(model.spent, 290)
+  })
+})
+
+describe("an answer in two runs", () => {
+  const inTwo = { think: true, format: "json" }
+
+  it("is not cut at the bound of one, and both are charged, each token once", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model, wish(inTwo, { maxTokens: 30, promptEstimate: 10 }))
+    assert.strictEqual(one.numPredict, 30)
+    one.answer([
+      chunk(times(28, thought)),
+      chunk(times(25, word)),
+      [final({ promptEvalCount: 39, evalCount: 25 })]
+    ])
+    read(one)
+    assert.strictEqual(one.shown.at(-1)?.doneReason, "stop")
+    assert.strictEqual(wordsIn(one), 53)
+    // The second run has read what the first one wrote.
+    assert.deepStrictEqual(one.exchange.usage, { tokensIn: 11, tokensOut: 53, source: "counted" })
+    assert.strictEqual(model.spent, 39 + 25)
+  })
+
+  it("when the reasoning alone has reached its bound, then there was one run, and its counts are the backend's", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model, wish(inTwo, { maxTokens: 30, promptEstimate: 10 }))
+    one.answer([
+      chunk(times(30, thought)),
+      [final({ promptEvalCount: 11, evalCount: 30, doneReason: "length" })]
+    ])
+    read(one)
+    assert.deepStrictEqual(one.exchange.usage, { tokensIn: 11, tokensOut: 30, source: "backend" })
+  })
+
+  it("fits in a budget that has room for less than both", () => {
+    const model = new MeteredModel(100)
+    const one = admitted(model, wish(inTwo, { maxTokens: 1000 }))
+    assert.strictEqual(one.numPredict, 30)
+    one.answer([
+      chunk(times(30, thought)),
+      chunk(times(30, word)),
+      [final({ promptEvalCount: 70, evalCount: 30 })]
+    ])
+    read(one)
+    assert.strictEqual(model.spent, 100)
+  })
+})
