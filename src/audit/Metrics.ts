@@ -34,6 +34,7 @@ export const backgroundTasks = [
   "suspect_counter_comparison",
   "settlement_retry",
   "model_discovery",
+  "model_descriptions",
   "key_refresh",
   "revocation_notifications",
   "prompt_log_writing",

@@ -10,7 +10,7 @@ import type { Embeddings } from "../domain/Embeddings.ts"
 import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
-import type { Model } from "../domain/Model.ts"
+import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Refused } from "./faults.ts"
 
@@ -27,7 +27,8 @@ export class Backend extends Context.Service<
   {
     /**
      * Succeeds when the first frame is in, so that a failure before it can still be an HTTP status. The stream
-     * ends after the frame with `done: true`; anything else that ends it is a `BackendFailed`.
+     * ends after the frame with `done: true`, which is ours (`length`, without counts) when the backend ended cleanly
+     * without one; anything else that ends it is a `BackendFailed`.
      *
      * Fails with `Forbidden` when the backend no longer has the model, with `BadRequest` (one of a few fixed
      * sentences, never the backend's text) when it refused the request itself. When this process ends before the
@@ -49,6 +50,8 @@ export class Backend extends Context.Service<
     show(permit: Permit): Effect.Effect<JsonObject, Refused>
     /** `GET /api/tags`: installed local models; entries that would be proxied elsewhere are left out. */
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
+    /** `POST /api/show` for discovery: what the model of this name can do. Not through the breaker, and for no client. */
+    describe(name: string): Effect.Effect<Description, BackendFailed>
     /** Answers when the backend answers: for readiness. Not through the breaker. */
     readonly ping: Effect.Effect<void, BackendFailed>
   }

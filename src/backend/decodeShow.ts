@@ -3,6 +3,7 @@
  * baked-in messages, remote hosts and whatever a later backend adds do not come through.
  */
 import { Option, Schema } from "effect"
+import type { Description } from "../domain/Model.ts"
 import type { Json, JsonObject } from "../domain/Inference.ts"
 import { Details, detailsOf } from "./details.ts"
 
@@ -31,6 +32,30 @@ export const decodeShow = (text: string): JsonObject | undefined => {
   kept["capabilities"] = Option.getOrElse(decodeNames(shown["capabilities"]), () => [])
   return kept
 }
+
+/** A backend that lists more than this many capabilities, or longer ones, does not mean capabilities. */
+const mostCapabilities = 64
+
+/** What discovery needs of the same answer; `undefined` when the text is not a JSON object. */
+export const decodeDescription = (text: string): Description | undefined => {
+  const shown = Option.getOrUndefined(decode(text))
+  if (shown === undefined) return undefined
+  const capabilities = Option.getOrUndefined(decodeNames(shown["capabilities"]))
+  const info = shown["model_info"]
+  const architecture = isObject(info) ? info["general.architecture"] : undefined
+  const length =
+    isObject(info) && typeof architecture === "string" ? info[`${architecture}.context_length`] : undefined
+  return {
+    ...(capabilities === undefined
+      ? {}
+      : { capabilities: capabilities.filter((name) => name.length <= 64).slice(0, mostCapabilities) }),
+    ...contextLengthOf(length)
+  }
+}
+
+/** A context length that can be one, as a field of a model. */
+export const contextLengthOf = (value: Json | undefined): Pick<Description, "contextLength"> =>
+  typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? { contextLength: value } : {}
 
 const metadataOf = (value: Json | undefined): JsonObject | undefined =>
   isObject(value) ? withoutTemplates(value, 0) : undefined

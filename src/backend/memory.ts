@@ -4,7 +4,7 @@ import type { Embeddings } from "../domain/Embeddings.ts"
 import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
-import type { Model } from "../domain/Model.ts"
+import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Scope } from "effect"
 import { Drain } from "../infra/Drain.ts"
@@ -23,6 +23,7 @@ export interface MemoryScript {
   /** unset: what is not scripted is not there */
   embed?(permit: Permit, call: BackendCall): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
   show?(permit: Permit): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
+  describe?(name: string): Effect.Effect<Description, BackendFailed>
   readonly ping?: Effect.Effect<void, BackendFailed>
 }
 
@@ -53,6 +54,7 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         show: (permit) =>
           guardedWhole(breaker, permit, beforeCut(Effect.suspend(() => script.show?.(permit) ?? unscripted))),
         models: script.models,
+        describe: (name) => Effect.suspend(() => script.describe?.(name) ?? unscripted),
         ping: script.ping ?? Effect.void
       })
     })

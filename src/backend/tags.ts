@@ -1,6 +1,7 @@
 /** `GET /api/tags` into models (ollama-wire §2.1). One strange entry does not cost the others. */
 import { Option, Schema } from "effect"
 import type { Model } from "../domain/Model.ts"
+import { contextLengthOf } from "./decodeShow.ts"
 import { Details, detailsOf } from "./details.ts"
 
 const Text = Schema.optional(Schema.NullOr(Schema.String))
@@ -51,6 +52,7 @@ const modelOf = (entry: Entry): Model => ({
       : 0,
   digest: entry.digest ?? "",
   details: detailsOf(entry.details ?? {}),
+  ...contextLengthOf(entry.details?.context_length ?? undefined),
   ...(entry.capabilities === undefined || entry.capabilities === null
     ? {}
     : { capabilities: entry.capabilities })

@@ -18,7 +18,7 @@ import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
-import { decodeShow } from "./decodeShow.ts"
+import { decodeDescription, decodeShow } from "./decodeShow.ts"
 import { beforeFirstFrame, ofAnswer, ofWire, type Refused } from "./faults.ts"
 import { FrameReader } from "./FrameReader.ts"
 import { guarded, guardedWhole } from "./guarded.ts"
@@ -59,9 +59,15 @@ const paths = {
   embed: "/api/embed",
   embeddings: "/api/embeddings",
   show: "/api/show",
+  describe: "/api/show",
   models: "/api/tags",
   ping: "/api/version"
 } as const
+
+/** What the gateway asks for itself; these have connections of their own. */
+const lookups = ["describe", "models", "ping"] as const
+type Lookup = (typeof lookups)[number]
+const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) => lookup === path)
 
 const make = Effect.fnUntraced(function* (options: UndiciOptions) {
   const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
@@ -84,7 +90,7 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       (pool) => Effect.promise(() => pool.destroy())
     )
   const requests = yield* makePool(options.connections ?? null)
-  const lookups = yield* makePool(lookupConnections)
+  const lookupPool = yield* makePool(lookupConnections)
 
   /** An exchange that ends at `deadline` (of `nowMs`), and with its Scope at the latest. */
   const exchange = (
@@ -103,12 +109,12 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
         () => {
           wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
           wire.heed(drain.onCut)
-          const pool = body === null ? lookups : requests
+          const pool = isLookup(path) ? lookupPool : requests
           pool.dispatch(
             {
               path: prefix + paths[path],
               method: body === null ? "GET" : "POST",
-              headers: headersFor(body),
+              headers: headersFor(path, body),
               body
             },
             wire
@@ -151,8 +157,8 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
     inTime(timeoutMs, (deadline) => askOnce(path, body, limit, deadline))
 
   /** For the gateway itself: there is no client whose request could be at fault. */
-  const get = (path: "models" | "ping", limit: number, timeoutMs: number) =>
-    Effect.mapError(ask(path, null, limit, timeoutMs), (error) =>
+  const lookUp = (path: Lookup, body: string | null, limit: number, timeoutMs: number) =>
+    Effect.mapError(ask(path, body, limit, timeoutMs), (error) =>
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
@@ -200,17 +206,21 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
           (text) => known(decodeShow(text), "not a model's description")
         )
       ),
-    models: Effect.flatMap(get("models", tagsBytes, listTimeoutMs), (text) =>
+    models: Effect.flatMap(lookUp("models", null, tagsBytes, listTimeoutMs), (text) =>
       known(decodeTags(text), "not a list of models")
     ),
-    ping: Effect.asVoid(get("ping", errorBytes, pingTimeoutMs))
+    describe: (name) =>
+      Effect.flatMap(lookUp("describe", JSON.stringify({ model: name }), showBytes, listTimeoutMs), (text) =>
+        known(decodeDescription(text), "not a model's description")
+      ),
+    ping: Effect.asVoid(lookUp("ping", null, errorBytes, pingTimeoutMs))
   })
 })
 
-const headersFor = (body: string | null) =>
-  body === null
-    ? { accept: "application/json" }
-    : { "content-type": "application/json", accept: "application/x-ndjson, application/json" }
+const headersFor = (path: keyof typeof paths, body: string | null) => ({
+  accept: isLookup(path) ? "application/json" : "application/x-ndjson, application/json",
+  ...(body === null ? {} : { "content-type": "application/json" })
+})
 
 /** Upstream is always streamed and always bounded, whatever the client asked for. */
 const bodyOf = (model: string, { request, maxTokens }: BackendCall): string =>

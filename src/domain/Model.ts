@@ -1,7 +1,15 @@
 /** A model the backend has installed, as discovery keeps it (ollama-wire §2.1), backend detail left out. */
 import type { JsonObject } from "./Inference.ts"
 
-export interface Model {
+/** What a model can do. */
+export interface Description {
+  /** absent where the backend does not tell: then nothing is known, and nothing is refused on it */
+  readonly capabilities?: ReadonlyArray<string>
+  /** tokens of prompt and answer together that the model was made for */
+  readonly contextLength?: number
+}
+
+export interface Model extends Description {
   /** the discovered spelling, the only one ever sent upstream */
   readonly name: string
   /** RFC 3339, as the backend wrote it */
@@ -9,6 +17,4 @@ export interface Model {
   readonly size: number
   readonly digest: string
   readonly details: JsonObject
-  /** absent from old backends: then nothing is known, and nothing is refused on it */
-  readonly capabilities?: ReadonlyArray<string>
 }

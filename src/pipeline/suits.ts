@@ -1,7 +1,7 @@
 /**
  * Whether a request suits its model, as far as discovery knows. Reasoning is the one case: the native surface refuses
- * it in its own words, on the OpenAI surface it is a wish (ollama-wire §3.1). A backend that does not tell
- * capabilities decides for itself.
+ * it in its own words, on the OpenAI surface it is a wish (ollama-wire §3.1). Where nobody
+ * tells what the model can do, the backend decides.
  */
 import { Effect } from "effect"
 import { BadRequest } from "../domain/Errors.ts"

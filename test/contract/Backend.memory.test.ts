@@ -32,6 +32,7 @@ suite("memory", (situation) =>
   Effect.succeed(
     layerMemory({
       models: Effect.succeed([modelNamed("fake:latest")]),
+      describe: () => Effect.succeed({ capabilities: ["completion", "tools"], contextLength: 8192 }),
       reply: () => replies[situation],
       embed: () =>
         inOne(situation, {

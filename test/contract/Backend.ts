@@ -202,7 +202,7 @@ export const suite = (
       }
     }
 
-    it.live("lists models and answers a ping", () =>
+    it.live("lists models, describes them for discovery and answers a ping", () =>
       inSituation(
         "answers",
         Effect.gen(function* () {
@@ -212,6 +212,10 @@ export const suite = (
             (yield* backend.models).map(({ name }) => name),
             ["fake:latest"]
           )
+          assert.deepStrictEqual(yield* backend.describe("fake:latest"), {
+            capabilities: ["completion", "tools"],
+            contextLength: 8192
+          })
         })
       )
     )

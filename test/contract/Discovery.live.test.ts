@@ -7,21 +7,35 @@ import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { layerMemory } from "../../src/backend/memory.ts"
 import { jsonLine } from "../../src/boot/logging.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
-import type { Model } from "../../src/domain/Model.ts"
+import type { Description, Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
 import { layerLive } from "../../src/gates/Discovery/live.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { modelNamed } from "../support/permits.ts"
+import { callerWith, modelNamed } from "../support/permits.ts"
 import { onWallClock, WallClock } from "../support/SteppedClock.ts"
-import { effective, resolved, suite } from "./Discovery.ts"
+import { bareModel, effective, resolved, suite } from "./Discovery.ts"
 
-const polling = (models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>) =>
+type Describe = (name: string) => Effect.Effect<Description, BackendFailed>
+
+const untold: Describe = () => new BackendFailed({ fault: "status" })
+
+const polling = (models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>, describe: Describe = untold) =>
   layerLive({ refreshS: 30, ttlS: 120 }).pipe(
-    Layer.provide(layerMemory({ models, reply: () => new BackendFailed({ fault: "unreachable" }) })),
+    Layer.provide(
+      layerMemory({ models, describe, reply: () => new BackendFailed({ fault: "unreachable" }) })
+    ),
     Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer, Metrics.layer])
   )
 
-suite("polling", (installed, test) => Effect.provide(test, polling(Effect.succeed(installed))))
+suite("polling", (installed, test, descriptions) =>
+  Effect.provide(
+    test,
+    polling(Effect.succeed(installed), (name) => {
+      const description = descriptions[name]
+      return description === undefined ? untold(name) : Effect.succeed(description)
+    })
+  )
+)
 
 /** A backend whose list and health a test changes as it goes. */
 class Host {
@@ -69,6 +83,91 @@ for (const hours of [-1, 1]) {
   )
 }
 
+describe("Discovery: what the list leaves out", () => {
+  /** Counts what is asked at the same time and in all. */
+  class Describing {
+    names: Array<string> = []
+    under = 0
+    most = 0
+    answer: Effect.Effect<Description, BackendFailed> = Effect.succeed({ capabilities: [], contextLength: 1 })
+    readonly describe: Describe = (name) =>
+      Effect.acquireUseRelease(
+        Effect.sync(() => {
+          this.names.push(name)
+          this.under += 1
+          this.most = Math.max(this.most, this.under)
+        }),
+        () => Effect.delay(this.answer, "1 millis"),
+        () => Effect.sync(() => void (this.under -= 1))
+      )
+  }
+
+  it.effect("is asked for once per digest, one after another, and again when the digest is new", () =>
+    Effect.suspend(() => {
+      const host = new Describing()
+      let list = [bareModel("a:1", "one"), bareModel("a:2", "one"), bareModel("b:1", "two")]
+      const models = Effect.sync(() => list)
+      return Effect.gen(function* () {
+        yield* TestClock.adjust("10 minutes")
+        assert.deepStrictEqual(host.names, ["a:2", "b:1"])
+        assert.strictEqual(host.most, 1)
+        const { effective: all } = yield* Discovery
+        assert.deepStrictEqual(
+          (yield* all(callerWith("all"))).map(({ contextLength }) => contextLength),
+          [1, 1, 1]
+        )
+        list = [bareModel("a:1", "three")]
+        yield* TestClock.adjust("1 minutes")
+        // The digest that was gone is forgotten.
+        list = [bareModel("a:1", "one")]
+        yield* TestClock.adjust("1 minutes")
+        assert.deepStrictEqual(host.names, ["a:2", "b:1", "a:1", "a:1"])
+      }).pipe(Effect.provide(polling(models, host.describe)))
+    })
+  )
+
+  for (const [how, answer] of [
+    ["fails", new BackendFailed({ fault: "status" })],
+    ["hangs", Effect.never],
+    ["breaks", Effect.die(new Error("a bug"))]
+  ] as const) {
+    it.effect(`when it ${how}, then the list is there and polled in time, and it is seldom asked again`, () =>
+      Effect.suspend(() => {
+        const host = new Describing()
+        host.answer = answer
+        let polls = 0
+        const models = Effect.sync(() => {
+          polls += 1
+          return [bareModel("a:1"), bareModel("b:1")]
+        })
+        return Effect.gen(function* () {
+          assert.deepStrictEqual(yield* effective("all"), ["a:1", "b:1"])
+          yield* TestClock.adjust("4 minutes")
+          assert.deepStrictEqual(yield* effective("all"), ["a:1", "b:1"])
+          assert.strictEqual(polls, 9)
+          assert.deepStrictEqual(host.names, ["a:1", "b:1"])
+          host.answer = Effect.succeed({ contextLength: 7 })
+          yield* TestClock.adjust("2 minutes")
+          assert.deepStrictEqual(host.names, ["a:1", "b:1", "a:1", "b:1"])
+        }).pipe(Effect.provide(polling(models, host.describe)))
+      })
+    )
+  }
+
+  it.effect("is asked for of two hundred models a poll at most", () =>
+    Effect.suspend(() => {
+      const host = new Describing()
+      const models = Effect.succeed(Array.from({ length: 450 }, (_, i) => bareModel(`m:${i}`)))
+      return Effect.gen(function* () {
+        yield* TestClock.adjust("29 seconds")
+        assert.strictEqual(host.names.length, 200)
+        yield* TestClock.adjust("2 minutes")
+        assert.strictEqual(host.names.length, 450)
+      }).pipe(Effect.provide(polling(models, host.describe)))
+    })
+  )
+})
+
 describe("Discovery: polling in time", () => {
   check("sees a new model within one interval, and a vanished one go", (host) =>
     Effect.gen(function* () {
@@ -102,18 +201,26 @@ describe("Discovery: polling in time", () => {
   }
 
   check(
-    "asks again when told to, once for any number of requests, and no sooner than a second after",
+    "asks again when told to, once for any number of requests, and no sooner than five seconds after",
     (host) =>
       Effect.gen(function* () {
         const { refresh } = yield* Discovery
         host.names = []
         for (let i = 0; i < 100; i += 1) yield* refresh
         assert.strictEqual(host.polls, 1)
-        yield* TestClock.adjust("1 seconds")
+        yield* TestClock.adjust("4999 millis")
+        assert.strictEqual(host.polls, 1)
+        yield* TestClock.adjust("1 millis")
         assert.strictEqual(host.polls, 2)
         assert.deepStrictEqual(yield* effective("all"), [])
         yield* TestClock.adjust("29 seconds")
         assert.strictEqual(host.polls, 2)
+        // However often it is asked, in a minute there are no more than twelve.
+        for (let i = 0; i < 600; i += 1) {
+          yield* refresh
+          yield* TestClock.adjust("100 millis")
+        }
+        assert.isAtMost(host.polls, 15)
       })
   )
 

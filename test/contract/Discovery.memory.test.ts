@@ -2,4 +2,4 @@ import { Effect } from "effect"
 import { layerMemory } from "../../src/gates/Discovery/memory.ts"
 import { suite } from "./Discovery.ts"
 
-suite("memory", (installed, test) => Effect.provide(test, layerMemory(installed)))
+suite("memory", (installed, test, descriptions) => Effect.provide(test, layerMemory(installed, descriptions)))

@@ -1,8 +1,9 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, type Scope } from "effect"
+import { TestClock } from "effect/testing"
 import { describe } from "vitest"
 import type { Caller } from "../../src/domain/Caller.ts"
-import type { Model } from "../../src/domain/Model.ts"
+import type { Description, Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
 import { callerWith, modelNamed } from "../support/permits.ts"
 
@@ -17,12 +18,22 @@ export const effective = (models: Caller["models"]) =>
     Effect.map((list) => list.map(({ name }) => name))
   )
 
-/** `run` provides the layer under test, which knows of `installed`, to `test`. */
+/** A model of an older backend, whose list says nothing of what it can do. */
+export const bareModel = (name: string, digest = name): Model => {
+  const { capabilities: _untold, ...bare } = modelNamed(name)
+  return { ...bare, digest }
+}
+
+/**
+ * `run` provides the layer under test, which knows of `installed`, to `test`; `descriptions` is what the backend tells of
+ * models beside its list.
+ */
 export const suite = (
   name: string,
   run: (
     installed: ReadonlyArray<Model>,
-    test: Effect.Effect<void, unknown, Discovery>
+    test: Effect.Effect<void, unknown, Discovery>,
+    descriptions: Readonly<Record<string, Description>>
   ) => Effect.Effect<void, unknown, Scope.Scope>
 ): void => {
   const none = "forbidden model"
@@ -30,8 +41,9 @@ export const suite = (
   const check = (
     title: string,
     models: ReadonlyArray<Model>,
-    test: Effect.Effect<void, unknown, Discovery>
-  ) => it.effect(title, () => run(models, test))
+    test: Effect.Effect<void, unknown, Discovery>,
+    descriptions: Readonly<Record<string, Description>> = {}
+  ) => it.effect(title, () => run(models, test, descriptions))
 
   describe(`Discovery: ${name}`, () => {
     check(
@@ -94,6 +106,28 @@ export const suite = (
       Effect.gen(function* () {
         assert.deepStrictEqual(yield* effective("all"), ["a:1", "ok:1"])
       })
+    )
+
+    check(
+      "when the list says nothing of a model, then the backend's description does; what the list says comes first",
+      [bareModel("old:1"), { ...bareModel("new:1"), capabilities: ["completion"] }, bareModel("silent:1")],
+      Effect.gen(function* () {
+        yield* TestClock.adjust("1 millis")
+        const { effective: list } = yield* Discovery
+        const models = yield* list(callerWith("all"))
+        assert.deepStrictEqual(
+          models.map(({ capabilities, contextLength }) => [capabilities, contextLength]),
+          [
+            [["completion", "thinking"], 2048],
+            [["completion"], 4096],
+            [undefined, undefined]
+          ]
+        )
+      }),
+      {
+        "old:1": { capabilities: ["completion", "thinking"], contextLength: 2048 },
+        "new:1": { capabilities: ["vision"], contextLength: 4096 }
+      }
     )
 
     check(

@@ -69,9 +69,15 @@ export const makeBackendWith = Effect.fnUntraced(function* (
         response.end(JSON.stringify(request.url === "/api/tags" ? { models: tags } : { version: "0.13.0" }))
         return
       }
+      // Discovery asks what a model can do; no request of a client does in these runs.
+      if (request.url === "/api/show") {
+        response.setHeader("content-type", "application/json")
+        response.end(JSON.stringify({ capabilities: ["completion"], model_info: {} }))
+        return
+      }
       const asked = askedOf(request.url ?? "", body, () => undefined)
       const attacked = evil[asked.model]
-      if (attacked !== undefined && asked.path !== "/api/show") return attacked(asked, response)
+      if (attacked !== undefined) return attacked(asked, response)
       const [, text = "", key = "?", serial = "-1"] =
         /"(?:content|prompt|input)":\[?"(([^#"]*)#(\d+)#[^"]*)"/.exec(body) ?? []
       seen.add(Number(serial))

@@ -73,10 +73,14 @@ export interface FakeBackend {
   readonly requests: ReadonlyArray<Recorded>
   /** list, version and other GET calls */
   readonly lookups: ReadonlyArray<Recorded>
+  /** `/api/show` as discovery asks it, which is not counted among the calls: it accepts nothing but JSON */
+  readonly descriptions: ReadonlyArray<Recorded>
   /** what the next inference calls meet, one each; afterwards it is faithful again */
   script(...next: ReadonlyArray<Behaviour>): void
   /** what every inference call meets when nothing is scripted; undefined: faithful */
   always(behaviour: Behaviour | undefined): void
+  /** what discovery is told of a model that `/api/tags` has no word about; by name */
+  setDescription(name: string, behaviour: Behaviour): void
   /** `/api/tags`: names (chat models that can use tools and think) or whole entries */
   setModels(models: ReadonlyArray<string | JsonObject>): void
   /** what GET calls meet instead of their answer; undefined: the answer */
@@ -120,7 +124,10 @@ export const fake = {
       tool_calls: [{ ...(id === undefined ? {} : { id }), function: { index: 0, name, arguments: args } }]
     }
   }),
-  error: (text: string): JsonObject => ({ error: text })
+  error: (text: string): JsonObject => ({ error: text }),
+  /** what `/api/show` tells discovery */
+  described: (capabilities: ReadonlyArray<string>, contextLength: number): Behaviour =>
+    answer({ model_info: contextOf(contextLength), capabilities })
 } as const
 
 const isObject = (value: Json): value is JsonObject =>
@@ -162,11 +169,13 @@ export const makeFakeBackend: Effect.Effect<FakeBackend, never, Scope.Scope> = E
 class Fake implements FakeBackend {
   readonly requests: Array<Recorded> = []
   readonly lookups: Array<Recorded> = []
+  readonly descriptions: Array<Recorded> = []
   readonly sockets = new Map<Socket, number>()
   connections = 0
   #next: Array<Behaviour> = []
   #always: Behaviour | undefined
   #lookup: Behaviour | undefined
+  readonly #described = new Map<string, Behaviour>()
   #tags: ReadonlyArray<JsonObject> = [tagsEntry("fake:latest", ["completion", "tools"])]
 
   readonly server = createServer((request, response) => {
@@ -203,6 +212,9 @@ class Fake implements FakeBackend {
       typeof model === "string" ? tagsEntry(model, ["completion", "tools", "thinking"]) : model
     )
   }
+  setDescription(name: string, behaviour: Behaviour): void {
+    this.#described.set(name, behaviour)
+  }
   until(condition: () => boolean): Effect.Effect<void> {
     return Effect.promise(async () => {
       const deadline = performance.now() + 2000
@@ -237,6 +249,13 @@ class Fake implements FakeBackend {
       const body = recorded.path === "/api/tags" ? { models: this.#tags } : { version: "0.33.0" }
       return await behave({ does: "answer", status: 200, body: JSON.stringify(body) }, response, recorded)
     }
+    if (recorded.path === "/api/show" && recorded.headers.accept === "application/json") {
+      this.descriptions.push(recorded)
+      const name = String(recorded.body?.["model"])
+      const listed = this.#tags.find((entry) => entry["name"] === name)
+      const told = answer({ model_info: contextOf(8192), capabilities: listed?.["capabilities"] ?? null })
+      return await behave(this.#lookup ?? this.#described.get(name) ?? told, response, recorded)
+    }
     this.requests.push(recorded)
     return await behave(this.#next.shift() ?? this.#always ?? faithful(recorded), response, recorded)
   }
@@ -261,6 +280,11 @@ const faithful = ({ path, body }: Recorded): Behaviour => {
     }
   }
 }
+
+const contextOf = (tokens: number): JsonObject => ({
+  "general.architecture": "llama",
+  "llama.context_length": tokens
+})
 
 const answer = (body: JsonObject): Behaviour => ({ does: "answer", status: 200, body: JSON.stringify(body) })
 

@@ -9,8 +9,10 @@ import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import type { Metrics } from "../../audit/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
-import { background, makeOutage } from "../../observability/background.ts"
+import { background, later, makeOutage } from "../../observability/background.ts"
+import type { Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
+import { Descriptions } from "./Descriptions.ts"
 import { Discovery } from "./Discovery.ts"
 
 export interface DiscoveryOptions {
@@ -22,39 +24,63 @@ export interface DiscoveryOptions {
 
 /** A failed poll is repeated sooner than a good one: a backend that comes back should not have to wait. */
 const retryS = 5
-/** A refresh that is asked for never comes closer than this to the poll before. */
-const spacingMs = 1000
+/** A refresh that is asked for never comes closer than this to the poll before: no client sets the pace of the polls. */
+const spacingS = 5
 const nothing = new Catalog([])
 
 /** Like a refused request, by its fault alone: what lies behind it names the backend's address. A defect is told whole. */
-const tell = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
-  if (Cause.hasDies(cause)) return Effect.logWarning("model discovery failed", cause)
-  const error = Cause.squash(cause)
-  return Effect.logWarning(
-    `model discovery failed: ${error instanceof BackendFailed ? error.fault : "timeout"}`
-  )
-}
+const logFault =
+  (what: string) =>
+  (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
+    if (Cause.hasDies(cause)) return Effect.logWarning(what, cause)
+    const error = Cause.squash(cause)
+    return Effect.logWarning(`${what}: ${error instanceof BackendFailed ? error.fault : "timeout"}`)
+  }
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) {
   const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
   const wanted = yield* Queue.sliding<void>(1)
+  const descriptions = new Descriptions(backend.describe, nowMs)
+  const listed = yield* Queue.sliding<void>(1)
+  let models: ReadonlyArray<Model> = []
   let catalog = nothing
   let askedAt = Number.NEGATIVE_INFINITY
 
   const poll = Effect.gen(function* () {
     const startedAt = nowMs()
-    const models = yield* Effect.timeout(backend.models, Duration.seconds(refreshS))
-    catalog = new Catalog(models)
+    const { models: usable } = new Catalog(yield* Effect.timeout(backend.models, Duration.seconds(refreshS)))
+    models = usable
+    catalog = new Catalog(descriptions.complete(models))
     askedAt = startedAt
+    yield* Queue.offer(listed, undefined)
   })
 
   const pause = (failed: boolean) => {
     const most = Effect.sleep(Duration.seconds(failed ? Math.min(retryS, refreshS) : refreshS))
-    const asked = Effect.delay(Queue.take(wanted), Duration.millis(spacingMs))
+    const asked = Effect.delay(Queue.take(wanted), Duration.seconds(Math.min(spacingS, refreshS)))
     return Effect.raceFirst(most, asked)
   }
 
-  yield* background("model_discovery", poll, { pause }, yield* makeOutage("model_discovery", tell))
+  yield* background(
+    "model_discovery",
+    poll,
+    { pause },
+    yield* makeOutage("model_discovery", logFault("model discovery failed"))
+  )
+
+  // Beside the polls: a backend that is slow to describe its models does not make the list late.
+  const describe = Effect.suspend(() =>
+    Effect.ensuring(
+      descriptions.learn(models),
+      Effect.sync(() => (catalog = new Catalog(descriptions.complete(models))))
+    )
+  )
+  const undescribed = yield* makeOutage("model_descriptions", logFault("a model could not be described"))
+  yield* background("model_descriptions", describe, later({ pause: () => Queue.take(listed) }), {
+    failed: undescribed.failed,
+    // A round in which nobody was asked says nothing.
+    over: Effect.suspend(() => (descriptions.failing ? Effect.void : undescribed.over))
+  })
 
   /** What may be relied on now. */
   const fresh = () => (nowMs() - askedAt <= ttlS * 1000 ? catalog : nothing)

@@ -2,8 +2,9 @@
 import { Context, Effect, Layer } from "effect"
 import { Forbidden, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
-import type { Model } from "../../domain/Model.ts"
+import type { Description, Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
+import { described } from "./Descriptions.ts"
 import { Discovery } from "./Discovery.ts"
 
 /** The hand of a test on the memory twin. */
@@ -19,10 +20,16 @@ export class DiscoveryControl extends Context.Service<
   }
 >()("tollgate/gates/DiscoveryControl") {}
 
-export const layerMemory = (models: ReadonlyArray<Model>): Layer.Layer<Discovery | DiscoveryControl> =>
+/** `descriptions` is what the backend would tell of models beside its list, by name. */
+export const layerMemory = (
+  models: ReadonlyArray<Model>,
+  descriptions: Readonly<Record<string, Description>> = {}
+): Layer.Layer<Discovery | DiscoveryControl> =>
   Layer.effectContext(
     Effect.sync(() => {
-      let catalog = new Catalog(models)
+      const catalogOf = (listed: ReadonlyArray<Model>) =>
+        new Catalog(listed.map((model) => described(model, descriptions[model.name])))
+      let catalog = catalogOf(models)
       let down = false
       let refreshes = 0
       const known = Effect.suspend(() =>
@@ -42,7 +49,7 @@ export const layerMemory = (models: ReadonlyArray<Model>): Layer.Layer<Discovery
         refresh: Effect.sync(() => void (refreshes += 1))
       }).pipe(
         Context.add(DiscoveryControl, {
-          set: (next) => Effect.sync(() => void (catalog = new Catalog(next))),
+          set: (next) => Effect.sync(() => void (catalog = catalogOf(next))),
           breakDown: (value) => Effect.sync(() => void (down = value)),
           refreshes: Effect.sync(() => refreshes)
         })

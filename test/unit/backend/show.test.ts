@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { decodeShow } from "../../../src/backend/decodeShow.ts"
+import { decodeDescription, decodeShow } from "../../../src/backend/decodeShow.ts"
 
 const allowed = new Set([
   "license",
@@ -63,6 +63,22 @@ describe("the description of a model", () => {
     const shown = decodeShow(deep)
     assert.isTrue(shown === undefined || JSON.stringify(shown).length < 500)
     assert.strictEqual(Reflect.get({}, "x"), undefined)
+  })
+
+  it("says to discovery what the model can do, and nothing that cannot be true", () => {
+    const told = (value: unknown) => decodeDescription(JSON.stringify(value))
+    const info = { "general.architecture": "llama", "llama.context_length": 4096, "clip.context_length": 77 }
+    assert.deepStrictEqual(told({ capabilities: ["completion"], model_info: info }), {
+      capabilities: ["completion"],
+      contextLength: 4096
+    })
+    assert.deepStrictEqual(told({}), {})
+    for (const length of [0, -1, 1.5, 1e300, "4096", null])
+      assert.deepStrictEqual(told({ model_info: { ...info, "llama.context_length": length } }), {})
+    for (const capabilities of [null, "thinking", [1]]) assert.deepStrictEqual(told({ capabilities }), {})
+    const many = [...Array.from({ length: 100 }, (_, i) => `c${i}`), "x".repeat(65)]
+    assert.lengthOf(told({ capabilities: many })?.capabilities ?? [], 64)
+    assert.isUndefined(decodeDescription("[]"))
   })
 
   it("is no description when it is no object", () => {
