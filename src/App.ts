@@ -108,6 +108,10 @@ export const playgroundOf = (settings: SettingsValues): boolean =>
 export const drainMsOf = (settings: SettingsValues): number =>
   settings.shutdownDrainMs ?? (settings.databaseUrl === undefined ? 0 : 3000)
 
+/** Large enough for some bodies at once, however large one may be. */
+export const requestBodiesMaxBytesOf = (settings: SettingsValues): number =>
+  settings.requestBodiesMaxBytes ?? Math.max(67_108_864, 4 * settings.maxRequestBodyBytes)
+
 /** The whole service on a database client; provides its `HttpServer`, whose address tells where it listens. */
 export const layerApp = (
   settings: SettingsValues,
@@ -119,6 +123,7 @@ export const layerApp = (
     shutdownDrainMs: drainMsOf(settings),
     shutdownGraceMs: settings.shutdownGraceMs,
     clientStallTimeoutMs: settings.clientStallTimeoutMs,
+    requestBodiesMaxBytes: requestBodiesMaxBytesOf(settings),
     unreadAnswersMaxBytes: settings.unreadAnswersMaxBytes,
     trustedProxies: settings.trustedProxies,
     playground: playgroundOf(settings),

@@ -117,6 +117,13 @@ export const table = {
     (text) => (/^[A-Za-z0-9]{2}_$/.test(text) ? text : undefined)
   ),
   maxRequestBodyBytes: integer("MAX_REQUEST_BODY_BYTES", 262_144, "bytes", 1024, 67_108_864),
+  requestBodiesMaxBytes: setting<number | undefined>(
+    "REQUEST_BODIES_MAX_BYTES",
+    "a whole number of bytes, 1048576 to 68719476736, at least twice MAX_REQUEST_BODY_BYTES",
+    undefined,
+    integer("REQUEST_BODIES_MAX_BYTES", 0, "bytes", 1_048_576, 68_719_476_736).read,
+    "67108864, at least 4 × MAX_REQUEST_BODY_BYTES"
+  ),
   discoveryRefreshS: integer("MODEL_DISCOVERY_REFRESH_S", 30, "seconds", 1, day),
   discoveryTtlS: integer("MODEL_DISCOVERY_CACHE_TTL_S", 120, "seconds", 1, day),
   playgroundEnabled: flag("PLAYGROUND_ENABLED", undefined, "false (embedded mode: true)"),
@@ -210,6 +217,7 @@ export const readSettings = (
     dataDir: value(table.dataDir),
     keyNamespace: value(table.keyNamespace),
     maxRequestBodyBytes: value(table.maxRequestBodyBytes),
+    requestBodiesMaxBytes: value(table.requestBodiesMaxBytes),
     discoveryRefreshS: value(table.discoveryRefreshS),
     discoveryTtlS: value(table.discoveryTtlS),
     playgroundEnabled: value(table.playgroundEnabled),
@@ -240,6 +248,14 @@ export const readSettings = (
       setting: table.discoveryTtlS.name,
       given: "less than MODEL_DISCOVERY_REFRESH_S",
       expected: "at least MODEL_DISCOVERY_REFRESH_S"
+    })
+  }
+  const { maxRequestBodyBytes, requestBodiesMaxBytes } = values
+  if (requestBodiesMaxBytes !== undefined && requestBodiesMaxBytes < 2 * maxRequestBodyBytes) {
+    problems.push({
+      setting: table.requestBodiesMaxBytes.name,
+      given: "less than twice MAX_REQUEST_BODY_BYTES",
+      expected: "at least twice MAX_REQUEST_BODY_BYTES"
     })
   }
   if (production) {

@@ -11,6 +11,7 @@ import { Drain } from "../infra/Drain.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { Readiness } from "./ops.ts"
 import { Patience } from "./Patience.ts"
+import { RequestBodies } from "./RequestBodies.ts"
 import { Tarpit } from "./Tarpit.ts"
 import { UnreadAnswers } from "./UnreadAnswers.ts"
 
@@ -23,6 +24,7 @@ export const desk = Effect.all({
   tarpit: Tarpit,
   readiness: Readiness,
   patience: Patience,
+  bodies: RequestBodies,
   unread: UnreadAnswers,
   traced: Traced,
   alarm: makeAlarm,

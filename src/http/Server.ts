@@ -15,6 +15,7 @@ import { noteFraming } from "./framing.ts"
 import { refuseMalformed } from "./malformed.ts"
 import { Readiness } from "./ops.ts"
 import { Patience, type PatienceMs } from "./Patience.ts"
+import { RequestBodies } from "./RequestBodies.ts"
 import { cutStalledClients } from "./stalls.ts"
 import { Tarpit } from "./Tarpit.ts"
 import { UnreadAnswers } from "./UnreadAnswers.ts"
@@ -28,6 +29,8 @@ export interface ServerOptions extends AppOptions {
   readonly shutdownGraceMs: number
   /** how long a client may take no byte of an answer that waits for it */
   readonly clientStallTimeoutMs: number
+  /** bytes of request bodies in memory, of all clients together */
+  readonly requestBodiesMaxBytes: number
   /** bytes of unread answers in memory, of all clients together */
   readonly unreadAnswersMaxBytes: number
 }
@@ -126,5 +129,6 @@ export const layer = (options: ServerOptions) =>
     Layer.provide(Readiness.layer),
     Layer.provide(Pipeline.layer),
     Layer.provide(Tarpit.layer()),
+    Layer.provide(RequestBodies.layer({ mostBytes: options.requestBodiesMaxBytes })),
     Layer.provide(UnreadAnswers.layer({ mostBytes: options.unreadAnswersMaxBytes }))
   )

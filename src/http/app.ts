@@ -22,6 +22,7 @@ import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate, nativeShow }
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./openai/dialect.ts"
 import { healthz, metrics, readyz } from "./ops.ts"
 import { makePage, respondPage } from "./playground/page.ts"
+import { receiveBody } from "./ReceivedBody.ts"
 import { respondError } from "./respond.ts"
 
 export interface AppOptions extends InferenceOptions {
@@ -83,6 +84,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
       return yield* Effect.die("HTTP/1.1 only")
     }
+    const received = receiveBody(incoming, response, stand.bodies.early())
     const exchange = new Exchange(
       arrivalOf(incoming, stand.clock.currentTimeMillisUnsafe(), options.trustedProxies),
       stand.nowMs()
@@ -94,14 +96,14 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
         return yield* endpoint(exchange, forbiddenPath)
       case "Inference": {
         const dialect = dialects[route.surface][route.kind]
-        return yield* endpoint(exchange, generated(exchange, incoming, response, dialect))
+        return yield* endpoint(exchange, generated(exchange, incoming, response, received, dialect))
       }
       case "Embedding": {
         const dialect = embeddings[route.endpoint]
-        return yield* endpoint(exchange, answered(exchange, incoming, response, dialect))
+        return yield* endpoint(exchange, answered(exchange, incoming, response, received, dialect))
       }
       case "Show":
-        return yield* endpoint(exchange, answered(exchange, incoming, response, nativeShow))
+        return yield* endpoint(exchange, answered(exchange, incoming, response, received, nativeShow))
       case "List":
         return yield* endpoint(exchange, list(exchange, incoming, response, route.list))
       case "Ops":

@@ -6,11 +6,13 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:
 import { Effect, Result } from "effect"
 import { BadRequest, PayloadTooLarge } from "../domain/Errors.ts"
 import type { Json } from "../domain/Inference.ts"
-import { type Alarm, within } from "../infra/Alarm.ts"
+import { within } from "../infra/Alarm.ts"
 import type { Desk } from "./Desk.ts"
 import { isMisframed } from "./framing.ts"
 import { headerCount } from "./headerCount.ts"
 import { parseJson } from "./json.ts"
+import type { BodyRefused, ReceivedBody } from "./ReceivedBody.ts"
+import type { Share } from "./RequestBodies.ts"
 
 const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
 
@@ -40,46 +42,7 @@ export const parseBody = (bytes: ArrayBuffer | Uint8Array): Result.Result<Body, 
     ? Result.fail("body: missing")
     : Result.map(Result.flatMap(decodeUtf8(bytes), parseJson), (json) => ({ json, bytes: bytes.byteLength }))
 
-type Refused = BadRequest | PayloadTooLarge
-
-/** All bytes of a body, straight from its events: no stream is made of what is read whole. */
-const collect = (
-  incoming: IncomingMessage,
-  limitBytes: number,
-  alarm: Alarm,
-  ms: number
-): Effect.Effect<Buffer, Refused> =>
-  within<Buffer, Refused>(
-    alarm,
-    ms,
-    (resume) => {
-      const chunks: Array<Buffer> = []
-      let size = 0
-      const forget = () => {
-        incoming.off("data", onData).off("end", onEnd).off("close", onCut).off("error", onCut)
-      }
-      const settle = (outcome: Effect.Effect<Buffer, Refused>) => {
-        forget()
-        // An error after this is nobody's news; without a listener it would be everybody's.
-        incoming.on("error", () => undefined)
-        resume(outcome)
-      }
-      const onData = (chunk: Buffer) => {
-        size += chunk.byteLength
-        if (size <= limitBytes) return void chunks.push(chunk)
-        incoming.pause()
-        settle(Effect.fail(new PayloadTooLarge({ limitBytes })))
-      }
-      const onEnd = () => settle(Effect.succeed(Buffer.concat(chunks, size)))
-      const onCut = () => settle(Effect.fail(notWhole))
-      if (incoming.readableAborted) settle(Effect.fail(notWhole))
-      else incoming.on("data", onData).on("end", onEnd).on("close", onCut).on("error", onCut)
-      return forget
-    },
-    () => Effect.fail(new BadRequest({ detail: "body: not received in time" }))
-  )
-
-const notWhole = new BadRequest({ detail: "body: not received whole" })
+const notInTime = new BadRequest({ detail: "body: not received in time" })
 
 const problemOf = (incoming: IncomingMessage): string | undefined =>
   headerProblem(incoming.headers) ??
@@ -89,9 +52,11 @@ export const readBody = (
   { alarm, patience }: Pick<Desk, "alarm" | "patience">,
   incoming: IncomingMessage,
   response: ServerResponse,
+  received: ReceivedBody,
+  share: Share,
   limitBytes: number
-): Effect.Effect<Body, Refused> =>
-  Effect.suspend((): Effect.Effect<Body, Refused> => {
+): Effect.Effect<Body, BodyRefused> =>
+  Effect.suspend((): Effect.Effect<Body, BodyRefused> => {
     if (isMisframed(incoming)) {
       return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
     }
@@ -99,8 +64,13 @@ export const readBody = (
     if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
     // Said only to those whose body is wanted (RFC 9110 §10.1.1); Node hands out such a request without saying it.
     if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
-    return collect(incoming, limitBytes, alarm, patience.body).pipe(
-      Effect.flatMap((bytes): Effect.Effect<Body, Refused> => {
+    return within<Buffer, BodyRefused>(
+      alarm,
+      patience.body,
+      (resume) => received.read(limitBytes, share, resume),
+      () => Effect.fail(notInTime)
+    ).pipe(
+      Effect.flatMap((bytes): Effect.Effect<Body, BodyRefused> => {
         const problem = problemOf(incoming)
         if (problem !== undefined) return new BadRequest({ detail: problem })
         const body = parseBody(bytes)

@@ -1,7 +1,9 @@
 /** The model endpoints: the story of one request, told once for both surfaces. */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Array as Arr, type Cause, Effect, Stream } from "effect"
+import type { Caller } from "../domain/Caller.ts"
 import { BackendFailed, type Unavailable } from "../domain/Errors.ts"
+import type { Evidence } from "../domain/Evidence.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { Exchange } from "../pipeline/Exchange.ts"
 import type { Answer as Frames } from "../pipeline/meterStream.ts"
@@ -9,7 +11,7 @@ import { stepOf } from "../pipeline/Trace.ts"
 import { type Answer, leavesAtOnce, waitingFor, written } from "./answer.ts"
 import { AnswerBody } from "./AnswerBody.ts"
 import { authenticate } from "./authenticate.ts"
-import { readBody } from "./body.ts"
+import { type Body, readBody } from "./body.ts"
 import { named } from "./complaints.ts"
 import type { Desk } from "./Desk.ts"
 import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.ts"
@@ -17,6 +19,7 @@ import { interrupted } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
 import { withPromptSize } from "./promptSize.ts"
+import type { ReceivedBody } from "./ReceivedBody.ts"
 import { headersOf } from "./respond.ts"
 
 export interface InferenceOptions extends Bounds {
@@ -24,24 +27,39 @@ export interface InferenceOptions extends Bounds {
 }
 
 export const makeInference = (desk: Desk, answer: Answer, options: InferenceOptions) => {
-  const { complain, keys, pipeline, traced, unread } = desk
+  const { bodies, complain, keys, pipeline, traced, unread } = desk
   const step = stepOf(traced)
+
+  /** What is asked for, and whether it may be. */
+  const decided = Effect.fnUntraced(function* (
+    exchange: Exchange,
+    key: Evidence<"KeyStore", Caller>,
+    body: Body,
+    decode: Decode
+  ) {
+    const request = withPromptSize(yield* decode(body, options))
+    exchange.streamed = request.stream
+    const maxTokens = request.maxTokens ?? options.numPredictCap
+    const permit = yield* step("admit")(pipeline.admit(exchange, key, request, maxTokens))
+    return { permit, request, maxTokens }
+  })
 
   /** Who asks, what for, and whether they may: the same for every model endpoint. */
   const admitted = Effect.fnUntraced(function* (
     exchange: Exchange,
     incoming: IncomingMessage,
     response: ServerResponse,
+    received: ReceivedBody,
     decode: Decode
   ) {
     const key = yield* step("authenticate")(authenticate(keys, exchange, incoming))
     yield* unread.room(key.value)
-    const body = yield* readBody(desk, incoming, response, options.maxRequestBodyBytes)
-    const request = withPromptSize(yield* decode(body, options))
-    exchange.streamed = request.stream
-    const maxTokens = request.maxTokens ?? options.numPredictCap
-    const permit = yield* step("admit")(pipeline.admit(exchange, key, request, maxTokens))
-    return { permit, request, maxTokens }
+    return yield* bodies.withShare(key.value, (share) =>
+      Effect.flatMap(
+        readBody(desk, incoming, response, received, share, options.maxRequestBodyBytes),
+        (body) => decided(exchange, key, body, decode)
+      )
+    )
   })
 
   /** What an answer that has failed still says, in the surface's own words, once its row is written. */
@@ -139,9 +157,16 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
     exchange: Exchange,
     incoming: IncomingMessage,
     response: ServerResponse,
+    received: ReceivedBody,
     dialect: Dialect
   ) {
-    const { maxTokens, permit, request } = yield* admitted(exchange, incoming, response, dialect.decode)
+    const { maxTokens, permit, request } = yield* admitted(
+      exchange,
+      incoming,
+      response,
+      received,
+      dialect.decode
+    )
     const frames = yield* step("backend")(pipeline.forward(exchange, permit, request, maxTokens))
     const encoder = dialect.encoder(request)
     return request.stream
@@ -154,9 +179,10 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
     exchange: Exchange,
     incoming: IncomingMessage,
     response: ServerResponse,
+    received: ReceivedBody,
     dialect: ObjectDialect<A>
   ) {
-    const { permit, request } = yield* admitted(exchange, incoming, response, dialect.decode)
+    const { permit, request } = yield* admitted(exchange, incoming, response, received, dialect.decode)
     const said = yield* step("backend")(dialect.ask(pipeline)(exchange, permit, request))
     return yield* answer(exchange, incoming, response, dialect.encode(request, said))
   })

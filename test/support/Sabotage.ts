@@ -1,7 +1,7 @@
 /** A gateway whose own parts can be made to break, not to fail: what no error type has foreseen. */
 import { Context, Effect, Layer, Redacted, Result } from "effect"
 import { HttpServer } from "effect/http"
-import { layerGates } from "../../src/App.ts"
+import { layerGates, requestBodiesMaxBytesOf } from "../../src/App.ts"
 import { layerLogging } from "../../src/boot/logging.ts"
 import { Audit } from "../../src/audit/Audit.ts"
 import { Metrics } from "../../src/audit/Metrics.ts"
@@ -71,6 +71,7 @@ export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
       }
       const server = Server.layer({
         ...settings,
+        requestBodiesMaxBytes: requestBodiesMaxBytesOf(settings),
         shutdownDrainMs: 0,
         playground: false
       }).pipe(Layer.provide(layerBreakable), Layer.provide(layerGates(settings, { backendUrl })))
