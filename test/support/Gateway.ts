@@ -102,9 +102,21 @@ export const layerGatewayBefore = (backendUrl: URL, env: Environment = {}) =>
     })
   )
 
-/** In front of the backend that does as it is told. */
+/**
+ * In front of the backend that does as it is told. On a busy machine the first poll can come after the first request, which
+ * is then a 403: discovery describes models only after it has published the list, so that is waited for.
+ */
 export const layerGatewayOn = (env: Environment = {}) =>
-  Layer.unwrap(Effect.map(Fake, (fake) => layerGatewayBefore(new URL(fake.url), env)))
+  Layer.unwrap(
+    Effect.map(Fake, (fake) => {
+      const discovered = eventually(
+        Effect.sync(() => fake.descriptions.length),
+        (asked) => asked > 0,
+        3000
+      )
+      return Layer.tap(layerGatewayBefore(new URL(fake.url), env), () => discovered)
+    })
+  )
 
 /** Everything fresh: a database of its own, an empty Redis database, a backend, a gateway. */
 export const layerGateway = (env: Environment = {}) =>
