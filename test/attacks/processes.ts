@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import * as path from "node:path"
-import { Data, Effect, Schema } from "effect"
+import { Data, Deferred, Effect, Fiber, Schema } from "effect"
 import type { Order } from "./attackers/sockets.ts"
 
 export class ArenaFailed extends Data.TaggedError("ArenaFailed")<{ readonly message: string }> {}
@@ -42,13 +42,19 @@ export interface Key {
 
 const Numbers = Schema.Record(Schema.String, Schema.Finite)
 
-/** Runs one of the scripts here to its end, at a lower priority than those it attacks; its figures. */
-const script = <A>(schema: Schema.Decoder<A>, name: string, env: Env, niceness: number) =>
+/** Runs one of the scripts here to its end; its last line are its figures. `begun` is called at its first word. */
+const script = <A>(
+  schema: Schema.Decoder<A>,
+  name: string,
+  env: Env,
+  niceness: number,
+  begun: () => void = () => undefined
+) =>
   Effect.callback<string>((resume) => {
     const child = launch(["nice", "-n", String(niceness), process.execPath, here(name)], env)
     let text = ""
-    child.stdout?.on("data", (piece: string) => (text += piece))
-    child.on("close", () => resume(Effect.succeed(text)))
+    child.stdout?.once("data", begun).on("data", (piece: string) => (text += piece))
+    child.on("close", () => resume(Effect.succeed(text.trimEnd().split("\n").at(-1) ?? "")))
     return Effect.sync(() => void child.kill("SIGKILL"))
   }).pipe(
     Effect.flatMap(Schema.decodeUnknownEffect(Schema.fromJsonString(schema))),
@@ -58,8 +64,12 @@ const script = <A>(schema: Schema.Decoder<A>, name: string, env: Env, niceness: 
 /** What every attacker needs to be told; all else has a default. */
 export type Plan = Pick<Order, "attack"> & Partial<Omit<Order, "attack" | "keys" | "url">>
 
+const pace = { patience: 1 }
+
+/** Every attack lasts so many times as long. */
+export const setPatience = (times: number): void => void (pace.patience = times)
+
 export const completed = (plan: Plan, url: string, keys: ReadonlyArray<Key>): Order => ({
-  seconds: 8,
   model: "short",
   path: "/api/chat",
   count: 8,
@@ -68,18 +78,32 @@ export const completed = (plan: Plan, url: string, keys: ReadonlyArray<Key>): Or
   stream: true,
   from: [],
   ...plan,
+  seconds: (plan.seconds ?? 8) * pace.patience,
   url,
   keys: keys.map(({ secret }) => secret)
 })
 
-/** Ends by itself, a while after its time at the latest. */
-export const attack = (order: Order): Effect.Effect<typeof Numbers.Type, ArenaFailed> =>
-  script(Numbers, "attacker.ts", { ORDER: JSON.stringify(order) }, 10).pipe(
+export type Met = typeof Numbers.Type
+
+/** Attackers give way to those they attack, as if they had another machine. Ends a while after its time at the latest. */
+export const attack = (order: Order, begun?: () => void): Effect.Effect<Met, ArenaFailed> =>
+  script(Numbers, "attacker.ts", { ORDER: JSON.stringify(order) }, 5, begun).pipe(
     Effect.timeoutOrElse({
       duration: (order.seconds + 60) * 1000,
       orElse: () => Effect.fail(new ArenaFailed({ message: `${order.attack} did not end` }))
     })
   )
+
+/** Done when the attack has begun: a process needs a moment to start. */
+export const startAttack = Effect.fnUntraced(function* (order: Order) {
+  const begun = yield* Deferred.make<void>()
+  const attacking = yield* Effect.forkChild(
+    attack(order, () => Deferred.doneUnsafe(begun, Effect.void)),
+    { startImmediately: true }
+  )
+  yield* Effect.raceFirst(Deferred.await(begun), Effect.exit(Fiber.await(attacking)))
+  return attacking
+})
 
 const Neighbour = Schema.Struct({
   requests: Schema.Finite,

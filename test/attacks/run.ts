@@ -4,7 +4,8 @@
  * 1 when one is missed.
  *
  * Arguments: `--checkout <folder>` (default: this one; another commit in a worktree gives the figures before a change),
- * `--points 1,2,3`, `--match <text of the name>`, `--markdown <file>`, `--list`.
+ * `--points 1,2,3`, `--match <text of the name>`, `--patience 4` (so many times as long each, on a machine that is busy
+ * otherwise), `--markdown <file>`, `--list`.
  */
 import { writeFileSync } from "node:fs"
 import * as path from "node:path"
@@ -12,6 +13,7 @@ import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
 import { layerArena } from "./Arena.ts"
 import { lineOf, markdown, type Row } from "./figures.ts"
+import { setPatience } from "./processes.ts"
 import type { Assault } from "./points/Assault.ts"
 import { memory } from "./points/memory.ts"
 import { money } from "./points/money.ts"
@@ -22,11 +24,13 @@ const { values: options } = parseArgs({
     checkout: { type: "string", default: path.resolve(import.meta.dirname, "../..") },
     points: { type: "string", default: "" },
     match: { type: "string", default: "" },
+    patience: { type: "string", default: "1" },
     markdown: { type: "string", default: "" },
     list: { type: "boolean", default: false }
   }
 })
 
+setPatience(Number(options.patience))
 const points = options.points === "" ? [] : options.points.split(",").map(Number)
 const assaults = [...memory, ...money, ...neighbours].filter(
   ({ name, point }) => (points.length === 0 || points.includes(point)) && name.includes(options.match)

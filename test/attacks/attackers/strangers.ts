@@ -93,6 +93,33 @@ const guess: Attacker = async (order) => {
   return { sent, ...counts }
 }
 
+/**
+ * Wrong secrets behind one prefix, each of them asked with again and again until it has been verified: to a queue that
+ * prefers whoever was turned away, they look like owners.
+ */
+const insist: Attacker = async (order) => {
+  const pool = new Pool(order.url, { connections: order.count, headersTimeout: 20_000 })
+  const secrets = Array.from({ length: 1500 }, () => wrongKey(pick(order.keys, 0)))
+  let [answered, refused, open] = [0, 0, 0]
+  const sent = await openLoop(order, (i) => {
+    if (open > 4000) return
+    open += 1
+    const secret = pick(secrets, i)
+    const headers = { "content-type": "application/json", authorization: `Bearer ${secret}` }
+    pool
+      .request({ method: "POST", path: "/api/chat", headers, body: hello })
+      .then(async ({ body, statusCode }) => {
+        await body.dump()
+        if (statusCode !== 401) return void (refused += 1)
+        answered += 1
+        secrets[i % secrets.length] = wrongKey(pick(order.keys, 0))
+      })
+      .catch(() => void (refused += 1))
+      .finally(() => void (open -= 1))
+  })
+  return { sent, verified: answered, refused }
+}
+
 /** Connections that say nothing, or a byte now and then; whoever is cut comes again. */
 const occupy: Attacker = async (order) => {
   const over = untilOf(order)
@@ -125,5 +152,6 @@ export const strangers: Readonly<Record<string, Attacker>> = {
   "send and leave": sendAndLeave,
   "send and stay": sendAndStay,
   guess,
+  insist,
   occupy
 }

@@ -3,7 +3,7 @@ import { Effect, Fiber } from "effect"
 import type { BudgetChange } from "../../../src/registry/Registry.ts"
 import { Arena, newKeys, spentBy, statsOf } from "../Arena.ts"
 import { atLeast, atMost, noted, type Row } from "../figures.ts"
-import { attack, completed, type Plan } from "../processes.ts"
+import { attack, completed, type Plan, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
 /** Point 4: what the model server refuses costs the request. */
@@ -67,7 +67,12 @@ const callV1 = (args: string, name = "f", id = "a") => ({
 })
 const tool = (fields: object) => ({ tools: [{ type: "function", function: { name: "f", ...fields } }] })
 const object = (properties: object) => ({ type: "object", properties })
-const prompts: Readonly<Record<string, { readonly path: string; readonly body: object }>> = {
+interface Prompt {
+  readonly path: string
+  readonly body: object
+}
+
+const prompts: Readonly<Record<string, Prompt>> = {
   content: native({ content: words }),
   "arguments of a tool call": native(call({ a: words })),
   "names of arguments of a tool call": native(call({ [words]: 1 })),
@@ -82,7 +87,7 @@ const prompts: Readonly<Record<string, { readonly path: string; readonly body: o
   "required of a tool": native({}, tool({ parameters: { ...object({}), required: [words] } })),
   "description in a format": native({}, { format: object({ a: { type: "string", description: words } }) }),
   "name in a format": native({}, { format: object({ [words]: { type: "string" } }) }),
-  stop: native({}, { options: { stop: [words.slice(0, 4000)] } }),
+  stop: native({}, { options: { num_predict: 1, stop: [words.slice(0, 4000)] } }),
   prompt: generate({ prompt: words }),
   system: generate({ system: words }),
   suffix: generate({ suffix: words }),
@@ -114,10 +119,12 @@ const prompts: Readonly<Record<string, { readonly path: string; readonly body: o
 /** By so much is a prompt of English words estimated short at worst (`bench/prompts.ts`). */
 const estimateError = 1.15
 
-const prompt = ([name, { body, path }]: readonly [
-  string,
-  { readonly path: string; readonly body: object }
-]): Assault => ({
+/** Eight at once, or four that leave before they are answered and come again. */
+const prompt = (
+  name: string,
+  { body, path }: Prompt,
+  plan: Plan = { attack: "volley", count: 8 }
+): Assault => ({
   point: 5,
   name,
   run: Effect.gen(function* () {
@@ -125,17 +132,15 @@ const prompt = ([name, { body, path }]: readonly [
     const keys = yield* newKeys(1, {}, { day: budget })
     const victim = yield* (yield* Arena).victim
     const before = yield* statsOf("counting")
-    const text = JSON.stringify({ model: "counting", ...body })
+    // A bound of one token: what is held is then little more than the prompt.
+    const bound = path.startsWith("/v1") ? { max_tokens: 1 } : { options: { num_predict: 1 } }
+    const text = JSON.stringify({ model: "counting", ...bound, ...body })
     const met = yield* attack(
-      completed(
-        { attack: "volley", model: "counting", path, body: text, count: 8, seconds: 5 },
-        victim.url,
-        keys
-      )
+      completed({ model: "counting", path, body: text, seconds: 5, ...plan }, victim.url, keys)
     )
     const after = yield* statsOf("counting")
     const spent = yield* spentBy(keys)
-    const largest = (after.prompt - before.prompt) / Math.max(1, after.calls - before.calls)
+    const largest = text.length / 4
     const limit = budget + Math.ceil(largest * estimateError)
     const rows: ReadonlyArray<Row> = [
       atMost(5, name, `prompt tokens on a budget of ${budget}`, after.prompt - before.prompt, limit),
@@ -279,11 +284,10 @@ const meterDies = (name: string, model: string, how: "killed" | "frozen"): Assau
     const arena = yield* Arena
     const victim = yield* arena.victim
     const cpu = victim.cpuSeconds()
-    const streams = yield* Effect.forkChild(
-      attack(completed({ attack: "volley", count: 2, seconds: 8, ...chat({}, model) }, victim.url, keys)),
-      { startImmediately: true }
+    const streams = yield* startAttack(
+      completed({ attack: "volley", count: 2, seconds: 8, ...chat({}, model) }, victim.url, keys)
     )
-    // A process needs a moment to start; then the streams have begun and hold their first tokens.
+    // The streams have begun and hold their first tokens.
     let begun = (yield* statsOf(model)).tokens
     const first = begun
     for (let i = 0; i < 400 && begun < first + 60; i += 1) {
@@ -304,7 +308,12 @@ const meterDies = (name: string, model: string, how: "killed" | "frozen"): Assau
 
 export const money: ReadonlyArray<Assault> = [
   ...refusals,
-  ...Object.entries(prompts).map(prompt),
+  ...Object.entries(prompts).flatMap(([name, asked]) => [
+    prompt(name, asked),
+    ...(name.includes("arg") || name.includes("reasoning") || name === "content"
+      ? [prompt(`${name}, left early`, asked, { attack: "leave early", count: 4, rate: 150 })]
+      : [])
+  ]),
   ...held,
   leftEarly("left after 1.5 s, with tools", chat(tool({})), 1500),
   leftEarly("left after 1.5 s, with nothing of it", chat({}), 1500),

@@ -3,7 +3,7 @@ import { request } from "node:http"
 import { Effect, Fiber } from "effect"
 import { Arena, newKeys, rowsBeside } from "../Arena.ts"
 import { atMost, noted, type Row } from "../figures.ts"
-import { attack, completed, type Key, type Neighbour, neighbour, type Plan } from "../processes.ts"
+import { completed, type Key, type Neighbour, neighbour, type Plan, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
 const refusedOf = ({ requests, statuses }: Neighbour): number => requests - (statuses["200"] ?? 0)
@@ -64,14 +64,13 @@ const trouble = ({
     const keys = keyCount === 0 ? [] : yield* newKeys(keyCount, limits)
     const payers = yield* newKeys(4)
     const victim = yield* (yield* Arena).victim
-    const seconds = plan.seconds ?? 8
+    const order = completed(plan, victim.url, keys)
+    const { seconds } = order
     yield* neighbour(victim.url, payers, 1.5)
     const quiet = yield* neighbour(victim.url, payers, 3)
     const [rowsBefore, cpuBefore] = [yield* rowsBeside(payers), victim.cpuSeconds()]
-    const attacking = yield* Effect.forkChild(attack(completed({ seconds, ...plan }, victim.url, keys)), {
-      startImmediately: true
-    })
-    yield* Effect.sleep("2 seconds")
+    const attacking = yield* startAttack(order)
+    yield* Effect.sleep("1500 millis")
     const waiting = yield* Effect.forkChild(
       stranger ? strangers(victim.url, performance.now() + (seconds - 2) * 1000) : Effect.succeed([]),
       { startImmediately: true }
@@ -194,13 +193,13 @@ const troubles: ReadonlyArray<Trouble> = [
   {
     point: 12,
     name: "1,500 wrong secrets a second, one prefix",
-    plan: { attack: "guess", count: 256, rate: 1500 }
+    plan: { attack: "guess", count: 2000, rate: 1500 }
   },
   {
     point: 12,
     name: "1,500 unknown keys a second",
     keys: 0,
-    plan: { attack: "guess", count: 256, rate: 1500 }
+    plan: { attack: "guess", count: 2000, rate: 1500 }
   },
   connections("16,384 silent ones, one address", {}),
   connections("16,384 that drip, one address", { body: "drip" }),
@@ -211,7 +210,15 @@ const troubles: ReadonlyArray<Trouble> = [
 ]
 
 /** Point 12: the owner of a key at a replica that has not seen it yet, beside guesses at its prefix. */
-const lockout = (name: string, rate: number, otherPrefixes = 0): Assault => ({
+const lockout = (
+  name: string,
+  rate: number,
+  {
+    how = "guess",
+    leadS = 3,
+    otherPrefixes = 0
+  }: { how?: string; leadS?: number; otherPrefixes?: number } = {}
+): Assault => ({
   point: 12,
   name,
   run: Effect.gen(function* () {
@@ -220,11 +227,10 @@ const lockout = (name: string, rate: number, otherPrefixes = 0): Assault => ({
     if (owner === undefined) return []
     const victim = yield* (yield* Arena).victim
     const guessed: ReadonlyArray<Key> = [owner, ...others].map(({ prefix }) => ({ prefix, secret: prefix }))
-    const attacking = yield* Effect.forkChild(
-      attack(completed({ attack: "guess", rate, count: 256, seconds: mostSeconds + 4 }, victim.url, guessed)),
-      { startImmediately: true }
+    const attacking = yield* startAttack(
+      completed({ attack: how, rate, count: 2000, seconds: mostSeconds + leadS + 1 }, victim.url, guessed)
     )
-    yield* Effect.sleep("3 seconds")
+    yield* Effect.sleep(leadS * 1000)
     const began = performance.now()
     let tries = 0
     let status = 0
@@ -258,6 +264,7 @@ export const neighbours: ReadonlyArray<Assault> = [
   ...troubles.filter(({ point }) => point < 12).map(trouble),
   lockout("400 wrong secrets a second, one prefix", 400),
   lockout("1,500 wrong secrets a second, one prefix", 1500),
-  lockout("1,500 wrong secrets a second, 50 prefixes", 1500, 49),
+  lockout("1,500 wrong secrets a second, 50 prefixes", 1500, { otherPrefixes: 49 }),
+  lockout("1,500 a second, each wrong secret again and again", 1500, { how: "insist", leadS: 12 }),
   ...troubles.filter(({ point }) => point >= 12).map(trouble)
 ]
