@@ -3,9 +3,9 @@
  * those of `npm run attacks`, with less at a time, because everybody shares two cores here. Each point comes once before
  * any comes twice, so that two minutes have seen them all.
  */
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import type { LimitValues } from "../../src/registry/Registry.ts"
-import { attack, completed, type Plan } from "../attacks/processes.ts"
+import { completed, type Plan, startAttack } from "../attacks/processes.ts"
 import { figure } from "../scale/figures.ts"
 import { spentOf } from "../scale/books.ts"
 import { type Key, newKey } from "../scale/World.ts"
@@ -153,7 +153,9 @@ export const makeAttackers = Effect.fnUntraced(function* (
       key === undefined ? guessed : [key]
     )
     // A replica that is killed or frozen under it makes an attacker's figures mean nothing.
-    const met = yield* Effect.option(Effect.timeout(attack(order), "12 seconds"))
+    const attacking = yield* startAttack(order)
+    const met = yield* Effect.option(Effect.timeout(Fiber.join(attacking), "12 seconds"))
+    yield* Fiber.interrupt(attacking)
     const figures = met._tag === "None" ? "no figures" : JSON.stringify(met.value)
     yield* say(`        attacker ${attacker.name}: ${figures.slice(0, 120)}`)
   })

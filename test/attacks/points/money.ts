@@ -45,8 +45,8 @@ const refusals: ReadonlyArray<Assault> = [
   calls("503 to /api/embeddings", { model: "says-503", path: "/api/embeddings" }),
   calls("404 to /api/show", { model: "shows-404", path: "/api/show" }),
   calls("503 to /api/show", { model: "shows-503", path: "/api/show" }),
-  calls("left before the first byte", { model: "silent", attack: "leave early", rate: 30 }),
-  calls("503, left after 2 ms", { model: "says-503", attack: "leave early", rate: 2 })
+  calls("left before the first byte", { model: "silent", attack: "leave early", rate: 300 }),
+  calls("503, left after 20 ms", { model: "says-503", attack: "leave early", rate: 20 })
 ]
 
 /** Point 5: every string that is forwarded is estimated. */

@@ -14,7 +14,8 @@ export interface ProcessState {
 export const processState = (pid: number): ProcessState | undefined => {
   try {
     const status = readFileSync(`/proc/${pid}/status`, "utf8")
-    const mib = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1]) / 1024
+    // A process that is ending has no memory any more, and no lines about it.
+    const mib = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024
     return {
       rssMiB: mib("VmRSS"),
       peakMiB: mib("VmHWM"),
