@@ -12,6 +12,8 @@ import * as path from "node:path"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as PgTypes from "@effect/sql-pg/PgTypes"
 import { Effect, Layer, Redacted, Result } from "effect"
+import { SuspectAccounts } from "../src/audit/SuspectAccounts.ts"
+import { layerMemory as layerMeter } from "../src/gates/Meter/memory.ts"
 import { Audit } from "../src/audit/Audit.ts"
 import { layerLive } from "../src/audit/live.ts"
 import * as Metrics from "../src/audit/Metrics.ts"
@@ -199,7 +201,14 @@ const measure = (url: DatabaseAddress) =>
     }
   }).pipe(
     Effect.provide(
-      layerLive({ leaseS: 30 }).pipe(Layer.provide(Metrics.layer), Layer.provideMerge(layerPostgres({ url })))
+      layerLive({ leaseS: 30 }).pipe(
+        Layer.provide([
+          Metrics.layer,
+          layerMeter({ leaseS: 30 }),
+          Layer.succeed(SuspectAccounts, { add: () => undefined })
+        ]),
+        Layer.provideMerge(layerPostgres({ url }))
+      )
     )
   )
 

@@ -86,8 +86,8 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     Aftercare.layer({ drainMs: 2000 }),
     Leases.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
-    Layer.provideMerge(layerDrift().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...patience })),
+    Layer.provideMerge(layerDrift().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)

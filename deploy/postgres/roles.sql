@@ -31,7 +31,11 @@ END $$;
 GRANT SELECT ON schema_migrations, tenants, api_keys, revocations TO tollgate_gateway;
 
 -- It reads of a row no more than it needs to add it to the ledger once.
-GRANT INSERT, SELECT (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out) ON audit_log
+GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, admitted_at, tokens_in, tokens_out, error_type)
+ON audit_log TO tollgate_gateway;
+
+-- Written, never changed, like the log.
+GRANT INSERT, SELECT (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out) ON audit_corrections
 TO tollgate_gateway;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON intents TO tollgate_gateway;

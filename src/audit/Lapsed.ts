@@ -28,10 +28,12 @@ const decodeFates = Schema.decodeUnknownEffect(Schema.Array(Fate))
 /** One statement, so that a request that is being closed is either open or booked. */
 const fatesOf = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
   answerWithin("3 seconds")(pg`
-    SELECT r.id::text, i.request_id IS NOT NULL AS open, (a.tokens_in + a.tokens_out)::float8 AS booked
+    SELECT r.id::text, i.request_id IS NOT NULL AS open,
+      (a.tokens_in + a.tokens_out + coalesce(c.tokens_in + c.tokens_out, 0))::float8 AS booked
     FROM (SELECT jsonb_array_elements_text(${pg.json(ids)})::uuid AS id) AS r
     LEFT JOIN intents i ON i.request_id = r.id
-    LEFT JOIN audit_log a ON a.request_id = r.id`).pipe(Effect.flatMap(decodeFates))
+    LEFT JOIN audit_log a ON a.request_id = r.id
+    LEFT JOIN audit_corrections c ON c.request_id = r.id`).pipe(Effect.flatMap(decodeFates))
 
 /** `at`: an instant (epoch ms) of the day that a request is taken for when the store has forgotten its own. */
 export const endLapsed = Effect.fnUntraced(function* (
@@ -52,6 +54,6 @@ export const endLapsed = Effect.fnUntraced(function* (
   const fates = yield* fatesOf(pg, [...accounts.keys()])
   const ended = yield* Effect.filter(fates, end, { concurrency: 8 })
   if (ended.length > 0) {
-    yield* Effect.logWarning(`${ended.length} requests that nobody would have settled were, by the ledger`)
+    yield* Effect.logWarning(`settled ${ended.length} orphaned requests from the ledger`)
   }
 })

@@ -18,7 +18,10 @@ import { OutageLog } from "../infra/OutageLog.ts"
 import { background, later, makeOutage, spaced } from "../observability/background.ts"
 import { Audit } from "./Audit.ts"
 import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
+import { Meter } from "../gates/Meter/Meter.ts"
+import { chargeCorrection, correctAudit } from "./corrections.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
+import { SuspectAccounts } from "./SuspectAccounts.ts"
 import { type BackgroundTask, Metrics } from "./Metrics.ts"
 import type { AuditRecord } from "./Record.ts"
 import { auditRow, type AuditRow, holdBack, intentRow, type Progress, progressRow } from "./rows.ts"
@@ -45,7 +48,7 @@ const maxBatch = 500
 const admittedCapacity = 50_000
 const refusedCapacity = 20_000
 
-type WriteError = SqlError | Cause.TimeoutError
+type WriteError = SqlError | Schema.SchemaError | Cause.TimeoutError
 
 /** Classes 22, 23 and 54 of SQLSTATE: the row is at fault, not the database. */
 export const poisoned = (error: WriteError): boolean => {
@@ -60,6 +63,7 @@ const unavailable = (cause: unknown): Unavailable => new Unavailable({ gate: "Au
 const make = (options: AuditOptions) =>
   Effect.gen(function* () {
     const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
+    const [meter, suspects] = [yield* Meter, yield* SuspectAccounts]
     const lateAfterMs = options.lateAfterMs ?? 2000
     const leaseMs = options.leaseS * 1000
     /** What each request under way has used; the heartbeat renews their intents until they are closed for good. */
@@ -67,7 +71,7 @@ const make = (options: AuditOptions) =>
 
     const lane = Effect.fnUntraced(function* <A extends { readonly request_id: string }>(
       task: BackgroundTask,
-      write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError>,
+      write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError | Schema.SchemaError>,
       onStoreFailure: "fail" | "keep",
       capacity: number,
       more: { readonly writers?: number; readonly settled?: (row: A) => void } = {}
@@ -109,16 +113,24 @@ const make = (options: AuditOptions) =>
         writers: 2
       }
     )
+    /** What of `rows` was in the log already: sent twice, or closed by another replica. */
+    const correct = Effect.fnUntraced(function* (rows: ReadonlyArray<AuditRow>, known: ReadonlySet<string>) {
+      const late = yield* correctAudit(pg)(rows.filter(({ request_id }) => known.has(request_id)))
+      if (late.length === 0) return
+      yield* Effect.logWarning(
+        `${late.length} requests had been closed by another replica, the audit and the ledger are corrected`
+      )
+      yield* Effect.forEach(late, (one) => chargeCorrection(meter, suspects, one), {
+        concurrency: 8,
+        discard: true
+      })
+    })
     // Bounded by admission: only what was opened is closed.
     const closing = yield* lane(
       "audit_completions",
       (rows) =>
-        Effect.flatMap(closeIntents(pg)(rows), (late) =>
-          late === 0
-            ? Effect.void
-            : Effect.logWarning(
-                `${late} requests were closed for this process while it was cut off, at other amounts than they used`
-              )
+        Effect.flatMap(closeIntents(pg)(rows), (known) =>
+          known.length === 0 ? Effect.void : correct(rows, new Set(known))
         ),
       "keep",
       Number.POSITIVE_INFINITY,
@@ -272,5 +284,5 @@ const makeLedger = Effect.gen(function* () {
 
 export const layerLive = (
   options: AuditOptions
-): Layer.Layer<Audit | Ledger, never, PgClient.PgClient | Metrics> =>
+): Layer.Layer<Audit | Ledger, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
   Layer.merge(Layer.effect(Audit, make(options)), Layer.effect(Ledger, makeLedger))

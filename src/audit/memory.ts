@@ -18,7 +18,15 @@ export type StoredRow = AuditRow & { readonly admittedAt?: string }
 export interface StoredIntent {
   readonly intent: Intent
   /** tokens so far, as the heartbeat would have written them */
-  readonly used: number
+  readonly tokensIn: number
+  readonly tokensOut: number
+}
+
+/** What the request's own process said later of a row that another had written for it. */
+export interface StoredCorrection {
+  readonly tokens_in: number
+  readonly tokens_out: number
+  readonly status: number
 }
 
 /** The hand of a test on the memory twin. */
@@ -28,6 +36,10 @@ export class AuditMemory extends Context.Service<
     /** the log, by request id, in the order of writing */
     readonly rows: ReadonlyMap<string, StoredRow>
     readonly intents: ReadonlyMap<string, StoredIntent>
+    /** by request id */
+    readonly corrections: ReadonlyMap<string, StoredCorrection>
+    /** Closes an intent as another replica does that takes its process for dead. */
+    abort(requestId: string): Effect.Effect<void>
     /** While down nothing is written or read; what is kept is written when it is up again. */
     setDown(down: boolean): Effect.Effect<void>
     /** Takes away the ledger alone. */
@@ -47,6 +59,7 @@ const make = (most: number) =>
   Effect.sync(() => {
     const rows = new Map<string, StoredRow>()
     const intents = new Map<string, StoredIntent>()
+    const corrections = new Map<string, StoredCorrection>()
     let kept: ReadonlyArray<Kept> = []
     let down = false
     let ledgerDown = false
@@ -54,12 +67,25 @@ const make = (most: number) =>
     const write = ({ row, opened }: Kept): void => {
       const stored = intents.get(row.request_id)
       intents.delete(row.request_id)
-      if (rows.has(row.request_id)) return
+      const written = rows.get(row.request_id)
+      if (written !== undefined) {
+        if (opened && written.error_type === "aborted" && !corrections.has(row.request_id)) {
+          corrections.set(row.request_id, {
+            tokens_in: row.tokens_in - written.tokens_in,
+            tokens_out: row.tokens_out - written.tokens_out,
+            status: row.status
+          })
+        }
+        return
+      }
       const admittedAt = stored === undefined ? row.arrived_at : intentRow(stored.intent).admitted_at
       rows.set(row.request_id, opened ? { ...row, admittedAt } : row)
       if (rows.size > most) {
         const { value: oldest } = rows.keys().next()
-        if (oldest !== undefined) rows.delete(oldest)
+        if (oldest !== undefined) {
+          rows.delete(oldest)
+          corrections.delete(oldest)
+        }
       }
     }
 
@@ -79,7 +105,7 @@ const make = (most: number) =>
           const { requestId } = intent.arrival
           if (down) return unavailable("down")
           if (!rows.has(requestId) && !intents.has(requestId)) {
-            intents.set(requestId, { intent, used: intentRow(intent).tokens_in })
+            intents.set(requestId, { intent, tokensIn: intentRow(intent).tokens_in, tokensOut: 0 })
           }
           return Effect.succeed(evidence("Audit", { requestId }))
         }),
@@ -87,7 +113,11 @@ const make = (most: number) =>
         Effect.sync(() => {
           const stored = intents.get(requestId)
           if (stored === undefined) return
-          intents.set(requestId, { ...stored, used: Math.max(stored.used, usage.tokensIn + usage.tokensOut) })
+          intents.set(requestId, {
+            ...stored,
+            tokensIn: Math.max(stored.tokensIn, usage.tokensIn),
+            tokensOut: Math.max(stored.tokensOut, usage.tokensOut)
+          })
         }),
       close: (record) => Effect.sync(() => (put(record, true) ? Effect.void : unavailable("down"))),
       refuse: (record) =>
@@ -97,12 +127,20 @@ const make = (most: number) =>
     const spentBy = function* (keyId: string) {
       for (const row of rows.values()) {
         if (row.key_id === keyId && row.admittedAt !== undefined) {
-          yield { at: Date.parse(row.admittedAt), tokens: row.tokens_in + row.tokens_out }
+          const more = corrections.get(row.request_id)
+          yield {
+            at: Date.parse(row.admittedAt),
+            tokens:
+              row.tokens_in + row.tokens_out + (more === undefined ? 0 : more.tokens_in + more.tokens_out)
+          }
         }
       }
-      for (const { intent, used } of intents.values()) {
+      for (const { intent, tokensIn, tokensOut } of intents.values()) {
         if (intent.caller.keyId === keyId) {
-          yield { at: intent.reservation.admittedAt, tokens: Math.max(intentRow(intent).held, used) }
+          yield {
+            at: intent.reservation.admittedAt,
+            tokens: Math.max(intentRow(intent).held, tokensIn + tokensOut)
+          }
         }
       }
     }
@@ -124,6 +162,24 @@ const make = (most: number) =>
     const hand = AuditMemory.of({
       rows,
       intents,
+      corrections,
+      abort: (requestId) =>
+        Effect.sync(() => {
+          const stored = intents.get(requestId)
+          if (stored === undefined) return
+          const { intent, tokensIn, tokensOut } = stored
+          const row = auditRow({
+            arrival: intent.arrival,
+            caller: intent.caller,
+            model: intent.model,
+            streamed: intent.streamed,
+            usage: { tokensIn, tokensOut, source: "counted" },
+            status: 500,
+            errorType: "aborted",
+            latencyMs: 0
+          })
+          write({ row, opened: true })
+        }),
       setDown: (value) =>
         Effect.sync(() => {
           down = value

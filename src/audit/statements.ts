@@ -6,8 +6,10 @@
  * win from some fifty rows on (about 20k rows/s against 15k), far above what a model server can be asked.
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect } from "effect"
+import { Effect, Schema } from "effect"
 import type { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
+
+const decodeIds = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ id: Schema.String })))
 
 /**
  * Opens intents; one that is open already is left alone, and so is one whose request has ended meanwhile: its
@@ -75,12 +77,10 @@ const record = Object.entries(fields)
  * primary key makes it happen once: only rows that were really inserted reach the ledger. The ledger is locked in
  * key order, so that replicas that close requests of the same keys do not deadlock.
  *
- * Answers how many of them another replica had closed before, taking this process for dead, at another amount: that
- * amount stays, because the log is written once (a gateway's role may not change it).
+ * Answers the ids of those that were in the log before: sent twice, or closed by another replica (`corrections.ts`).
  */
 export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
-  Effect.map(
-    pg<{ readonly late: number }>`
+  pg`
     WITH r AS (
       SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(record)})
     ), ended AS (
@@ -91,7 +91,7 @@ export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
       SELECT r.*, coalesce(ended.admitted_at, r.arrived_at)
       FROM r LEFT JOIN ended ON ended.request_id = r.request_id
       ON CONFLICT (request_id) DO NOTHING
-      RETURNING tenant_id, key_id, admitted_at, tokens_in, tokens_out
+      RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
     ), booked AS (
       INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
       SELECT key_id, tenant_id, (admitted_at AT TIME ZONE 'UTC')::date, count(*), sum(tokens_in), sum(tokens_out)
@@ -103,9 +103,9 @@ export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
         tokens_in = ledger.tokens_in + excluded.tokens_in,
         tokens_out = ledger.tokens_out + excluded.tokens_out
     )
-    SELECT count(*)::integer AS late FROM r JOIN audit_log AS a USING (request_id)
-    WHERE (a.tokens_in, a.tokens_out) <> (r.tokens_in, r.tokens_out)`,
-    ([row]) => row?.late ?? 0
+    SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`.pipe(
+    Effect.flatMap(decodeIds),
+    Effect.map((found) => found.map(({ id }) => id))
   )
 
 /**

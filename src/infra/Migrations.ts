@@ -17,13 +17,15 @@ import initial from "../../migrations/0001_initial.ts"
 import promptLogByKey from "../../migrations/0002_prompt_log_by_key.ts"
 import revocationsByOthers from "../../migrations/0003_revocations_by_others.ts"
 import auditByKey from "../../migrations/0004_audit_by_key.ts"
+import auditCorrections from "../../migrations/0005_audit_corrections.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
   "0001_initial": initial,
   "0002_prompt_log_by_key": promptLogByKey,
   "0003_revocations_by_others": revocationsByOthers,
-  "0004_audit_by_key": auditByKey
+  "0004_audit_by_key": auditByKey,
+  "0005_audit_corrections": auditCorrections
 }
 
 const table = "schema_migrations"

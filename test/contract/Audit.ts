@@ -4,6 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Context, Effect, type Layer } from "effect"
 import { Audit } from "../../src/audit/Audit.ts"
 import type { Intent } from "../../src/audit/Record.ts"
+import type { Usage } from "../../src/domain/Usage.ts"
 import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
 import type { LedgerDay } from "../support/auditDatabase.ts"
@@ -27,8 +28,19 @@ export class Written extends Context.Service<
     row(requestId: string): Effect.Effect<SeenRow | undefined, unknown>
     hasIntent(requestId: string): Effect.Effect<boolean, unknown>
     ledger(keyId: string): Effect.Effect<ReadonlyArray<LedgerDay>, unknown>
-    /** the same, summed over the rows of the log that were admitted */
+    /** the same, summed over the rows of the log that were admitted, corrections included */
     auditSums(keyId: string): Effect.Effect<ReadonlyArray<LedgerDay>, unknown>
+    /** what was added to a request's row later */
+    correction(
+      requestId: string
+    ): Effect.Effect<
+      { readonly tokens_in: number; readonly tokens_out: number; readonly status: number } | undefined,
+      unknown
+    >
+    /** The heartbeat of an open request, now. */
+    beat(requestId: string, usage: Usage): Effect.Effect<void, unknown>
+    /** Another replica takes the process of an open request for dead and closes it. */
+    abort(requestId: string): Effect.Effect<void, unknown>
   }
 >()("test/contract/Audit/Written") {}
 
@@ -223,6 +235,48 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         }
       })
     )
+
+    for (const [what, used, difference] of [
+      ["more", usageOf(7, 40), { tokens_in: 2, tokens_out: 30 }],
+      ["less", usageOf(1, 12), { tokens_in: -4, tokens_out: 2 }],
+      ["nothing", usageOf(0, 0), { tokens_in: -5, tokens_out: -10 }],
+      ["the same", usageOf(5, 10), { tokens_in: 0, tokens_out: 0 }]
+    ] as const) {
+      it.effect(
+        `when a request that another replica has closed ends after all and used ${what}, then the row stays and is corrected once`,
+        () =>
+          Effect.gen(function* () {
+            const [audit, written] = [yield* Audit, yield* Written]
+            const caller = callerOf(randomUUID())
+            const [paused, neighbour] = [intentOf({ caller }), intentOf({ caller })]
+            const { requestId } = paused.arrival
+            yield* audit.open(paused)
+            yield* audit.open(neighbour)
+            yield* Effect.flatten(audit.close(endOf(neighbour, usageOf(1, 2))))
+            yield* audit.progress(requestId, usageOf(5, 10))
+            yield* written.beat(requestId, usageOf(5, 10))
+            yield* written.abort(requestId)
+            const aborted = yield* written.row(requestId)
+            assert.deepInclude(aborted, { status: 500, error_type: "aborted", tokens_in: 5, tokens_out: 10 })
+            const end = Effect.flatten(audit.close(endOf(paused, used)))
+            yield* Effect.all([end, end], { concurrency: 2 })
+            yield* Effect.flatten(audit.close(endOf(paused, usageOf(900, 900))))
+            assert.deepStrictEqual(yield* written.row(requestId), aborted)
+            assert.deepStrictEqual(
+              { ...(yield* written.correction(requestId)) },
+              { ...difference, status: 200 }
+            )
+            assert.isUndefined(yield* written.correction(neighbour.arrival.requestId))
+            const sums = yield* written.auditSums(caller.keyId)
+            assert.deepInclude(sums[0], {
+              requests: 2,
+              tokensIn: 1 + used.tokensIn,
+              tokensOut: 2 + used.tokensOut
+            })
+            assert.deepStrictEqual(yield* written.ledger(caller.keyId), sums)
+          })
+      )
+    }
 
     it.effect("a thousand requests at once are all written, each once", () =>
       Effect.gen(function* () {

@@ -1,34 +1,74 @@
 /** The audit's contract world: on Postgres past the ports by SQL, in memory by the twin's hand. */
+import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import { AuditMemory, layerMemory } from "../../src/audit/memory.ts"
 import { type AuditOptions, layerLive } from "../../src/audit/live.ts"
 import * as Metrics from "../../src/audit/Metrics.ts"
-import { auditSumsOf, hasIntent, ledgerOf, type LedgerDay, storedRow } from "../support/auditDatabase.ts"
+import { progressRow } from "../../src/audit/rows.ts"
+import { renewIntents } from "../../src/audit/statements.ts"
+import { closeExpired } from "../../src/audit/expiredIntents.ts"
+import { SuspectAccounts } from "../../src/audit/SuspectAccounts.ts"
+import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
+import {
+  auditSumsOf,
+  correctionOf,
+  hasIntent,
+  ledgerOf,
+  type LedgerDay,
+  storedRow
+} from "../support/auditDatabase.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { Written } from "./Audit.ts"
 
+type Stores = SqlClient.SqlClient | PgClient.PgClient | Meter | SuspectAccounts
+
 const layerWrittenLive = Layer.effect(
   Written,
-  Effect.map(Effect.context<SqlClient.SqlClient>(), (context) => {
-    const provided = <A, E>(effect: Effect.Effect<A, E, SqlClient.SqlClient>) =>
-      Effect.provideContext(effect, context)
+  Effect.map(Effect.context<Stores>(), (context) => {
+    const provided = <A, E>(effect: Effect.Effect<A, E, Stores>) => Effect.provideContext(effect, context)
     return {
       row: (id) => provided(storedRow(id)),
       hasIntent: (id) => provided(hasIntent(id)),
       ledger: (keyId) => provided(ledgerOf(keyId)),
-      auditSums: (keyId) => provided(auditSumsOf(keyId))
+      auditSums: (keyId) => provided(auditSumsOf(keyId)),
+      correction: (id) => provided(correctionOf(id)),
+      beat: (id, usage) =>
+        provided(
+          Effect.flatMap(PgClient.PgClient, (pg) =>
+            renewIntents(pg, 30)([progressRow(id, { ...usage, held: 0 })])
+          )
+        ),
+      abort: (id) =>
+        provided(
+          Effect.gen(function* () {
+            const pg = yield* PgClient.PgClient
+            yield* pg`UPDATE intents SET lease_until = now() - interval '1 second' WHERE request_id = ${id}::text::uuid`
+            yield* closeExpired(pg, yield* Meter, yield* SuspectAccounts, { only: id })
+          })
+        )
     }
   })
 )
 
+/** Counters that corrections are charged to, and a comparison that nobody makes. */
+const layerCounters = Layer.merge(
+  layerMeter({ leaseS: 30 }),
+  Layer.succeed(SuspectAccounts, { add: () => undefined })
+)
+
 export const layerLiveAudit = (options: Partial<AuditOptions> = {}) =>
-  layerLive({ leaseS: 30, ...options }).pipe(Layer.provide(Layer.fresh(Metrics.layer)))
+  layerLive({ leaseS: 30, ...options }).pipe(
+    Layer.provide(layerCounters),
+    Layer.provide(Layer.fresh(Metrics.layer))
+  )
 
 /** Patient: a busy machine is no failure. */
 const patient = { openTimeoutMs: 20_000, closeTimeoutMs: 20_000, refuseTimeoutMs: 20_000 }
 
 export const liveWorld = Layer.merge(layerLiveAudit(patient), layerWrittenLive).pipe(
+  Layer.provide(layerCounters),
   Layer.provideMerge(TestPostgres)
 )
 
@@ -41,11 +81,12 @@ const layerWrittenMemory = Layer.effect(
         if (row.key_id !== keyId || row.admittedAt === undefined) continue
         const day = row.admittedAt.slice(0, 10)
         const entry = days.get(day) ?? { day, requests: 0, tokensIn: 0, tokensOut: 0 }
+        const more = memory.corrections.get(row.request_id)
         days.set(day, {
           day,
           requests: entry.requests + 1,
-          tokensIn: entry.tokensIn + row.tokens_in,
-          tokensOut: entry.tokensOut + row.tokens_out
+          tokensIn: entry.tokensIn + row.tokens_in + (more?.tokens_in ?? 0),
+          tokensOut: entry.tokensOut + row.tokens_out + (more?.tokens_out ?? 0)
         })
       }
       return [...days.values()].sort((a, b) => a.day.localeCompare(b.day))
@@ -54,7 +95,11 @@ const layerWrittenMemory = Layer.effect(
       row: (id) => Effect.sync(() => memory.rows.get(id)),
       hasIntent: (id) => Effect.sync(() => memory.intents.has(id)),
       ledger: (keyId) => Effect.sync(() => sums(keyId)),
-      auditSums: (keyId) => Effect.sync(() => sums(keyId))
+      auditSums: (keyId) => Effect.sync(() => sums(keyId)),
+      correction: (id) => Effect.sync(() => memory.corrections.get(id)),
+      // Nothing is between the twin and its store.
+      beat: () => Effect.void,
+      abort: memory.abort
     })
   })
 )

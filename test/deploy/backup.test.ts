@@ -43,7 +43,16 @@ const fill = Effect.gen(function* () {
   return key.prefix
 })
 
-const tables = ["tenants", "api_keys", "revocations", "intents", "audit_log", "ledger", "prompt_log"]
+const tables = [
+  "tenants",
+  "api_keys",
+  "revocations",
+  "intents",
+  "audit_log",
+  "audit_corrections",
+  "ledger",
+  "prompt_log"
+]
 
 /** A fingerprint of every row of every table. */
 const contents = Effect.gen(function* () {

@@ -136,6 +136,8 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
           yield* refused(role, "DELETE FROM audit_log")
           yield* refused(role, "TRUNCATE audit_log")
           yield* refused(role, "DROP TABLE audit_log")
+          yield* refused(role, "UPDATE audit_corrections SET tokens_in = 0")
+          yield* refused(role, "DELETE FROM audit_corrections")
           yield* refused(role, "CREATE TABLE mine (n int)")
           yield* refused(role, "CREATE TEMPORARY TABLE api_keys (n int)")
           yield* refused(role, "ALTER TABLE api_keys DROP COLUMN hash")

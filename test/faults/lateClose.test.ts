@@ -1,30 +1,104 @@
-/** A replica that was cut off, whose requests another one has closed for it: what was written first stays, and is told. */
+/** A request whose process was taken for dead, and which ends after all: in the database, the ledger and the counters. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Deferred, Effect, Fiber } from "effect"
+import { chargeCorrection, correctAudit } from "../../src/audit/corrections.ts"
 import { auditRow, intentRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
-import { auditSumsOf, ledgerOf } from "../support/auditDatabase.ts"
+import { type Account, Meter, Reserved } from "../../src/gates/Meter/Meter.ts"
+import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
+import { auditSumsOf, correctionOf, ledgerOf } from "../support/auditDatabase.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 
+const abortion = { status: 500, errorType: "aborted" }
+
 layer(TestPostgres, { excludeTestServices: true, timeout: 30_000 })("a late end", (it) => {
-  it.effect("is counted when its amount is another one, and not when it is only told twice", () =>
+  it.effect(
+    "when its amount is another one, then it is corrected; when it is only sent twice, then not",
+    () =>
+      Effect.gen(function* () {
+        const pg = yield* PgClient.PgClient
+        const caller = callerOf()
+        const [cut, whole] = [intentOf({ caller }), intentOf({ caller })]
+        const [cutId, wholeId] = [cut.arrival.requestId, whole.arrival.requestId]
+        yield* insertIntents(pg, 30)([intentRow(cut), intentRow(whole)])
+        const close = closeIntents(pg)
+        const done = auditRow(endOf(whole, usageOf(1, 2)))
+        assert.deepStrictEqual(yield* close([done]), [])
+        assert.deepStrictEqual(yield* close([done]), [wholeId], "a row whose answer was lost is sent again")
+        const aborted = auditRow(endOf(cut, usageOf(5, 10), abortion))
+        assert.deepStrictEqual(yield* close([aborted]), [])
+        const late = auditRow(endOf(cut, usageOf(7, 30)))
+        assert.deepStrictEqual([...(yield* close([late, done]))].toSorted(), [cutId, wholeId].toSorted())
+        const [corrected, ...others] = yield* correctAudit(pg)([late, done])
+        assert.deepStrictEqual(others, [])
+        assert.deepInclude(corrected, { id: cutId, tokens: 22 })
+        assert.deepStrictEqual(yield* correctAudit(pg)([late, done]), [])
+        const sums = yield* auditSumsOf(caller.keyId)
+        assert.deepInclude(sums[0], { requests: 2, tokensIn: 8, tokensOut: 32 })
+        assert.deepStrictEqual(yield* ledgerOf(caller.keyId), sums)
+      })
+  )
+
+  it.effect("when the other replica is closing it at the same moment, then nothing is lost", () =>
     Effect.gen(function* () {
       const pg = yield* PgClient.PgClient
       const caller = callerOf()
-      const [cut, whole] = [intentOf({ caller }), intentOf({ caller })]
-      yield* insertIntents(pg, 30)([intentRow(cut), intentRow(whole)])
-      const close = closeIntents(pg)
-      const done = auditRow(endOf(whole, usageOf(1, 2)))
-      assert.strictEqual(yield* close([done]), 0)
-      assert.strictEqual(yield* close([done]), 0, "a row whose answer was lost is sent again")
-      const aborted = endOf(cut, usageOf(5, 10), { status: 500, errorType: "aborted" })
-      assert.strictEqual(yield* close([auditRow(aborted)]), 0)
-      assert.strictEqual(yield* close([auditRow(endOf(cut, usageOf(7, 30))), done]), 1)
-      const sums = yield* auditSumsOf(caller.keyId)
-      assert.deepInclude(sums[0], { requests: 2, tokensIn: 6, tokensOut: 12 })
-      assert.deepStrictEqual(yield* ledgerOf(caller.keyId), sums)
+      const cut = intentOf({ caller })
+      yield* insertIntents(pg, 30)([intentRow(cut)])
+      const late = auditRow(endOf(cut, usageOf(7, 30)))
+      const [begun, aborted] = [yield* Deferred.make<void>(), auditRow(endOf(cut, usageOf(5, 10), abortion))]
+      const other = pg.withTransaction(
+        Effect.gen(function* () {
+          yield* closeIntents(pg)([aborted])
+          yield* Deferred.succeed(begun, undefined)
+          yield* Effect.sleep("300 millis")
+        })
+      )
+      const closing = yield* Effect.forkChild(other)
+      yield* Deferred.await(begun)
+      const known = yield* closeIntents(pg)([late])
+      assert.deepStrictEqual(known, [cut.arrival.requestId])
+      yield* correctAudit(pg)([late])
+      yield* Fiber.join(closing)
+      assert.deepInclude(yield* correctionOf(cut.arrival.requestId), { tokens_in: 2, tokens_out: 20 })
+      assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
     })
+  )
+
+  it.effect("when it is charged to the counters, then once, and they say what the ledger says", () =>
+    Effect.gen(function* () {
+      const meter = yield* Meter
+      const caller = callerOf()
+      const account = { group: caller.tenantId, key: caller.keyId }
+      const claims = { account, limits: caller.limits, budgets: { total: 1000 } }
+      yield* meter.load(account, [{ bucket: "total", tokens: 0 }])
+      const { requestId } = intentOf({ caller }).arrival
+      const verdict = yield* meter.reserve(claims, { id: requestId, tokens: 100, slot: true })
+      assert.instanceOf(verdict, Reserved)
+      if (!(verdict instanceof Reserved)) return
+      const { reservation } = verdict
+      yield* meter.settle(reservation, 33)
+      const left = Effect.map(meter.survey(account, reservation.admittedAt), ({ totals }) => totals.total)
+      yield* meter.settle(reservation, 191)
+      assert.strictEqual(yield* left, 33, "the request is over for the counters")
+      const told: Array<Account> = []
+      const suspects = { add: (one: Account) => void told.push(one) }
+      const correction = {
+        id: requestId,
+        tenant_id: caller.tenantId,
+        key_id: caller.keyId,
+        admitted_at: reservation.admittedAt,
+        tokens: 158
+      }
+      yield* chargeCorrection(meter, suspects, correction)
+      yield* chargeCorrection(meter, suspects, correction)
+      assert.strictEqual(yield* left, 191)
+      // What was booked too much is left to the comparison with the ledger.
+      yield* chargeCorrection(meter, suspects, { ...correction, id: "another", tokens: -50 })
+      assert.strictEqual(yield* left, 191)
+      assert.deepStrictEqual(told, [account, account, account])
+    }).pipe(Effect.provide(layerMeter({ leaseS: 30 })))
   )
 })

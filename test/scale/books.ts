@@ -32,7 +32,9 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
   const rows = yield* decodeRows(
     yield* pg`
       SELECT k.id::text AS key_id, k.tenant_id::text, k.prefix,
-        (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM audit_log a WHERE a.key_id = k.id) AS audit,
+        (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM audit_log a WHERE a.key_id = k.id)
+          + (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM audit_corrections c WHERE c.key_id = k.id)
+          AS audit,
         (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM ledger l WHERE l.key_id = k.id) AS ledger,
         (SELECT count(*)::float8 FROM intents i WHERE i.key_id = k.id) AS intents
       FROM api_keys k`

@@ -9,6 +9,9 @@ export interface GatewayProcess {
   readonly url: string
   /** stdout and stderr so far */
   readonly printed: () => string
+  /** SIGSTOP: nothing of it runs until `resume` */
+  readonly pause: Effect.Effect<void>
+  readonly resume: Effect.Effect<void>
   /** SIGTERM; its exit code */
   readonly stop: Effect.Effect<number | null>
 }
@@ -42,6 +45,8 @@ export const makeGatewayProcess = (
     return {
       url,
       printed: () => printed,
+      pause: Effect.sync(() => void child.kill("SIGSTOP")),
+      resume: Effect.sync(() => void child.kill("SIGCONT")),
       stop: Effect.promise(async () => {
         child.kill("SIGTERM")
         await gone

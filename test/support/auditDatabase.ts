@@ -45,9 +45,11 @@ export const auditSumsOf = (keyId: string) =>
   Effect.flatMap(
     SqlClient.SqlClient,
     (sql) => sql<Sums>`
-      SELECT (admitted_at AT TIME ZONE 'UTC')::date::text AS day, count(*) AS requests,
-        sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out
-      FROM audit_log WHERE key_id = ${keyId}::text::uuid AND admitted_at IS NOT NULL GROUP BY 1 ORDER BY 1`
+      SELECT (a.admitted_at AT TIME ZONE 'UTC')::date::text AS day, count(*) AS requests,
+        sum(a.tokens_in + coalesce(c.tokens_in, 0)) AS tokens_in,
+        sum(a.tokens_out + coalesce(c.tokens_out, 0)) AS tokens_out
+      FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
+      WHERE a.key_id = ${keyId}::text::uuid AND a.admitted_at IS NOT NULL GROUP BY 1 ORDER BY 1`
   ).pipe(asNumbers)
 
 export const storedRow = (requestId: string) =>
@@ -67,6 +69,15 @@ export const storedRow = (requestId: string) =>
       SELECT status, tokens_in::float8, tokens_out::float8, model, endpoint, client_request_id, error_type,
         key_id::text, latency_ms
       FROM audit_log WHERE request_id = ${requestId}::text::uuid`
+  ).pipe(Effect.map((rows) => rows[0]))
+
+/** What was corrected of a request, once its own process had ended it after all. */
+export const correctionOf = (requestId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql<{ readonly tokens_in: number; readonly tokens_out: number; readonly status: number }>`
+      SELECT tokens_in::float8, tokens_out::float8, status FROM audit_corrections
+      WHERE request_id = ${requestId}::text::uuid`
   ).pipe(Effect.map((rows) => rows[0]))
 
 export const hasIntent = (requestId: string) =>

@@ -4,7 +4,7 @@
  *
  * 1. every answer carries its id, errors have their shape, and each request has its audit row, with its status;
  * 2. nothing is open after a quiet moment: no intent, no slot, no hold;
- * 3. audit = ledger = live counters = `show-usage`, to the token;
+ * 3. audit with its corrections = ledger = live counters = `show-usage`, to the token;
  * 4. no key, address or word of our inside in an answer, an audit row or a metric, and no key or address in a log line;
  * 5. the process is as it was: nothing unhandled, memory and descriptors back.
  */
@@ -70,7 +70,9 @@ export const bookProblems: Problems<PgClient.PgClient | Meter | Registry> = Effe
     yield* pg`
       WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day),
         spent AS (SELECT tenant_id, (admitted_at AT TIME ZONE 'UTC')::date AS day, tokens_in + tokens_out AS n
-          FROM audit_log WHERE admitted_at IS NOT NULL)
+          FROM audit_log WHERE admitted_at IS NOT NULL
+          UNION ALL SELECT tenant_id, (admitted_at AT TIME ZONE 'UTC')::date, tokens_in + tokens_out
+          FROM audit_corrections)
       SELECT t.name, coalesce(sum(s.n), 0)::float8 AS total,
         coalesce(sum(s.n) FILTER (WHERE s.day >= today.day), 0)::float8 AS day,
         coalesce(sum(s.n) FILTER (WHERE s.day >= date_trunc('month', today.day)), 0)::float8 AS month

@@ -1,0 +1,29 @@
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+
+/**
+ * What a row of the audit should have said. A request whose process was taken for dead is closed as aborted by another
+ * replica; when the process was only paused and ends it after all, the difference is a row here, once per request and
+ * never changed, because rows of the log are not changed either. Sums over the audit include it.
+ */
+export default Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
+    CREATE TABLE IF NOT EXISTS audit_corrections (
+      request_id uuid PRIMARY KEY,
+      tenant_id uuid NOT NULL,
+      key_id uuid NOT NULL,
+      key_prefix text,
+      -- of the audit row: its UTC day is the ledger day that was corrected
+      admitted_at timestamptz NOT NULL,
+      -- added to the audit row's; negative when fewer were used than had been booked
+      tokens_in bigint NOT NULL,
+      tokens_out bigint NOT NULL,
+      usage_source text CHECK (usage_source IN ('backend', 'counted', 'estimated')),
+      -- what the client was told
+      status integer NOT NULL CHECK (status BETWEEN 100 AND 599),
+      error_type text,
+      corrected_at timestamptz NOT NULL DEFAULT now()
+    )`
+  yield* sql`CREATE INDEX IF NOT EXISTS audit_corrections_key ON audit_corrections (key_id, admitted_at)`
+})

@@ -1,0 +1,111 @@
+/** A process that is stopped for longer than a lease, closed by another replica, and goes on: nothing it gave away is lost. */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber, Layer, Redacted } from "effect"
+import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
+import { layerRedis } from "../../src/infra/Redis.ts"
+import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { Registry } from "../../src/registry/Registry.ts"
+import { books, settledBooks } from "../scale/books.ts"
+import { fake as line } from "../support/FakeBackend.ts"
+import { eventually, Fake, hello, layerFake } from "../support/Gateway.ts"
+import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+
+const leaseS = 3
+const words = 150
+
+const world = Layer.mergeAll(
+  layerRegistry({ namespace: "tg_", defaults: { rpm: 1000, tpm: 1_000_000, concurrent: 4 } }),
+  Layer.unwrap(
+    Effect.map(TestRedis, ({ url }) =>
+      layerRedisMeter({ leaseS }).pipe(Layer.provide(layerRedis({ url: Redacted.make(url) })))
+    )
+  ),
+  layerFake
+).pipe(Layer.provideMerge(TestPostgres), Layer.provideMerge(layerTestRedis))
+
+layer(world, { excludeTestServices: true, timeout: 90_000 })("two replicas", (it) => {
+  it.effect(
+    "when one is paused past its lease while it streams, then what its client got is booked to the token",
+    () =>
+      Effect.gen(function* () {
+        const [pg, redis, fake, registry] = [
+          yield* PgClient.PgClient,
+          yield* TestRedis,
+          yield* Fake,
+          yield* Registry
+        ]
+        yield* registry.createTenant({ name: "t", allowAllModels: true })
+        const { key, secret } = yield* registry.createKey({ tenant: "t", name: "k" })
+        yield* registry.setBudgets(key.prefix, { total: 1_000_000 })
+        const env = {
+          NODE_ENV: "production",
+          DATABASE_URL: Redacted.value((yield* TestDatabase).url),
+          REDIS_URL: redis.url,
+          BACKEND_URL: fake.url,
+          CONCURRENCY_LEASE_S: String(leaseS),
+          MODEL_DISCOVERY_REFRESH_S: "1"
+        }
+        const [paused, other] = [yield* makeGatewayProcess(env), yield* makeGatewayProcess(env)]
+        const ask = (url: string, body: unknown) =>
+          Effect.promise(() =>
+            fetch(new URL("/api/chat", url), {
+              method: "POST",
+              headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+              body: JSON.stringify(body)
+            }).then(async (answer) => ({
+              status: answer.status,
+              id: answer.headers.get("x-request-id") ?? "",
+              text: await answer.text()
+            }))
+          )
+        for (const { url } of [paused, other])
+          yield* eventually(ask(url, hello()), ({ status }) => status === 200)
+        const lines = [
+          ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
+          line.done("chat", { prompt_eval_count: 7, eval_count: words })
+        ]
+        fake.script({ does: "stream", lines, gapMs: 60 })
+        const streaming = yield* Effect.forkChild(ask(paused.url, hello()))
+        yield* Effect.sleep("2500 millis")
+        yield* paused.pause
+        yield* Effect.sleep(`${3 * leaseS} seconds`)
+        const whilePaused = yield* books
+        yield* paused.resume
+        const answer = yield* Fiber.join(streaming)
+        const got = answer.text.split("\n").filter((line) => line.includes('"content":" ')).length
+        const [row] = yield* pg<{ readonly tokens_out: number; readonly error_type: string | null }>`
+          SELECT tokens_out::float8, error_type FROM audit_log WHERE request_id = ${answer.id}::text::uuid`
+        yield* Effect.logInfo(`to the client ${got}, in the row ${row?.tokens_out}`)
+        assert.strictEqual(row?.error_type, "aborted", "the other replica has closed it")
+        if (row === undefined) return
+        assert.isAbove(got, row.tokens_out)
+        assert.isAbove(whilePaused.ledger, 0)
+        // What the other requests used, 7 and 3 each.
+        const others = yield* pg<{ readonly n: number }>`
+          SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n FROM audit_log
+          WHERE request_id <> ${answer.id}::text::uuid`
+        const settled = yield* settledBooks(20)
+        const ended = answer.text.includes('"done":true')
+        assert.isTrue(ended, answer.text.slice(-200))
+        const last = answer.text.trim().split("\n").at(-1) ?? ""
+        const count = (name: string) => Number(new RegExp(`"${name}":(\\d+)`).exec(last)?.[1])
+        assert.strictEqual(
+          settled.ledger - (others[0]?.n ?? 0),
+          count("prompt_eval_count") + count("eval_count"),
+          "what the client was told is what is booked"
+        )
+        assert.isAtLeast(count("eval_count"), got)
+        assert.deepInclude(settled, { difference: 0, open: 0 })
+        const corrections = yield* pg<{ readonly tokens_out: number; readonly status: number }>`
+          SELECT tokens_out::float8, status FROM audit_corrections WHERE request_id = ${answer.id}::text::uuid`
+        assert.deepStrictEqual(
+          corrections.map((one) => ({ ...one })),
+          [{ tokens_out: count("eval_count") - row.tokens_out, status: 200 }]
+        )
+      }).pipe(Effect.scoped),
+    { timeout: 90_000 }
+  )
+})
