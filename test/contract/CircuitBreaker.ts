@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, type Layer, Logger } from "effect"
+import { Deferred, Effect, Exit, Fiber, type Layer, Logger } from "effect"
 import { TestClock } from "effect/testing"
 import { describe } from "vitest"
 import { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
@@ -227,6 +227,25 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
         yield* okOf("good")
         assert.strictEqual(yield* state, "closed")
         yield* Fiber.interrupt(hanging)
+        assert.strictEqual(yield* state, "closed")
+      }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("does not listen to the failure of a probe that was given up, while another is under way", () =>
+      Effect.gen(function* () {
+        yield* times(5, failOf("bad"))
+        yield* TestClock.adjust("30 seconds")
+        const [late, next] = [yield* Deferred.make<string, BackendFailed>(), yield* Deferred.make<string>()]
+        const givenUp = yield* Effect.forkChild(Effect.exit(head(Deferred.await(late), "bad")), {
+          startImmediately: true
+        })
+        yield* TestClock.adjust("30 seconds")
+        const probe = yield* Effect.forkChild(head(Deferred.await(next), "good"), { startImmediately: true })
+        yield* Deferred.fail(late, broken)
+        yield* Fiber.join(givenUp)
+        assert.strictEqual(yield* state, "half-open")
+        yield* Deferred.succeed(next, "frame")
+        yield* Fiber.join(probe)
         assert.strictEqual(yield* state, "closed")
       }).pipe(Effect.provide(layer))
     )
