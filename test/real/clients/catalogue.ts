@@ -1,0 +1,67 @@
+/** The clients of the matrix, what each is asked to do, and what is known not to work and why. */
+
+export const cases = [
+  "chat",
+  "stream",
+  "tools",
+  "structured",
+  "embeddings",
+  "list",
+  "abort",
+  "401",
+  "403",
+  "413",
+  "429",
+  "retry-after"
+] as const
+
+export type CaseName = (typeof cases)[number]
+
+export interface ClientScript {
+  /** file in `python` or `npm` */
+  readonly script: string
+  readonly args: ReadonlyArray<string>
+  /** a file of `python/requirements`, one virtual environment each: their pins contradict each other */
+  readonly environment: string | "npm"
+}
+
+const python = (script: string, environment: string, ...args: ReadonlyArray<string>): ClientScript => ({
+  script: `${script}.py`,
+  args,
+  environment
+})
+const npm = (script: string, ...args: ReadonlyArray<string>): ClientScript => ({
+  script: `${script}.mjs`,
+  args,
+  environment: "npm"
+})
+
+export const clients: ReadonlyArray<ClientScript> = [
+  python("openai_sync", "openai"),
+  python("openai_async", "openai"),
+  python("ollama_native", "ollama", "headers"),
+  python("ollama_native", "ollama", "environment"),
+  python("langchain_v1", "langchain"),
+  python("langchain_native", "langchain"),
+  python("llamaindex_v1", "llamaindex"),
+  python("llamaindex_native", "llamaindex"),
+  python("litellm_forms", "litellm", "openai"),
+  python("litellm_forms", "litellm", "ollama_chat"),
+  python("litellm_forms", "litellm", "ollama"),
+  python("instructor_v1", "instructor"),
+  python("pydanticai_v1", "pydanticai"),
+  python("llm_cli", "llm", "openai"),
+  python("llm_cli", "llm", "ollama"),
+  python("aider_cli", "aider", "openai"),
+  python("aider_cli", "aider", "ollama_chat"),
+  npm("openai"),
+  npm("ollama"),
+  npm("ai-sdk", "openai-compatible"),
+  npm("ai-sdk", "ollama"),
+  npm("langchain", "openai"),
+  npm("langchain", "ollama"),
+  npm("mastra")
+]
+
+/** `client, case` → why it does not work. A run that finds anything else fails, and so does one where it works. */
+export const known: Readonly<Record<string, string>> = {}

@@ -1,0 +1,73 @@
+/** Puts the pinned clients into the cache folder: a virtual environment for each file of pins, and one `npm ci`. */
+import { spawn } from "node:child_process"
+import { createHash } from "node:crypto"
+import { cpSync, readdirSync, readFileSync } from "node:fs"
+import * as path from "node:path"
+import { Console, Effect } from "effect"
+import { cacheFolder, makeOnce } from "../../support/ollama/cache.ts"
+import { TestServerFailed } from "../../support/servers/processes.ts"
+
+const here = import.meta.dirname
+
+const run = (
+  command: string,
+  args: ReadonlyArray<string>,
+  cwd: string
+): Effect.Effect<void, TestServerFailed> =>
+  Effect.callback((resume) => {
+    const child = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "pipe"] })
+    let output = ""
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => void (output = (output + text).slice(-4000)))
+    const failed = (detail: string) =>
+      resume(Effect.fail(new TestServerFailed({ detail: `${command} ${args.join(" ")}: ${detail}` })))
+    child.once("error", (error) => failed(error.message))
+    child.once("close", (code) => (code === 0 ? resume(Effect.void) : failed(output)))
+    return Effect.sync(() => child.kill())
+  })
+
+const keyed = (name: string, pins: string): string =>
+  path.join(cacheFolder(), `clients-${name}-${createHash("sha256").update(pins).digest("hex").slice(0, 12)}`)
+
+/** The Python of the environment. */
+const installPython = Effect.fnUntraced(function* (name: string) {
+  const requirements = path.join(here, "python/requirements", `${name}.txt`)
+  const folder = keyed(name, readFileSync(requirements, "utf8"))
+  yield* makeOnce(folder, (unfinished) =>
+    Console.log(`installing ${name} for Python`).pipe(
+      Effect.andThen(run("python3", ["-m", "venv", "."], unfinished)),
+      Effect.andThen(
+        run(
+          path.join(unfinished, "bin/python"),
+          ["-m", "pip", "install", "--quiet", "--no-deps", "-r", requirements],
+          unfinished
+        )
+      )
+    )
+  )
+  return path.join(folder, "bin/python")
+})
+
+/** The folder with `node_modules`; the scripts are copied beside it, since Node looks for packages there. */
+const installNpm = Effect.fnUntraced(function* () {
+  const pins = readFileSync(path.join(here, "npm/package-lock.json"), "utf8")
+  const folder = keyed("npm", pins)
+  yield* makeOnce(folder, (unfinished) =>
+    Effect.sync(() => {
+      for (const name of ["package.json", "package-lock.json"])
+        cpSync(path.join(here, "npm", name), path.join(unfinished, name))
+    }).pipe(
+      Effect.andThen(Console.log("installing the clients for Node")),
+      Effect.andThen(run("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], unfinished))
+    )
+  )
+  for (const name of readdirSync(path.join(here, "npm")).filter((file) => file.endsWith(".mjs")))
+    cpSync(path.join(here, "npm", name), path.join(folder, name))
+  return folder
+})
+
+/** The command that runs `script` of `environment`. */
+export const commandOf = Effect.fnUntraced(function* (environment: string, script: string) {
+  if (environment === "npm") return [process.execPath, path.join(yield* installNpm(), script)] as const
+  return [yield* installPython(environment), path.join(here, "python", script)] as const
+})
