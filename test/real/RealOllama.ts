@@ -5,16 +5,13 @@ import { definitions } from "../support/ollama/modelfiles.ts"
 import { makeOllamaServer, type OllamaServer } from "../support/ollama/OllamaServer.ts"
 import { createModels, linkedStore } from "../support/ollama/store.ts"
 import type { TestServerFailed } from "../support/servers/processes.ts"
-import { layerGatewayBefore } from "../support/Gateway.ts"
-import { layerTestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis } from "../support/TestRedis.ts"
 
 export class RealOllama extends Context.Service<RealOllama, Pick<OllamaServer, "url">>()("test/RealOllama") {}
 
 /** A server that a test may stop and kill: never the one of OLLAMA_URL. */
 export class OwnOllama extends Context.Service<OwnOllama, OllamaServer>()("test/OwnOllama") {}
 
-type Settings = Readonly<Record<string, string>>
+export type Settings = Readonly<Record<string, string>>
 
 const own = Effect.fnUntraced(function* (env: Settings) {
   const binary = yield* findOllama
@@ -41,19 +38,3 @@ export const layerRealOllama: Layer.Layer<RealOllama, TestServerFailed> = Layer.
     return url === undefined || url === "" ? own({}) : given(new URL(url))
   })
 )
-
-/** The gateway before the real server, with databases of its own. */
-export const layerRealGateway = (env: Settings = {}) =>
-  Layer.unwrap(Effect.map(RealOllama, ({ url }) => layerGatewayBefore(url, env))).pipe(
-    Layer.provideMerge(layerRealOllama),
-    Layer.provideMerge(layerTestPostgres()),
-    Layer.provideMerge(Layer.fresh(layerTestRedis))
-  )
-
-/** The gateway before a server that the test may kill. */
-export const layerOwnGateway = (server: Settings = {}, env: Settings = {}) =>
-  Layer.unwrap(Effect.map(OwnOllama, ({ url }) => layerGatewayBefore(url, env))).pipe(
-    Layer.provideMerge(layerOwnOllama(server)),
-    Layer.provideMerge(layerTestPostgres()),
-    Layer.provideMerge(Layer.fresh(layerTestRedis))
-  )

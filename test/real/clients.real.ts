@@ -12,7 +12,7 @@ import { call, eventually, Gateway, newKey } from "../support/Gateway.ts"
 import { clients, known } from "./clients/catalogue.ts"
 import { type Result, runClient } from "./clients/runClients.ts"
 import { tableOf, withTable } from "./clients/table.ts"
-import { layerRealGateway } from "./RealOllama.ts"
+import { layerRealGateway } from "./RealGateway.ts"
 
 const guide = path.resolve(import.meta.dirname, "../../docs/clients.md")
 const chosen = (process.env["CLIENTS"] ?? "").split(",").filter((name) => name !== "")

@@ -11,7 +11,8 @@ import { Registry } from "../../src/registry/Registry.ts"
 import { auditRow, call, newKey } from "../support/Gateway.ts"
 import { compare, countsOf, type Said } from "./conformance/compare.ts"
 import { anyCase, type Case } from "./conformance/requests.ts"
-import { layerRealGateway, RealOllama } from "./RealOllama.ts"
+import { layerRealGateway } from "./RealGateway.ts"
+import { RealOllama } from "./RealOllama.ts"
 
 const runs = Number(process.env["CONFORMANCE_RUNS"] ?? "1000")
 const seed = Number(process.env["CONFORMANCE_SEED"] ?? "1")

@@ -1,27 +1,15 @@
 /**
- * The same promises against a real model server: `OLLAMA_URL=http://127.0.0.1:11434 npm run test:real`. What it says
- * cannot be known beforehand, so these look at shapes and counts; it needs a chat model, and an embedding model for
- * the embeddings.
+ * What the client libraries of this package are promised, against a real model server. What it says cannot be known
+ * beforehand, so these look at shapes and counts.
  */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { Ollama } from "ollama"
 import OpenAI from "openai"
 import { Registry } from "../../src/registry/Registry.ts"
 import { answered, collected, refused } from "../clients/promised.ts"
-import { call, Gateway, layerGatewayBefore, newKey } from "../support/Gateway.ts"
-import { layerTestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis } from "../support/TestRedis.ts"
-
-const given = process.env["OLLAMA_URL"]
-if (given === undefined || !URL.canParse(given)) {
-  throw new Error("set OLLAMA_URL to the real model server, for example http://127.0.0.1:11434")
-}
-
-const real = layerGatewayBefore(new URL(given)).pipe(
-  Layer.provideMerge(layerTestPostgres()),
-  Layer.provideMerge(Layer.fresh(layerTestRedis))
-)
+import { call, Gateway, newKey } from "../support/Gateway.ts"
+import { layerRealGateway } from "./RealGateway.ts"
 
 const native = Effect.fnUntraced(function* (secret: string) {
   const { url } = yield* Gateway
@@ -41,7 +29,7 @@ const modelThatCan = Effect.fnUntraced(function* (secret: string, what: "complet
 
 const messages = [{ role: "user" as const, content: "Say hello." }]
 
-layer(real, { excludeTestServices: true, timeout: 600_000 })(
+layer(layerRealGateway(), { excludeTestServices: true, timeout: 600_000 })(
   "a real model server behind the gateway",
   (it) => {
     it.effect("chats, whole and streamed, and the ledger has what the final frames counted", () =>

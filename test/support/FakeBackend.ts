@@ -275,7 +275,14 @@ const shown: JsonObject = {
   modelfile: "FROM /SECRET/blobs/sha256-1",
   system: "SECRET system",
   template: "SECRET template",
-  details: { parent_model: "/SECRET/parent", format: "gguf", family: "llama", families: ["llama"] },
+  details: {
+    parent_model: "/SECRET/parent",
+    format: "gguf",
+    family: "llama",
+    families: ["llama"],
+    parameter_size: "8B",
+    quantization_level: "Q4_0"
+  },
   model_info: {
     "general.architecture": "llama",
     "llama.context_length": 8192,
