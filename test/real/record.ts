@@ -11,7 +11,9 @@ import { layerRealOllama, RealOllama } from "./RealOllama.ts"
 
 const readFrame = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.JsonObject))
 
-const VersionAnswer = Schema.fromJsonString(Schema.Struct({ version: Schema.String }))
+const readVersion = Schema.decodeUnknownEffect(
+  Schema.fromJsonString(Schema.Struct({ version: Schema.String }))
+)
 
 /** What differs from run to run and is compared by its type alone; long texts and paths are cut. */
 const steady = (key: string, value: unknown): unknown => {
@@ -51,7 +53,7 @@ const program = Effect.gen(function* () {
   const version = yield* Effect.promise(() =>
     fetch(new URL("/api/version", url)).then((answer) => answer.text())
   )
-  const server = `Ollama ${Schema.decodeSync(VersionAnswer)(version).version}`
+  const server = `Ollama ${(yield* readVersion(version)).version}`
   const recordings = yield* Effect.forEach(asked, record)
   yield* Effect.promise(() =>
     writeFile(recordingsFile, `${JSON.stringify({ server, recordings }, steady, 2)}\n`)

@@ -23,7 +23,7 @@ def aider(*words, key=KEY, model="plain", wait=150):
         }
         # A model that babbles ends by its bound; aider takes it from this file.
         settings = Path(folder, "settings.yml")
-        settings.write_text(f"- name: {PROVIDER}/{model}\n  extra_params:\n    max_tokens: 60\n")
+        settings.write_text(f"- name: {PROVIDER}/{model}\n  extra_params:\n    max_tokens: 400\n")
         quiet = "--yes-always --no-git --no-check-update --no-show-model-warnings --analytics-disable --no-show-release-notes"
         done = subprocess.run(
             [*AIDER, "--model", f"{PROVIDER}/{model}", "--model-settings-file", str(settings), "--map-tokens", "0"]
