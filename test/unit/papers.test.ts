@@ -65,7 +65,16 @@ it("every file that is named exists", () => {
 
 it("every setting that is named exists", () => {
   const settings = new Set(Object.values(table).map((setting) => setting.name))
-  const foreign = new Set(["NODE_ENV", "POSTGRES_PASSWORD", "REDIS_PASSWORD", "TEST_REDIS_URL", "OLLAMA_API_BASE", "OLLAMA_API_KEY", "OLLAMA_BIN", "OLLAMA_URL"])
+  const foreign = new Set([
+    "NODE_ENV",
+    "POSTGRES_PASSWORD",
+    "REDIS_PASSWORD",
+    "TEST_REDIS_URL",
+    "OLLAMA_API_BASE",
+    "OLLAMA_API_KEY",
+    "OLLAMA_BIN",
+    "OLLAMA_URL"
+  ])
   const unknown = all(/`([A-Z]{2,}_[A-Z_]+)(?:=[^`]*)?`/g).filter(
     ({ match }) => !settings.has(match[1] ?? "") && !foreign.has(match[1] ?? "") && match[1] !== "DEFAULT_"
   )
