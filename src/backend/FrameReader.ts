@@ -9,6 +9,7 @@ import { Cause, Effect, Pull, type Stream } from "effect"
 import { BackendFailed, type ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import * as YoungStream from "../infra/YoungStream.ts"
+import type { FrameBounds } from "./answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
 import { ofErrorLine, ofWire } from "./faults.ts"
 import { Lines, LineTooLong } from "./lines.ts"
@@ -22,14 +23,19 @@ export class FrameReader {
   readonly #kind: FrameKind
   readonly #delimited: boolean
   readonly #streamed: boolean
-  readonly #lines = new Lines()
+  readonly #bounds: FrameBounds
+  readonly #lines: Lines
+  #bytes = 0
+  #count = 0
   #failure: BackendFailed | undefined
   #done = false
   /** Time of the last frame, as the backend told it. */
   #lastAt: string | undefined
 
-  constructor(wire: Wire, kind: FrameKind, head: Head) {
+  constructor(wire: Wire, kind: FrameKind, head: Head, bounds: FrameBounds) {
     this.#wire = wire
+    this.#bounds = bounds
+    this.#lines = new Lines(bounds.lineBytes)
     this.#kind = kind
     this.#delimited = head.delimited
     this.#streamed = head.contentType.startsWith("application/x-ndjson")
@@ -76,6 +82,14 @@ export class FrameReader {
   #read(bytes: ReadonlyArray<Buffer>): ReadonlyArray<Frame> {
     const frames: Array<Frame> = []
     for (const chunk of bytes) {
+      this.#bytes += chunk.length
+      if (this.#bytes > this.#bounds.bytes) {
+        this.#fail(
+          "protocol",
+          new Error(`the answer is larger than the ${this.#bounds.bytes} bytes it may have`)
+        )
+        break
+      }
       const lines = this.#lines.push(chunk)
       if (lines instanceof LineTooLong) this.#fail("protocol", lines)
       else this.#decode(lines, frames)
@@ -111,6 +125,9 @@ export class FrameReader {
       }
       if (frame instanceof Malformed)
         return this.#fail("protocol", new Error(`malformed frame: ${frame.why}`))
+      this.#count += 1
+      if (this.#count > this.#bounds.frames)
+        return this.#fail("protocol", new Error(`more than the ${this.#bounds.frames} frames it may have`))
       frames.push(frame)
       this.#lastAt = frame.createdAt
       if (frame.done) {

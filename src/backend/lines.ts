@@ -3,9 +3,11 @@
  * whole. Holds the line that is not complete yet, and nothing else.
  */
 
+import { ByteList } from "./ByteList.ts"
+
 /**
- * Longest line kept: what the backend's own client accepts (ollama-wire §1.12). A final frame with the `context` of
- * a long conversation is well over one MiB.
+ * Longest line kept, unless told otherwise: what the backend's own client accepts. A final frame with the `context` of a
+ * long conversation is well over one MiB.
  */
 export const maxLineBytes = 8 * 1024 * 1024
 
@@ -23,8 +25,7 @@ export class LineTooLong extends Error {
 
 export class Lines {
   readonly #limit: number
-  #buffer = Buffer.alloc(0)
-  #pending = 0
+  readonly #pending = new ByteList()
 
   constructor(limit: number = maxLineBytes) {
     this.#limit = limit
@@ -33,15 +34,15 @@ export class Lines {
   /** The lines that `chunk` completes, blank ones left out; a `\r` before the `\n` stays, JSON does not mind it. */
   push(chunk: Buffer): ReadonlyArray<string> | LineTooLong {
     const first = chunk.indexOf(newline)
-    if (this.#pending + (first === -1 ? chunk.length : first) > this.#limit)
+    if (this.#pending.size + (first === -1 ? chunk.length : first) > this.#limit)
       return new LineTooLong(this.#limit)
     if (first === -1) {
-      this.#keep(chunk)
+      this.#pending.push(chunk)
       return []
     }
     const last = chunk.lastIndexOf(newline)
     const whole = this.#join(chunk.subarray(0, last))
-    if (last + 1 < chunk.length) this.#keep(chunk.subarray(last + 1))
+    if (last + 1 < chunk.length) this.#pending.push(chunk.subarray(last + 1))
     return whole.split("\n").filter(isNotBlank)
   }
 
@@ -50,24 +51,12 @@ export class Lines {
     return [this.#join(Buffer.alloc(0))].filter(isNotBlank)
   }
 
-  /** Doubles when it is full: a line that drips in byte by byte costs no more than one that comes whole. */
-  #keep(piece: Buffer): void {
-    const needed = this.#pending + piece.length
-    if (needed > this.#buffer.length) {
-      const grown = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2, 256))
-      this.#buffer.copy(grown, 0, 0, this.#pending)
-      this.#buffer = grown
-    }
-    piece.copy(this.#buffer, this.#pending)
-    this.#pending = needed
-  }
-
   #join(tail: Buffer): string {
-    if (this.#pending === 0) return tail.toString("utf8")
-    const whole = Buffer.concat([this.#buffer.subarray(0, this.#pending), tail])
-    this.#buffer = Buffer.alloc(0)
-    this.#pending = 0
-    return whole.toString("utf8")
+    if (this.#pending.size === 0) return tail.toString("utf8")
+    if (tail.length > 0) this.#pending.push(tail)
+    const { text } = this.#pending
+    this.#pending.clear()
+    return text
   }
 }
 

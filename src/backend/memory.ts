@@ -8,6 +8,7 @@ import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Scope } from "effect"
 import { Drain } from "../infra/Drain.ts"
+import { frameBoundsOf } from "./answerBounds.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { guarded, guardedWhole } from "./guarded.ts"
@@ -38,12 +39,24 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
       const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, cut)
       const stoppable = (frames: Stream.Stream<Frame, BackendFailed>) =>
         Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull)))
+      /** The bound on frames is the wire's; there are no bytes to bound here. */
+      const bounded = (frames: Stream.Stream<Frame, BackendFailed>, call: BackendCall) =>
+        Stream.mapAccumEffect(
+          frames,
+          () => 0,
+          (count, frame) =>
+            count < frameBoundsOf(call).frames
+              ? Effect.succeed([count + 1, [frame]] as const)
+              : new BackendFailed({ fault: "protocol", cause: new Error("more frames than it may have") })
+        )
       return Backend.of({
         forward: (permit, call) =>
           guarded(
             breaker,
             permit,
-            Effect.map(beforeCut(Effect.suspend(() => script.reply(permit, call))), stoppable)
+            Effect.map(beforeCut(Effect.suspend(() => script.reply(permit, call))), (frames) =>
+              stoppable(bounded(frames, call))
+            )
           ),
         embed: (permit, call) =>
           guardedWhole(

@@ -7,14 +7,25 @@
  * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
  * the one that does not read; `maxDurationMs` for the whole.
  */
-import { Effect, Layer, Scope, type Stream } from "effect"
+import { Effect, Layer, Scope, Semaphore, type Stream } from "effect"
 import { Pool } from "undici"
 import { BackendFailed, type ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
+import type { JsonObject } from "../domain/Inference.ts"
+import type { Description, Model } from "../domain/Model.ts"
 import { makeAlarm } from "../infra/Alarm.ts"
 import { Drain } from "../infra/Drain.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
+import {
+  type FrameBounds,
+  frameBoundsOf,
+  mostWholeBytes,
+  showBytes,
+  tagsBytes,
+  vectorBytesOf
+} from "./answerBounds.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
+import { ByteList } from "./ByteList.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
@@ -42,12 +53,6 @@ export interface UndiciOptions {
 /** Beginning of an error's body that is read: enough to tell what it is about. */
 const errorBytes = 64 * 1024
 const errorReadMs = 1000
-/** Ten thousand models and more. */
-const tagsBytes = 16 * 1024 * 1024
-/** A tokenizer's arrays are left out of what is asked for; a thousand tensors are not. */
-const showBytes = 16 * 1024 * 1024
-/** Two thousand vectors of four thousand numbers. */
-const embeddingsBytes = 128 * 1024 * 1024
 const listTimeoutMs = 10_000
 /** Connections for lists and pings: whether the backend answers must not depend on how many streams run. */
 const lookupConnections = 2
@@ -89,6 +94,8 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       ),
       (pool) => Effect.promise(() => pool.destroy())
     )
+  /** in KiB */
+  const wholeAnswers = yield* Semaphore.make(mostWholeBytes / 1024)
   const requests = yield* makePool(options.connections ?? null)
   const lookupPool = yield* makePool(lookupConnections)
 
@@ -124,17 +131,19 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       )
     })
 
-  const askOnce = (
+  const askOnce = <A>(
     path: keyof typeof paths,
     body: string | null,
-    limit: number,
+    { decode, limit }: Expected<A>,
     deadline: number
-  ): Effect.Effect<string, Refused | WireError> =>
+  ): Effect.Effect<A, Refused | WireError> =>
     Effect.gen(function* () {
       const wire = yield* exchange(path, body, deadline)
       const head = yield* wire.head
       if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
-      return yield* whole(wire, limit)
+      const answer = Effect.flatMap(whole(wire, limit), decode)
+      // There are few look-ups at a time, and readiness must not wait for what clients ask.
+      return yield* isLookup(path) ? answer : wholeAnswers.withPermits(Math.ceil(limit / 1024))(answer)
     }).pipe(Effect.scoped)
 
   /**
@@ -153,20 +162,20 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
     })
 
   /** The whole of an answer that is one JSON object. */
-  const ask = (path: keyof typeof paths, body: string | null, limit: number, timeoutMs: number) =>
-    inTime(timeoutMs, (deadline) => askOnce(path, body, limit, deadline))
+  const ask = <A>(path: keyof typeof paths, body: string | null, expected: Expected<A>, timeoutMs: number) =>
+    inTime(timeoutMs, (deadline) => askOnce(path, body, expected, deadline))
 
   /** For the gateway itself: there is no client whose request could be at fault. */
-  const lookUp = (path: Lookup, body: string | null, limit: number, timeoutMs: number) =>
-    Effect.mapError(ask(path, body, limit, timeoutMs), (error) =>
+  const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, timeoutMs: number) =>
+    Effect.mapError(ask(path, body, expected, timeoutMs), (error) =>
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
   /** Up to the first frame; after that the answer has a clock of its own. */
-  const head = (kind: FrameKind, body: string) =>
+  const head = (kind: FrameKind, body: string, bounds: FrameBounds) =>
     inTime(options.firstByteTimeoutMs, (deadline) =>
       Effect.flatMap(exchange(kind, body, deadline), (wire) =>
-        Effect.map(open(wire, kind), (answer) => {
+        Effect.map(open(wire, kind, bounds), (answer) => {
           wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
           return answer
         })
@@ -179,43 +188,51 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       if (kind !== "chat" && kind !== "generate") {
         return protocol(`${kind} does not answer in frames`)
       }
-      return guarded(breaker, permit, head(kind, bodyOf(permit.model.name, call)))
+      return guarded(breaker, permit, head(kind, bodyOf(permit.model.name, call), frameBoundsOf(call)))
     },
     embed: (permit, { request }) => {
       const { kind } = request
       if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
-      const answer = ask(
-        kind,
-        wholeBodyOf(permit.model.name, request),
-        embeddingsBytes,
-        options.firstByteTimeoutMs
-      ).pipe(
-        Effect.flatMap((text) =>
+      const vectors = {
+        limit: vectorBytesOf(request),
+        decode: (text: string) =>
           known(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
-        )
-      )
-      return guardedWhole(breaker, permit, answer)
+      }
+      const body = wholeBodyOf(permit.model.name, request)
+      return guardedWhole(breaker, permit, ask(kind, body, vectors, options.firstByteTimeoutMs))
     },
     show: (permit) =>
       guardedWhole(
         breaker,
         permit,
         // The name and nothing else: the other fields can echo what has to stay hidden.
-        Effect.flatMap(
-          ask("show", JSON.stringify({ model: permit.model.name }), showBytes, listTimeoutMs),
-          (text) => known(decodeShow(text), "not a model's description")
-        )
+        ask("show", JSON.stringify({ model: permit.model.name }), description, listTimeoutMs)
       ),
-    models: Effect.flatMap(lookUp("models", null, tagsBytes, listTimeoutMs), (text) =>
-      known(decodeTags(text), "not a list of models")
-    ),
-    describe: (name) =>
-      Effect.flatMap(lookUp("describe", JSON.stringify({ model: name }), showBytes, listTimeoutMs), (text) =>
-        known(decodeDescription(text), "not a model's description")
-      ),
-    ping: Effect.asVoid(lookUp("ping", null, errorBytes, pingTimeoutMs))
+    models: lookUp("models", null, list, listTimeoutMs),
+    describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
+    ping: lookUp("ping", null, anything, pingTimeoutMs)
   })
 })
+
+/** An answer in one object, and the most bytes it may have. */
+interface Expected<A> {
+  readonly limit: number
+  readonly decode: (text: string) => Effect.Effect<A, BackendFailed>
+}
+
+const description: Expected<JsonObject> = {
+  limit: showBytes,
+  decode: (text) => known(decodeShow(text), "not a model's description")
+}
+const ownDescription: Expected<Description> = {
+  limit: showBytes,
+  decode: (text) => known(decodeDescription(text), "not a model's description")
+}
+const list: Expected<ReadonlyArray<Model>> = {
+  limit: tagsBytes,
+  decode: (text) => known(decodeTags(text), "not a list of models")
+}
+const anything: Expected<void> = { limit: errorBytes, decode: () => Effect.void }
 
 const headersFor = (path: keyof typeof paths, body: string | null) => ({
   accept: isLookup(path) ? "application/json" : "application/x-ndjson, application/json",
@@ -241,7 +258,8 @@ const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, Bac
 /** Waits for the first frames and leaves the rest to be pulled. */
 const open = Effect.fnUntraced(function* (
   wire: Wire,
-  kind: FrameKind
+  kind: FrameKind,
+  bounds: FrameBounds
 ): Effect.fn.Return<Stream.Stream<Frame, BackendFailed | ShuttingDown>, Refused | WireError> {
   const head = yield* wire.head
   if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
@@ -250,7 +268,7 @@ const open = Effect.fnUntraced(function* (
     wire.abort(fault)
     return yield* fault
   }
-  const reader = new FrameReader(wire, kind, head)
+  const reader = new FrameReader(wire, kind, head, bounds)
   const first = yield* Effect.mapError(reader.next, beforeFirstFrame)
   if (first === undefined)
     return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
@@ -287,14 +305,16 @@ const beginning = (wire: Wire): Effect.Effect<string> => {
 
 /** The whole body as text; more than `limit` bytes is a protocol fault. */
 const whole = Effect.fnUntraced(function* (wire: Wire, limit: number) {
-  const read: Array<Buffer> = []
-  let size = 0
+  const read = new ByteList()
   while (true) {
     const bytes = yield* wire.take
-    if (bytes.length === 0) return Buffer.concat(read).toString("utf8")
-    for (const chunk of bytes) size += chunk.length
-    if (size > limit) return yield* protocol(`more than ${limit} bytes`)
-    read.push(...bytes)
+    if (bytes.length === 0) return read.text
+    for (const chunk of bytes) read.push(chunk)
+    if (read.size > limit) {
+      const fault = protocol(`the answer is larger than the ${limit} bytes it may have`)
+      wire.abort(fault)
+      return yield* fault
+    }
   }
 })
 

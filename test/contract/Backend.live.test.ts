@@ -18,7 +18,8 @@ const behaviours = {
     status: 400,
     body: `{"error":"the prompt is longer than the context length currently available"}`
   },
-  "hangs after a frame": { does: "stream", lines: [fake.chat("Hello")], ends: "hang" }
+  "hangs after a frame": { does: "stream", lines: [fake.chat("Hello")], ends: "hang" },
+  "never ends": { does: "flood", line: `{"message":{"content":""},"done":false}\n` }
 } as const satisfies Record<Situation, Behaviour | undefined>
 
 suite("undici over real sockets", (situation) =>

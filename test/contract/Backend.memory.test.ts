@@ -21,7 +21,10 @@ const replies: Readonly<Record<Situation, Reply>> = {
   busy: Effect.fail(new BackendFailed({ fault: "busy", retryAfterS: 1 })),
   "model gone": Effect.fail(new Forbidden({ what: "model" })),
   "context too long": Effect.fail(new BadRequest({ detail: refusals.context })),
-  "hangs after a frame": Effect.succeed(Stream.concat(Stream.take(words, 1), Stream.never))
+  "hangs after a frame": Effect.succeed(Stream.concat(Stream.take(words, 1), Stream.never)),
+  "never ends": Effect.succeed(
+    Stream.forever(Stream.succeed<Frame>({ createdAt: "", text: "", done: false }))
+  )
 }
 
 /** The same situation for an answer in one object. */

@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, type Layer, type Scope, Stream } from "effect"
 import { describe } from "vitest"
+import { frameBoundsOf } from "../../src/backend/answerBounds.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import type { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import type { Refused } from "../../src/backend/faults.ts"
@@ -18,6 +19,7 @@ export type Situation =
   | "model gone"
   | "context too long"
   | "hangs after a frame"
+  | "never ends"
 
 export type Twin = Layer.Layer<Backend | CircuitBreaker | Drain>
 
@@ -80,6 +82,26 @@ export const suite = (
           assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "cut"), "CircuitOpen"])
         })
       )
+    )
+
+    it.live(
+      "when an answer has more frames than its bound allows, then it fails, and five open the breaker",
+      () =>
+        inSituation(
+          "never ends",
+          Effect.gen(function* () {
+            let seen = 0
+            const faults: Array<string> = []
+            for (let i = 0; i < 6; i += 1) {
+              const reading = Effect.flatMap(forward, (frames) =>
+                Stream.runForEach(frames, () => Effect.sync(() => void (seen += 1)))
+              )
+              faults.push(named(yield* Effect.flip(Effect.scoped(reading))))
+            }
+            assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "protocol"), "CircuitOpen"])
+            assert.strictEqual(seen, 5 * frameBoundsOf(callOf()).frames)
+          })
+        )
     )
 
     it.live("opens the breaker after five calls without a frame", () =>

@@ -3,6 +3,7 @@ import { assert } from "@effect/vitest"
 import { Cause, Effect, Exit } from "effect"
 import type { Dispatcher } from "undici"
 import { ofWire } from "../../src/backend/faults.ts"
+import { frameBoundsOf } from "../../src/backend/answerBounds.ts"
 import { FrameReader } from "../../src/backend/FrameReader.ts"
 import { Wire } from "../../src/backend/Wire.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
@@ -12,6 +13,7 @@ import type { Encoder } from "../../src/http/Dialect.ts"
 import { faceOf } from "../../src/http/faces.ts"
 import { Fold } from "../../src/http/fold.ts"
 import { fake } from "../support/FakeBackend.ts"
+import { callOf } from "../support/permits.ts"
 import { cut, mutateBytes } from "./bytes.ts"
 import { mutateTree, textOf, treeOf } from "./jsonTree.ts"
 import type { Random } from "./Random.ts"
@@ -162,13 +164,14 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
   const controller = new Controller()
   wire.onRequestStart(controller)
   wire.onResponseStart(controller, 200, { "content-type": "application/x-ndjson" })
-  const reader = new FrameReader(wire, kind, {
+  const head = {
     status: 200,
     contentType: "application/x-ndjson",
     encoded: false,
     delimited: true,
     retryAfterS: undefined
-  })
+  }
+  const reader = new FrameReader(wire, kind, head, frameBoundsOf(callOf({ kind }, 100)))
   const encoders = encodersOf(kind)
   const texts = encoders.map(() => "")
   const fold = new Fold()

@@ -212,7 +212,7 @@ describe("a client that leaves", () => {
       (backend) =>
         Effect.gen(function* () {
           backend.script({ does: "flood", line: `${JSON.stringify(fake.chat("x".repeat(1000)))}\n` })
-          const frames = yield* forward()
+          const frames = yield* forward(callOf({}, 1_000_000))
           const pull = yield* Stream.toPull(frames)
           yield* pull
           yield* Effect.sleep("500 millis")
