@@ -26,28 +26,28 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
   const record = (admission: Admission, outcome: Outcome): Effect.Effect<void> =>
     apply(() => circuit.record(admission, outcome, nowMs()))
 
-  const begin = <A>(admission: Admission, value: A): Effect.Effect<Guarded<A>> => {
-    let current = admission
-    const guarded: Guarded<A> = { value, report: (outcome) => record(current, outcome) }
-    return Effect.as(
-      apply(() => {
-        current = circuit.began(admission, nowMs())
-      }),
-      guarded
-    )
-  }
+  const guarded = <A>(admission: Admission, value: A): Guarded<A> => ({
+    value,
+    report: (outcome) => record(admission, outcome)
+  })
 
   const run = <A, E, R>(
     admission: Admission,
     head: Effect.Effect<A, E, R>,
     isFailure: (error: E) => boolean
-  ): Effect.Effect<Guarded<A>, E, R> =>
-    Effect.flatMap(
-      Effect.onExit(head, (exit) =>
-        Exit.isSuccess(exit) ? Effect.void : record(admission, outcomeOf(exit.cause, isFailure))
-      ),
-      (value) => begin(admission, value)
+  ): Effect.Effect<Guarded<A>, E, R> => {
+    const judged = Effect.onExit(head, (exit) =>
+      Exit.isSuccess(exit) ? Effect.void : record(admission, outcomeOf(exit.cause, isFailure))
     )
+    // Only a probe's first frame changes the state; all other requests are spared the steps that log it.
+    if (!admission.probe)
+      return Effect.map(judged, (value) => guarded(circuit.began(admission, nowMs()), value))
+    return Effect.flatMap(judged, (value) => {
+      let current = admission
+      const began = apply(() => void (current = circuit.began(admission, nowMs())))
+      return Effect.map(began, () => guarded(current, value))
+    })
+  }
 
   const guard = <A, E, R>(
     key: string,
