@@ -1,0 +1,49 @@
+/** What `npm ci` installs is what was reviewed: every package by its hash, and from no host of anybody's choosing. */
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import { Schema } from "effect"
+
+const root = path.resolve(import.meta.dirname, "../..")
+
+const Entry = Schema.Struct({
+  version: Schema.optionalKey(Schema.String),
+  resolved: Schema.optionalKey(Schema.String),
+  integrity: Schema.optionalKey(Schema.String),
+  link: Schema.optionalKey(Schema.Boolean),
+  optional: Schema.optionalKey(Schema.Boolean),
+  os: Schema.optionalKey(Schema.Unknown)
+})
+const Lock = Schema.fromJsonString(Schema.Struct({ packages: Schema.Record(Schema.String, Entry) }))
+const { packages } = Schema.decodeSync(Lock)(readFileSync(path.join(root, "package-lock.json"), "utf8"))
+const entries = Object.entries(packages).filter(([name]) => name !== "")
+
+/**
+ * Binaries of three tools for platforms whose packages the registry did not have when the lock file was written, so that
+ * there was nothing to take a hash of. `npm ci` refuses a lock file without the entries, and installs none it cannot find.
+ */
+const unpublished = /^node_modules\/(?:@effect\/tsgo|@oxfmt\/binding|@oxlint\/binding)-[a-z0-9-]+$/
+/** Where the suites run. */
+const supported = /-linux-x64(?:-gnu)?$/
+
+it("when a package is installed, then its hash is in the lock file", () => {
+  assert.isAbove(entries.length, 100)
+  const without = entries.filter(([, { integrity }]) => integrity === undefined)
+  for (const [name, { optional, os }] of without) {
+    assert.match(name, unpublished)
+    assert.notMatch(name, supported)
+    assert.isTrue(
+      optional === true && os !== undefined,
+      `${name} is for one platform, and left out elsewhere`
+    )
+  }
+  for (const [name, { integrity }] of entries)
+    if (integrity !== undefined) assert.match(integrity, /^sha512-[A-Za-z0-9+/]{86}==$/, name)
+})
+
+it("when a package is fetched, then from the registry that npm is set to: no entry names a host", () => {
+  assert.deepStrictEqual(
+    entries.filter(([, { link, resolved }]) => resolved !== undefined || link === true).map(([name]) => name),
+    []
+  )
+})
