@@ -32,5 +32,10 @@ export class Audit extends Context.Service<
      * too when more rows wait to be written than may.
      */
     refuse(record: AuditRecord): Effect.Effect<void, Unavailable>
+    /**
+     * Counts a refusal that gets no row of its own, because its sender has had as many as he may: one row a second
+     * stands for all of a sender's that ended alike (`Tally.ts`). It never waits.
+     */
+    tally(record: AuditRecord): Effect.Effect<void>
   }
 >()("tollgate/audit/Audit") {}

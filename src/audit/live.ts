@@ -23,8 +23,8 @@ import { chargeCorrection, correctAudit } from "./corrections.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
 import { SuspectAccounts } from "./SuspectAccounts.ts"
 import { type BackgroundTask, Metrics } from "./Metrics.ts"
-import type { AuditRecord } from "./Record.ts"
 import { auditRow, type AuditRow, holdBack, intentRow, type Progress, progressRow } from "./rows.ts"
+import { makeTally } from "./Tally.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
 
 export interface AuditOptions {
@@ -191,7 +191,11 @@ const make = (options: AuditOptions) =>
       unavailable("the queue of refusals is full")
     )
 
-    const laneOf = (record: AuditRecord) => (record.caller === undefined ? turningAway : refusing)
+    const laneOf = (row: AuditRow) => (row.key_id === null ? turningAway : refusing)
+
+    const tally = yield* makeTally((row) =>
+      Effect.match(laneOf(row).offer(row), { onFailure: () => false, onSuccess: () => true })
+    )
 
     return Audit.of({
       open: (intent) =>
@@ -234,7 +238,7 @@ const make = (options: AuditOptions) =>
         // The intent may have been written although its client did not wait for it: the row takes it along.
         open.delete(record.arrival.requestId)
         const row = auditRow(record)
-        const durable = yield* laneOf(record)
+        const durable = yield* laneOf(row)
           .offer(row)
           .pipe(
             Effect.catchTag("QueueFull", () => suppress),
@@ -248,7 +252,8 @@ const make = (options: AuditOptions) =>
           }),
           Effect.mapError(unavailable)
         )
-      })
+      }),
+      tally: tally.add
     })
   })
 

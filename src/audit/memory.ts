@@ -9,8 +9,9 @@ import { Unavailable } from "../domain/Errors.ts"
 import { evidence } from "../domain/Evidence.ts"
 import { Audit } from "./Audit.ts"
 import { Ledger, LedgerDown } from "./Ledger.ts"
-import type { AuditRecord, Intent } from "./Record.ts"
+import type { Intent } from "./Record.ts"
 import { type AuditRow, auditRow, holdBack, intentRow } from "./rows.ts"
+import { makeTally } from "./Tally.ts"
 
 /** A row of the log; `admittedAt` (ISO) is there when it counts in the ledger. */
 export type StoredRow = AuditRow & { readonly admittedAt?: string }
@@ -56,7 +57,7 @@ const unavailable = (cause: string) =>
   new Unavailable({ gate: "Audit", retryAfterS: 1, cause: new Error(cause) })
 
 const make = (most: number) =>
-  Effect.sync(() => {
+  Effect.gen(function* () {
     const rows = new Map<string, StoredRow>()
     const intents = new Map<string, StoredIntent>()
     const corrections = new Map<string, StoredCorrection>()
@@ -90,14 +91,16 @@ const make = (most: number) =>
     }
 
     /** Answers whether it is written; if not, it is kept, and nobody has waited for it. */
-    const put = (record: AuditRecord, opened: boolean): boolean => {
-      const entry = { row: auditRow(record), opened }
+    const put = (row: AuditRow, opened: boolean): boolean => {
+      const entry = { row, opened }
       if (down) {
         holdBack(entry.row)
         kept = [...kept, entry]
       } else write(entry)
       return !down
     }
+
+    const tally = yield* makeTally((row) => Effect.sync(() => (put(row, false), true)))
 
     const audit = Audit.of({
       open: (intent) =>
@@ -119,9 +122,12 @@ const make = (most: number) =>
             tokensOut: Math.max(stored.tokensOut, usage.tokensOut)
           })
         }),
-      close: (record) => Effect.sync(() => (put(record, true) ? Effect.void : unavailable("down"))),
+      close: (record) => Effect.sync(() => (put(auditRow(record), true) ? Effect.void : unavailable("down"))),
       refuse: (record) =>
-        Effect.suspend(() => (put(record, false) || record.status >= 400 ? Effect.void : unavailable("down")))
+        Effect.suspend(() =>
+          put(auditRow(record), false) || record.status >= 400 ? Effect.void : unavailable("down")
+        ),
+      tally: tally.add
     })
 
     const spentBy = function* (keyId: string) {

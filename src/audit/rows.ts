@@ -60,7 +60,9 @@ export const auditRow = (record: AuditRecord) => ({
   usage_source: record.usage.source,
   status: record.status,
   error_type: record.errorType ?? null,
-  latency_ms: Math.min(2_147_483_647, count(record.latencyMs))
+  latency_ms: Math.min(2_147_483_647, count(record.latencyMs)),
+  /** requests that the row stands for (`Tally.ts`) */
+  repeats: 1
 })
 
 /**

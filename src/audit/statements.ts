@@ -65,7 +65,8 @@ const fields: { readonly [C in keyof AuditRow]: string } = {
   error_type: "text",
   latency_ms: "integer",
   client_ip: "text",
-  client_request_id: "text"
+  client_request_id: "text",
+  repeats: "integer"
 }
 const columns = Object.keys(fields).join(", ")
 const record = Object.entries(fields)

@@ -32,6 +32,12 @@ export class RateLimited extends Data.TaggedError("RateLimited")<{
   readonly headroom?: Headroom
 }> {}
 
+/** 429: the key asks for more lists and refusals than it may have a second (`http/FreeWork.ts`). */
+export class FreeWorkExhausted extends Data.TaggedError("FreeWorkExhausted")<{
+  readonly value: number
+  readonly retryAfterS: number
+}> {}
+
 /** 429 from the Budget: the period's tokens are spent. */
 export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
   readonly period: Period
@@ -83,6 +89,7 @@ export type GatewayError =
   | Forbidden
   | PayloadTooLarge
   | RateLimited
+  | FreeWorkExhausted
   | BudgetExhausted
   | CircuitOpen
   | BackendFailed

@@ -9,6 +9,7 @@ import { Traced } from "../pipeline/Trace.ts"
 import { makeComplain } from "./complaints.ts"
 import { Drain } from "../infra/Drain.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { FreeWork } from "./FreeWork.ts"
 import { Readiness } from "./ops.ts"
 import { Patience } from "./Patience.ts"
 import { RequestBodies } from "./RequestBodies.ts"
@@ -22,6 +23,7 @@ export const desk = Effect.all({
   metrics: Metrics,
   drain: Drain,
   tarpit: Tarpit,
+  freeWork: FreeWork,
   readiness: Readiness,
   patience: Patience,
   bodies: RequestBodies,

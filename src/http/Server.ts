@@ -11,6 +11,7 @@ import { Pipeline } from "../pipeline/Pipeline.ts"
 import { type AppOptions, makeApp } from "./app.ts"
 import { Drain } from "../infra/Drain.ts"
 import { onExchange } from "./exchanges.ts"
+import { FreeWork } from "./FreeWork.ts"
 import { noteFraming } from "./framing.ts"
 import { refuseMalformed } from "./malformed.ts"
 import { Readiness } from "./ops.ts"
@@ -130,5 +131,6 @@ export const layer = (options: ServerOptions) =>
     Layer.provide(Pipeline.layer),
     Layer.provide(Tarpit.layer()),
     Layer.provide(RequestBodies.layer({ mostBytes: options.requestBodiesMaxBytes })),
+    Layer.provide(FreeWork.layer()),
     Layer.provide(UnreadAnswers.layer({ mostBytes: options.unreadAnswersMaxBytes }))
   )

@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http"
 import { Effect, Result } from "effect"
-import { BadRequest, PayloadTooLarge } from "../domain/Errors.ts"
+import { BadRequest, type FreeWorkExhausted, PayloadTooLarge } from "../domain/Errors.ts"
 import type { Json } from "../domain/Inference.ts"
 import { within } from "../infra/Alarm.ts"
 import type { Desk } from "./Desk.ts"
@@ -48,15 +48,17 @@ const problemOf = (incoming: IncomingMessage): string | undefined =>
   headerProblem(incoming.headers) ??
   (headerCount(incoming, "content-type") > 1 ? "Content-Type: expected it once" : undefined)
 
+/** `mayParse` is asked once the body is in, and may refuse it before any work is done on it. */
 export const readBody = (
   { alarm, patience }: Pick<Desk, "alarm" | "patience">,
   incoming: IncomingMessage,
   response: ServerResponse,
   received: ReceivedBody,
   share: Share,
-  limitBytes: number
-): Effect.Effect<Body, BodyRefused> =>
-  Effect.suspend((): Effect.Effect<Body, BodyRefused> => {
+  limitBytes: number,
+  mayParse: (bytes: number) => Effect.Effect<void, FreeWorkExhausted>
+): Effect.Effect<Body, BodyRefused | FreeWorkExhausted> =>
+  Effect.suspend((): Effect.Effect<Body, BodyRefused | FreeWorkExhausted> => {
     if (isMisframed(incoming)) {
       return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
     }
@@ -70,6 +72,7 @@ export const readBody = (
       (resume) => received.read(limitBytes, share, resume),
       () => Effect.fail(notInTime)
     ).pipe(
+      Effect.tap(({ byteLength }) => mayParse(byteLength)),
       Effect.flatMap((bytes): Effect.Effect<Body, BodyRefused> => {
         const problem = problemOf(incoming)
         if (problem !== undefined) return new BadRequest({ detail: problem })

@@ -74,6 +74,12 @@ export const faceOf: (error: GatewayError) => Face = Match.type<GatewayError>().
       message: `request body is larger than ${error.limitBytes} bytes`
     }),
     RateLimited: rateLimited,
+    FreeWorkExhausted: (error): Face => ({
+      status: 429,
+      type: "rate_limit_exceeded",
+      message: `limit of ${error.value} unmetered or refused requests per second reached`,
+      headers: { "retry-after": String(error.retryAfterS) }
+    }),
     BudgetExhausted: budgetExhausted,
     CircuitOpen: (error): Face => badGateway(error.retryAfterS),
     BackendFailed: (error): Face => badGateway(error.retryAfterS),

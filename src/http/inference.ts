@@ -27,7 +27,7 @@ export interface InferenceOptions extends Bounds {
 }
 
 export const makeInference = (desk: Desk, answer: Answer, options: InferenceOptions) => {
-  const { bodies, complain, keys, pipeline, traced, unread } = desk
+  const { bodies, complain, freeWork, pipeline, traced, unread } = desk
   const step = stepOf(traced)
 
   /** What is asked for, and whether it may be. */
@@ -52,11 +52,14 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
     received: ReceivedBody,
     decode: Decode
   ) {
-    const key = yield* step("authenticate")(authenticate(keys, exchange, incoming))
+    const key = yield* step("authenticate")(authenticate(desk, exchange, incoming))
     yield* unread.room(key.value)
     return yield* bodies.withShare(key.value, (share) =>
       Effect.flatMap(
-        readBody(desk, incoming, response, received, share, options.maxRequestBodyBytes),
+        readBody(desk, incoming, response, received, share, options.maxRequestBodyBytes, (bytes) => {
+          exchange.bodyBytes = bytes
+          return freeWork.check(key.value.keyId)
+        }),
         (body) => decided(exchange, key, body, decode)
       )
     )

@@ -45,7 +45,7 @@ export const makeList = (desk: Desk, answer: Answer) =>
     response: ServerResponse,
     name: keyof typeof bodies
   ) {
-    const key = yield* authenticate(desk.keys, exchange, incoming)
+    const key = yield* authenticate(desk, exchange, incoming)
     yield* desk.unread.room(key.value)
     exchange.headroom = yield* desk.pipeline.headroom(key.value)
     const body = yield* bodies[name](desk, key.value)

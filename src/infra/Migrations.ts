@@ -18,6 +18,7 @@ import promptLogByKey from "../../migrations/0002_prompt_log_by_key.ts"
 import revocationsByOthers from "../../migrations/0003_revocations_by_others.ts"
 import auditByKey from "../../migrations/0004_audit_by_key.ts"
 import auditCorrections from "../../migrations/0005_audit_corrections.ts"
+import auditRepeats from "../../migrations/0006_audit_repeats.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -25,7 +26,8 @@ export const migrations = {
   "0002_prompt_log_by_key": promptLogByKey,
   "0003_revocations_by_others": revocationsByOthers,
   "0004_audit_by_key": auditByKey,
-  "0005_audit_corrections": auditCorrections
+  "0005_audit_corrections": auditCorrections,
+  "0006_audit_repeats": auditRepeats
 }
 
 const table = "schema_migrations"

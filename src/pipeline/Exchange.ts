@@ -23,6 +23,8 @@ export class Exchange {
   /** whether the name is one discovery knows for this caller: only such names become metric labels */
   modelResolved = false
   streamed = false
+  /** bytes of the body that was read to decode it */
+  bodyBytes = 0
   /** what the response headers will say */
   headroom: Headroom | undefined
   reservation: Reservation | undefined

@@ -22,6 +22,8 @@ export interface Ending {
   readonly errorType?: string
   /** the answer takes long to write: its slot stays taken until `release` */
   readonly keepSlot?: boolean
+  /** a refusal without an audit row of its own: it is counted in one row with others (`audit/Tally.ts`) */
+  readonly tallied?: boolean
 }
 
 /** The client left. That is no refusal of ours, so it costs the request even before the backend was called. */
@@ -81,10 +83,13 @@ export const makeConclude = ({
    */
   const write = (
     exchange: Exchange,
-    record: AuditRecord
+    record: AuditRecord,
+    tallied: boolean
   ): Effect.Effect<Effect.Effect<void, Unavailable>> => {
     const put = (row: AuditRecord) =>
-      Effect.suspend(() => (exchange.opened ? audit.close(row) : Effect.succeed(audit.refuse(row))))
+      Effect.suspend(() =>
+        exchange.opened ? audit.close(row) : Effect.succeed(tallied ? audit.tally(row) : audit.refuse(row))
+      )
     const broken = () =>
       aftercare.later(
         `audit ${record.arrival.requestId}`,
@@ -123,9 +128,10 @@ export const makeConclude = ({
       Effect.suspend(() => metrics.observe(record, exchange.modelResolved)),
       defect
     )
-    if (requestLines) yield* requestLine(record)
+    // A flood must not become a flood of log lines: its row tells.
+    if (requestLines && ending.tallied !== true) yield* requestLine(record)
     // The row is on its way while the counters are told; each to its end, whatever becomes of the other.
-    const written = yield* Effect.exit(write(exchange, record))
+    const written = yield* Effect.exit(write(exchange, record, ending.tallied === true))
     yield* settle(exchange, ending, totalTokens(usage))
     yield* Effect.flatten(written)
     // After the audit row, never instead of it.

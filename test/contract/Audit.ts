@@ -19,6 +19,7 @@ export interface SeenRow {
   readonly error_type: string | null
   readonly key_id: string | null
   readonly latency_ms: number
+  readonly repeats: number
 }
 
 /** Looks at what was written, past the ports. */
@@ -145,6 +146,40 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
           assert.deepStrictEqual(ledger, yield* written.auditSums(keyId))
         }
       })
+    )
+
+    it.effect(
+      "when refusals are tallied, then one row stands for all of a sender's, and none is in the ledger",
+      () =>
+        Effect.gen(function* () {
+          const [audit, written] = [yield* Audit, yield* Written]
+          const caller = callerOf()
+          const more = { caller, status: 429, errorType: "rate_limit_exceeded" }
+          const records = Array.from({ length: 50 }, () => refusalOf(more))
+          const strangers = Array.from({ length: 20 }, () => refusalOf({ status: 499 }))
+          yield* Effect.forEach([...records, ...strangers], audit.tally, { discard: true })
+          const alone = refusalOf(more)
+          yield* audit.refuse(alone)
+          const rowOf = (first: string | undefined) =>
+            eventually(written.row(first ?? ""), (row) => row !== undefined)
+          assert.deepInclude(yield* rowOf(records[0]?.arrival.requestId), {
+            repeats: 50,
+            status: 429,
+            error_type: "rate_limit_exceeded",
+            key_id: caller.keyId,
+            tokens_in: 0
+          })
+          assert.deepInclude(yield* rowOf(strangers[0]?.arrival.requestId), {
+            repeats: 20,
+            status: 499,
+            key_id: null
+          })
+          assert.deepInclude(yield* rowOf(alone.arrival.requestId), { repeats: 1 })
+          for (const { arrival } of [...records, ...strangers].filter((_, n) => n !== 0 && n !== 50))
+            assert.isUndefined(yield* written.row(arrival.requestId))
+          assert.deepStrictEqual(yield* written.ledger(caller.keyId), [])
+          assert.deepStrictEqual(yield* written.auditSums(caller.keyId), [])
+        })
     )
 
     it.effect("a refusal leaves a row with or without a caller, and nothing in the ledger", () =>

@@ -65,9 +65,10 @@ export const storedRow = (requestId: string) =>
       readonly error_type: string | null
       readonly key_id: string | null
       readonly latency_ms: number
+      readonly repeats: number
     }>`
       SELECT status, tokens_in::float8, tokens_out::float8, model, endpoint, client_request_id, error_type,
-        key_id::text, latency_ms
+        key_id::text, latency_ms, repeats
       FROM audit_log WHERE request_id = ${requestId}::text::uuid`
   ).pipe(Effect.map((rows) => rows[0]))
 
