@@ -57,7 +57,7 @@ const longestEscape = 6
 /**
  * `text` with its percent-escapes and backslash-escapes undone until there are none left, in one pass: a decoded
  * character may itself complete the next escape. Control characters are left out, because viewers drop them, and so
- * are backslashes that escape nothing: text that was quoted twice has them before every escape.
+ * are backslashes before an escape: text that was quoted twice has them. Other backslashes stay, as in `\\n`.
  */
 const decodeEscapes = (text: string): ReadonlyArray<Decoded> => {
   const out: Array<Decoded> = []
@@ -68,7 +68,17 @@ const decodeEscapes = (text: string): ReadonlyArray<Decoded> => {
       one = foldEscape(out)
     }
   }
-  return out.filter(({ char }) => char !== "\\")
+  return withoutQuoting(out)
+}
+
+/** Drops the backslashes before an escape, from the end on. */
+const withoutQuoting = (decoded: ReadonlyArray<Decoded>): ReadonlyArray<Decoded> => {
+  let beforeEscape = false
+  const kept = decoded.toReversed().filter(({ char, end, start }) => {
+    if (char !== "\\") beforeEscape = end - start > 1
+    return char !== "\\" || !beforeEscape
+  })
+  return kept.reverse()
 }
 
 /** Takes the escape that `out` ends in off it, and answers what it stands for. */
