@@ -78,7 +78,7 @@ const withoutQuoting = (decoded: ReadonlyArray<Decoded>): ReadonlyArray<Decoded>
     if (char !== "\\") beforeEscape = end - start > 1
     return char !== "\\" || !beforeEscape
   })
-  return kept.reverse()
+  return kept.toReversed()
 }
 
 /** Takes the escape that `out` ends in off it, and answers what it stands for. */
