@@ -26,49 +26,58 @@ const world = Layer.mergeAll(
   layerFake
 ).pipe(Layer.provideMerge(TestPostgres), Layer.provideMerge(layerTestRedis))
 
-layer(world, { excludeTestServices: true, timeout: 90_000 })("two replicas", (it) => {
+/** A key with a budget, what a gateway process needs, and a stream of `words` words that takes about nine seconds. */
+const prepared = Effect.gen(function* () {
+  const [redis, fake, registry] = [yield* TestRedis, yield* Fake, yield* Registry]
+  const tenant = `t-${++serial}`
+  yield* registry.createTenant({ name: tenant, allowAllModels: true })
+  const { key, secret } = yield* registry.createKey({ tenant, name: "k" })
+  yield* registry.setBudgets(key.prefix, { total: 1_000_000 })
+  const env = {
+    NODE_ENV: "production",
+    DATABASE_URL: Redacted.value((yield* TestDatabase).url),
+    REDIS_URL: redis.url,
+    BACKEND_URL: fake.url,
+    CONCURRENCY_LEASE_S: String(leaseS),
+    MODEL_DISCOVERY_REFRESH_S: "1"
+  }
+  const ask = (url: string) =>
+    Effect.promise(() =>
+      fetch(new URL("/api/chat", url), {
+        method: "POST",
+        headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+        body: JSON.stringify(hello())
+      }).then(async (answer) => ({
+        status: answer.status,
+        id: answer.headers.get("x-request-id") ?? "",
+        text: await answer.text()
+      }))
+    )
+  const ready = (url: string) => eventually(ask(url), ({ status }) => status === 200)
+  const lines = [
+    ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
+    line.done("chat", { prompt_eval_count: 7, eval_count: words })
+  ]
+  const stream = (url: string) =>
+    Effect.suspend(() => {
+      fake.script({ does: "stream", lines, gapMs: 60 })
+      return Effect.forkChild(ask(url))
+    })
+  return { env, ready, stream }
+})
+
+let serial = 0
+
+layer(world, { excludeTestServices: true, timeout: 90_000 })("a process that is stopped", (it) => {
   it.effect(
-    "when one is paused past its lease while it streams, then what its client got is booked to the token",
+    "when it is paused past its lease while another replica runs, then what its client got is booked to the token",
     () =>
       Effect.gen(function* () {
-        const [pg, redis, fake, registry] = [
-          yield* PgClient.PgClient,
-          yield* TestRedis,
-          yield* Fake,
-          yield* Registry
-        ]
-        yield* registry.createTenant({ name: "t", allowAllModels: true })
-        const { key, secret } = yield* registry.createKey({ tenant: "t", name: "k" })
-        yield* registry.setBudgets(key.prefix, { total: 1_000_000 })
-        const env = {
-          NODE_ENV: "production",
-          DATABASE_URL: Redacted.value((yield* TestDatabase).url),
-          REDIS_URL: redis.url,
-          BACKEND_URL: fake.url,
-          CONCURRENCY_LEASE_S: String(leaseS),
-          MODEL_DISCOVERY_REFRESH_S: "1"
-        }
+        const pg = yield* PgClient.PgClient
+        const { env, ready, stream } = yield* prepared
         const [paused, other] = [yield* makeGatewayProcess(env), yield* makeGatewayProcess(env)]
-        const ask = (url: string, body: unknown) =>
-          Effect.promise(() =>
-            fetch(new URL("/api/chat", url), {
-              method: "POST",
-              headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-              body: JSON.stringify(body)
-            }).then(async (answer) => ({
-              status: answer.status,
-              id: answer.headers.get("x-request-id") ?? "",
-              text: await answer.text()
-            }))
-          )
-        for (const { url } of [paused, other])
-          yield* eventually(ask(url, hello()), ({ status }) => status === 200)
-        const lines = [
-          ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
-          line.done("chat", { prompt_eval_count: 7, eval_count: words })
-        ]
-        fake.script({ does: "stream", lines, gapMs: 60 })
-        const streaming = yield* Effect.forkChild(ask(paused.url, hello()))
+        for (const { url } of [paused, other]) yield* ready(url)
+        const streaming = yield* stream(paused.url)
         yield* Effect.sleep("2500 millis")
         yield* paused.pause
         yield* Effect.sleep(`${3 * leaseS} seconds`)
@@ -105,6 +114,32 @@ layer(world, { excludeTestServices: true, timeout: 90_000 })("two replicas", (it
           corrections.map((one) => ({ ...one })),
           [{ tokens_out: count("eval_count") - row.tokens_out, status: 200 }]
         )
+      }).pipe(Effect.scoped),
+    { timeout: 90_000 }
+  )
+
+  it.effect(
+    "when no other replica runs, then it does not take its own requests for dead when it goes on",
+    () =>
+      Effect.gen(function* () {
+        const pg = yield* PgClient.PgClient
+        const { env, ready, stream } = yield* prepared
+        const alone = yield* makeGatewayProcess(env)
+        yield* ready(alone.url)
+        const streaming = yield* stream(alone.url)
+        yield* Effect.sleep("2500 millis")
+        yield* alone.pause
+        yield* Effect.sleep(`${3 * leaseS} seconds`)
+        yield* alone.resume
+        const { id, text } = yield* Fiber.join(streaming)
+        assert.include(text, `"eval_count":${words}`)
+        const rows = yield* pg<{ readonly status: number; readonly tokens_out: number }>`
+          SELECT status, tokens_out::float8 FROM audit_log WHERE request_id = ${id}::text::uuid`
+        assert.deepStrictEqual(
+          rows.map((row) => ({ ...row })),
+          [{ status: 200, tokens_out: words }]
+        )
+        assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
       }).pipe(Effect.scoped),
     { timeout: 90_000 }
   )
