@@ -27,6 +27,8 @@ export interface DecodedRequest {
   readonly options: JsonObject
   /** `body.think` is a wish: left out for a model that is known not to think, which is otherwise a 400 */
   readonly thinkIfAble?: boolean
+  /** keywords that were left out of its schema, for the client to know */
+  readonly relaxed?: ReadonlyArray<string>
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */
   readonly maxTokens: number | undefined
 }

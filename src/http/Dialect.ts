@@ -8,6 +8,7 @@ import type { Pipeline } from "../pipeline/Pipeline.ts"
 import type { Body } from "./body.ts"
 import { decodeWith } from "./decode.ts"
 import { checkImages } from "./images.ts"
+import { admitFormat } from "./schema/format.ts"
 import type { Face } from "./faces.ts"
 
 /** Bounds on what a client may ask for. */
@@ -36,10 +37,14 @@ export interface RequestDecoder {
   readonly decode: Decode
 }
 
-/** The one way to make a decoder: nothing reaches `build` but what `accepts` lets through. */
+/**
+ * The one way to make a decoder: nothing reaches `build` but what `accepts` lets through, and no image or schema passes that
+ * could harm the model server. `schemaField`: what the surface calls the field of a schema.
+ */
 export const requestDecoder = <A, I>(
   accepts: Schema.Codec<A, I>,
-  build: (value: A, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>
+  build: (value: A, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>,
+  schemaField = "format"
 ): RequestDecoder => {
   const decode = decodeWith(accepts)
   return {
@@ -47,7 +52,8 @@ export const requestDecoder = <A, I>(
     decode: (body, bounds) =>
       decode(body.json).pipe(
         Effect.flatMap((value) => build(value, bounds)),
-        Effect.flatMap(checkImages)
+        Effect.flatMap(checkImages),
+        Effect.flatMap((request) => admitFormat(request, schemaField))
       )
   }
 }

@@ -17,7 +17,9 @@ import type { Share } from "./RequestBodies.ts"
 const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
 
 const headerProblem = (headers: IncomingHttpHeaders): string | undefined => {
-  if (!jsonType.test(headers["content-type"] ?? "")) return "Content-Type: expected application/json"
+  // LiteLLM's Ollama clients send no type at all: their body is JSON if it reads as JSON.
+  if (!jsonType.test(headers["content-type"] ?? "application/json"))
+    return "Content-Type: expected application/json"
   const encoding = headers["content-encoding"]
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
     return "Content-Encoding: expected none"

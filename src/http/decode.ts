@@ -6,7 +6,7 @@ import type { Json } from "../domain/Inference.ts"
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
 /** Long enough for any honest path, short enough that a hostile key name is no billboard. */
-const maxDetail = 300
+export const maxDetail = 300
 
 /** Absent and `null` are the same to the backend (ollama-wire §1.1), so they are to us. */
 export const absentable = <S extends Schema.Constraint>(schema: S) =>

@@ -39,6 +39,7 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
   ) {
     const request = withPromptSize(yield* decode(body, options))
     exchange.streamed = request.stream
+    exchange.relaxed = request.relaxed ?? []
     const maxTokens = request.maxTokens ?? options.numPredictCap
     const permit = yield* step("admit")(pipeline.admit(exchange, key, request, maxTokens))
     return { permit, request, maxTokens }

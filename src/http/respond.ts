@@ -35,6 +35,7 @@ export const headersOf = (exchange: Exchange): Record<string, string> => ({
   "x-request-id": exchange.arrival.requestId,
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
+  ...(exchange.relaxed.length === 0 ? {} : { "x-schema-relaxed": exchange.relaxed.join(", ") }),
   ...(exchange.headroom === undefined ? {} : limitHeaders(exchange.headroom))
 })
 

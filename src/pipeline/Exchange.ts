@@ -25,6 +25,8 @@ export class Exchange {
   streamed = false
   /** bytes of the body that was read to decode it */
   bodyBytes = 0
+  /** keywords that were left out of the request's schema */
+  relaxed: ReadonlyArray<string> = []
   /** what the response headers will say */
   headroom: Headroom | undefined
   reservation: Reservation | undefined

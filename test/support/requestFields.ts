@@ -91,6 +91,13 @@ const bases = (ast: SchemaAST.Objects, property: SchemaAST.PropertySignature): R
   return [all, plainObject(ast, "required"), ...without, ...kinds]
 }
 
+/** JSON schemas, of which only what is known passes. */
+const schemasWith = (text: string): ReadonlyArray<Json> => [
+  { type: "object", properties: { [text]: { type: "string" } } },
+  { enum: [text] },
+  { type: "string", pattern: `^${text}$` }
+]
+
 const filled = (ast: SchemaAST.AST, text: string, path: string): ReadonlyArray<Filled> => {
   switch (ast._tag) {
     case "String":
@@ -130,6 +137,7 @@ const filled = (ast: SchemaAST.AST, text: string, path: string): ReadonlyArray<F
           )
         }),
         ...ast.indexSignatures.flatMap((index) => [
+          ...schemasWith(text).map((body) => ({ path: `${path}{schema}`, body })),
           { path: `${path}{key}`, body: { [text]: plain(index.type, "all") } },
           ...filled(index.type, text, `${path}{}`).map((inner) => ({
             path: inner.path,

@@ -110,5 +110,6 @@ export const chatRequest = requestDecoder(
       thinkIfAble: true,
       maxTokens: wanted ?? legacy
     } satisfies DecodedRequest
-  })
+  }),
+  "response_format.json_schema.schema"
 )

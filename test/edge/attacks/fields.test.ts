@@ -274,11 +274,12 @@ layer(layerGateway(), live)("a request's fields", (it) => {
         }
         const twice = ["Content-Type: application/json", "Content-Type: text/plain"]
         assertRefusal(yield* ask(secret, body, { headers: twice }), 400, "two of them")
-        const none = rawPost("/api/chat", secret, body)
-          .toString()
-          .replace(/Content-Type.*\r\n/, "")
-        const { responses } = yield* talk(url, none, { answers: 1 })
-        assertRefusal(responses[0], 400, "none")
+        const untyped = (text: string) =>
+          rawPost("/api/chat", secret, text)
+            .toString()
+            .replace(/Content-Type.*\r\n/, "")
+        const { responses } = yield* talk(url, untyped("model=m"), { answers: 1 })
+        assertRefusal(responses[0], 400, "no type, and no JSON")
       }).pipe(unharmed)
       for (const type of [
         "APPLICATION/JSON",
@@ -288,6 +289,12 @@ layer(layerGateway(), live)("a request's fields", (it) => {
         const response = yield* ask(secret, body, { headers: [`Content-Type: ${type}`] })
         assert.strictEqual(response?.status, 200, type)
       }
+      // LiteLLM's Ollama clients say nothing.
+      const untyped = rawPost("/api/chat", secret, body)
+        .toString()
+        .replace(/Content-Type.*\r\n/, "")
+      const { responses } = yield* talk(url, untyped, { answers: 1 })
+      assert.strictEqual(responses[0]?.status, 200, "none")
     })
   )
 

@@ -72,17 +72,20 @@ const places = Effect.fnUntraced(function* (fake: FakeBackend, decoder: RequestD
   return { all, forwarded } satisfies Places
 })
 
+const inSchema = (path: string) =>
+  ["{key}", "{}", "{}[]", "{}[][]", "{}{key}", "{}{}"].map((place) => path + place)
+
 /** Places whose text does not reach the backend. Whoever adds to this list says why. */
 const notForwarded: Readonly<Record<string, ReadonlyArray<string>>> = {
-  // The discovered spelling of the model is sent, never the client's.
-  nativeChat: ["model"],
+  // The discovered spelling of the model is sent, never the client's. Of a schema only known keywords pass.
+  nativeChat: [...inSchema("format"), "model"],
   // A template is refused.
-  nativeGenerate: ["model", "template"],
+  nativeGenerate: [...inSchema("format"), "model", "template"],
   nativeEmbed: ["model"],
   nativeEmbeddings: ["model"],
   nativeShow: ["model", "name"],
   // The name chooses one of `tools`.
-  openaiChat: ["model", "tool_choice.function.name"],
+  openaiChat: ["model", ...inSchema("response_format.json_schema.schema"), "tool_choice.function.name"],
   openaiCompletions: ["model"],
   // Any JSON is let in, so that token arrays get a sentence of their own.
   openaiEmbeddings: ["input[][]", "input{key}", "input{}", "model"]

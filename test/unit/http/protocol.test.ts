@@ -5,6 +5,7 @@ import { assert, it } from "@effect/vitest"
 import { maxDimensions, maxInputs } from "../../../src/http/embedInputs.ts"
 import { maxImages, maxPixels } from "../../../src/http/images.ts"
 import { maxTopLogprobs } from "../../../src/http/native/fields.ts"
+import { schemaBounds } from "../../../src/http/schema/bounds.ts"
 import { maxStopLength, maxStops, ranges } from "../../../src/http/sampling.ts"
 
 const page = readFileSync(path.resolve(import.meta.dirname, "../../../docs/protocol.md"), "utf8")
@@ -34,5 +35,12 @@ it("the table of lists has their bounds", () => {
   assert.deepStrictEqual(
     table("lists").map(([, most]) => Number(most)),
     [maxStops, maxStopLength, maxInputs, maxDimensions, maxTopLogprobs, maxImages, maxPixels]
+  )
+})
+
+it("the table of schemas has their bounds", () => {
+  assert.deepStrictEqual(
+    table("schemas").map(([, most]) => Number(most)),
+    Object.values(schemaBounds)
   )
 })

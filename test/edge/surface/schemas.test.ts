@@ -1,0 +1,80 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { Fake, layerGateway } from "../../support/Gateway.ts"
+import { ask, assertRefused, assertWell, chat, generate, live, user } from "./asking.ts"
+
+const schema = {
+  type: "object",
+  properties: {
+    email: { type: "string", format: "email", pattern: "^(?!\\.).+@.+$" },
+    code: { type: "string", pattern: "^\\d{5}$" }
+  },
+  required: ["email"]
+}
+const forwarded = {
+  type: "object",
+  properties: { email: { type: "string" }, code: { type: "string", pattern: "^[0-9]{5,5}$" } },
+  required: ["email"]
+}
+const responseFormat = (value: object) => ({
+  response_format: { type: "json_schema", json_schema: { name: "n", schema: value } }
+})
+
+layer(layerGateway(), live)("schemas", (it) => {
+  it.effect("when a keyword is left out of a schema, then every answer on either surface names it", () =>
+    Effect.gen(function* () {
+      for (const [path, body] of [
+        ["/api/chat", chat({ format: schema })],
+        ["/api/chat", chat({ format: schema, stream: false })],
+        ["/api/generate", generate({ format: schema })],
+        ["/v1/chat/completions", chat(responseFormat(schema))],
+        ["/v1/chat/completions", chat({ ...responseFormat(schema), stream: true })]
+      ] as const) {
+        const answer = yield* ask(path, body)
+        assertWell(answer)
+        assert.strictEqual(answer.headers.get("x-schema-relaxed"), "format, pattern", path)
+        assert.deepStrictEqual(answer.sent?.["format"], forwarded, path)
+      }
+      const plain = yield* ask("/api/chat", chat({ format: forwarded }))
+      assert.isNull(plain.headers.get("x-schema-relaxed"))
+    })
+  )
+
+  it.effect(
+    "when a schema cannot be passed on, then it is a 400 with the client's own name of the field",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const before = backend.requests.length
+        for (const bad of [
+          { oneOf: [] },
+          { not: {} },
+          { type: "foo" },
+          { type: "string", minLength: 5000 }
+        ]) {
+          assertRefused(yield* ask("/api/chat", chat({ format: bad })), "format.")
+          const openai = yield* ask("/v1/chat/completions", chat(responseFormat(bad)))
+          assertRefused(openai, "response_format.json_schema.schema.")
+        }
+        assert.strictEqual(backend.requests.length, before)
+      })
+  )
+
+  it.effect("when arguments of a call are nested without end, then they are a 400", () =>
+    Effect.gen(function* () {
+      const call = (text: string) =>
+        chat({
+          messages: [
+            user("hi"),
+            { role: "assistant", tool_calls: [{ id: "c", function: { name: "f", arguments: text } }] }
+          ]
+        })
+      for (const text of [`{"a":${"[".repeat(60_000)}${"]".repeat(60_000)}}`, '{"a":1,"a":2}']) {
+        assertRefused(
+          yield* ask("/v1/chat/completions", call(text)),
+          "messages.1.tool_calls.0.function.arguments"
+        )
+      }
+    })
+  )
+})

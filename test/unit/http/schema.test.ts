@@ -1,0 +1,303 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Result } from "effect"
+import * as z from "zod"
+import type { Json, JsonObject } from "../../../src/domain/Inference.ts"
+import { nativeChat, nativeGenerate } from "../../../src/http/native/dialect.ts"
+import { openaiChat } from "../../../src/http/openai/dialect.ts"
+import { admitSchema } from "../../../src/http/schema/admit.ts"
+import { schemaBounds } from "../../../src/http/schema/bounds.ts"
+import { grammarBytes, grammarSize } from "../../../src/http/schema/grammar.ts"
+import { safePattern } from "../../../src/http/schema/pattern.ts"
+import { Random } from "../../fuzz/Random.ts"
+import { RandomSchemas } from "../../support/randomSchemas.ts"
+import { decoding } from "./decoding.ts"
+
+const text = { type: "string" }
+const object = (properties: JsonObject, more: JsonObject = {}): JsonObject => ({
+  type: "object",
+  properties,
+  ...more
+})
+const inside = (schema: Json): JsonObject => object({ a: schema })
+const sent = (schema: JsonObject) => Result.getOrThrow(admitSchema(schema, "format"))
+const refusal = (schema: JsonObject) =>
+  Result.match(admitSchema(schema, "format"), { onFailure: (why) => why, onSuccess: () => "accepted" })
+const toJson = (value: unknown): JsonObject => JSON.parse(JSON.stringify(value))
+
+const surfaces = {
+  "/api/chat": (schema: JsonObject) => decoding(nativeChat).decoded({ model: "m", format: schema }),
+  "/api/generate": (schema: JsonObject) => decoding(nativeGenerate).decoded({ model: "m", format: schema }),
+  "/v1/chat/completions": (schema: JsonObject) =>
+    decoding(openaiChat).decoded({
+      model: "m",
+      messages: [{ role: "user", content: "hi" }],
+      response_format: { type: "json_schema", json_schema: { name: "n", schema } }
+    })
+}
+
+describe("a schema", () => {
+  for (const [path, decoded] of Object.entries(surfaces)) {
+    it(`on ${path} is written anew, and what was left out of it is said`, () => {
+      const request = Result.getOrThrow(decoded(inside({ type: "string", pattern: "^(?=x)y$", title: "t" })))
+      assert.deepStrictEqual(request.body["format"], inside(text))
+      assert.deepStrictEqual(request.relaxed, ["pattern"])
+      const refused = decoded({ type: "object", properties: { a: { type: "colour" } } })
+      assert.isTrue(
+        Result.isFailure(refused) &&
+          refused.failure.detail.endsWith(".properties.a.type: expected a type of JSON")
+      )
+    })
+  }
+
+  it("of zod with an e-mail and a date is written anew", () => {
+    const schema = z.toJSONSchema(
+      z.object({ email: z.email(), date: z.iso.date(), id: z.uuid(), count: z.int().min(1) })
+    )
+    const { schema: admitted } = sent(toJson(schema))
+    assert.notMatch(JSON.stringify(admitted), /\(\?|\\\\/)
+    assert.deepStrictEqual(admitted["required"], ["email", "date", "id", "count"])
+    assert.deepInclude(Object(admitted["properties"])["count"], { type: "integer", minimum: 1 })
+    // The lookaheads of zod 3.
+    const older = "^(?!\\.)(?!.*\\.\\.)([A-Z0-9_'+\\-\\.]*)[A-Z0-9_+-]@([A-Z0-9][A-Z0-9\\-]*\\.)+[A-Z]{2,}$"
+    assert.deepStrictEqual(sent(inside({ type: "string", format: "email", pattern: older })), {
+      schema: inside(text),
+      relaxed: ["format", "pattern"]
+    })
+  })
+
+  it("that nothing can match, or that means something else without a keyword, is refused in words", () => {
+    const cases: ReadonlyArray<readonly [JsonObject, string]> = [
+      [{ type: "foo" }, "format.type: expected a type of JSON"],
+      [{ type: [] }, "format.type: expected types of JSON"],
+      [{ oneOf: [] }, "format.oneOf: expected one schema or more"],
+      [{ anyOf: [] }, "format.anyOf: expected one schema or more"],
+      [{ enum: [] }, "format.enum: expected one value or more"],
+      [inside({ not: text }), "format.properties.a.not: not supported"],
+      [{ if: {}, else: {} }, "format.if: not supported"],
+      [inside(false), "format.properties.a: expected a schema that something can match"],
+      [{ $ref: "#/$defs/gone" }, "format.$ref: expected a reference to something in this schema"],
+      [{ $ref: "https://example.invalid/" }, "format.$ref: expected a reference inside of this schema"],
+      [{ type: "string", minLength: 5000 }, "format.minLength: expected a whole number from 0 to 500"],
+      [{ type: "array", minItems: 3, maxItems: 2 }, "format.maxItems: expected at least minItems"],
+      [{ type: "integer", minimum: 3, maximum: 2 }, "format.maximum: expected at least minimum"],
+      [{ allOf: [text, { type: "number" }] }, "format.allOf: expected schemas of objects"],
+      ...['quo"te', "back\\slash", "new\nline", "$ref", "x".repeat(65)].map(
+        (name): readonly [JsonObject, string] => [
+          object({ [name]: text }),
+          "format.properties: expected names"
+        ]
+      )
+    ]
+    for (const [schema, why] of cases) assert.include(refusal(schema), why, JSON.stringify(schema))
+  })
+
+  it("loses keywords that only narrow it, and keeps the rest", () => {
+    const cases: ReadonlyArray<readonly [JsonObject, JsonObject, ReadonlyArray<string>]> = [
+      [{ type: "array", items: text, maxItems: 100_000 }, { type: "array", items: text }, ["maxItems"]],
+      [{ type: "string", pattern: "[0-9]{5}" }, text, ["pattern"]],
+      [{ type: "number", minimum: 0 }, { type: "number" }, ["minimum"]],
+      [{ type: "integer", maximum: 1e12 }, { type: "integer" }, ["maximum"]],
+      [{ type: "integer", maximum: Number.MAX_SAFE_INTEGER }, { type: "integer" }, []],
+      [
+        { type: "integer", exclusiveMinimum: 2, maximum: 4.5 },
+        { type: "integer", minimum: 3, maximum: 4 },
+        []
+      ],
+      [{ enum: ["a", 'q"'] }, text, ["enum"]],
+      [{ const: { $ref: 1 } }, { type: "object" }, ["const"]],
+      [{ type: "string", format: "ipv4" }, text, ["format"]],
+      [
+        object({ "a-b": text }, { additionalProperties: true }),
+        object({ "a-b": text }),
+        ["additionalProperties"]
+      ],
+      [object({ a: text }, { anyOf: [{ required: ["a"] }] }), object({ a: text }), ["anyOf"]],
+      [{ type: "array", uniqueItems: true }, { type: "array" }, ["uniqueItems"]],
+      [
+        object({ a: text }, { required: ["a", "b"], additionalProperties: false }),
+        object({ a: text }, { required: ["a"] }),
+        []
+      ],
+      [{ type: ["string", "null"] }, { anyOf: [text, { type: "null" }] }, []],
+      [{ allOf: [{ $ref: "#/$defs/A" }], $defs: { A: text } }, text, []],
+      [{ allOf: [object({ a: text }), object({ b: text })] }, object({ a: text, b: text }), []]
+    ]
+    for (const [schema, admitted, relaxed] of cases) {
+      assert.deepStrictEqual(sent(schema), { schema: admitted, relaxed }, JSON.stringify(schema))
+    }
+  })
+
+  it("has its references replaced, and one that leads back to itself cut", () => {
+    const tree = object({ name: text, children: { type: "array", items: { $ref: "#" } } })
+    assert.deepStrictEqual(
+      sent({ $ref: "#/$defs/tree", $defs: { tree: object({ next: { $ref: "#/$defs/tree" } }) } }),
+      {
+        schema: object({ next: { type: "object" } }),
+        relaxed: ["$ref"]
+      }
+    )
+    const once = object({ name: text, children: { type: "array", items: { type: "object" } } })
+    assert.deepStrictEqual(
+      sent(tree).schema,
+      object({ name: text, children: { type: "array", items: once } })
+    )
+    // Doubling: 2^20 subschemas in 20 definitions.
+    const $defs = Object.fromEntries(
+      Array.from({ length: 20 }, (_, i) => [
+        `d${i}`,
+        object({ a: { $ref: `#/$defs/d${i + 1}` }, b: { $ref: `#/$defs/d${i + 1}` } })
+      ])
+    )
+    assert.match(refusal({ $ref: "#/$defs/d0", $defs: { ...$defs, d20: text } }), /expected at most/)
+  })
+
+  it("is wrapped when a name would take that of a rule of the model server", () => {
+    assert.deepStrictEqual(sent(object({ date_time: text })).schema, { anyOf: [object({ date_time: text })] })
+    assert.deepStrictEqual(sent(object({ day: text })).schema, object({ day: text }))
+  })
+
+  it("is bounded in depth, in width and in the size of its grammar", () => {
+    const nested = (depth: number): JsonObject => (depth === 0 ? text : inside(nested(depth - 1)))
+    assert.strictEqual(refusal(nested(schemaBounds.depth - 1)), "accepted")
+    assert.match(refusal(nested(schemaBounds.depth)), /levels of subschemas/)
+    const wide = (count: number, name: (i: number) => string) =>
+      object(Object.fromEntries(Array.from({ length: count }, (_, i) => [name(i), text])))
+    assert.strictEqual(refusal(wide(100, (i) => `property${i}`)), "accepted")
+    assert.match(refusal(wide(101, (i) => `p${i}`)), /properties: expected at most 100/)
+    const long = wide(100, (i) => `${"n".repeat(60)}${i}`)
+    assert.match(
+      refusal(object({ ["x".repeat(64)]: object({ ["y".repeat(64)]: long }) })),
+      /expected a smaller schema/
+    )
+    const repeated = { type: "string", maxLength: 500 }
+    assert.match(
+      refusal(object({ a: repeated, b: repeated, c: repeated, d: repeated, e: repeated })),
+      /at most 2000 repetitions/
+    )
+  })
+
+  it("random schemas are admitted once and for all, within the bounds, and with known keywords only", () => {
+    const keywords = new Set(
+      [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "prefixItems",
+        "minItems",
+        "maxItems"
+      ].concat([
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "enum",
+        "const",
+        "anyOf"
+      ])
+    )
+    const assertKnown = (schema: Json | undefined): void => {
+      if (typeof schema !== "object" || schema === null || Array.isArray(schema)) return
+      const inner = Object(schema)
+      for (const key of Object.keys(inner)) assert.isTrue(keywords.has(key), key)
+      for (const member of Object.values<Json>(inner.properties ?? {})) assertKnown(member)
+      for (const member of [
+        ...(inner.anyOf ?? []),
+        ...(inner.prefixItems ?? []),
+        inner.items,
+        inner.additionalProperties
+      ]) {
+        assertKnown(member)
+      }
+    }
+    const schemas = new RandomSchemas(new Random(20_261_122))
+    let admitted = 0
+    for (let i = 0; i < 5000; i += 1) {
+      const result = admitSchema(schemas.next(), "format")
+      if (Result.isFailure(result)) {
+        assert.match(result.failure, /^format.*: (?:expected|not supported)/)
+        continue
+      }
+      admitted += 1
+      const { schema } = result.success
+      assertKnown(schema)
+      assert.isBelow(grammarSize(schema), grammarBytes(schema))
+      assert.strictEqual(refusal(schema), "accepted")
+    }
+    assert.isAbove(admitted, 1500)
+  })
+})
+
+describe("a pattern", () => {
+  const kept: ReadonlyArray<readonly [string, string]> = [
+    ["^\\d{5}$", "^[0-9]{5,5}$"],
+    ["^\\w+$", "^[A-Za-z0-9_]+$"],
+    ["^(?:ab|cd)+$", "^([a][b]|[c][d])+$"],
+    ["^[a-c-]{2,3}x?$", "^[a-c-]{2,3}[x]?$"],
+    ["^a\\.b$", "^[a][.][b]$"],
+    ["^a+?b{2,}$", "^[a]+[b]{2,}$"],
+    ["^[^,]$", '^[^,"\\\\\\x7F\\x00-\\x1F]$'],
+    ["^.$", '^[^"\\\\\\x7F\\x00-\\x1F]$']
+  ]
+  for (const [pattern, written] of kept) {
+    it(`${pattern} is written as ${written}`, () => assert.strictEqual(safePattern(pattern)?.text, written))
+  }
+
+  const left = [
+    "",
+    "a",
+    "^a",
+    "a$",
+    "^$",
+    "^*$",
+    "^+a$",
+    "^(?=a)b$",
+    "^(?!a)b$",
+    "^(?<n>a)$",
+    "^(a)\\1$",
+    "^\\bword$"
+  ].concat(
+    ["^(a*)*$", "^(a|)$", "^a|b$", "^(a$", "^a)$", "^[]$", "^[a$", "^[z-a]$", '^"$', "^\\\\$", "^a{501}$"],
+    [
+      "^a{3,2}$",
+      "^a{,3}$",
+      "^a**$",
+      "^\\x41$",
+      "^\\p{L}$",
+      "^a^b$",
+      `^${"(".repeat(17)}a${")".repeat(17)}$`,
+      `^${"a".repeat(512)}$`
+    ]
+  )
+  for (const pattern of left) {
+    it(`${pattern.slice(0, 40)} is left out`, () => assert.isUndefined(safePattern(pattern)))
+  }
+
+  it("means what it meant: what it matches is what the written one matches", () => {
+    const texts = ["", "a", "b", "ab", "abab", "12345", "1234", "a.b", "axb", "x-y", "-", "é", "a b", "A_9"]
+    const patterns = [
+      "^\\d+$",
+      "^[a-z]+(?:-[a-z]+)*$",
+      "^a.b$",
+      "^a\\.b$",
+      "^(?:a|b){1,4}$",
+      "^[^a]$",
+      "^\\w\\W?\\w$",
+      "^é?$|^$"
+    ]
+    for (const pattern of patterns) {
+      const written = safePattern(pattern)?.text
+      if (written === undefined) continue
+      for (const candidate of texts) {
+        assert.strictEqual(
+          new RegExp(written).test(candidate),
+          new RegExp(pattern).test(candidate),
+          `${pattern} ${candidate}`
+        )
+      }
+    }
+  })
+})
