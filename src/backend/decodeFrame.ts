@@ -5,6 +5,7 @@
  * It never throws, and builds the frame from what it knows (ollama-wire §1.3, §1.12): `remote_host`, `_debug_info`
  * and whatever a later backend adds do not come through. Counts are read from the final frame only.
  */
+import { answerDepth, isDeeperThan } from "../domain/depth.ts"
 import type { Frame, ToolCall } from "../domain/Frame.ts"
 import type { Json, JsonObject } from "../domain/Inference.ts"
 
@@ -38,7 +39,7 @@ export const decodeFrame = (kind: FrameKind, line: string): Line => {
   const value = parse(line)
   if (!isObject(value)) return new Malformed("not a JSON object")
   if (value.error !== undefined && value.error !== null && value.error !== "") {
-    return new ErrorLine(typeof value.error === "string" ? value.error : JSON.stringify(value.error))
+    return new ErrorLine(typeof value.error === "string" ? value.error : textOf(value.error))
   }
   if (typeof value.done !== "boolean") return new Malformed("done")
   const said = kind === "chat" ? (value.message ?? nothing) : value
@@ -77,6 +78,9 @@ const conclude = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
     frame.context = value.context
 }
 
+const textOf = (value: Json): string =>
+  isDeeperThan(value, answerDepth) ? "an error too deep to be told" : JSON.stringify(value)
+
 const toolCallsOf = (value: Json): ReadonlyArray<ToolCall> | undefined => {
   if (!isArray(value)) return undefined
   const calls: Array<ToolCall> = []
@@ -84,7 +88,7 @@ const toolCallsOf = (value: Json): ReadonlyArray<ToolCall> | undefined => {
     if (!isObject(call) || !isObject(call.function)) return undefined
     const { name, arguments: given } = call.function
     const args = given ?? nothing
-    if (typeof name !== "string" || !isObject(args)) return undefined
+    if (typeof name !== "string" || !isObject(args) || isDeeperThan(args, answerDepth)) return undefined
     // `index` is left behind: for many models it is always 0 (ollama-wire, fact 6).
     calls.push(
       typeof call.id === "string" && call.id !== ""

@@ -81,10 +81,10 @@ const prune = (value: Json, depth: number): Json | undefined => {
   return isObject(value) ? withoutTemplates(value, depth) : value
 }
 
-const tensorOf = (tensor: JsonObject): JsonObject => ({
-  name: tensor["name"] ?? "",
-  type: tensor["type"] ?? "",
-  shape: tensor["shape"] ?? []
+const tensorOf = ({ name, shape, type }: JsonObject): JsonObject => ({
+  name: typeof name === "string" ? name : "",
+  type: typeof type === "string" ? type : "",
+  shape: shape !== undefined && isArray(shape) ? shape.filter((size) => typeof size === "number") : []
 })
 
 const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)

@@ -15,6 +15,7 @@ import type { Dialect, ObjectDialect } from "./Dialect.ts"
 import { makeEndpoint } from "./endpoint.ts"
 import { faceOf } from "./faces.ts"
 import { isHosted } from "./framing.ts"
+import { withLastCatch } from "./lastCatch.ts"
 import { type InferenceOptions, makeInference } from "./inference.ts"
 import { makeList } from "./lists.ts"
 import { mayReadMetrics } from "./metricsAccess.ts"
@@ -75,8 +76,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     }
   }
 
-  return Effect.gen(function* () {
-    const request = yield* HttpServerRequest.HttpServerRequest
+  const routed = Effect.fnUntraced(function* (request: HttpServerRequest.HttpServerRequest) {
     const [incoming, response] = [
       NodeHttpServerRequest.toIncomingMessage(request),
       NodeHttpServerRequest.toServerResponse(request)
@@ -110,4 +110,6 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
         return yield* operations(exchange, incoming, route.page)
     }
   })
+
+  return Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => withLastCatch(routed(request)))
 })

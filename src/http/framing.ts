@@ -9,10 +9,13 @@ import { headerCount } from "./headerCount.ts"
 
 const misframed = new WeakSet<Socket>()
 
+/** What follows `request` on its connection is refused. */
+export const distrust = ({ socket }: IncomingMessage): void => void misframed.add(socket)
+
 /** To be told of every request before anything is done about it; answers whether its connection may be kept. */
 export const noteFraming = (request: IncomingMessage): boolean => {
   if ((request.headers["transfer-encoding"] ?? "chunked").toLowerCase() !== "chunked") {
-    misframed.add(request.socket)
+    distrust(request)
   }
   return !isMisframed(request)
 }

@@ -7,9 +7,8 @@
  */
 import { Result } from "effect"
 import type { Json } from "../domain/Inference.ts"
+import { requestDepth } from "../domain/depth.ts"
 import { afterSpace, endOfString } from "../domain/jsonText.ts"
-
-const maxDepth = 64
 
 const quote = 0x22
 const openBrace = 0x7b
@@ -40,7 +39,7 @@ const objection = (text: string): string | undefined => {
       continue
     }
     if (code === openBrace || code === openBracket) {
-      if (open.length === maxDepth) return `body: at most ${maxDepth} levels of nesting`
+      if (open.length === requestDepth) return `body: at most ${requestDepth} levels of nesting`
       open.push(code === openBrace ? new Set() : undefined)
     } else if (code === closeBrace || code === closeBracket) {
       open.pop()

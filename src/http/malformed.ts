@@ -8,6 +8,7 @@ import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } 
 import type { Duplex } from "node:stream"
 import type { MalformedReason } from "../audit/Metrics.ts"
 import { onExchange } from "./exchanges.ts"
+import { distrust } from "./framing.ts"
 import { errorBody } from "./respond.ts"
 
 interface Refusal {
@@ -67,6 +68,19 @@ interface Conversation {
   refused: boolean
 }
 
+/** Ends the connection with `refusal`, once the answers that were asked for before it are there, and whole. */
+const endAfter = (answers: ReadonlyArray<ServerResponse>, socket: Duplex, refusal: Refusal): void => {
+  const waited = new Set(answers)
+  if (waited.size === 0) return endWith(socket, refusal)
+  socket.pause()
+  for (const response of waited) {
+    response.once("close", () => {
+      waited.delete(response)
+      if (waited.size === 0) endWith(socket, refusal)
+    })
+  }
+}
+
 /** `count` is told of each request that is refused, answered or not. */
 export const refuseMalformed = (server: Server, count: (reason: MalformedReason) => void): void => {
   const conversations = new WeakMap<Duplex, Conversation>()
@@ -106,28 +120,31 @@ export const refuseMalformed = (server: Server, count: (reason: MalformedReason)
       socket.destroy()
       return
     }
-    // Good requests came before it on this connection: their answers come first, and whole.
-    const waited = new Set(before.filter((response) => response !== own))
-    if (waited.size === 0) {
-      endWith(socket, refusal)
-      return
-    }
-    socket.pause()
-    for (const response of waited) {
-      response.once("close", () => {
-        waited.delete(response)
-        if (waited.size === 0) endWith(socket, refusal)
-      })
-    }
+    endAfter(
+      before.filter((response) => response !== own),
+      socket,
+      refusal
+    )
   })
 
-  // Node would close the one without a word and answer the other without a body.
-  const end = (socket: Duplex, refusal: Refusal) => {
-    // What the parser thinks of the rest is nobody's matter any more.
-    conversationOn(socket).refused = true
-    count(refusal.reason)
-    endWith(socket, refusal)
-  }
-  server.on("connect", (_request, socket) => end(socket, tunnel))
-  server.on("checkExpectation", (request) => end(request.socket, expectation))
+  // Node would close it without a word.
+  server.on("connect", (_request, socket) => {
+    // Node has taken its own listeners from the socket: an error of it would end the process.
+    socket.on("error", () => socket.destroy())
+    count(tunnel.reason)
+    const conversation = conversationOn(socket)
+    conversation.refused = true
+    // Answers that were asked for before can no longer be written in order: Node does not tell them of room any more.
+    if (conversation.open.length > 0) socket.destroy()
+    else endWith(socket, tunnel)
+  })
+
+  // Node would answer it without a body.
+  server.on("checkExpectation", (request) => {
+    count(expectation.reason)
+    const conversation = conversationOn(request.socket)
+    conversation.refused = true
+    distrust(request)
+    endAfter([...conversation.open], request.socket, expectation)
+  })
 }

@@ -1,13 +1,16 @@
 /**
  * Clients that stop reading. A stream waits for its client without a limit of its own (hardening 0.2.18), so one
  * that stalls would keep its slot, its hold and the backend for ever. It is cut after `CLIENT_STALL_TIMEOUT_MS`
- * without a byte taken, and ends like any client that leaves.
+ * without a byte taken, and ends like any client that leaves. Answers are written in pieces (`AnswerBody.ts`), so a client
+ * that takes one of them in that time has read.
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
 import { onExchange } from "./exchanges.ts"
 
 interface Watched {
+  /** answers that are asked for on the connection and not yet given: some may be pipelined behind another */
+  answers: number
   /** bytes the client had taken when we last looked */
   taken: number
   /** since when it has taken none; performance.now() */
@@ -37,7 +40,12 @@ export const cutStalledClients = (server: Server, stallMs: number): void => {
   server.on("close", () => clearInterval(timer))
   onExchange(server, (request, response) => {
     const { socket } = request
-    watched.set(socket, { taken: takenBy(socket), since: performance.now() })
-    response.on("close", () => watched.delete(socket))
+    const state = watched.get(socket) ?? { answers: 0, taken: takenBy(socket), since: performance.now() }
+    watched.set(socket, state)
+    state.answers += 1
+    response.on("close", () => {
+      state.answers -= 1
+      if (state.answers === 0) watched.delete(socket)
+    })
   })
 }

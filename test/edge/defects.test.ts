@@ -113,4 +113,25 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a defect", (it) =>
       })
     )
   }
+
+  for (const [part, path] of [
+    ["Metrics.exposition", "/metrics"],
+    ["KeyStore.ping", "/readyz"]
+  ] as const) {
+    it.effect(`in ${part} is a 500 in the error shape, though ${path} has no audit row`, () =>
+      Effect.gen(function* () {
+        const sabotage = yield* Sabotage
+        sabotage.arm(part)
+        const answer = yield* call(path)
+        assert.isTrue(sabotage.sprung())
+        assert.strictEqual(answer.status, 500)
+        assert.deepStrictEqual(JSON.parse(answer.text), {
+          error: { message: "internal error", type: "internal_error", code: 500 },
+          request_id: answer.headers.get("x-request-id")
+        })
+        const next = yield* eventually(call(path), ({ status }) => status === 200)
+        assert.strictEqual(next.status, 200)
+      })
+    )
+  }
 })

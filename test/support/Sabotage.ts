@@ -16,7 +16,7 @@ import { readSettings, type SettingsValues } from "../../src/Settings.ts"
 import { Fake, Gateway } from "./Gateway.ts"
 import { TestRedis } from "./TestRedis.ts"
 
-/** What breaks, once, the next time it is used, by name: `Meter.settle`. For parts that answer with an Effect. */
+/** What breaks, once, the next time it is used, by name: `Meter.settle`. For parts that are Effects or answer with one. */
 export class Sabotage extends Context.Service<
   Sabotage,
   {
@@ -32,6 +32,13 @@ const breakable = <S extends object>(name: string, service: S): S =>
   new Proxy(service, {
     get: (target, property, receiver) => {
       const part: unknown = Reflect.get(target, property, receiver)
+      if (Effect.isEffect(part)) {
+        return Effect.suspend((): Effect.Effect<unknown, unknown, unknown> => {
+          if (armed.part !== `${name}.${String(property)}`) return part
+          armed.part = undefined
+          return Effect.die(new Error(`sabotage of ${name}.${String(property)}`))
+        })
+      }
       if (typeof part !== "function") return part
       return (...args: ReadonlyArray<unknown>): unknown => {
         if (armed.part === `${name}.${String(property)}`) {

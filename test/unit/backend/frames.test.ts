@@ -190,6 +190,17 @@ describe("a line", () => {
     })
   }
 
+  it("when what it holds is deeper than any client could send back, then it is malformed and nothing breaks", () => {
+    const nested = (levels: number) => `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`
+    const call = (levels: number) =>
+      chat(
+        `{"done":false,"message":{"content":"","tool_calls":[{"function":{"name":"f","arguments":${nested(levels)}}}]}}`
+      )
+    assert.isTrue(isFrame(call(56)))
+    for (const levels of [57, 100_000]) assert.deepStrictEqual(call(levels), new Malformed("tool_calls"))
+    assert.instanceOf(chat(`{"error":${nested(100_000)}}`), ErrorLine)
+  })
+
   it("is an error when it says so, in whatever shape", () => {
     assert.deepStrictEqual(chat(`{"error":"x","done":true}`), new ErrorLine("x"))
     assert.deepStrictEqual(chat(`{"error":{"message":"x"}}`), new ErrorLine(`{"message":"x"}`))

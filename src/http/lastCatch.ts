@@ -1,0 +1,27 @@
+/**
+ * Around everything the app does with a request: what breaks outside an endpoint (reading the arrival, routing, health,
+ * metrics, the page) or in an endpoint's own answer to a defect is a 500 in the error shape all the same, with an id that
+ * the log has too. An interruption stays one.
+ */
+import { randomUUIDv7 } from "node:crypto"
+import { Effect } from "effect"
+import { HttpServerResponse } from "effect/http"
+import { internalError } from "./faces.ts"
+import { errorBody } from "./respond.ts"
+
+const respondDefect = (defect: unknown): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
+  const requestId = randomUUIDv7()
+  const response = HttpServerResponse.text(JSON.stringify(errorBody(internalError, requestId)), {
+    status: internalError.status,
+    contentType: "application/json",
+    headers: { "x-request-id": requestId, "cache-control": "no-store", "x-content-type-options": "nosniff" }
+  })
+  return Effect.as(
+    Effect.annotateLogs(Effect.logError("defect outside an endpoint", defect), "request_id", requestId),
+    response
+  )
+}
+
+export const withLastCatch = <E, R>(
+  app: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
+): Effect.Effect<HttpServerResponse.HttpServerResponse, E, R> => Effect.catchDefect(app, respondDefect)

@@ -1,0 +1,197 @@
+/** Answers on their way to clients that read slowly or not at all, and answers that cannot be written. */
+import { connect, type Socket } from "node:net"
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { fake } from "../support/FakeBackend.ts"
+import { auditRow, call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { rawPost, responsesIn, talk } from "../support/RawClient.ts"
+
+const live = { excludeTestServices: true, timeout: 60_000 } as const
+
+/** More than a connection's buffers in the kernel take, and no more than so many inputs may give. */
+const inputs = 200
+const vector = `[${Array.from({ length: 10_000 }, () => "0.125678").join(",")}]`
+const size = inputs * vector.length
+const large = {
+  does: "answer",
+  status: 200,
+  body: `{"embeddings":[${Array.from({ length: inputs }, () => vector).join(",")}],"prompt_eval_count":${inputs}}`
+} as const
+const embed = { model: "embedder", input: Array.from({ length: inputs }, () => "x") }
+
+/** A client of `/api/embed` that reads nothing of its answer until it is resumed. */
+const unreading = Effect.fnUntraced(function* (secret: string) {
+  const { url } = yield* Gateway
+  const socket = yield* Effect.acquireRelease(
+    Effect.sync((): Socket => connect(Number(new URL(url).port), "127.0.0.1")),
+    (open) => Effect.sync(() => void open.destroy())
+  )
+  socket.on("error", () => socket.destroy())
+  const text = { bytes: 0 }
+  socket.on("data", (chunk) => (text.bytes += chunk.length))
+  socket.pause()
+  socket.write(rawPost("/api/embed", secret, JSON.stringify(embed), []))
+  return { socket, text }
+})
+
+const deep = `${'{"a":'.repeat(20_000)}1${"}".repeat(20_000)}`
+const deepCall = `{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":${deep}}}]},"done":false}`
+
+layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "1500", CONCURRENCY_LEASE_S: "3" }), live)(
+  "an answer",
+  (it) => {
+    it.effect(
+      "when nobody reads it, then it keeps its slot beyond a lease and its tokens are settled; read, it is free",
+      () =>
+        Effect.gen(function* () {
+          const backend = yield* Fake
+          const { secret, prefix } = yield* newKey({ concurrent: 1 })
+          const sql = yield* SqlClient.SqlClient
+          backend.script(large)
+          const { socket, text } = yield* unreading(secret)
+          const rows = yield* eventually(
+            sql<{ status: number; tokens_in: bigint }>`
+          SELECT status, tokens_in FROM audit_log WHERE key_prefix = ${prefix} AND status = 200`,
+            (found) => found.length > 0,
+            10_000
+          )
+          assert.isTrue((rows[0]?.tokens_in ?? 0n) > 0n)
+          const refused = yield* call("/api/embed", { secret, body: embed })
+          assert.strictEqual(refused.status, 429, refused.text)
+          assert.include(refused.text, "concurrency_limit_exceeded")
+          // It reads a little, often enough not to be cut, and for longer than a lease lasts.
+          const until = performance.now() + 4000
+          while (performance.now() < until) {
+            socket.resume()
+            yield* Effect.sleep("5 millis")
+            socket.pause()
+            yield* Effect.sleep("300 millis")
+            if (text.bytes > 12_000_000) break
+          }
+          if (text.bytes <= 12_000_000) {
+            assert.strictEqual((yield* call("/api/embed", { secret, body: embed })).status, 429)
+          }
+          socket.resume()
+          yield* eventually(
+            Effect.sync(() => text.bytes),
+            (bytes) => bytes > size,
+            20_000
+          )
+          const next = yield* eventually(
+            call("/api/embed", { secret, body: embed }),
+            ({ status }) => status === 200
+          )
+          assert.strictEqual(next.status, 200, next.text.slice(0, 200))
+        }).pipe(Effect.scoped)
+    )
+
+    it.effect("when its client leaves while it is written, then its slot is free", () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const { secret } = yield* newKey({ concurrent: 1 })
+        backend.script(large)
+        const { socket } = yield* unreading(secret)
+        yield* eventually(call("/api/embed", { secret, body: embed }), ({ status }) => status === 429)
+        socket.destroy()
+        const next = yield* eventually(
+          call("/api/embed", { secret, body: embed }),
+          ({ status }) => status === 200
+        )
+        assert.strictEqual(next.status, 200)
+      }).pipe(Effect.scoped)
+    )
+
+    it.effect("when it is large and read slowly but steadily, then it is not cut", () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const { secret } = yield* newKey()
+        backend.script(large)
+        const { socket, text } = yield* unreading(secret)
+        const started = performance.now()
+        // Some 3 MB a second, with pauses of 100 ms.
+        while (!socket.destroyed && text.bytes < size) {
+          socket.resume()
+          const seen = text.bytes
+          yield* eventually(
+            Effect.sync(() => text.bytes),
+            (bytes) => bytes > seen + 200_000 || socket.destroyed,
+            1000
+          )
+          socket.pause()
+          yield* Effect.sleep("100 millis")
+        }
+        assert.isAbove(text.bytes, size)
+        assert.isAbove(performance.now() - started, 3000)
+      }).pipe(Effect.scoped)
+    )
+
+    for (const stream of [true, false]) {
+      it.effect(
+        `when the backend's tool arguments are too deep, then client and row say 502 (stream: ${stream})`,
+        () =>
+          Effect.gen(function* () {
+            const backend = yield* Fake
+            const { secret } = yield* newKey()
+            for (const path of ["/api/chat", "/v1/chat/completions"]) {
+              backend.script({ does: "stream", lines: [fake.chat("a"), deepCall, fake.done()], gapMs: 30 })
+              const answer = yield* call(path, { secret, body: hello({ stream }) })
+              assert.strictEqual(answer.status, stream ? 200 : 502, answer.text.slice(0, 300))
+              assert.include(answer.text, "model backend unavailable")
+              const row = yield* eventually(
+                auditRow(answer.headers.get("x-request-id")),
+                (found) => found !== undefined
+              )
+              assert.strictEqual(row?.status, 502)
+            }
+          })
+      )
+    }
+
+    for (const [name, second] of [
+      [
+        "an Expect that nobody understands",
+        "GET /api/version HTTP/1.1\r\nHost: h\r\nExpect: wonders\r\n\r\n"
+      ],
+      ["a CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"]
+    ] as const) {
+      it.effect(
+        `when ${name} comes behind it on its connection, then nothing is written into its middle`,
+        () =>
+          Effect.gen(function* () {
+            const { url } = yield* Gateway
+            const backend = yield* Fake
+            const { secret } = yield* newKey()
+            const words = ["one", "two", "three", "four"]
+            backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 60 })
+            const first = rawPost("/api/chat", secret, JSON.stringify(hello()), [])
+            const { closed, text } = yield* talk(url, first, {
+              also: (socket) => void socket.once("data", () => socket.write(second))
+            })
+            assert.isTrue(closed)
+            const [stream, refusal] = responsesIn(text)
+            if (second.startsWith("CONNECT")) {
+              // Cut, and it shows.
+              assert.notInclude(text, "forbidden")
+              assert.isUndefined(stream)
+            } else {
+              assert.strictEqual(stream?.body.trimEnd().split("\n").length, 5)
+              assert.strictEqual(refusal?.status, 417)
+            }
+          })
+      )
+    }
+
+    it.effect("when a connection asks for a tunnel and is reset, then the gateway goes on", () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        for (let i = 0; i < 5; i++) {
+          yield* talk(url, "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", {
+            also: (socket) => void socket.once("data", () => socket.resetAndDestroy())
+          })
+        }
+        assert.strictEqual((yield* call("/healthz")).status, 200)
+      })
+    )
+  }
+)
