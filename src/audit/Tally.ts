@@ -64,7 +64,10 @@ export const makeTally = Effect.fnUntraced(function* (
       yield* flush
     }
     timed = false
-  })
+  }).pipe(
+    // Whatever broke it, the next refusal starts another.
+    Effect.onError(() => Effect.sync(() => void (timed = false)))
+  )
 
   yield* Effect.addFinalizer(() => flush)
 

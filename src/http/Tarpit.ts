@@ -77,7 +77,10 @@ export class Tarpit extends Context.Service<
             else yield* Effect.sleep(Math.ceil(((1 - turns) * 1000) / perSecond))
           }
           serving = false
-        })
+        }).pipe(
+          // Whatever broke it, whoever waits next starts another.
+          Effect.onError(() => Effect.sync(() => void (serving = false)))
+        )
 
         const wait = Effect.fnUntraced(function* (group: string) {
           const waiting: Waiting = Deferred.makeUnsafe()

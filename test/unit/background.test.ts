@@ -25,6 +25,8 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/gates/KeyStore/live.ts": [1, "one measurement for the metrics"],
   "src/gates/KeyStore/SecretCheck.ts": [1, "workers on demand, whose askers hear how it went"],
   "src/http/Server.ts": [1, "the shutdown, which is waited for"],
+  "src/audit/Tally.ts": [1, "ends when nothing is left to count, and the next refusal starts another"],
+  "src/http/Tarpit.ts": [1, "ends when nobody waits, and who waits next starts another"],
   "src/http/stalls.ts": [1, "a throw in a timer of Node ends the process: not silent"],
   "src/pipeline/Aftercare.ts": [5, "tries end, and what is given up is counted and logged"]
 }
