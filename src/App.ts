@@ -123,6 +123,7 @@ export const layerApp = (
     shutdownDrainMs: drainMsOf(settings),
     shutdownGraceMs: settings.shutdownGraceMs,
     clientStallTimeoutMs: settings.clientStallTimeoutMs,
+    maxConnectionsPerAddress: settings.maxConnectionsPerAddress,
     requestBodiesMaxBytes: requestBodiesMaxBytesOf(settings),
     unreadAnswersMaxBytes: settings.unreadAnswersMaxBytes,
     trustedProxies: settings.trustedProxies,

@@ -69,6 +69,7 @@ Server.layer({
   shutdownDrainMs: 0,
   shutdownGraceMs: 1000,
   clientStallTimeoutMs: 60_000,
+  maxConnectionsPerAddress: 4096,
   requestBodiesMaxBytes: 67_108_864,
   unreadAnswersMaxBytes: 134_217_728,
   trustedProxies: new BlockList(),

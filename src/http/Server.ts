@@ -10,8 +10,10 @@ import { type MalformedReason, Metrics } from "../audit/Metrics.ts"
 import { Pipeline } from "../pipeline/Pipeline.ts"
 import { type AppOptions, makeApp } from "./app.ts"
 import { Drain } from "../infra/Drain.ts"
+import { type Connections, limitConnections } from "./connections.ts"
 import { onExchange } from "./exchanges.ts"
 import { FreeWork } from "./FreeWork.ts"
+import { isWithin } from "./arrival.ts"
 import { noteFraming } from "./framing.ts"
 import { refuseMalformed } from "./malformed.ts"
 import { Readiness } from "./ops.ts"
@@ -30,6 +32,8 @@ export interface ServerOptions extends AppOptions {
   readonly shutdownGraceMs: number
   /** how long a client may take no byte of an answer that waits for it */
   readonly clientStallTimeoutMs: number
+  /** connections at the same time of one address that is no trusted proxy's */
+  readonly maxConnectionsPerAddress: number
   /** bytes of request bodies in memory, of all clients together */
   readonly requestBodiesMaxBytes: number
   /** bytes of unread answers in memory, of all clients together */
@@ -37,7 +41,9 @@ export interface ServerOptions extends AppOptions {
 }
 
 /** Connections at the same time: idle ones cost a few KiB each, and nobody honest comes near. */
-const mostConnections = 16_384
+export const mostConnections = 16_384
+/** What Node refuses before we can make room (`connections.ts`). */
+const mostAccepted = mostConnections + 256
 /** A connection ends after so many requests; what was pipelined beyond them is not answered. */
 const mostRequests = 10_000
 
@@ -50,7 +56,7 @@ const makeServer = (
   options: ServerOptions,
   patience: PatienceMs,
   { draining, malformed }: Watchers
-): Server => {
+): { readonly server: Server; readonly connections: Connections } => {
   const server = createServer({
     // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
     shouldUpgradeCallback: () => false,
@@ -63,7 +69,7 @@ const makeServer = (
     requireHostHeader: false,
     noDelay: true
   })
-  server.maxConnections = mostConnections
+  server.maxConnections = mostAccepted
   server.maxRequestsPerSocket = mostRequests
   refuseMalformed(server, malformed)
   cutStalledClients(server, options.clientStallTimeoutMs)
@@ -74,7 +80,14 @@ const makeServer = (
       if (!server.listening) setImmediate(() => server.closeIdleConnections())
     })
   })
-  return server
+  const connections = limitConnections(server, {
+    most: mostConnections,
+    perAddress: options.maxConnectionsPerAddress,
+    isExempt: (address) => isWithin(options.trustedProxies, address),
+    headMs: patience.head,
+    idleMs: patience.idle
+  })
+  return { server, connections }
 }
 
 /** What a cut answer gets to say its last words and be settled and audited. */
@@ -107,9 +120,19 @@ export const layer = (options: ServerOptions) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* Metrics
-      const server = makeServer(options, yield* Patience, {
+      const { connections, server } = makeServer(options, yield* Patience, {
         draining: drain.draining,
         malformed: (reason) => Effect.runSync(metrics.malformed(reason))
+      })
+      yield* metrics.probe({
+        name: "tollgate_connections",
+        help: "Connections of clients that are open",
+        read: Effect.sync(() => connections.open)
+      })
+      yield* metrics.probe({
+        name: "tollgate_connections_cut",
+        help: "Connections cut since the start because too many were open",
+        read: Effect.sync(() => connections.cut)
       })
       // In a fiber of its own: the one that is told to stop is interrupted, and could wait for nothing.
       const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)

@@ -10,7 +10,8 @@ import { pathOf } from "./allowList.ts"
 export const plainAddress = (address: string): string =>
   address.startsWith("::ffff:") && isIP(address.slice(7)) === 4 ? address.slice(7) : address
 
-const trusted = (proxies: BlockList, address: string): boolean => {
+/** Whether `proxies` has the address. */
+export const isWithin = (proxies: BlockList, address: string): boolean => {
   const family = isIP(address)
   return family !== 0 && proxies.check(address, family === 6 ? "ipv6" : "ipv4")
 }
@@ -23,7 +24,7 @@ export const clientIpOf = (peer: string, forwardedFor: string | undefined, proxi
   let address = plainAddress(peer)
   if (forwardedFor === undefined) return address
   for (const hop of forwardedFor.split(",").toReversed()) {
-    if (!trusted(proxies, address)) return address
+    if (!isWithin(proxies, address)) return address
     const next = plainAddress(hop.trim())
     if (isIP(next) === 0) return address
     address = next

@@ -24,6 +24,11 @@ export class Roster<A extends object> {
     return [...this.#items]
   }
 
+  /** One of them; undefined when there is none. */
+  get random(): A | undefined {
+    return this.#items[Math.floor(Math.random() * this.#items.length)]
+  }
+
   enter(item: A): Seat {
     const seat = { at: this.#items.length }
     this.#items.push(item)

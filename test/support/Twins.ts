@@ -120,6 +120,7 @@ const layerTwinsWith = Layer.unwrap(
       shutdownDrainMs: 0,
       shutdownGraceMs: 1000,
       clientStallTimeoutMs: 60_000,
+      maxConnectionsPerAddress: 4096,
       requestBodiesMaxBytes: 67_108_864,
       unreadAnswersMaxBytes: 134_217_728,
       trustedProxies: new BlockList(),
