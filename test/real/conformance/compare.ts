@@ -130,7 +130,7 @@ export const countsOf = (path: string, said: Said): Counts | undefined => {
     return { input: countOf(last["prompt_eval_count"]), output: countOf(last["eval_count"]) }
   }
   const usage = frames.map((frame) => frame["usage"]).findLast(isObject)
-  return usage === undefined
+  return usage === undefined || !hasEnd(path, said)
     ? undefined
     : { input: countOf(usage["prompt_tokens"]), output: countOf(usage["completion_tokens"]) }
 }
@@ -138,18 +138,29 @@ export const countsOf = (path: string, said: Said): Counts | undefined => {
 /** Statuses that mean the same: what is not installed is forbidden, and no 500 that the request caused is passed on. */
 const refusals: Readonly<Record<number, ReadonlyArray<number>>> = { 400: [400], 404: [403], 500: [400] }
 
-const endsWithoutDone = (path: string, said: Said): boolean =>
-  path.startsWith("/api/") &&
-  path !== "/api/embed" &&
-  path !== "/api/embeddings" &&
-  framesOf(said).at(-1)?.["done"] !== true
+/** Whether the answer has an end: on the native surface `done`, on the other one a finish reason. */
+const hasEnd = (path: string, said: Said): boolean => {
+  const frames = framesOf(said)
+  if (path.includes("embed")) return true
+  if (path.startsWith("/api/")) return frames.at(-1)?.["done"] === true
+  return finishOf(plain(path, said)) !== null
+}
 
-/** The server's answer as the gateway completes it: `length`, where the server gave up without a last frame. */
-const completed = (answer: Json): Json => {
-  const frames = listOf(answer)
-  return frames
-    .filter((frame) => objectOf(frame)["done"] !== true)
-    .map((frame) => objectOf(frame)["message"] ?? objectOf(frame)["response"] ?? null)
+/** What an answer says, without its last frame: the server gave up before it. */
+const withoutEnd = (answer: Json): Json =>
+  Array.isArray(answer)
+    ? answer
+        .map(objectOf)
+        .filter((frame) => frame["done"] !== true)
+        .map((frame) => frame["message"] ?? frame["response"] ?? null)
+    : { ...objectOf(answer), finish: null, usage: null }
+
+/** Whether the gateway ended as `length` what the server did not end. An answer in one object has no last frame. */
+const isCompleted = (theirs: Json, ours: Json): boolean => {
+  const last = objectOf(listOf(ours).at(-1))
+  const ends = last["done"] === true ? last["done_reason"] === "length" : finishOf(ours) === "length"
+  const whole = listOf(ours).length === 1 || objectOf(ours)["choices"] !== undefined
+  return ends && (whole || isDeepStrictEqual(withoutEnd(theirs), withoutEnd(ours)))
 }
 
 const finishOf = (answer: Json): Json =>
@@ -175,10 +186,8 @@ export const compare = (path: string, server: Said, gateway: Said): Verdict => {
   const different: Verdict = { as: "different", server: theirs, gateway: ours }
   if (server.contentType.split(";")[0] !== gateway.contentType.split(";")[0])
     return { ...different, server: server.contentType, gateway: gateway.contentType }
-  if (endsWithoutDone(path, server)) {
-    const last = objectOf(listOf(ours).at(-1))
-    const ends = last["done"] === true && last["done_reason"] === "length"
-    return ends && (listOf(ours).length === 1 || isDeepStrictEqual(completed(theirs), completed(ours)))
+  if (!hasEnd(path, server)) {
+    return isCompleted(theirs, ours)
       ? { as: "deliberate", why: "the server ended without a last frame, the gateway with `length`" }
       : different
   }
