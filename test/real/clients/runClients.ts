@@ -8,26 +8,18 @@ import { TestServerFailed } from "../../support/servers/processes.ts"
 import type { ClientScript } from "./catalogue.ts"
 import { commandOf } from "./install.ts"
 
-const Line = Schema.fromJsonString(
-  Schema.Struct({
-    client: Schema.String,
-    version: Schema.String,
-    case: Schema.String,
-    result: Schema.Literals(["works", "fails", "not offered"]),
-    detail: Schema.String,
-    ms: Schema.Finite
-  })
-)
-const readLine = Schema.decodeUnknownEffect(Line)
-
-export interface Result {
-  readonly client: string
-  readonly language: "Python" | "Node"
-  readonly version: string
-  readonly case: string
-  readonly result: "works" | "fails" | "not offered"
-  readonly detail: string
+const found = {
+  client: Schema.String,
+  version: Schema.String,
+  case: Schema.String,
+  result: Schema.Literals(["works", "fails", "not offered"]),
+  detail: Schema.String
 }
+
+export const Result = Schema.Struct({ ...found, language: Schema.Literals(["Python", "Node"]) })
+export type Result = typeof Result.Type
+
+const readLine = Schema.decodeUnknownEffect(Schema.fromJsonString(Schema.Struct(found)))
 
 export interface Keys {
   readonly url: string
@@ -89,8 +81,7 @@ export const runClient = Effect.fnUntraced(function* (script: ClientScript, keys
   const results: Array<Result> = []
   // A client may print lines of its own.
   for (const line of said.split("\n").filter((line) => line.startsWith('{"client"'))) {
-    const { ms: _ms, ...found } = yield* readLine(line)
-    results.push({ ...found, language: script.environment === "npm" ? "Node" : "Python" })
+    results.push({ ...(yield* readLine(line)), language: script.environment === "npm" ? "Node" : "Python" })
   }
   return results
 })
