@@ -19,6 +19,7 @@ const inputsOf = (bytes: number): string =>
 export const bodyOf = (order: Order): string => {
   const { model, path, stream } = order
   if (order.body.startsWith("{")) return order.body
+  if (order.body === "too large") return `{"model":"${"a".repeat(270_000)}"}`
   if (path === "/api/embeddings") return `{"model":"${model}","prompt":"word"}`
   if (path.includes("embed")) return `{"model":"${model}","input":[${inputsOf(8000)}]}`
   if (path === "/api/show") return `{"model":"${model}"}`
@@ -64,8 +65,12 @@ const unreadAgain: Attacker = async (order) => {
       socket.pause()
       await write(socket, post(order, pick(order.keys, i), body))
       requests += 1
-      await sleep(300)
-      const first = socket.read(12)
+      // The first look makes the socket read at all, as much as its buffer holds.
+      let first: unknown = null
+      for (let look = 0; look < 100 && first === null && !over() && !socket.destroyed; look += 1) {
+        first = socket.read(12)
+        await sleep(30)
+      }
       if (String(first).endsWith("200")) {
         begun += 1
         while (!over() && !socket.destroyed) await sleep(100)

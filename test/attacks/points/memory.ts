@@ -178,6 +178,7 @@ const flood = (model: string, more: Partial<MemoryPlan> = {}): MemoryPlan => ({
   limits: wide,
   ...more
 })
+const many = { count: 40, limits: { rpm: 100_000, tpm: 1_000_000_000, concurrent: 100 } }
 const v1 = { path: "/v1/chat/completions" }
 const floods: ReadonlyArray<MemoryPlan> = [
   flood("logprobs"),
@@ -205,6 +206,11 @@ const floods: ReadonlyArray<MemoryPlan> = [
   flood("endless-vector", { path: "/v1/embeddings" }),
   flood("endless-vector", { path: "/api/embeddings" }),
   flood("vectors", { path: "/v1/embeddings" }),
+  // Many at a time, each of which stays below what one answer may have.
+  flood("vectors", { name: "40 embeddings of 22 MB at a time", path: "/api/embed", ...many }),
+  flood("logprobs", { name: "40 answers of log-probabilities at a time", stream: false, ...many }),
+  flood("seven-megabytes", { name: "40 streams of 7 MB frames at a time", ...many }),
+  flood("endless-line", { name: "40 lines without end at a time", ...many }),
   flood("shows-endless", { path: "/api/show" })
 ]
 
