@@ -25,6 +25,7 @@ import { layerRedis } from "./infra/Redis.ts"
 import { Aftercare } from "./pipeline/Aftercare.ts"
 import { Leases } from "./pipeline/Leases.ts"
 import { layerLive as layerRegistry } from "./registry/live.ts"
+import { layerLive as layerContextSecret } from "./secrets/live.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /** Where the model server is, once that is known. */
@@ -79,6 +80,7 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     layerDiscovery({ refreshS: settings.discoveryRefreshS, ttlS: settings.discoveryTtlS }),
     layerLimiter,
     layerBudget,
+    layerContextSecret,
     layerReconciler({ leaseS: settings.concurrencyLeaseS }),
     layerBreakerGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),

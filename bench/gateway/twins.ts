@@ -13,6 +13,7 @@ import { layerLive as layerDiscovery } from "../../src/gates/Discovery/live.ts"
 import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
+import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
@@ -58,6 +59,7 @@ const gates = Layer.mergeAll(
       connections: 512
     })
   ),
+  Layer.provideMerge(layerContextSecret),
   Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
   Layer.provideMerge(Metrics.layer),
   Layer.provideMerge(Drain.layer)

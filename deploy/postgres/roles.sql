@@ -28,7 +28,7 @@ DO $$ BEGIN
 END $$;
 
 -- The gateway.
-GRANT SELECT ON schema_migrations, tenants, api_keys, revocations TO tollgate_gateway;
+GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, sealing_secrets TO tollgate_gateway;
 
 -- It reads of a row no more than it needs to add it to the ledger once.
 GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, admitted_at, tokens_in, tokens_out, error_type)

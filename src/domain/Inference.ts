@@ -27,6 +27,10 @@ export interface DecodedRequest {
   readonly options: JsonObject
   /** `body.think` is a wish: left out for a model that is known not to think, which is otherwise a 400 */
   readonly thinkIfAble?: boolean
+  /** what the client sent as `context`, unread: it is not part of `body` before it was opened */
+  readonly sealedContext?: ReadonlyArray<number>
+  /** the digest of the model that `body.context` belongs to */
+  readonly contextDigest?: string
   /** keywords that were left out of its schema, for the client to know */
   readonly relaxed?: ReadonlyArray<string>
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */

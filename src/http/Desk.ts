@@ -6,6 +6,7 @@ import { KeyStore } from "../gates/KeyStore/KeyStore.ts"
 import { makeAlarm } from "../infra/Alarm.ts"
 import { Pipeline } from "../pipeline/Pipeline.ts"
 import { Traced } from "../pipeline/Trace.ts"
+import { ContextSecret } from "../secrets/ContextSecret.ts"
 import { makeComplain } from "./complaints.ts"
 import { Drain } from "../infra/Drain.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
@@ -18,6 +19,7 @@ import { UnreadAnswers } from "./UnreadAnswers.ts"
 
 export const desk = Effect.all({
   keys: KeyStore,
+  contexts: ContextSecret,
   discovery: Discovery,
   pipeline: Pipeline,
   metrics: Metrics,

@@ -8,6 +8,7 @@ import type { Pipeline } from "../pipeline/Pipeline.ts"
 import type { Body } from "./body.ts"
 import { decodeWith } from "./decode.ts"
 import { checkImages } from "./images.ts"
+import type { SealContext } from "./native/contexts.ts"
 import { admitFormat } from "./schema/format.ts"
 import type { Face } from "./faces.ts"
 
@@ -61,7 +62,7 @@ export const requestDecoder = <A, I>(
 /** An endpoint that generates: its answer is a stream, or a stream folded into one object. */
 export interface Dialect extends RequestDecoder {
   readonly contentType: string
-  readonly encoder: (request: InferenceRequest) => Encoder
+  readonly encoder: (request: InferenceRequest, seal: SealContext) => Encoder
 }
 
 /** An endpoint that is answered in one object. */

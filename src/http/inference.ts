@@ -18,6 +18,7 @@ import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./Dialect.
 import { interrupted } from "./endpoint.ts"
 import { faceOf, internalError } from "./faces.ts"
 import { Fold } from "./fold.ts"
+import { noContext, sealFor, withContext } from "./native/contexts.ts"
 import { withPromptSize } from "./promptSize.ts"
 import type { ReceivedBody } from "./ReceivedBody.ts"
 import { headersOf } from "./respond.ts"
@@ -27,7 +28,7 @@ export interface InferenceOptions extends Bounds {
 }
 
 export const makeInference = (desk: Desk, answer: Answer, options: InferenceOptions) => {
-  const { bodies, complain, freeWork, pipeline, traced, unread } = desk
+  const { bodies, complain, contexts, freeWork, pipeline, traced, unread } = desk
   const step = stepOf(traced)
 
   /** What is asked for, and whether it may be. */
@@ -37,7 +38,8 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
     body: Body,
     decode: Decode
   ) {
-    const request = withPromptSize(yield* decode(body, options))
+    const decoded = yield* decode(body, options)
+    const request = withPromptSize(yield* withContext(contexts, key.value.keyId, decoded))
     exchange.streamed = request.stream
     exchange.relaxed = request.relaxed ?? []
     const maxTokens = request.maxTokens ?? options.numPredictCap
@@ -172,7 +174,13 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
       dialect.decode
     )
     const frames = yield* step("backend")(pipeline.forward(exchange, permit, request, maxTokens))
-    const encoder = dialect.encoder(request)
+    const { caller, model } = permit
+    // Only generate has a context to give.
+    const seal =
+      request.kind === "generate"
+        ? yield* sealFor(contexts, { keyId: caller.keyId, digest: model.digest })
+        : noContext
+    const encoder = dialect.encoder(request, seal)
     return request.stream
       ? yield* streamed(exchange, incoming, response, frames, dialect, encoder)
       : yield* answer(exchange, incoming, response, yield* folded(frames, encoder))

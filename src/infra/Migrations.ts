@@ -19,6 +19,7 @@ import revocationsByOthers from "../../migrations/0003_revocations_by_others.ts"
 import auditByKey from "../../migrations/0004_audit_by_key.ts"
 import auditCorrections from "../../migrations/0005_audit_corrections.ts"
 import auditRepeats from "../../migrations/0006_audit_repeats.ts"
+import sealingSecrets from "../../migrations/0007_sealing_secrets.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -27,7 +28,8 @@ export const migrations = {
   "0003_revocations_by_others": revocationsByOthers,
   "0004_audit_by_key": auditByKey,
   "0005_audit_corrections": auditCorrections,
-  "0006_audit_repeats": auditRepeats
+  "0006_audit_repeats": auditRepeats,
+  "0007_sealing_secrets": sealingSecrets
 }
 
 const table = "schema_migrations"

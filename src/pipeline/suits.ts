@@ -1,5 +1,6 @@
 /**
- * Whether a request suits its model, as far as discovery knows. Reasoning is the one case: the native surface refuses
+ * Whether a request suits its model, as far as discovery knows. A context is of one version of one model: another may not
+ * have its token ids, and an unknown id ends the model server. Reasoning is the other case: the native surface refuses
  * it in its own words, on the OpenAI surface it is a wish (ollama-wire §3.1). Where nobody
  * tells what the model can do, the backend decides.
  */
@@ -14,6 +15,11 @@ export const cannotThink = (model: Model): boolean =>
 
 /** After the model's gate and before anything is consumed. */
 export const suits = (request: InferenceRequest, model: Model): Effect.Effect<void, BadRequest> => {
+  if (request.contextDigest !== undefined && request.contextDigest !== model.digest) {
+    return Effect.fail(
+      new BadRequest({ detail: "context: expected one of this model, as it is installed now" })
+    )
+  }
   const wanted = request.body["think"]
   return wanted !== undefined && wanted !== false && request.thinkIfAble !== true && cannotThink(model)
     ? Effect.fail(new BadRequest({ detail: "think: this model does not support thinking" }))

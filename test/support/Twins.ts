@@ -19,6 +19,7 @@ import { layerLive as layerBudget } from "../../src/gates/Budget/live.ts"
 import { DiscoveryControl, layerMemory as layerDiscovery } from "../../src/gates/Discovery/memory.ts"
 import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
+import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import { Meter, MeterDown } from "../../src/gates/Meter/Meter.ts"
 import * as Server from "../../src/http/Server.ts"
@@ -101,7 +102,8 @@ const layerTwinsWith = Layer.unwrap(
       // Nobody here has opted in.
       Layer.succeed(PromptLog, { transcript: () => undefined }),
       Aftercare.layer({ drainMs: 500 }),
-      Leases.layer({ leaseS: 30 })
+      Leases.layer({ leaseS: 30 }),
+      layerContextSecret
     ).pipe(
       Layer.provideMerge(
         layerSwitchedMeter(

@@ -3,9 +3,10 @@ import type { Frame } from "../../domain/Frame.ts"
 import type { Json } from "../../domain/Inference.ts"
 import type { Encoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
+import type { SealContext } from "./contexts.ts"
 import { countsOf, nativeFailure, nativeToolCalls } from "./chatAnswer.ts"
 
-export const generateEncoder = (model: string): Encoder => {
+export const generateEncoder = (model: string, seal: SealContext): Encoder => {
   const objectOf = (frame: Frame): Json => ({
     model,
     created_at: frame.createdAt,
@@ -17,7 +18,13 @@ export const generateEncoder = (model: string): Encoder => {
     }),
     done: frame.done,
     ...(frame.done
-      ? { ...present({ done_reason: frame.doneReason, context: frame.context }), ...countsOf(frame) }
+      ? {
+          ...present({
+            done_reason: frame.doneReason,
+            context: frame.context === undefined ? undefined : seal(frame.context)
+          }),
+          ...countsOf(frame)
+        }
       : {})
   })
   return {

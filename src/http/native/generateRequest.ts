@@ -8,7 +8,12 @@ import { absentable, present } from "../decode.ts"
 import { Images } from "../images.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
 import { Format, Think, TopLogprobs } from "./fields.ts"
+import { maxContextNumber, maxContextNumbers } from "./sealedContext.ts"
 import { Options, optionsOf } from "./options.ts"
+
+const SealedContext = Schema.Array(wholeIn([0, maxContextNumber])).check(
+  Schema.isMaxLength(maxContextNumbers)
+)
 
 const Generate = Schema.Struct({
   model: Schema.NonEmptyString,
@@ -20,7 +25,7 @@ const Generate = Schema.Struct({
   system: absentable(Schema.String),
   template: absentable(Schema.String),
   raw: absentable(Schema.Boolean),
-  context: absentable(Schema.Array(wholeIn([0, 2 ** 31])).check(Schema.isMaxLength(131_072))),
+  context: absentable(SealedContext),
   think: absentable(Think),
   truncate: absentable(Schema.Boolean),
   logprobs: absentable(Schema.Boolean),
@@ -46,6 +51,7 @@ export const generateRequest = requestDecoder(
       model: generate.model,
       // Without a prompt the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
       stream: (generate.prompt ?? "") !== "" && (generate.stream ?? true),
+      ...(context.length === 0 ? {} : { sealedContext: context }),
       body: present({
         prompt: generate.prompt ?? "",
         suffix: generate.suffix,
@@ -53,7 +59,6 @@ export const generateRequest = requestDecoder(
         format: generate.format === "" ? undefined : generate.format,
         system: generate.system,
         raw: generate.raw,
-        context: context.length === 0 ? undefined : context,
         think: generate.think,
         truncate: generate.truncate,
         logprobs: generate.logprobs,

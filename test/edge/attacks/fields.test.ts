@@ -185,7 +185,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const asking = (more: JsonObject) => ({ model: "m", prompt: "p", stream: false, ...more })
-      const kept = { system: "s", suffix: "x", context: [1, 2, 3], format: { type: "object" } }
+      const kept = { system: "s", suffix: "x", format: { type: "object" } }
       const { body } = yield* sent(secret, asking(kept), "/api/generate")
       assert.deepInclude(body, kept)
       const dropped = { template: "", shift: true, _debug_render_only: true, keep_alive: -1, unheard_of: 1 }
@@ -198,6 +198,8 @@ layer(layerGateway(), live)("a request's fields", (it) => {
           { raw: "yes" },
           { context: ["a"] },
           { context: [-1] },
+          { context: [1, 2, 3] },
+          { context: [99_999_999] },
           { images: ["http://evil/"] },
           { images: "aGk=" },
           { format: 5 },

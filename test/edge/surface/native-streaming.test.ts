@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertWell, chat, events, generate, json, lines, live, whole } from "./asking.ts"
+import { ask, assertRefused, assertWell, chat, events, generate, json, lines, live, whole } from "./asking.ts"
 
 const stream = (all: Extract<Behaviour, { does: "stream" }>["lines"], more: object = {}): Behaviour => ({
   does: "stream",
@@ -272,16 +272,29 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
     })
   )
 
-  it.effect("the final frame of generate keeps its context, streamed and whole", () =>
+  it.effect("when generate gives a context, then it is sealed, and only its own key can go on with it", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
+      const ids = [1, 2, 3, 12_345]
       const script = () =>
-        backend.script(stream([fake.generate("a"), fake.done("generate", { context: [1, 2, 3] })]))
+        backend.script(stream([fake.generate("a"), fake.done("generate", { context: ids })]))
+      const { secret } = yield* newKey()
       script()
-      assert.deepStrictEqual(lines(yield* ask("/api/generate", generate())).at(-1).context, [1, 2, 3])
+      const streamed = lines(yield* ask("/api/generate", generate(), { secret })).at(-1).context
       script()
-      const one = json(yield* ask("/api/generate", generate({ stream: false, context: [7] })))
-      assert.deepInclude(one, { response: "a", context: [1, 2, 3] })
+      const whole = json(yield* ask("/api/generate", generate({ stream: false }), { secret })).context
+      for (const context of [streamed, whole]) {
+        assert.notInclude(JSON.stringify(context), "12345")
+        const next = yield* ask("/api/generate", generate({ context }), { secret })
+        assert.deepStrictEqual(next.sent?.["context"], ids)
+        assertRefused(
+          yield* ask("/api/generate", generate({ context })),
+          "context: expected what an earlier answer"
+        )
+      }
+      for (const context of [[7], ids, [99_999_999], streamed.slice(1)]) {
+        assertRefused(yield* ask("/api/generate", generate({ context }), { secret }), "context")
+      }
     })
   )
 })

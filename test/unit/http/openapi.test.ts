@@ -339,7 +339,7 @@ it("Embed, Embeddings and EmbeddingList are what the endpoints say", () => {
 
 for (const [dialect, body, piece, whole] of answers) {
   it(`${piece} and ${whole} are what the endpoint says`, () => {
-    const encoder = dialect.encoder(decoding(dialect).accepted(body))
+    const encoder = dialect.encoder(decoding(dialect).accepted(body), (ids) => ids)
     const said = encoder
       .frames(frames)
       .split("\n")

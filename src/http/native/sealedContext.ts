@@ -1,0 +1,122 @@
+/**
+ * The `context` of generate: token ids of the conversation so far, which a client sends back to go on. Turned back into
+ * text they are the model's system prompt and template, and an id that the model does not have ends the model server. So
+ * a client gets them sealed, as a list of whole numbers as its types want it, and only what was sealed for the same key
+ * and the same model is taken back.
+ *
+ * *Details* AES-256-GCM under a key that is derived from the shared secret for each API key, with a random nonce. Inside:
+ * the model's digest and the ids. Outside: the number of bytes, then three bytes to a number.
+ */
+import { createCipheriv, createDecipheriv, createHmac, randomBytes } from "node:crypto"
+
+/** What the ids of a context mean something to. */
+export interface SealedFor {
+  readonly keyId: string
+  /** of the model; another version of it may have another vocabulary */
+  readonly digest: string
+}
+
+export interface OpenedContext {
+  readonly digest: string
+  readonly ids: ReadonlyArray<number>
+}
+
+/** Numbers of a sealed context: about 130,000 tokens. A longer one is not given, and none is taken. */
+export const maxContextNumbers = 131_072
+/** Three bytes. */
+export const maxContextNumber = 0xff_ff_ff
+
+const nonceBytes = 12
+const tagBytes = 16
+
+const keyOf = (secret: Buffer, keyId: string): Buffer => createHmac("sha256", secret).update(keyId).digest()
+
+const toNumbers = (bytes: Buffer): ReadonlyArray<number> => {
+  const numbers = [bytes.length]
+  for (let at = 0; at < bytes.length; at += 3) {
+    numbers.push(((bytes[at] ?? 0) << 16) | ((bytes[at + 1] ?? 0) << 8) | (bytes[at + 2] ?? 0))
+  }
+  return numbers
+}
+
+const toBytes = ([length = 0, ...numbers]: ReadonlyArray<number>): Buffer | undefined => {
+  if (numbers.length !== Math.ceil(length / 3) || length < nonceBytes + tagBytes) return undefined
+  const bytes = Buffer.alloc(numbers.length * 3)
+  for (const [i, number] of numbers.entries()) bytes.writeUIntBE(number, i * 3, 3)
+  return bytes.subarray(0, length)
+}
+
+/** Seven bits to a byte, the last byte below 128: most ids take two or three. */
+const packed = (ids: ReadonlyArray<number>): Buffer => {
+  const bytes: Array<number> = []
+  for (const id of ids) {
+    let rest = id
+    while (rest >= 0x80) {
+      bytes.push((rest % 0x80) | 0x80)
+      rest = Math.floor(rest / 0x80)
+    }
+    bytes.push(rest)
+  }
+  return Buffer.from(bytes)
+}
+
+const unpacked = (bytes: Buffer): ReadonlyArray<number> => {
+  const ids: Array<number> = []
+  let [id, factor] = [0, 1]
+  for (const byte of bytes) {
+    id += (byte & 0x7f) * factor
+    factor *= 0x80
+    if (byte < 0x80) {
+      ids.push(id)
+      id = 0
+      factor = 1
+    }
+  }
+  return ids
+}
+
+/** Undefined when it would be longer than what is taken back. */
+export const sealContext = (
+  secret: Buffer,
+  { digest, keyId }: SealedFor,
+  ids: ReadonlyArray<number>
+): ReadonlyArray<number> | undefined => {
+  const model = Buffer.from(digest).subarray(0, 255)
+  const nonce = randomBytes(nonceBytes)
+  const cipher = createCipheriv("aes-256-gcm", keyOf(secret, keyId), nonce)
+  const sealed = [
+    cipher.update(Buffer.from([model.length])),
+    cipher.update(model),
+    cipher.update(packed(ids))
+  ]
+  const numbers = toNumbers(Buffer.concat([nonce, ...sealed, cipher.final(), cipher.getAuthTag()]))
+  return numbers.length <= maxContextNumbers ? numbers : undefined
+}
+
+/** Undefined when it was not sealed for this key, or by nobody. */
+export const openContext = (
+  secret: Buffer,
+  keyId: string,
+  numbers: ReadonlyArray<number>
+): OpenedContext | undefined => {
+  const bytes = toBytes(numbers)
+  if (bytes === undefined) return undefined
+  const decipher = createDecipheriv("aes-256-gcm", keyOf(secret, keyId), bytes.subarray(0, nonceBytes), {
+    authTagLength: tagBytes
+  })
+  decipher.setAuthTag(bytes.subarray(bytes.length - tagBytes))
+  const begun = decipher.update(bytes.subarray(nonceBytes, bytes.length - tagBytes))
+  if (!isAuthentic(decipher)) return undefined
+  const end = 1 + (begun[0] ?? 0)
+  return { digest: begun.toString("utf8", 1, end), ids: unpacked(begun.subarray(end)) }
+}
+
+const isAuthentic = (decipher: { final(): Buffer }): boolean => {
+  try {
+    decipher.final()
+    return true
+  } catch {
+    // Forged or of another key: an answer here, not an error.
+    return false
+  }
+}

@@ -1,0 +1,31 @@
+/** The secret in the database, where a migration put it (`migrations/0007_sealing_secrets.ts`). */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Layer, Schema } from "effect"
+import { SqlSchema } from "effect/sql"
+import { Unavailable } from "../domain/Errors.ts"
+import { ContextSecret } from "./ContextSecret.ts"
+
+const Row = Schema.Struct({ hex: Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/)) })
+
+const make = Effect.gen(function* () {
+  const sql = yield* PgClient.PgClient
+  const find = SqlSchema.findOne({
+    Request: Schema.Void,
+    Result: Row,
+    execute: () => sql`SELECT encode(secret, 'hex') AS hex FROM sealing_secrets WHERE purpose = 'context'`
+  })
+  let known: Buffer | undefined
+  const ask = find(undefined).pipe(
+    Effect.timeout("500 millis"),
+    Effect.map(({ hex }) => (known = Buffer.from(hex, "hex"))),
+    Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
+  )
+  return ContextSecret.of({
+    read: Effect.suspend(() => (known === undefined ? ask : Effect.succeed(known)))
+  })
+})
+
+export const layerLive: Layer.Layer<ContextSecret, never, PgClient.PgClient> = Layer.effect(
+  ContextSecret,
+  make
+)

@@ -1,0 +1,31 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { ContextSecret } from "../../src/secrets/ContextSecret.ts"
+import { layerLive } from "../../src/secrets/live.ts"
+import { layerTestPostgres } from "../support/TestPostgres.ts"
+import { suite } from "./ContextSecret.ts"
+
+suite("live", layerLive.pipe(Layer.provide(layerTestPostgres())))
+
+layer(layerTestPostgres())("the secret in the database", (it) => {
+  it.effect("when two replicas read it, then they read the same", () =>
+    Effect.gen(function* () {
+      const read = Effect.flatMap(ContextSecret, ({ read }) => read)
+      const one = yield* read.pipe(Effect.provide(Layer.fresh(layerLive)))
+      const other = yield* read.pipe(Effect.provide(Layer.fresh(layerLive)))
+      assert.isTrue(one.equals(other))
+    })
+  )
+
+  it.effect("when it is not there, then reading fails, and works as soon as it is there again", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { read } = yield* ContextSecret
+      yield* sql`UPDATE sealing_secrets SET purpose = 'other'`
+      assert.strictEqual((yield* Effect.flip(read))._tag, "Unavailable")
+      yield* sql`UPDATE sealing_secrets SET purpose = 'context'`
+      assert.strictEqual((yield* read).length, 32)
+    }).pipe(Effect.provide(Layer.fresh(layerLive)))
+  )
+})

@@ -1,0 +1,16 @@
+/** What both keepers of the secret do alike. */
+import { assert, it } from "@effect/vitest"
+import { Effect, type Layer } from "effect"
+import { ContextSecret } from "../../src/secrets/ContextSecret.ts"
+
+export const suite = (name: string, layer: Layer.Layer<ContextSecret, unknown>): void => {
+  it.live(`${name}: the secret has 32 bytes and stays the same`, () =>
+    Effect.gen(function* () {
+      const { read } = yield* ContextSecret
+      const first = yield* read
+      assert.strictEqual(first.length, 32)
+      assert.isTrue(first.equals(yield* read))
+      assert.isAbove(new Set(first).size, 8)
+    }).pipe(Effect.provide(layer))
+  )
+}
