@@ -19,6 +19,8 @@ export interface DecodedRequest {
   readonly stream: boolean
   /** the prompt, when the client wants it at the head of the answer */
   readonly echo?: string
+  /** whether the client wants its usage in a chunk of its own */
+  readonly usageChunk?: boolean
   /** whether the client wants its vectors as base64 of float32 instead of numbers */
   readonly base64?: boolean
   /** fields that passed the schema, without `model`, `stream` and `options` */

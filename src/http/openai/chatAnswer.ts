@@ -48,7 +48,17 @@ const logprobsOf = (logprobs: ReadonlyArray<JsonObject>): JsonObject => ({
   refusal: null
 })
 
-export const chatEncoder = (model: string): Encoder => {
+/** Which build answered, as far as a client may know: never what is behind the gateway. */
+export const systemFingerprint = "fp_tollgate"
+
+/**
+ * The end of a stream: finish reason and usage in the last chunk, or, for a client that asked for it
+ * (`stream_options.include_usage`), usage in a chunk of its own without choices.
+ */
+export const ending = (chunk: { readonly [key: string]: Json }, usage: Json, usageChunk: boolean): string =>
+  `${usageChunk ? event(chunk) + event({ ...chunk, choices: [], usage }) : event({ ...chunk, usage })}data: [DONE]\n\n`
+
+export const chatEncoder = (model: string, usageChunk = false): Encoder => {
   const id = openaiId("chatcmpl")
   let created: number | undefined
   let started = false
@@ -63,19 +73,24 @@ export const chatEncoder = (model: string): Encoder => {
       object: "chat.completion.chunk",
       created,
       model,
+      system_fingerprint: systemFingerprint,
       choices: [{ index: 0, delta: { ...role, ...delta }, finish_reason: null, ...more }]
     })
   }
 
   const last = (frame: Frame): string =>
-    event({
-      id,
-      object: "chat.completion.chunk",
-      created: created ?? createdOf(frame),
-      model,
-      choices: [{ index: 0, delta: {}, finish_reason: finishReasonOf(frame, calls > 0) }],
-      usage: usageOf(frame)
-    }) + "data: [DONE]\n\n"
+    ending(
+      {
+        id,
+        object: "chat.completion.chunk",
+        created: created ?? createdOf(frame),
+        model,
+        system_fingerprint: systemFingerprint,
+        choices: [{ index: 0, delta: {}, finish_reason: finishReasonOf(frame, calls > 0) }]
+      },
+      usageOf(frame),
+      usageChunk
+    )
 
   /** What one frame carries, reasoning first; an empty frame says nothing, but the first one says the role. */
   const carried = (frame: Frame): string => {
@@ -102,6 +117,7 @@ export const chatEncoder = (model: string): Encoder => {
       object: "chat.completion",
       created: createdOf(run),
       model,
+      system_fingerprint: systemFingerprint,
       choices: [
         {
           index: 0,
@@ -113,7 +129,7 @@ export const chatEncoder = (model: string): Encoder => {
               tool_calls: run.toolCalls === undefined ? undefined : toolCallsOf(run.toolCalls)
             })
           },
-          logprobs: run.logprobs === undefined ? null : logprobsOf(run.logprobs),
+          ...(run.logprobs === undefined ? {} : { logprobs: logprobsOf(run.logprobs) }),
           finish_reason: finishReasonOf(run, run.toolCalls !== undefined)
         }
       ],

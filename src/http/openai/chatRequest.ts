@@ -8,7 +8,7 @@ import { checkMaxTokens, MaxTokens } from "../maxTokens.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
 import { TopLogprobs } from "../native/fields.ts"
 import { Message, nativeMessages } from "./messages.ts"
-import { openaiSamplingFields, openaiSamplingOf } from "./sampling.ts"
+import { openaiSamplingFields, openaiSamplingOf, StreamOptions } from "./sampling.ts"
 
 const ResponseFormat = Schema.Union([
   Schema.Struct({ type: Schema.Literals(["text", "json_object"]) }),
@@ -29,6 +29,7 @@ const Chat = Schema.Struct({
   ...openaiSamplingFields,
   model: Schema.NonEmptyString,
   stream: absentable(Schema.Boolean),
+  stream_options: absentable(StreamOptions),
   messages: Schema.NonEmptyArray(Message),
   max_completion_tokens: absentable(MaxTokens),
   tools: absentable(Schema.Array(Tool)),
@@ -98,6 +99,7 @@ export const chatRequest = requestDecoder(
       kind: "chat",
       model: chat.model,
       stream: chat.stream ?? false,
+      usageChunk: chat.stream_options?.include_usage === true,
       body: present({
         messages,
         tools,

@@ -3,7 +3,15 @@ import { Option, Schema } from "effect"
 import type { Frame } from "../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
 import type { Encoder } from "../Dialect.ts"
-import { createdOf, event, openaiFailure, openaiId, usageOf } from "./chatAnswer.ts"
+import {
+  createdOf,
+  ending,
+  event,
+  openaiFailure,
+  openaiId,
+  systemFingerprint,
+  usageOf
+} from "./chatAnswer.ts"
 
 const Logprob = Schema.Struct({ token: Schema.String, logprob: Schema.Finite })
 const Entry = Schema.Struct({
@@ -38,7 +46,7 @@ const legacyLogprobs = (
 }
 
 /** Reasoning has no place in the legacy shape and is left out, as the backend's own surface does. */
-export const completionEncoder = (model: string, echo: string | undefined): Encoder => {
+export const completionEncoder = (model: string, echo: string | undefined, usageChunk = false): Encoder => {
   const id = openaiId("cmpl")
   let created: number | undefined
   let offset = (echo ?? "").length
@@ -53,6 +61,7 @@ export const completionEncoder = (model: string, echo: string | undefined): Enco
       object: "text_completion",
       created,
       model,
+      system_fingerprint: systemFingerprint,
       choices: [{ text, index: 0, logprobs: logprobs?.value ?? null, finish_reason: finish }]
     }
   }
@@ -66,14 +75,18 @@ export const completionEncoder = (model: string, echo: string | undefined): Enco
   }
 
   const last = (frame: Frame): string =>
-    event({
-      id,
-      object: "text_completion",
-      created: created ?? createdOf(frame),
-      model,
-      choices: [{ text: "", index: 0, logprobs: null, finish_reason: finishOf(frame) }],
-      usage: usageOf(frame)
-    }) + "data: [DONE]\n\n"
+    ending(
+      {
+        id,
+        object: "text_completion",
+        created: created ?? createdOf(frame),
+        model,
+        system_fingerprint: systemFingerprint,
+        choices: [{ text: "", index: 0, logprobs: null, finish_reason: finishOf(frame) }]
+      },
+      usageOf(frame),
+      usageChunk
+    )
 
   return {
     frames: (frames) => frames.map((frame) => carried(frame) + (frame.done ? last(frame) : "")).join(""),

@@ -5,7 +5,7 @@ import { requestDecoder } from "../Dialect.ts"
 import { wholeIn } from "../bounded.ts"
 import { absentable, present } from "../decode.ts"
 import { checkMaxTokens } from "../maxTokens.ts"
-import { One, openaiSamplingFields, openaiSamplingOf } from "./sampling.ts"
+import { One, openaiSamplingFields, openaiSamplingOf, StreamOptions } from "./sampling.ts"
 
 /** One prompt: the backend answers one at a time, and an empty one would only load the model. */
 const Prompt = Schema.Union([Schema.NonEmptyString, Schema.Tuple([Schema.NonEmptyString])])
@@ -14,6 +14,7 @@ const Completion = Schema.Struct({
   ...openaiSamplingFields,
   model: Schema.NonEmptyString,
   stream: absentable(Schema.Boolean),
+  stream_options: absentable(StreamOptions),
   prompt: Prompt,
   suffix: absentable(Schema.String),
   echo: absentable(Schema.Boolean),
@@ -30,6 +31,7 @@ export const completionRequest = requestDecoder(
       kind: "generate",
       model: completion.model,
       stream: completion.stream ?? false,
+      usageChunk: completion.stream_options?.include_usage === true,
       ...(completion.echo === true ? { echo: prompt } : {}),
       body: present({
         prompt,

@@ -13,13 +13,13 @@ const contentType = "text/event-stream"
 export const openaiChat: Dialect = {
   contentType,
   ...chatRequest,
-  encoder: (request) => chatEncoder(request.model)
+  encoder: (request) => chatEncoder(request.model, request.usageChunk)
 }
 
 export const openaiCompletions: Dialect = {
   contentType,
   ...completionRequest,
-  encoder: (request) => completionEncoder(request.model, request.echo)
+  encoder: (request) => completionEncoder(request.model, request.echo, request.usageChunk)
 }
 
 export const openaiEmbeddings: ObjectDialect<Embeddings> = {

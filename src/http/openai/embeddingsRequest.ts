@@ -11,7 +11,7 @@ const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinL
 
 /** Token arrays are OpenAI's own tokens: they would mean something else to any other model. */
 const notInput = new BadRequest({
-  detail: `input: expected a string or an array of 1 to ${maxInputs} strings; token arrays are not supported`
+  detail: `input: expected a string or an array of 1 to ${maxInputs} strings, not token arrays; LangChain sends text with check_embedding_ctx_length=False`
 })
 
 const Encoding = Schema.String.check(

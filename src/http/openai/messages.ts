@@ -50,7 +50,9 @@ export const nativeMessages = Effect.fnUntraced(function* (messages: ReadonlyArr
   for (const [index, message] of messages.entries()) {
     const path = `messages.${index}`
     const calls = message.tool_calls ?? []
-    if ((message.content === undefined || message.content === null) && calls.length === 0) {
+    // An assistant that said nothing, or only thought, is sent back so by clients that repeat what they were answered.
+    const silent = message.content === undefined || message.content === null
+    if (silent && calls.length === 0 && message.role !== "assistant") {
       return yield* new BadRequest({ detail: `${path}.content: missing` })
     }
     const toolCalls: Array<Json> = []

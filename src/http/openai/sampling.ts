@@ -21,6 +21,9 @@ export const openaiSamplingFields = {
   n: absentable(One)
 }
 
+/** What a client wants to know at the end of a stream. */
+export const StreamOptions = Schema.Struct({ include_usage: absentable(Schema.Boolean) })
+
 const Sampling = Schema.Struct(openaiSamplingFields)
 
 export const openaiSamplingOf = (fields: typeof Sampling.Type): JsonObject =>

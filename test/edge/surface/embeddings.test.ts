@@ -125,8 +125,8 @@ layer(layerGateway(), live)("embeddings", (it) => {
   it.effect("56: /v1/embeddings refuses tokens, emptiness and what it cannot encode", () =>
     Effect.gen(function* () {
       const cases = [
-        [{ input: [1, 2] }, "token arrays are not supported"],
-        [{ input: [[1, 2]] }, "token arrays are not supported"],
+        [{ input: [1, 2] }, "not token arrays; LangChain sends text with check_embedding_ctx_length=False"],
+        [{ input: [[1, 2]] }, "not token arrays; LangChain sends text with check_embedding_ctx_length=False"],
         [{ input: [] }, "input"],
         [{ input: null }, "input"],
         [{}, "input: missing"],

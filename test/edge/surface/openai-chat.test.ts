@@ -25,7 +25,7 @@ const tool = { type: "function", function: { name: "f", parameters: { type: "obj
 layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
   it.effect("43: role first, one id and time throughout, finish and usage last, then one [DONE]", () =>
     Effect.gen(function* () {
-      for (const more of [{}, { stream_options: { include_usage: true } }, { stream_options: null }]) {
+      for (const more of [{}, { stream_options: { include_usage: false } }, { stream_options: null }]) {
         const answer = yield* ask(path, streaming(more))
         assert.strictEqual(answer.contentType, "text/event-stream")
         const { chunks, done } = events(answer)
@@ -40,6 +40,23 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
         )
         const last = chunks.at(-1)
         assert.deepStrictEqual(last.choices, [{ index: 0, delta: {}, finish_reason: "stop" }])
+        assert.deepStrictEqual(last.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
+      }
+    })
+  )
+
+  it.effect("43: usage comes in a chunk of its own where it was asked for", () =>
+    Effect.gen(function* () {
+      for (const [to, body] of [
+        [path, streaming({ stream_options: { include_usage: true } })],
+        ["/v1/completions", generate({ stream: true, stream_options: { include_usage: true } })]
+      ] as const) {
+        const { chunks, done } = events(yield* ask(to, body))
+        assert.isTrue(done)
+        const [before, last] = chunks.slice(-2)
+        assert.strictEqual(before.choices[0].finish_reason, "stop")
+        assert.notProperty(before, "usage")
+        assert.deepStrictEqual(last.choices, [])
         assert.deepStrictEqual(last.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
       }
     })

@@ -189,8 +189,9 @@ const samples: ReadonlyArray<
       { model: "m", messages: [{ role: "developer", content: [{ type: "text", text: "x" }] }], user: "u" },
       { model: "m", messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: png } }] }] },
       { model: "m", messages: [user, { role: "assistant", content: null, tool_calls: [call] }], n: 1 },
+      { model: "m", messages: [{ role: "assistant", content: null }] },
       { model: "m", messages: [user], stop: "a", max_tokens: cap, reasoning_effort: "xhigh" },
-      { model: "m", messages: [user], max_tokens: -1, seed: 1.5 },
+      { model: "m", messages: [user], max_tokens: -1, seed: 1.5, stream_options: { include_usage: null } },
       { model: "m", messages: [user], response_format: { type: "json_schema", json_schema: { schema: {} } } },
       { model: "m", messages: [user], tool_choice: "none", max_completion_tokens: 1 }
     ],
@@ -198,7 +199,7 @@ const samples: ReadonlyArray<
       { model: "m" },
       { model: "m", messages: [] },
       { model: "m", messages: [{ role: "user" }] },
-      { model: "m", messages: [{ role: "assistant", content: null, tool_calls: [] }] },
+      { model: "m", messages: [{ role: "user", content: null, tool_calls: [] }] },
       {
         model: "m",
         messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "http://x/y.png" } }] }]
@@ -206,6 +207,7 @@ const samples: ReadonlyArray<
       { model: "m", messages: [user], n: 2 },
       { model: "m", messages: [user], max_tokens: 0 },
       { model: "m", messages: [user], temperature: -1 },
+      { model: "m", messages: [user], stream_options: { include_usage: 1 } },
       { model: "m", messages: [user], max_completion_tokens: cap + 1 },
       { model: "m", messages: [user], stop: ["a", 1] },
       { model: "m", messages: [user], response_format: { type: "json_schema" } },
@@ -313,7 +315,13 @@ const answers: ReadonlyArray<readonly [Dialect, Json, piece: string, whole: stri
   [nativeChat, { model: "m" }, "NativeChatFrame", "NativeChatFrame"],
   [nativeGenerate, { model: "m" }, "NativeGenerateFrame", "NativeGenerateFrame"],
   [openaiChat, { model: "m", messages: [user] }, "ChatCompletionChunk", "ChatCompletion"],
-  [openaiCompletions, { model: "m", prompt: "Hi" }, "Completion", "Completion"]
+  [openaiCompletions, { model: "m", prompt: "Hi" }, "Completion", "Completion"],
+  [
+    openaiChat,
+    { model: "m", messages: [user], stream_options: { include_usage: true } },
+    "ChatCompletionChunk",
+    "ChatCompletion"
+  ]
 ]
 
 it("Embed, Embeddings and EmbeddingList are what the endpoints say", () => {
@@ -338,7 +346,7 @@ it("Embed, Embeddings and EmbeddingList are what the endpoints say", () => {
 })
 
 for (const [dialect, body, piece, whole] of answers) {
-  it(`${piece} and ${whole} are what the endpoint says`, () => {
+  it(`${piece} and ${whole} are what the endpoint says to ${JSON.stringify(body)}`, () => {
     const encoder = dialect.encoder(decoding(dialect).accepted(body), (ids) => ids)
     const said = encoder
       .frames(frames)

@@ -24,6 +24,7 @@ const shape = (more: object) => ({
   object: "chat.completion.chunk",
   created: 1_795_255_200,
   model: "my-model",
+  system_fingerprint: "fp_tollgate",
   ...more
 })
 const without = (value: unknown) =>
@@ -39,6 +40,25 @@ describe("POST /v1/chat/completions, the answer", () => {
         usage: { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 }
       })
     ])
+  })
+
+  it("when usage was asked for in a chunk of its own, then it comes there, without choices, and nowhere else", () => {
+    const text = chatEncoder("my-model", true).frames([frame({ text: "Hi" }), done()])
+    const chunks = text
+      .split("\n\n")
+      .slice(0, -2)
+      .map((event) => JSON.parse(event.slice("data: ".length)))
+    assert.deepStrictEqual(without(chunks.slice(1)), [
+      shape({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }),
+      shape({ choices: [], usage: { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 } })
+    ])
+    assert.isTrue(text.endsWith("data: [DONE]\n\n"))
+  })
+
+  it("has no field that is null but for content beside tool calls and finish reasons of a stream", () => {
+    const whole = JSON.stringify(chatEncoder("my-model").whole(done({ text: "Hi" })))
+    assert.notInclude(whole, "null")
+    assert.include(whole, '"system_fingerprint":"fp_tollgate"')
   })
 
   it("says what the last frame carries before the last chunk", () => {

@@ -73,6 +73,21 @@ describe("POST /v1/chat/completions, the request", () => {
     for (const [json, detail] of cases) assert.include(refused(json), detail, JSON.stringify(json))
   })
 
+  it("takes an assistant that said nothing, as clients repeat what they were answered", () => {
+    const thought = { role: "assistant", content: null, reasoning: "hm", refusal: null }
+    const request = accepted(chat({ messages: [user, thought, { role: "assistant" }, user] }))
+    assert.deepStrictEqual(request.body["messages"], [
+      user,
+      { role: "assistant", content: "", thinking: "hm" },
+      { role: "assistant", content: "" },
+      user
+    ])
+    assert.include(
+      refused(chat({ messages: [{ role: "user", content: null }] })),
+      "messages.0.content: missing"
+    )
+  })
+
   it("ignores the fields that mean nothing here, and the native ones clients smuggle in", () => {
     const request = accepted(
       chat({
