@@ -138,7 +138,7 @@ const occupy: Attacker = async (order) => {
   }
   while (!over()) {
     const missing = order.count - sockets.size
-    await Promise.all(Array.from({ length: Math.min(200, missing) }, enter))
+    await Promise.all(Array.from({ length: Math.min(400, missing) }, enter))
     most = Math.max(most, sockets.size)
     if (order.body === "drip" && missing <= 0) for (const socket of sockets) socket.write("a")
     await sleep(missing > 0 ? 5 : 500)

@@ -18,6 +18,8 @@ interface Trouble {
   readonly rowsPerSecond?: number
   /** whether its requests are capped at about 100 a second after a burst of 200, and so are their rows */
   readonly capped?: boolean
+  /** how long the attack goes on before its neighbour comes, seconds; default 1.5 */
+  readonly leadS?: number
   /** whether an honest stranger's 403 is timed as well */
   readonly stranger?: boolean
 }
@@ -50,6 +52,7 @@ const strangers = Effect.fnUntraced(function* (url: string, until: number) {
 
 const trouble = ({
   keys: keyCount = 1,
+  leadS = 1.5,
   limits = { rpm: 1, tpm: 1000, concurrent: 1 },
   name,
   plan,
@@ -70,12 +73,13 @@ const trouble = ({
     const quiet = yield* neighbour(victim.url, payers, 3)
     const [rowsBefore, cpuBefore] = [yield* rowsBeside(payers), victim.cpuSeconds()]
     const attacking = yield* startAttack(order)
-    yield* Effect.sleep("1500 millis")
+    const pastS = (seconds * leadS) / (plan.seconds ?? 8)
+    yield* Effect.sleep(pastS * 1000)
     const waiting = yield* Effect.forkChild(
-      stranger ? strangers(victim.url, performance.now() + (seconds - 2) * 1000) : Effect.succeed([]),
+      stranger ? strangers(victim.url, performance.now() + (seconds - pastS) * 1000) : Effect.succeed([]),
       { startImmediately: true }
     )
-    const under = yield* neighbour(victim.url, payers, seconds - 3)
+    const under = yield* neighbour(victim.url, payers, seconds - pastS - 1.5)
     const met = yield* Fiber.join(attacking)
     const waits = (yield* Fiber.join(waiting)).toSorted((a, b) => a - b)
     const cpu = victim.cpuSeconds() - cpuBefore
@@ -139,7 +143,9 @@ const connections = (name: string, plan: Partial<Plan>): Trouble => ({
   point: 13,
   name,
   keys: 0,
-  plan: { attack: "occupy", count: 16_384, seconds: 15, from: ["127.0.0.1"], ...plan }
+  // The house is full before anybody else comes.
+  leadS: 10,
+  plan: { attack: "occupy", count: 16_384, seconds: 18, from: ["127.0.0.1"], ...plan }
 })
 const many = Array.from({ length: 6 }, (_, i) => `127.0.1.${i + 1}`)
 
