@@ -49,6 +49,8 @@ export class Redis extends Context.Service<
     readonly runId: () => string
     /** all keys of one call must hash to the same slot */
     readonly script: (lua: string) => RedisScript
+    /** A connection of its own for Pub/Sub; it reconnects and subscribes again by itself. Whoever asks for it ends it. */
+    readonly subscriber: () => Single | Cluster
   }
 >()("tollgate/infra/Redis") {}
 
@@ -263,6 +265,10 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
             )
           )
       }
-      return { client, send, script, ...makeServers(client, ask, yield* makeMonotonicMs) }
+      const subscriber = () =>
+        client instanceof Cluster
+          ? client.duplicate([], { enableOfflineQueue: true })
+          : client.duplicate({ enableOfflineQueue: true, socketTimeout: undefined, connectionName: "tollgate-sub" })
+      return { client, send, script, subscriber, ...makeServers(client, ask, yield* makeMonotonicMs) }
     })
   )

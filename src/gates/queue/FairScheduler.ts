@@ -1,0 +1,397 @@
+/**
+ * The rules of the queue as a data structure: who goes next, and what each tenant has had. No effects, no clock: every
+ * verb is told the time. The memory twin is this class; the Lua script of the Redis twin does the same, and one
+ * property suite compares both with a plain model.
+ */
+import {
+  Granted,
+  Full,
+  type Bounds,
+  type Held,
+  mostRetryAfterS,
+  type Priority,
+  rateWindowMs,
+  type Ticket,
+  Waiting
+} from "./QueueStore.ts"
+
+/** A line of requests that share a tag: a key's, or a tenant's keys together. */
+interface Flow {
+  /** backlogged: start tag of its next request; idle: finish tag of its last */
+  tag: number
+  /** when it last became backlogged; ties go to the one that waits longer */
+  since: number
+  backlogged: boolean
+}
+
+interface TenantFlow extends Flow {
+  /** virtual time among its keys */
+  time: number
+  readonly keys: Map<string, KeyFlow>
+}
+
+interface KeyFlow extends Flow {
+  /** waiting requests, first come first */
+  readonly line: Array<Entry>
+}
+
+interface Entry {
+  readonly ticket: Ticket
+  readonly replica: string
+  /** place among all that ever came */
+  readonly order: number
+  running: boolean
+  /** the last beat of its replica before it came */
+  readonly beat: number
+  /** finish tags of tenant and key when it went, should both be forgotten before it ends */
+  tenantTag: number
+  keyTag: number
+}
+
+interface Line {
+  /** virtual time among tenants: the start tag of the last request that went */
+  time: number
+  readonly tenants: Map<string, TenantFlow>
+  waiting: number
+}
+
+interface Replica {
+  leaseEnd: number
+  beats: number
+  readonly ids: Set<string>
+}
+
+export interface SchedulerOptions {
+  readonly leaseMs: number
+  readonly graceMs: number
+  readonly batchEveryMs: number
+}
+
+/** A request that got a place because of somebody else's call. */
+export interface Grant {
+  readonly id: string
+  readonly replica: string
+}
+
+/** An idle flow at or behind the virtual time is as good as none: it would start at the virtual time anyway. */
+const forgotten = (flow: Flow, time: number): boolean => !flow.backlogged && flow.tag <= time
+
+const first = <F extends Flow>(flows: Iterable<[string, F]>): [string, F] | undefined => {
+  let best: [string, F] | undefined
+  for (const entry of flows) {
+    const flow = entry[1]
+    if (!flow.backlogged) continue
+    if (
+      best === undefined ||
+      flow.tag < best[1].tag ||
+      (flow.tag === best[1].tag && flow.since < best[1].since)
+    ) {
+      best = entry
+    }
+  }
+  return best
+}
+
+export class FairScheduler {
+  readonly #options: SchedulerOptions
+  readonly #entries = new Map<string, Entry>()
+  readonly #replicas = new Map<string, Replica>()
+  readonly #lines: Record<Priority, Line> = {
+    interactive: { time: 0, tenants: new Map(), waiting: 0 },
+    batch: { time: 0, tenants: new Map(), waiting: 0 }
+  }
+  #order = 0
+  #running = 0
+  #batchRunning = 0
+  #lastBatchAt = Number.NEGATIVE_INFINITY
+  /** ends, each counted less the longer ago it was */
+  #ends = 0
+  #endsAt: number
+  readonly #opensAt: number
+
+  /** `graceMs` after `now` the first place is given, unless `fresh`: then nothing can have been lost. */
+  constructor(options: SchedulerOptions, now: number, fresh: boolean) {
+    this.#options = options
+    this.#endsAt = now
+    this.#opensAt = fresh ? now : now + options.graceMs
+    // What is restored came before all that comes now, and keeps its place in its line.
+    this.#order = fresh ? 0 : Math.floor(now * 1000)
+  }
+
+  /** requests that have a place */
+  get running(): number {
+    return this.#running
+  }
+
+  /** requests that wait */
+  get waiting(): number {
+    return this.#entries.size - this.#running
+  }
+
+  enter(
+    now: number,
+    replica: string,
+    ticket: Ticket,
+    bounds: Bounds
+  ): { readonly answer: Granted | Waiting | Full; readonly grants: ReadonlyArray<Grant> } {
+    const before = this.#settle(now, bounds).filter(({ id }) => id !== ticket.id)
+    const known = this.#entries.get(ticket.id)
+    if (known !== undefined) return { answer: standing(known), grants: before }
+    // A request that would go at once does not wait, however short the line may be.
+    if (this.waiting >= bounds.depth && !(this.waiting === 0 && this.#open(now, bounds))) {
+      return { answer: new Full({ retryAfterS: this.#retryAfterS(now) }), grants: before }
+    }
+    const entry = this.#add(now, replica, ticket, ++this.#order)
+    const grants = this.#dispatch(now, bounds).filter(({ id }) => id !== ticket.id)
+    return { answer: standing(entry), grants: [...before, ...grants] }
+  }
+
+  leave(
+    now: number,
+    id: string,
+    bounds: Bounds
+  ): { readonly retryAfterS: number; readonly grants: ReadonlyArray<Grant> } {
+    const entry = this.#entries.get(id)
+    if (entry !== undefined) {
+      if (entry.running) this.#correct(entry, 0)
+      this.#remove(entry)
+    }
+    const grants = this.#settle(now, bounds)
+    return { retryAfterS: this.#retryAfterS(now), grants }
+  }
+
+  end(now: number, id: string, used: number, bounds: Bounds): ReadonlyArray<Grant> {
+    const entry = this.#entries.get(id)
+    if (entry !== undefined) {
+      if (entry.running) {
+        this.#correct(entry, used)
+        this.#ends = this.#endsNow(now) + 1
+        this.#endsAt = now
+      }
+      this.#remove(entry)
+    }
+    return this.#settle(now, bounds)
+  }
+
+  beat(
+    now: number,
+    name: string,
+    running: ReadonlyArray<string>,
+    waiting: ReadonlyArray<string>,
+    bounds: Bounds
+  ): {
+    readonly granted: ReadonlyArray<string>
+    readonly unknown: ReadonlyArray<string>
+    readonly grants: ReadonlyArray<Grant>
+  } {
+    const replica = this.#replica(now, name)
+    const named = new Set([...running, ...waiting])
+    for (const id of replica.ids) {
+      const entry = this.#entries.get(id)
+      if (entry !== undefined && !named.has(id) && entry.beat < replica.beats) this.#remove(entry)
+    }
+    replica.beats += 1
+    const grants = this.#settle(now, bounds)
+    return {
+      granted: waiting.filter((id) => this.#entries.get(id)?.running === true),
+      unknown: [...named].filter((id) => !this.#entries.has(id)),
+      grants
+    }
+  }
+
+  restore(
+    now: number,
+    replica: string,
+    held: ReadonlyArray<Held>,
+    bounds: Bounds
+  ): ReadonlyArray<Grant> {
+    for (const { order, ticket } of held) {
+      if (this.#entries.has(ticket.id)) continue
+      this.#order = Math.max(this.#order, order ?? 0)
+      const entry = this.#add(now, replica, ticket, order ?? 0)
+      if (order === undefined) this.#start(now, entry)
+    }
+    return this.#settle(now, bounds)
+  }
+
+  /** Drops those whose replica is dead, then fills the places. */
+  #settle(now: number, bounds: Bounds): ReadonlyArray<Grant> {
+    for (const [name, replica] of this.#replicas) {
+      if (replica.leaseEnd > now) continue
+      for (const id of replica.ids) {
+        const entry = this.#entries.get(id)
+        if (entry !== undefined) this.#remove(entry)
+      }
+      this.#replicas.delete(name)
+    }
+    return this.#dispatch(now, bounds)
+  }
+
+  #replica(now: number, name: string): Replica {
+    const known = this.#replicas.get(name)
+    const leaseEnd = now + this.#options.leaseMs
+    if (known !== undefined) {
+      known.leaseEnd = leaseEnd
+      return known
+    }
+    const replica = { leaseEnd, beats: 0, ids: new Set<string>() }
+    this.#replicas.set(name, replica)
+    return replica
+  }
+
+  #open(now: number, { places }: Bounds): boolean {
+    return now >= this.#opensAt && this.#running < places
+  }
+
+  #add(now: number, name: string, ticket: Ticket, order: number): Entry {
+    const replica = this.#replica(now, name)
+    const entry: Entry = {
+      ticket,
+      replica: name,
+      order,
+      running: false,
+      beat: replica.beats,
+      tenantTag: 0,
+      keyTag: 0
+    }
+    replica.ids.add(ticket.id)
+    this.#entries.set(ticket.id, entry)
+    const line = this.#lines[ticket.priority]
+    line.waiting += 1
+    let tenant = line.tenants.get(ticket.tenant)
+    if (tenant === undefined || forgotten(tenant, line.time)) {
+      tenant = { tag: line.time, since: 0, backlogged: false, time: 0, keys: new Map() }
+      line.tenants.set(ticket.tenant, tenant)
+    }
+    if (!tenant.backlogged) {
+      tenant.tag = Math.max(tenant.tag, line.time)
+      tenant.since = ++this.#order
+      tenant.backlogged = true
+    }
+    let key = tenant.keys.get(ticket.key)
+    if (key === undefined || forgotten(key, tenant.time)) {
+      key = { tag: tenant.time, since: 0, backlogged: false, line: [] }
+      tenant.keys.set(ticket.key, key)
+    }
+    if (!key.backlogged) {
+      key.tag = Math.max(key.tag, tenant.time)
+      key.since = ++this.#order
+      key.backlogged = true
+    }
+    // Nearly always the last: only what is restored comes out of turn.
+    let at = key.line.length
+    while (at > 0 && (key.line[at - 1]?.order ?? 0) > order) at -= 1
+    key.line.splice(at, 0, entry)
+    return entry
+  }
+
+  /** Out of its line; the flows behind it may become idle. */
+  #withdraw(entry: Entry): void {
+    const line = this.#lines[entry.ticket.priority]
+    const tenant = line.tenants.get(entry.ticket.tenant)
+    const key = tenant?.keys.get(entry.ticket.key)
+    if (tenant === undefined || key === undefined) return
+    const at = key.line.indexOf(entry)
+    if (at === -1) return
+    key.line.splice(at, 1)
+    line.waiting -= 1
+    key.backlogged = key.line.length > 0
+    tenant.backlogged = [...tenant.keys.values()].some(({ backlogged }) => backlogged)
+  }
+
+  /** Takes a place and pays for it. */
+  #start(now: number, entry: Entry): void {
+    const { cost, priority, weight } = entry.ticket
+    const line = this.#lines[priority]
+    const tenant = line.tenants.get(entry.ticket.tenant)
+    const key = tenant?.keys.get(entry.ticket.key)
+    if (tenant === undefined || key === undefined) return
+    line.time = Math.max(line.time, tenant.tag)
+    tenant.time = Math.max(tenant.time, key.tag)
+    tenant.tag += cost / weight
+    key.tag += cost
+    entry.tenantTag = tenant.tag
+    entry.keyTag = key.tag
+    this.#withdraw(entry)
+    entry.running = true
+    this.#running += 1
+    if (priority === "batch") {
+      this.#batchRunning += 1
+      this.#lastBatchAt = now
+    }
+    this.#prune(line)
+  }
+
+  #prune(line: Line): void {
+    if (line.tenants.size <= 64 + 2 * line.waiting) return
+    for (const [name, tenant] of line.tenants) if (forgotten(tenant, line.time)) line.tenants.delete(name)
+  }
+
+  /** What it used in place of what it was expected to use. */
+  #correct(entry: Entry, used: number): void {
+    const { cost, key: keyName, priority, tenant: tenantName, weight } = entry.ticket
+    const line = this.#lines[priority]
+    const tenant = line.tenants.get(tenantName)
+    if (tenant !== undefined && !forgotten(tenant, line.time)) {
+      tenant.tag += (used - cost) / weight
+      const key = tenant.keys.get(keyName)
+      if (key !== undefined && !forgotten(key, tenant.time)) {
+        key.tag += used - cost
+      } else if (entry.keyTag + used - cost > tenant.time) {
+        const tag = entry.keyTag + used - cost
+        tenant.keys.set(keyName, { tag, since: 0, backlogged: false, line: [] })
+      }
+      return
+    }
+    const tag = entry.tenantTag + (used - cost) / weight
+    if (tag > line.time) {
+      line.tenants.set(tenantName, { tag, since: 0, backlogged: false, time: 0, keys: new Map() })
+    }
+  }
+
+  #remove(entry: Entry): void {
+    if (entry.running) {
+      this.#running -= 1
+      if (entry.ticket.priority === "batch") this.#batchRunning -= 1
+    } else {
+      this.#withdraw(entry)
+    }
+    this.#entries.delete(entry.ticket.id)
+    this.#replicas.get(entry.replica)?.ids.delete(entry.ticket.id)
+  }
+
+  #dispatch(now: number, bounds: Bounds): ReadonlyArray<Grant> {
+    const grants: Array<Grant> = []
+    while (this.#open(now, bounds)) {
+      const line = this.#nextLine(now)
+      const tenant = line === undefined ? undefined : first(line.tenants)
+      const key = tenant === undefined ? undefined : first(tenant[1].keys)
+      const entry = key?.[1].line[0]
+      if (entry === undefined) break
+      this.#start(now, entry)
+      grants.push({ id: entry.ticket.id, replica: entry.replica })
+    }
+    return grants
+  }
+
+  #nextLine(now: number): Line | undefined {
+    const { batch, interactive } = this.#lines
+    const batchIsDue = this.#batchRunning === 0 && now - this.#lastBatchAt >= this.#options.batchEveryMs
+    if (batch.waiting > 0 && (interactive.waiting === 0 || batchIsDue)) return batch
+    return interactive.waiting > 0 ? interactive : undefined
+  }
+
+  #endsNow(now: number): number {
+    return this.#ends * Math.exp(-Math.max(0, now - this.#endsAt) / rateWindowMs)
+  }
+
+  #retryAfterS(now: number): number {
+    const perSecond = this.#endsNow(now) / (rateWindowMs / 1000)
+    const seconds = Math.ceil((this.waiting + 1) / Math.max(perSecond, 1e-9))
+    return Math.min(mostRetryAfterS, Math.max(1, seconds))
+  }
+}
+
+const standing = (entry: Entry): Granted | Waiting =>
+  entry.running ? new Granted() : new Waiting({ order: entry.order })
+

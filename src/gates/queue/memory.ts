@@ -1,0 +1,87 @@
+/** The queue of one process, or of several fakes in a test that share a `QueueMemory`. */
+import { Effect, Layer } from "effect"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { FairScheduler, type Grant } from "./FairScheduler.ts"
+import { defaultBatchEveryMs, defaultGraceMs, QueueStore, type QueueStoreOptions } from "./QueueStore.ts"
+
+/** What all replicas share. */
+export class QueueMemory {
+  readonly #options: QueueStoreOptions
+  readonly #listeners = new Map<string, Set<(id: string) => void>>()
+  #scheduler: FairScheduler | undefined
+  #lost = false
+
+  constructor(options: QueueStoreOptions) {
+    this.#options = options
+  }
+
+  /** Loses everything, as a store does that was emptied. */
+  clear(): void {
+    this.#scheduler = undefined
+    this.#lost = true
+  }
+
+  scheduler(now: number): FairScheduler {
+    this.#scheduler ??= new FairScheduler(
+      {
+        leaseMs: this.#options.leaseS * 1000,
+        graceMs: this.#options.graceMs ?? defaultGraceMs,
+        batchEveryMs: this.#options.batchEveryMs ?? defaultBatchEveryMs
+      },
+      now,
+      !this.#lost
+    )
+    return this.#scheduler
+  }
+
+  tell(grants: ReadonlyArray<Grant>): void {
+    for (const { id, replica } of grants) {
+      for (const listener of this.#listeners.get(replica) ?? []) listener(id)
+    }
+  }
+
+  listen(replica: string, listener: (id: string) => void): () => void {
+    const listeners = this.#listeners.get(replica) ?? new Set()
+    this.#listeners.set(replica, listeners.add(listener))
+    return () => void listeners.delete(listener)
+  }
+}
+
+/** One replica's view of `memory`. */
+export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Layer<QueueStore> =>
+  Layer.effect(
+    QueueStore,
+    Effect.map(makeMonotonicMs, (now) =>
+      QueueStore.of({
+        enter: (ticket, bounds) =>
+          Effect.sync(() => {
+            const { answer, grants } = memory.scheduler(now()).enter(now(), replica, ticket, bounds)
+            memory.tell(grants)
+            return answer
+          }),
+        leave: (id, bounds) =>
+          Effect.sync(() => {
+            const { grants, retryAfterS } = memory.scheduler(now()).leave(now(), id, bounds)
+            memory.tell(grants)
+            return retryAfterS
+          }),
+        end: (id, used, bounds) =>
+          Effect.sync(() => memory.tell(memory.scheduler(now()).end(now(), id, used, bounds))),
+        beat: (running, waiting, bounds) =>
+          Effect.sync(() => {
+            const { granted, grants, unknown } = memory
+              .scheduler(now())
+              .beat(now(), replica, running, waiting, bounds)
+            memory.tell(grants)
+            return { granted, unknown }
+          }),
+        restore: (held, bounds) =>
+          Effect.sync(() => memory.tell(memory.scheduler(now()).restore(now(), replica, held, bounds))),
+        onGranted: (listener) => memory.listen(replica, listener)
+      })
+    )
+  )
+
+/** For one process without Redis, and for tests. */
+export const layerMemory = (options: QueueStoreOptions): Layer.Layer<QueueStore> =>
+  Layer.suspend(() => layerMemoryOf(new QueueMemory(options)))

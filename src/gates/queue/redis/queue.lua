@@ -1,0 +1,385 @@
+#!lua flags=allow-oom
+-- The rules of FairScheduler.ts in Redis. One call is one verb, and one atomic step.
+--
+-- KEYS[1]  prefix of all keys, with a hash tag: a cluster keeps all of them on one node
+-- ARGV     verb, now in ms or -1, run id of the server or '', replica, lease, grace, batch_every, window (ms), most_retry (s),
+--          places, depth; then what the verb takes
+--
+-- Ending a request must work on a full server too, so the script may write there: what it keeps is bounded by depth and places.
+--
+-- <prefix>:state              hash: the figures of `state` below
+-- <prefix>:entries            hash: id -> entry, packed
+-- <prefix>:replicas           sorted set: replica by the end of its lease
+-- <prefix>:beats              hash: replica -> number of its beats
+-- <prefix>:ids:<replica>      set: ids of its entries
+-- <prefix>:<line>:tenants     sorted set: tenants with waiting requests by start tag, as `since:tenant`
+-- <prefix>:<line>:since       hash: tenant -> its name in `tenants`
+-- <prefix>:<line>:idle        sorted set: other tenants by finish tag, as long as that is ahead of the line's time
+-- <prefix>:<line>:times       hash: tenant -> virtual time among its keys
+-- <prefix>:<line>:keys:<t>, :keysince:<t>, :idlekeys:<t>    the same for the keys of tenant t
+-- <prefix>:<line>:wait:<t>:<k>                              sorted set: ids of key k that wait, by order
+local call, floor, max, min = redis.call, math.floor, math.max, math.min
+
+local P = KEYS[1]
+local VERB, RUN, REPLICA = ARGV[1], ARGV[3], ARGV[4]
+local LEASE, GRACE, BATCH_EVERY = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local WINDOW, MOST_RETRY = tonumber(ARGV[8]), tonumber(ARGV[9])
+local PLACES, DEPTH = tonumber(ARGV[10]), tonumber(ARGV[11])
+local REST = 12
+
+local clock = call('TIME')
+local now = tonumber(ARGV[2])
+if now < 0 then now = clock[1] * 1000 + floor(clock[2] / 1000) end
+
+-- Seventeen digits keep every bit of a double.
+local function text(number)
+  return string.format('%.17g', number)
+end
+
+local function run_id()
+  if RUN ~= '' then return RUN end
+  return string.match(call('INFO', 'server'), 'run_id:(%x+)')
+end
+
+local fields = {
+  'run', 'opens', 'order', 'running', 'batch_running', 'last_batch', 'ends', 'ends_at',
+  'time:interactive', 'time:batch', 'waiting:interactive', 'waiting:batch'
+}
+local state = {}
+
+local function wipe()
+  for _, line in ipairs({'interactive', 'batch'}) do
+    local L = P .. ':' .. line
+    local members = call('ZRANGE', L .. ':tenants', 0, -1)
+    for i, member in ipairs(members) do members[i] = string.match(member, '^%d+:(.*)$') end
+    for _, tenant in ipairs(call('ZRANGE', L .. ':idle', 0, -1)) do members[#members + 1] = tenant end
+    for _, tenant in ipairs(members) do
+      for _, member in ipairs(call('ZRANGE', L .. ':keys:' .. tenant, 0, -1)) do
+        call('DEL', L .. ':wait:' .. tenant .. ':' .. string.match(member, '^%d+:(.*)$'))
+      end
+      call('DEL', L .. ':keys:' .. tenant, L .. ':keysince:' .. tenant, L .. ':idlekeys:' .. tenant)
+    end
+    call('DEL', L .. ':tenants', L .. ':since', L .. ':idle', L .. ':times')
+  end
+  for _, replica in ipairs(call('ZRANGE', P .. ':replicas', 0, -1)) do call('DEL', P .. ':ids:' .. replica) end
+  call('DEL', P .. ':entries', P .. ':replicas', P .. ':beats', P .. ':state')
+end
+
+-- A state of another process came out of a snapshot, and may be older than what was decided on it: it counts as lost.
+local function load()
+  local got = call('HMGET', P .. ':state', unpack(fields))
+  local run = run_id()
+  if got[1] ~= run then
+    if got[1] then wipe() end
+    -- Places in the line that are older are smaller, whatever was lost.
+    local order = clock[1] * 1000000 + clock[2]
+    state = {run = run, opens = now + GRACE, order = order, last_batch = now - BATCH_EVERY, ends_at = now}
+  end
+  for i, field in ipairs(fields) do
+    if state[field] == nil then state[field] = field == 'run' and got[i] or tonumber(got[i] or 0) end
+  end
+end
+
+local function save()
+  local words = {}
+  for _, field in ipairs(fields) do
+    words[#words + 1] = field
+    words[#words + 1] = field == 'run' and state.run or text(state[field])
+  end
+  call('HSET', P .. ':state', unpack(words))
+end
+
+local function entry_of(id)
+  local packed = call('HGET', P .. ':entries', id)
+  return packed and cmsgpack.unpack(packed)
+end
+
+local function keep(entry)
+  call('HSET', P .. ':entries', entry.id, cmsgpack.pack(entry))
+end
+
+local function waiting()
+  return state['waiting:interactive'] + state['waiting:batch']
+end
+
+local function is_open()
+  return now >= state.opens and state.running < PLACES
+end
+
+local function touch(replica)
+  call('ZADD', P .. ':replicas', text(now + LEASE), replica)
+end
+
+-- A flow that gets its first waiting request starts at the virtual time, or at its finish tag when that is ahead.
+local function activate(active, since, idle, name, time)
+  if call('HEXISTS', since, name) == 1 then return end
+  local tag = max(time, tonumber(call('ZSCORE', idle, name) or time))
+  call('ZREM', idle, name)
+  state.order = state.order + 1
+  local member = string.format('%017.0f:%s', state.order, name)
+  call('HSET', since, name, member)
+  call('ZADD', active, text(tag), member)
+end
+
+-- A flow without waiting requests is kept only while its finish tag is ahead of the virtual time.
+local function deactivate(active, since, idle, name, time)
+  local member = call('HGET', since, name)
+  if not member then return end
+  local tag = tonumber(call('ZSCORE', active, member))
+  call('ZREM', active, member)
+  call('HDEL', since, name)
+  if tag > time then call('ZADD', idle, text(tag), name) end
+end
+
+local function line_of(priority)
+  return P .. ':' .. priority
+end
+
+local function time_of(L, tenant)
+  return tonumber(call('HGET', L .. ':times', tenant) or 0)
+end
+
+local function forget_tenant(L, tenant)
+  call('DEL', L .. ':idlekeys:' .. tenant)
+  call('HDEL', L .. ':times', tenant)
+end
+
+local function prune(L, time)
+  for _, tenant in ipairs(call('ZRANGEBYSCORE', L .. ':idle', '-inf', text(time))) do
+    call('ZREM', L .. ':idle', tenant)
+    forget_tenant(L, tenant)
+  end
+end
+
+local function add(ticket, replica, order)
+  local L, t, k = line_of(ticket.priority), ticket.tenant, ticket.key
+  local entry = {
+    id = ticket.id, tenant = t, key = k, weight = ticket.weight, priority = ticket.priority, cost = ticket.cost,
+    replica = replica, order = order, running = 0, beat = tonumber(call('HGET', P .. ':beats', replica) or 0),
+    tenant_tag = 0, key_tag = 0
+  }
+  touch(replica)
+  call('SADD', P .. ':ids:' .. replica, ticket.id)
+  state['waiting:' .. ticket.priority] = state['waiting:' .. ticket.priority] + 1
+  local time = state['time:' .. ticket.priority]
+  if call('HEXISTS', L .. ':since', t) == 0 and not call('ZSCORE', L .. ':idle', t) then forget_tenant(L, t) end
+  activate(L .. ':tenants', L .. ':since', L .. ':idle', t, time)
+  activate(L .. ':keys:' .. t, L .. ':keysince:' .. t, L .. ':idlekeys:' .. t, k, time_of(L, t))
+  call('ZADD', L .. ':wait:' .. t .. ':' .. k, text(order), ticket.id)
+  keep(entry)
+  return entry
+end
+
+local function withdraw(entry)
+  local L, t, k = line_of(entry.priority), entry.tenant, entry.key
+  local line = L .. ':wait:' .. t .. ':' .. k
+  if call('ZREM', line, entry.id) == 0 then return end
+  state['waiting:' .. entry.priority] = state['waiting:' .. entry.priority] - 1
+  if call('EXISTS', line) == 1 then return end
+  deactivate(L .. ':keys:' .. t, L .. ':keysince:' .. t, L .. ':idlekeys:' .. t, k, time_of(L, t))
+  if call('EXISTS', L .. ':keys:' .. t) == 1 then return end
+  local time = state['time:' .. entry.priority]
+  deactivate(L .. ':tenants', L .. ':since', L .. ':idle', t, time)
+  if not call('ZSCORE', L .. ':idle', t) then forget_tenant(L, t) end
+end
+
+local function start(entry)
+  local L, t, k = line_of(entry.priority), entry.tenant, entry.key
+  local tenant, key = call('HGET', L .. ':since', t), call('HGET', L .. ':keysince:' .. t, k)
+  local tenant_tag = tonumber(call('ZSCORE', L .. ':tenants', tenant))
+  local key_tag = tonumber(call('ZSCORE', L .. ':keys:' .. t, key))
+  state['time:' .. entry.priority] = max(state['time:' .. entry.priority], tenant_tag)
+  local time = max(time_of(L, t), key_tag)
+  call('HSET', L .. ':times', t, text(time))
+  call('ZREMRANGEBYSCORE', L .. ':idlekeys:' .. t, '-inf', text(time))
+  entry.tenant_tag, entry.key_tag = tenant_tag + entry.cost / entry.weight, key_tag + entry.cost
+  call('ZADD', L .. ':tenants', text(entry.tenant_tag), tenant)
+  call('ZADD', L .. ':keys:' .. t, text(entry.key_tag), key)
+  withdraw(entry)
+  entry.running = 1
+  keep(entry)
+  state.running = state.running + 1
+  if entry.priority == 'batch' then
+    state.batch_running, state.last_batch = state.batch_running + 1, now
+  end
+  prune(L, state['time:' .. entry.priority])
+end
+
+-- Moves the tag of a flow that is known; answers false when it is forgotten.
+local function shift(active, since, idle, name, by, time)
+  local member = call('HGET', since, name)
+  if member then
+    call('ZINCRBY', active, text(by), member)
+    return true
+  end
+  if not call('ZSCORE', idle, name) then return false end
+  if tonumber(call('ZINCRBY', idle, text(by), name)) <= time then call('ZREM', idle, name) end
+  return true
+end
+
+local function correct(entry, used)
+  local L, t, k = line_of(entry.priority), entry.tenant, entry.key
+  local by, time = used - entry.cost, state['time:' .. entry.priority]
+  if shift(L .. ':tenants', L .. ':since', L .. ':idle', t, by / entry.weight, time) then
+    local inner = time_of(L, t)
+    if not shift(L .. ':keys:' .. t, L .. ':keysince:' .. t, L .. ':idlekeys:' .. t, k, by, inner) then
+      if entry.key_tag + by > inner then call('ZADD', L .. ':idlekeys:' .. t, text(entry.key_tag + by), k) end
+    end
+    if call('HEXISTS', L .. ':since', t) == 0 and not call('ZSCORE', L .. ':idle', t) then forget_tenant(L, t) end
+  else
+    local tag = entry.tenant_tag + by / entry.weight
+    if tag > time then
+      forget_tenant(L, t)
+      call('ZADD', L .. ':idle', text(tag), t)
+    end
+  end
+end
+
+local function remove(entry)
+  if entry.running == 1 then
+    state.running = state.running - 1
+    if entry.priority == 'batch' then state.batch_running = state.batch_running - 1 end
+  else
+    withdraw(entry)
+  end
+  call('HDEL', P .. ':entries', entry.id)
+  call('SREM', P .. ':ids:' .. entry.replica, entry.id)
+end
+
+local function next_line()
+  local due = state.batch_running == 0 and now - state.last_batch >= BATCH_EVERY
+  if state['waiting:batch'] > 0 and (state['waiting:interactive'] == 0 or due) then return 'batch' end
+  return state['waiting:interactive'] > 0 and 'interactive'
+end
+
+-- Fills the places. Whoever gets one by another's call is told; `asking` reads it in the answer.
+local function dispatch(asking)
+  while is_open() do
+    local line = next_line()
+    if not line then return end
+    local L = line_of(line)
+    local t = string.match(call('ZRANGE', L .. ':tenants', 0, 0)[1], '^%d+:(.*)$')
+    local k = string.match(call('ZRANGE', L .. ':keys:' .. t, 0, 0)[1], '^%d+:(.*)$')
+    local entry = entry_of(call('ZRANGE', L .. ':wait:' .. t .. ':' .. k, 0, 0)[1])
+    start(entry)
+    if entry.id ~= asking then call('PUBLISH', P .. ':granted:' .. entry.replica, entry.id) end
+  end
+end
+
+local function bury()
+  for _, replica in ipairs(call('ZRANGEBYSCORE', P .. ':replicas', '-inf', text(now))) do
+    for _, id in ipairs(call('SMEMBERS', P .. ':ids:' .. replica)) do
+      local entry = entry_of(id)
+      if entry then remove(entry) end
+    end
+    call('DEL', P .. ':ids:' .. replica)
+    call('ZREM', P .. ':replicas', replica)
+    call('HDEL', P .. ':beats', replica)
+  end
+end
+
+local function ends_now()
+  return state.ends * math.exp(-max(0, now - state.ends_at) / WINDOW)
+end
+
+local function retry_after()
+  local per_second = ends_now() / (WINDOW / 1000)
+  return min(MOST_RETRY, max(1, math.ceil((waiting() + 1) / max(per_second, 1e-9))))
+end
+
+local function standing(entry)
+  if entry.running == 1 then return {'granted'} end
+  return {'waiting', text(entry.order)}
+end
+
+local function ticket_at(i)
+  return {
+    id = ARGV[i], tenant = ARGV[i + 1], key = ARGV[i + 2], weight = tonumber(ARGV[i + 3]), priority = ARGV[i + 4],
+    cost = tonumber(ARGV[i + 5])
+  }
+end
+
+local verbs = {}
+
+function verbs.enter()
+  local ticket = ticket_at(REST)
+  bury()
+  dispatch(ticket.id)
+  local known = entry_of(ticket.id)
+  if known then return standing(known) end
+  if waiting() >= DEPTH and not (waiting() == 0 and is_open()) then return {'full', text(retry_after())} end
+  state.order = state.order + 1
+  add(ticket, REPLICA, state.order)
+  dispatch(ticket.id)
+  return standing(entry_of(ticket.id))
+end
+
+function verbs.leave()
+  local entry = entry_of(ARGV[REST])
+  if entry then
+    if entry.running == 1 then correct(entry, 0) end
+    remove(entry)
+  end
+  bury()
+  dispatch()
+  return {'left', text(retry_after())}
+end
+
+verbs['end'] = function()
+  local entry = entry_of(ARGV[REST])
+  if entry then
+    if entry.running == 1 then
+      correct(entry, tonumber(ARGV[REST + 1]))
+      state.ends, state.ends_at = ends_now() + 1, now
+    end
+    remove(entry)
+  end
+  bury()
+  dispatch()
+  return {'ended'}
+end
+
+-- The number of running ids, those ids, then the waiting ones.
+function verbs.beat()
+  touch(REPLICA)
+  local count, named = tonumber(ARGV[REST]), {}
+  for i = REST + 1, #ARGV do named[ARGV[i]] = true end
+  local beats = tonumber(call('HGET', P .. ':beats', REPLICA) or 0)
+  for _, id in ipairs(call('SMEMBERS', P .. ':ids:' .. REPLICA)) do
+    local entry = not named[id] and entry_of(id)
+    if entry and entry.beat < beats then remove(entry) end
+  end
+  call('HSET', P .. ':beats', REPLICA, beats + 1)
+  bury()
+  dispatch()
+  local granted, unknown = {}, {}
+  for i = REST + 1, #ARGV do
+    local entry = entry_of(ARGV[i])
+    if not entry then
+      unknown[#unknown + 1] = ARGV[i]
+    elseif i > REST + count and entry.running == 1 then
+      granted[#granted + 1] = ARGV[i]
+    end
+  end
+  return {'beat', granted, unknown}
+end
+
+-- Tickets, each followed by its order, or by -1 when it has a place.
+function verbs.restore()
+  for i = REST, #ARGV, 7 do
+    local ticket, order = ticket_at(i), tonumber(ARGV[i + 6])
+    if not entry_of(ticket.id) then
+      state.order = max(state.order, order)
+      local entry = add(ticket, REPLICA, max(order, 0))
+      if order < 0 then start(entry) end
+    end
+  end
+  bury()
+  dispatch()
+  return {'restored'}
+end
+
+load()
+local answer = verbs[VERB]()
+save()
+return answer

@@ -1,0 +1,242 @@
+/** The queue as one list, every decision computed anew: slow, short, and easy to believe. */
+import type { Bounds, Held, Ticket } from "../../src/gates/queue/QueueStore.ts"
+
+interface Entry {
+  readonly ticket: Ticket
+  readonly replica: string
+  order: number
+  running: boolean
+  readonly beat: number
+  tenantTag: number
+  keyTag: number
+}
+
+interface Flow {
+  tag: number
+  since: number
+}
+
+interface Options {
+  readonly leaseMs: number
+  readonly graceMs: number
+  readonly batchEveryMs: number
+}
+
+export class QueueModel {
+  readonly #options: Options
+  #entries: Array<Entry> = []
+  #replicas = new Map<string, { leaseEnd: number; beats: number }>()
+  /** `line`, `line/tenant`: virtual times; a tenant's is forgotten with the tenant */
+  #times = new Map<string, number>()
+  /** `line/tenant`, `line/tenant/key` */
+  #flows = new Map<string, Flow>()
+  #opensAt: number | undefined
+  #lastBatchAt = Number.NEGATIVE_INFINITY
+  #count = 0
+  #fresh = true
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  isRunning(id: string): boolean {
+    return this.#find(id)?.running === true
+  }
+
+  unknown(ids: ReadonlyArray<string>): ReadonlyArray<string> {
+    return ids.filter((id) => this.#find(id) === undefined).sort()
+  }
+
+  setOrder(id: string, order: number): void {
+    const entry = this.#find(id)
+    if (entry !== undefined) entry.order = order
+  }
+
+  clear(): void {
+    this.#entries = []
+    this.#replicas = new Map()
+    this.#times = new Map()
+    this.#flows = new Map()
+    this.#opensAt = undefined
+    this.#lastBatchAt = Number.NEGATIVE_INFINITY
+    this.#fresh = false
+  }
+
+  enter(now: number, replica: string, ticket: Ticket, bounds: Bounds): "granted" | "waiting" | "full" {
+    this.#settle(now, bounds)
+    const waiting = this.#entries.filter(({ running }) => !running).length
+    if (waiting >= bounds.depth && !(waiting === 0 && this.#open(now, bounds))) return "full"
+    this.#add(now, replica, ticket, Number.MAX_SAFE_INTEGER)
+    this.#dispatch(now, bounds)
+    return this.isRunning(ticket.id) ? "granted" : "waiting"
+  }
+
+  leave(now: number, id: string, bounds: Bounds): void {
+    const entry = this.#find(id)
+    if (entry?.running === true) this.#correct(entry, 0)
+    this.#drop(entry)
+    this.#settle(now, bounds)
+  }
+
+  end(now: number, id: string, used: number, bounds: Bounds): void {
+    const entry = this.#find(id)
+    if (entry?.running === true) this.#correct(entry, used)
+    this.#drop(entry)
+    this.#settle(now, bounds)
+  }
+
+  beat(now: number, name: string, ids: ReadonlyArray<string>, bounds: Bounds): void {
+    this.#touchState(now)
+    const replica = this.#touch(now, name)
+    for (const entry of this.#entries.filter((one) => one.replica === name && one.beat < replica.beats)) {
+      if (!ids.includes(entry.ticket.id)) this.#drop(entry)
+    }
+    replica.beats += 1
+    this.#settle(now, bounds)
+  }
+
+  restore(now: number, replica: string, held: ReadonlyArray<Held>, bounds: Bounds): void {
+    for (const { order, ticket } of held) {
+      if (this.#find(ticket.id) !== undefined) continue
+      const entry = this.#add(now, replica, ticket, order ?? 0)
+      if (order === undefined) this.#start(now, entry)
+    }
+    this.#settle(now, bounds)
+  }
+
+  #find(id: string): Entry | undefined {
+    return this.#entries.find(({ ticket }) => ticket.id === id)
+  }
+
+  #touchState(now: number): void {
+    this.#opensAt ??= this.#fresh ? now : now + this.#options.graceMs
+  }
+
+  #touch(now: number, name: string) {
+    const replica = this.#replicas.get(name) ?? { leaseEnd: 0, beats: 0 }
+    replica.leaseEnd = now + this.#options.leaseMs
+    this.#replicas.set(name, replica)
+    return replica
+  }
+
+  #open(now: number, { places }: Bounds): boolean {
+    return now >= (this.#opensAt ?? now) && this.#entries.filter(({ running }) => running).length < places
+  }
+
+  #settle(now: number, bounds: Bounds): void {
+    this.#touchState(now)
+    for (const [name, { leaseEnd }] of this.#replicas) {
+      if (leaseEnd > now) continue
+      for (const entry of this.#entries.filter(({ replica }) => replica === name)) this.#drop(entry)
+      this.#replicas.delete(name)
+    }
+    this.#dispatch(now, bounds)
+  }
+
+  #waitingOf(prefix: string): ReadonlyArray<Entry> {
+    return this.#entries.filter(
+      ({ running, ticket }) =>
+        !running && `${ticket.priority}/${ticket.tenant}/${ticket.key}/`.startsWith(`${prefix}/`)
+    )
+  }
+
+  /** The flow, made anew at the virtual time when it is not ahead of it. */
+  #flow(name: string, time: number): Flow {
+    const known = this.#flows.get(name)
+    if (known !== undefined && (this.#waitingOf(name).length > 0 || known.tag > time)) return known
+    const flow = { tag: time, since: 0 }
+    this.#flows.set(name, flow)
+    return flow
+  }
+
+  #names({ key, priority, tenant }: Ticket): readonly [string, string] {
+    return [`${priority}/${tenant}`, `${priority}/${tenant}/${key}`]
+  }
+
+  #timeOf(name: string): number {
+    return this.#times.get(name) ?? 0
+  }
+
+  #isForgotten(tenant: string, line: string): boolean {
+    const flow = this.#flows.get(tenant)
+    return this.#waitingOf(tenant).length === 0 && (flow === undefined || flow.tag <= this.#timeOf(line))
+  }
+
+  #forgetTenant(tenant: string): void {
+    this.#times.delete(tenant)
+    for (const name of this.#flows.keys()) if (name.startsWith(`${tenant}/`)) this.#flows.delete(name)
+  }
+
+  #add(now: number, replica: string, ticket: Ticket, order: number): Entry {
+    this.#touchState(now)
+    const { beats } = this.#touch(now, replica)
+    const [tenant, key] = this.#names(ticket)
+    if (this.#isForgotten(tenant, ticket.priority)) this.#forgetTenant(tenant)
+    const outer = this.#flow(tenant, this.#timeOf(ticket.priority))
+    if (this.#waitingOf(tenant).length === 0) outer.since = ++this.#count
+    const inner = this.#flow(key, this.#timeOf(tenant))
+    if (this.#waitingOf(key).length === 0) inner.since = ++this.#count
+    const entry = { ticket, replica, order, running: false, beat: beats, tenantTag: 0, keyTag: 0 }
+    this.#entries.push(entry)
+    return entry
+  }
+
+  #start(now: number, entry: Entry): void {
+    const { cost, priority, weight } = entry.ticket
+    const [tenant, key] = this.#names(entry.ticket)
+    const outer = this.#flow(tenant, this.#timeOf(priority))
+    const inner = this.#flow(key, this.#timeOf(tenant))
+    this.#times.set(priority, Math.max(this.#timeOf(priority), outer.tag))
+    this.#times.set(tenant, Math.max(this.#timeOf(tenant), inner.tag))
+    entry.tenantTag = outer.tag += cost / weight
+    entry.keyTag = inner.tag += cost
+    entry.running = true
+    if (priority === "batch") this.#lastBatchAt = now
+  }
+
+  #correct(entry: Entry, used: number): void {
+    const { cost, priority, weight } = entry.ticket
+    const [tenant, key] = this.#names(entry.ticket)
+    const by = used - cost
+    if (this.#isForgotten(tenant, priority)) {
+      this.#forgetTenant(tenant)
+      this.#flows.set(tenant, { tag: entry.tenantTag + by / weight, since: 0 })
+      return
+    }
+    const outer = this.#flow(tenant, this.#timeOf(priority))
+    const time = this.#timeOf(tenant)
+    const known = this.#flows.get(key)
+    const alive = this.#waitingOf(key).length > 0 || (known !== undefined && known.tag > time)
+    outer.tag += by / weight
+    if (known !== undefined && alive) known.tag += by
+    else this.#flows.set(key, { tag: entry.keyTag + by, since: 0 })
+  }
+
+  #drop(entry: Entry | undefined): void {
+    this.#entries = this.#entries.filter((one) => one !== entry)
+  }
+
+  #first(prefix: string, names: ReadonlySet<string>): string | undefined {
+    return [...names].sort((one, two) => {
+      const [a, b] = [this.#flows.get(`${prefix}/${one}`), this.#flows.get(`${prefix}/${two}`)]
+      return (a?.tag ?? 0) - (b?.tag ?? 0) || (a?.since ?? 0) - (b?.since ?? 0)
+    })[0]
+  }
+
+  #dispatch(now: number, bounds: Bounds): void {
+    while (this.#open(now, bounds)) {
+      const batchRuns = this.#entries.some(({ running, ticket }) => running && ticket.priority === "batch")
+      const due = !batchRuns && now - this.#lastBatchAt >= this.#options.batchEveryMs
+      const [batch, interactive] = [this.#waitingOf("batch"), this.#waitingOf("interactive")]
+      const line = batch.length > 0 && (interactive.length === 0 || due) ? batch : interactive
+      const priority = line[0]?.ticket.priority
+      if (priority === undefined) return
+      const tenant = this.#first(priority, new Set(line.map(({ ticket }) => ticket.tenant)))
+      const ofTenant = line.filter(({ ticket }) => ticket.tenant === tenant)
+      const key = this.#first(`${priority}/${tenant}`, new Set(ofTenant.map(({ ticket }) => ticket.key)))
+      const [next] = ofTenant.filter(({ ticket }) => ticket.key === key).sort((a, b) => a.order - b.order)
+      if (next === undefined) return
+      this.#start(now, next)
+    }
+  }
+}

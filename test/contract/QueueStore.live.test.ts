@@ -1,0 +1,26 @@
+import { Clock, Effect, Layer } from "effect"
+import { makeRedisQueueStore } from "../../src/gates/queue/redis/RedisQueueStore.ts"
+import { Redis } from "../../src/infra/Redis.ts"
+import { layerReadyRedis } from "../support/TestMeter.ts"
+import { layerTestRedis } from "../support/TestRedis.ts"
+import { batchEveryMs, graceMs, leaseS, Replicas, suite } from "./QueueStore.ts"
+import { properties } from "./QueueStoreProperty.ts"
+
+const twin = () =>
+  Layer.effect(
+    Replicas,
+    Effect.map(Redis, (redis) => ({
+      of: (replica) =>
+        Effect.provideService(
+          makeRedisQueueStore({ leaseS, graceMs, batchEveryMs, replica }, Clock.currentTimeMillis),
+          Redis,
+          redis
+        ),
+      clear: Effect.orDie(Effect.asVoid(redis.send("FLUSHDB", []))),
+      // A message of ours over the same way comes after those that were sent before.
+      delivered: Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 50)))
+    }))
+  ).pipe(Layer.provide(layerReadyRedis), Layer.provide(Layer.fresh(layerTestRedis)))
+
+suite("QueueStore in Redis", twin)
+properties("QueueStore in Redis", twin, { runs: 60 })

@@ -1,0 +1,238 @@
+/** What both twins of the QueueStore promise, by example; `QueueStoreProperty.ts` compares them with a model. */
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Effect, type Layer, type Scope } from "effect"
+import { TestClock } from "effect/testing"
+import { Full, Granted, QueueStore, type Ticket, Waiting } from "../../src/gates/queue/QueueStore.ts"
+
+export const leaseS = 30
+export const graceMs = 2500
+export const batchEveryMs = 600_000
+
+/** Several replicas on one store, and the way to make the store forget everything. */
+export class Replicas extends Context.Service<
+  Replicas,
+  {
+    readonly of: (name: string) => Effect.Effect<QueueStore["Service"], never, Scope.Scope>
+    readonly clear: Effect.Effect<void>
+    /** waits until a message to a replica must have arrived */
+    readonly delivered: Effect.Effect<void>
+  }
+>()("test/Replicas") {}
+
+export const ticket = (id: string, more: Partial<Ticket> = {}): Ticket => ({
+  id,
+  tenant: "t",
+  key: "k",
+  weight: 1,
+  priority: "interactive",
+  cost: 100,
+  ...more
+})
+
+const bounds = { places: 2, depth: 8 }
+
+export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void => {
+  const test = (
+    behaviour: string,
+    body: (a: QueueStore["Service"], b: QueueStore["Service"]) => Effect.Effect<void, unknown, Replicas | Scope.Scope>
+  ) =>
+    it.effect(behaviour, () =>
+      Effect.gen(function* () {
+        const replicas = yield* Replicas
+        const [a, b] = [yield* replicas.of("a"), yield* replicas.of("b")]
+        // A store without state may have lost it: the tests begin after that.
+        yield* a.beat([], [], bounds)
+        yield* TestClock.adjust(graceMs)
+        yield* body(a, b)
+      }).pipe(Effect.scoped, Effect.provide(layer()))
+    )
+
+  describe(name, () => {
+    test("when a place is free, then a request gets it at once; when none is, then it waits", (a, b) =>
+      Effect.gen(function* () {
+        assert.instanceOf(yield* a.enter(ticket("1"), bounds), Granted)
+        assert.instanceOf(yield* b.enter(ticket("2"), bounds), Granted)
+        assert.instanceOf(yield* a.enter(ticket("3"), bounds), Waiting)
+        assert.instanceOf(yield* a.enter(ticket("1"), bounds), Granted, "asked again, it answers the same")
+      }))
+
+    test("when a request ends on one replica, then the next one is told on its own", (a, b) =>
+      Effect.gen(function* () {
+        const told: Array<string> = []
+        b.onGranted((id) => told.push(`b ${id}`))
+        a.onGranted((id) => told.push(`a ${id}`))
+        for (const id of ["1", "2"]) yield* a.enter(ticket(id), bounds)
+        yield* b.enter(ticket("3"), bounds)
+        yield* a.enter(ticket("4"), bounds)
+        yield* a.end("1", 100, bounds)
+        yield* (yield* Replicas).delivered
+        assert.deepStrictEqual(told, ["b 3"])
+        assert.deepStrictEqual(yield* b.beat([], ["3"], bounds), { granted: ["3"], unknown: [] })
+        assert.instanceOf(yield* b.enter(ticket("3"), bounds), Granted)
+      }))
+
+    test("when as many wait as may, then the next is refused, with a Retry-After from the rate of ends", (a) =>
+      Effect.gen(function* () {
+        const small = { places: 1, depth: 2 }
+        for (let i = 0; i < 60; i++) {
+          yield* a.enter(ticket(`e${i}`), small)
+          yield* a.end(`e${i}`, 100, small)
+          yield* TestClock.adjust("1 second")
+        }
+        for (const id of ["1", "2", "3"]) assert.notInstanceOf(yield* a.enter(ticket(id), small), Full)
+        const refused = yield* a.enter(ticket("4"), small)
+        assert.instanceOf(refused, Full)
+        if (refused instanceof Full) {
+          assert.isAtLeast(refused.retryAfterS, 3)
+          assert.isAtMost(refused.retryAfterS, 6)
+        }
+        // One that may not wait may still go at once.
+        const none = { places: 2, depth: 0 }
+        for (const id of ["2", "3"]) yield* a.leave(id, none)
+        assert.instanceOf(yield* a.enter(ticket("6"), none), Granted)
+        assert.instanceOf(yield* a.enter(ticket("7"), none), Full)
+      }))
+
+    test("when one tenant has many in line, then another's only request goes next", (a) =>
+      Effect.gen(function* () {
+        for (const id of ["1", "2", "3", "4", "5"]) yield* a.enter(ticket(id, { tenant: "many" }), bounds)
+        yield* a.enter(ticket("one", { tenant: "few" }), bounds)
+        yield* a.end("1", 100, bounds)
+        assert.deepStrictEqual((yield* a.beat([], ["3", "4", "5", "one"], bounds)).granted, ["one"])
+      }))
+
+    test("when one key of a tenant has many in line, then another key's only request goes next", (a) =>
+      Effect.gen(function* () {
+        for (const id of ["1", "2", "3", "4", "5"]) yield* a.enter(ticket(id, { key: "many" }), bounds)
+        yield* a.enter(ticket("one", { key: "few" }), bounds)
+        yield* a.end("1", 100, bounds)
+        assert.deepStrictEqual((yield* a.beat([], ["3", "4", "5", "one"], bounds)).granted, ["one"])
+      }))
+
+    test("when a tenant has three times the weight, then it gets three times as many", (a) =>
+      Effect.gen(function* () {
+        const one = { places: 1, depth: 64 }
+        yield* a.enter(ticket("first", { tenant: "other" }), one)
+        const names: Array<string> = []
+        for (let i = 0; i < 24; i++) {
+          names.push(`l${i}`, `h${i}`)
+          yield* a.enter(ticket(`l${i}`, { tenant: "light" }), one)
+          yield* a.enter(ticket(`h${i}`, { tenant: "heavy", weight: 3 }), one)
+        }
+        let current = "first"
+        const served: Array<string> = []
+        for (let i = 0; i < 24; i++) {
+          yield* a.end(current, 100, one)
+          const { granted } = yield* a.beat([], names, one)
+          assert.lengthOf(granted, 1)
+          current = granted[0] ?? ""
+          names.splice(names.indexOf(current), 1)
+          served.push(current)
+        }
+        assert.strictEqual(served.filter((id) => id.startsWith("h")).length, 18)
+      }))
+
+    test("when a request used more than was expected, then its tenant's next one waits longer", (a) =>
+      Effect.gen(function* () {
+        const one = { places: 1, depth: 8 }
+        yield* a.enter(ticket("x1", { tenant: "x" }), one)
+        yield* a.enter(ticket("y1", { tenant: "y" }), one)
+        yield* a.enter(ticket("x2", { tenant: "x" }), one)
+        yield* a.enter(ticket("y2", { tenant: "y" }), one)
+        yield* a.end("x1", 1000, one)
+        assert.deepStrictEqual((yield* a.beat([], ["y1", "x2", "y2"], one)).granted, ["y1"])
+        yield* a.end("y1", 100, one)
+        assert.deepStrictEqual((yield* a.beat([], ["x2", "y2"], one)).granted, ["y2"])
+      }))
+
+    test("when a request leaves the line, then it cost nothing, and a place it got meanwhile goes to the next", (a) =>
+      Effect.gen(function* () {
+        for (const id of ["1", "2"]) yield* a.enter(ticket(id), bounds)
+        for (const id of ["3", "4"]) yield* a.enter(ticket(id), bounds)
+        yield* a.end("1", 100, bounds)
+        yield* a.leave("3", bounds)
+        assert.deepStrictEqual((yield* a.beat(["2"], ["4"], bounds)).granted, ["4"])
+        assert.deepStrictEqual((yield* a.beat(["2", "4"], ["3"], bounds)).unknown, ["3"])
+      }))
+
+    test("when interactive requests wait, then batch ones go only once in ten minutes", (a) =>
+      Effect.gen(function* () {
+        const one = { places: 1, depth: 64 }
+        yield* a.enter(ticket("b0", { priority: "batch" }), one)
+        for (const id of ["i1", "i2", "i3"]) yield* a.enter(ticket(id), one)
+        yield* a.enter(ticket("b1", { priority: "batch", tenant: "u" }), one)
+        yield* a.end("b0", 1, one)
+        assert.deepStrictEqual((yield* a.beat([], ["i1", "i2", "i3", "b1"], one)).granted, ["i1"])
+        for (let s = 0; s < batchEveryMs; s += 20_000) {
+          yield* TestClock.adjust("20 seconds")
+          yield* a.beat(["i1"], ["i2", "i3", "b1"], one)
+        }
+        yield* a.end("i1", 1, one)
+        assert.deepStrictEqual((yield* a.beat([], ["i2", "i3", "b1"], one)).granted, ["b1"])
+        yield* a.end("b1", 1, one)
+        assert.deepStrictEqual((yield* a.beat([], ["i2", "i3"], one)).granted, ["i2"])
+      }))
+
+    test("when nobody interactive waits, then batch requests go at once", (a) =>
+      Effect.gen(function* () {
+        for (const id of ["1", "2"]) {
+          assert.instanceOf(yield* a.enter(ticket(id, { priority: "batch" }), bounds), Granted)
+        }
+      }))
+
+    test("when a replica dies, then its places and its places in line come back with its lease, not before", (a, b) =>
+      Effect.gen(function* () {
+        for (const id of ["1", "2"]) yield* b.enter(ticket(id), bounds)
+        yield* b.enter(ticket("3"), bounds)
+        yield* a.enter(ticket("4"), bounds)
+        yield* TestClock.adjust((leaseS - 1) * 1000)
+        assert.deepStrictEqual((yield* a.beat([], ["4"], bounds)).granted, [])
+        yield* TestClock.adjust("1 second")
+        assert.deepStrictEqual((yield* a.beat([], ["4"], bounds)).granted, ["4"])
+        assert.instanceOf(yield* a.enter(ticket("5"), bounds), Granted)
+      }))
+
+    test("when a replica no longer names a request, then it is forgotten one beat later", (a) =>
+      Effect.gen(function* () {
+        const one = { places: 1, depth: 8 }
+        yield* a.enter(ticket("lost"), one)
+        yield* a.enter(ticket("next"), one)
+        // It may have come while this beat was on its way.
+        assert.deepStrictEqual((yield* a.beat([], ["next"], one)).granted, [])
+        assert.deepStrictEqual((yield* a.beat([], ["next"], one)).granted, ["next"])
+      }))
+
+    test("when the store lost everything, then nobody new goes before those who have places are named again", (a, b) =>
+      Effect.gen(function* () {
+        yield* a.enter(ticket("1"), bounds)
+        yield* b.enter(ticket("2"), bounds)
+        const waiting = yield* a.enter(ticket("3"), bounds)
+        assert.instanceOf(waiting, Waiting)
+        if (!(waiting instanceof Waiting)) return
+        yield* (yield* Replicas).clear
+        assert.instanceOf(yield* b.enter(ticket("new"), bounds), Waiting)
+        assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), { granted: [], unknown: ["1", "3"] })
+        yield* a.restore(
+          [
+            { ticket: ticket("1"), order: undefined },
+            { ticket: ticket("3"), order: waiting.order }
+          ],
+          bounds
+        )
+        yield* b.restore([{ ticket: ticket("2"), order: undefined }], bounds)
+        yield* TestClock.adjust(graceMs)
+        assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), { granted: [], unknown: [] })
+        yield* b.end("2", 100, bounds)
+        assert.deepStrictEqual((yield* a.beat(["1"], ["3"], bounds)).granted, ["3"], "the older one goes first")
+      }))
+
+    test("when everything ended, then nothing is left behind", (a) =>
+      Effect.gen(function* () {
+        for (let i = 0; i < 50; i++) {
+          yield* a.enter(ticket(`n${i}`, { tenant: `t${i % 7}`, key: `k${i % 3}` }), { places: 2, depth: 64 })
+        }
+        for (let i = 0; i < 50; i++) yield* a.end(`n${i}`, 100, { places: 2, depth: 64 })
+        for (let i = 0; i < 2; i++) assert.instanceOf(yield* a.enter(ticket(`m${i}`), bounds), Granted)
+      }))
+  })
+}
