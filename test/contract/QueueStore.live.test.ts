@@ -23,4 +23,4 @@ const twin = () =>
   ).pipe(Layer.provide(layerReadyRedis), Layer.provide(Layer.fresh(layerTestRedis)))
 
 suite("QueueStore in Redis", twin)
-properties("QueueStore in Redis", twin, { runs: 60 })
+properties("QueueStore in Redis", twin, { runs: 120 })

@@ -34,7 +34,10 @@ const bounds = { places: 2, depth: 8 }
 export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void => {
   const test = (
     behaviour: string,
-    body: (a: QueueStore["Service"], b: QueueStore["Service"]) => Effect.Effect<void, unknown, Replicas | Scope.Scope>
+    body: (
+      a: QueueStore["Service"],
+      b: QueueStore["Service"]
+    ) => Effect.Effect<void, unknown, Replicas | Scope.Scope>
   ) =>
     it.effect(behaviour, () =>
       Effect.gen(function* () {
@@ -145,6 +148,30 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         assert.deepStrictEqual((yield* a.beat([], ["x2", "y2"], one)).granted, ["y2"])
       }))
 
+    test("when a request used more than was expected, then its key's next one waits longer", (a) =>
+      Effect.gen(function* () {
+        const one = { places: 1, depth: 8 }
+        for (const id of ["x1", "y1", "x2", "y2"]) yield* a.enter(ticket(id, { key: id.slice(0, 1) }), one)
+        yield* a.end("x1", 1000, one)
+        assert.deepStrictEqual((yield* a.beat([], ["y1", "x2", "y2"], one)).granted, ["y1"])
+        yield* a.end("y1", 100, one)
+        assert.deepStrictEqual((yield* a.beat([], ["x2", "y2"], one)).granted, ["y2"])
+      }))
+
+    test("when a batch request has a place for ten minutes, then no other one goes before interactive ones", (a) =>
+      Effect.gen(function* () {
+        yield* a.enter(ticket("b0", { priority: "batch" }), bounds)
+        yield* a.enter(ticket("i0"), bounds)
+        yield* a.enter(ticket("b1", { priority: "batch" }), bounds)
+        yield* a.enter(ticket("i1"), bounds)
+        for (let s = 0; s < batchEveryMs; s += 20_000) {
+          yield* TestClock.adjust("20 seconds")
+          yield* a.beat(["b0", "i0"], ["b1", "i1"], bounds)
+        }
+        yield* a.end("i0", 1, bounds)
+        assert.deepStrictEqual((yield* a.beat(["b0"], ["b1", "i1"], bounds)).granted, ["i1"])
+      }))
+
     test("when a request leaves the line, then it cost nothing, and a place it got meanwhile goes to the next", (a) =>
       Effect.gen(function* () {
         for (const id of ["1", "2"]) yield* a.enter(ticket(id), bounds)
@@ -223,7 +250,11 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         yield* TestClock.adjust(graceMs)
         assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), { granted: [], unknown: [] })
         yield* b.end("2", 100, bounds)
-        assert.deepStrictEqual((yield* a.beat(["1"], ["3"], bounds)).granted, ["3"], "the older one goes first")
+        assert.deepStrictEqual(
+          (yield* a.beat(["1"], ["3"], bounds)).granted,
+          ["3"],
+          "the older one goes first"
+        )
       }))
 
     test("when everything ended, then nothing is left behind", (a) =>

@@ -6,7 +6,14 @@ import { assert, it } from "@effect/vitest"
 import { Clock, Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
-import { Full, Granted, type Held, type QueueStore, type Ticket, Waiting } from "../../src/gates/queue/QueueStore.ts"
+import {
+  Full,
+  Granted,
+  type Held,
+  type QueueStore,
+  type Ticket,
+  Waiting
+} from "../../src/gates/queue/QueueStore.ts"
 import { batchEveryMs, graceMs, leaseS, Replicas } from "./QueueStore.ts"
 import { QueueModel } from "./QueueModel.ts"
 
@@ -24,8 +31,15 @@ const step = fc.oneof(
       cost: fc.integer({ min: 1, max: 50 })
     })
   },
-  { weight: 6, arbitrary: fc.record({ verb: fc.constant("end"), which: fc.nat(20), used: fc.integer({ min: 0, max: 90 }) }) },
-  { weight: 2, arbitrary: fc.record({ verb: fc.constant("leave"), which: fc.nat(20) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      verb: fc.constant("end"),
+      which: fc.nat(9),
+      used: fc.integer({ min: 0, max: 90 })
+    })
+  },
+  { weight: 2, arbitrary: fc.record({ verb: fc.constant("leave"), which: fc.nat(9) }) },
   { weight: 3, arbitrary: fc.record({ verb: fc.constant("beat"), replica: fc.constantFrom(...names) }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("die"), replica: fc.constantFrom(...names) }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("clear") }) },
@@ -175,7 +189,7 @@ export const properties = (
         yield* Effect.promise(() =>
           fc.assert(
             fc.asyncProperty(
-              fc.array(step, { maxLength: 60 }),
+              fc.array(step, { maxLength: 80, size: "max" }),
               fc.record({ places: fc.integer({ min: 1, max: 3 }), depth: fc.integer({ min: 0, max: 6 }) }),
               (steps, bounds) =>
                 Effect.runPromiseWith(context)(

@@ -199,12 +199,7 @@ export class FairScheduler {
     }
   }
 
-  restore(
-    now: number,
-    replica: string,
-    held: ReadonlyArray<Held>,
-    bounds: Bounds
-  ): ReadonlyArray<Grant> {
+  restore(now: number, replica: string, held: ReadonlyArray<Held>, bounds: Bounds): ReadonlyArray<Grant> {
     for (const { order, ticket } of held) {
       if (this.#entries.has(ticket.id)) continue
       this.#order = Math.max(this.#order, order ?? 0)
@@ -394,4 +389,3 @@ export class FairScheduler {
 
 const standing = (entry: Entry): Granted | Waiting =>
   entry.running ? new Granted() : new Waiting({ order: entry.order })
-

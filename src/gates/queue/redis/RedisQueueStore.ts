@@ -31,7 +31,9 @@ export interface RedisQueueStoreOptions extends QueueStoreOptions {
 
 const lua = readFileSync(path.join(import.meta.dirname, "queue.lua"), "utf8")
 
-const decodeText = Schema.decodeUnknownOption(Schema.TupleWithRest(Schema.Tuple([Schema.String]), [Schema.String]))
+const decodeText = Schema.decodeUnknownOption(
+  Schema.TupleWithRest(Schema.Tuple([Schema.String]), [Schema.String])
+)
 const decodeBeat = Schema.decodeUnknownOption(
   Schema.Tuple([Schema.Literal("beat"), Schema.Array(Schema.String), Schema.Array(Schema.String)])
 )
@@ -87,7 +89,9 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
 
   const numberOf = (verb: string, word: string | undefined) => {
     const number = Number(word)
-    return word !== undefined && Number.isFinite(number) ? Effect.succeed(number) : Effect.fail(nonsense(verb))
+    return word !== undefined && Number.isFinite(number)
+      ? Effect.succeed(number)
+      : Effect.fail(nonsense(verb))
   }
 
   const listeners = new Set<(id: string) => void>()
