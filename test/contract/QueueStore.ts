@@ -151,7 +151,9 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
     test("when a request used more than was expected, then its key's next one waits longer", (a) =>
       Effect.gen(function* () {
         const one = { places: 1, depth: 8 }
-        for (const id of ["x1", "y1", "x2", "y2"]) yield* a.enter(ticket(id, { key: id.slice(0, 1) }), one)
+        for (const id of ["x1", "y1", "x2", "y2"]) {
+          yield* a.enter(ticket(id, { key: id.slice(0, 1), cost: id === "x1" ? 50 : 100 }), one)
+        }
         yield* a.end("x1", 1000, one)
         assert.deepStrictEqual((yield* a.beat([], ["y1", "x2", "y2"], one)).granted, ["y1"])
         yield* a.end("y1", 100, one)
