@@ -46,6 +46,12 @@ export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
   readonly headroom: Headroom
 }> {}
 
+/** 429: too many requests wait for the backend, or this one has waited for too long. */
+export class CapacityExceeded extends Data.TaggedError("CapacityExceeded")<{
+  /** whole seconds, at least 1: the time the line needs at its present rate */
+  readonly retryAfterS: number
+}> {}
+
 /** How a backend call can go wrong; for the log, the audit row and the breaker's verdict. */
 export type BackendFault =
   | "unreachable"
@@ -91,7 +97,11 @@ export type GatewayError =
   | RateLimited
   | FreeWorkExhausted
   | BudgetExhausted
+<<<<<<< HEAD
   | CircuitOpen
+=======
+  | CapacityExceeded
+>>>>>>> 52aaff6 (The line as a request sees it: waits, leaves, gives back, learns of lost messages, refuses when the store is away)
   | BackendFailed
   | Unavailable
   | ShuttingDown

@@ -1,0 +1,169 @@
+/** The line on a `QueueStore`, and the line that is not there. */
+import { Deferred, Duration, Effect, Layer, Schedule, type Scope } from "effect"
+import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { FairQueue, type QueueStatus } from "./FairQueue.ts"
+import {
+  type Bounds,
+  Full,
+  type Held,
+  QueueStore,
+  type QueueStoreDown,
+  type Ticket,
+  Waiting
+} from "./QueueStore.ts"
+
+export interface FairQueueOptions extends Bounds {
+  /** how long a request may wait, milliseconds (`QUEUE_MAX_WAIT_MS`) */
+  readonly maxWaitMs: number
+}
+
+/** Milliseconds between two beats; the store waits for more than two of them before it takes a loss for complete. */
+export const beatMs = 1000
+
+const unavailable = ({ cause }: QueueStoreDown) => new Unavailable({ gate: "Limiter", cause })
+
+/** One request of this replica that the store knows of. */
+interface Local {
+  readonly ticket: Ticket
+  readonly turn: Deferred.Deferred<void, Unavailable>
+  /** place in the line; undefined once it has a place at the backend */
+  order: number | undefined
+  /** the store's first answer is in, or its place: before, the store may not know the request */
+  known: boolean
+}
+
+const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
+  const [store, now] = [yield* QueueStore, yield* makeMonotonicMs]
+  const locals = new Map<string, Local>()
+  /** Beats still to come although nothing is known here: the store may have missed a farewell. */
+  let farewells = 0
+
+  const grant = (id: string) => {
+    const local = locals.get(id)
+    if (local === undefined) return
+    local.order = undefined
+    local.known = true
+    Deferred.doneUnsafe(local.turn, Effect.void)
+  }
+  yield* Effect.acquireRelease(
+    Effect.sync(() => store.onGranted(grant)),
+    (stop) => Effect.sync(stop)
+  )
+
+  /** A farewell that is lost is repeated by two beats that no longer name the request. */
+  const sayFarewell = <A>(farewell: Effect.Effect<A, QueueStoreDown>, otherwise: A): Effect.Effect<A> =>
+    Effect.catch(farewell, ({ cause }) => {
+      farewells = 2
+      return Effect.as(Effect.logDebug("the queue was not told that a request is over", cause), otherwise)
+    })
+
+  const leave = (id: string): Effect.Effect<number> =>
+    Effect.suspend(() => {
+      locals.delete(id)
+      return sayFarewell(store.leave(id, options), 1)
+    })
+
+  const end = (id: string, used: () => number): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      locals.delete(id)
+      return sayFarewell(store.end(id, used(), options), undefined)
+    })
+
+  const waitForTurn = (local: Local): Effect.Effect<void, CapacityExceeded | Unavailable> =>
+    Deferred.await(local.turn).pipe(
+      Effect.timeoutOrElse({
+        duration: Duration.millis(options.maxWaitMs),
+        orElse: () =>
+          Effect.flatMap(leave(local.ticket.id), (retryAfterS) => new CapacityExceeded({ retryAfterS }))
+      })
+    )
+
+  const enter = (
+    ticket: Ticket,
+    used: () => number
+  ): Effect.Effect<number, CapacityExceeded | Unavailable, Scope.Scope> =>
+    Effect.uninterruptibleMask((restore) =>
+      Effect.gen(function* () {
+        const since = now()
+        const turn = yield* Deferred.make<void, Unavailable>()
+        const local: Local = { ticket, turn, order: undefined, known: false }
+        locals.set(ticket.id, local)
+        const answer = yield* store.enter(ticket, options).pipe(
+          // It may have been let in all the same.
+          Effect.tapError(() => leave(ticket.id)),
+          Effect.mapError(unavailable)
+        )
+        if (answer instanceof Full) {
+          locals.delete(ticket.id)
+          return yield* new CapacityExceeded({ retryAfterS: answer.retryAfterS })
+        }
+        // The message that it has a place may have come before the answer that it waits.
+        if (answer instanceof Waiting && !local.known) {
+          local.order = answer.order
+          local.known = true
+          yield* restore(waitForTurn(local)).pipe(Effect.onError(() => leave(ticket.id)))
+        }
+        local.known = true
+        yield* Effect.addFinalizer(() => end(ticket.id, used))
+        return now() - since
+      })
+    )
+
+  const beat = Effect.gen(function* () {
+    if (locals.size === 0 && farewells === 0) return
+    farewells = Math.max(0, farewells - 1)
+    const running: Array<string> = []
+    const waiting: Array<string> = []
+    for (const [id, { known, order }] of locals) {
+      if (known) (order === undefined ? running : waiting).push(id)
+    }
+    const { granted, unknown } = yield* store.beat(running, waiting, options)
+    for (const id of granted) grant(id)
+    // What ended since is not given back.
+    const held: ReadonlyArray<Held> = unknown.flatMap((id) => {
+      const local = locals.get(id)
+      return local === undefined ? [] : [{ ticket: local.ticket, order: local.order }]
+    })
+    if (held.length > 0) yield* store.restore(held, options)
+  })
+  /** Nobody knows whose turn it is. */
+  const refuseWaiting = (down: QueueStoreDown) =>
+    Effect.sync(() => {
+      for (const { order, turn } of locals.values()) {
+        if (order !== undefined) Deferred.doneUnsafe(turn, Effect.fail(unavailable(down)))
+      }
+    })
+  yield* beat.pipe(
+    Effect.tapError(refuseWaiting),
+    Effect.catch((down) => Effect.logWarning("the queue's store does not answer", down.cause)),
+    Effect.schedule(Schedule.spaced(Duration.millis(beatMs))),
+    Effect.forkScoped
+  )
+
+  const status = (): QueueStatus => {
+    const waiting = new Map<string, number>()
+    let running = 0
+    for (const { known, order, ticket } of locals.values()) {
+      if (!known) continue
+      if (order === undefined) running += 1
+      else waiting.set(ticket.tenant, (waiting.get(ticket.tenant) ?? 0) + 1)
+    }
+    return { running, waiting }
+  }
+
+  return FairQueue.of({ enter, status })
+})
+
+/** With `BACKEND_MAX_CONCURRENT`. */
+export const layerFromStore = (options: FairQueueOptions): Layer.Layer<FairQueue, never, QueueStore> =>
+  Layer.effect(FairQueue, make(options))
+
+/** Without `BACKEND_MAX_CONCURRENT`: nobody waits, and the backend's own queue decides. */
+export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(
+  FairQueue,
+  FairQueue.of({
+    enter: () => Effect.succeed(undefined),
+    status: () => ({ running: 0, waiting: new Map() })
+  })
+)

@@ -1,0 +1,172 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Exit, Fiber, Layer, Scope } from "effect"
+import { TestClock } from "effect/testing"
+import { CapacityExceeded, Unavailable } from "../../../../src/domain/Errors.ts"
+import { FairQueue } from "../../../../src/gates/queue/FairQueue.ts"
+import { beatMs, layerFromStore } from "../../../../src/gates/queue/fromStore.ts"
+import { layerMemoryOf, QueueMemory } from "../../../../src/gates/queue/memory.ts"
+import { QueueStore, QueueStoreDown, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
+
+const ticket = (id: string, tenant = "t"): Ticket => ({
+  id,
+  tenant,
+  key: "k",
+  weight: 1,
+  priority: "interactive",
+  cost: 100
+})
+
+const options = { places: 1, depth: 4, maxWaitMs: 30_000 }
+
+/** A store whose calls can be made to fail. */
+const makeStore = (memory: QueueMemory) => {
+  let down = false
+  const layer = Layer.effect(
+    QueueStore,
+    Effect.map(QueueStore, (store) => {
+      const unless = <A>(call: Effect.Effect<A, QueueStoreDown>) =>
+        Effect.suspend(() => (down ? new QueueStoreDown({ cause: "away" }) : call))
+      return QueueStore.of({
+        enter: (one, bounds) => unless(store.enter(one, bounds)),
+        leave: (id, bounds) => unless(store.leave(id, bounds)),
+        end: (id, used, bounds) => unless(store.end(id, used, bounds)),
+        beat: (running, waiting, bounds) => unless(store.beat(running, waiting, bounds)),
+        restore: (held, bounds) => unless(store.restore(held, bounds)),
+        onGranted: (listener) => store.onGranted(listener)
+      })
+    })
+  ).pipe(Layer.provide(layerMemoryOf(memory)))
+  return { layer, setDown: (value: boolean) => void (down = value) }
+}
+
+const test = (
+  behaviour: string,
+  body: (world: {
+    readonly memory: QueueMemory
+    readonly setDown: (down: boolean) => void
+  }) => Effect.Effect<void, unknown, FairQueue | Scope.Scope>
+) =>
+  it.effect(behaviour, () =>
+    Effect.suspend(() => {
+      const memory = new QueueMemory({ leaseS: 30 })
+      const { layer, setDown } = makeStore(memory)
+      return body({ memory, setDown }).pipe(
+        Effect.scoped,
+        Effect.provide(Layer.provide(layerFromStore(options), layer))
+      )
+    })
+  )
+
+/** Has a place until the scope it answers is closed. */
+const enter = Effect.fnUntraced(function* (id: string, used = 100) {
+  const scope = yield* Scope.make()
+  const queuedMs = yield* Effect.provideService(
+    (yield* FairQueue).enter(ticket(id), () => used),
+    Scope.Scope,
+    scope
+  )
+  return { queuedMs, close: Scope.close(scope, Exit.void) }
+})
+
+const waiting = Effect.map(FairQueue, (queue) => queue.status().waiting.get("t") ?? 0)
+
+describe("the line in front of the backend", () => {
+  test("when a place is free, then nobody waits; when it is taken, then the next waits for it and says how long", () =>
+    Effect.gen(function* () {
+      const first = yield* enter("1")
+      assert.strictEqual(first.queuedMs, 0)
+      const second = yield* Effect.forkChild(enter("2"))
+      yield* TestClock.adjust("1500 millis")
+      assert.strictEqual(yield* waiting, 1)
+      yield* first.close
+      const { close, queuedMs } = yield* Fiber.join(second)
+      assert.strictEqual(queuedMs, 1500)
+      assert.strictEqual((yield* FairQueue).status().running, 1)
+      yield* close
+      assert.strictEqual((yield* FairQueue).status().running, 0)
+    }))
+
+  test("when the wait is too long, then it is refused with a Retry-After and its place in line is gone", ({
+    memory
+  }) =>
+    Effect.gen(function* () {
+      yield* enter("1")
+      const second = yield* Effect.forkChild(Effect.flip(enter("2")))
+      yield* TestClock.adjust(options.maxWaitMs)
+      const error = yield* Fiber.join(second)
+      assert.instanceOf(error, CapacityExceeded)
+      assert.strictEqual(memory.scheduler(0).waiting, 0)
+    }))
+
+  test("when too many wait, then the next is refused at once", () =>
+    Effect.gen(function* () {
+      yield* enter("1")
+      for (const id of ["2", "3", "4", "5"]) yield* Effect.forkChild(enter(id))
+      yield* Effect.yieldNow
+      assert.instanceOf(yield* Effect.flip(enter("6")), CapacityExceeded)
+    }))
+
+  test("when a client leaves the line, then it costs nothing and the others move up", ({ memory }) =>
+    Effect.gen(function* () {
+      const first = yield* enter("1")
+      const second = yield* Effect.forkChild(enter("2"))
+      const third = yield* Effect.forkChild(enter("3"))
+      yield* Effect.yieldNow
+      yield* Fiber.interrupt(second)
+      assert.strictEqual(memory.scheduler(0).waiting, 1)
+      yield* first.close
+      yield* (yield* Fiber.join(third)).close
+      assert.strictEqual(memory.scheduler(0).running, 0)
+    }))
+
+  test("when the message about a place is lost, then the next beat tells", ({ memory }) =>
+    Effect.gen(function* () {
+      const first = yield* enter("1")
+      const second = yield* Effect.forkChild(enter("2"))
+      yield* Effect.yieldNow
+      const silent = memory.tell
+      Object.defineProperty(memory, "tell", { value: () => undefined, configurable: true })
+      yield* first.close
+      yield* Effect.yieldNow
+      assert.isUndefined(second.pollUnsafe())
+      Object.defineProperty(memory, "tell", { value: silent })
+      yield* TestClock.adjust(beatMs)
+      yield* (yield* Fiber.join(second)).close
+    }))
+
+  test("when the store goes away, then whoever waits is refused with 503 and whoever has a place keeps it", ({
+    memory,
+    setDown
+  }) =>
+    Effect.gen(function* () {
+      const first = yield* enter("1")
+      const second = yield* Effect.forkChild(Effect.flip(enter("2")))
+      yield* Effect.yieldNow
+      setDown(true)
+      yield* TestClock.adjust(beatMs)
+      assert.instanceOf(yield* Fiber.join(second), Unavailable)
+      assert.instanceOf(yield* Effect.flip(enter("3")), Unavailable)
+      // Its farewell is lost too, and made up for by the beats that follow.
+      yield* first.close
+      setDown(false)
+      yield* TestClock.adjust(3 * beatMs)
+      assert.deepStrictEqual([memory.scheduler(0).running, memory.scheduler(0).waiting], [0, 0])
+    }))
+
+  test("when the store loses everything, then those who have places keep them and the line forms anew", ({
+    memory
+  }) =>
+    Effect.gen(function* () {
+      const first = yield* enter("1")
+      const second = yield* Effect.forkChild(enter("2"))
+      yield* TestClock.adjust("1 second")
+      memory.clear()
+      const third = yield* Effect.forkChild(enter("3"))
+      yield* TestClock.adjust("10 seconds")
+      assert.isUndefined(second.pollUnsafe())
+      assert.isUndefined(third.pollUnsafe())
+      yield* first.close
+      yield* (yield* Fiber.join(second)).close
+      yield* (yield* Fiber.join(third)).close
+    }))
+})
