@@ -35,6 +35,7 @@ export const backgroundTasks = [
   "settlement_retry",
   "model_discovery",
   "model_descriptions",
+  "queue_beat",
   "key_refresh",
   "revocation_notifications",
   "prompt_log_writing",

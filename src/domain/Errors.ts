@@ -97,11 +97,8 @@ export type GatewayError =
   | RateLimited
   | FreeWorkExhausted
   | BudgetExhausted
-<<<<<<< HEAD
-  | CircuitOpen
-=======
   | CapacityExceeded
->>>>>>> 52aaff6 (The line as a request sees it: waits, leaves, gives back, learns of lost messages, refuses when the store is away)
+  | CircuitOpen
   | BackendFailed
   | Unavailable
   | ShuttingDown

@@ -81,25 +81,14 @@ export const faceOf: (error: GatewayError) => Face = Match.type<GatewayError>().
       headers: { "retry-after": String(error.retryAfterS) }
     }),
     BudgetExhausted: budgetExhausted,
-<<<<<<< HEAD
-    CircuitOpen: (error): Face => badGateway(error.retryAfterS),
-    BackendFailed: (error): Face => badGateway(error.retryAfterS),
-=======
     CapacityExceeded: (error): Face => ({
       status: 429,
       type: "capacity_exceeded",
       message: "too many requests wait for the model server",
-      headers: { "retry-after": String(error.retryAfterS) },
-      refund: true
+      headers: { "retry-after": String(error.retryAfterS) }
     }),
-    BackendFailed: (error): Face => ({
-      status: 502,
-      type: "bad_gateway",
-      message: "model backend unavailable",
-      refund: error.fault === "circuit-open" || error.fault === "busy",
-      ...retryAfter(error.retryAfterS)
-    }),
->>>>>>> 52aaff6 (The line as a request sees it: waits, leaves, gives back, learns of lost messages, refuses when the store is away)
+    CircuitOpen: (error): Face => badGateway(error.retryAfterS),
+    BackendFailed: (error): Face => badGateway(error.retryAfterS),
     Unavailable: (error): Face => ({
       status: 503,
       type: "service_unavailable",

@@ -268,7 +268,11 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
       const subscriber = () =>
         client instanceof Cluster
           ? client.duplicate([], { enableOfflineQueue: true })
-          : client.duplicate({ enableOfflineQueue: true, socketTimeout: undefined, connectionName: "tollgate-sub" })
+          : client.duplicate({
+              enableOfflineQueue: true,
+              socketTimeout: undefined,
+              connectionName: "tollgate-sub"
+            })
       return { client, send, script, subscriber, ...makeServers(client, ask, yield* makeMonotonicMs) }
     })
   )

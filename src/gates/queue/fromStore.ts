@@ -1,7 +1,9 @@
 /** The line on a `QueueStore`, and the line that is not there. */
-import { Deferred, Duration, Effect, Layer, Schedule, type Scope } from "effect"
+import { Deferred, Duration, Effect, Layer, type Scope } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
+import type { Metrics } from "../../audit/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { background, spaced } from "../../observability/background.ts"
 import { FairQueue, type QueueStatus } from "./FairQueue.ts"
 import {
   type Bounds,
@@ -134,12 +136,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
         if (order !== undefined) Deferred.doneUnsafe(turn, Effect.fail(unavailable(down)))
       }
     })
-  yield* beat.pipe(
-    Effect.tapError(refuseWaiting),
-    Effect.catch((down) => Effect.logWarning("the queue's store does not answer", down.cause)),
-    Effect.schedule(Schedule.spaced(Duration.millis(beatMs))),
-    Effect.forkScoped
-  )
+  yield* background("queue_beat", Effect.tapError(beat, refuseWaiting), spaced(beatMs))
 
   const status = (): QueueStatus => {
     const waiting = new Map<string, number>()
@@ -156,8 +153,9 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
 })
 
 /** With `BACKEND_MAX_CONCURRENT`. */
-export const layerFromStore = (options: FairQueueOptions): Layer.Layer<FairQueue, never, QueueStore> =>
-  Layer.effect(FairQueue, make(options))
+export const layerFromStore = (
+  options: FairQueueOptions
+): Layer.Layer<FairQueue, never, QueueStore | Metrics> => Layer.effect(FairQueue, make(options))
 
 /** Without `BACKEND_MAX_CONCURRENT`: nobody waits, and the backend's own queue decides. */
 export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(

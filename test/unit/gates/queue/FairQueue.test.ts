@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, Layer, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { CapacityExceeded, Unavailable } from "../../../../src/domain/Errors.ts"
+import { layer as layerMetrics } from "../../../../src/audit/Metrics.ts"
 import { FairQueue } from "../../../../src/gates/queue/FairQueue.ts"
 import { beatMs, layerFromStore } from "../../../../src/gates/queue/fromStore.ts"
 import { layerMemoryOf, QueueMemory } from "../../../../src/gates/queue/memory.ts"
@@ -52,7 +53,7 @@ const test = (
       const { layer, setDown } = makeStore(memory)
       return body({ memory, setDown }).pipe(
         Effect.scoped,
-        Effect.provide(Layer.provide(layerFromStore(options), layer))
+        Effect.provide(Layer.provide(layerFromStore(options), Layer.merge(layer, layerMetrics)))
       )
     })
   )
