@@ -35,7 +35,9 @@ const callers = Array.from({ length: 20 }, (): Caller => ({
   scopes: new Set(["chat"]),
   limits: { rpm: 1, tpm: 1, concurrent: 1 },
   budgets: { total: 1 },
-  models: "all"
+  models: "all",
+  weight: 1,
+  priority: "interactive"
 }))
 
 const callerAt = (n: number): Caller => {

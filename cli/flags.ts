@@ -1,6 +1,7 @@
 /** Flags that several commands share. */
 import { Effect, type Option, Option as Maybe } from "effect"
 import { Flag } from "effect/cli"
+import { priorities } from "../src/domain/Caller.ts"
 import { InvalidValue } from "../src/registry/Errors.ts"
 
 export const tenant = Flag.String("tenant").pipe(
@@ -22,6 +23,11 @@ export const limits = {
   tpm: count("tpm", "Tokens per minute"),
   concurrent: count("concurrent", "Requests at the same time")
 }
+
+export const priority = Flag.Literals("priority", priorities).pipe(
+  Flag.withDescription("Place in the line for the model server: batch goes when nobody else waits"),
+  Flag.optional
+)
 
 /** An amount, or `none` to take it away: null. */
 export const amountOrNone = (flag: string, description: string) =>

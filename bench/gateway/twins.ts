@@ -29,7 +29,9 @@ const caller = (secret: string, rpm: number) => ({
     scopes: new Set(["chat", "embeddings"] as const),
     limits: { rpm, tpm: 2_000_000_000, concurrent: 100_000 },
     budgets: { day: 9e15, month: 9e15, total: 9e15 },
-    models: "all" as const
+    models: "all" as const,
+    weight: 1,
+    priority: "interactive" as const
   }
 })
 

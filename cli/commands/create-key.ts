@@ -26,7 +26,8 @@ export const createKey = Command.make(
       Flag.withMetavar("when"),
       Flag.optional
     ),
-    ...flags.limits
+    ...flags.limits,
+    priority: flags.priority
   },
   Effect.fnUntraced(function* (given) {
     const registry = yield* Registry
@@ -36,6 +37,7 @@ export const createKey = Command.make(
       scopes: flags.commaList(given.scopes),
       ...(Option.isSome(given.expiresIn) ? { expiresInMs: yield* readLifetime(given.expiresIn.value) } : {}),
       ...(Option.isSome(given.expiresAt) ? { expiresAt: yield* readInstant(given.expiresAt.value) } : {}),
+      ...(Option.isSome(given.priority) ? { priority: given.priority.value } : {}),
       ...flags.givenLimits({
         rpm: Option.getOrUndefined(given.rpm),
         tpm: Option.getOrUndefined(given.tpm),

@@ -17,29 +17,52 @@ export const setLimits = Command.make(
     key: Flag.optional(flags.prefix("key")),
     rpm: flags.amountOrNone("rpm", "Requests per minute"),
     tpm: flags.amountOrNone("tpm", "Tokens per minute"),
-    concurrent: flags.amountOrNone("concurrent", "Requests at the same time")
+    concurrent: flags.amountOrNone("concurrent", "Requests at the same time"),
+    weight: Flag.Int("weight").pipe(
+      Flag.withDescription("Share of the model server when requests wait for it; tenants only"),
+      Flag.withMetavar("n"),
+      Flag.optional
+    ),
+    priority: flags.priority
   },
   Effect.fnUntraced(function* (given) {
     const registry = yield* Registry
     const rpm = yield* flags.readAmountOrNone("rpm", given.rpm, limit.expected)
     const tpm = yield* flags.readAmountOrNone("tpm", given.tpm, limit.expected)
     const concurrent = yield* flags.readAmountOrNone("concurrent", given.concurrent, limit.expected)
-    if (rpm === undefined && tpm === undefined && concurrent === undefined) {
-      return yield* new InvalidValue({ field: "rpm", expected: "given, or --tpm, or --concurrent" })
+    const weight = Option.getOrUndefined(given.weight)
+    const priority = Option.getOrUndefined(given.priority)
+    if ([rpm, tpm, concurrent, weight, priority].every((value) => value === undefined)) {
+      return yield* new InvalidValue({
+        field: "rpm",
+        expected: "given, or --tpm, --concurrent, --weight or --priority"
+      })
     }
     if (Option.isSome(given.tenant) === Option.isSome(given.key)) {
       return yield* new InvalidValue({ field: "tenant", expected: "given, or --key, but not both" })
     }
+    if (Option.isSome(given.key) && weight !== undefined) {
+      return yield* new InvalidValue({ field: "weight", expected: "given with --tenant, not with --key" })
+    }
+    if (Option.isSome(given.tenant) && priority !== undefined) {
+      return yield* new InvalidValue({ field: "priority", expected: "given with --key, not with --tenant" })
+    }
     const changed = Option.isSome(given.key)
-      ? yield* registry.setKeyLimits(given.key.value, flags.givenLimits({ rpm, tpm, concurrent }))
+      ? yield* registry.setKeyLimits(given.key.value, {
+          ...flags.givenLimits({ rpm, tpm, concurrent }),
+          ...(priority === undefined ? {} : { priority })
+        })
       : yield* registry.setTenantLimits(
           Option.getOrElse(given.tenant, () => ""),
           // A tenant has nobody to inherit from.
-          flags.givenLimits({
-            rpm: yield* notNull("rpm", rpm),
-            tpm: yield* notNull("tpm", tpm),
-            concurrent: yield* notNull("concurrent", concurrent)
-          })
+          {
+            ...flags.givenLimits({
+              rpm: yield* notNull("rpm", rpm),
+              tpm: yield* notNull("tpm", tpm),
+              concurrent: yield* notNull("concurrent", concurrent)
+            }),
+            ...(weight === undefined ? {} : { weight })
+          }
         )
     yield* show(changed, limitTable(changed))
   })
@@ -47,6 +70,8 @@ export const setLimits = Command.make(
   Command.withDescription("Set the limits of a tenant, or of one key; what is not named stays as it is"),
   Command.withExamples([
     { command: "tollgate set-limits --tenant acme --rpm 300 --concurrent 16" },
+    { command: "tollgate set-limits --tenant acme --weight 3" },
+    { command: "tollgate set-limits --key tg_4fJ2kQ9sX --priority batch" },
     {
       command: "tollgate set-limits --key tg_4fJ2kQ9sX --tpm none",
       description: "Back to the tenant's limit"

@@ -5,6 +5,7 @@
  * gates read state and not news. A key's secret leaves here once, from `createKey`.
  */
 import { Context, type Effect } from "effect"
+import type { Priority } from "../domain/Caller.ts"
 import type { Period } from "../domain/Limits.ts"
 import type {
   DuplicateTenant,
@@ -26,6 +27,8 @@ export interface TenantInfo extends LimitValues<number> {
   readonly name: string
   readonly allowAllModels: boolean
   readonly allowedModels: ReadonlyArray<string>
+  /** share of the backend when requests wait for it */
+  readonly weight: number
   readonly status: "active" | "disabled"
   readonly created: Date
 }
@@ -39,6 +42,7 @@ export interface KeyInfo extends LimitValues<number | null> {
   readonly status: "active" | "disabled" | "revoked" | "expired"
   readonly created: Date
   readonly expires: Date | null
+  readonly priority: Priority
   readonly promptLog: boolean
   /** null: the setting's default */
   readonly promptLogDays: number | null
@@ -81,6 +85,17 @@ export interface NewKey extends Partial<LimitValues<number>> {
   /** lifetime from now, by the database's clock; not together with `expiresAt` */
   readonly expiresInMs?: number
   readonly expiresAt?: Date
+  /** default `interactive` */
+  readonly priority?: Priority
+}
+
+/** Absent means untouched; null takes the key's own limit away. */
+export interface KeyLimitChange extends Partial<LimitValues<number | null>> {
+  readonly priority?: Priority
+}
+
+export interface TenantLimitChange extends Partial<LimitValues<number>> {
+  readonly weight?: number
 }
 
 /** Absent means untouched; null takes the budget or the key's own limit away. */
@@ -94,7 +109,7 @@ export class Registry extends Context.Service<
     createTenant(tenant: NewTenant): Answer<TenantInfo, DuplicateTenant>
     readonly listTenants: Answer<ReadonlyArray<TenantInfo>>
     showTenant(tenant: string): Answer<TenantInfo, UnknownTenant>
-    setTenantLimits(tenant: string, limits: Partial<LimitValues<number>>): Answer<TenantInfo, UnknownTenant>
+    setTenantLimits(tenant: string, limits: TenantLimitChange): Answer<TenantInfo, UnknownTenant>
     setTenantEnabled(tenant: string, enabled: boolean): Answer<TenantInfo, UnknownTenant>
     setModels(
       tenant: string,
@@ -117,7 +132,7 @@ export class Registry extends Context.Service<
     /** Idempotent: `already` tells that it was revoked before. */
     revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
     setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>
-    setKeyLimits(prefix: string, limits: Partial<LimitValues<number | null>>): Answer<KeyInfo, UnknownKey>
+    setKeyLimits(prefix: string, limits: KeyLimitChange): Answer<KeyInfo, UnknownKey>
     setPromptLog(
       prefix: string,
       change: { readonly on: boolean; readonly retentionDays?: number }

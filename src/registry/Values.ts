@@ -1,6 +1,6 @@
 /** What an operator may write into the registry, and the words that say so. */
 import { Effect, Schema } from "effect"
-import { scopes } from "../domain/Caller.ts"
+import { priorities, scopes } from "../domain/Caller.ts"
 import { redactKeys } from "../domain/Key.ts"
 import { InvalidValue } from "./Errors.ts"
 
@@ -36,6 +36,10 @@ export const prefix = value(
 )
 
 export const limit = value("a whole number from 1 to 2147483647", between(1, 2_147_483_647))
+
+export const weight = value("a whole number from 1 to 1000", between(1, 1000))
+
+export const priority = value(priorities.join(" or "), Schema.Literals(priorities))
 
 export const budget = value(
   "a whole number of tokens from 0 to 9007199254740991",

@@ -60,9 +60,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const sql = yield* SqlClient.SqlClient
   const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
-  const tenantColumns = sql`name, rpm, tpm, concurrent, allow_all_models, allowed_models, disabled, created_at`
+  const tenantColumns = sql`name, rpm, tpm, concurrent, weight, allow_all_models, allowed_models, disabled, created_at`
   const keyColumns = sql`k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at, k.expires_at, k.rpm, k.tpm,
-    k.concurrent, k.prompt_log, k.prompt_log_days,
+    k.concurrent, k.priority, k.prompt_log, k.prompt_log_days,
     CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
 
   const oneTenant = (name: string, rows: ReadonlyArray<unknown>) =>
@@ -121,9 +121,11 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const rpm = yield* limitOr("rpm", limits.rpm, null)
     const tpm = yield* limitOr("tpm", limits.tpm, null)
     const concurrent = yield* limitOr("concurrent", limits.concurrent, null)
+    const weight =
+      limits.weight === undefined ? null : yield* Values.validate("weight", Values.weight, limits.weight)
     const rows = yield* sql`
       UPDATE tenants SET rpm = coalesce(${rpm}::int, rpm), tpm = coalesce(${tpm}::int, tpm),
-        concurrent = coalesce(${concurrent}::int, concurrent)
+        concurrent = coalesce(${concurrent}::int, concurrent), weight = coalesce(${weight}::int, weight)
       WHERE name = ${tenant} RETURNING ${tenantColumns}`
     return yield* oneTenant(tenant, rows)
   }, down)
@@ -194,13 +196,14 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const rpm = yield* limitOr("rpm", key.rpm, null)
     const tpm = yield* limitOr("tpm", key.tpm, null)
     const concurrent = yield* limitOr("concurrent", key.concurrent, null)
+    const priority = yield* Values.validate("priority", Values.priority, key.priority ?? "interactive")
     const expiresAt = yield* expiryOf(sql, key)
     yield* showTenant(key.tenant)
     return yield* minted(
       (prefix, hash) => sql`
-        INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent)
+        INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority)
         SELECT id, ${name}, ${prefix}, ${hash}, string_to_array(${[...new Set(granted)].join(",")}, ','),
-          ${expiresAt}, ${rpm}::int, ${tpm}::int, ${concurrent}::int
+          ${expiresAt}, ${rpm}::int, ${tpm}::int, ${concurrent}::int, ${priority}
         FROM tenants WHERE name = ${key.tenant}
         ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
     )
@@ -216,10 +219,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
         if (found.length === 0) return yield* new UnknownKey({ prefix: old })
         const made = yield* minted(
           (prefix, hash) => sql`
-            INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent,
+            INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority,
               budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days)
             SELECT tenant_id, name, ${prefix}, ${hash}, scopes, now() + (expires_at - created_at), rpm, tpm,
-              concurrent, budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days
+              concurrent, priority, budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days
             FROM api_keys WHERE prefix = ${old}
             ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
         )
@@ -289,13 +292,18 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const rpm = orKeep(yield* limitOrNull("rpm", limits.rpm))
     const tpm = orKeep(yield* limitOrNull("tpm", limits.tpm))
     const concurrent = orKeep(yield* limitOrNull("concurrent", limits.concurrent))
+    const priority =
+      limits.priority === undefined
+        ? null
+        : yield* Values.validate("priority", Values.priority, limits.priority)
     return yield* change(
       given,
       (prefix) => sql`
         UPDATE api_keys SET
           rpm = CASE WHEN ${rpm.given}::boolean THEN ${rpm.value}::int ELSE rpm END,
           tpm = CASE WHEN ${tpm.given}::boolean THEN ${tpm.value}::int ELSE tpm END,
-          concurrent = CASE WHEN ${concurrent.given}::boolean THEN ${concurrent.value}::int ELSE concurrent END
+          concurrent = CASE WHEN ${concurrent.given}::boolean THEN ${concurrent.value}::int ELSE concurrent END,
+          priority = coalesce(${priority}, priority)
         WHERE prefix = ${prefix} RETURNING id`
     )
   }, down)

@@ -1,5 +1,6 @@
 /** The registry's tables as its queries return them. */
 import { Schema } from "effect"
+import { priorities } from "../domain/Caller.ts"
 import type { KeyInfo, LoggedPrompt, TenantInfo } from "./Registry.ts"
 
 const TenantRow = Schema.Struct({
@@ -9,6 +10,7 @@ const TenantRow = Schema.Struct({
   concurrent: Schema.Int,
   allow_all_models: Schema.Boolean,
   allowed_models: Schema.Array(Schema.String),
+  weight: Schema.Int,
   disabled: Schema.Boolean,
   created_at: Schema.Date
 })
@@ -24,6 +26,7 @@ const KeyRow = Schema.Struct({
   rpm: Schema.NullOr(Schema.Int),
   tpm: Schema.NullOr(Schema.Int),
   concurrent: Schema.NullOr(Schema.Int),
+  priority: Schema.Literals(priorities),
   prompt_log: Schema.Boolean,
   prompt_log_days: Schema.NullOr(Schema.Int)
 })
@@ -60,6 +63,7 @@ export const tenantOf = (row: typeof TenantRow.Type): TenantInfo => ({
   concurrent: row.concurrent,
   allowAllModels: row.allow_all_models,
   allowedModels: row.allowed_models,
+  weight: row.weight,
   status: row.disabled ? "disabled" : "active",
   created: row.created_at
 })
@@ -75,6 +79,7 @@ export const keyOf = (row: typeof KeyRow.Type): KeyInfo => ({
   rpm: row.rpm,
   tpm: row.tpm,
   concurrent: row.concurrent,
+  priority: row.priority,
   promptLog: row.prompt_log,
   promptLogDays: row.prompt_log_days
 })

@@ -18,7 +18,9 @@ const callerWith = (budgets: Budgets): Caller => ({
   scopes: new Set(),
   limits: { rpm: 60, tpm: 1000, concurrent: 4 },
   budgets,
-  models: "all"
+  models: "all",
+  weight: 1,
+  priority: "interactive"
 })
 
 const spent = { day: 10, month: 200, total: 3000 }

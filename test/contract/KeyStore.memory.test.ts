@@ -21,7 +21,9 @@ const makeWorld = () => {
             scopes: new Set(options.scopes ?? ["chat", "embeddings"]),
             limits: { ...limits, ...options.limits },
             budgets: options.budgets ?? {},
-            models: new Set(["m:1"])
+            models: new Set(["m:1"]),
+            weight: 1,
+            priority: "interactive"
           }
         })
         return secret

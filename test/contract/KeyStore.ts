@@ -71,6 +71,7 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
         assert.deepStrictEqual(value.budgets, { day: 0, total: Number.MAX_SAFE_INTEGER })
         assert.deepStrictEqual([...value.scopes], ["embeddings"])
         assert.deepStrictEqual(value.models, new Set(["m:1"]))
+        assert.deepStrictEqual([value.weight, value.priority], [1, "interactive"])
         assert.notProperty(value, "promptLogDays")
       })
     )

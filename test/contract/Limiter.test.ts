@@ -22,7 +22,9 @@ const caller: Caller = {
   scopes: new Set(),
   limits: { rpm: 1, tpm: 2, concurrent: 3 },
   budgets: {},
-  models: "all"
+  models: "all",
+  weight: 1,
+  priority: "interactive"
 }
 
 it.effect("the limits of a caller are those the key store resolved", () =>

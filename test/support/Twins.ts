@@ -160,7 +160,9 @@ const layerTwinsWith = Layer.unwrap(
                 scopes: new Set(["chat", "embeddings"]),
                 limits: { rpm: 1000, tpm: 1_000_000, concurrent: 100 },
                 budgets,
-                models: "all"
+                models: "all",
+                weight: 1,
+                priority: "interactive"
               }
             })
             return secret

@@ -23,7 +23,9 @@ export const callerWith = (models: Caller["models"]): Caller => ({
   scopes: new Set(["chat", "embeddings"]),
   limits: { rpm: 60, tpm: 1000, concurrent: 4 },
   budgets: {},
-  models
+  models,
+  weight: 1,
+  priority: "interactive"
 })
 
 export const permitFor = (model: string, caller: Caller = callerWith("all")): Permit => {

@@ -14,7 +14,9 @@ export const callerOf = (keyId: string = randomUUID(), tenantId: string = random
   scopes: new Set(["chat"]),
   limits: { rpm: 60, tpm: 1000, concurrent: 4 },
   budgets: {},
-  models: "all"
+  models: "all",
+  weight: 1,
+  priority: "interactive"
 })
 
 export interface Terms {

@@ -7,7 +7,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "effect"
-import { type Caller, scopes } from "../../domain/Caller.ts"
+import { type Caller, priorities, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
@@ -49,6 +49,8 @@ const KeyRow = Schema.Struct({
   budget_daily: Amount,
   budget_monthly: Amount,
   budget_total: Amount,
+  weight: Schema.Int,
+  priority: Schema.Literals(priorities),
   allow_all_models: Schema.Boolean,
   allowed_models: Schema.Array(Schema.String),
   prompt_log: Schema.Boolean,
@@ -72,6 +74,8 @@ const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyStat
       ...(row.budget_monthly === null ? {} : { month: row.budget_monthly }),
       ...(row.budget_total === null ? {} : { total: row.budget_total })
     },
+    weight: row.weight,
+    priority: row.priority,
     models: row.allow_all_models ? "all" : new Set(row.allowed_models),
     ...(row.prompt_log ? { promptLogDays: row.prompt_log_days ?? promptLogDefaultDays } : {})
   }
@@ -97,7 +101,7 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
         coalesce(k.concurrent, t.concurrent) AS concurrent,
         k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
         k.budget_total::float8 AS budget_total,
-        t.allow_all_models, t.allowed_models, k.prompt_log, k.prompt_log_days,
+        t.weight, k.priority, t.allow_all_models, t.allowed_models, k.prompt_log, k.prompt_log_days,
         k.status = 'active' AND NOT t.disabled
           AND (k.expires_at IS NULL OR k.expires_at > now())
           AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable,

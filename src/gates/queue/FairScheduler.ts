@@ -3,13 +3,13 @@
  * verb is told the time. The memory twin is this class; the Lua script of the Redis twin does the same, and one
  * property suite compares both with a plain model.
  */
+import type { Priority } from "../../domain/Caller.ts"
 import {
   Granted,
   Full,
   type Bounds,
   type Held,
   mostRetryAfterS,
-  type Priority,
   rateWindowMs,
   type Ticket,
   Waiting

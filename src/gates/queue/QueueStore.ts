@@ -15,13 +15,10 @@
  * - Time is the store's own, never the host's, and decides leases only.
  */
 import { Context, Data, type Effect } from "effect"
+import type { Priority } from "../../domain/Caller.ts"
 
 /** The store did not answer in time, or answered nonsense: nobody may be let in on it. */
 export class QueueStoreDown extends Data.TaggedError("QueueStoreDown")<{ readonly cause: unknown }> {}
-
-/** `batch` requests go when no interactive one waits, and at least one of them in `batchEveryMs`. */
-export const priorities = ["interactive", "batch"] as const
-export type Priority = (typeof priorities)[number]
 
 /** One request that wants a place. */
 export interface Ticket {

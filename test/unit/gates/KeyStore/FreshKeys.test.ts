@@ -22,7 +22,9 @@ const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState 
     scopes: new Set(),
     limits: { rpm: 1, tpm: 1, concurrent: 1 },
     budgets: {},
-    models: "all"
+    models: "all",
+    weight: 1,
+    priority: "interactive"
   }
 })
 

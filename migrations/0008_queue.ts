@@ -1,0 +1,13 @@
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+
+/** Shares of the line in front of the backend, and how long a request waited there. */
+export default Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
+    ALTER TABLE tenants ADD COLUMN weight integer NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 1000)`
+  yield* sql`
+    ALTER TABLE api_keys ADD COLUMN priority text NOT NULL DEFAULT 'interactive'
+      CHECK (priority IN ('interactive', 'batch'))`
+  yield* sql`ALTER TABLE audit_log ADD COLUMN queued_ms integer CHECK (queued_ms >= 0)`
+})
