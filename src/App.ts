@@ -19,6 +19,10 @@ import { layerLive as layerKeyStore } from "./gates/KeyStore/live.ts"
 import { layerLive as layerLimiter } from "./gates/Limiter/live.ts"
 import { layerMemory as layerMemoryMeter } from "./gates/Meter/memory.ts"
 import { layerRedis as layerRedisMeter } from "./gates/Meter/redis.ts"
+import { layerFromStore as layerQueueFromStore, layerNone as layerNoQueue } from "./gates/queue/fromStore.ts"
+import { layerQueueGauge } from "./gates/queue/gauge.ts"
+import { layerMemory as layerMemoryQueueStore } from "./gates/queue/memory.ts"
+import { layerRedis as layerRedisQueueStore } from "./gates/queue/redis/RedisQueueStore.ts"
 import * as Server from "./http/Server.ts"
 import { Drain } from "./infra/Drain.ts"
 import { layerRedis } from "./infra/Redis.ts"
@@ -40,6 +44,21 @@ const layerMeter = (settings: SettingsValues) =>
     : layerRedisMeter({ leaseS: settings.concurrencyLeaseS }).pipe(
         Layer.provide(layerRedis({ url: settings.redisUrl }))
       )
+
+/** The line in front of the backend, over all replicas when there is a Redis. It has a connection of its own. */
+const layerQueue = (settings: SettingsValues) => {
+  if (settings.backendMaxConcurrent === undefined) return layerNoQueue
+  const leaseS = settings.concurrencyLeaseS
+  const store =
+    settings.redisUrl === undefined
+      ? layerMemoryQueueStore({ leaseS })
+      : layerRedisQueueStore({ leaseS }).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
+  return layerQueueFromStore({
+    places: settings.backendMaxConcurrent,
+    depth: settings.queueMaxDepth,
+    maxWaitMs: settings.queueMaxWaitMs
+  }).pipe(Layer.provide(store))
+}
 
 const layerBackend = (settings: SettingsValues, { backendUrl }: Surroundings) =>
   layerUndici({
@@ -83,6 +102,7 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     layerContextSecret,
     layerReconciler({ leaseS: settings.concurrencyLeaseS }),
     layerBreakerGauge,
+    layerQueueGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerSweeper(),
     Aftercare.layer({ drainMs: 2000 }),
@@ -91,6 +111,7 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...patience })),
     Layer.provideMerge(layerDrift().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerBackend(settings, surroundings)),
+    Layer.provideMerge(layerQueue(settings)),
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
   )

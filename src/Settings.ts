@@ -132,6 +132,15 @@ export const table = {
   defaultTpm: integer("DEFAULT_TPM", 100_000, "tokens per minute", 1, 2_147_483_647),
   defaultConcurrent: integer("DEFAULT_CONCURRENT", 4, "requests at a time", 1, 2_147_483_647),
   numPredictCap: integer("NUM_PREDICT_CAP", 4096, "tokens", 1, 1_000_000),
+  backendMaxConcurrent: setting<number | undefined>(
+    "BACKEND_MAX_CONCURRENT",
+    "a whole number of requests, 1 to 100000",
+    undefined,
+    integer("BACKEND_MAX_CONCURRENT", 0, "requests", 1, 100_000).read,
+    "unset: no line"
+  ),
+  queueMaxWaitMs: integer("QUEUE_MAX_WAIT_MS", 30_000, "milliseconds", 1, msPerDay),
+  queueMaxDepth: integer("QUEUE_MAX_DEPTH", 256, "requests", 0, 100_000),
   numCtxCap: setting<number | undefined>(
     "NUM_CTX_CAP",
     "a whole number of tokens, 4 to 10000000",
@@ -227,6 +236,9 @@ export const readSettings = (
     defaultTpm: value(table.defaultTpm),
     defaultConcurrent: value(table.defaultConcurrent),
     numPredictCap: value(table.numPredictCap),
+    backendMaxConcurrent: value(table.backendMaxConcurrent),
+    queueMaxWaitMs: value(table.queueMaxWaitMs),
+    queueMaxDepth: value(table.queueMaxDepth),
     numCtxCap: value(table.numCtxCap),
     trustedProxies: value(table.trustedProxies),
     keyFreshnessMs: value(table.keyFreshnessMs),

@@ -12,6 +12,7 @@ import { layerLive as layerBudget } from "../../src/gates/Budget/live.ts"
 import { layerLive as layerDiscovery } from "../../src/gates/Discovery/live.ts"
 import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
+import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
 import * as Server from "../../src/http/Server.ts"
@@ -44,6 +45,7 @@ const gates = Layer.mergeAll(
   keys.layer,
   layerDiscovery({ refreshS: 60, ttlS: 300 }),
   layerLimiter,
+  layerNoQueue,
   layerBudget,
   Layer.succeed(PromptLog, { transcript: () => undefined }),
   Aftercare.layer({ drainMs: 500 }),

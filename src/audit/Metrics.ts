@@ -58,6 +58,10 @@ export class Metrics extends Context.Service<
     malformed(reason: MalformedReason): Effect.Effect<void>
     /** A run of background work that failed. */
     backgroundFailed(task: BackgroundTask): Effect.Effect<void>
+    /** Around a wait for a place at the backend: how many wait, for how long, and who is refused. */
+    queueing(
+      tenant: string
+    ): <A, E extends { readonly _tag: string }, R>(wait: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
     probe(probe: Probe): Effect.Effect<void>
     /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
@@ -121,6 +125,25 @@ const make = Effect.sync(() => {
     registers
   })
   for (const task of backgroundTasks) failures.inc({ task }, 0)
+  const queueDepth = new Gauge({
+    name: "tollgate_queue_depth",
+    help: "Requests of this replica that wait for a place at the backend, by tenant",
+    labelNames: ["tenant"],
+    registers
+  })
+  const queueWaits = new Histogram({
+    name: "tollgate_queue_wait_seconds",
+    help: "How long requests waited for a place at the backend, by tenant; those that were refused or left too",
+    labelNames: ["tenant"],
+    buckets: seconds,
+    registers
+  })
+  const queueRefusals = new Counter({
+    name: "tollgate_queue_refused_total",
+    help: "Requests refused because too many waited or the wait was too long, by tenant",
+    labelNames: ["tenant"],
+    registers
+  })
   return Metrics.of({
     observe: (record, modelResolved) =>
       Effect.sync(() => {
@@ -137,6 +160,24 @@ const make = Effect.sync(() => {
     promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
     malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),
     backgroundFailed: (task) => Effect.sync(() => failures.inc({ task })),
+    queueing: (tenant) => (wait) =>
+      Effect.suspend(() => {
+        queueDepth.inc({ tenant })
+        const stop = queueWaits.startTimer({ tenant })
+        return wait.pipe(
+          Effect.tapError((error) =>
+            Effect.sync(() => {
+              if (error._tag === "CapacityExceeded") queueRefusals.inc({ tenant })
+            })
+          ),
+          Effect.ensuring(
+            Effect.sync(() => {
+              queueDepth.dec({ tenant })
+              stop()
+            })
+          )
+        )
+      }),
     probe: ({ name, help, read }) =>
       Effect.map(Effect.context(), (context) => {
         // A probe that breaks or hangs says so in its own line; the others still tell what they know.

@@ -41,4 +41,6 @@ export interface AuditRecord {
   /** the error's public type, e.g. `rate_limit_exceeded`; absent on success */
   readonly errorType?: string
   readonly latencyMs: number
+  /** how long it waited for a place at the backend; absent when there is no line */
+  readonly queuedMs?: number
 }

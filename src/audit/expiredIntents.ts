@@ -116,6 +116,7 @@ export const closeExpired = (
             ended.map((row) => ({
               ...row,
               usage_source: "counted" as const,
+              queued_ms: null,
               repeats: 1,
               status: 500,
               error_type: "aborted"

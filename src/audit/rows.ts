@@ -61,6 +61,7 @@ export const auditRow = (record: AuditRecord) => ({
   status: record.status,
   error_type: record.errorType ?? null,
   latency_ms: Math.min(2_147_483_647, count(record.latencyMs)),
+  queued_ms: record.queuedMs === undefined ? null : Math.min(2_147_483_647, count(record.queuedMs)),
   /** requests that the row stands for (`Tally.ts`) */
   repeats: 1
 })

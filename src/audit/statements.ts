@@ -66,6 +66,7 @@ const fields: { readonly [C in keyof AuditRow]: string } = {
   latency_ms: "integer",
   client_ip: "text",
   client_request_id: "text",
+  queued_ms: "integer",
   repeats: "integer"
 }
 const columns = Object.keys(fields).join(", ")

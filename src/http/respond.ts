@@ -36,6 +36,7 @@ export const headersOf = (exchange: Exchange): Record<string, string> => ({
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
   ...(exchange.relaxed.length === 0 ? {} : { "x-schema-relaxed": exchange.relaxed.join(", ") }),
+  ...(exchange.queuedMs === undefined ? {} : { "x-queue-wait-ms": String(exchange.queuedMs) }),
   ...(exchange.headroom === undefined ? {} : limitHeaders(exchange.headroom))
 })
 

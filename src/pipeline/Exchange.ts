@@ -9,6 +9,7 @@ import type { Caller } from "../domain/Caller.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import type { Permit } from "../domain/Permit.ts"
 import { atMost, type Counted, noUsage, type Seen, type Usage, usageOf } from "../domain/Usage.ts"
+import type { Place } from "../gates/queue/FairQueue.ts"
 import type { Reservation } from "../gates/Meter/Meter.ts"
 import type { Seat } from "../infra/Roster.ts"
 import { OutputCount } from "./OutputCount.ts"
@@ -30,6 +31,12 @@ export class Exchange {
   /** what the response headers will say */
   headroom: Headroom | undefined
   reservation: Reservation | undefined
+  /** since when it waits, or waited, in the line for the backend, in monotonic ms */
+  queuedSince: number | undefined
+  /** how long it waited, in ms; undefined while it waits and when there is no line */
+  queuedMs: number | undefined
+  /** its place at the backend, until that is given back */
+  place: Place | undefined
   /** set when every gate has let the request through; says whether the backend was called */
   permit: Permit | undefined
   /** among the leases that are kept alive */

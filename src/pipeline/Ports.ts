@@ -11,6 +11,7 @@ import { Backend } from "../backend/Backend.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
 import { Budget } from "../gates/Budget/Budget.ts"
 import { Discovery } from "../gates/Discovery/Discovery.ts"
+import { FairQueue } from "../gates/queue/FairQueue.ts"
 import { Limiter } from "../gates/Limiter/Limiter.ts"
 import { Meter } from "../gates/Meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
@@ -24,6 +25,7 @@ export const ports = Effect.all({
   limiter: Limiter,
   budget: Budget,
   meter: Meter,
+  queue: FairQueue,
   audit: Audit,
   breaker: CircuitBreaker,
   backend: Backend,

@@ -2,7 +2,7 @@
  * From an identified caller and a decoded request to a `Permit`: scope, model, counters, intent, in the order of
  * refusal of contract §5. Each step is a gate; what they decide is the permit, and there is no other way to one.
  */
-import { Effect } from "effect"
+import { Effect, type Scope } from "effect"
 import type { Caller, Scope as KeyScope } from "../domain/Caller.ts"
 import { Forbidden, type GatewayError, Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
@@ -14,6 +14,7 @@ import { claimsOf, restoring } from "./headroom.ts"
 import { outputPlanOf, tokensToHold } from "./outputPlan.ts"
 import type { Ports } from "./Ports.ts"
 import { suited, suits } from "./suits.ts"
+import { makeWaitForPlace } from "./waitForPlace.ts"
 
 const scopeOf = {
   chat: "chat",
@@ -26,6 +27,7 @@ const scopeOf = {
 
 export const makeAdmit = (ports: Ports) => {
   const { aftercare, audit, breaker, budget, discovery, leases, limiter, meter } = ports
+  const waitForPlace = makeWaitForPlace(ports)
 
   /**
    * Takes hold of the counters. The reservation is noted in the exchange in the same uninterruptible step, so that
@@ -53,7 +55,7 @@ export const makeAdmit = (ports: Ports) => {
     key: Evidence<"KeyStore", Caller>,
     request: InferenceRequest,
     maxTokens: number
-  ): Effect.fn.Return<Permit, GatewayError> {
+  ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
     const caller = key.value
     exchange.model = request.model
     const scope = scopeOf[request.kind]
@@ -64,18 +66,21 @@ export const makeAdmit = (ports: Ports) => {
     exchange.modelResolved = true
     yield* suits(request, model.value)
 
-    const since = leases.now()
+    let since = leases.now()
     const plan = outputPlanOf(suited(request, model.value), model.value)
-    const verdict = yield* reserve(exchange, caller, {
+    const ask: Ask = {
       id: exchange.arrival.requestId,
       // The ledger books the least of it even when this process dies.
       ...tokensToHold(plan, request.promptEstimate, maxTokens),
       // A description occupies the model no more than a list does.
       slot: request.kind !== "show"
-    })
+    }
+    const verdict = yield* reserve(exchange, caller, ask)
     if (verdict._tag === "Refused") exchange.headroom = verdict.headroom
     const rate = yield* limiter.judge(verdict)
     const reservation = yield* budget.judge(verdict)
+    // After the claims, so that nothing is promised twice, and before anything is written about a request that may leave.
+    if (ask.slot) since = (yield* waitForPlace(exchange, caller, ask.tokens)) ?? since
     // Spares an open breaker's refusals the intent row; the breaker itself decides again when the call is made.
     yield* breaker.check(caller.keyId)
 

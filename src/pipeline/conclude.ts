@@ -34,7 +34,11 @@ const clientLeft = 499
  * backend was called, never from the error: what the backend refuses has cost a call.
  */
 const isFree = (exchange: Exchange, ending: Ending): boolean =>
-  exchange.permit?.used !== true && ending.status !== clientLeft
+  exchange.permit?.used !== true && (ending.status !== clientLeft || isWaiting(exchange))
+
+/** Whoever leaves the line for the backend has cost nothing. */
+const isWaiting = ({ queuedMs, queuedSince }: Exchange): boolean =>
+  queuedSince !== undefined && queuedMs === undefined
 
 /** What is broken of ours must not keep a request from its end. A store that is down is no defect. */
 const defect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
@@ -114,6 +118,11 @@ export const makeConclude = ({
     exchange.slotKept = ending.keepSlot === true && exchange.reservation?.slot === true
     if (!exchange.slotKept) leases.drop(exchange)
     const usage = charge(exchange, ending)
+    // The backend ended the answer by itself, or refused it: the place is free before the answer is written.
+    if (exchange.place !== undefined && (exchange.final !== undefined || !exchange.sent)) {
+      yield* exchange.place.giveBack
+    }
+    if (exchange.queuedSince !== undefined) exchange.queuedMs ??= Math.round(nowMs() - exchange.queuedSince)
     const record: AuditRecord = {
       arrival: exchange.arrival,
       streamed: exchange.streamed,
@@ -122,6 +131,7 @@ export const makeConclude = ({
       latencyMs: Math.max(0, Math.round(nowMs() - exchange.arrivedMs)),
       ...(exchange.caller === undefined ? {} : { caller: exchange.caller }),
       ...(exchange.model === undefined ? {} : { model: exchange.model }),
+      ...(exchange.queuedMs === undefined ? {} : { queuedMs: exchange.queuedMs }),
       ...(ending.errorType === undefined ? {} : { errorType: ending.errorType })
     }
     yield* Effect.catchCause(

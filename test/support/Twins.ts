@@ -20,6 +20,7 @@ import { DiscoveryControl, layerMemory as layerDiscovery } from "../../src/gates
 import { makeMemory as makeKeys } from "../../src/gates/KeyStore/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
 import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
+import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import { Meter, MeterDown } from "../../src/gates/Meter/Meter.ts"
 import * as Server from "../../src/http/Server.ts"
@@ -98,6 +99,7 @@ const layerTwinsWith = Layer.unwrap(
       keys.layer,
       layerDiscovery([modelNamed("m:latest")]),
       layerLimiter,
+      layerNoQueue,
       layerBudget,
       // Nobody here has opted in.
       Layer.succeed(PromptLog, { transcript: () => undefined }),

@@ -8,6 +8,7 @@ import { layerMemory as layerBackend, say } from "../../src/backend/memory.ts"
 import { layerLive as layerBudget } from "../../src/gates/Budget/live.ts"
 import { layerMemory as layerDiscovery } from "../../src/gates/Discovery/memory.ts"
 import { layerLive as layerLimiter } from "../../src/gates/Limiter/live.ts"
+import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/Meter/memory.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { Aftercare } from "../../src/pipeline/Aftercare.ts"
@@ -21,6 +22,7 @@ export const layerPorts = Layer.fresh(
   Layer.mergeAll(
     layerDiscovery([modelNamed("m:latest")]),
     layerLimiter,
+    layerNoQueue,
     layerBudget,
     Layer.succeed(PromptLog, { transcript: () => undefined }),
     Aftercare.layer({ drainMs: 0 }),

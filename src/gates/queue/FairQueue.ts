@@ -10,6 +10,14 @@ import { Context, type Effect, type Scope } from "effect"
 import type { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import type { Ticket } from "./QueueStore.ts"
 
+/** A place at the backend. */
+export interface Place {
+  /** milliseconds the request waited for it */
+  readonly queuedMs: number
+  /** The backend is done with the request: the place goes to the next. Again, it does nothing. */
+  readonly giveBack: Effect.Effect<void>
+}
+
 /** What the line looks like from this replica. */
 export interface QueueStatus {
   /** requests of this replica that have a place */
@@ -21,10 +29,11 @@ export interface QueueStatus {
 export class FairQueue extends Context.Service<
   FairQueue,
   {
+    /** Whether `BACKEND_MAX_CONCURRENT` is set. Without it there is no line, and nobody needs to enter it. */
+    readonly limited: boolean
     /**
-     * Waits for a place, at most `QUEUE_MAX_WAIT_MS`, and answers how many milliseconds that took; `undefined` when there
-     * is no line. Closing the scope gives the place back; `used` is asked then for the tokens of the request. Whoever is
-     * interrupted while waiting has left the line and cost nothing.
+     * Waits for a place, at most `QUEUE_MAX_WAIT_MS`. Closing the scope gives it back; `used` is asked then for the tokens
+     * of the request. Whoever is interrupted while waiting has left the line and cost nothing.
      *
      * Fails with `CapacityExceeded` when too many wait or the wait was too long, with `Unavailable` when the store does
      * not answer.
@@ -32,7 +41,7 @@ export class FairQueue extends Context.Service<
     enter(
       ticket: Ticket,
       used: () => number
-    ): Effect.Effect<number | undefined, CapacityExceeded | Unavailable, Scope.Scope>
+    ): Effect.Effect<Place, CapacityExceeded | Unavailable, Scope.Scope>
     /** For metrics and status; without I/O. */
     readonly status: () => QueueStatus
   }

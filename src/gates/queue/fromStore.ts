@@ -4,7 +4,7 @@ import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import type { Metrics } from "../../audit/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { background, spaced } from "../../observability/background.ts"
-import { FairQueue, type QueueStatus } from "./FairQueue.ts"
+import { FairQueue, type Place, type QueueStatus } from "./FairQueue.ts"
 import {
   type Bounds,
   Full,
@@ -84,7 +84,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const enter = (
     ticket: Ticket,
     used: () => number
-  ): Effect.Effect<number, CapacityExceeded | Unavailable, Scope.Scope> =>
+  ): Effect.Effect<Place, CapacityExceeded | Unavailable, Scope.Scope> =>
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function* () {
         const since = now()
@@ -107,8 +107,9 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
           yield* restore(waitForTurn(local)).pipe(Effect.onError(() => leave(ticket.id)))
         }
         local.known = true
-        yield* Effect.addFinalizer(() => end(ticket.id, used))
-        return now() - since
+        const giveBack = Effect.suspend(() => (locals.has(ticket.id) ? end(ticket.id, used) : Effect.void))
+        yield* Effect.addFinalizer(() => giveBack)
+        return { queuedMs: now() - since, giveBack }
       })
     )
 
@@ -149,7 +150,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     return { running, waiting }
   }
 
-  return FairQueue.of({ enter, status })
+  return FairQueue.of({ limited: true, enter, status })
 })
 
 /** With `BACKEND_MAX_CONCURRENT`. */
@@ -157,11 +158,12 @@ export const layerFromStore = (
   options: FairQueueOptions
 ): Layer.Layer<FairQueue, never, QueueStore | Metrics> => Layer.effect(FairQueue, make(options))
 
-/** Without `BACKEND_MAX_CONCURRENT`: nobody waits, and the backend's own queue decides. */
+/** Without `BACKEND_MAX_CONCURRENT`: nobody waits here, and the backend's own queue decides. */
 export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(
   FairQueue,
   FairQueue.of({
-    enter: () => Effect.succeed(undefined),
+    limited: false,
+    enter: () => Effect.succeed({ queuedMs: 0, giveBack: Effect.void }),
     status: () => ({ running: 0, waiting: new Map() })
   })
 )

@@ -61,7 +61,7 @@ const test = (
 /** Has a place until the scope it answers is closed. */
 const enter = Effect.fnUntraced(function* (id: string, used = 100) {
   const scope = yield* Scope.make()
-  const queuedMs = yield* Effect.provideService(
+  const { queuedMs } = yield* Effect.provideService(
     (yield* FairQueue).enter(ticket(id), () => used),
     Scope.Scope,
     scope
