@@ -20,6 +20,7 @@ import auditByKey from "../../migrations/0004_audit_by_key.ts"
 import auditCorrections from "../../migrations/0005_audit_corrections.ts"
 import auditRepeats from "../../migrations/0006_audit_repeats.ts"
 import sealingSecrets from "../../migrations/0007_sealing_secrets.ts"
+import queue from "../../migrations/0008_queue.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -29,7 +30,8 @@ export const migrations = {
   "0004_audit_by_key": auditByKey,
   "0005_audit_corrections": auditCorrections,
   "0006_audit_repeats": auditRepeats,
-  "0007_sealing_secrets": sealingSecrets
+  "0007_sealing_secrets": sealingSecrets,
+  "0008_queue": queue
 }
 
 const table = "schema_migrations"

@@ -50,6 +50,9 @@ export interface FakeBackend {
   setModels(models: ReadonlyArray<string | JsonObject>): void
   /** what GET calls meet instead of their answer; undefined: the answer */
   onLookup(behaviour: Behaviour | undefined): void
+  /** inference calls under way, and the most there were at the same time */
+  readonly running: number
+  readonly mostRunning: number
   readonly openConnections: number
   /** connections accepted so far */
   readonly connections: number
@@ -137,6 +140,8 @@ class Fake implements FakeBackend {
   readonly descriptions: Array<Recorded> = []
   readonly sockets = new Map<Socket, number>()
   connections = 0
+  running = 0
+  mostRunning = 0
   #next: Array<Behaviour> = []
   #always: Behaviour | undefined
   #lookup: Behaviour | undefined
@@ -222,6 +227,9 @@ class Fake implements FakeBackend {
       return await behave(this.#lookup ?? this.#described.get(name) ?? told, response, recorded)
     }
     this.requests.push(recorded)
+    this.running += 1
+    this.mostRunning = Math.max(this.mostRunning, this.running)
+    response.on("close", () => void (this.running -= 1))
     return await behave(this.#next.shift() ?? this.#always ?? faithful(recorded), response, recorded)
   }
 }

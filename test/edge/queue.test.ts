@@ -1,0 +1,129 @@
+/** The line in front of the backend, over two replicas that share Postgres and Redis. */
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Fiber, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { Registry } from "../../src/registry/Registry.ts"
+import { fake as wire } from "../support/FakeBackend.ts"
+import {
+  call,
+  eventually,
+  Fake,
+  Gateway,
+  hello,
+  layerGateway,
+  layerGatewayOn,
+  newKey
+} from "../support/Gateway.ts"
+
+const live = { excludeTestServices: true, timeout: 60_000 } as const
+
+const env = {
+  BACKEND_MAX_CONCURRENT: "2",
+  QUEUE_MAX_WAIT_MS: "1500",
+  QUEUE_MAX_DEPTH: "3",
+  CONCURRENCY_LEASE_S: "3"
+}
+
+const slowly = (gapMs: number) =>
+  ({
+    does: "stream",
+    lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 4, eval_count: 1 })],
+    gapMs
+  }) as const
+
+const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
+
+/** Inference calls that the backend is answering right now. */
+const running = Effect.map(Fake, (backend) => backend.running)
+
+const waitOf = ({ headers }: { readonly headers: Headers }) => Number(headers.get("x-queue-wait-ms"))
+
+/** How long the request of `id` waited, as its row says. */
+const queuedMs = Effect.fnUntraced(function* (id: string | null) {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql<{ readonly queued_ms: number | null }>`
+    SELECT queued_ms FROM audit_log WHERE request_id = ${id}::text::uuid`
+  return rows[0]?.queued_ms
+})
+
+/** The first request after the start of a store waits until every replica could have named its own. */
+const open = Effect.fnUntraced(function* () {
+  const { secret } = yield* newKey()
+  yield* eventually(chat(secret), ({ status }) => status === 200, 10_000)
+})
+
+layer(layerGateway(env), live)("a line of two places", (it) => {
+  it.effect(
+    "when both places are taken, then a third request waits on either replica and says how long",
+    () =>
+      Effect.gen(function* () {
+        yield* open()
+        const other = Context.get(yield* Layer.build(Layer.fresh(layerGatewayOn(env))), Gateway)
+        const backend = yield* Fake
+        const { secret } = yield* newKey()
+        backend.always(slowly(300))
+        const first = yield* Effect.forEach([1, 2], () => Effect.forkChild(chat(secret)))
+        yield* eventually(running, (count) => count === 2)
+        const third = yield* chat(secret).pipe(Effect.provideService(Gateway, other))
+        assert.strictEqual(third.status, 200)
+        assert.isAtLeast(waitOf(third), 100)
+        assert.strictEqual(yield* queuedMs(third.headers.get("x-request-id")), waitOf(third))
+        for (const one of yield* Fiber.joinAll(first)) assert.isBelow(waitOf(one), 100)
+        assert.isAtMost(backend.mostRunning, 2)
+      }).pipe(Effect.scoped)
+  )
+
+  it.effect(
+    "when the wait is too long or too many wait, then the answer is 429 with Retry-After, and nothing is consumed",
+    () =>
+      Effect.gen(function* () {
+        yield* open()
+        const backend = yield* Fake
+        const { secret } = yield* newKey({ rpm: 20 })
+        backend.always({ does: "hang" })
+        const stuck = yield* Effect.forEach([1, 2], () => Effect.forkChild(chat(secret)))
+        yield* eventually(running, (count) => count === 2)
+        const waiting = yield* Effect.forEach([1, 2, 3], () => Effect.forkChild(chat(secret)))
+        const metrics = Effect.map(call("/metrics"), ({ text }) => text)
+        yield* eventually(metrics, (text) => /tollgate_queue_depth\{tenant="[^"]+"\} 3/.test(text))
+        const full = yield* chat(secret)
+        const late = yield* Fiber.joinAll(waiting)
+        for (const refused of [full, ...late]) {
+          assert.strictEqual(refused.status, 429)
+          assert.strictEqual(JSON.parse(refused.text).error.type, "capacity_exceeded")
+          assert.isAtLeast(Number(refused.headers.get("retry-after")), 1)
+        }
+        for (const refused of late) assert.isAtLeast(waitOf(refused), 1400)
+        backend.always(slowly(1))
+        yield* Fiber.interruptAll(stuck)
+        const next = yield* chat(secret)
+        assert.deepStrictEqual([next.status, next.headers.get("x-ratelimit-remaining-requests")], [200, "17"])
+      })
+  )
+
+  it.effect("when one tenant has a long line, then another's only request goes next", () =>
+    Effect.gen(function* () {
+      yield* open()
+      const backend = yield* Fake
+      const [many, few] = [yield* newKey(), yield* newKey()]
+      backend.always(slowly(100))
+      const flood = yield* Effect.forEach([1, 2, 3, 4], () => Effect.forkChild(chat(many.secret)))
+      yield* eventually(running, (count) => count === 2)
+      const one = yield* chat(few.secret)
+      const others = yield* Fiber.joinAll(flood)
+      assert.strictEqual(one.status, 200)
+      assert.isBelow(waitOf(one), Math.max(...others.map(waitOf)))
+    })
+  )
+
+  it.effect("when a tenant's weight and a key's priority are set, then they are shown and in force", () =>
+    Effect.gen(function* () {
+      const registry = yield* Registry
+      const { prefix, tenant } = yield* newKey()
+      assert.strictEqual((yield* registry.setTenantLimits(tenant, { weight: 3 })).weight, 3)
+      assert.strictEqual((yield* registry.setKeyLimits(prefix, { priority: "batch" })).priority, "batch")
+      const { key } = yield* registry.createKey({ tenant, name: "night", priority: "batch" })
+      assert.strictEqual(key.priority, "batch")
+    })
+  )
+})
