@@ -5,9 +5,9 @@ import { SqlClient } from "effect/sql"
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   yield* sql`
-    ALTER TABLE tenants ADD COLUMN weight integer NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 1000)`
+    ALTER TABLE tenants ADD COLUMN IF NOT EXISTS weight integer NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 1000)`
   yield* sql`
-    ALTER TABLE api_keys ADD COLUMN priority text NOT NULL DEFAULT 'interactive'
+    ALTER TABLE api_keys ADD COLUMN IF NOT EXISTS priority text NOT NULL DEFAULT 'interactive'
       CHECK (priority IN ('interactive', 'batch'))`
-  yield* sql`ALTER TABLE audit_log ADD COLUMN queued_ms integer CHECK (queued_ms >= 0)`
+  yield* sql`ALTER TABLE audit_log ADD COLUMN IF NOT EXISTS queued_ms integer CHECK (queued_ms >= 0)`
 })

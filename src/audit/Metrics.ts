@@ -163,6 +163,7 @@ const make = Effect.sync(() => {
     queueing: (tenant) => (wait) =>
       Effect.suspend(() => {
         queueDepth.inc({ tenant })
+        queueRefusals.inc({ tenant }, 0)
         const stop = queueWaits.startTimer({ tenant })
         return wait.pipe(
           Effect.tapError((error) =>

@@ -14,10 +14,11 @@ import {
   UnknownKey,
   UnknownTenant
 } from "./Errors.ts"
+import { orKeep, readBudgets, writeBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
-import { type BudgetState, Registry } from "./Registry.ts"
-import { budgetRows, keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
+import { Registry } from "./Registry.ts"
+import { keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 export interface RegistryOptions {
@@ -51,10 +52,6 @@ const down = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
       return meant(cause) ? cause : new RegistryDown({ cause })
     })
   )
-
-/** Absent in a change means: keep what is there. */
-const orKeep = <A>(value: A | undefined): { readonly given: boolean; readonly value: A | null } =>
-  value === undefined ? { given: false, value: null } : { given: true, value }
 
 const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const sql = yield* SqlClient.SqlClient
@@ -324,51 +321,11 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     )
   }, down)
 
-  const budgets = Effect.fnUntraced(function* (prefix: string) {
-    const rows = yield* sql`
-      SELECT k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
-        k.budget_total::float8 AS budget_total,
-        coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day = date_trunc('day', now() AT TIME ZONE 'UTC')::date), 0)::float8 AS day,
-        coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day >= date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0)::float8 AS month,
-        coalesce(sum(l.tokens_in + l.tokens_out), 0)::float8 AS total
-      FROM api_keys k LEFT JOIN ledger l ON l.key_id = k.id WHERE k.prefix = ${prefix} GROUP BY k.id`
-    const [row] = yield* budgetRows(rows)
-    if (row === undefined) return yield* new UnknownKey({ prefix })
-    const states: ReadonlyArray<BudgetState> = [
-      { period: "day", budget: row.budget_daily, spent: row.day },
-      { period: "month", budget: row.budget_monthly, spent: row.month },
-      { period: "total", budget: row.budget_total, spent: row.total }
-    ]
-    return states
-  })
-
-  const budgetOrNull = (field: string, given: number | null | undefined) =>
-    given === undefined || given === null
-      ? Effect.succeed(given)
-      : Values.validate(field, Values.budget, given)
-
-  const setBudgets = Effect.fnUntraced(function* (
-    given: string,
-    wish: Parameters<Registry["Service"]["setBudgets"]>[1]
-  ) {
-    const prefix = yield* Values.validate("prefix", Values.prefix, given)
-    const daily = orKeep(yield* budgetOrNull("daily", wish.day))
-    const monthly = orKeep(yield* budgetOrNull("monthly", wish.month))
-    const total = orKeep(yield* budgetOrNull("total", wish.total))
-    return yield* sql.withTransaction(
-      Effect.andThen(
-        sql`UPDATE api_keys SET
-          budget_daily = CASE WHEN ${daily.given}::boolean THEN ${daily.value}::float8::bigint ELSE budget_daily END,
-          budget_monthly = CASE WHEN ${monthly.given}::boolean THEN ${monthly.value}::float8::bigint ELSE budget_monthly END,
-          budget_total = CASE WHEN ${total.given}::boolean THEN ${total.value}::float8::bigint ELSE budget_total END
-          WHERE prefix = ${prefix}`,
-        budgets(prefix)
-      )
-    )
-  }, down)
+  const setBudgets = (given: string, wish: Parameters<Registry["Service"]["setBudgets"]>[1]) =>
+    down(writeBudgets(sql, given, wish))
 
   const showBudgets = Effect.fnUntraced(function* (given: string) {
-    return yield* budgets(yield* Values.validate("prefix", Values.prefix, given))
+    return yield* readBudgets(sql, yield* Values.validate("prefix", Values.prefix, given))
   }, down)
 
   return {

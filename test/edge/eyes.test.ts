@@ -22,7 +22,9 @@ const production = {
   LOG_LEVEL: "info",
   DATABASE_URL: "postgres://unused",
   REDIS_URL: "redis://unused",
-  BACKEND_URL: "http://unused"
+  BACKEND_URL: "http://unused",
+  // The line has metrics only where there is one.
+  BACKEND_MAX_CONCURRENT: "8"
 }
 
 const Line = Schema.fromJsonString(Schema.Record(Schema.String, Schema.Json))

@@ -116,6 +116,7 @@ it("shows errors as they are", () => {
     limited("tokens", 100_000),
     limited("concurrency", 4),
     new BudgetExhausted({ period: "day", value: 100_000, retryAfterS: 1, headroom }),
+    new CapacityExceeded({ retryAfterS: 1 }),
     new BackendFailed({ fault: "cut" }),
     new Unavailable({ gate: "Audit", cause: "x" })
   ]
