@@ -6,7 +6,13 @@ import { Ajv2020 } from "ajv/dist/2020.js"
 import { Schema } from "effect"
 import { decodeShow } from "../../../src/backend/decodeShow.ts"
 import { BackendFailed, type GatewayError } from "../../../src/domain/Errors.ts"
-import { BadRequest, BudgetExhausted, Forbidden, PayloadTooLarge } from "../../../src/domain/Errors.ts"
+import {
+  BadRequest,
+  BudgetExhausted,
+  CapacityExceeded,
+  Forbidden,
+  PayloadTooLarge
+} from "../../../src/domain/Errors.ts"
 import { RateLimited, Unauthorized, Unavailable } from "../../../src/domain/Errors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import type { Json } from "../../../src/domain/Inference.ts"
