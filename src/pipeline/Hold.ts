@@ -3,7 +3,8 @@
  * a limit or a budget has nothing more to give, it is ended with `length`.
  *
  * The hold fails closed. A Meter that does not answer gives nothing: the stream goes on to the end of what is held, and
- * is then ended as `Unavailable`. The Meter is not asked again by the stream until a heartbeat has reached it.
+ * is then ended as `Unavailable`. The stream itself asks twice at most: near the end of what it holds, and once more when
+ * all of it is used up, so that one lost reply does not end a stream. Heartbeats ask in between.
  */
 import { Effect } from "effect"
 import { Unavailable } from "../domain/Errors.ts"
@@ -40,9 +41,9 @@ export class Hold {
     return Math.min(this.exchange.maxTokens, Math.max(0, this.held - this.exchange.promptEstimate))
   }
 
-  /** Whether `output` tokens are nearly all that is held, and more could be had. */
+  /** Whether `output` tokens are nearly all that is held, and more could be had. After a failure: whether they are more. */
   isShortOf(output: number): boolean {
-    return this.#lacks(output + margin)
+    return this.#lacks(this.#undecided === undefined ? output + margin : output)
   }
 
   /** As `isShortOf`, at the end: nothing will come after these. */
@@ -75,7 +76,7 @@ export class Hold {
   }
 
   #lacks(output: number): boolean {
-    return !this.#exhausted && this.#undecided === undefined && this.held < this.#wanted(output)
+    return !this.#exhausted && this.held < this.#wanted(output)
   }
 
   /** Tokens to hold for so much output; never more than the whole bound. */

@@ -5,6 +5,7 @@ import { SqlClient } from "effect/sql"
 import { sweep } from "../../src/audit/Sweeper.ts"
 import { Registry } from "../../src/registry/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
+import { picture } from "../support/pictures.ts"
 import { auditRow, call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
@@ -146,11 +147,12 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
         does: "stream",
         lines: [...Array.from({ length: 50 }, () => wire.chat("€".repeat(1000))), wire.done()]
       })
-      const image = "QUJD".repeat(2000)
-      const { headers } = yield* call("/api/chat", {
+      const image = `${picture}${"QUJD".repeat(2000)}`
+      const { headers, status } = yield* call("/api/chat", {
         secret,
         body: hello({ messages: [{ role: "user", content: "ö".repeat(40_000), images: [image] }] })
       })
+      assert.strictEqual(status, 200)
       const row = yield* isLogged(headers.get("x-request-id"))
       assert.isTrue(row?.truncated)
       for (const text of [row?.prompt ?? "", row?.answer ?? ""]) {

@@ -5,7 +5,7 @@ import { Registry } from "../../src/registry/Registry.ts"
 import { settledBooks } from "../scale/books.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"
-import { layerWired, leaseS, tellRedis, verb, Wires } from "../support/Wires.ts"
+import { layerWired, leaseS, tellRedis, verb, Wires, writing } from "../support/Wires.ts"
 
 const budget = 1000
 const rpm = 100
@@ -13,9 +13,10 @@ const tpm = 1_000_000
 /** What the fake backend says that "Hello" and its answer are. */
 const cost = 10
 
-const chat = Effect.fnUntraced(function* (secret: string, stream = false) {
+const chat = Effect.fnUntraced(function* (secret: string, stream = false, id = "chat") {
   const began = performance.now()
-  const answer = yield* call("/api/chat", { secret, body: hello({ stream }) })
+  const headers = { "x-request-id": id }
+  const answer = yield* call("/api/chat", { secret, body: hello({ stream }), headers })
   return { ...answer, ms: performance.now() - began }
 })
 
@@ -28,8 +29,8 @@ const usedKey = Effect.gen(function* () {
   return { secret, prefix }
 })
 
-/** Refused in time, the slot soon free, and what is left is as if only `paid` requests had ever come. */
-const asIf = Effect.fnUntraced(function* (secret: string, paid: number) {
+/** The slot is soon free, and what is left is as if only `paid` requests had ever cost tokens, and `counted` had come. */
+const asIf = Effect.fnUntraced(function* (secret: string, paid: number, counted = paid) {
   const last = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
   assert.strictEqual(last.status, 200, last.text)
   const left = (answer: { readonly headers: Headers }) => [
@@ -38,7 +39,7 @@ const asIf = Effect.fnUntraced(function* (secret: string, paid: number) {
     answer.headers.get("x-ratelimit-remaining-tokens")
   ]
   const used = (paid + 1) * cost
-  const expected = [budget - used, rpm - paid - 1, tpm - used].map(String)
+  const expected = [budget - used, rpm - counted - 1, tpm - used].map(String)
   const version = call("/api/version", { secret })
   const seen = yield* eventually(version, (answer) => left(answer).join() === expected.join(), 3000)
   assert.deepStrictEqual(left(seen), expected)
@@ -98,7 +99,8 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
         backend.script({
           does: "stream",
           lines: [...words, wire.done("chat", { eval_count: 400 })],
-          gapMs: 1
+          // What is held lasts longer than it takes to connect again.
+          gapMs: 5
         })
         const cuts = redis.cuts
         yield* redis.loseReply(verb("renew"))
@@ -118,17 +120,36 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
 
     it.effect("cancel: a refused request is given back once, not twice", () =>
       Effect.gen(function* () {
-        const [{ redis }, backend] = [yield* Wires, yield* Fake]
+        const [{ postgres, redis }, backend] = [yield* Wires, yield* Fake]
         const { secret } = yield* usedKey
-        backend.script({ does: "answer", status: 404 })
-        const cuts = redis.cuts
+        const [cuts, asked] = [redis.cuts, backend.requests.length]
+        // Admitted, and refused because its row cannot be written: the backend is not called.
+        yield* postgres.loseReply(writing("intent", "to-be-cancelled"))
         yield* redis.loseReply(verb("cancel"))
-        assert.strictEqual((yield* chat(secret)).status, 403)
+        assert.strictEqual((yield* chat(secret, false, "to-be-cancelled")).status, 503)
         assert.strictEqual(redis.cuts, cuts + 1)
+        assert.strictEqual(backend.requests.length, asked)
         yield* Effect.sleep("600 millis")
         yield* asIf(secret, 1)
         yield* booksClosed
       })
+    )
+
+    it.effect(
+      "settle, of what the backend refused: its tokens are given back once, the request is spent",
+      () =>
+        Effect.gen(function* () {
+          const [{ redis }, backend] = [yield* Wires, yield* Fake]
+          const { secret } = yield* usedKey
+          backend.script({ does: "answer", status: 404 })
+          const cuts = redis.cuts
+          yield* redis.loseReply(verb("settle"))
+          assert.strictEqual((yield* chat(secret)).status, 403)
+          assert.strictEqual(redis.cuts, cuts + 1)
+          yield* Effect.sleep("600 millis")
+          yield* asIf(secret, 1, 2)
+          yield* booksClosed
+        })
     )
   })
 

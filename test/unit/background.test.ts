@@ -27,6 +27,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/http/Server.ts": [1, "the shutdown, which is waited for"],
   "src/audit/Tally.ts": [1, "ends when nothing is left to count, and the next refusal starts another"],
   "src/http/Tarpit.ts": [1, "ends when nobody waits, and who waits next starts another"],
+  "src/http/connections.ts": [1, "a throw in a timer of Node ends the process: not silent"],
   "src/http/stalls.ts": [1, "a throw in a timer of Node ends the process: not silent"],
   "src/pipeline/Aftercare.ts": [5, "tries end, and what is given up is counted and logged"]
 }

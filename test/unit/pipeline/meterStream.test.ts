@@ -138,7 +138,7 @@ describe("output that is collected", () => {
 })
 
 describe("a Meter that dies under running streams", () => {
-  it("ends each of them at the end of what it holds, and is asked once by each", () => {
+  it("ends each of them at the end of what it holds, and is asked by each near that end and at it", () => {
     const model = new MeteredModel(1000)
     const two = [admitted(model), admitted(model)]
     model.away = true
@@ -148,7 +148,7 @@ describe("a Meter that dies under running streams", () => {
       assert.include(request.error ?? "", "Unavailable")
       assert.strictEqual(wordsIn(request), 256)
     }
-    assert.strictEqual(model.renewals, 2)
+    assert.strictEqual(model.renewals, 4)
     assert.strictEqual(model.spent, 2 * 296)
     model.comeBack()
     assert.strictEqual(model.counted, 2 * 296)
@@ -163,6 +163,21 @@ describe("a Meter that dies under running streams", () => {
     assert.strictEqual(model.renewals, 1)
     model.away = false
     one.beat()
+    read(one)
+    assert.isUndefined(one.error)
+    assert.strictEqual(wordsIn(one), 900)
+  })
+
+  it("when it is back before the hold is used up, then the stream asks again at its end and goes on", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model)
+    one.answer([...times(900, word).map((frame): Chunk => [frame]), [final({ evalCount: 900 })]])
+    model.away = true
+    while (wordsIn(one) < 230) one.step()
+    assert.strictEqual(model.renewals, 1)
+    model.away = false
+    while (wordsIn(one) < 256) one.step()
+    assert.strictEqual(model.renewals, 1)
     read(one)
     assert.isUndefined(one.error)
     assert.strictEqual(wordsIn(one), 900)
