@@ -15,7 +15,15 @@ import { TestRedisServer } from "../support/TestRedis.ts"
 import { startTraffic } from "../support/Traffic.ts"
 import { layerWired, leaseS, tellRedis, Wires } from "../support/Wires.ts"
 
-/** What the fake backend says that "Hello" and its answer are; the gateway's own estimate is higher. */
+/**
+ * One token, which is held however little is left: no answer is cut, each costs the same, and the budget, which is a
+ * multiple of that, is spent to the token and no further.
+ */
+const answer = {
+  does: "stream",
+  lines: [fake.chat("Hello"), fake.done("chat", { prompt_eval_count: 9, eval_count: 1 })],
+  together: true
+} as const
 const cost = 10
 
 type Stores = Wires | TestCluster | TestRedisServer
@@ -108,8 +116,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the midd
     it.effect(name, () =>
       Effect.gen(function* () {
         const [registry, wires] = [yield* Registry, yield* Wires]
-        // Whole and at its price even for whoever finds no more left than that: a budget is spent to the token.
-        ;(yield* Fake).always(fake.atOnce())
+        ;(yield* Fake).always(answer)
         const free = yield* newKey()
         const budget = 300
         const tight = yield* newKey()
