@@ -5,7 +5,8 @@
  * *Details* Commits are durable (fsync stays on). The socket lives in a private folder with a short path, because a
  * socket's path may have 107 bytes and DATA_DIR may be deep. `initdb` works in a draft folder that gets its name at
  * the end, so that a start that was cut short leaves nothing half made. Postgres's own lock on its folder decides
- * who may use it; a lock left by a crash is told apart from a live one by what its process is doing.
+ * who may use it; a lock left by a crash is told apart from a live one by what its process is doing. A connection
+ * needs the password (see `PostgresAccess`), whoever asks for it.
  *
  * *Gotchas* Nothing else may start Postgres on the folder; a second gateway gets `DataDirInUse`.
  */
@@ -14,9 +15,17 @@ import { existsSync, readFileSync, readlinkSync } from "node:fs"
 import * as fs from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { Data, Effect, Schedule } from "effect"
+import { Data, Effect, Redacted, Schedule } from "effect"
 import type { Scope } from "effect/Scope"
 import type { SocketAddress } from "./Postgres.ts"
+import {
+  databasePassword,
+  hasRules,
+  rulesFile,
+  setPassword,
+  setupRules,
+  writeRules
+} from "./PostgresAccess.ts"
 import {
   isReachable,
   type PostgresBinariesMissing,
@@ -25,12 +34,14 @@ import {
 } from "./PostgresBinaries.ts"
 import {
   hasNamespaces,
-  nobody,
+  initdbUser,
   PostgresFailed,
   type PostgresUser,
   runPostgresProgram,
-  startPostgres
+  startPostgres,
+  unshared
 } from "./PostgresProcess.ts"
+import { isAlive } from "./RuntimeFile.ts"
 
 /** Another gateway keeps its data there right now. */
 export class DataDirInUse extends Data.TaggedError("DataDirInUse")<{
@@ -71,7 +82,8 @@ const settings = {
   // One small database: the helpers that save time on big ones only cost memory here.
   max_worker_processes: "2",
   max_parallel_workers: "0",
-  io_workers: "1"
+  io_workers: "1",
+  password_encryption: "scram-sha-256"
 }
 
 const readers = { self: undefined, dropped: "everybody", namespace: "powerless-root" } as const
@@ -85,20 +97,29 @@ const chooseUser = (folder: string): Effect.Effect<PostgresUser, DataDirUnusable
         try: () => isReachable(folder, reader),
         catch: (cause) => new DataDirUnusable({ detail: `${folder} cannot be read`, cause })
       })
-    if (yield* reachableBy("everybody")) return nobody
+    if (yield* reachableBy("everybody")) return unshared
     if ((yield* reachableBy("powerless-root")) && hasNamespaces()) return { kind: "namespace" }
     return yield* new DataDirUnusable({
       detail: `Postgres does not run as root, and nobody else may enter ${folder}: set DATA_DIR to a folder like /var/lib/tollgate, or start as another user`
     })
   })
 
-/** Gives the folder to whoever runs Postgres now; root may have used the other way last time. */
+/** Whose files Postgres works on; undefined when there is nothing to hand over. */
+const ownerFor = (user: PostgresUser) =>
+  user.kind === "self" ? undefined : user.kind === "dropped" ? user : { uid: 0, gid: 0 }
+
+const isOwned = async (folder: string, user: PostgresUser): Promise<boolean> => {
+  const owner = ownerFor(user)
+  return owner === undefined || (await fs.lstat(folder)).uid === owner.uid
+}
+
+/** Gives the folder to whoever runs Postgres now; root may have used another way last time. */
 const hand = async (folder: string, user: PostgresUser): Promise<void> => {
-  if (user.kind === "self") return
-  const [uid, gid] = user.kind === "dropped" ? [user.uid, user.gid] : [0, 0]
-  if ((await fs.lstat(folder)).uid === uid) return
-  for (const name of await fs.readdir(folder, { recursive: true }))
-    await fs.lchown(path.join(folder, name), uid, gid)
+  const owner = ownerFor(user)
+  if (owner === undefined || (await isOwned(folder, user))) return
+  const { gid, uid } = owner
+  const inside = (await fs.lstat(folder)).isDirectory() ? await fs.readdir(folder, { recursive: true }) : []
+  for (const name of inside) await fs.lchown(path.join(folder, name), uid, gid)
   await fs.lchown(folder, uid, gid)
 }
 
@@ -123,7 +144,7 @@ const readLock = (data: string): number | undefined => {
  * number may be a browser's, and Postgres itself would refuse to start until it ends. Unknown counts as yes.
  */
 const holds = (pid: number, data: string): boolean => {
-  if (process.platform !== "linux") return true
+  if (process.platform !== "linux") return isAlive(pid)
   const name = read(`/proc/${pid}/comm`)
   if (name === undefined) return false
   if (name.trim() !== "postgres") return false
@@ -168,13 +189,22 @@ const rememberFolder = async (home: string, folder: string): Promise<void> => {
   await fs.writeFile(note, `${folder}\n`, { mode: 0o600 })
 }
 
-const initialise = Effect.fnUntraced(function* (
-  native: string,
-  home: string,
-  data: string,
-  user: PostgresUser
-) {
+/**
+ * Runs initdb in a draft folder, and gives the result its name. Nobody but root and the group of `user` gets through
+ * the draft folder.
+ */
+const initialise = Effect.fnUntraced(function* (options: {
+  readonly native: string
+  readonly home: string
+  readonly data: string
+  readonly user: PostgresUser
+  readonly password: Redacted.Redacted
+}) {
+  const { data, home, native, password, user } = options
   const draft = path.join(home, `postgres-draft-${process.pid}-${randomBytes(3).toString("hex")}`)
+  const made = path.join(draft, "data")
+  const passwordFile = path.join(draft, "password")
+  const maker = initdbUser(user)
   const io = <A>(act: () => Promise<A>) =>
     Effect.tryPromise({
       try: act,
@@ -188,19 +218,27 @@ const initialise = Effect.fnUntraced(function* (
         await fs.rm(path.join(home, name), { recursive: true, force: true })
     }
     await fs.mkdir(draft, { mode: 0o700 })
-    await hand(draft, user)
+    await fs.mkdir(made, { mode: 0o700 })
+    await fs.writeFile(passwordFile, Redacted.value(password), { mode: 0o600, flag: "wx" })
+    await hand(made, maker)
+    await hand(passwordFile, maker)
+    if (user.kind === "dropped") {
+      await fs.chown(draft, 0, user.gid)
+      await fs.chmod(draft, 0o710)
+    }
   })
   yield* runPostgresProgram({
-    user,
+    user: maker,
     program: path.join(native, "bin/initdb"),
-    folder: draft,
+    folder: made,
     args: [
       "-D",
-      draft,
+      made,
       "-U",
       username,
       "-A",
-      "trust",
+      "scram-sha-256",
+      `--pwfile=${passwordFile}`,
       "-E",
       "UTF8",
       "--locale-provider=builtin",
@@ -210,12 +248,15 @@ const initialise = Effect.fnUntraced(function* (
     ]
   })
   yield* io(async () => {
+    await hand(made, user)
+    await writeRules(made, password)
     try {
-      await fs.rename(draft, data)
+      await fs.rename(made, data)
     } catch (cause) {
       // Two first starts at once: the faster one's is as good.
-      await fs.rm(draft, { recursive: true, force: true })
       if (!existsSync(path.join(data, "PG_VERSION"))) throw cause
+    } finally {
+      await fs.rm(draft, { recursive: true, force: true })
     }
     const folder = await fs.open(home)
     await folder.sync().finally(() => folder.close())
@@ -240,39 +281,65 @@ export const embeddedPostgres = (options: {
     const data = path.join(home, "postgres")
     const user = yield* chooseUser(home)
     const native = yield* postgresBinaries({ reader: readers[user.kind] })
-    if (!existsSync(path.join(data, "PG_VERSION"))) yield* initialise(native, home, data, user)
-    const holder = readLock(data)
-    if (holder === undefined || !holds(holder, data))
-      yield* io(async () => {
-        await clearStale(data)
-        await hand(data, user)
-      })
+    const password = yield* io(() => databasePassword(home))
+    if (!existsSync(path.join(data, "PG_VERSION"))) yield* initialise({ native, home, data, user, password })
     const socketDir = yield* socketFolder(user)
-    const server = yield* Effect.acquireRelease(
-      startPostgres({
-        user,
-        native,
-        dataDir: data,
-        args: [
-          "-k",
-          socketDir,
-          ...Object.entries(settings).flatMap(([key, value]) => ["-c", `${key}=${value}`])
-        ]
-      }).pipe(
-        // The server of a gateway that was killed a moment ago is still shutting down.
-        Effect.retry({
-          schedule: Schedule.spaced("100 millis"),
-          times: 30,
-          while: (error) => error.reason === "in-use"
-        }),
-        Effect.mapError((error) =>
-          error.reason === "in-use"
-            ? new DataDirInUse({ dataDir: options.dataDir, pid: readLock(data) ?? holder })
-            : error
-        )
-      ),
-      (server) => server.stop
-    )
-    yield* io(() => rememberFolder(home, socketDir))
-    return { path: path.join(socketDir, ".s.PGSQL.5432"), database, username, exited: server.exited }
+    const address = { path: path.join(socketDir, ".s.PGSQL.5432"), database, username }
+    const holder = readLock(data)
+    /** False when the server of another gateway works on the folder as another user, who has to end first. */
+    const takeFolder = io(async () => {
+      const holder = readLock(data)
+      if (holder !== undefined && holds(holder, data)) return isOwned(data, user)
+      await clearStale(data)
+      await hand(data, user)
+      return true
+    })
+    const start = (rules: string) =>
+      Effect.acquireRelease(
+        Effect.flatMap(takeFolder, (taken) =>
+          taken
+            ? startPostgres({
+                user,
+                native,
+                dataDir: data,
+                args: [
+                  "-k",
+                  socketDir,
+                  ...Object.entries({ ...settings, hba_file: rules }).flatMap(([key, value]) => [
+                    "-c",
+                    `${key}=${value}`
+                  ])
+                ]
+              })
+            : Effect.fail(new PostgresFailed({ reason: "in-use", program: "postgres", log: "" }))
+        ).pipe(
+          // The server of a gateway that was killed a moment ago is still shutting down.
+          Effect.retry({
+            schedule: Schedule.spaced("100 millis"),
+            times: 30,
+            while: (error) => error._tag === "PostgresFailed" && error.reason === "in-use"
+          }),
+          Effect.mapError((error) =>
+            error._tag === "PostgresFailed" && error.reason === "in-use"
+              ? new DataDirInUse({ dataDir: options.dataDir, pid: readLock(data) ?? holder })
+              : error
+          )
+        ),
+        (server) => server.stop
+      ).pipe(Effect.tap(() => io(() => rememberFolder(home, socketDir))))
+    const protect = Effect.gen(function* () {
+      const rules = path.join(socketDir, "pg_hba.conf")
+      yield* io(() => fs.writeFile(rules, setupRules, { mode: 0o600, flag: "wx" }))
+      yield* io(() => hand(rules, user))
+      yield* start(rules)
+      yield* Effect.mapError(
+        setPassword(address, password),
+        (cause) =>
+          new DataDirUnusable({ detail: `the database in ${home} cannot be given a password`, cause })
+      )
+      yield* io(() => writeRules(data, password))
+    }).pipe(Effect.scoped)
+    if (!(yield* io(() => hasRules(data, password)))) yield* protect
+    const server = yield* start(rulesFile(data))
+    return { ...address, password, exited: server.exited }
   })

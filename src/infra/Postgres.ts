@@ -15,6 +15,7 @@ export interface SocketAddress {
   readonly path: string
   readonly database: string
   readonly username: string
+  readonly password?: Redacted.Redacted
 }
 
 /** Where the database is: a `postgres://` URL, or a local socket. */

@@ -20,6 +20,20 @@ export type PostgresUser =
 /** "nobody" on every Linux; no account has to be created for it */
 export const nobody = { kind: "dropped", uid: 65_534, gid: 65_534 } as const satisfies PostgresUser
 
+/**
+ * A user and a group of our own, without an account. No distribution gives out the numbers from 65,520 to 65,533, so
+ * no other program runs with this one; as "nobody" run the programs of other services too.
+ */
+export const unshared = { kind: "dropped", uid: 65_529, gid: 65_529 } as const satisfies PostgresUser
+
+/**
+ * The user for `initdb` and what it makes for `user`. `initdb` refuses a user without an account, so it runs as
+ * "nobody", but in the group of `user`: other processes of "nobody" can neither pass a folder of that group nor
+ * look into this process.
+ */
+export const initdbUser = (user: PostgresUser): PostgresUser =>
+  user.kind === "dropped" ? { ...user, uid: nobody.uid } : user
+
 /** `in-use`: another server works on the folder. `log` is the end of what the server said. */
 export class PostgresFailed extends Data.TaggedError("PostgresFailed")<{
   readonly reason: "in-use" | "exit" | "timeout" | "spawn"

@@ -15,7 +15,8 @@ export const Runtime = Schema.Struct({
     /** the socket file */
     path: Schema.NonEmptyString,
     database: Schema.NonEmptyString,
-    username: Schema.NonEmptyString
+    username: Schema.NonEmptyString,
+    password: Schema.optionalKey(Schema.RedactedFromValue(Schema.NonEmptyString))
   }),
   /** where the gateway listens */
   baseUrl: Schema.optionalKey(Schema.NonEmptyString),

@@ -1,39 +1,11 @@
-import { type ChildProcess, spawn } from "node:child_process"
 import { existsSync } from "node:fs"
 import * as fs from "node:fs/promises"
-import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
-import { Effect, Exit, Schedule, Schema } from "effect"
-import { SqlClient } from "effect/sql"
+import { Effect, Exit, Schedule } from "effect"
 import { embeddedPostgres } from "../../src/infra/EmbeddedPostgres.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
-
-/** A folder that is removed afterwards; `mode` of the one above it. */
-const folder = (mode: number) =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      const above = await fs.mkdtemp(path.join(tmpdir(), "tge-"))
-      await fs.chmod(above, mode)
-      return path.join(above, "data")
-    }),
-    (name) => Effect.promise(() => fs.rm(path.dirname(name), { recursive: true, force: true }))
-  )
-
-/** Adds a row to what earlier runs left, and counts. */
-const visits = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  yield* sql`CREATE TABLE IF NOT EXISTS visits (at timestamptz DEFAULT now())`
-  yield* sql`INSERT INTO visits DEFAULT VALUES`
-  return (yield* sql`SELECT at FROM visits`).length
-})
-
-const visit = (dataDir: string) =>
-  Effect.scoped(
-    Effect.flatMap(embeddedPostgres({ dataDir }), (url) =>
-      visits.pipe(Effect.provide(layerPostgres({ url, maxConnections: 1 }), { local: true }))
-    )
-  )
+import { folder, parent, visit, visits } from "../support/embedded.ts"
 
 it.live("keeps its data over a restart, and takes its socket away", () =>
   Effect.gen(function* () {
@@ -127,28 +99,6 @@ it.live("sweeps away a first start that was cut short", () =>
     assert.isFalse(existsSync(draft))
   })
 )
-
-const program = `
-  import { Effect } from "effect"
-  import { embeddedPostgres } from ${JSON.stringify(new URL("../../src/infra/EmbeddedPostgres.ts", import.meta.url).href)}
-  Effect.runPromise(Effect.scoped(Effect.andThen(embeddedPostgres({ dataDir: process.argv.at(-1) }), (found) => {
-    console.log(JSON.stringify(found.path))
-    return Effect.never
-  })))`
-
-const decodePath = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.String))
-
-const parent = (dataDir: string) =>
-  Effect.acquireRelease(
-    Effect.callback<{ readonly child: ChildProcess; readonly socket: string }>((resume) => {
-      const child = spawn(process.execPath, ["--input-type=module", "-e", program, "--", dataDir], {
-        cwd: path.resolve(import.meta.dirname, "../.."),
-        stdio: ["ignore", "pipe", "inherit"]
-      })
-      child.stdout.once("data", (text) => resume(Effect.succeed({ child, socket: decodePath(String(text)) })))
-    }),
-    ({ child }) => Effect.sync(() => child.kill("SIGKILL"))
-  )
 
 it.live("ends with a parent that is killed, and the next start gets the data and no rubbish", () =>
   Effect.gen(function* () {

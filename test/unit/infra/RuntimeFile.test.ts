@@ -2,8 +2,9 @@ import { spawnSync } from "node:child_process"
 import * as fs from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
+import { inspect } from "node:util"
 import { assert, it } from "@effect/vitest"
-import { Effect, Option } from "effect"
+import { Effect, Option, Redacted } from "effect"
 import { readRuntime, removeRuntime, runtimeFile, writeRuntime } from "../../../src/infra/RuntimeFile.ts"
 
 const folder = Effect.acquireRelease(
@@ -23,6 +24,18 @@ it.effect("is read by others as it was written, and by its owner only", () =>
     assert.strictEqual(mode & 0o777, 0o600)
     yield* removeRuntime(dataDir)
     assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
+  })
+)
+
+it.effect("when the database has a password, then it is in the file, and in no text of what was read", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder
+    const password = Redacted.make("a-password-of-the-database")
+    yield* writeRuntime(dataDir, { pid: process.pid, database: { ...database, password } })
+    const read = Option.getOrThrow(yield* readRuntime(dataDir)).database
+    assert.isDefined(read.password)
+    assert.strictEqual(read.password && Redacted.value(read.password), Redacted.value(password))
+    assert.notInclude(inspect(read) + JSON.stringify(read), "a-password")
   })
 )
 
