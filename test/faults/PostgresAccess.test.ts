@@ -80,11 +80,11 @@ it.live("when a client has no password or a wrong one, then it is refused", () =
 )
 
 for (const [mode, way] of [
-  [0o755, "a user of its own"],
-  [0o700, "a namespace"]
+  [0o755, "as a user of its own"],
+  [0o700, "in a namespace"]
 ] as const)
   asOthers(
-    `when root runs the database as ${way}, then other users find the folder closed, and need a password`,
+    `when root runs the database ${way}, then other users find the folder closed, and need a password`,
     () =>
       Effect.gen(function* () {
         const dataDir = yield* folder(mode)
