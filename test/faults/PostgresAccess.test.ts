@@ -4,7 +4,7 @@ import { readFileSync, statSync } from "node:fs"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
-import { Effect, Fiber, Redacted } from "effect"
+import { Effect, Fiber, Redacted, Tracer } from "effect"
 import { embeddedPostgres } from "../../src/infra/EmbeddedPostgres.ts"
 import { layerPostgres, type SocketAddress } from "../../src/infra/Postgres.ts"
 import { isReachable, postgresBinaries } from "../../src/infra/PostgresBinaries.ts"
@@ -247,5 +247,25 @@ it.live("when others can read the password file, then there is a new password", 
     assert.strictEqual(statSync(file).mode & 0o777, 0o600)
     assert.isTrue(yield* isLetIn(address))
     assert.isFalse(yield* isLetIn({ ...address, password: Redacted.make(read) }))
+  })
+)
+
+it.live("when the password is set, then no span has it among its attributes", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder(0o755)
+    yield* visit(dataDir)
+    yield* Effect.promise(() => fs.rm(path.join(dataDir, "postgres-password")))
+    const spans: Array<Tracer.NativeSpan> = []
+    const tracer = Tracer.make({
+      span: (options) => {
+        const span = new Tracer.NativeSpan(options)
+        spans.push(span)
+        return span
+      }
+    })
+    yield* Effect.scoped(embeddedPostgres({ dataDir })).pipe(Effect.withTracer(tracer))
+    const said = JSON.stringify(spans.map(({ attributes, name }) => [name, ...attributes]))
+    assert.include(said, "ALTER ROLE")
+    assert.notInclude(said, passwordIn(dataDir))
   })
 )
