@@ -14,6 +14,8 @@ export type Behaviour =
       readonly gapMs?: number
       /** bytes per write; 1 splits everything everywhere. Unset: one write per line */
       readonly split?: number
+      /** waited for before the last line */
+      readonly holdsLast?: Promise<unknown>
       /** all lines in one write */
       readonly together?: boolean
       readonly newline?: string
@@ -80,7 +82,9 @@ export const behave = async (
       })
       response.flushHeaders()
       response.socket?.setNoDelay(true)
-      for (const bytes of pieces(behaviour)) {
+      const written = pieces(behaviour)
+      for (const [i, bytes] of written.entries()) {
+        if (i === written.length - 1) await behaviour.holdsLast
         if (behaviour.gapMs !== undefined) await sleep(behaviour.gapMs)
         // A turn of the loop between writes, or the kernel makes one of them.
         else if (behaviour.split !== undefined) await new Promise((turn) => setImmediate(turn))

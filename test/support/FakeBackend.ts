@@ -187,7 +187,7 @@ class Fake implements FakeBackend {
   }
   until(condition: () => boolean): Effect.Effect<void> {
     return Effect.promise(async () => {
-      const deadline = performance.now() + 2000
+      const deadline = performance.now() + 10_000
       while (!condition()) {
         if (performance.now() > deadline) throw new Error(`never came true: ${condition.toString()}`)
         await sleep(2)

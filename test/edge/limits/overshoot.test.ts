@@ -47,22 +47,31 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 30_000 })(
               lines: [...frames, wire.done("chat", { prompt_eval_count: budget - left - 2, eval_count: 2 })]
             })
             assert.strictEqual((yield* ask).headers.get("x-budget-period"), "day")
-            // It writes as long as it may, slowly enough for all to have asked meanwhile.
+            // It writes as long as it may, and ends when all others have been answered.
+            const others = Promise.withResolvers<void>()
+            let answered = 0
+            const counting = Effect.tap(ask, () =>
+              Effect.sync(() => {
+                answered += 1
+                if (answered === clients - 1) others.resolve()
+              })
+            )
             backend.script({
               does: "stream",
               lines: [
                 ...Array.from({ length: bound }, () => wire.chat("x")),
                 wire.done("chat", { prompt_eval_count: counted, eval_count: bound, done_reason: "length" })
               ],
-              gapMs: Math.ceil(500 / bound)
+              holdsLast: others.promise
             })
             const asked = backend.requests.length
-            const answers = yield* Effect.forEach(Array.from({ length: clients }), () => ask, {
+            const answers = yield* Effect.forEach(Array.from({ length: clients }), () => counting, {
               concurrency: "unbounded"
             })
             const refused = answers.filter(({ status }) => status !== 200)
             assert.strictEqual(refused.length, clients - 1)
-            assert.isTrue(refused.every(({ text }) => text.includes('"budget_exceeded"')))
+            const types = refused.map(({ text }) => /"type":"(\w+)"/.exec(text)?.[1])
+            assert.deepStrictEqual(new Set(types), new Set(["budget_exceeded"]))
             assert.strictEqual(backend.requests.length, asked + 1)
             const sent = backend.requests[asked]?.body?.["options"]
             assert.deepInclude(sent, { num_predict: bound })

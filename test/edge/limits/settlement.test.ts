@@ -16,8 +16,8 @@ const words = (count: number) => Array.from({ length: count }, () => wire.chat("
 
 interface Ending {
   readonly name: string
-  /** what the backend does, call by call */
-  readonly backend: ReadonlyArray<Behaviour>
+  /** what the backend does with every call, also with one that is made again on a new connection */
+  readonly backend: Behaviour
   /** the client leaves as soon as the backend has written this much */
   readonly leavesAfterBytes?: number
   readonly status: number
@@ -34,70 +34,70 @@ const stream = (lines: ReadonlyArray<string | ReturnType<typeof wire.chat>>, mor
 const endings: ReadonlyArray<Ending> = [
   {
     name: "with the backend's own counts",
-    backend: [stream([...words(3), wire.done()])],
+    backend: stream([...words(3), wire.done()]),
     status: 200,
     tokens: 10,
     source: "backend"
   },
   {
     name: "without counts",
-    backend: [stream([...words(3), wire.chat(""), `{"model":"fake","done":true,"done_reason":"stop"}`])],
+    backend: stream([...words(3), wire.chat(""), `{"model":"fake","done":true,"done_reason":"stop"}`]),
     status: 200,
     tokens: estimate + 3,
     source: "counted"
   },
   ...[-5, 1e30, 3.7, 10_000_000].map((eval_count) => ({
     name: `with ${eval_count} as the output count`,
-    backend: [stream([...words(3), wire.done("chat", { eval_count })])],
+    backend: stream([...words(3), wire.done("chat", { eval_count })]),
     status: 200,
     tokens: 7 + 3,
     source: "counted"
   })),
   {
     name: "with an absurd prompt count",
-    backend: [stream([...words(3), wire.done("chat", { prompt_eval_count: 10_000_000 })])],
+    backend: stream([...words(3), wire.done("chat", { prompt_eval_count: 10_000_000 })]),
     status: 200,
     tokens: estimate + 3,
     source: "counted"
   },
   {
     name: "cut by the backend in the middle",
-    backend: [stream(words(2), { ends: "reset" })],
+    backend: stream(words(2), { ends: "reset" }),
     status: 502,
     tokens: estimate + 2,
     source: "counted"
   },
   {
     name: "ended by the backend without a last frame",
-    backend: [stream(words(2))],
+    backend: stream(words(2)),
     status: 200,
     tokens: estimate + 2,
     source: "counted"
   },
   {
     name: "given up because the backend says nothing more",
-    backend: [stream(words(2), { ends: "hang" })],
+    backend: stream(words(2), { ends: "hang" }),
     status: 502,
     tokens: estimate + 2,
     source: "counted"
   },
   {
     name: "refused by the backend",
-    backend: [{ does: "answer", status: 500 }],
+    backend: { does: "answer", status: 500 },
     status: 502,
     tokens: 0,
     source: "estimated"
   },
   {
     name: "cut by the backend before anything came",
-    backend: [{ does: "reset" }, { does: "reset" }],
+    backend: { does: "reset" },
     status: 502,
     tokens: 0,
     source: "estimated"
   },
   {
     name: "left by the client before anything came",
-    backend: [{ does: "hang" }],
+    backend: { does: "hang" },
     leavesAfterBytes: 0,
     status: 499,
     tokens: estimate,
@@ -105,7 +105,7 @@ const endings: ReadonlyArray<Ending> = [
   },
   {
     name: "left by the client in the middle",
-    backend: [stream(words(50), { ends: "hang", together: true })],
+    backend: stream(words(50), { ends: "hang", together: true }),
     leavesAfterBytes: 1000,
     status: 499,
     tokens: estimate + 50,
@@ -130,6 +130,11 @@ const ledgerOf = Effect.fnUntraced(function* (prefix: string) {
     FROM ledger JOIN api_keys k ON k.id = key_id WHERE k.prefix = ${prefix}`
 })
 
+/** Answers that have begun in this gateway. */
+const firstFrames = Effect.map(call("/metrics"), ({ text }) =>
+  Number(/^tollgate_backend_first_frame_seconds_count (\d+)$/m.exec(text)?.[1])
+)
+
 const env = {
   BACKEND_IDLE_TIMEOUT_MS: "600",
   BACKEND_FIRST_BYTE_TIMEOUT_MS: "5000",
@@ -145,8 +150,8 @@ layer(layerGateway(env), live)("a request", (it) => {
             const [backend, { url }, registry] = [yield* Fake, yield* Gateway, yield* Registry]
             const { secret, prefix } = yield* newKey({ concurrent: 1 })
             yield* registry.setBudgets(prefix, { total: budget })
-            backend.script(...ending.backend)
-            const arrived = backend.requests.length
+            backend.always(ending.backend)
+            const [arrived, before] = [backend.requests.length, yield* firstFrames]
 
             const leaving = new AbortController()
             const answer = fetch(`${url}/api/chat`, {
@@ -162,10 +167,13 @@ layer(layerGateway(env), live)("a request", (it) => {
             if (leavesAfterBytes !== undefined) {
               yield* backend.until(() => (backend.requests[arrived]?.written ?? -1) >= leavesAfterBytes)
               // What was written has to have arrived.
-              yield* Effect.sleep("150 millis")
+              if (leavesAfterBytes > 0) {
+                assert.isAbove(yield* eventually(firstFrames, (count) => count > before), before)
+              }
               leaving.abort()
             }
             yield* Effect.promise(() => answer)
+            backend.always(undefined)
 
             const rows = yield* eventually(rowsOf(prefix), (found) => found.length > 0)
             const expected = { status: ending.status, tokens: ending.tokens, usage_source: ending.source }
