@@ -17,7 +17,7 @@ export interface Probe {
 }
 
 /** Why a request was refused before it was one. */
-export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation"] as const
+export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation", "pipelined"] as const
 export type MalformedReason = (typeof malformedReasons)[number]
 
 /** What runs in the background; a new loop is a new name here (`observability/background.ts`). */

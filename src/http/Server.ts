@@ -2,7 +2,7 @@
  * The listening socket. Node's own limits are set here, each explicitly; what Node refuses before the application
  * sees it gets the same error shape as everything else.
  */
-import { createServer, type Server } from "node:http"
+import type { Server } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
@@ -18,6 +18,7 @@ import { noteFraming } from "./framing.ts"
 import { refuseMalformed } from "./malformed.ts"
 import { Readiness } from "./ops.ts"
 import { Patience, type PatienceMs } from "./Patience.ts"
+import { PipeliningServer } from "./pipelining.ts"
 import { RequestBodies } from "./RequestBodies.ts"
 import { cutStalledClients } from "./stalls.ts"
 import { Tarpit } from "./Tarpit.ts"
@@ -57,18 +58,21 @@ const makeServer = (
   patience: PatienceMs,
   { draining, malformed }: Watchers
 ): { readonly server: Server; readonly connections: Connections } => {
-  const server = createServer({
-    // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
-    shouldUpgradeCallback: () => false,
-    headersTimeout: patience.head,
-    requestTimeout: patience.request,
-    connectionsCheckingInterval: patience.check,
-    keepAliveTimeout: patience.idle,
-    maxHeaderSize: 16_384,
-    // Refused by the app, in words (`framing.ts`).
-    requireHostHeader: false,
-    noDelay: true
-  })
+  const server = new PipeliningServer(
+    {
+      // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
+      shouldUpgradeCallback: () => false,
+      headersTimeout: patience.head,
+      requestTimeout: patience.request,
+      connectionsCheckingInterval: patience.check,
+      keepAliveTimeout: patience.idle,
+      maxHeaderSize: 16_384,
+      // Refused by the app, in words (`framing.ts`).
+      requireHostHeader: false,
+      noDelay: true
+    },
+    () => malformed("pipelined")
+  )
   server.maxConnections = mostAccepted
   server.maxRequestsPerSocket = mostRequests
   refuseMalformed(server, malformed)

@@ -22,6 +22,7 @@ import { mayReadMetrics } from "./metricsAccess.ts"
 import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate, nativeShow } from "./native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./openai/dialect.ts"
 import { healthz, metrics, readyz } from "./ops.ts"
+import { waitForTurn } from "./pipelining.ts"
 import { makePage, respondPage } from "./playground/page.ts"
 import { receiveBody } from "./ReceivedBody.ts"
 import { respondError } from "./respond.ts"
@@ -85,6 +86,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       return yield* Effect.die("HTTP/1.1 only")
     }
     const received = receiveBody(incoming, response, stand.bodies.early())
+    yield* waitForTurn(incoming)
     const exchange = new Exchange(
       arrivalOf(incoming, stand.clock.currentTimeMillisUnsafe(), options.trustedProxies),
       stand.nowMs()

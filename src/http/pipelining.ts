@@ -1,0 +1,151 @@
+/**
+ * Requests that a client sends on a connection before it has the answers to earlier ones. The app begins one only when the
+ * answer before it is over, and few may wait: Node itself hands out every request as soon as it is parsed.
+ *
+ * *Details* At most `mostWaiting` requests of a connection wait. Then the connection is not read, until one fewer waits.
+ * More may have come in the same read: they are dropped, and the last request before them is answered with
+ * `Connection: close`. When more than `mostDropped` are dropped, the connection is destroyed at once, because Node keeps
+ * the objects of each until its end.
+ *
+ * *Gotchas* While a connection is not read, nobody learns that its client has left: the next write tells.
+ */
+import { IncomingMessage, Server, type ServerOptions, ServerResponse } from "node:http"
+import type { Socket } from "node:net"
+import { Effect } from "effect"
+
+/** Requests of one connection that may wait for their turn, beside the one that is being answered. */
+export const mostWaiting = 16
+/** Requests of one connection that may be dropped before the answers ahead of them are cut too. */
+export const mostDropped = 48
+
+interface Waiting {
+  readonly response: ServerResponse
+  /** whether its turn has come */
+  hasTurn: boolean
+  /** goes on with it, once the app waits for its turn */
+  begin: ((turn: Effect.Effect<void>) => void) | undefined
+}
+
+interface Line {
+  readonly socket: Socket
+  /** the answer that is being made */
+  current: ServerResponse | undefined
+  readonly waiting: Array<Waiting>
+  readonly pause: () => void
+  paused: boolean
+  dropped: number
+}
+
+const lines = new WeakMap<Socket, Line>()
+const places = new WeakMap<IncomingMessage, Waiting>()
+
+/** Node resumes a connection by itself whenever somebody reads a request of it. */
+const stopReading = (line: Line): void => {
+  if (line.paused) return
+  line.paused = true
+  line.pause()
+  line.socket.on("resume", line.pause)
+}
+
+const goOnReading = (line: Line): void => {
+  if (!line.paused || line.dropped > 0) return
+  line.paused = false
+  line.socket.off("resume", line.pause)
+  line.socket.resume()
+}
+
+/** Node does this too, but not once a CONNECT has taken its listeners from the connection. Twice does no harm. */
+const closeWaiting = ({ waiting }: Line): void => {
+  for (const { response } of waiting.splice(0)) response.destroy()
+}
+
+const makeLine = (socket: Socket): Line => {
+  const line: Line = {
+    socket,
+    current: undefined,
+    waiting: [],
+    pause: () => void socket.pause(),
+    paused: false,
+    dropped: 0
+  }
+  lines.set(socket, line)
+  socket.once("close", () => closeWaiting(line))
+  return line
+}
+
+const answerCurrent = (line: Line, response: ServerResponse): void => {
+  line.current = response
+  response.once("close", () => {
+    line.current = undefined
+    // An answer to the next one would reach nobody; it is closed with the connection.
+    if (!line.socket.writable) return
+    const next = line.waiting.shift()
+    if (next === undefined) return
+    answerCurrent(line, next.response)
+    goOnReading(line)
+    next.hasTurn = true
+    next.begin?.(Effect.void)
+  })
+}
+
+const drop = (line: Line, request: IncomingMessage): void => {
+  line.dropped += 1
+  stopReading(line)
+  // Whatever has come of its body is thrown away.
+  request.resume()
+  const last = line.waiting.at(-1)?.response ?? line.current
+  if (line.dropped > mostDropped || last === undefined) line.socket.destroy()
+  else if (!last.headersSent) last.setHeader("connection", "close")
+}
+
+/** Whether the request is one of those that are answered. */
+const enter = (request: IncomingMessage, response: ServerResponse): boolean => {
+  const line = lines.get(request.socket) ?? makeLine(request.socket)
+  if (line.dropped > 0 || line.waiting.length >= mostWaiting) {
+    drop(line, request)
+    return false
+  }
+  if (line.current === undefined) {
+    answerCurrent(line, response)
+    return true
+  }
+  const place: Waiting = { response, hasTurn: false, begin: undefined }
+  places.set(request, place)
+  line.waiting.push(place)
+  if (line.waiting.length === mostWaiting) stopReading(line)
+  return true
+}
+
+/** Ends when all answers before that to `request` are over. It is interrupted when the connection ends first. */
+export const waitForTurn = (request: IncomingMessage): Effect.Effect<void> => {
+  const place = places.get(request)
+  if (place === undefined || place.hasTurn) return Effect.void
+  // The app begins in a region that cannot be interrupted.
+  return Effect.interruptible(
+    Effect.callback<void>((resume) => {
+      place.begin = resume
+    })
+  )
+}
+
+/** A server whose listeners learn of no request that is dropped. */
+export class PipeliningServer extends Server {
+  readonly #refused: () => void
+
+  /** `refused` is called once for each connection on which a request is dropped. */
+  constructor(options: ServerOptions, refused: () => void) {
+    super(options)
+    this.#refused = refused
+  }
+
+  override emit(event: string, ...args: Array<unknown>): boolean {
+    if (event !== "request" && event !== "checkContinue") return super.emit(event, ...args)
+    const [request, response] = args
+    if (!(request instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
+      return super.emit(event, ...args)
+    }
+    if (enter(request, response)) return super.emit(event, request, response)
+    if (lines.get(request.socket)?.dropped === 1) this.#refused()
+    return true
+  }
+}
