@@ -104,7 +104,7 @@ const withOwnKey = Effect.gen(function* () {
 /** Every command of the README's table with every option it names; `P` is a key's prefix. */
 const table = [
   "create-tenant --name squad --rpm 9 --tpm 900 --concurrent 2 --allow-all-models",
-  "create-key --tenant squad --name a --scopes chat,embeddings --expires-in 30d --rpm 9 --tpm 900 --concurrent 2",
+  "create-key --tenant squad --name a --scopes chat,embeddings --expires-in 30d --rpm 9 --tpm 900 --concurrent 2 --priority batch",
   "create-key --tenant squad --name b --expires-at 2100-01-01",
   "list-tenants",
   "list-keys --tenant squad",
@@ -113,8 +113,8 @@ const table = [
   "set-models --tenant squad --models a,b --no-allow-all",
   "set-models --tenant squad --allow-all",
   "list-models --tenant demo",
-  "set-limits --tenant squad --rpm 8",
-  "set-limits --key P --rpm 8",
+  "set-limits --tenant squad --rpm 8 --weight 3",
+  "set-limits --key P --rpm 8 --priority interactive",
   "set-budget --key P --daily 9 --monthly 99 --total 999",
   "show-budget --key P",
   "show-usage --tenant demo --period month",
