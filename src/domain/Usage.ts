@@ -2,7 +2,7 @@
 import type { Frame } from "./Frame.ts"
 
 /**
- * `backend`: the final frame said so. `counted`: the gateway counted frames, because the stream ended without usable
+ * `backend`: the final frame said so. `counted`: the gateway counted frames and their text, because the stream ended without usable
  * counts, was cut, or its counts are of one run of two. `estimated`: from the prompt alone, or from the time the model had.
  */
 export type UsageSource = "backend" | "counted" | "estimated"
@@ -24,6 +24,8 @@ export type Counted = Pick<Frame, "doneReason" | "promptEvalCount" | "evalCount"
 export interface Seen {
   /** output tokens, as far as frames tell */
   readonly frames: number
+  /** output tokens, as far as the text in the frames tells; not less than `frames` */
+  readonly estimate: number
   /** of them, those of a first run whose counts the final frame does not have; 0 when there was one run */
   readonly firstRun: number
   readonly promptEstimate: number
@@ -38,6 +40,18 @@ const templateAllowance = 65_536
 const plausible = (count: number | undefined, least: number, most: number): count is number =>
   count !== undefined && Number.isSafeInteger(count) && count >= least && count <= most
 
+/** A model that was only loaded or unloaded read and wrote nothing. An answer with output is none of the two. */
+const isLoad = ({ doneReason }: Counted, { frames }: Seen): boolean =>
+  (doneReason === "load" || doneReason === "unload") && frames === 0
+
+/** Output tokens of all runs, as the final frame counts them; undefined when that cannot be believed. */
+export const believedOutput = (final: Counted, seen: Seen): number | undefined => {
+  if (isLoad(final, seen)) return 0
+  const { firstRun } = seen
+  const most = Math.max(seen.maxTokens, seen.frames) - firstRun
+  return plausible(final.evalCount, 0, most) ? final.evalCount + firstRun : undefined
+}
+
 /**
  * The charge for a request whose final frame is in. A count is believed when it could be true: whole, not
  * negative, output not above the bound that was sent, prompt not above its bytes plus a template. Otherwise the
@@ -47,22 +61,18 @@ const plausible = (count: number | undefined, least: number, most: number): coun
  * the first run's output is moved from the count of the prompt to the count of the output: each token is charged once.
  */
 export const usageOf = (final: Counted, seen: Seen): Usage => {
-  // A model that was only loaded or unloaded read and wrote nothing.
-  if (final.doneReason === "load" || final.doneReason === "unload") {
-    return { tokensIn: 0, tokensOut: 0, source: "backend" }
-  }
+  if (isLoad(final, seen)) return { tokensIn: 0, tokensOut: 0, source: "backend" }
   const { firstRun } = seen
-  const most = Math.max(seen.maxTokens, seen.frames) - firstRun
   const inBelieved = plausible(
     final.promptEvalCount,
     firstRun,
     seen.promptBytes + templateAllowance + firstRun
   )
-  const outBelieved = plausible(final.evalCount, 0, most)
+  const output = believedOutput(final, seen)
   return {
     tokensIn: inBelieved ? final.promptEvalCount - firstRun : seen.promptEstimate,
-    tokensOut: outBelieved ? final.evalCount + firstRun : seen.frames,
-    source: inBelieved && outBelieved && firstRun === 0 ? "backend" : "counted"
+    tokensOut: output ?? seen.estimate,
+    source: inBelieved && output !== undefined && firstRun === 0 ? "backend" : "counted"
   }
 }
 

@@ -13,9 +13,9 @@
  * that it spends to the end; it is charged what the backend counted.
  */
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../domain/Inference.ts"
+import { bytesPerToken, tokensOfBytes } from "../domain/textTokens.ts"
 import { pixelsOf } from "./images.ts"
 
-const bytesPerToken = 4
 /** The template around a message, with its role. */
 const tokensPerMessage = 8
 /** Most vision encoders cost 256 to 2000 tokens; some cost a token for each square of 28 pixels. */
@@ -27,7 +27,7 @@ const isObject = (value: Json): value is JsonObject =>
   typeof value === "object" && value !== null && !isArray(value)
 
 /** Estimated tokens of one piece of text. */
-export const estimateText = (text: string): number => Math.ceil(Buffer.byteLength(text) / bytesPerToken)
+export const estimateText = (text: string): number => tokensOfBytes(Buffer.byteLength(text))
 
 class Size {
   bytes = 0
@@ -39,7 +39,7 @@ class Size {
   }
 
   #addText(bytes: number): void {
-    this.#add(bytes, Math.ceil(bytes / bytesPerToken))
+    this.#add(bytes, tokensOfBytes(bytes))
   }
 
   /** Everything in a value: texts, keys and numbers, each of them at least a token. */

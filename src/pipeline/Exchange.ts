@@ -8,7 +8,15 @@ import type { Arrival } from "../audit/Record.ts"
 import type { Caller } from "../domain/Caller.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import type { Permit } from "../domain/Permit.ts"
-import { atMost, type Counted, noUsage, type Seen, type Usage, usageOf } from "../domain/Usage.ts"
+import {
+  atMost,
+  believedOutput,
+  type Counted,
+  noUsage,
+  type Seen,
+  type Usage,
+  usageOf
+} from "../domain/Usage.ts"
 import type { Place } from "../gates/queue/FairQueue.ts"
 import type { Reservation } from "../gates/Meter/Meter.ts"
 import type { Seat } from "../infra/Roster.ts"
@@ -74,16 +82,16 @@ export class Exchange {
     this.arrivedMs = arrivedMs
   }
 
-  /** Output tokens a final frame claims, where its count can be true; what was seen, where it cannot. */
-  claimedBy(final: Counted): number {
-    return usageOf(final, this.#seen).tokensOut
+  /** Output tokens by a final frame's own count; undefined when that cannot be believed. */
+  claimedBy(final: Counted): number | undefined {
+    return believedOutput(final, this.#seen)
   }
 
   /** Tokens so far, as far as they can be told before the backend has counted. */
   get running(): Usage {
     return this.#bounded({
       tokensIn: this.promptEstimate,
-      tokensOut: this.output.tokens,
+      tokensOut: this.output.estimate,
       source: this.output.tokens > 0 ? "counted" : "estimated"
     })
   }
@@ -103,13 +111,14 @@ export class Exchange {
    */
   usageWhenLeft(likely: number): Usage {
     if (!this.sent || this.final !== undefined || !this.collected) return this.usage
-    const tokensOut = Math.max(this.output.tokens, Math.min(likely, this.maxTokens))
+    const tokensOut = Math.max(this.output.estimate, Math.min(likely, this.maxTokens))
     return { ...this.#bounded({ ...this.running, tokensOut }), source: "estimated" }
   }
 
   get #seen(): Seen {
     return {
       frames: this.output.tokens,
+      estimate: this.output.estimate,
       firstRun: this.runs > 1 ? this.output.firstRun : 0,
       promptEstimate: this.promptEstimate,
       promptBytes: this.promptBytes,

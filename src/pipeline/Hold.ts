@@ -63,7 +63,7 @@ export class Hold {
 
   /** The heartbeat: the lease lives on, and so does what is held. A Meter that did not answer is asked for more again. */
   renew(): Effect.Effect<void, MeterDown> {
-    const { tokens } = this.exchange.output
+    const tokens = this.exchange.output.estimate
     const short = this.#undecided !== undefined && this.held < this.#wanted(tokens + margin)
     return this.#request(short ? this.#wanted(tokens + ahead) : this.held)
   }
@@ -126,7 +126,7 @@ export class Hold {
 
   /** Never more than is held: what is beyond it is not shown, and the Meter would have to charge it whatever remains. */
   get #used(): number {
-    return Math.min(this.held, this.exchange.promptEstimate + this.exchange.output.tokens)
+    return Math.min(this.held, this.exchange.promptEstimate + this.exchange.output.estimate)
   }
 }
 

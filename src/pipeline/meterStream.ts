@@ -59,11 +59,14 @@ export const meterStream = (
       exchange.output.mark()
       for (const frame of chunk) exchange.output.add(frame)
       const last = Arr.lastNonEmpty(chunk)
-      const seen = exchange.output.tokens
-      const output = last.done ? Math.max(seen, exchange.claimedBy(last)) : seen
-      const short = last.done ? hold.isShortOfFinal(output) : hold.isShortOf(output)
+      const count = exchange.output
+      const claimed = last.done ? exchange.claimedBy(last) : undefined
+      const output = claimed === undefined ? count.least : Math.max(count.tokens, claimed)
+      // The text that nobody has counted may cost more than it is cut at: that much is held, as far as there is more.
+      const cost = claimed === undefined ? count.estimate : output
+      const short = last.done ? hold.isShortOfFinal(cost) : hold.isShortOf(cost)
       if (!short) return show(chunk, last, output)
-      const extending = last.done ? hold.extendFinal(output) : hold.extend(output)
+      const extending = last.done ? hold.extendFinal(cost) : hold.extend(cost)
       return Effect.flatMap(extending, () => show(chunk, last, output))
     })
 
@@ -75,7 +78,8 @@ export const meterStream = (
 /**
  * The beginning of `chunk` that fits in `most` output tokens, when all up to its end are `output`. A final frame may claim
  * more tokens than frames have shown: those of its own chunk then stand for all that were not shown before, in equal parts.
- * A chunk that shows nothing is kept as it is.
+ * A chunk that shows nothing is kept as it is. What does not fit was generated too, so it stays in the count: the charge
+ * goes to the end of what is held.
  */
 const fitting = (
   chunk: Frames,
@@ -83,20 +87,20 @@ const fitting = (
   output: number,
   most: number
 ): ReadonlyArray<Frame> => {
-  const counted = count.tokens
+  const counted = count.least
   count.reset()
-  const before = count.tokens
-  if (counted === before) return chunk
+  const before = count.least
+  if (counted === before) {
+    for (const frame of chunk) count.add(frame)
+    return chunk
+  }
   const worth = Math.max(1, (output - before) / (counted - before))
   const kept: Array<Frame> = []
+  let full = false
   for (const frame of chunk) {
-    count.mark()
     count.add(frame)
-    if (frame.done || before + (count.tokens - before) * worth > most) {
-      count.reset()
-      break
-    }
-    kept.push(frame)
+    full ||= frame.done || before + (count.least - before) * worth > most
+    if (!full) kept.push(frame)
   }
   return kept
 }

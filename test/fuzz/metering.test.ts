@@ -1,7 +1,7 @@
 /**
  * Whatever a backend does, a budget is not overshot by what it writes. Random requests of one key, interleaved, before a
  * backend that holds back output, sends its end together with everything else, claims absurd counts, sends log
- * probabilities alone, ignores its bound or breaks off; clients leave, and the Meter goes away and comes back.
+ * probabilities alone, puts many tokens in a frame, ignores its bound or breaks off; clients leave, and the Meter goes away and comes back.
  */
 import { assert, it } from "@effect/vitest"
 import type { Array as Arr } from "effect"
@@ -15,7 +15,6 @@ import { full, seed, tell } from "./run.ts"
 const runs = full ? 100_000 : 400
 
 const createdAt = "2026-01-01T00:00:00Z"
-const logprob = { token: "a", logprob: -1 }
 
 const spoken: JsonObject = { messages: [] }
 const collected: ReadonlyArray<JsonObject> = [
@@ -30,7 +29,9 @@ const oneInFour = fc.nat(3).map((n) => n === 0)
 const behaviour = fc.record({
   /** how much of its bound it writes; above 1 it ignores the bound */
   share: fc.integer({ min: 0, max: 30 }).map((n) => n / 20),
-  frame: fc.constantFrom("text", "thinking", "logprobs", "both", "empty", "turns"),
+  frame: fc.constantFrom("text", "thinking", "logprobs", "both", "empty", "turns", "call"),
+  /** letters in each frame */
+  letters: fc.oneof({ weight: 2, arbitrary: fc.constant(1) }, fc.integer({ min: 2, max: 2000 })),
   /** frames that come in one read */
   together: fc.oneof(fc.integer({ min: 1, max: 40 }), fc.integer({ min: 1, max: 400 })),
   /** everything comes with the end */
@@ -99,21 +100,25 @@ const prompts = {
   huge: () => 1e12
 } as const
 
-const frameOf = (kind: Behaviour["frame"], at: number, of: number): Frame => {
+const frameOf = ({ frame: kind, letters }: Behaviour, at: number, of: number): Frame => {
   const base = { createdAt, text: "", done: false }
+  const text = "a".repeat(letters)
+  const logprob = { token: text, logprob: -1 }
   switch (kind) {
     case "text":
-      return { ...base, text: "a" }
+      return { ...base, text }
     case "thinking":
-      return { ...base, thinking: "a" }
+      return { ...base, thinking: text }
     case "logprobs":
       return { ...base, logprobs: [logprob] }
     case "both":
-      return { ...base, text: "a", logprobs: [logprob, logprob] }
+      return { ...base, text, logprobs: [logprob, logprob] }
+    case "call":
+      return { ...base, toolCalls: [{ name: "f", arguments: { text } }] }
     case "empty":
       return base
     case "turns":
-      return at < of / 2 ? { ...base, thinking: "a" } : { ...base, text: "a" }
+      return at < of / 2 ? { ...base, thinking: text } : { ...base, text }
   }
 }
 
@@ -124,7 +129,7 @@ const chunksOf = (
 ): ReadonlyArray<Arr.NonEmptyReadonlyArray<Frame>> => {
   const written = Math.round(how.share * bound)
   const shown = how.collected ? Math.min(1, written) : written
-  const frames = Array.from({ length: shown }, (_, i) => frameOf(how.frame, i, shown))
+  const frames = Array.from({ length: shown }, (_, i) => frameOf(how, i, shown))
   const final: Frame = {
     createdAt,
     text: how.collected ? "all" : "",
@@ -146,14 +151,21 @@ const chunksOf = (
 const defined = (name: "evalCount" | "promptEvalCount", value: number | undefined): Partial<Frame> =>
   value === undefined ? {} : { [name]: value }
 
-const shownBy = (request: MeteredRequest): number => {
+const shownBy = (request: MeteredRequest): OutputCount => {
   const count = new OutputCount()
   for (const frame of request.shown) count.add(frame)
-  return count.tokens
+  return count
 }
 
+/** Letters shown; each is a byte. */
+const lettersShownBy = ({ shown }: MeteredRequest): number =>
+  shown.reduce((sum, { text, thinking, toolCalls }) => {
+    const given = toolCalls?.[0]?.arguments["text"]
+    return sum + text.length + (thinking?.length ?? 0) + (typeof given === "string" ? given.length : 0)
+  }, 0)
+
 /** How many scenarios met what they are about: a property that nothing reaches holds nothing. */
-const reached = { cut: 0, unavailable: 0, left: 0, refused: 0, spent: 0 }
+const reached = { cut: 0, unavailable: 0, left: 0, refused: 0, spent: 0, long: 0 }
 
 const play = ({
   budget,
@@ -199,12 +211,18 @@ const play = ({
   for (const one of running) {
     const { exchange } = one
     assert.isTrue(exchange.concluded)
-    assert.isAtMost(shownBy(one), one.runs * one.numPredict, "shown within the bound")
-    assert.isAtMost(
-      shownBy(one),
-      (exchange.granted ?? 0) - exchange.promptEstimate,
-      "shown within what was held"
-    )
+    const count = shownBy(one)
+    const held = (exchange.granted ?? 0) - exchange.promptEstimate
+    const believed = exchange.final === undefined ? undefined : exchange.claimedBy(exchange.final)
+    // A count that can be true says how many tokens a text is, and nobody knows it before the end.
+    const shown = believed === undefined ? count.least : count.tokens
+    assert.isAtMost(shown, one.runs * one.numPredict, "shown within the bound")
+    assert.isAtMost(shown, held, "shown within what was held")
+    if (believed === undefined) assert.isAtMost(lettersShownBy(one), 32 * held, "32 bytes to a token at most")
+    if (believed === undefined && exchange.output.estimate > exchange.output.tokens) {
+      reached.long += 1
+      assert.isAtLeast(exchange.usage.tokensOut, Math.min(held, count.estimate), "charged by its text")
+    }
     if (one.error?.includes("Unavailable") === true) reached.unavailable += 1
     const end = one.shown.at(-1)
     if (end?.done === true && end.doneReason === "length") reached.cut += 1

@@ -149,7 +149,14 @@ const assertEvents = (text: string, done: boolean): void => {
 }
 
 const assertCharge = (final: Frame, frames: number): void => {
-  const usage = usageOf(final, { frames, firstRun: 0, promptEstimate: 9, promptBytes: 4, maxTokens: 10 })
+  const usage = usageOf(final, {
+    frames,
+    estimate: frames,
+    firstRun: 0,
+    promptEstimate: 9,
+    promptBytes: 4,
+    maxTokens: 10
+  })
   for (const count of [usage.tokensIn, usage.tokensOut]) {
     assert.isTrue(Number.isSafeInteger(count) && count >= 0, `charged ${count}`)
   }

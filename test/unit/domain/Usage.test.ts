@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { usageOf } from "../../../src/domain/Usage.ts"
 
-const seen = { frames: 7, firstRun: 0, promptEstimate: 12, promptBytes: 50, maxTokens: 100 }
+const seen = { frames: 7, estimate: 9, firstRun: 0, promptEstimate: 12, promptBytes: 50, maxTokens: 100 }
 const final = (counts: Partial<Frame>): Frame => ({
   createdAt: "",
   text: "",
@@ -26,7 +26,7 @@ describe("the charge for a finished request", () => {
         final({ promptEvalCount: 9, ...(evalCount === undefined ? {} : { evalCount }) }),
         seen
       )
-      assert.deepStrictEqual(usage, { tokensIn: 9, tokensOut: 7, source: "counted" }, String(evalCount))
+      assert.deepStrictEqual(usage, { tokensIn: 9, tokensOut: 9, source: "counted" }, String(evalCount))
     }
     for (const promptEvalCount of [-1, 1e12, 0.5]) {
       const usage = usageOf(final({ promptEvalCount, evalCount: 30 }), seen)
@@ -39,10 +39,14 @@ describe("the charge for a finished request", () => {
   })
 
   it("is nothing for a model that was only loaded", () => {
-    assert.deepStrictEqual(usageOf(final({ doneReason: "load" }), seen), {
-      tokensIn: 0,
-      tokensOut: 0,
-      source: "backend"
-    })
+    const nothing = { tokensIn: 0, tokensOut: 0, source: "backend" }
+    for (const doneReason of ["load", "unload"]) {
+      assert.deepStrictEqual(usageOf(final({ doneReason }), { ...seen, frames: 0, estimate: 0 }), nothing)
+    }
+  })
+
+  it("is what was seen when an answer with output says that the model was only loaded", () => {
+    const usage = usageOf(final({ doneReason: "load" }), seen)
+    assert.deepStrictEqual(usage, { tokensIn: 12, tokensOut: 9, source: "counted" })
   })
 })

@@ -137,6 +137,70 @@ describe("output that is collected", () => {
   })
 })
 
+describe("a frame with more than one token", () => {
+  const words = (count: number) => "words ".repeat(count)
+
+  it("when the backend's count cannot be true, then 10,000 words in a frame are not shown for 100 tokens", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model, wish({}, { maxTokens: 100 }))
+    one.answer([[{ ...base, text: words(10_000) }], [final({ evalCount: 10_000 })]])
+    read(one)
+    assert.strictEqual(wordsIn(one), 0)
+    assert.strictEqual(one.shown.at(-1)?.doneReason, "length")
+    assert.strictEqual(model.spent, 140, "all that was held")
+  })
+
+  for (const [name, frame] of Object.entries<Partial<Frame>>({
+    text: { text: words(100) },
+    thinking: { thinking: words(100) },
+    "a tool call": { toolCalls: [{ name: "f", arguments: { a: words(100) } }] },
+    "log probabilities alone": { logprobs: [{ token: words(100), logprob: -1 }] }
+  }))
+    it(`when nobody counted ${name} of 600 bytes, then it is charged a quarter of its bytes`, () => {
+      for (const last of [final({}), final({ evalCount: 1e6 }), final({ doneReason: "load" }), undefined]) {
+        const model = new MeteredModel(50_000)
+        const one = admitted(model, wish({}, { maxTokens: 5000 }))
+        one.answer([...times(10, { ...base, ...frame }).map((each): Chunk => [each]), [last ?? word]])
+        read(one)
+        assert.isAtLeast(model.spent, 40 + 1500)
+        assert.isAtMost(model.spent, 40 + 1600)
+        assert.isAtLeast(one.shown.length, 10, "and nothing is cut")
+      }
+    })
+
+  it("when the backend's count can be true, then it is what is charged", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model, wish({ tools: [] }))
+    const last = final({ promptEvalCount: 40, evalCount: 130 })
+    one.answer([[{ ...base, toolCalls: [{ name: "f", arguments: { a: words(100) } }] }], [last]])
+    read(one)
+    assert.strictEqual(one.shown.at(-1), last)
+    assert.strictEqual(model.spent, 170)
+  })
+
+  it("when each frame is one token of any length a language has, then each is counted as one", () => {
+    for (const text of [" a", " international", " сотрудничестве", "ประเทศไทย"]) {
+      const model = new MeteredModel(5000)
+      const one = admitted(model, wish({}, { maxTokens: 500 }))
+      one.answer([chunk(times(300, { ...base, text })), chunk(times(200, { ...base, text })), [final({})]])
+      read(one)
+      assert.strictEqual(wordsIn(one), 500, "none is cut")
+      assert.strictEqual(model.spent, 540)
+    }
+  })
+
+  it("when an honest backend collects its whole bound in one frame, then it is shown whole", () => {
+    const model = new MeteredModel(5000)
+    const one = admitted(model, wish({ tools: [] }, { maxTokens: 300 }))
+    // 10.5 bytes to a token: the most that was measured in any language
+    const text = "с".repeat((300 * 10.5) / 2)
+    one.answer([[{ ...base, text }], [final({ promptEvalCount: 40, evalCount: 300, doneReason: "length" })]])
+    read(one)
+    assert.strictEqual(one.shown[0]?.text, text)
+    assert.strictEqual(model.spent, 340)
+  })
+})
+
 describe("a Meter that dies under running streams", () => {
   it("ends each of them at the end of what it holds, and is asked by each near that end and at it", () => {
     const model = new MeteredModel(1000)
