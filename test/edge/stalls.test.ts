@@ -17,7 +17,7 @@ layer(layerGateway(env), live)("a client that stops reading", (it) => {
     () =>
       Effect.gen(function* () {
         const [backend, { url }, sql] = [yield* Fake, yield* Gateway, yield* SqlClient.SqlClient]
-        const { secret, prefix } = yield* newKey({ concurrent: 1 })
+        const { secret, prefix } = yield* newKey({ concurrent: 1, tpm: 1_000_000_000 })
         backend.script({ does: "flood", line: `${JSON.stringify(fake.chat("x".repeat(5000)))}\n` })
         const socket = connect(Number(new URL(url).port), "127.0.0.1")
         yield* Effect.addFinalizer(() => Effect.sync(() => socket.destroy()))
