@@ -62,8 +62,9 @@ export const meterStream = (
       const count = exchange.output
       const claimed = last.done ? exchange.claimedBy(last) : undefined
       const output = claimed === undefined ? count.least : Math.max(count.tokens, claimed)
-      // The text that nobody has counted may cost more than it is cut at: that much is held, as far as there is more.
-      const cost = claimed === undefined ? count.estimate : output
+      // The text that nobody has counted may cost more than it is cut at: that much is held, as far as there is more and the
+      // Meter answers.
+      const cost = claimed === undefined && hold.unavailable === undefined ? count.estimate : output
       const short = last.done ? hold.isShortOfFinal(cost) : hold.isShortOf(cost)
       if (!short) return show(chunk, last, output)
       const extending = last.done ? hold.extendFinal(cost) : hold.extend(cost)

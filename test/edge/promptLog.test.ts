@@ -145,7 +145,7 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
       yield* optIn(prefix)
       fake.script({
         does: "stream",
-        lines: [...Array.from({ length: 50 }, () => wire.chat("€".repeat(1000))), wire.done()]
+        lines: [...Array.from({ length: 2300 }, () => wire.chat("€".repeat(10))), wire.done()]
       })
       const image = `${picture}${"QUJD".repeat(2000)}`
       const { headers, status } = yield* call("/api/chat", {
