@@ -1,5 +1,6 @@
 """Argument: `openai` or `ollama_chat`, the provider in front of the model's name."""
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -21,9 +22,9 @@ def aider(*words, key=KEY, model="plain", wait=150):
             "OLLAMA_API_KEY": key,
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
-        # A model that babbles ends by its bound; aider takes it from this file.
+        # At aider's temperature of 0 the test's model goes in circles and never ends.
         settings = Path(folder, "settings.yml")
-        settings.write_text(f"- name: {PROVIDER}/{model}\n  extra_params:\n    max_tokens: 400\n")
+        settings.write_text(f"- name: {PROVIDER}/{model}\n  use_temperature: 1.0\n  extra_params:\n    max_tokens: 400\n")
         quiet = "--yes-always --no-git --no-check-update --no-show-model-warnings --analytics-disable --no-show-release-notes"
         done = subprocess.run(
             [*AIDER, "--model", f"{PROVIDER}/{model}", "--model-settings-file", str(settings), "--map-tokens", "0"]
@@ -40,7 +41,7 @@ def aider(*words, key=KEY, model="plain", wait=150):
 
 def answered(*words):
     said = aider(*words, "--message", TEXT)
-    expect("Tokens:" in said and "Error" not in said, said[-400:])
+    expect(re.search(r"[1-9]\d* received", said), said[-400:])
 
 
 @case("chat")

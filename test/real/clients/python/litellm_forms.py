@@ -69,7 +69,8 @@ def _():
 def _():
     stream = chat(model="slow", tokens=900, stream=True)
     next(iter(stream))
-    stream.completion_stream.close()
+    parts = stream.completion_stream
+    (parts if PROVIDER == "openai" else parts.streaming_response).close()
 
 
 @case("401")

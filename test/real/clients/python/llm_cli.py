@@ -22,7 +22,7 @@ def llm(*words, key=KEY, model="plain", wait=60, leave=False):
                     file.write(entry)
             Path(folder, "keys.json").write_text(json.dumps({"tollgate": key}))
         env = {**os.environ, "LLM_USER_PATH": folder, "OLLAMA_HOST": URL, "OLLAMA_API_KEY": key}
-        named = f"v1-{model}" if WAY == "openai" else model
+        named = f"v1-{model}" if WAY == "openai" else f"ollama/{model}"
         words = [word.replace("MODEL", named) for word in words]
         if leave:
             with subprocess.Popen([*LLM, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
@@ -64,7 +64,7 @@ def _():
 def _():
     if WAY == "openai":
         raise NotOffered("only OpenAI's own models")
-    expect(len(json.loads(llm("embed", "-m", "embed", "-c", "one"))) > 1, "no vector")
+    expect(len(json.loads(llm("embed", "-m", "ollama/embed", "-c", "one"))) > 1, "no vector")
 
 
 @case("list")
