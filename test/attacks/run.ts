@@ -69,8 +69,12 @@ const program = Effect.gen(function* () {
 
 if (options.list) for (const { name, point } of assaults) process.stdout.write(`${point}  ${name}\n`)
 else {
+  // Told to stop, it stops what it has started first.
+  const stop = new AbortController()
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => stop.abort())
   const right = await Effect.runPromise(
-    program.pipe(Effect.provide(layerArena(path.resolve(options.checkout))), Effect.scoped)
+    program.pipe(Effect.provide(layerArena(path.resolve(options.checkout))), Effect.scoped),
+    { signal: stop.signal }
   )
   process.exit(right ? 0 : 1)
 }
