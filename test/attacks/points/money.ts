@@ -163,8 +163,8 @@ interface Spending {
   readonly boundsWords?: boolean
 }
 
-/** What 50 short prompts may cost beyond their estimates. */
-const promptsShare = 500
+/** What 50 prompts of 22 tokens may cost beyond their estimates. */
+const promptsShare = 1100
 
 const spending = ({ boundsWords = false, budget, budgets, name, plan, point }: Spending): Assault => ({
   point,
