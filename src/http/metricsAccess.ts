@@ -1,5 +1,5 @@
 /**
- * Who may read `/metrics`: a scraper on this machine (contract §3).
+ * Who may read `/metrics`: a scraper on this machine.
  *
  * Three things must hold. The socket's peer is loopback. `Host` names loopback, so that a page whose own name was
  * rebound to 127.0.0.1 cannot read the answer. The request has only headers that a scraper or a browser sends by

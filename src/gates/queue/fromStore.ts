@@ -38,8 +38,8 @@ interface Local {
 const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const [store, now] = [yield* QueueStore, yield* makeMonotonicMs]
   const locals = new Map<string, Local>()
-  /** Beats still to come although nothing is known here: the store may have missed a farewell. */
-  let farewells = 0
+  /** Beats still to send although no request is left here: the store may not know that the last ones are over. */
+  let cleanupBeats = 0
 
   const grant = (id: string) => {
     const local = locals.get(id)
@@ -53,23 +53,21 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     (stop) => Effect.sync(stop)
   )
 
-  /** A farewell that is lost is repeated by two beats that no longer name the request. */
-  const sayFarewell = <A>(farewell: Effect.Effect<A, QueueStoreDown>, otherwise: A): Effect.Effect<A> =>
-    Effect.catch(farewell, ({ cause }) => {
-      farewells = 2
+  /** When the store does not hear that a request is over, two beats that no longer name the request tell it. */
+  const reportOver = <A>(report: Effect.Effect<A, QueueStoreDown>, otherwise: A): Effect.Effect<A> =>
+    Effect.catch(report, ({ cause }) => {
+      cleanupBeats = 2
       return Effect.as(Effect.logDebug("the queue was not told that a request is over", cause), otherwise)
     })
 
+  /** A request whose wait was too long has left already when its failure passes `onError`: the store is told once. */
   const leave = (id: string): Effect.Effect<number> =>
-    Effect.suspend(() => {
-      locals.delete(id)
-      return sayFarewell(store.leave(id, options), 1)
-    })
+    Effect.suspend(() => (locals.delete(id) ? reportOver(store.leave(id, options), 1) : Effect.succeed(1)))
 
   const end = (id: string, used: () => number): Effect.Effect<void> =>
     Effect.suspend(() => {
       locals.delete(id)
-      return sayFarewell(store.end(id, used(), options), undefined)
+      return reportOver(store.end(id, used(), options), undefined)
     })
 
   const waitForTurn = (local: Local): Effect.Effect<void, CapacityExceeded | Unavailable> =>
@@ -114,8 +112,8 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     )
 
   const beat = Effect.gen(function* () {
-    if (locals.size === 0 && farewells === 0) return
-    farewells = Math.max(0, farewells - 1)
+    if (locals.size === 0 && cleanupBeats === 0) return
+    cleanupBeats = Math.max(0, cleanupBeats - 1)
     const running: Array<string> = []
     const waiting: Array<string> = []
     for (const [id, { known, order }] of locals) {

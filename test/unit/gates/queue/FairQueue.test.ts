@@ -22,6 +22,7 @@ const options = { places: 1, depth: 4, maxWaitMs: 30_000 }
 /** A store whose calls can be made to fail. */
 const makeStore = (memory: QueueMemory) => {
   let down = false
+  const left: Array<string> = []
   const layer = Layer.effect(
     QueueStore,
     Effect.map(QueueStore, (store) => {
@@ -29,7 +30,10 @@ const makeStore = (memory: QueueMemory) => {
         Effect.suspend(() => (down ? new QueueStoreDown({ cause: "away" }) : call))
       return QueueStore.of({
         enter: (one, bounds) => unless(store.enter(one, bounds)),
-        leave: (id, bounds) => unless(store.leave(id, bounds)),
+        leave: (id, bounds) => {
+          left.push(id)
+          return unless(store.leave(id, bounds))
+        },
         end: (id, used, bounds) => unless(store.end(id, used, bounds)),
         beat: (running, waiting, bounds) => unless(store.beat(running, waiting, bounds)),
         restore: (held, bounds) => unless(store.restore(held, bounds)),
@@ -37,12 +41,14 @@ const makeStore = (memory: QueueMemory) => {
       })
     })
   ).pipe(Layer.provide(layerMemoryOf(memory)))
-  return { layer, setDown: (value: boolean) => void (down = value) }
+  return { layer, left, setDown: (value: boolean) => void (down = value) }
 }
 
 const test = (
   behaviour: string,
   body: (world: {
+    /** ids the store was told of that left */
+    readonly left: ReadonlyArray<string>
     readonly memory: QueueMemory
     readonly setDown: (down: boolean) => void
   }) => Effect.Effect<void, unknown, FairQueue | Scope.Scope>
@@ -50,8 +56,8 @@ const test = (
   it.effect(behaviour, () =>
     Effect.suspend(() => {
       const memory = new QueueMemory({ leaseS: 30 })
-      const { layer, setDown } = makeStore(memory)
-      return body({ memory, setDown }).pipe(
+      const { layer, left, setDown } = makeStore(memory)
+      return body({ left, memory, setDown }).pipe(
         Effect.scoped,
         Effect.provide(Layer.provide(layerFromStore(options), Layer.merge(layer, layerMetrics)))
       )
@@ -88,6 +94,7 @@ describe("the line in front of the backend", () => {
     }))
 
   test("when the wait is too long, then it is refused with a Retry-After and its place in line is gone", ({
+    left,
     memory
   }) =>
     Effect.gen(function* () {
@@ -97,6 +104,7 @@ describe("the line in front of the backend", () => {
       const error = yield* Fiber.join(second)
       assert.instanceOf(error, CapacityExceeded)
       assert.strictEqual(memory.scheduler(0).waiting, 0)
+      assert.deepStrictEqual(left, ["2"], "the store is told once")
     }))
 
   test("when too many wait, then the next is refused at once", () =>
@@ -147,7 +155,7 @@ describe("the line in front of the backend", () => {
       yield* TestClock.adjust(beatMs)
       assert.instanceOf(yield* Fiber.join(second), Unavailable)
       assert.instanceOf(yield* Effect.flip(enter("3")), Unavailable)
-      // Its farewell is lost too, and made up for by the beats that follow.
+      // The store does not hear that it is over; the beats that follow tell it.
       yield* first.close
       setDown(false)
       yield* TestClock.adjust(3 * beatMs)
