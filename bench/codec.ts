@@ -6,10 +6,10 @@ import { Effect, Result } from "effect"
 import type { Frame } from "../src/domain/Frame.ts"
 import type { InferenceRequest, JsonObject } from "../src/domain/Inference.ts"
 import { parseBody } from "../src/http/body.ts"
-import type { Dialect } from "../src/http/Dialect.ts"
-import { nativeChat, nativeGenerate } from "../src/http/native/dialect.ts"
-import { openaiChat, openaiCompletions } from "../src/http/openai/dialect.ts"
-import { withPromptSize } from "../src/http/promptSize.ts"
+import type { Dialect } from "../src/http/dialect/Dialect.ts"
+import { nativeChat, nativeGenerate } from "../src/http/dialect/native/dialect.ts"
+import { openaiChat, openaiCompletions } from "../src/http/dialect/openai/dialect.ts"
+import { withPromptSize } from "../src/http/dialect/promptEstimate.ts"
 
 const turns = Array.from({ length: 10 }, (_, i) => ({
   role: i % 2 === 0 ? "user" : "assistant",

@@ -3,8 +3,8 @@
  * stream brings them. `node bench/frames.ts`. The decoder in use is the first; the goal is 1.5 µs per frame.
  */
 import { Schema } from "effect"
-import { decodeFrame } from "../src/backend/decodeFrame.ts"
-import { Lines } from "../src/backend/lines.ts"
+import { decodeFrame } from "../src/backend/ollama/decodeFrame.ts"
+import { Lines } from "../src/backend/ollama/LineSplitter.ts"
 
 const Count = Schema.optionalKey(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0)))
 const Line = Schema.fromJsonString(

@@ -4,9 +4,9 @@
  */
 import { Effect, Result } from "effect"
 import { parseBody } from "../src/http/body.ts"
-import type { Dialect } from "../src/http/Dialect.ts"
-import { nativeChat, nativeGenerate } from "../src/http/native/dialect.ts"
-import { openaiChat, openaiCompletions } from "../src/http/openai/dialect.ts"
+import type { Dialect } from "../src/http/dialect/Dialect.ts"
+import { nativeChat, nativeGenerate } from "../src/http/dialect/native/dialect.ts"
+import { openaiChat, openaiCompletions } from "../src/http/dialect/openai/dialect.ts"
 
 const most = 262_144
 const redLineMs = 100

@@ -6,9 +6,9 @@
  * Without `REDIS_URL` only the in-process Meter is measured. Give Redis an empty database: keys expire by themselves.
  */
 import { Effect, Layer, Redacted, Schedule } from "effect"
-import { layerMemory } from "../src/gates/Meter/memory.ts"
-import { type Claims, Meter, Reserved } from "../src/gates/Meter/Meter.ts"
-import { layerRedis as layerRedisMeter } from "../src/gates/Meter/redis.ts"
+import { layerMemory } from "../src/gates/meter/memory/layer.ts"
+import { type Claims, Meter, Reserved } from "../src/gates/meter/Meter.ts"
+import { layerRedis as layerRedisMeter } from "../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis } from "../src/infra/Redis.ts"
 
 const pairs = Number(process.env["PAIRS"] ?? 20_000)

@@ -8,7 +8,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { getEncoding } from "js-tiktoken"
-import { estimateText } from "../src/http/promptSize.ts"
+import { estimateText } from "../src/http/dialect/promptEstimate.ts"
 
 const root = path.resolve(import.meta.dirname, "..")
 const filesIn = (folder: string, ending: string): string =>

@@ -1,8 +1,8 @@
 /** How a command that does not succeed ends: lines on stderr and an exit code. */
 import { Cause, Console, Effect } from "effect"
 import { CliError, CliOutput } from "effect/cli"
-import { BootFailed } from "../src/boot/BootFailed.ts"
-import { printable } from "../src/boot/printable.ts"
+import { BootFailed } from "../src/startup/StartupError.ts"
+import { printable } from "../src/observability/redact.ts"
 import { exitCodeConfiguration } from "../src/Settings.ts"
 import { sentences, usageSentence } from "./sentences.ts"
 import { WrongSettings } from "./surroundings.ts"

@@ -2,7 +2,7 @@
 import { Effect, type Option, Option as Maybe } from "effect"
 import { Flag } from "effect/cli"
 import { priorities } from "../src/domain/Caller.ts"
-import { InvalidValue } from "../src/registry/Errors.ts"
+import { InvalidValue } from "../src/admin/Errors.ts"
 
 export const tenant = Flag.String("tenant").pipe(
   Flag.withDescription("Name of the tenant"),

@@ -1,6 +1,6 @@
 /** When a key ends, as an operator writes it. */
 import { Effect } from "effect"
-import { InvalidValue } from "../src/registry/Errors.ts"
+import { InvalidValue } from "../src/admin/Errors.ts"
 
 const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const
 const isUnit = (text: string | undefined): text is keyof typeof unitMs =>

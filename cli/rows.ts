@@ -1,5 +1,5 @@
 /** Tenants and keys as tables. */
-import type { BudgetState, KeyInfo, LimitValues, TenantInfo } from "../src/registry/Registry.ts"
+import type { BudgetState, KeyInfo, LimitValues, TenantInfo } from "../src/admin/Registry.ts"
 import { amount, minute, table } from "./terminal.ts"
 
 const models = (tenant: TenantInfo): string =>

@@ -5,11 +5,11 @@
 import { Predicate, Schema } from "effect"
 import { CliError } from "effect/cli"
 import { isSqlError } from "effect/sql/SqlError"
-import { BootFailed } from "../src/boot/BootFailed.ts"
+import { BootFailed } from "../src/startup/StartupError.ts"
 import { BackendFailed } from "../src/domain/Errors.ts"
 import { MigrationFailed, SchemaMismatch } from "../src/infra/Migrations.ts"
-import { RuntimeFileFailed } from "../src/infra/RuntimeFile.ts"
-import * as Registry from "../src/registry/Errors.ts"
+import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
+import * as Registry from "../src/admin/Errors.ts"
 import { NoDatabase, WrongSettings } from "./surroundings.ts"
 
 const isCoded = Schema.is(Schema.Struct({ code: Schema.String }))

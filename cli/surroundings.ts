@@ -3,7 +3,7 @@
  * machine with its embedded database has noted in `DATA_DIR`.
  */
 import { Data, Effect, Option, Result } from "effect"
-import { readRuntime } from "../src/infra/RuntimeFile.ts"
+import { readRuntime } from "../src/infra/embedded/RuntimeFile.ts"
 import { describeProblem, readSettings, table } from "../src/Settings.ts"
 
 export class NoDatabase extends Data.TaggedError("NoDatabase") {

@@ -1,9 +1,9 @@
 /** `npm start`: the gateway, nothing else. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
-import { BootFailed } from "./boot/BootFailed.ts"
-import { causeText } from "./boot/causeText.ts"
-import { printable } from "./boot/printable.ts"
+import { BootFailed } from "./startup/StartupError.ts"
+import { causeText } from "./observability/renderCause.ts"
+import { printable } from "./observability/redact.ts"
 import { serve } from "./serve.ts"
 
 const explained = serve.pipe(

@@ -1,7 +1,7 @@
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { scopes } from "../../src/domain/Caller.ts"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { readInstant, readLifetime } from "../lifetime.ts"
 import { minute, note, show } from "../terminal.ts"

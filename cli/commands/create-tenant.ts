@@ -1,6 +1,6 @@
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { givenLimits, limits } from "../flags.ts"
 import { tenantTable } from "../rows.ts"
 import { show } from "../terminal.ts"

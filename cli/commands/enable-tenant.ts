@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { tenantTable } from "../rows.ts"
 import { show } from "../terminal.ts"

@@ -1,7 +1,7 @@
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
-import { InvalidValue } from "../../src/registry/Errors.ts"
-import { Registry } from "../../src/registry/Registry.ts"
+import { InvalidValue } from "../../src/admin/Errors.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { show } from "../terminal.ts"
 

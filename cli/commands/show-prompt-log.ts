@@ -1,6 +1,6 @@
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
-import { type LoggedPrompt, Registry } from "../../src/registry/Registry.ts"
+import { type LoggedPrompt, Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { readLifetime } from "../lifetime.ts"
 import { minute, printable, show } from "../terminal.ts"

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { periods } from "../../src/domain/Limits.ts"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { amount, show, table } from "../terminal.ts"
 

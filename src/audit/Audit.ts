@@ -7,7 +7,7 @@ import { Context, type Effect } from "effect"
 import type { Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { Usage } from "../domain/Usage.ts"
-import type { AuditRecord, Intent } from "./Record.ts"
+import type { AuditRecord, Intent } from "../domain/AuditRecord.ts"
 
 export class Audit extends Context.Service<
   Audit,

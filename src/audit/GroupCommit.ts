@@ -8,7 +8,7 @@
  * the head of the queue and is tried again until it is written (`keep`).
  */
 import { Cause, Data, Deferred, Effect, Exit, Option } from "effect"
-import { makeAlarm, within } from "../infra/Alarm.ts"
+import { makeAlarm, within } from "../infra/time.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 
 /** The queue is full: nothing was accepted. */

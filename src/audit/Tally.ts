@@ -6,7 +6,7 @@
  * the longest. A row that cannot be queued is counted on, and offered again a second later.
  */
 import { Effect, type Scope } from "effect"
-import type { AuditRecord } from "./Record.ts"
+import type { AuditRecord } from "../domain/AuditRecord.ts"
 import { auditRow, type AuditRow } from "./rows.ts"
 
 export interface Tally {

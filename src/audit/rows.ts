@@ -2,7 +2,7 @@
 import { controls } from "../domain/controls.ts"
 import { redactKeys, shorterThanKey } from "../domain/Key.ts"
 import type { Usage } from "../domain/Usage.ts"
-import type { AuditRecord, Arrival, Intent } from "./Record.ts"
+import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
 
 /** Far more than any column keeps, so that cutting comes after redacting and no half of a secret is left. */
 const mostRead = 8192

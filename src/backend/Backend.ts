@@ -12,7 +12,7 @@ import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
-import type { Refused } from "./faults.ts"
+import type { Refused } from "./errors.ts"
 
 export interface BackendCall {
   readonly request: InferenceRequest

@@ -8,10 +8,10 @@ import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Scope } from "effect"
 import { Drain } from "../infra/Drain.ts"
-import { frameBoundsOf } from "./answerBounds.ts"
+import { frameBoundsOf } from "./ollama/answerBounds.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
-import { guarded, guardedWhole } from "./guarded.ts"
+import { guarded, guardedWhole } from "./withBreaker.ts"
 
 export interface MemoryScript {
   /** what is installed, asked at every poll */

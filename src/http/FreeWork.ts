@@ -12,7 +12,7 @@
 import { Context, Effect, Layer } from "effect"
 import { FreeWorkExhausted } from "../domain/Errors.ts"
 import type { Headroom } from "../domain/Limits.ts"
-import { makeRecent } from "../gates/KeyStore/Recent.ts"
+import { makeRecent } from "../gates/keys/LruCache.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 
 export interface FreeWorkOptions {

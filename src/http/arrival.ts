@@ -2,9 +2,9 @@
 import type { IncomingMessage } from "node:http"
 import { type BlockList, isIP } from "node:net"
 import { randomUUIDv7 } from "node:crypto"
-import type { Arrival } from "../audit/Record.ts"
+import type { Arrival } from "../domain/AuditRecord.ts"
 import { redactKeys } from "../domain/Key.ts"
-import { pathOf } from "./allowList.ts"
+import { pathOf } from "./routes.ts"
 
 /** `::ffff:127.0.0.1` is `127.0.0.1`: an IPv4 peer on a dual-stack socket. */
 export const plainAddress = (address: string): string =>

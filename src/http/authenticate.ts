@@ -1,7 +1,7 @@
 /** The first gate of every endpoint but health: nothing of a request is read before its sender is known. */
 import type { IncomingMessage } from "node:http"
 import { Effect } from "effect"
-import type { Exchange } from "../pipeline/Exchange.ts"
+import type { Exchange } from "../request/RequestContext.ts"
 import { bearerOf } from "./bearer.ts"
 import type { Desk } from "./Desk.ts"
 

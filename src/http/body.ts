@@ -6,13 +6,13 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:
 import { Effect, Result } from "effect"
 import { BadRequest, type FreeWorkExhausted, PayloadTooLarge } from "../domain/Errors.ts"
 import type { Json } from "../domain/Inference.ts"
-import { within } from "../infra/Alarm.ts"
+import { within } from "../infra/time.ts"
 import type { Desk } from "./Desk.ts"
-import { isMisframed } from "./framing.ts"
-import { headerCount } from "./headerCount.ts"
-import { parseJson } from "./json.ts"
-import type { BodyRefused, ReceivedBody } from "./ReceivedBody.ts"
-import type { Share } from "./RequestBodies.ts"
+import { isMisframed } from "./server/framing.ts"
+import { headerCount } from "./server/headerCount.ts"
+import { parseJson } from "./strictJson.ts"
+import type { BodyRefused, ReceivedBody } from "./server/ReceivedBody.ts"
+import type { Share } from "./server/RequestBodies.ts"
 
 const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
 

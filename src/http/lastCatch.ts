@@ -6,7 +6,7 @@
 import { randomUUIDv7 } from "node:crypto"
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { internalError } from "./faces.ts"
+import { internalError } from "./errorResponses.ts"
 import { errorBody } from "./respond.ts"
 
 const respondDefect = (defect: unknown): Effect.Effect<HttpServerResponse.HttpServerResponse> => {

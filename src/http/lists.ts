@@ -3,12 +3,12 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import type { Model } from "../domain/Model.ts"
-import type { Exchange } from "../pipeline/Exchange.ts"
+import type { Exchange } from "../request/RequestContext.ts"
 import { version } from "../version.ts"
 import type { Answer } from "./answer.ts"
 import { authenticate } from "./authenticate.ts"
 import type { Desk } from "./Desk.ts"
-import { present } from "./decode.ts"
+import { present } from "./dialect/decode.ts"
 
 const tagOf = (model: Model) => ({
   name: model.name,

@@ -1,8 +1,8 @@
 /** The bodies and headers every response of the gateway is made of. Nothing of the backend's is ever copied. */
 import { HttpServerResponse } from "effect/http"
 import { bindingPeriod, type Headroom } from "../domain/Limits.ts"
-import type { Exchange } from "../pipeline/Exchange.ts"
-import type { Face } from "./faces.ts"
+import type { Exchange } from "../request/RequestContext.ts"
+import type { Face } from "./errorResponses.ts"
 
 export interface ErrorBody {
   readonly error: { readonly message: string; readonly type: string; readonly code: number }

@@ -7,7 +7,7 @@
  * on, and the interruption takes its time in the background.
  */
 import { Cause, type Context, Duration, Effect } from "effect"
-import { alarmOf, within } from "./Alarm.ts"
+import { alarmOf, within } from "./time.ts"
 
 /** Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop. */
 export const answerWithin =

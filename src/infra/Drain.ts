@@ -7,7 +7,7 @@
  * of them two fibers for what nearly none will see.
  */
 import { Context, Effect, Layer } from "effect"
-import { Roster } from "./Roster.ts"
+import { Roster } from "./DenseList.ts"
 
 interface DrainState {
   /** whether shutdown has begun */

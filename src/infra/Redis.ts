@@ -8,10 +8,10 @@
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Redacted } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
-import { alarmOf } from "./Alarm.ts"
+import { alarmOf } from "./time.ts"
 import { makeMonotonicMs } from "./monotonic.ts"
 import { OutageLog } from "./OutageLog.ts"
-import { type Ask, makeTurns } from "./RedisTurns.ts"
+import { type Ask, makeTurns } from "./CommandBatch.ts"
 import { readRedisUrl, type Sentinels } from "./RedisUrl.ts"
 
 /** No answer, or an error as the answer. `cause` is for the log. */

@@ -6,7 +6,7 @@
  * the first of an outage is logged as a warning, and so is the end of the outage as information.
  */
 import { Cause, Duration, Effect, Random, type Scope } from "effect"
-import { type BackgroundTask, Metrics } from "../audit/Metrics.ts"
+import { type BackgroundTask, Metrics } from "./Metrics.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 

@@ -4,7 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
 import * as fc from "fast-check"
 import { Audit } from "../../src/audit/Audit.ts"
-import { Ledger } from "../../src/audit/Ledger.ts"
+import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { callerOf, endOf, intentOf, noon, usageOf } from "../support/records.ts"
 import { Written } from "./Audit.ts"
 

@@ -1,6 +1,6 @@
 import { Effect, Layer } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
-import { layerUndici } from "../../src/backend/undici.ts"
+import { layerUndici } from "../../src/backend/ollama/client.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { type Behaviour, fake, makeFakeBackend } from "../support/FakeBackend.ts"
 import { type Situation, suite } from "./Backend.ts"

@@ -1,7 +1,7 @@
 import { Effect, Layer, Stream } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { layerMemory, say } from "../../src/backend/memory.ts"
-import { refusals } from "../../src/backend/refusals.ts"
+import { refusals } from "../../src/backend/ollama/refusals.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import { Drain } from "../../src/infra/Drain.ts"

@@ -1,13 +1,13 @@
 import { assert, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { Ledger, LedgerDown } from "../../src/audit/Ledger.ts"
+import { Ledger, LedgerDown } from "../../src/gates/limits/Ledger.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
-import { Budget } from "../../src/gates/Budget/Budget.ts"
-import { layerLive } from "../../src/gates/Budget/live.ts"
-import { layerMemory } from "../../src/gates/Meter/memory.ts"
-import { Meter, MeterDown, Missing, Refused, Reserved } from "../../src/gates/Meter/Meter.ts"
+import { Budget } from "../../src/gates/limits/Budget.ts"
+import { layerLive } from "../../src/gates/limits/budgetFromMeter.ts"
+import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
+import { Meter, MeterDown, Missing, Refused, Reserved } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
 
 const callerWith = (budgets: Budgets): Caller => ({

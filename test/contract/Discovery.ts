@@ -4,7 +4,7 @@ import { TestClock } from "effect/testing"
 import { describe } from "vitest"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Description, Model } from "../../src/domain/Model.ts"
-import { Discovery } from "../../src/gates/Discovery/Discovery.ts"
+import { Discovery } from "../../src/gates/models/Discovery.ts"
 import { callerWith, modelNamed } from "../support/permits.ts"
 
 export const resolved = (models: Caller["models"], name: string) =>

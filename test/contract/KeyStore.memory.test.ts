@@ -1,7 +1,7 @@
 import { Clock, Effect, Layer } from "effect"
 import { randomUUID } from "node:crypto"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
-import { makeMemory } from "../../src/gates/KeyStore/memory.ts"
+import { makeMemory } from "../../src/gates/keys/memory.ts"
 import { suite, World } from "./KeyStore.ts"
 
 const makeWorld = () => {

@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Context, Effect, type Layer } from "effect"
 import type { Budgets, EffectiveLimits } from "../../src/domain/Limits.ts"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
-import { KeyStore } from "../../src/gates/KeyStore/KeyStore.ts"
+import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 
 /** Whoever administers the keys, and can take the database away. */
 export class World extends Context.Service<

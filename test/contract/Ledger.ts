@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
 import { Audit } from "../../src/audit/Audit.ts"
-import { Ledger } from "../../src/audit/Ledger.ts"
+import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
 
 const day = 86_400_000

@@ -2,9 +2,9 @@ import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Headroom } from "../../src/domain/Limits.ts"
-import { Limiter } from "../../src/gates/Limiter/Limiter.ts"
-import { layerLive } from "../../src/gates/Limiter/live.ts"
-import { type ClaimName, Missing, Refused, Reserved } from "../../src/gates/Meter/Meter.ts"
+import { Limiter } from "../../src/gates/limits/Limiter.ts"
+import { layerLive } from "../../src/gates/limits/limiterFromMeter.ts"
+import { type ClaimName, Missing, Refused, Reserved } from "../../src/gates/meter/Meter.ts"
 import { claimsOf } from "./Meter.ts"
 
 const headroom: Headroom = {

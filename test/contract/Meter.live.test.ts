@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { Clock, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { makeRedis } from "../../src/gates/Meter/redis.ts"
+import { makeRedis } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerMeterOnClock } from "../support/TestMeter.ts"
 import { claimsOf, granted, leaseS, noon, suite, Wipe } from "./Meter.ts"

@@ -1,6 +1,6 @@
 import { Effect, Layer } from "effect"
-import { Counters } from "../../src/gates/Meter/Counters.ts"
-import { layerCounters } from "../../src/gates/Meter/memory.ts"
+import { Counters } from "../../src/gates/meter/memory/MemoryMeter.ts"
+import { layerCounters } from "../../src/gates/meter/memory/layer.ts"
 import { leaseS, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
 import { leases } from "./MeterLeases.ts"

@@ -16,7 +16,7 @@ import {
   type Reservation,
   Reserved,
   type Verdict
-} from "../../src/gates/Meter/Meter.ts"
+} from "../../src/gates/meter/Meter.ts"
 
 /** Makes the store forget everything, as a FLUSHALL or a restart would. */
 export class Wipe extends Context.Service<Wipe, Effect.Effect<void>>()("test/contract/Wipe") {}

@@ -2,7 +2,7 @@
 import { assert, describe } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { Meter } from "../../src/gates/meter/Meter.ts"
 import { ask, atNoon, claimsOf, left, load, noon, refused, reserve, take, Wipe } from "./Meter.ts"
 
 export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {

@@ -4,7 +4,7 @@
  */
 import { dayOf, monthOf, secondsToEndOf } from "../../src/domain/Calendar.ts"
 import { type Headroom, type Period, periods } from "../../src/domain/Limits.ts"
-import type { Ask, ClaimName, Claims, Renewal, Reservation } from "../../src/gates/Meter/Meter.ts"
+import type { Ask, ClaimName, Claims, Renewal, Reservation } from "../../src/gates/meter/Meter.ts"
 
 interface Event {
   readonly at: number

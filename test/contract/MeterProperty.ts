@@ -7,7 +7,7 @@ import { Clock, Effect, type Layer, Result } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
 import { dayOf, monthOf } from "../../src/domain/Calendar.ts"
-import { type Claims, Meter, type Reservation, type Verdict } from "../../src/gates/Meter/Meter.ts"
+import { type Claims, Meter, type Reservation, type Verdict } from "../../src/gates/meter/Meter.ts"
 import { leaseS, type Wipe } from "./Meter.ts"
 import { MeterModel, type ModelVerdict } from "./MeterModel.ts"
 

@@ -5,8 +5,8 @@
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
-import { layerMemory } from "../../src/gates/Meter/memory.ts"
-import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
+import { Meter } from "../../src/gates/meter/Meter.ts"
 import { layerMeterOnClock } from "../support/TestMeter.ts"
 import { ask, claimsOf, left, load, noon, take } from "./Meter.ts"
 

@@ -2,7 +2,7 @@
 import { assert, describe } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { type Account, type Claims, Meter, Missing } from "../../src/gates/Meter/Meter.ts"
+import { type Account, type Claims, Meter, Missing } from "../../src/gates/meter/Meter.ts"
 import {
   ask,
   atNoon,

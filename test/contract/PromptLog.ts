@@ -2,7 +2,7 @@
 import { randomUUID, randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, type Layer } from "effect"
-import { PromptLog } from "../../src/audit/PromptLog.ts"
+import { PromptLog } from "../../src/promptlog/PromptLog.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { InferenceRequest, JsonObject } from "../../src/domain/Inference.ts"
 import { eventually } from "../support/Gateway.ts"

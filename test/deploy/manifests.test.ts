@@ -96,6 +96,6 @@ it("the autoscalers are one but for the metric, which is one the gateway has", (
   assert.lengthOf(shape(leases), 3)
   assert.deepStrictEqual(shape(leases), shape(manifest("autoscaling")))
   const name = /metric: \{ name: (\w+) \}/.exec(leases)?.[1] ?? ""
-  assert.include(read("src/audit/live.ts"), `name: "${name}"`)
+  assert.include(read("src/audit/postgres.ts"), `name: "${name}"`)
   assert.include(read("deploy/kubernetes-leases/adapter.yaml"), `as: ${name} `)
 })

@@ -1,8 +1,8 @@
 /** Told to stop, a gateway waits for its streams; told again, it does not. */
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Fiber, Layer, Redacted } from "effect"
-import { Registry } from "../../src/registry/Registry.ts"
-import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import { layerLive as layerRegistry } from "../../src/admin/live.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { Fake, generous, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"

@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { auditRow, call, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const

@@ -2,7 +2,7 @@
 import { createServer, type Socket } from "node:net"
 import { assert, it, layer } from "@effect/vitest"
 import { Context, Effect, Exit, Layer, Logger, References, Scope } from "effect"
-import { layerTracing } from "../../src/boot/tracing.ts"
+import { layerTracing } from "../../src/observability/tracing.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { freePort } from "../support/servers/processes.ts"
 

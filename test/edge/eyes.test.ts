@@ -5,8 +5,8 @@ import * as path from "node:path"
 import { assert, it, layer } from "@effect/vitest"
 import { Context, Effect, Layer, Logger, References, Schema } from "effect"
 import { vi } from "vitest"
-import { jsonLine } from "../../src/boot/logging.ts"
-import { layerTracing } from "../../src/boot/tracing.ts"
+import { jsonLine } from "../../src/observability/logging.ts"
+import { layerTracing } from "../../src/observability/tracing.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const

@@ -1,7 +1,7 @@
 /** What a scraper on this machine sees of a gateway that has done something. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 /** The value of a series; undefined when there is no such line. */

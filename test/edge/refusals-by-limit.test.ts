@@ -1,7 +1,7 @@
 /** What a client is told when a limit or a budget says no, and what it is told before that. */
 import { assert, layer } from "@effect/vitest"
 import { Clock, Effect, Fiber } from "effect"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 

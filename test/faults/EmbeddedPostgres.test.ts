@@ -3,7 +3,7 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Exit, Schedule } from "effect"
-import { embeddedPostgres } from "../../src/infra/EmbeddedPostgres.ts"
+import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { folder, parent, visit, visits } from "../support/embedded.ts"
 

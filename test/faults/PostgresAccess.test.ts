@@ -5,15 +5,15 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Redacted, Tracer } from "effect"
-import { embeddedPostgres } from "../../src/infra/EmbeddedPostgres.ts"
+import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { layerPostgres, type SocketAddress } from "../../src/infra/Postgres.ts"
-import { isReachable, postgresBinaries } from "../../src/infra/PostgresBinaries.ts"
+import { isReachable, postgresBinaries } from "../../src/infra/embedded/PostgresBinaries.ts"
 import {
   nobody,
   type PostgresUser,
   runPostgresProgram,
   startPostgres
-} from "../../src/infra/PostgresProcess.ts"
+} from "../../src/infra/embedded/PostgresProcess.ts"
 import { folder, parent, visit, visits } from "../support/embedded.ts"
 
 const root = process.getuid?.() === 0

@@ -1,7 +1,7 @@
 /** A bad network to Redis: what was decided there and never heard of is neither paid twice nor kept for ever. */
 import { assert, describe, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { settledBooks } from "../scale/books.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"

@@ -1,7 +1,7 @@
 /** Redis under sentinels: its master dies, a replica takes over, and the gateway follows by itself. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Fake, hello, layerFake, layerGatewayOn, newKey } from "../support/Gateway.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { layerRedisSentinels, TestSentinels } from "../support/TestRedisSentinel.ts"

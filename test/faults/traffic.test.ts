@@ -6,7 +6,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { settledBooks } from "../scale/books.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"

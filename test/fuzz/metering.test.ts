@@ -8,7 +8,7 @@ import type { Array as Arr } from "effect"
 import fc from "fast-check"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
-import { OutputCount } from "../../src/pipeline/OutputCount.ts"
+import { OutputCount } from "../../src/request/OutputCount.ts"
 import { MeteredModel, type MeteredRequest } from "../support/MeteredModel.ts"
 import { full, seed, tell } from "./run.ts"
 

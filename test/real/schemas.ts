@@ -3,7 +3,7 @@
  * and be the same process afterwards. `node test/real/schemas.ts <url> [count] [seed] [model]`
  */
 import { Result } from "effect"
-import { admitSchema } from "../../src/http/schema/admit.ts"
+import { admitSchema } from "../../src/http/dialect/schema/admit.ts"
 import { Random } from "../fuzz/Random.ts"
 import { RandomSchemas } from "../support/randomSchemas.ts"
 

@@ -1,7 +1,7 @@
 /** Whether the books agree: audit, ledger and live counters of every key, and whether anybody got more than a limit. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
-import { Meter } from "../../src/gates/Meter/Meter.ts"
+import { Meter } from "../../src/gates/meter/Meter.ts"
 
 const Row = Schema.Struct({
   key_id: Schema.String,

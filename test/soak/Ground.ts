@@ -3,10 +3,10 @@
  * can go bad. The stores keep what they acknowledged when they are killed, as they do in production.
  */
 import { Context, Effect, Layer, Redacted } from "effect"
-import { layerRedis as layerRedisMeter } from "../../src/gates/Meter/redis.ts"
+import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
-import { layerLive as layerRegistry } from "../../src/registry/live.ts"
+import { layerLive as layerRegistry } from "../../src/admin/live.ts"
 import { type Backend, makeBackendWith } from "../scale/Backend.ts"
 import { leaseS, makeReplica, prepare, type Replica } from "../scale/World.ts"
 import { type FaultProxy, makeFaultProxy } from "../support/FaultProxy.ts"

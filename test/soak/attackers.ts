@@ -4,7 +4,7 @@
  * any comes twice, so that two minutes have seen them all.
  */
 import { Effect, Fiber } from "effect"
-import type { LimitValues } from "../../src/registry/Registry.ts"
+import type { LimitValues } from "../../src/admin/Registry.ts"
 import { completed, type Plan, startAttack } from "../attacks/processes.ts"
 import { figure } from "../scale/figures.ts"
 import { spentOf } from "../scale/books.ts"

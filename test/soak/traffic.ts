@@ -1,7 +1,7 @@
 /** Clients of all kinds, without pause, until they are told that it is over. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect } from "effect"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { Random } from "../fuzz/Random.ts"
 import { type Key, newKey } from "../scale/World.ts"
 import { ask, type Call, type Path } from "./ask.ts"

@@ -1,8 +1,8 @@
 /** A Meter on the run's Redis, in a database of its own, on the TestClock. */
 import { once } from "node:events"
 import { Clock, Effect, Layer, Redacted } from "effect"
-import { Meter } from "../../src/gates/Meter/Meter.ts"
-import { makeRedis, type Options } from "../../src/gates/Meter/redis.ts"
+import { Meter } from "../../src/gates/meter/Meter.ts"
+import { makeRedis, type Options } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis, Redis } from "../../src/infra/Redis.ts"
 import { layerTestRedis, TestRedis } from "./TestRedis.ts"
 

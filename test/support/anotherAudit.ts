@@ -1,7 +1,7 @@
 /** An audit of its own on the database of the test, as another process has one. */
 import { Context, Effect, Layer } from "effect"
 import { Audit } from "../../src/audit/Audit.ts"
-import type { AuditOptions } from "../../src/audit/live.ts"
+import type { AuditOptions } from "../../src/audit/postgres.ts"
 import { layerLiveAudit } from "../contract/auditWorld.ts"
 
 export const openTimeoutMs = 500

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { embeddedPostgres } from "../../src/infra/EmbeddedPostgres.ts"
+import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 
 /** A folder that is removed afterwards; `mode` of the one above it. */
@@ -36,7 +36,7 @@ export const visit = (dataDir: string) =>
 
 const program = `
   import { Effect } from "effect"
-  import { embeddedPostgres } from ${JSON.stringify(new URL("../../src/infra/EmbeddedPostgres.ts", import.meta.url).href)}
+  import { embeddedPostgres } from ${JSON.stringify(new URL("../../src/infra/embedded/EmbeddedPostgres.ts", import.meta.url).href)}
   Effect.runPromise(Effect.scoped(Effect.andThen(embeddedPostgres({ dataDir: process.argv.at(-1) }), (found) => {
     console.log(JSON.stringify(found.path))
     return Effect.never

@@ -1,6 +1,6 @@
 /** Intents and audit records of requests that never were, each key and request with an id of its own. */
 import { randomUUID, randomUUIDv7 } from "node:crypto"
-import type { AuditRecord, Intent } from "../../src/audit/Record.ts"
+import type { AuditRecord, Intent } from "../../src/domain/AuditRecord.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Usage } from "../../src/domain/Usage.ts"
 

@@ -11,12 +11,12 @@ import type { Gate, GatewayError } from "../../src/domain/Errors.ts"
 import type { Evidence } from "../../src/domain/Evidence.ts"
 import type { Headroom } from "../../src/domain/Limits.ts"
 import { issue, type Permit, type Proof } from "../../src/domain/Permit.ts"
-import { KeyStore } from "../../src/gates/KeyStore/KeyStore.ts"
-import { Limiter } from "../../src/gates/Limiter/Limiter.ts"
-import type { Reservation, Verdict } from "../../src/gates/Meter/Meter.ts"
+import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
+import { Limiter } from "../../src/gates/limits/Limiter.ts"
+import type { Reservation, Verdict } from "../../src/gates/meter/Meter.ts"
 import type { Endpoint } from "../../src/http/endpoint.ts"
-import { faceOf } from "../../src/http/faces.ts"
-import type { Exchange } from "../../src/pipeline/Exchange.ts"
+import { faceOf } from "../../src/http/errorResponses.ts"
+import type { Exchange } from "../../src/request/RequestContext.ts"
 
 declare const call: BackendCall
 declare const headroom: Headroom

@@ -56,7 +56,7 @@ it("domain knows no other layer, but for the reservation a permit carries", () =
           !(
             entry.typeOnly &&
             entry.from === "src/domain/Permit.ts" &&
-            entry.to === "src/gates/Meter/Meter.ts"
+            entry.to === "src/gates/meter/Meter.ts"
           )
       )
     ),

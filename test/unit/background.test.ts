@@ -4,8 +4,8 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Exit, Layer, Logger, References, Scope } from "effect"
 import { TestClock } from "effect/testing"
-import { backgroundTasks, layer as layerMetrics, Metrics } from "../../src/audit/Metrics.ts"
-import { jsonLine } from "../../src/boot/logging.ts"
+import { backgroundTasks, layer as layerMetrics, Metrics } from "../../src/observability/Metrics.ts"
+import { jsonLine } from "../../src/observability/logging.ts"
 import { background, later, spaced } from "../../src/observability/background.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
@@ -17,19 +17,19 @@ const loose =
 
 /** Not loops: each with the number of its uses, and who hears of a failure. */
 const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = {
-  "src/infra/Alarm.ts": [1, "one timer of a test's clock"],
+  "src/infra/time.ts": [1, "one timer of a test's clock"],
   "src/infra/Deadline.ts": [1, "its caller gets the outcome"],
   "src/infra/Redis.ts": [1, "logs what ioredis says"],
   "src/audit/GroupCommit.ts": [1, "whoever offered a row hears how it went; lanes count what fails"],
-  "src/gates/KeyStore/FreshKeys.ts": [1, "one read, whose askers hear how it went"],
-  "src/gates/KeyStore/live.ts": [1, "one measurement for the metrics"],
-  "src/gates/KeyStore/SecretCheck.ts": [1, "workers on demand, whose askers hear how it went"],
-  "src/http/Server.ts": [1, "the shutdown, which is waited for"],
+  "src/gates/keys/KeyStateCache.ts": [1, "one read, whose askers hear how it went"],
+  "src/gates/keys/postgres.ts": [1, "one measurement for the metrics"],
+  "src/gates/keys/SecretVerifier.ts": [1, "workers on demand, whose askers hear how it went"],
+  "src/http/server/Server.ts": [1, "the shutdown, which is waited for"],
   "src/audit/Tally.ts": [1, "ends when nothing is left to count, and the next refusal starts another"],
-  "src/http/Tarpit.ts": [1, "ends when nobody waits, and who waits next starts another"],
-  "src/http/connections.ts": [1, "a throw in a timer of Node ends the process: not silent"],
-  "src/http/stalls.ts": [1, "a throw in a timer of Node ends the process: not silent"],
-  "src/pipeline/Aftercare.ts": [5, "tries end, and what is given up is counted and logged"]
+  "src/http/server/Tarpit.ts": [1, "ends when nobody waits, and who waits next starts another"],
+  "src/http/server/connections.ts": [1, "a throw in a timer of Node ends the process: not silent"],
+  "src/http/server/stalledClients.ts": [1, "a throw in a timer of Node ends the process: not silent"],
+  "src/request/SettlementQueue.ts": [5, "tries end, and what is given up is counted and logged"]
 }
 
 const codeOf = (file: string): string =>

@@ -21,19 +21,19 @@ const measuredByWallClock =
 
 /** Real timestamps, each with the number of its uses. A new one needs a reason, a duration needs `infra/monotonic.ts`. */
 const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>> = {
-  "src/http/app.ts": [1, "when a request arrived, for its audit row"],
-  "src/http/openai/chatAnswer.ts": [1, "`created` of an answer whose backend gave no time"],
+  "src/http/server/app.ts": [1, "when a request arrived, for its audit row"],
+  "src/http/dialect/openai/chatAnswer.ts": [1, "`created` of an answer whose backend gave no time"],
   "src/backend/demo/wire.ts": [2, "`created_at` of the demo backend's frames"],
-  "src/audit/Drift.ts": [1, "an instant of the day and month that are compared"],
-  "src/gates/Budget/live.ts": [1, "an instant of the periods that are loaded"],
-  "src/gates/Meter/redis.ts": [1, "a guess at the store's day, which the store corrects"],
-  "src/gates/Meter/memory.ts": [2, "the day of a request; the clock of a test's store"],
-  "src/gates/KeyStore/memory.ts": [1, "the twin compares it with an expiry that is a timestamp too"],
+  "src/ledger/CounterReconciler.ts": [1, "an instant of the day and month that are compared"],
+  "src/gates/limits/budgetFromMeter.ts": [1, "an instant of the periods that are loaded"],
+  "src/gates/meter/redis/RedisMeter.ts": [1, "a guess at the store's day, which the store corrects"],
+  "src/gates/meter/memory/layer.ts": [2, "the day of a request; the clock of a test's store"],
+  "src/gates/keys/memory.ts": [1, "the twin compares it with an expiry that is a timestamp too"],
   "src/infra/monotonic.ts": [6, "makes the clock that reads monotonic time instead"]
 }
 
 /** They run inside `measured`. */
-const measured: ReadonlyArray<string> = ["src/http/ops.ts", "src/gates/Budget/live.ts"]
+const measured: ReadonlyArray<string> = ["src/http/health.ts", "src/gates/limits/budgetFromMeter.ts"]
 
 /** Comments are no uses. */
 const codeOf = (file: string): string =>

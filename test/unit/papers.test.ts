@@ -9,9 +9,9 @@ import * as NodeServices from "@effect/platform-node/NodeServices"
 import { SqlClient } from "effect/sql"
 import { presenter } from "../../cli/endings.ts"
 import { makeProgram } from "../../cli/program.ts"
-import { backgroundTasks } from "../../src/audit/Metrics.ts"
+import { backgroundTasks } from "../../src/observability/Metrics.ts"
 import { Backend } from "../../src/backend/Backend.ts"
-import { Registry } from "../../src/registry/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import { table } from "../../src/Settings.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")

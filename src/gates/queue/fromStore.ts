@@ -1,7 +1,7 @@
 /** The line on a `QueueStore`, and the line that is not there. */
 import { Deferred, Duration, Effect, Layer, type Scope } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
-import type { Metrics } from "../../audit/Metrics.ts"
+import type { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { background, spaced } from "../../observability/background.ts"
 import { FairQueue, type Place, type QueueStatus } from "./FairQueue.ts"

@@ -1,6 +1,6 @@
 /** How many places at the backend are taken: what an operator compares with `BACKEND_MAX_CONCURRENT`. */
 import { Effect, Layer } from "effect"
-import { Metrics } from "../../audit/Metrics.ts"
+import { Metrics } from "../../observability/Metrics.ts"
 import { FairQueue } from "./FairQueue.ts"
 
 export const layerQueueGauge: Layer.Layer<never, never, FairQueue | Metrics> = Layer.effectDiscard(

@@ -7,7 +7,7 @@ import { createHash } from "node:crypto"
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { HttpServerResponse } from "effect/http"
-import type { Exchange } from "../../pipeline/Exchange.ts"
+import type { Exchange } from "../../request/RequestContext.ts"
 
 const read = (name: string): string => readFileSync(path.join(import.meta.dirname, name), "utf8")
 

@@ -1,7 +1,7 @@
 /** One attack: what it does to a gateway of its own, and what comes of it. */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import type { Effect, Scope } from "effect"
-import type { Registry } from "../../../src/registry/Registry.ts"
+import type { Registry } from "../../../src/admin/Registry.ts"
 import type { Arena } from "../Arena.ts"
 import type { Row } from "../figures.ts"
 

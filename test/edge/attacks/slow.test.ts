@@ -2,7 +2,7 @@
 import { connect, type Socket } from "node:net"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { Patience } from "../../../src/http/Patience.ts"
+import { Patience } from "../../../src/http/server/ClientTimeouts.ts"
 import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"

@@ -5,7 +5,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { Registry } from "../../../src/registry/Registry.ts"
+import { Registry } from "../../../src/admin/Registry.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import { call, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
 

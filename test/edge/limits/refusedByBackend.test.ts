@@ -1,7 +1,7 @@
 /** What the backend refuses has cost a call, so it costs the request; its tokens and its slot are given back. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { Registry } from "../../../src/registry/Registry.ts"
+import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 

@@ -2,7 +2,7 @@
 import { assert, describe, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { Registry } from "../../../src/registry/Registry.ts"
+import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake as wire } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 

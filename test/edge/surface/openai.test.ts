@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import OpenAI from "openai"
-import { Registry } from "../../../src/registry/Registry.ts"
+import { Registry } from "../../../src/admin/Registry.ts"
 import { fake } from "../../support/FakeBackend.ts"
 import { Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
 import { ask, assertRefused, chat, events, json, live } from "./asking.ts"

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Effect, Redacted, Schedule } from "effect"
 import type { Scope } from "effect/Scope"
-import { postgresBinaries } from "../../../src/infra/PostgresBinaries.ts"
+import { postgresBinaries } from "../../../src/infra/embedded/PostgresBinaries.ts"
 import type { SocketAddress } from "../../../src/infra/Postgres.ts"
 import {
   nobody,
@@ -16,7 +16,7 @@ import {
   type PostgresUser,
   runPostgresProgram,
   startPostgres
-} from "../../../src/infra/PostgresProcess.ts"
+} from "../../../src/infra/embedded/PostgresProcess.ts"
 import { freePort, signalTree } from "./processes.ts"
 
 export interface PostgresCluster {

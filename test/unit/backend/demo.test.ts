@@ -4,7 +4,7 @@ import { describe } from "vitest"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { makeDemoBackend } from "../../../src/backend/demo/DemoBackend.ts"
-import { layerUndici } from "../../../src/backend/undici.ts"
+import { layerUndici } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 

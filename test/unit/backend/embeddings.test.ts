@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { decodeEmbeddings } from "../../../src/backend/decodeEmbeddings.ts"
+import { decodeEmbeddings } from "../../../src/backend/ollama/decodeEmbeddings.ts"
 
 const float = fc.float({ noNaN: true, noDefaultInfinity: true })
 const vector = fc.array(float, { minLength: 1, maxLength: 20 })

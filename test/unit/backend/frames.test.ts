@@ -1,8 +1,8 @@
 import { assert, it } from "@effect/vitest"
 import fc from "fast-check"
 import { describe } from "vitest"
-import { decodeFrame, ErrorLine, isFrame, Malformed } from "../../../src/backend/decodeFrame.ts"
-import { Lines, LineTooLong } from "../../../src/backend/lines.ts"
+import { decodeFrame, ErrorLine, isFrame, Malformed } from "../../../src/backend/ollama/decodeFrame.ts"
+import { Lines, LineTooLong } from "../../../src/backend/ollama/LineSplitter.ts"
 
 /** A recorded conversation in the backend's own words, awkward characters included. */
 const recorded = [

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import { describe } from "vitest"
-import { refusals } from "../../../src/backend/refusals.ts"
+import { refusals } from "../../../src/backend/ollama/refusals.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { withBackend, forward, run, failure, texts, stream, named } from "./calls.ts"
 

@@ -2,8 +2,8 @@
 import { Effect, Result } from "effect"
 import type { BadRequest } from "../../../src/domain/Errors.ts"
 import type { InferenceRequest, Json } from "../../../src/domain/Inference.ts"
-import type { Bounds, Decode } from "../../../src/http/Dialect.ts"
-import { withPromptSize } from "../../../src/http/promptSize.ts"
+import type { Bounds, Decode } from "../../../src/http/dialect/Dialect.ts"
+import { withPromptSize } from "../../../src/http/dialect/promptEstimate.ts"
 
 export const cap = 4096
 

@@ -4,7 +4,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Ajv2020 } from "ajv/dist/2020.js"
 import { Schema } from "effect"
-import { decodeShow } from "../../../src/backend/decodeShow.ts"
+import { decodeShow } from "../../../src/backend/ollama/decodeShow.ts"
 import { BackendFailed, type GatewayError } from "../../../src/domain/Errors.ts"
 import {
   BadRequest,
@@ -16,17 +16,17 @@ import {
 import { RateLimited, Unauthorized, Unavailable } from "../../../src/domain/Errors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import type { Json } from "../../../src/domain/Inference.ts"
-import { endpoints } from "../../../src/http/allowList.ts"
-import type { Decode, Dialect } from "../../../src/http/Dialect.ts"
-import { faceOf, internalError } from "../../../src/http/faces.ts"
+import { endpoints } from "../../../src/http/routes.ts"
+import type { Decode, Dialect } from "../../../src/http/dialect/Dialect.ts"
+import { faceOf, internalError } from "../../../src/http/errorResponses.ts"
 import {
   nativeChat,
   nativeEmbed,
   nativeEmbeddings,
   nativeGenerate,
   nativeShow
-} from "../../../src/http/native/dialect.ts"
-import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../../src/http/openai/dialect.ts"
+} from "../../../src/http/dialect/native/dialect.ts"
+import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../../src/http/dialect/openai/dialect.ts"
 import { errorBody } from "../../../src/http/respond.ts"
 import { version } from "../../../src/version.ts"
 import { picture } from "../../support/pictures.ts"

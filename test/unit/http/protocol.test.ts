@@ -2,11 +2,11 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
-import { maxDimensions, maxInputs } from "../../../src/http/embedInputs.ts"
-import { maxImages, maxPixels } from "../../../src/http/images.ts"
-import { maxTopLogprobs } from "../../../src/http/native/fields.ts"
-import { schemaBounds } from "../../../src/http/schema/bounds.ts"
-import { maxStopLength, maxStops, ranges } from "../../../src/http/sampling.ts"
+import { maxDimensions, maxInputs } from "../../../src/http/dialect/embedInputs.ts"
+import { maxImages, maxPixels } from "../../../src/http/dialect/images.ts"
+import { maxTopLogprobs } from "../../../src/http/dialect/native/fields.ts"
+import { schemaBounds } from "../../../src/http/dialect/schema/bounds.ts"
+import { maxStopLength, maxStops, ranges } from "../../../src/http/dialect/sampling.ts"
 
 const page = readFileSync(path.resolve(import.meta.dirname, "../../../docs/protocol.md"), "utf8")
 

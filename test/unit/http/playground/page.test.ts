@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import { Script } from "node:vm"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { welcome } from "../../../../src/boot/banner.ts"
+import { welcome } from "../../../../src/startup/banner.ts"
 import { makePage } from "../../../../src/http/playground/page.ts"
 
 const { html, headers } = makePage()

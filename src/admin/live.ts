@@ -1,0 +1,363 @@
+/** The registry on Postgres. `scopes` not given at creation means all of them. */
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { scopes } from "../domain/Caller.ts"
+import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
+import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
+import { hashSecret } from "../gates/keys/SecretVerifier.ts"
+import { answerWithin } from "../infra/Deadline.ts"
+import {
+  DuplicateTenant,
+  InvalidValue,
+  RegistryDown,
+  RevokedKey,
+  UnknownKey,
+  UnknownTenant
+} from "./Errors.ts"
+import { orKeep, readBudgets, writeBudgets } from "./budgets.ts"
+import { expiryOf } from "./expiry.ts"
+import { erasePrompts, readPrompts } from "./prompts.ts"
+import { Registry } from "./Registry.ts"
+import { keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
+import * as Values from "./Values.ts"
+
+export interface RegistryOptions {
+  /** `KEY_NAMESPACE`; default tg_ */
+  readonly namespace?: string
+  /** what a tenant gets that is created without limits: `DEFAULT_RPM`, `DEFAULT_TPM`, `DEFAULT_CONCURRENT` */
+  readonly defaults: EffectiveLimits
+  /** for tests; default a new random key of the namespace */
+  readonly mint?: () => string
+}
+
+/** 62^9 prefixes: a second collision in a row is already a broken random source. */
+const mostMints = 5
+
+type Meant = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
+
+const isMeant = (error: unknown): error is Meant =>
+  error instanceof DuplicateTenant ||
+  error instanceof InvalidValue ||
+  error instanceof RegistryDown ||
+  error instanceof RevokedKey ||
+  error instanceof UnknownKey ||
+  error instanceof UnknownTenant
+
+/** Our own errors pass; everything else that can go wrong here is the database's doing. */
+const down = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  effect.pipe(
+    answerWithin("8 seconds"),
+    Effect.mapError((cause): Extract<E, Meant> | RegistryDown => {
+      const meant = (error: typeof cause): error is Extract<typeof cause, Extract<E, Meant>> => isMeant(error)
+      return meant(cause) ? cause : new RegistryDown({ cause })
+    })
+  )
+
+const make = Effect.fnUntraced(function* (options: RegistryOptions) {
+  const sql = yield* SqlClient.SqlClient
+  const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
+
+  const tenantColumns = sql`name, rpm, tpm, concurrent, weight, allow_all_models, allowed_models, disabled, created_at`
+  const keyColumns = sql`k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at, k.expires_at, k.rpm, k.tpm,
+    k.concurrent, k.priority, k.prompt_log, k.prompt_log_days,
+    CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
+
+  const oneTenant = (name: string, rows: ReadonlyArray<unknown>) =>
+    Effect.gen(function* () {
+      const [row] = yield* tenantRows(rows)
+      return row === undefined ? yield* new UnknownTenant({ tenant: name }) : tenantOf(row)
+    })
+  const oneKey = (prefix: string, rows: ReadonlyArray<unknown>) =>
+    Effect.gen(function* () {
+      const [row] = yield* keyRows(rows)
+      return row === undefined ? yield* new UnknownKey({ prefix }) : keyOf(row)
+    })
+
+  const showTenant = (tenant: string) =>
+    Effect.flatMap(sql`SELECT ${tenantColumns} FROM tenants WHERE name = ${tenant}`, (rows) =>
+      oneTenant(tenant, rows)
+    )
+  const showKey = (prefix: string) =>
+    Effect.flatMap(
+      sql`SELECT ${keyColumns} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`,
+      (rows) => oneKey(prefix, rows)
+    )
+
+  const limitOr = <A>(field: string, given: number | undefined, otherwise: A) =>
+    given === undefined ? Effect.succeed(otherwise) : Values.validate(field, Values.limit, given)
+  const limitOrNull = (field: string, given: number | null | undefined) =>
+    given === undefined || given === null
+      ? Effect.succeed(given)
+      : Values.validate(field, Values.limit, given)
+
+  const createTenant = Effect.fnUntraced(function* (
+    tenant: Parameters<Registry["Service"]["createTenant"]>[0]
+  ) {
+    const name = yield* Values.validate("name", Values.name, tenant.name)
+    const rpm = yield* limitOr("rpm", tenant.rpm, options.defaults.rpm)
+    const tpm = yield* limitOr("tpm", tenant.tpm, options.defaults.tpm)
+    const concurrent = yield* limitOr("concurrent", tenant.concurrent, options.defaults.concurrent)
+    const rows = yield* sql`
+      INSERT INTO tenants (name, rpm, tpm, concurrent, allow_all_models)
+      VALUES (${name}, ${rpm}, ${tpm}, ${concurrent}, ${tenant.allowAllModels ?? false})
+      ON CONFLICT (name) DO NOTHING RETURNING ${tenantColumns}`
+    const [row] = yield* tenantRows(rows)
+    return row === undefined ? yield* new DuplicateTenant({ tenant: name }) : tenantOf(row)
+  }, down)
+
+  const listTenants = Effect.suspend(() => sql`SELECT ${tenantColumns} FROM tenants ORDER BY name`).pipe(
+    Effect.flatMap(tenantRows),
+    Effect.map((rows) => rows.map(tenantOf)),
+    down
+  )
+
+  const setTenantLimits = Effect.fnUntraced(function* (
+    tenant: string,
+    limits: Parameters<Registry["Service"]["setTenantLimits"]>[1]
+  ) {
+    const rpm = yield* limitOr("rpm", limits.rpm, null)
+    const tpm = yield* limitOr("tpm", limits.tpm, null)
+    const concurrent = yield* limitOr("concurrent", limits.concurrent, null)
+    const weight =
+      limits.weight === undefined ? null : yield* Values.validate("weight", Values.weight, limits.weight)
+    const rows = yield* sql`
+      UPDATE tenants SET rpm = coalesce(${rpm}::int, rpm), tpm = coalesce(${tpm}::int, tpm),
+        concurrent = coalesce(${concurrent}::int, concurrent), weight = coalesce(${weight}::int, weight)
+      WHERE name = ${tenant} RETURNING ${tenantColumns}`
+    return yield* oneTenant(tenant, rows)
+  }, down)
+
+  const setTenantEnabled = Effect.fnUntraced(function* (tenant: string, enabled: boolean) {
+    const rows = yield* sql`
+      UPDATE tenants SET disabled = ${!enabled} WHERE name = ${tenant} RETURNING ${tenantColumns}`
+    return yield* oneTenant(tenant, rows)
+  }, down)
+
+  const setModels = Effect.fnUntraced(function* (
+    tenant: string,
+    change: Parameters<Registry["Service"]["setModels"]>[1]
+  ) {
+    const models =
+      change.models === undefined
+        ? null
+        : [...new Set(yield* Values.validate("models", Values.modelList, change.models))]
+    // As JSON text: a model name may hold whatever separates an array's elements.
+    const list = models === null ? null : JSON.stringify(models)
+    const rows = yield* sql`
+      UPDATE tenants SET
+        allow_all_models = coalesce(${change.allowAll ?? null}::boolean, allow_all_models),
+        allowed_models = CASE WHEN ${list}::text IS NULL THEN allowed_models
+          ELSE ARRAY(SELECT jsonb_array_elements_text(${list}::text::jsonb)) END
+      WHERE name = ${tenant} RETURNING ${tenantColumns}`
+    return yield* oneTenant(tenant, rows)
+  }, down)
+
+  const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
+    yield* showTenant(tenant)
+    const from =
+      period === "total" ? sql`'-infinity'::date` : sql`date_trunc(${period}, now() AT TIME ZONE 'UTC')::date`
+    const rows = yield* sql`
+      SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
+        coalesce(sum(l.tokens_in), 0)::float8 AS tokens_in,
+        coalesce(sum(l.tokens_out), 0)::float8 AS tokens_out
+      FROM ledger l JOIN tenants t ON t.id = l.tenant_id
+      WHERE t.name = ${tenant} AND l.day >= ${from}`
+    const [row] = yield* usageRows(rows)
+    return {
+      requests: row?.requests ?? 0,
+      tokensIn: row?.tokens_in ?? 0,
+      tokensOut: row?.tokens_out ?? 0
+    }
+  }, down)
+
+  /** Inserts a key under a prefix nobody has; `insert` answers with no row when the prefix is taken. */
+  const minted = Effect.fnUntraced(function* <E>(
+    insert: (prefix: string, hash: string) => Effect.Effect<ReadonlyArray<unknown>, E>
+  ) {
+    for (let attempt = 0; attempt < mostMints; attempt += 1) {
+      const secret = mint()
+      const prefix = prefixOf(secret)
+      const hash = yield* Effect.tryPromise(() => hashSecret(secret))
+      if ((yield* insert(prefix, hash)).length === 0) continue
+      const key = yield* showKey(prefix).pipe(
+        Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
+      )
+      return { secret, key }
+    }
+    return yield* new RegistryDown({ cause: new Error("no free key prefix was found") })
+  })
+
+  const createKey = Effect.fnUntraced(function* (key: Parameters<Registry["Service"]["createKey"]>[0]) {
+    const name = yield* Values.validate("name", Values.name, key.name)
+    const granted = yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes)
+    const rpm = yield* limitOr("rpm", key.rpm, null)
+    const tpm = yield* limitOr("tpm", key.tpm, null)
+    const concurrent = yield* limitOr("concurrent", key.concurrent, null)
+    const priority = yield* Values.validate("priority", Values.priority, key.priority ?? "interactive")
+    const expiresAt = yield* expiryOf(sql, key)
+    yield* showTenant(key.tenant)
+    return yield* minted(
+      (prefix, hash) => sql`
+        INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority)
+        SELECT id, ${name}, ${prefix}, ${hash}, string_to_array(${[...new Set(granted)].join(",")}, ','),
+          ${expiresAt}, ${rpm}::int, ${tpm}::int, ${concurrent}::int, ${priority}
+        FROM tenants WHERE name = ${key.tenant}
+        ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+    )
+  }, down)
+
+  const rotateKey = Effect.fnUntraced(function* (given: string, graceMs: number | undefined) {
+    const old = yield* Values.validate("prefix", Values.prefix, given)
+    const grace =
+      graceMs === undefined ? undefined : yield* Values.validate("grace", Values.lifetimeMs, graceMs)
+    return yield* sql.withTransaction(
+      Effect.gen(function* () {
+        const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${old} FOR UPDATE`
+        if (found.length === 0) return yield* new UnknownKey({ prefix: old })
+        const made = yield* minted(
+          (prefix, hash) => sql`
+            INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority,
+              budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days)
+            SELECT tenant_id, name, ${prefix}, ${hash}, scopes, now() + (expires_at - created_at), rpm, tpm,
+              concurrent, priority, budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days
+            FROM api_keys WHERE prefix = ${old}
+            ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+        )
+        if (grace !== undefined) {
+          // Never later than it would have ended anyway.
+          yield* sql`
+            UPDATE api_keys SET expires_at = least(expires_at, now() + ${grace}::float8 * interval '1 millisecond')
+            WHERE prefix = ${old}`
+        }
+        return { ...made, replaced: yield* showKey(old) }
+      })
+    )
+  }, down)
+
+  const listKeys = Effect.fnUntraced(function* (tenant: string) {
+    yield* showTenant(tenant)
+    const rows = yield* sql`
+      SELECT ${keyColumns} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+      WHERE t.name = ${tenant} ORDER BY k.created_at, k.prefix`
+    return (yield* keyRows(rows)).map(keyOf)
+  }, down)
+
+  const revokeKey = Effect.fnUntraced(function* (given: string) {
+    const prefix = yield* Values.validate("prefix", Values.prefix, given)
+    return yield* sql.withTransaction(
+      Effect.gen(function* () {
+        const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${prefix} FOR UPDATE`
+        if (found.length === 0) return yield* new UnknownKey({ prefix })
+        // The outbox row is the revocation; its trigger does the rest, whoever writes it.
+        const written = yield* sql`
+          INSERT INTO revocations (key_prefix)
+          SELECT prefix FROM api_keys WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
+        return { already: written.length === 0 }
+      })
+    )
+  }, down)
+
+  /** Runs one UPDATE of the key and answers with what it made of it. */
+  const change = Effect.fnUntraced(function* (
+    given: string,
+    update: (prefix: string) => Effect.Effect<ReadonlyArray<unknown>, unknown>
+  ) {
+    const prefix = yield* Values.validate("prefix", Values.prefix, given)
+    return yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* update(prefix).pipe(Effect.mapError((cause) => new RegistryDown({ cause })))
+        return yield* showKey(prefix)
+      })
+    )
+  })
+
+  const setKeyEnabled = Effect.fnUntraced(function* (given: string, enabled: boolean) {
+    const status = enabled ? "active" : "disabled"
+    const key = yield* change(
+      given,
+      (prefix) =>
+        sql`UPDATE api_keys SET status = ${status} WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
+    )
+    if (key.status === "revoked") return yield* new RevokedKey({ prefix: key.prefix })
+    return key
+  }, down)
+
+  const setKeyLimits = Effect.fnUntraced(function* (
+    given: string,
+    limits: Parameters<Registry["Service"]["setKeyLimits"]>[1]
+  ) {
+    const rpm = orKeep(yield* limitOrNull("rpm", limits.rpm))
+    const tpm = orKeep(yield* limitOrNull("tpm", limits.tpm))
+    const concurrent = orKeep(yield* limitOrNull("concurrent", limits.concurrent))
+    const priority =
+      limits.priority === undefined
+        ? null
+        : yield* Values.validate("priority", Values.priority, limits.priority)
+    return yield* change(
+      given,
+      (prefix) => sql`
+        UPDATE api_keys SET
+          rpm = CASE WHEN ${rpm.given}::boolean THEN ${rpm.value}::int ELSE rpm END,
+          tpm = CASE WHEN ${tpm.given}::boolean THEN ${tpm.value}::int ELSE tpm END,
+          concurrent = CASE WHEN ${concurrent.given}::boolean THEN ${concurrent.value}::int ELSE concurrent END,
+          priority = coalesce(${priority}, priority)
+        WHERE prefix = ${prefix} RETURNING id`
+    )
+  }, down)
+
+  const setPromptLog = Effect.fnUntraced(function* (
+    given: string,
+    wish: Parameters<Registry["Service"]["setPromptLog"]>[1]
+  ) {
+    const days =
+      wish.retentionDays === undefined
+        ? null
+        : yield* Values.validate("retention-days", Values.retentionDays, wish.retentionDays)
+    return yield* change(
+      given,
+      (prefix) => sql`
+        UPDATE api_keys SET prompt_log = ${wish.on}, prompt_log_days = coalesce(${days}::int, prompt_log_days)
+        WHERE prefix = ${prefix} RETURNING id`
+    )
+  }, down)
+
+  const setBudgets = (given: string, wish: Parameters<Registry["Service"]["setBudgets"]>[1]) =>
+    down(writeBudgets(sql, given, wish))
+
+  const showBudgets = Effect.fnUntraced(function* (given: string) {
+    return yield* readBudgets(sql, yield* Values.validate("prefix", Values.prefix, given))
+  }, down)
+
+  return {
+    createTenant,
+    listTenants,
+    showTenant: (tenant: string) => down(showTenant(tenant)),
+    setTenantLimits,
+    setTenantEnabled,
+    setModels,
+    usage,
+    createKey,
+    rotateKey,
+    listKeys,
+    revokeKey,
+    setKeyEnabled,
+    setKeyLimits,
+    setPromptLog,
+    setBudgets,
+    showBudgets,
+    showPromptLog: Effect.fnUntraced(function* (given, which) {
+      const prefix = yield* Values.validate("key", Values.prefix, given)
+      yield* showKey(prefix)
+      return yield* readPrompts(sql, prefix, which)
+    }, down),
+    // No deadline around the whole: each of its statements has one.
+    erasePromptLog: Effect.fnUntraced(function* (given) {
+      const prefix = yield* down(Values.validate("key", Values.prefix, given))
+      yield* down(showKey(prefix))
+      return yield* erasePrompts((batch) => down(batch), sql, prefix)
+    })
+  }
+})
+
+export const layerLive = (options: RegistryOptions): Layer.Layer<Registry, never, SqlClient.SqlClient> =>
+  Layer.effect(Registry, make(options))

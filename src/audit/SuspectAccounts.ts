@@ -1,9 +1,0 @@
-/** Accounts whose counters may differ from the ledger: they are compared as soon as they rest. */
-import { Context } from "effect"
-import type { Account } from "../gates/Meter/Meter.ts"
-
-/** Told by whoever ends the request of another process, or corrects one; `layerDrift` compares. */
-export class SuspectAccounts extends Context.Service<
-  SuspectAccounts,
-  { readonly add: (account: Account) => void }
->()("tollgate/audit/SuspectAccounts") {}

@@ -1,0 +1,293 @@
+/**
+ * The audit and the ledger on Postgres.
+ *
+ * Each kind of row has a lane of its own with its own bound, so that none can starve another: intents, completions,
+ * refusals of known callers, refusals of nobody in particular. Completions and refusals that cannot be written stay
+ * queued until they can; while a completion is late nobody is admitted, so what is queued is bounded by what was
+ * open.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Cause, Effect, Layer, Predicate, Schedule, Schema } from "effect"
+import type { SqlError } from "effect/sql/SqlError"
+import { Unavailable } from "../domain/Errors.ts"
+import { evidence } from "../domain/Evidence.ts"
+import { noUsage } from "../domain/Usage.ts"
+import { answerWithin } from "../infra/Deadline.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { OutageLog } from "../infra/OutageLog.ts"
+import { background, later, makeOutage, spaced } from "../observability/background.ts"
+import { Audit } from "./Audit.ts"
+import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
+import { Meter } from "../gates/meter/Meter.ts"
+import { chargeCorrection, correctAudit } from "../ledger/corrections.ts"
+import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
+import { SuspectAccounts } from "../ledger/SuspectAccounts.ts"
+import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
+import { auditRow, type AuditRow, holdBack, intentRow, type Progress, progressRow } from "./rows.ts"
+import { makeTally } from "./Tally.ts"
+import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
+
+export interface AuditOptions {
+  /** `CONCURRENCY_LEASE_S`: how long an intent outlives its process */
+  readonly leaseS: number
+  /** how long a request waits for its intent; default 1500 */
+  readonly openTimeoutMs?: number
+  /** how long the end of an answer waits for its row; default 5000 */
+  readonly closeTimeoutMs?: number
+  /** how long a refusal waits for its row; default 1000 */
+  readonly refuseTimeoutMs?: number
+  /** a completion that has waited longer than this stops admission; default 2000 */
+  readonly lateAfterMs?: number
+  /** how long a shutdown waits for rows that are not written yet; default 5000 */
+  readonly drainMs?: number
+  /** refusals of unknown callers that may wait to be written; default 5000 */
+  readonly anonymousCapacity?: number
+}
+
+const maxBatch = 500
+const admittedCapacity = 50_000
+const refusedCapacity = 20_000
+
+type WriteError = SqlError | Schema.SchemaError | Cause.TimeoutError
+
+/** Classes 22, 23 and 54 of SQLSTATE: the row is at fault, not the database. */
+export const poisoned = (error: WriteError): boolean => {
+  if (error._tag !== "SqlError") return false
+  const reason = error.reason
+  if (reason._tag === "ConstraintError" || reason._tag === "UniqueViolation") return true
+  return Predicate.hasProperty(reason.cause, "code") && /^(?:22|23|54)/.test(String(reason.cause.code))
+}
+
+const unavailable = (cause: unknown): Unavailable => new Unavailable({ gate: "Audit", retryAfterS: 1, cause })
+
+const make = (options: AuditOptions) =>
+  Effect.gen(function* () {
+    const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
+    const [meter, suspects] = [yield* Meter, yield* SuspectAccounts]
+    const lateAfterMs = options.lateAfterMs ?? 2000
+    const leaseMs = options.leaseS * 1000
+    /** What each request under way has used; the heartbeat renews their intents until they are closed for good. */
+    const open = new Map<string, Progress>()
+
+    const lane = Effect.fnUntraced(function* <A extends { readonly request_id: string }>(
+      task: BackgroundTask,
+      write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError | Schema.SchemaError>,
+      onStoreFailure: "fail" | "keep",
+      capacity: number,
+      more: { readonly writers?: number; readonly settled?: (row: A) => void } = {}
+    ) {
+      const outage = yield* makeOutage(task)
+      /** Postgres repeats the whole row in its detail: the log gets the reason's name only. */
+      const poisonedRow = (row: A, error: WriteError) =>
+        Effect.andThen(
+          metrics.backgroundFailed(task),
+          Effect.logError(
+            `audit row ${row.request_id} cannot be written: ${error._tag === "SqlError" ? error.reason._tag : error._tag}`
+          )
+        )
+      return yield* makeGroupCommit<A, WriteError>({
+        write: (rows) =>
+          answerWithin("3 seconds")(write(rows)).pipe(
+            Effect.tapError((error) => {
+              if (!poisoned(error)) return outage.failed(Cause.fail(error))
+              const [row] = rows
+              // More than one are written singly next, and then it is known which of them it was.
+              return row === undefined || rows.length > 1 ? Effect.void : poisonedRow(row, error)
+            }),
+            Effect.tap(outage.over)
+          ),
+        poisoned,
+        onStoreFailure,
+        maxBatch,
+        capacity,
+        ...more
+      })
+    })
+    // Requests wait for these before they reach the backend. Completions of one key would wait for each other's ledger row.
+    const opening = yield* lane(
+      "audit_intents",
+      insertIntents(pg, options.leaseS),
+      "fail",
+      admittedCapacity,
+      {
+        writers: 2
+      }
+    )
+    /** What of `rows` was in the log already: sent twice, or closed by another replica. */
+    const correct = Effect.fnUntraced(function* (rows: ReadonlyArray<AuditRow>, known: ReadonlySet<string>) {
+      const late = yield* correctAudit(pg)(rows.filter(({ request_id }) => known.has(request_id)))
+      if (late.length === 0) return
+      yield* Effect.logWarning(
+        `${late.length} requests had been closed by another replica, the audit and the ledger are corrected`
+      )
+      yield* Effect.forEach(late, (one) => chargeCorrection(meter, suspects, one), {
+        concurrency: 8,
+        discard: true
+      })
+    })
+    // Bounded by admission: only what was opened is closed.
+    const closing = yield* lane(
+      "audit_completions",
+      (rows) =>
+        Effect.flatMap(closeIntents(pg)(rows), (known) =>
+          known.length === 0 ? Effect.void : correct(rows, new Set(known))
+        ),
+      "keep",
+      Number.POSITIVE_INFINITY,
+      { settled: (row: AuditRow) => open.delete(row.request_id) }
+    )
+    const refusing = yield* lane("audit_refusals", insertAudit(pg), "keep", refusedCapacity)
+    const turningAway = yield* lane(
+      "audit_anonymous_refusals",
+      insertAudit(pg),
+      "keep",
+      options.anonymousCapacity ?? 5000
+    )
+    const lanes = [opening, closing, refusing, turningAway]
+    yield* Effect.addFinalizer(() =>
+      Effect.forEach(lanes, (lane) => lane.close(options.drainMs ?? 5000), { concurrency: "unbounded" }).pipe(
+        Effect.map((lost) => lost.reduce((sum, count) => sum + count, 0)),
+        Effect.tap((lost) =>
+          lost === 0 ? Effect.void : Effect.logError(`${lost} audit rows could not be written before the end`)
+        )
+      )
+    )
+
+    yield* metrics.probe({
+      name: "tollgate_audit_backlog",
+      help: "Audit rows that are not durable yet",
+      read: Effect.sync(() => lanes.reduce((sum, lane) => sum + lane.backlog(), 0))
+    })
+    yield* metrics.probe({
+      name: "tollgate_audit_lag_seconds",
+      help: "How long the oldest completion that is not durable yet has waited",
+      read: Effect.sync(() => closing.lagMs() / 1000)
+    })
+    yield* metrics.probe({
+      name: "tollgate_open_leases",
+      help: "Requests of this process that are under way",
+      read: Effect.sync(() => open.size)
+    })
+
+    const renewal = yield* makeOutage("intent_renewal")
+    const renew = Effect.suspend(() =>
+      open.size === 0
+        ? Effect.void
+        : answerWithin(Math.min(5000, leaseMs / 6))(
+            renewIntents(pg, options.leaseS)([...open].map(([id, usage]) => progressRow(id, usage)))
+          )
+    ).pipe(
+      Effect.tapError((cause) => renewal.failed(Cause.fail(cause))),
+      // Soon again: whoever finds a lease that has run out takes its process for dead.
+      Effect.retry(Schedule.spaced(Math.min(1000, leaseMs / 12)))
+    )
+    yield* background("intent_renewal", renew, later(spaced(leaseMs / 3)), renewal)
+
+    const dropped = new OutageLog(yield* makeMonotonicMs, { remindMs: 1000 })
+    const suppress = Effect.andThen(
+      dropped.failed((refusals) =>
+        Effect.logWarning(`audit: dropped rows of ${refusals} refusals, queue full`)
+      ),
+      unavailable("the queue of refusals is full")
+    )
+
+    const laneOf = (row: AuditRow) => (row.key_id === null ? turningAway : refusing)
+
+    const tally = yield* makeTally((row) =>
+      Effect.match(laneOf(row).offer(row), { onFailure: () => false, onSuccess: () => true })
+    )
+
+    return Audit.of({
+      open: (intent) =>
+        Effect.suspend(() =>
+          closing.lagMs() > lateAfterMs
+            ? unavailable("completions are late")
+            : Effect.mapBoth(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), {
+                onFailure: unavailable,
+                onSuccess: () => {
+                  const { requestId } = intent.arrival
+                  open.set(requestId, {
+                    ...noUsage,
+                    tokensIn: intent.promptEstimate,
+                    held: intent.reservation.held
+                  })
+                  return evidence("Audit", { requestId })
+                }
+              })
+        ),
+      progress: (requestId, usage, held = 0) =>
+        Effect.sync(() => {
+          if (open.has(requestId)) open.set(requestId, { ...usage, held })
+        }),
+      close: (record) =>
+        Effect.suspend(() => {
+          const { requestId } = record.arrival
+          // Should this process die before the row is written, the heartbeat has told what it would have said.
+          if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
+          const row = auditRow(record)
+          const late = (error: WriteError | QueueFull | QueueClosed | Late) => {
+            if (error._tag === "Late") holdBack(row)
+            return unavailable(error)
+          }
+          return Effect.match(closing.offer(row), {
+            onFailure: late,
+            onSuccess: (durable) => Effect.catch(durable(options.closeTimeoutMs ?? 5000), late)
+          })
+        }),
+      refuse: Effect.fnUntraced(function* (record) {
+        // The intent may have been written although its client did not wait for it: the row takes it along.
+        open.delete(record.arrival.requestId)
+        const row = auditRow(record)
+        const durable = yield* laneOf(row)
+          .offer(row)
+          .pipe(
+            Effect.catchTag("QueueFull", () => suppress),
+            Effect.mapError((error) => (error._tag === "Unavailable" ? error : unavailable(error)))
+          )
+        yield* durable(options.refuseTimeoutMs ?? 1000).pipe(
+          // A refusal gives nothing away: its row is on its way. An answer is not given without its row.
+          Effect.catchTag("Late", (late) => {
+            holdBack(row)
+            return record.status < 400 ? Effect.fail(late) : Effect.void
+          }),
+          Effect.mapError(unavailable)
+        )
+      }),
+      tally: tally.add
+    })
+  })
+
+const Spent = Schema.Struct({ day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
+const decodeSpent = Schema.decodeUnknownEffect(Schema.Tuple([Spent]))
+
+const makeLedger = Effect.gen(function* () {
+  const pg = yield* PgClient.PgClient
+  return Ledger.of({
+    spent: (keyId, at) => {
+      const instant = new Date(at).toISOString()
+      return answerWithin("1 second")(
+        pg`
+          WITH tokens AS (
+            SELECT day, (tokens_in + tokens_out) AS n FROM ledger WHERE key_id = ${keyId}::text::uuid
+            UNION ALL
+            SELECT (admitted_at AT TIME ZONE 'UTC')::date, greatest(held, tokens_in + tokens_out)
+            FROM intents WHERE key_id = ${keyId}::text::uuid
+          ), at AS (SELECT (${instant}::text::timestamptz AT TIME ZONE 'UTC')::date AS day)
+          SELECT
+            coalesce(sum(n) FILTER (WHERE tokens.day = at.day), 0)::float8 AS day,
+            coalesce(sum(n) FILTER (WHERE date_trunc('month', tokens.day) = date_trunc('month', at.day)), 0)::float8 AS month,
+            coalesce(sum(n), 0)::float8 AS total
+          FROM at LEFT JOIN tokens ON true`
+      ).pipe(
+        Effect.flatMap(decodeSpent),
+        Effect.map(([spent]) => spent),
+        Effect.mapError((cause) => new LedgerDown({ cause }))
+      )
+    }
+  })
+})
+
+export const layerLive = (
+  options: AuditOptions
+): Layer.Layer<Audit | Ledger, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
+  Layer.merge(Layer.effect(Audit, make(options)), Layer.effect(Ledger, makeLedger))

@@ -1,0 +1,149 @@
+/**
+ * A response's bytes into frames, one array per read, up to the final one; what comes after it is not looked at.
+ *
+ * Ollama ends an answer without a final frame when the model repeats itself (31 equal tokens; a loop in JSON mode, for
+ * instance). When such an end is clean HTTP, the answer gets a final frame of ours: `length`, without counts. With no
+ * frame before it there is nothing to send on, which is a failed call but does not speak against the server either.
+ */
+import { Cause, Effect, Pull, type Stream } from "effect"
+import { BackendFailed, type ShuttingDown } from "../../domain/Errors.ts"
+import type { Frame } from "../../domain/Frame.ts"
+import * as YoungStream from "../../infra/v8/stream.ts"
+import type { FrameBounds } from "./answerBounds.ts"
+import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
+import { ofErrorLine, ofWire } from "../errors.ts"
+import { Lines, LineTooLong } from "./LineSplitter.ts"
+import { isRepeatLimit } from "./refusals.ts"
+import { type Head, type Wire, WireError } from "./UpstreamCall.ts"
+
+export type Frames = readonly [Frame, ...Array<Frame>]
+
+export class FrameReader {
+  readonly #wire: Wire
+  readonly #kind: FrameKind
+  readonly #delimited: boolean
+  readonly #streamed: boolean
+  readonly #bounds: FrameBounds
+  readonly #lines: Lines
+  #bytes = 0
+  #count = 0
+  #failure: BackendFailed | undefined
+  #done = false
+  /** Time of the last frame, as the backend told it. */
+  #lastAt: string | undefined
+
+  constructor(wire: Wire, kind: FrameKind, head: Head, bounds: FrameBounds) {
+    this.#wire = wire
+    this.#bounds = bounds
+    this.#lines = new Lines(bounds.lineBytes)
+    this.#kind = kind
+    this.#delimited = head.delimited
+    this.#streamed = head.contentType.startsWith("application/x-ndjson")
+  }
+
+  /**
+   * The frames of each read, up to the final one. `lost` names a connection that broke. It runs for every chunk of every stream, so it takes no more steps than it must.
+   */
+  #pull<E>(lost: (error: WireError) => E): Pull.Pull<Frames, BackendFailed | E> {
+    const reading = Effect.flatMap(this.#wire.taken, (bytes): Pull.Pull<Frames, BackendFailed | E> => {
+      if (bytes instanceof WireError) return Effect.fail(lost(bytes))
+      const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
+      // Frames that came before a failure go out before it.
+      return first === undefined ? next : Effect.succeed<Frames>([first, ...rest])
+    })
+    const next = Effect.suspend((): Pull.Pull<Frames, BackendFailed | E> => {
+      if (this.#failure !== undefined) return Effect.fail(this.#failure)
+      return this.#done ? Cause.done() : reading
+    })
+    return next
+  }
+
+  /** The next frames, or `undefined` after the final one; a lost connection is told as it was. */
+  get next(): Effect.Effect<Frames | undefined, BackendFailed | WireError> {
+    return Pull.catchDone(
+      this.#pull((error) => error),
+      () => Effect.undefined
+    )
+  }
+
+  /** The stream from `first` on. It can be run once. */
+  rest(first: Frames): Stream.Stream<Frame, BackendFailed | ShuttingDown> {
+    const next = this.#pull(ofWire)
+    let held: Frames | undefined = first
+    const start = Effect.suspend(() => {
+      if (held === undefined) return next
+      const frames = held
+      held = undefined
+      return Effect.succeed(frames)
+    })
+    return YoungStream.fromPull(start)
+  }
+
+  #read(bytes: ReadonlyArray<Buffer>): ReadonlyArray<Frame> {
+    const frames: Array<Frame> = []
+    for (const chunk of bytes) {
+      this.#bytes += chunk.length
+      if (this.#bytes > this.#bounds.bytes) {
+        this.#fail(
+          "protocol",
+          new Error(`the answer is larger than the ${this.#bounds.bytes} bytes it may have`)
+        )
+        break
+      }
+      const lines = this.#lines.push(chunk)
+      if (lines instanceof LineTooLong) this.#fail("protocol", lines)
+      else this.#decode(lines, frames)
+      if (this.#done || this.#failure !== undefined) break
+    }
+    return frames
+  }
+
+  #finish(): ReadonlyArray<Frame> {
+    const frames: Array<Frame> = []
+    this.#decode(this.#lines.end(), frames)
+    if (this.#done || this.#failure !== undefined) return frames
+    const ended = new Error("ended without its final frame")
+    if (!this.#delimited) this.#fail("cut", ended)
+    else if (this.#lastAt !== undefined) this.#stop(frames)
+    else this.#fail(this.#streamed ? "empty" : "cut", ended)
+    return frames
+  }
+
+  /** Adds a final frame in the backend's place. */
+  #stop(frames: Array<Frame>): void {
+    this.#done = true
+    frames.push({ createdAt: this.#lastAt ?? epoch, text: "", done: true, doneReason: "length" })
+  }
+
+  #decode(lines: ReadonlyArray<string>, frames: Array<Frame>): void {
+    for (const line of lines) {
+      const frame = decodeFrame(this.#kind, line)
+      if (frame instanceof ErrorLine) {
+        if (!isRepeatLimit(frame.text)) return this.#failWith(ofErrorLine(frame.text))
+        this.#stop(frames)
+        return this.#wire.finish()
+      }
+      if (frame instanceof Malformed)
+        return this.#fail("protocol", new Error(`malformed frame: ${frame.why}`))
+      this.#count += 1
+      if (this.#count > this.#bounds.frames)
+        return this.#fail("protocol", new Error(`more than the ${this.#bounds.frames} frames it may have`))
+      frames.push(frame)
+      this.#lastAt = frame.createdAt
+      if (frame.done) {
+        this.#done = true
+        return this.#wire.finish()
+      }
+    }
+  }
+
+  #fail(fault: "protocol" | "cut" | "empty", cause: Error): void {
+    this.#failWith(new BackendFailed({ fault, cause }))
+  }
+
+  #failWith(failure: BackendFailed): void {
+    this.#failure ??= failure
+    // Nothing after this can be trusted, so the connection is not kept either.
+    this.#wire.abort(failure)
+  }
+}

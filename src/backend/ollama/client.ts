@@ -1,0 +1,329 @@
+/**
+ * The backend over HTTP/1.1, on an undici pool of its own. Sends what the request was decoded to and nothing of
+ * what the client wrote: constant paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and
+ * `Connection` that HTTP needs.
+ *
+ * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` for everything up to the first frame, a
+ * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
+ * the one that does not read; `maxDurationMs` for the whole.
+ */
+import { Effect, Layer, Scope, Semaphore, type Stream } from "effect"
+import { Pool } from "undici"
+import { BackendFailed, type ShuttingDown } from "../../domain/Errors.ts"
+import type { Frame } from "../../domain/Frame.ts"
+import type { JsonObject } from "../../domain/Inference.ts"
+import type { Description, Model } from "../../domain/Model.ts"
+import { makeAlarm } from "../../infra/time.ts"
+import { Drain } from "../../infra/Drain.ts"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import {
+  type FrameBounds,
+  frameBoundsOf,
+  mostWholeBytes,
+  showBytes,
+  tagsBytes,
+  vectorBytesOf
+} from "./answerBounds.ts"
+import { Backend, type BackendCall } from "../Backend.ts"
+import { ByteList } from "./ByteList.ts"
+import { CircuitBreaker } from "../CircuitBreaker.ts"
+import { decodeEmbeddings } from "./decodeEmbeddings.ts"
+import type { FrameKind } from "./decodeFrame.ts"
+import { decodeDescription, decodeShow } from "./decodeShow.ts"
+import { beforeFirstFrame, ofAnswer, ofWire, type Refused } from "../errors.ts"
+import { FrameReader } from "./FrameReader.ts"
+import { guarded, guardedWhole } from "../withBreaker.ts"
+import { decodeTags } from "./decodeTags.ts"
+import { CountingClient, type Head, Wire, WireError } from "./UpstreamCall.ts"
+
+export interface UndiciOptions {
+  /** http or https; a path is a prefix of every path sent */
+  readonly url: URL
+  readonly connectTimeoutMs: number
+  readonly firstByteTimeoutMs: number
+  readonly idleTimeoutMs: number
+  readonly maxDurationMs?: number
+  /**
+   * Connections for clients' requests; further ones wait, within `firstByteTimeoutMs`. Default: as many as there are
+   * requests, because their number is for slots to limit, and one that waits here looks like a backend that hangs.
+   */
+  readonly connections?: number
+}
+
+/** Beginning of an error's body that is read: enough to tell what it is about. */
+const errorBytes = 64 * 1024
+const errorReadMs = 1000
+const listTimeoutMs = 10_000
+/** Connections for lists and pings: whether the backend answers must not depend on how many streams run. */
+const lookupConnections = 2
+const pingTimeoutMs = 3000
+
+const paths = {
+  chat: "/api/chat",
+  generate: "/api/generate",
+  embed: "/api/embed",
+  embeddings: "/api/embeddings",
+  show: "/api/show",
+  describe: "/api/show",
+  models: "/api/tags",
+  ping: "/api/version"
+} as const
+
+/** What the gateway asks for itself; these have connections of their own. */
+const lookups = ["describe", "models", "ping"] as const
+type Lookup = (typeof lookups)[number]
+const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) => lookup === path)
+
+const make = Effect.fnUntraced(function* (options: UndiciOptions) {
+  const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
+  const [alarm, nowMs] = [yield* makeAlarm, yield* makeMonotonicMs]
+  const prefix = options.url.pathname.replace(/\/+$/, "")
+  const makePool = (connections: number | null) =>
+    Effect.acquireRelease(
+      Effect.sync(
+        () =>
+          new Pool(options.url.origin, {
+            connections,
+            connect: { timeout: options.connectTimeoutMs },
+            factory: (origin, clientOptions) => new CountingClient(origin, clientOptions),
+            allowH2: false,
+            // The head has its own clock, which also runs while a request waits for a connection.
+            headersTimeout: 0,
+            bodyTimeout: options.idleTimeoutMs
+          })
+      ),
+      (pool) => Effect.promise(() => pool.destroy())
+    )
+  /** in KiB */
+  const wholeAnswers = yield* Semaphore.make(mostWholeBytes / 1024)
+  const requests = yield* makePool(options.connections ?? null)
+  const lookupPool = yield* makePool(lookupConnections)
+
+  /** An exchange that ends at `deadline` (of `nowMs`), and with its Scope at the latest. */
+  const exchange = (
+    path: keyof typeof paths,
+    body: string | null,
+    deadline: number
+  ): Effect.Effect<Wire, never, Scope.Scope> =>
+    Effect.flatMap(Effect.scope, (scope) => {
+      const wire = new Wire(alarm)
+      // Closed whatever comes next, so that no interruption finds a request that nobody ends.
+      return Effect.map(
+        Scope.addFinalizer(
+          scope,
+          Effect.sync(() => wire.close())
+        ),
+        () => {
+          wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
+          wire.heed(drain.onCut)
+          const pool = isLookup(path) ? lookupPool : requests
+          pool.dispatch(
+            {
+              path: prefix + paths[path],
+              method: body === null ? "GET" : "POST",
+              headers: headersFor(path, body),
+              body
+            },
+            wire
+          )
+          return wire
+        }
+      )
+    })
+
+  const askOnce = <A>(
+    path: keyof typeof paths,
+    body: string | null,
+    { decode, limit }: Expected<A>,
+    deadline: number
+  ): Effect.Effect<A, Refused | WireError> =>
+    Effect.gen(function* () {
+      const wire = yield* exchange(path, body, deadline)
+      const head = yield* wire.head
+      if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
+      const answer = Effect.flatMap(whole(wire, limit), decode)
+      // There are few look-ups at a time, and readiness must not wait for what clients ask.
+      return yield* isLookup(path) ? answer : wholeAnswers.withPermits(Math.ceil(limit / 1024))(answer)
+    }).pipe(Effect.scoped)
+
+  /**
+   * One clock over connecting, waiting and reading. The backend may close an idle connection just as it is used again:
+   * nothing was answered, so nothing was done, which is the one case of a second attempt (hardening R41).
+   */
+  const inTime = <A, R>(
+    ms: number,
+    attempt: (deadline: number) => Effect.Effect<A, Refused | WireError, R>
+  ): Effect.Effect<A, Refused, R> =>
+    Effect.suspend(() => {
+      const deadline = nowMs() + ms
+      return Effect.catch(attempt(deadline), (error) =>
+        diedIdle(error) ? Effect.mapError(attempt(deadline), refusedBy) : Effect.fail(refusedBy(error))
+      )
+    })
+
+  /** The whole of an answer that is one JSON object. */
+  const ask = <A>(path: keyof typeof paths, body: string | null, expected: Expected<A>, timeoutMs: number) =>
+    inTime(timeoutMs, (deadline) => askOnce(path, body, expected, deadline))
+
+  /** For the gateway itself: there is no client whose request could be at fault. */
+  const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, timeoutMs: number) =>
+    Effect.mapError(ask(path, body, expected, timeoutMs), (error) =>
+      error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
+    )
+
+  /** Up to the first frame; after that the answer has a clock of its own. */
+  const head = (kind: FrameKind, body: string, bounds: FrameBounds) =>
+    inTime(options.firstByteTimeoutMs, (deadline) =>
+      Effect.flatMap(exchange(kind, body, deadline), (wire) =>
+        Effect.map(open(wire, kind, bounds), (answer) => {
+          wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
+          return answer
+        })
+      )
+    )
+
+  return Backend.of({
+    forward: (permit, call) => {
+      const { kind } = call.request
+      if (kind !== "chat" && kind !== "generate") {
+        return protocol(`${kind} does not answer in frames`)
+      }
+      return guarded(breaker, permit, head(kind, bodyOf(permit.model.name, call), frameBoundsOf(call)))
+    },
+    embed: (permit, { request }) => {
+      const { kind } = request
+      if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
+      const vectors = {
+        limit: vectorBytesOf(request),
+        decode: (text: string) =>
+          known(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
+      }
+      const body = wholeBodyOf(permit.model.name, request)
+      return guardedWhole(breaker, permit, ask(kind, body, vectors, options.firstByteTimeoutMs))
+    },
+    show: (permit) =>
+      guardedWhole(
+        breaker,
+        permit,
+        // The name and nothing else: the other fields can echo what has to stay hidden.
+        ask("show", JSON.stringify({ model: permit.model.name }), description, listTimeoutMs)
+      ),
+    models: lookUp("models", null, list, listTimeoutMs),
+    describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
+    ping: lookUp("ping", null, anything, pingTimeoutMs)
+  })
+})
+
+/** An answer in one object, and the most bytes it may have. */
+interface Expected<A> {
+  readonly limit: number
+  readonly decode: (text: string) => Effect.Effect<A, BackendFailed>
+}
+
+const description: Expected<JsonObject> = {
+  limit: showBytes,
+  decode: (text) => known(decodeShow(text), "not a model's description")
+}
+const ownDescription: Expected<Description> = {
+  limit: showBytes,
+  decode: (text) => known(decodeDescription(text), "not a model's description")
+}
+const list: Expected<ReadonlyArray<Model>> = {
+  limit: tagsBytes,
+  decode: (text) => known(decodeTags(text), "not a list of models")
+}
+const anything: Expected<void> = { limit: errorBytes, decode: () => Effect.void }
+
+const headersFor = (path: keyof typeof paths, body: string | null) => ({
+  accept: isLookup(path) ? "application/json" : "application/x-ndjson, application/json",
+  ...(body === null ? {} : { "content-type": "application/json" })
+})
+
+/** Upstream is always streamed and always bounded, whatever the client asked for. */
+const bodyOf = (model: string, { request, maxTokens }: BackendCall): string =>
+  JSON.stringify({
+    ...request.body,
+    model,
+    stream: true,
+    options: { ...request.options, num_predict: maxTokens }
+  })
+
+/** An answer in one object: nothing to stream, and nothing is generated that would need a bound. */
+const wholeBodyOf = (model: string, { body, options }: BackendCall["request"]): string =>
+  JSON.stringify({ ...body, model, ...(Object.keys(options).length === 0 ? {} : { options }) })
+
+const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
+  value === undefined ? protocol(otherwise) : Effect.succeed(value)
+
+/** Waits for the first frames and leaves the rest to be pulled. */
+const open = Effect.fnUntraced(function* (
+  wire: Wire,
+  kind: FrameKind,
+  bounds: FrameBounds
+): Effect.fn.Return<Stream.Stream<Frame, BackendFailed | ShuttingDown>, Refused | WireError> {
+  const head = yield* wire.head
+  if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
+  if (!isFrames(head)) {
+    const fault = protocol(`content type ${head.contentType.slice(0, 100)}`)
+    wire.abort(fault)
+    return yield* fault
+  }
+  const reader = new FrameReader(wire, kind, head, bounds)
+  const first = yield* Effect.mapError(reader.next, beforeFirstFrame)
+  if (first === undefined)
+    return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
+  return reader.rest(first)
+})
+
+const isFrames = (head: Head): boolean =>
+  !head.encoded && /^application\/(x-ndjson|json)\s*(;|$)/.test(head.contentType)
+
+const protocol = (what: string): BackendFailed =>
+  new BackendFailed({ fault: "protocol", cause: new Error(what) })
+
+/** The beginning of an error's body; what does not come within a second is not waited for. */
+const beginning = (wire: Wire): Effect.Effect<string> => {
+  const read: Array<Buffer> = []
+  let size = 0
+  const more: Effect.Effect<void, WireError> = Effect.flatMap(wire.take, (bytes) => {
+    for (const chunk of bytes) {
+      read.push(chunk)
+      size += chunk.length
+    }
+    return bytes.length > 0 && size < errorBytes ? more : Effect.void
+  })
+  return more.pipe(
+    // Half an error text is as good as a whole one; that it broke off is not the news.
+    Effect.ignore,
+    Effect.timeoutOption(errorReadMs),
+    Effect.map(() => {
+      wire.finish()
+      return Buffer.concat(read).subarray(0, errorBytes).toString("utf8")
+    })
+  )
+}
+
+/** The whole body as text; more than `limit` bytes is a protocol fault. */
+const whole = Effect.fnUntraced(function* (wire: Wire, limit: number) {
+  const read = new ByteList()
+  while (true) {
+    const bytes = yield* wire.take
+    if (bytes.length === 0) return read.text
+    for (const chunk of bytes) read.push(chunk)
+    if (read.size > limit) {
+      const fault = protocol(`the answer is larger than the ${limit} bytes it may have`)
+      wire.abort(fault)
+      return yield* fault
+    }
+  }
+})
+
+const diedIdle = (error: Refused | WireError): boolean =>
+  error instanceof WireError && error.kind === "lost" && error.reused && !error.answered
+
+/** A wire's own error becomes the gateway's. */
+const refusedBy = (error: Refused | WireError): Refused =>
+  error instanceof WireError ? ofWire(error) : error
+
+export const layerUndici = (options: UndiciOptions): Layer.Layer<Backend, never, CircuitBreaker | Drain> =>
+  Layer.effect(Backend, make(options))

@@ -1,0 +1,137 @@
+/**
+ * One line of the backend into a `Frame`, by hand-written guards: a Schema decode of the same shape costs several
+ * times as much per token (`bench/frames.ts`), and this runs for every token of every request.
+ *
+ * It never throws, and builds the frame from what it knows (ollama-wire §1.3, §1.12): `remote_host`, `_debug_info`
+ * and whatever a later backend adds do not come through. Counts are read from the final frame only.
+ */
+import { answerDepth, isDeeperThan } from "../../domain/depth.ts"
+import type { Frame, ToolCall } from "../../domain/Frame.ts"
+import type { Json, JsonObject } from "../../domain/Inference.ts"
+
+/** The endpoints that answer with frames. */
+export type FrameKind = "chat" | "generate"
+
+/** `{"error": …}` where a frame should be. The text is the backend's own: for the log, never for a client. */
+export class ErrorLine {
+  readonly text: string
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
+/** Not a frame. `why` names the field, never its value. */
+export class Malformed {
+  readonly why: string
+  constructor(why: string) {
+    this.why = why
+  }
+}
+
+export type Line = Frame | ErrorLine | Malformed
+
+export const isFrame = (line: Line): line is Frame =>
+  !(line instanceof ErrorLine) && !(line instanceof Malformed)
+
+type Draft = { -readonly [K in keyof Frame]: Frame[K] }
+
+export const decodeFrame = (kind: FrameKind, line: string): Line => {
+  const value = parse(line)
+  if (!isObject(value)) return new Malformed("not a JSON object")
+  if (value.error !== undefined && value.error !== null && value.error !== "") {
+    return new ErrorLine(typeof value.error === "string" ? value.error : textOf(value.error))
+  }
+  if (typeof value.done !== "boolean") return new Malformed("done")
+  const said = kind === "chat" ? (value.message ?? nothing) : value
+  if (!isObject(said)) return new Malformed("message")
+  const text = (kind === "chat" ? said.content : said.response) ?? ""
+  if (typeof text !== "string") return new Malformed("text")
+
+  const frame: Draft = { createdAt: timeOf(value.created_at), text, done: value.done }
+  const thinking = said.thinking ?? ""
+  if (typeof thinking !== "string") return new Malformed("thinking")
+  if (thinking !== "") frame.thinking = thinking
+  if (said.tool_calls !== undefined && said.tool_calls !== null) {
+    const calls = toolCallsOf(said.tool_calls)
+    if (calls === undefined) return new Malformed("tool_calls")
+    if (calls.length > 0) frame.toolCalls = calls
+  }
+  if (value.logprobs !== undefined && value.logprobs !== null) {
+    if (!isArray(value.logprobs)) return new Malformed("logprobs")
+    frame.logprobs = value.logprobs.filter(isObject).map(logprobOf)
+  }
+  if (value.done) conclude(kind, frame, value)
+  return frame
+}
+
+/** What only the final frame says. */
+const conclude = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
+  const reason = value.done_reason
+  if (typeof reason === "string" && reason.length > 0 && reason.length <= 32) frame.doneReason = reason
+  if (isCount(value.total_duration)) frame.totalDuration = value.total_duration
+  if (isCount(value.load_duration)) frame.loadDuration = value.load_duration
+  if (isCount(value.prompt_eval_count)) frame.promptEvalCount = value.prompt_eval_count
+  if (isCount(value.prompt_eval_duration)) frame.promptEvalDuration = value.prompt_eval_duration
+  if (isCount(value.eval_count)) frame.evalCount = value.eval_count
+  if (isCount(value.eval_duration)) frame.evalDuration = value.eval_duration
+  if (kind === "generate" && isArray(value.context) && value.context.every(isCount))
+    frame.context = value.context
+}
+
+const textOf = (value: Json): string =>
+  isDeeperThan(value, answerDepth) ? "an error too deep to be told" : JSON.stringify(value)
+
+const toolCallsOf = (value: Json): ReadonlyArray<ToolCall> | undefined => {
+  if (!isArray(value)) return undefined
+  const calls: Array<ToolCall> = []
+  for (const call of value) {
+    if (!isObject(call) || !isObject(call.function)) return undefined
+    const { name, arguments: given } = call.function
+    const args = given ?? nothing
+    if (typeof name !== "string" || !isObject(args) || isDeeperThan(args, answerDepth)) return undefined
+    // `index` is left behind: for many models it is always 0 (ollama-wire, fact 6).
+    calls.push(
+      typeof call.id === "string" && call.id !== ""
+        ? { id: call.id, name, arguments: args }
+        : { name, arguments: args }
+    )
+  }
+  return calls
+}
+
+const logprobOf = (value: JsonObject): JsonObject => {
+  const top = value.top_logprobs
+  const one = tokenLogprobOf(value)
+  return top !== undefined && isArray(top)
+    ? { ...one, top_logprobs: top.filter(isObject).map(tokenLogprobOf) }
+    : one
+}
+
+const tokenLogprobOf = (value: JsonObject): JsonObject => ({
+  token: typeof value.token === "string" ? value.token : "",
+  logprob: typeof value.logprob === "number" ? value.logprob : 0,
+  ...(isArray(value.bytes) && value.bytes.every(isCount) ? { bytes: value.bytes } : {})
+})
+
+const nothing: JsonObject = {}
+export const epoch = "1970-01-01T00:00:00Z"
+
+/** Clients parse this field: something that cannot be a time becomes one. */
+const timeOf = (value: Json | undefined): string =>
+  typeof value === "string" && value.length >= 20 && value.length <= 40 ? value : epoch
+
+const parse = (line: string): Json | undefined => {
+  try {
+    return JSON.parse(line)
+  } catch {
+    // Not JSON is an answer here, not an error: the caller makes a protocol fault of it.
+    return undefined
+  }
+}
+
+const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)
+const isObject = (value: Json | undefined): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+/** int64 nanoseconds of 104 days are the largest durations told exactly. */
+const isCount = (value: Json | undefined): value is number =>
+  Number.isSafeInteger(value) && Number(value) >= 0

@@ -1,0 +1,62 @@
+/** `GET /api/tags` into models (ollama-wire §2.1). One strange entry does not cost the others. */
+import { Option, Schema } from "effect"
+import type { Model } from "../../domain/Model.ts"
+import { contextLengthOf } from "./decodeShow.ts"
+import { Details, detailsOf } from "./decodeDetails.ts"
+
+/** More than any server has: each entry takes time to check. */
+const mostModels = 10_000
+
+const Text = Schema.optional(Schema.NullOr(Schema.String))
+const Count = Schema.optional(Schema.NullOr(Schema.Finite))
+const Names = Schema.optional(Schema.NullOr(Schema.Array(Schema.String)))
+
+const Entry = Schema.Struct({
+  name: Schema.NonEmptyString,
+  model: Text,
+  modified_at: Text,
+  size: Count,
+  digest: Text,
+  details: Schema.optional(Schema.NullOr(Details)),
+  capabilities: Names,
+  remote_model: Text,
+  remote_host: Text
+})
+
+const decodeEntry = Schema.decodeUnknownOption(Entry)
+const decodeList = Schema.decodeUnknownOption(
+  Schema.fromJsonString(Schema.Struct({ models: Schema.NullOr(Schema.Array(Schema.Unknown)) }))
+)
+
+/** `undefined` when the text is not a list of models. */
+export const decodeTags = (text: string): ReadonlyArray<Model> | undefined => {
+  const list = decodeList(text)
+  if (Option.isNone(list)) return undefined
+  return (list.value.models ?? []).slice(0, mostModels).flatMap((value) => {
+    const entry = decodeEntry(value)
+    return Option.isSome(entry) && isLocal(entry.value) ? [modelOf(entry.value)] : []
+  })
+}
+
+type Entry = typeof Entry.Type
+
+/** Prompts must not leave the premises: what the backend would proxy to another host is not there for us. */
+const isLocal = (entry: Entry): boolean =>
+  !entry.remote_host && !entry.remote_model && !isCloud(entry.name) && !isCloud(entry.model ?? "")
+
+const isCloud = (name: string): boolean => /(:|:[^/]*-)cloud$/i.test(name)
+
+const modelOf = (entry: Entry): Model => ({
+  name: entry.name,
+  modifiedAt: entry.modified_at ?? "1970-01-01T00:00:00Z",
+  size:
+    entry.size !== undefined && entry.size !== null && Number.isSafeInteger(entry.size)
+      ? Math.max(0, entry.size)
+      : 0,
+  digest: entry.digest ?? "",
+  details: detailsOf(entry.details ?? {}),
+  ...contextLengthOf(entry.details?.context_length ?? undefined),
+  ...(entry.capabilities === undefined || entry.capabilities === null
+    ? {}
+    : { capabilities: entry.capabilities })
+})

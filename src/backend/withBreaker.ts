@@ -1,0 +1,61 @@
+/** Calls to the backend through the breaker: how each ends is reported, once. */
+import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
+import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
+import type { Permit } from "../domain/Permit.ts"
+import * as YoungStream from "../infra/v8/stream.ts"
+import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
+import { isBreakerFailure, type Refused } from "./errors.ts"
+
+type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown>
+
+/**
+ * A failure is reported as it passes, because whoever reads the stream may make last words of it; all else at the end.
+ * Not `Stream.onExit`, which takes three steps for each chunk of each stream where this takes one.
+ */
+const reported = ({ report, value }: Guarded<Frames>): Frames =>
+  YoungStream.transformPull(value, (pull, scope) => {
+    let failed = false
+    const watched = Effect.tapCause(pull, (cause) => {
+      const error = Option.getOrUndefined(Cause.findErrorOption(cause))
+      if (Cause.isDone(error)) return Effect.void
+      failed = true
+      // A defect of our own says nothing of the backend.
+      return error !== undefined && isBreakerFailure(error) ? report("failure") : Effect.void
+    })
+    const ended = Scope.addFinalizerExit(scope, (exit) =>
+      // One whose rest was not wanted ended well; a client that left says nothing.
+      Exit.isSuccess(exit) && !failed ? report("success") : Effect.void
+    )
+    return Effect.as(ended, watched)
+  })
+
+/** The one call that a permit is good for, if the breaker lets it. Only a call that is made uses the permit. */
+const called = <A, R>(
+  breaker: CircuitBreaker["Service"],
+  permit: Permit,
+  call: Effect.Effect<A, Refused, R>
+): Effect.Effect<Guarded<A>, Refused, R> =>
+  breaker.guard(
+    permit.caller.keyId,
+    Effect.suspend(() => {
+      permit.use()
+      return call
+    }),
+    isBreakerFailure
+  )
+
+/** The head is guarded, and how its stream ends is the verdict. */
+export const guarded = <R>(
+  breaker: CircuitBreaker["Service"],
+  permit: Permit,
+  head: Effect.Effect<Frames, Refused, R>
+): Effect.Effect<Frames, Refused, R> => Effect.map(called(breaker, permit, head), reported)
+
+/** A call with one answer: when it is in, the call has gone well. */
+export const guardedWhole = <A, R>(
+  breaker: CircuitBreaker["Service"],
+  permit: Permit,
+  answer: Effect.Effect<A, Refused, R>
+): Effect.Effect<A, Refused, R> =>
+  Effect.flatMap(called(breaker, permit, answer), ({ value, report }) => Effect.as(report("success"), value))

@@ -1,0 +1,219 @@
+/**
+ * What the database says about keys, as of now: a state is handed out only if a read that started at most
+ * `freshnessMs` ago confirmed it.
+ *
+ * *Details* One poll re-reads every key used lately, so that a busy key is answered from memory. Everything else
+ * is read when it is asked for: askers of one prefix share a read that starts after they asked, and those who
+ * come while two reads are under way ride the next together, so a flood of unknown prefixes costs a few queries.
+ *
+ * *Gotchas* Eviction also fences reads already under way: what they bring about the evicted prefix may be older
+ * than the change, so it is neither kept nor believed, and its askers read again.
+ */
+import { Deferred, Effect, Exit, type Scope } from "effect"
+import type { Metrics } from "../../observability/Metrics.ts"
+import type { Caller } from "../../domain/Caller.ts"
+import { Unavailable } from "../../domain/Errors.ts"
+import { answerWithin } from "../../infra/Deadline.ts"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { background, spaced } from "../../observability/background.ts"
+import { makeRecent } from "./LruCache.ts"
+
+/** One key with its tenant, as a single read saw them. */
+export interface KeyState {
+  readonly prefix: string
+  readonly hash: string
+  /** active, tenant enabled, nothing in the revocations outbox, not expired: by the database's clock */
+  readonly usable: boolean
+  /** milliseconds from the read to the expiry; undefined when the key never expires */
+  readonly expiresInMs: number | undefined
+  readonly caller: Caller
+}
+
+export interface FreshKeysOptions {
+  /** The states of those `prefixes` that exist, in any order. */
+  readonly read: (prefixes: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<KeyState>, Unavailable>
+  readonly freshnessMs: number
+  /** default 900: an asker gets an answer or a refusal within this time */
+  readonly readTimeoutMs?: number
+  /** default 10 000 */
+  readonly capacity?: number
+}
+
+/** A state with the monotonic instant from which it may be relied on. */
+export interface Confirmed {
+  readonly state: KeyState
+  /** whether the key's own expiry has passed since the read */
+  readonly expired: boolean
+}
+
+export interface FreshKeys {
+  /** undefined: no key has this prefix */
+  confirmed(prefix: string): Effect.Effect<Confirmed | undefined, Unavailable>
+  readonly evict: (prefix: string) => Effect.Effect<void>
+  readonly evictAll: Effect.Effect<void>
+}
+
+interface Reading {
+  readonly startedAt: number
+  readonly state: KeyState
+}
+
+interface Kept {
+  reading: Reading
+  usedAt: number
+}
+
+interface Flight {
+  readonly startedAt: number
+  readonly fenced: Set<string>
+  fencedAll: boolean
+}
+
+type Answer = Deferred.Deferred<Reading | undefined | "fenced", Unavailable>
+
+const mostFlights = 2
+const mostPerFlight = 500
+const mostWaiting = 2000
+const mostPolled = 2000
+/** A key not used for this long is read when it is next asked for. */
+const idleMs = 10_000
+
+const unanswered = new Unavailable({
+  gate: "KeyStore",
+  retryAfterS: 1,
+  cause: new Error("the database did not answer in time")
+})
+
+export const makeFreshKeys = Effect.fnUntraced(function* (
+  options: FreshKeysOptions
+): Effect.fn.Return<FreshKeys, never, Metrics | Scope.Scope> {
+  const nowMs = yield* makeMonotonicMs
+  const scope = yield* Effect.scope
+  const readTimeoutMs = options.readTimeoutMs ?? 900
+  const kept = makeRecent<Kept>(options.capacity ?? 10_000)
+  const flights = new Set<Flight>()
+  const waiting = new Map<string, Answer>()
+  let reading = 0
+
+  const keep = (flight: Flight, prefix: string, state: KeyState | undefined, asked: boolean) => {
+    if (flight.fencedAll || flight.fenced.has(prefix)) return
+    const entry = kept.peek(prefix)
+    if (entry !== undefined && entry.reading.startedAt >= flight.startedAt) return
+    if (state === undefined) return kept.delete(prefix)
+    const fresh = { startedAt: flight.startedAt, state }
+    if (entry !== undefined) entry.reading = fresh
+    // The poll must not bring back what was evicted or pushed out meanwhile.
+    else if (asked) kept.set(prefix, { reading: fresh, usedAt: nowMs() })
+  }
+
+  const fly = Effect.fnUntraced(function* (prefixes: ReadonlyArray<string>, asked: boolean) {
+    const flight: Flight = { startedAt: nowMs(), fenced: new Set(), fencedAll: false }
+    flights.add(flight)
+    const exit = yield* options.read(prefixes).pipe(
+      answerWithin(readTimeoutMs),
+      Effect.catchTag("TimeoutError", () => Effect.fail(unanswered)),
+      Effect.exit
+    )
+    flights.delete(flight)
+    const states = Exit.map(exit, (found) => new Map(found.map((state) => [state.prefix, state])))
+    if (Exit.isSuccess(states)) {
+      for (const prefix of prefixes) keep(flight, prefix, states.value.get(prefix), asked)
+    }
+    return { flight, states }
+  })
+
+  const readWaiting: Effect.Effect<void> = Effect.suspend(() => {
+    if (reading >= mostFlights || waiting.size === 0) return Effect.void
+    const answers = [...waiting].slice(0, mostPerFlight)
+    for (const [prefix] of answers) waiting.delete(prefix)
+    reading += 1
+    return fly(
+      answers.map(([prefix]) => prefix),
+      true
+    ).pipe(
+      Effect.map(({ flight, states }) => {
+        for (const [prefix, answer] of answers) {
+          if (Exit.isFailure(states)) Deferred.doneUnsafe(answer, Exit.failCause(states.cause))
+          else if (flight.fencedAll || flight.fenced.has(prefix)) {
+            Deferred.doneUnsafe(answer, Exit.succeed("fenced"))
+          } else {
+            const state = states.value.get(prefix)
+            const found = state === undefined ? undefined : { startedAt: flight.startedAt, state }
+            Deferred.doneUnsafe(answer, Exit.succeed(found))
+          }
+        }
+      }),
+      Effect.ensuring(
+        Effect.sync(() => {
+          reading -= 1
+        })
+      ),
+      Effect.andThen(readWaiting),
+      Effect.forkIn(scope, { startImmediately: true }),
+      Effect.asVoid
+    )
+  })
+
+  const ask = (prefix: string): Effect.Effect<Reading | undefined, Unavailable> =>
+    Effect.suspend(() => {
+      let answer = waiting.get(prefix)
+      if (answer === undefined) {
+        if (waiting.size >= mostWaiting) return Effect.fail(unanswered)
+        answer = Deferred.makeUnsafe()
+        waiting.set(prefix, answer)
+      }
+      return Effect.andThen(readWaiting, Deferred.await(answer))
+    }).pipe(
+      Effect.filterOrElse(
+        (found) => found !== "fenced",
+        () => ask(prefix)
+      )
+    )
+
+  const confirm = (found: Reading): Confirmed => ({
+    state: found.state,
+    expired: found.state.expiresInMs !== undefined && nowMs() >= found.startedAt + found.state.expiresInMs
+  })
+
+  const confirmed: FreshKeys["confirmed"] = (prefix) =>
+    Effect.suspend(() => {
+      const now = nowMs()
+      const entry = kept.get(prefix)
+      if (entry !== undefined) {
+        entry.usedAt = now
+        if (now - entry.reading.startedAt <= options.freshnessMs)
+          return Effect.succeed(confirm(entry.reading))
+      }
+      return ask(prefix).pipe(
+        Effect.timeoutOrElse({ duration: readTimeoutMs, orElse: () => Effect.fail(unanswered) }),
+        Effect.map((found) => (found === undefined ? undefined : confirm(found)))
+      )
+    })
+
+  const poll = Effect.suspend(() => {
+    const now = nowMs()
+    const used: Array<string> = []
+    for (const [prefix, entry] of kept.entries()) {
+      if (now - entry.usedAt <= idleMs) used.push(prefix)
+    }
+    // Beyond the bound the longest unused fall back to reads of their own.
+    return used.length === 0
+      ? Effect.void
+      : Effect.flatMap(fly(used.slice(-mostPolled), false), ({ states }) => states)
+  })
+
+  yield* background("key_refresh", poll, spaced(Math.max(10, options.freshnessMs / 3)))
+
+  return {
+    confirmed,
+    evict: (prefix) =>
+      Effect.sync(() => {
+        kept.delete(prefix)
+        for (const flight of flights) flight.fenced.add(prefix)
+      }),
+    evictAll: Effect.sync(() => {
+      kept.clear()
+      for (const flight of flights) flight.fencedAll = true
+    })
+  }
+})

@@ -1,0 +1,220 @@
+/**
+ * The key store on Postgres.
+ *
+ * The order matters. The shape is checked before any I/O. The secret of a key that cannot be used is never compared
+ * with its hash. The status counts again after the secret check, from a read that is fresh then, however long the check
+ * took.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "effect"
+import { type Caller, priorities, scopes } from "../../domain/Caller.ts"
+import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
+import { evidence } from "../../domain/Evidence.ts"
+import { keyShape, prefixOf } from "../../domain/Key.ts"
+import type { Metrics } from "../../observability/Metrics.ts"
+import { answerWithin } from "../../infra/Deadline.ts"
+import { background, jittered, makeOutage } from "../../observability/background.ts"
+import { type FreshKeys, type KeyState, makeFreshKeys } from "./KeyStateCache.ts"
+import { KeyStore } from "./KeyStore.ts"
+import { makeSecretCheck, type SecretCheckOptions } from "./SecretVerifier.ts"
+
+export interface KeyStoreOptions {
+  /** `KEY_NAMESPACE` */
+  readonly namespace: string
+  /** `KEY_FRESHNESS_MS`; default 1000 */
+  readonly freshnessMs?: number
+  /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`; default 30 */
+  readonly promptLogDefaultDays?: number
+  /** how long the database may take to answer; default 900 */
+  readonly readTimeoutMs?: number
+  readonly secretCheck?: SecretCheckOptions
+  /** told of each revocation that was heard of, with the milliseconds since it was written */
+  readonly onRevoked?: (latencyMs: number) => Effect.Effect<void>
+}
+
+const channel = "key_revoked"
+
+const Amount = Schema.NullOr(Schema.Finite)
+
+const KeyRow = Schema.Struct({
+  prefix: Schema.String,
+  hash: Schema.String,
+  key_id: Schema.String,
+  tenant_id: Schema.String,
+  tenant_name: Schema.String,
+  scopes: Schema.Array(Schema.String),
+  rpm: Schema.Int,
+  tpm: Schema.Int,
+  concurrent: Schema.Int,
+  budget_daily: Amount,
+  budget_monthly: Amount,
+  budget_total: Amount,
+  weight: Schema.Int,
+  priority: Schema.Literals(priorities),
+  allow_all_models: Schema.Boolean,
+  allowed_models: Schema.Array(Schema.String),
+  prompt_log: Schema.Boolean,
+  prompt_log_days: Schema.NullOr(Schema.Int),
+  usable: Schema.Boolean,
+  expires_in_ms: Schema.NullOr(Schema.Finite)
+})
+
+const decodeRow = Schema.decodeUnknownResult(KeyRow)
+
+const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyState => {
+  const caller: Caller = {
+    tenantId: row.tenant_id,
+    tenantName: row.tenant_name,
+    keyId: row.key_id,
+    keyPrefix: row.prefix,
+    scopes: new Set(scopes.filter((scope) => row.scopes.includes(scope))),
+    limits: { rpm: row.rpm, tpm: row.tpm, concurrent: row.concurrent },
+    budgets: {
+      ...(row.budget_daily === null ? {} : { day: row.budget_daily }),
+      ...(row.budget_monthly === null ? {} : { month: row.budget_monthly }),
+      ...(row.budget_total === null ? {} : { total: row.budget_total })
+    },
+    weight: row.weight,
+    priority: row.priority,
+    models: row.allow_all_models ? "all" : new Set(row.allowed_models),
+    ...(row.prompt_log ? { promptLogDays: row.prompt_log_days ?? promptLogDefaultDays } : {})
+  }
+  return {
+    prefix: row.prefix,
+    hash: row.hash,
+    usable: row.usable,
+    expiresInMs: row.expires_in_ms ?? undefined,
+    caller
+  }
+}
+
+/**
+ * Prefixes travel as one text: they hold no comma, and the statement stays the same however many there are.
+ * Figures come as float8, exact up to 2^53, because int8 would arrive as bigint.
+ */
+const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
+  Effect.fnUntraced(
+    function* (prefixes: ReadonlyArray<string>) {
+      const rows = yield* pg<object>`
+      SELECT k.prefix, k.hash, k.id::text AS key_id, t.id::text AS tenant_id, t.name AS tenant_name, k.scopes,
+        coalesce(k.rpm, t.rpm) AS rpm, coalesce(k.tpm, t.tpm) AS tpm,
+        coalesce(k.concurrent, t.concurrent) AS concurrent,
+        k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
+        k.budget_total::float8 AS budget_total,
+        t.weight, k.priority, t.allow_all_models, t.allowed_models, k.prompt_log, k.prompt_log_days,
+        k.status = 'active' AND NOT t.disabled
+          AND (k.expires_at IS NULL OR k.expires_at > now())
+          AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable,
+        CASE WHEN isfinite(k.expires_at)
+          THEN (extract(epoch FROM k.expires_at - now()) * 1000)::float8 END AS expires_in_ms
+      FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+      WHERE k.prefix = ANY (string_to_array(${prefixes.join(",")}, ','))`
+      const states: Array<KeyState> = []
+      for (const row of rows) {
+        const decoded = decodeRow(row)
+        if (Result.isSuccess(decoded)) states.push(stateOf(decoded.success, promptLogDefaultDays))
+        // One row nobody can read must not shut out the others: its key does not exist.
+        else yield* Effect.logError("a key's row has an unexpected shape", decoded.failure.message)
+      }
+      return states
+    },
+    Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause }))
+  )
+
+const decodeAge = Schema.decodeUnknownEffect(
+  Schema.Tuple([Schema.Struct({ age_ms: Schema.NullOr(Schema.Finite) })])
+)
+
+/** How long ago, by the database's clock, a key that is forgotten now was revoked. For the metrics only. */
+const tellLatency = (
+  pg: PgClient.PgClient,
+  prefix: string,
+  onRevoked: (latencyMs: number) => Effect.Effect<void>
+) =>
+  pg`
+    SELECT (extract(epoch FROM clock_timestamp() - max(created_at)) * 1000)::float8 AS age_ms
+    FROM revocations WHERE key_prefix = ${prefix}`.pipe(
+    answerWithin("1 second"),
+    Effect.flatMap(decodeAge),
+    Effect.flatMap(([{ age_ms }]) => (age_ms === null ? Effect.void : onRevoked(age_ms))),
+    Effect.catch((cause) => Effect.logDebug("the latency of a revocation could not be measured", cause))
+  )
+
+/** The connection on which notifications came has ended without an error. */
+class ListeningEnded extends Data.TaggedError("ListeningEnded")<{}> {}
+
+/** The connection is named in no log line: its error may quote the database's address. */
+const tellDeaf = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
+  const error = Cause.squash(cause)
+  return Effect.logWarning(
+    "no notifications of revocations, they are found by polling",
+    error instanceof Error ? error.message : "broken"
+  )
+}
+
+/** Hears of revocations as they are committed; without it the poll is merely later. Ends when the connection does. */
+const listen = Effect.fnUntraced(function* (
+  pg: PgClient.PgClient,
+  keys: FreshKeys,
+  onRevoked: (latencyMs: number) => Effect.Effect<void>
+): Effect.fn.Return<void, never, Metrics | Scope.Scope> {
+  const outage = yield* makeOutage("revocation_notifications", tellDeaf)
+  const hearing = Effect.gen(function* () {
+    const notifications = yield* pg.listen(channel)
+    yield* outage.over
+    // Whatever was said while nobody listened is in the database.
+    yield* keys.evictAll
+    yield* Stream.fromQueue(notifications).pipe(
+      Stream.runForEach(({ payload }) =>
+        Effect.andThen(keys.evict(payload), Effect.forkScoped(tellLatency(pg, payload, onRevoked)))
+      )
+    )
+    return yield* new ListeningEnded()
+  })
+  yield* background("revocation_notifications", Effect.scoped(hearing), jittered(500), outage)
+})
+
+export const layerLive = (
+  options: KeyStoreOptions
+): Layer.Layer<KeyStore, never, PgClient.PgClient | Metrics> =>
+  Layer.effect(
+    KeyStore,
+    Effect.gen(function* () {
+      const pg = yield* PgClient.PgClient
+      const readTimeoutMs = options.readTimeoutMs ?? 900
+      const secrets = yield* makeSecretCheck(options.secretCheck ?? {})
+      const keys = yield* makeFreshKeys({
+        read: readKeys(pg, options.promptLogDefaultDays ?? 30),
+        freshnessMs: options.freshnessMs ?? 1000,
+        readTimeoutMs
+      })
+      yield* listen(pg, keys, options.onRevoked ?? (() => Effect.void))
+      const shape = keyShape(options.namespace)
+      const refused = Effect.suspend(() => Effect.fail(new Unauthorized()))
+
+      const check = Effect.fnUntraced(function* (secret: string) {
+        const prefix = prefixOf(secret)
+        const found = yield* keys.confirmed(prefix)
+        // A dead key is checked like a prefix that does not exist: how long the answer takes cannot tell its right
+        // secret from a wrong one, because neither is compared with its hash.
+        const before = found?.state.usable === true && !found.expired ? found : undefined
+        const matches = yield* secrets.matches(secret, prefix, before?.state.hash)
+        if (!matches || before === undefined) return yield* refused
+        const now = yield* keys.confirmed(prefix)
+        if (now === undefined || now.state.hash !== before.state.hash) return yield* refused
+        if (!now.state.usable || now.expired) return yield* refused
+        return evidence("KeyStore", now.state.caller)
+      })
+
+      const ping = Effect.suspend(() => pg`SELECT 1`).pipe(
+        answerWithin(readTimeoutMs),
+        Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause })),
+        Effect.asVoid
+      )
+
+      return {
+        verify: (secret) => (secret === undefined || !shape.test(secret) ? refused : check(secret)),
+        ping
+      }
+    })
+  )

@@ -1,0 +1,95 @@
+/**
+ * The Budget's decisions, and the way back of totals the Meter has lost.
+ *
+ * A herd of requests that meet the same missing counters makes one ledger read: those that come while it is under
+ * way wait for it. Nobody is admitted meanwhile, and nothing is remembered afterwards; the counter itself says that
+ * it is there.
+ */
+import { Cache, Clock, Data, Duration, Effect, Layer } from "effect"
+import { Ledger } from "./Ledger.ts"
+import { BudgetExhausted, Unavailable } from "../../domain/Errors.ts"
+import { evidence } from "../../domain/Evidence.ts"
+import { periods } from "../../domain/Limits.ts"
+import { measured, unmeasured } from "../../infra/monotonic.ts"
+import { type Account, Meter } from "../meter/Meter.ts"
+import { Budget } from "./Budget.ts"
+
+/** Any instant of the missing buckets; `undefined` when only `total` is missing, and any instant will do. */
+const instantOf = (buckets: {
+  readonly day: string | undefined
+  readonly month: string | undefined
+}): number | undefined => {
+  if (buckets.day !== undefined) return Date.parse(`${buckets.day}T00:00:00Z`)
+  if (buckets.month !== undefined) return Date.parse(`${buckets.month}-01T00:00:00Z`)
+  return undefined
+}
+
+/** Which counters of which account; equal when all fields are. */
+class Gap extends Data.Class<{
+  readonly group: string
+  readonly key: string
+  readonly day: string | undefined
+  readonly month: string | undefined
+  readonly total: string | undefined
+}> {}
+
+/** Ledger and Meter together: far less than what a load may lag behind an admission (`scripts.ts`). */
+const patience = Duration.seconds(4)
+
+export const layerLive: Layer.Layer<Budget, never, Ledger | Meter> = Layer.effect(
+  Budget,
+  Effect.gen(function* () {
+    const [ledger, meter] = [yield* Ledger, yield* Meter]
+
+    const rebuild = Effect.fnUntraced(function* (gap: Gap) {
+      const buckets = { day: gap.day, month: gap.month, total: gap.total }
+      const instant = instantOf(buckets) ?? (yield* Clock.currentTimeMillis)
+      const account: Account = { group: gap.group, key: gap.key }
+      const spent = yield* ledger.spent(account.key, instant)
+      const totals = periods.flatMap((period) => {
+        const bucket = buckets[period]
+        return bucket === undefined ? [] : [{ bucket, tokens: spent[period] }]
+      })
+      yield* meter.load(account, totals)
+    })
+
+    const flights = yield* Cache.make({
+      capacity: Number.POSITIVE_INFINITY,
+      timeToLive: Duration.zero,
+      lookup: (gap: Gap) =>
+        rebuild(gap).pipe(
+          Effect.mapError((error) => new Unavailable({ gate: "Budget", cause: error.cause })),
+          Effect.timeoutOrElse({
+            duration: patience,
+            orElse: () =>
+              Effect.fail(new Unavailable({ gate: "Budget", cause: "the ledger did not answer in time" }))
+          }),
+          unmeasured
+        )
+    })
+
+    return {
+      budgets: (caller) => caller.budgets,
+      restore: (caller, { buckets: { day, month, total } }) =>
+        measured(
+          Cache.get(flights, new Gap({ group: caller.tenantId, key: caller.keyId, day, month, total }))
+        ),
+      judge: (verdict) => {
+        switch (verdict._tag) {
+          case "Reserved":
+            return Effect.succeed(evidence("Budget", verdict.reservation))
+          case "Missing":
+            return new Unavailable({ gate: "Budget", cause: verdict })
+          case "Refused": {
+            const { by, limit: value, retryAfterS, headroom } = verdict
+            if (by === "day" || by === "month" || by === "total") {
+              return new BudgetExhausted({ period: by, value, retryAfterS, headroom })
+            }
+            // The Limiter's refusal, which it has to speak first; without a reservation there is no evidence.
+            return new Unavailable({ gate: "Budget", cause: verdict })
+          }
+        }
+      }
+    }
+  })
+)

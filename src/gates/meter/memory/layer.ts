@@ -1,0 +1,54 @@
+/**
+ * The Meter in this process: for a single gateway without Redis, and for tests. Windows and leases are measured by the
+ * monotonic clock, so that a wall clock that is set gives no slot away; the wall clock says only which day it is.
+ */
+import { Clock, Effect, Layer } from "effect"
+import { makeMonotonicMs } from "../../../infra/monotonic.ts"
+import { Counters, type Options } from "./MemoryMeter.ts"
+import { Meter, MeterDown } from "../Meter.ts"
+
+/** The verbs on `counters`, at the time that `nowMs` tells. */
+export const makeMemory = (counters: Counters, nowMs: () => number): Meter["Service"] => {
+  const now = <A>(verb: (now: number) => A): Effect.Effect<A> => Effect.sync(() => verb(nowMs()))
+  return Meter.of({
+    reserve: (claims, ask) =>
+      now((at) => counters.reserve(claims, ask, at)).pipe(
+        Effect.filterOrFail(
+          (verdict) => verdict !== undefined,
+          () => new MeterDown({ cause: `request ${ask.id} is over` })
+        )
+      ),
+    renew: (reservation, used, want) => now((at) => counters.renew(reservation, used, want, at)),
+    settle: (reservation, used, options) =>
+      now((at) => counters.settle(reservation, used, at, options?.keepSlot)),
+    renewSlot: (reservation) => now((at) => counters.renewSlot(reservation, at)),
+    freeSlot: (reservation) => now((at) => counters.freeSlot(reservation, at)),
+    cancel: ({ id, claims }) => now((at) => counters.cancel(claims, id, at)),
+    peek: (claims) => now((at) => counters.peek(claims, at)),
+    load: (account, totals) => now((at) => counters.load(account, totals, at)),
+    survey: (account, instant) => now((at) => counters.survey(account, instant, at)),
+    repair: (account, instant, mark, totals) =>
+      now((at) => counters.repair(account, instant, mark, totals, at)),
+    remembers: Effect.succeed(true),
+    ping: Effect.void
+  })
+}
+
+/**
+ * A Meter on counters of one's own, told the wall clock as a store with a clock of its own would be; tests keep them to
+ * look inside and to make them forget.
+ */
+export const layerCounters = (counters: Counters): Layer.Layer<Meter> =>
+  Layer.effect(
+    Meter,
+    Effect.map(Clock.Clock, (clock) => makeMemory(counters, () => clock.currentTimeMillisUnsafe()))
+  )
+
+export const layerMemory = (options: Omit<Options, "epoch">): Layer.Layer<Meter> =>
+  Layer.effect(
+    Meter,
+    Effect.gen(function* () {
+      const [clock, nowMs] = [yield* Clock.Clock, yield* makeMonotonicMs]
+      return makeMemory(new Counters({ ...options, epoch: () => clock.currentTimeMillisUnsafe() }), nowMs)
+    })
+  )

@@ -1,0 +1,343 @@
+/**
+ * The Meter in Redis: counters that all replicas share, on Redis's own clock. Each verb is one script
+ * (`scripts.ts`), sent as one EVALSHA, and may be repeated: one whose answer was lost can be sent again. A command
+ * that was given up on and runs late all the same does nothing after its `settle` or `cancel`.
+ *
+ * Needs Redis 7.0 or later, `noeviction`, and permission for `INFO` beside the data commands; nobody is admitted on
+ * anything else (`fitness.ts`).
+ */
+import { randomUUID } from "node:crypto"
+import { Clock, Effect, Layer } from "effect"
+import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
+import { makeMonotonicMs } from "../../../infra/monotonic.ts"
+import { Redis } from "../../../infra/Redis.ts"
+import {
+  bucketsAt,
+  claimNames,
+  dayNumber,
+  headroomOf,
+  leastOf,
+  lifeOf,
+  marked,
+  refusal,
+  tagOf,
+  whole
+} from "../verdicts.ts"
+import {
+  type Account,
+  type Ask,
+  type Claims,
+  Meter,
+  MeterDown,
+  Missing,
+  Reserved,
+  type Reservation,
+  type Verdict
+} from "../Meter.ts"
+import { fitness } from "./requirements.ts"
+import { parseReply, type Reply, type Tag } from "./reply.ts"
+import { scripts } from "./scripts.ts"
+
+export interface Options {
+  /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
+  readonly leaseS: number
+  /** seconds a request id is remembered after its last verb; longer than any late call. 3600 */
+  readonly rememberS?: number
+  /** in front of every key. `tollgate:` */
+  readonly prefix?: string
+}
+
+type Verb = keyof typeof scripts
+
+/** What a reply means. */
+type Read<A> = (reply: Reply) => Effect.Effect<A, MeterDown>
+
+/** A reply with fewer numbers than it should have is no answer. */
+const at = (numbers: ReadonlyArray<number>, i: number): number => numbers[i] ?? Number.NaN
+
+const nonsense = (verb: Verb, reply: Reply) =>
+  new MeterDown({ cause: `unexpected ${reply.tag} from ${verb}` })
+
+/** `host` is the clock of this machine; the scripts go by `clock`, or by Redis's own. */
+const make = (
+  redis: Redis["Service"],
+  options: Options,
+  clock: Effect.Effect<number> | undefined,
+  host: Clock.Clock,
+  nowMs: () => number
+): Meter["Service"] => {
+  /** -1 lets the scripts ask Redis for the time. */
+  const timed = <A, E>(verb: (now: number) => Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    clock === undefined ? verb(-1) : Effect.flatMap(clock, verb)
+  const verbs = {
+    reserve: redis.script(scripts.reserve),
+    renew: redis.script(scripts.renew),
+    settle: redis.script(scripts.settle),
+    renewSlot: redis.script(scripts.renewSlot),
+    freeSlot: redis.script(scripts.freeSlot),
+    cancel: redis.script(scripts.cancel),
+    peek: redis.script(scripts.peek),
+    survey: redis.script(scripts.survey),
+    repair: redis.script(scripts.repair),
+    load: redis.script(scripts.load)
+  } satisfies Record<Verb, unknown>
+  const prefix = options.prefix ?? "tollgate:"
+  /** Of this process alone: each has to find out for itself. */
+  const reminder = `${prefix}reminder:${randomUUID()}`
+
+  const nameOf = (account: Account) => `${prefix}${tagOf(account)}:${account.key}`
+  const keysOf = (account: Account, id: string, instant: number): Array<string> => {
+    const tagged = prefix + tagOf(account)
+    const [name, { day, month, total }] = [`${tagged}:${account.key}`, bucketsAt(instant)]
+    return [
+      `${name}:account`,
+      `${tagged}:request:${id}`,
+      `${name}:tokens:${day}`,
+      `${name}:tokens:${month}`,
+      `${name}:tokens:${total}`
+    ]
+  }
+
+  const down = ({ cause }: { readonly cause: unknown }) => new MeterDown({ cause })
+
+  /** One script and what its reply means, in few steps: two of them are in the way of every request. */
+  const send = <A>(
+    verb: Verb,
+    keys: ReadonlyArray<string>,
+    id: string,
+    numbers: string,
+    read: Read<A>
+  ): Effect.Effect<A, MeterDown> =>
+    Effect.matchEffect(verbs[verb](keys, [id, numbers, redis.runId]), {
+      onFailure: (error) => Effect.fail(down(error)),
+      onSuccess: (value) => {
+        const reply = parseReply(value)
+        return reply === undefined ? new MeterDown({ cause: `no answer of ${verb}` }) : read(reply)
+      }
+    })
+
+  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? 3600) * 1000}`
+
+  /** The numbers all verbs begin with (`prelude.ts`), and `more`. */
+  const numbersOf = (
+    { limits, budgets }: Claims,
+    instant: number,
+    now: number,
+    more: ReadonlyArray<number>
+  ): string => {
+    const { day = -1, month = -1, total = -1 } = budgets
+    const shared = `${now} ${dayNumber(instant)} ${limits.rpm} ${limits.tpm} ${limits.concurrent} ${day} ${month} ${total} ${lives}`
+    return more.length === 0 ? shared : `${shared} ${more.join(" ")}`
+  }
+
+  /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
+  const run = <A>(
+    verb: Verb,
+    claims: Claims,
+    id: string,
+    instant: number,
+    more: ReadonlyArray<number>,
+    read: Read<A>,
+    attempts = 3
+  ): Effect.Effect<A, MeterDown> =>
+    timed((now) =>
+      send(
+        verb,
+        keysOf(claims.account, id, instant),
+        id,
+        numbersOf(claims, instant, now, more),
+        (reply): Effect.Effect<A, MeterDown> => {
+          if (reply.tag !== "stale") return read(reply)
+          return attempts > 1
+            ? run(verb, claims, id, at(reply.numbers, 0), more, read, attempts - 1)
+            : new MeterDown({ cause: "the store cannot say which day it is" })
+        }
+      )
+    )
+
+  /** As `run`, for verbs of the present: the host's clock guesses the day, Redis corrects it. */
+  const runNow = <A>(verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>, read: Read<A>) =>
+    Effect.suspend(() => run(verb, claims, id, host.currentTimeMillisUnsafe(), more, read))
+
+  const whenFit = fitness(redis.servers, nowMs)
+
+  /** For verbs that are about an account's counters of a given instant and about no request. */
+  const once = <A>(
+    verb: Verb,
+    account: Account,
+    instant: number,
+    more: ReadonlyArray<number>,
+    read: Read<A>
+  ) => {
+    const none = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
+    return timed((now) =>
+      send(verb, keysOf(account, "", instant), "", numbersOf(none, instant, now, more), read)
+    )
+  }
+
+  /** The reply that `tag` announces, and no other. */
+  const only =
+    <A>(verb: Verb, tag: Tag, read: (numbers: Reply["numbers"], ids: Reply["ids"]) => A): Read<A> =>
+    (reply) =>
+      reply.tag === tag ? Effect.succeed(read(reply.numbers, reply.ids)) : nonsense(verb, reply)
+
+  const grip = (reservation: Reservation): Array<number> => [
+    reservation.admittedAt,
+    whole(reservation.held),
+    whole(reservation.available),
+    reservation.slot ? 1 : 0
+  ]
+
+  const missingOf = (numbers: ReadonlyArray<number>) =>
+    new Missing({
+      buckets: marked(
+        bucketsAt(at(numbers, 0)),
+        numbers.slice(1, 4).map((flag) => flag === 1)
+      )
+    })
+
+  const reservationOf = (claims: Claims, ask: Ask, n: ReadonlyArray<number>): Reservation => {
+    const admittedAt = at(n, 0)
+    return {
+      id: ask.id,
+      claims,
+      held: at(n, 1),
+      available: at(n, 2),
+      admittedAt,
+      buckets: marked(
+        bucketsAt(admittedAt),
+        n.slice(4, 7).map((flag) => flag === 1)
+      ),
+      slot: at(n, 3) === 1
+    }
+  }
+
+  const left = (claims: Claims, numbers: ReadonlyArray<number>, from: number) =>
+    headroomOf(claims, at(numbers, from), at(numbers, from + 1), numbers.slice(from + 2, from + 5))
+
+  const verdictOf = (claims: Claims, ask: Ask, reply: Reply): Effect.Effect<Verdict, MeterDown> => {
+    const { tag, numbers: n } = reply
+    switch (tag) {
+      case "missing":
+        return Effect.succeed(missingOf(n))
+      case "ended":
+        return new MeterDown({ cause: `request ${ask.id} is over` })
+      case "refused": {
+        const by = claimNames[at(n, 0) - 1]
+        return by === undefined
+          ? nonsense("reserve", reply)
+          : Effect.succeed(refusal(by, at(n, 1), at(n, 2), at(n, 3), left(claims, n, 4)))
+      }
+      case "reserved":
+        return Effect.succeed(
+          new Reserved({ reservation: reservationOf(claims, ask, n), headroom: left(claims, n, 7) })
+        )
+      default:
+        return nonsense("reserve", reply)
+    }
+  }
+
+  const aboutSlot = (verb: "renewSlot" | "freeSlot", { admittedAt, claims, id }: Reservation) =>
+    run(
+      verb,
+      claims,
+      id,
+      admittedAt,
+      [],
+      only(verb, "done", () => undefined)
+    )
+
+  return Meter.of({
+    reserve: (claims, ask) => {
+      const more = [whole(ask.tokens), ask.slot ? 1 : 0, leastOf(ask)]
+      return whenFit(runNow("reserve", claims, ask.id, more, (reply) => verdictOf(claims, ask, reply)))
+    },
+
+    renew: (reservation, used, want) =>
+      run(
+        "renew",
+        reservation.claims,
+        reservation.id,
+        reservation.admittedAt,
+        [...grip(reservation), whole(used), whole(want)],
+        only("renew", "renewed", (n) => ({ held: at(n, 0), exhausted: at(n, 1) === 1 }))
+      ),
+
+    settle: (reservation, used, options) =>
+      run(
+        "settle",
+        reservation.claims,
+        reservation.id,
+        reservation.admittedAt,
+        [...grip(reservation), whole(used), options?.keepSlot === true ? 1 : 0],
+        only("settle", "left", (n) => left(reservation.claims, n, 0))
+      ),
+
+    renewSlot: (reservation) => aboutSlot("renewSlot", reservation),
+
+    freeSlot: (reservation) => aboutSlot("freeSlot", reservation),
+
+    cancel: ({ claims, id }) =>
+      runNow(
+        "cancel",
+        claims,
+        id,
+        [],
+        only("cancel", "done", () => undefined)
+      ),
+
+    peek: (claims) =>
+      runNow("peek", claims, "", [], (reply): Effect.Effect<Headroom | Missing, MeterDown> => {
+        if (reply.tag === "missing") return Effect.succeed(missingOf(reply.numbers))
+        return reply.tag === "left" ? Effect.succeed(left(claims, reply.numbers, 0)) : nonsense("peek", reply)
+      }),
+
+    load: (account, totals) => {
+      if (totals.length === 0) return Effect.void
+      const keys = totals.map(({ bucket }) => `${nameOf(account)}:tokens:${bucket}`)
+      const values = totals.flatMap(({ bucket, tokens }) => [whole(tokens), lifeOf(bucket)])
+      const done = only("load", "done", () => undefined)
+      return timed((now) => send("load", keys, "", [now, ...values].join(" "), done))
+    },
+
+    survey: (account, instant) =>
+      once(
+        "survey",
+        account,
+        instant,
+        [],
+        only("survey", "surveyed", (n, lapsed) => {
+          const totals: { -readonly [P in Period]?: number } = {}
+          periods.forEach((period, i) => {
+            if (at(n, 2 + i) >= 0) totals[period] = at(n, 2 + i)
+          })
+          return { mark: at(n, 0), open: at(n, 1), lapsed, totals }
+        })
+      ),
+
+    repair: (account, instant, mark, totals) => {
+      const amounts = periods.map((period) => (totals[period] === undefined ? -1 : whole(totals[period])))
+      const done = only("repair", "done", (n) => at(n, 0) === 1)
+      return once("repair", account, instant, [mark, ...amounts], done)
+    },
+
+    remembers: redis
+      // It ends with a lease: a store whose clock was set forward has ended all leases, and is told of them again.
+      .send("SET", [reminder, 1, "EX", Math.max(1, Math.ceil(options.leaseS)), "GET"])
+      .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
+
+    ping: whenFit(redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid))
+  })
+}
+
+/** Tests tell the scripts the time (epoch ms) of a `clock` they can move; else Redis's own counts. */
+export const makeRedis = (redis: Redis["Service"], options: Options, clock?: Effect.Effect<number>) =>
+  Effect.map(Effect.all([Clock.Clock, makeMonotonicMs]), ([host, nowMs]) =>
+    make(redis, options, clock, host, nowMs)
+  )
+
+export const layerRedis = (options: Options): Layer.Layer<Meter, never, Redis> =>
+  Layer.effect(
+    Meter,
+    Effect.flatMap(Redis, (redis) => makeRedis(redis, options))
+  )

@@ -1,0 +1,102 @@
+/**
+ * Discovery by polling the backend in the background. One fiber polls, so polls never overlap; the first starts
+ * with the layer and does not hold up the boot. A list is good for `ttlS` from the moment it was asked for: after
+ * that, nobody is permitted anything until the backend answers again.
+ */
+import { Cause, Duration, Effect, Layer, Queue } from "effect"
+import { Backend } from "../../backend/Backend.ts"
+import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
+import { evidence } from "../../domain/Evidence.ts"
+import type { Metrics } from "../../observability/Metrics.ts"
+import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { background, later, makeOutage } from "../../observability/background.ts"
+import type { Model } from "../../domain/Model.ts"
+import { Catalog } from "./Catalog.ts"
+import { Descriptions } from "./Descriptions.ts"
+import { Discovery } from "./Discovery.ts"
+
+export interface DiscoveryOptions {
+  /** seconds between polls */
+  readonly refreshS: number
+  /** seconds a list is good for; at least `refreshS` */
+  readonly ttlS: number
+}
+
+/** A failed poll is repeated sooner than a good one: a backend that comes back should not have to wait. */
+const retryS = 5
+/** A refresh that is asked for never comes closer than this to the poll before: no client sets the pace of the polls. */
+const spacingS = 5
+const nothing = new Catalog([])
+
+/** Like a refused request, by its fault alone: what lies behind it names the backend's address. A defect is told whole. */
+const logFault =
+  (what: string) =>
+  (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
+    if (Cause.hasDies(cause)) return Effect.logWarning(what, cause)
+    const error = Cause.squash(cause)
+    return Effect.logWarning(`${what}: ${error instanceof BackendFailed ? error.fault : "timeout"}`)
+  }
+
+const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) {
+  const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
+  const wanted = yield* Queue.sliding<void>(1)
+  const descriptions = new Descriptions(backend.describe, nowMs)
+  const listed = yield* Queue.sliding<void>(1)
+  let models: ReadonlyArray<Model> = []
+  let catalog = nothing
+  let askedAt = Number.NEGATIVE_INFINITY
+
+  const poll = Effect.gen(function* () {
+    const startedAt = nowMs()
+    const { models: usable } = new Catalog(yield* Effect.timeout(backend.models, Duration.seconds(refreshS)))
+    models = usable
+    catalog = new Catalog(descriptions.complete(models))
+    askedAt = startedAt
+    yield* Queue.offer(listed, undefined)
+  })
+
+  const pause = (failed: boolean) => {
+    const most = Effect.sleep(Duration.seconds(failed ? Math.min(retryS, refreshS) : refreshS))
+    const asked = Effect.delay(Queue.take(wanted), Duration.seconds(Math.min(spacingS, refreshS)))
+    return Effect.raceFirst(most, asked)
+  }
+
+  yield* background(
+    "model_discovery",
+    poll,
+    { pause },
+    yield* makeOutage("model_discovery", logFault("model discovery failed"))
+  )
+
+  // Beside the polls: a backend that is slow to describe its models does not make the list late.
+  const describe = Effect.suspend(() =>
+    Effect.ensuring(
+      descriptions.learn(models),
+      Effect.sync(() => (catalog = new Catalog(descriptions.complete(models))))
+    )
+  )
+  const undescribed = yield* makeOutage("model_descriptions", logFault("a model could not be described"))
+  yield* background("model_descriptions", describe, later({ pause: () => Queue.take(listed) }), {
+    failed: undescribed.failed,
+    // A round in which nobody was asked says nothing.
+    over: Effect.suspend(() => (descriptions.failing ? Effect.void : undescribed.over))
+  })
+
+  /** What may be relied on now. */
+  const fresh = () => (nowMs() - askedAt <= ttlS * 1000 ? catalog : nothing)
+
+  return Discovery.of({
+    resolve: (caller, name) =>
+      Effect.suspend(() => {
+        const model = fresh().resolve(caller.models, name)
+        return model === undefined
+          ? new Forbidden({ what: "model" })
+          : Effect.succeed(evidence("Discovery", model))
+      }),
+    effective: (caller) => Effect.sync(() => fresh().effective(caller.models)),
+    refresh: Effect.asVoid(Queue.offer(wanted, undefined))
+  })
+})
+
+export const layerLive = (options: DiscoveryOptions): Layer.Layer<Discovery, never, Backend | Metrics> =>
+  Layer.effect(Discovery, make(options))

@@ -1,0 +1,73 @@
+/** What an endpoint needs to know of its surface; the rest of the way is the same for both. */
+import { Effect, type Schema } from "effect"
+import type { BadRequest } from "../../domain/Errors.ts"
+import type { Frame } from "../../domain/Frame.ts"
+import type { DecodedRequest, InferenceRequest, Json } from "../../domain/Inference.ts"
+import type { Ask } from "../../request/unary.ts"
+import type { Pipeline } from "../../request/Pipeline.ts"
+import type { Body } from "../body.ts"
+import { decodeWith } from "./decode.ts"
+import { checkImages } from "./images.ts"
+import type { SealContext } from "./native/contexts.ts"
+import { admitFormat } from "./schema/format.ts"
+import type { Face } from "../errorResponses.ts"
+
+/** Bounds on what a client may ask for. */
+export interface Bounds {
+  readonly numPredictCap: number
+  /** undefined: a client's `num_ctx` is dropped */
+  readonly numCtxCap: number | undefined
+}
+
+/** Writes one answer; made anew for each, so it may keep state between frames. */
+export interface Encoder {
+  /** the text for the frames of one network chunk, possibly "" */
+  readonly frames: (chunk: ReadonlyArray<Frame>) => string
+  /** how the surface says, after the first byte, that the answer has failed */
+  readonly failure: (face: Face, requestId: string) => string
+  /** the single object of a non-stream answer, from the folded run */
+  readonly whole: (run: Frame) => Json
+}
+
+export type Decode = (body: Body, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>
+
+/** How an endpoint reads its requests. */
+export interface RequestDecoder {
+  /** every field that is looked at; rules about all fields are tested on it */
+  readonly accepts: Schema.Top
+  readonly decode: Decode
+}
+
+/**
+ * The one way to make a decoder: nothing reaches `build` but what `accepts` lets through, and no image or schema passes that
+ * could harm the model server. `schemaField`: what the surface calls the field of a schema.
+ */
+export const requestDecoder = <A, I>(
+  accepts: Schema.Codec<A, I>,
+  build: (value: A, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>,
+  schemaField = "format"
+): RequestDecoder => {
+  const decode = decodeWith(accepts)
+  return {
+    accepts,
+    decode: (body, bounds) =>
+      decode(body.json).pipe(
+        Effect.flatMap((value) => build(value, bounds)),
+        Effect.flatMap(checkImages),
+        Effect.flatMap((request) => admitFormat(request, schemaField))
+      )
+  }
+}
+
+/** An endpoint that generates: its answer is a stream, or a stream folded into one object. */
+export interface Dialect extends RequestDecoder {
+  readonly contentType: string
+  readonly encoder: (request: InferenceRequest, seal: SealContext) => Encoder
+}
+
+/** An endpoint that is answered in one object. */
+export interface ObjectDialect<A> extends RequestDecoder {
+  readonly ask: (pipeline: Pipeline["Service"]) => Ask<A>
+  /** the answer as JSON text */
+  readonly encode: (request: InferenceRequest, answer: A) => string
+}

@@ -1,0 +1,44 @@
+/** From checked JSON to a typed request: the schema decides, and its objection is the client's 400. */
+import { Effect, Result, Schema, SchemaIssue } from "effect"
+import { BadRequest } from "../../domain/Errors.ts"
+import type { Json } from "../../domain/Inference.ts"
+
+const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** Long enough for any honest path, short enough that a hostile key name is no billboard. */
+export const maxDetail = 300
+
+/** Absent and `null` are the same to the backend (ollama-wire §1.1), so they are to us. */
+export const absentable = <S extends Schema.Constraint>(schema: S) =>
+  Schema.optionalKey(Schema.NullOr(schema))
+
+/** Messages name the path and what is expected there, never the value that was found. */
+const detailOf = (issue: SchemaIssue.Issue): string => {
+  const first = issuesOf(issue).issues[0]
+  const path = (first?.path ?? []).map(String).join(".")
+  const expected = (first?.message ?? "Expected a valid value").replace(/^Expected/, "expected")
+  return `${path === "" ? "body" : path}: ${expected === "Missing key" ? "missing" : expected}`.slice(
+    0,
+    maxDetail
+  )
+}
+
+export const decodeWith = <A, I>(schema: Schema.Codec<A, I>) => {
+  const decode = Schema.decodeUnknownResult(schema)
+  return (json: Json): Effect.Effect<A, BadRequest> => {
+    const decoded = decode(json)
+    return Result.isSuccess(decoded)
+      ? Effect.succeed(decoded.success)
+      : Effect.fail(new BadRequest({ detail: detailOf(decoded.failure.issue) }))
+  }
+}
+
+/** The entries of `fields` that are there: neither undefined nor null. */
+export const present = (fields: { readonly [key: string]: Json | undefined }): Schema.JsonObject => {
+  const kept: { [key: string]: Json } = {}
+  for (const key of Object.keys(fields)) {
+    const value = fields[key]
+    if (value !== undefined && value !== null) kept[key] = value
+  }
+  return kept
+}

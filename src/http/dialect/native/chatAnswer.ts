@@ -1,0 +1,52 @@
+/** `POST /api/chat`, the answer: frames as NDJSON lines, or the folded run as one object (ollama-wire §1.3, §1.12). */
+import type { Frame, ToolCall } from "../../../domain/Frame.ts"
+import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import type { Encoder } from "../Dialect.ts"
+import type { Face } from "../../errorResponses.ts"
+import { present } from "../decode.ts"
+
+/** The index is ours: the backend's is 0 for every call of many models (ollama-wire, fact 6). */
+export const nativeToolCalls = (calls: ReadonlyArray<ToolCall>): ReadonlyArray<JsonObject> =>
+  calls.map((call, index) => ({
+    ...present({ id: call.id }),
+    function: { index, name: call.name, arguments: call.arguments }
+  }))
+
+/** The figures of the last frame, in the backend's own order; absent ones stay absent. */
+export const countsOf = (frame: Frame): JsonObject =>
+  present({
+    total_duration: frame.totalDuration,
+    load_duration: frame.loadDuration,
+    prompt_eval_count: frame.promptEvalCount,
+    prompt_eval_duration: frame.promptEvalDuration,
+    eval_count: frame.evalCount,
+    eval_duration: frame.evalDuration
+  })
+
+const messageOf = (frame: Frame): JsonObject => ({
+  role: "assistant",
+  content: frame.text,
+  ...present({
+    thinking: frame.thinking,
+    tool_calls: frame.toolCalls === undefined ? undefined : nativeToolCalls(frame.toolCalls)
+  })
+})
+
+/** The one line that ends a failed stream: a string, because native clients read nothing else (ollama-wire, fact 9). */
+export const nativeFailure = (face: Face): string => `${JSON.stringify({ error: face.message })}\n`
+
+export const chatEncoder = (model: string): Encoder => {
+  const objectOf = (frame: Frame): Json => ({
+    model,
+    created_at: frame.createdAt,
+    message: messageOf(frame),
+    ...present({ logprobs: frame.logprobs }),
+    done: frame.done,
+    ...(frame.done ? { ...present({ done_reason: frame.doneReason }), ...countsOf(frame) } : {})
+  })
+  return {
+    frames: (chunk) => chunk.map((frame) => `${JSON.stringify(objectOf(frame))}\n`).join(""),
+    failure: nativeFailure,
+    whole: objectOf
+  }
+}

@@ -1,0 +1,90 @@
+/** `POST /api/chat`, the request (ollama-wire §1.3): known fields only, everything else does not exist. */
+import { Effect, Schema } from "effect"
+import type { DecodedRequest } from "../../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { absentable, present } from "../decode.ts"
+import { Images } from "../images.ts"
+import { checkMaxTokens } from "../bounds.ts"
+import { Format, Think, TopLogprobs } from "./fields.ts"
+import { Options, optionsOf } from "./options.ts"
+
+const Role = Schema.Literals(["system", "user", "assistant", "tool"])
+
+const ToolCall = Schema.Struct({
+  id: absentable(Schema.String),
+  function: Schema.Struct({ name: Schema.String, arguments: absentable(Schema.JsonObject) })
+})
+
+const Message = Schema.Struct({
+  role: Role,
+  content: absentable(Schema.String),
+  thinking: absentable(Schema.String),
+  images: absentable(Images),
+  tool_calls: absentable(Schema.Array(ToolCall)),
+  tool_name: absentable(Schema.String),
+  tool_call_id: absentable(Schema.String)
+})
+
+export const Tool = Schema.Struct({
+  type: Schema.Literal("function"),
+  function: Schema.Struct({
+    name: Schema.String,
+    description: absentable(Schema.String),
+    parameters: absentable(Schema.JsonObject)
+  })
+})
+
+const Chat = Schema.Struct({
+  model: Schema.NonEmptyString,
+  stream: absentable(Schema.Boolean),
+  messages: absentable(Schema.Array(Message)),
+  format: absentable(Format),
+  tools: absentable(Schema.Array(Tool)),
+  think: absentable(Think),
+  truncate: absentable(Schema.Boolean),
+  logprobs: absentable(Schema.Boolean),
+  top_logprobs: absentable(TopLogprobs),
+  options: absentable(Options)
+})
+
+const messageOf = (message: typeof Message.Type): Schema.JsonObject => ({
+  ...present({ ...message, tool_calls: message.tool_calls?.map(toolCallOf) }),
+  content: message.content ?? ""
+})
+
+const toolCallOf = (call: typeof ToolCall.Type): Schema.JsonObject => ({
+  ...present({ id: call.id }),
+  function: { name: call.function.name, arguments: call.function.arguments ?? {} }
+})
+
+export const toolOf = (tool: typeof Tool.Type): Schema.JsonObject => ({
+  type: tool.type,
+  function: present(tool.function)
+})
+
+export const chatRequest = requestDecoder(
+  Chat,
+  Effect.fnUntraced(function* (chat, bounds) {
+    const options = chat.options ?? {}
+    const maxTokens = yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
+    const messages = chat.messages ?? []
+    const tools = chat.tools?.map(toolOf)
+    return {
+      kind: "chat",
+      model: chat.model,
+      // Without messages the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
+      stream: messages.length > 0 && (chat.stream ?? true),
+      body: present({
+        messages: messages.map(messageOf),
+        format: chat.format === "" ? undefined : chat.format,
+        tools,
+        think: chat.think,
+        truncate: chat.truncate,
+        logprobs: chat.logprobs,
+        top_logprobs: chat.top_logprobs
+      }),
+      options: optionsOf(options, bounds),
+      maxTokens
+    } satisfies DecodedRequest
+  })
+)

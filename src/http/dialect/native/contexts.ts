@@ -1,0 +1,51 @@
+/** Contexts on their way in and out, with the secret they are sealed with. */
+import { Effect } from "effect"
+import { BadRequest, type Unavailable } from "../../../domain/Errors.ts"
+import type { DecodedRequest } from "../../../domain/Inference.ts"
+import type { ContextSecret } from "../../../secrets/ContextSecret.ts"
+import { openContext, sealContext, type SealedFor } from "./sealedContext.ts"
+
+type Secret = ContextSecret["Service"]
+
+const notOurs = new BadRequest({ detail: "context: expected what an earlier answer to this key gave" })
+
+/** The request with the ids of the context it was sent, when it was sent one. */
+export const withContext = (
+  secret: Secret,
+  keyId: string,
+  request: DecodedRequest
+): Effect.Effect<DecodedRequest, BadRequest | Unavailable> => {
+  const { sealedContext } = request
+  if (sealedContext === undefined) return Effect.succeed(request)
+  return Effect.flatMap(secret.read, (bytes): Effect.Effect<DecodedRequest, BadRequest> => {
+    const opened = openContext(bytes, keyId, sealedContext)
+    return opened === undefined
+      ? notOurs
+      : Effect.succeed({
+          ...request,
+          body: { ...request.body, context: opened.ids },
+          contextDigest: opened.digest
+        })
+  })
+}
+
+/** How the ids of an answer are given to a client; undefined: not at all. */
+export type SealContext = (ids: ReadonlyArray<number>) => ReadonlyArray<number> | undefined
+
+export const noContext: SealContext = () => undefined
+
+/** Without the secret a client gets no context: never one that can be read. */
+export const sealFor = (secret: Secret, owner: SealedFor): Effect.Effect<SealContext> =>
+  secret.read.pipe(
+    Effect.map(
+      (bytes): SealContext =>
+        (ids) =>
+          sealContext(bytes, owner, ids)
+    ),
+    Effect.catch((error) =>
+      Effect.as(
+        Effect.logWarning("answers are given without a context: its secret could not be read", error.cause),
+        noContext
+      )
+    )
+  )

@@ -1,0 +1,43 @@
+/** The native surface: what goes out is NDJSON in the backend's own shapes. */
+import type { Embeddings } from "../../../domain/Embeddings.ts"
+import type { JsonObject } from "../../../domain/Inference.ts"
+import type { Dialect, ObjectDialect } from "../Dialect.ts"
+import { chatEncoder } from "./chatAnswer.ts"
+import { chatRequest } from "./chatRequest.ts"
+import { encodeEmbed, encodeEmbeddings } from "./embedAnswer.ts"
+import { embedRequest, embeddingsRequest } from "./embedRequest.ts"
+import { generateEncoder } from "./generateAnswer.ts"
+import { generateRequest } from "./generateRequest.ts"
+import { showRequest } from "./showRequest.ts"
+
+const contentType = "application/x-ndjson"
+
+export const nativeChat: Dialect = {
+  contentType,
+  ...chatRequest,
+  encoder: (request) => chatEncoder(request.model)
+}
+
+export const nativeGenerate: Dialect = {
+  contentType,
+  ...generateRequest,
+  encoder: (request, seal) => generateEncoder(request.model, seal)
+}
+
+export const nativeEmbed: ObjectDialect<Embeddings> = {
+  ...embedRequest,
+  ask: ({ embed }) => embed,
+  encode: encodeEmbed
+}
+
+export const nativeEmbeddings: ObjectDialect<Embeddings> = {
+  ...embeddingsRequest,
+  ask: ({ embed }) => embed,
+  encode: encodeEmbeddings
+}
+
+export const nativeShow: ObjectDialect<JsonObject> = {
+  ...showRequest,
+  ask: ({ show }) => show,
+  encode: (_request, shown) => JSON.stringify(shown)
+}

@@ -1,0 +1,19 @@
+/** `POST /api/embed` and the legacy `/api/embeddings`, the answer (ollama-wire §1.6, §1.7). */
+import type { Embeddings } from "../../../domain/Embeddings.ts"
+import type { InferenceRequest } from "../../../domain/Inference.ts"
+import { present } from "../decode.ts"
+
+export const encodeEmbed = (request: InferenceRequest, answer: Embeddings): string => {
+  // Added up, not joined: so much text is copied once, when it leaves.
+  const vectors = answer.vectors.reduce((sum, { json }, i) => (i === 0 ? json : `${sum},${json}`), "")
+  const counts = present({
+    total_duration: answer.totalDuration,
+    load_duration: answer.loadDuration,
+    prompt_eval_count: answer.promptEvalCount
+  })
+  const rest = Object.keys(counts).length === 0 ? "}" : `,${JSON.stringify(counts).slice(1)}`
+  return `{"model":${JSON.stringify(request.model)},"embeddings":[${vectors}]${rest}`
+}
+
+export const encodeEmbeddings = (_request: InferenceRequest, answer: Embeddings): string =>
+  `{"embedding":${answer.vectors[0]?.json ?? "[]"}}`

@@ -1,0 +1,28 @@
+/** `POST /api/show`, the request (ollama-wire §2.2): the name, under either of its names, and nothing else. */
+import { Effect, Schema } from "effect"
+import { BadRequest } from "../../../domain/Errors.ts"
+import type { DecodedRequest } from "../../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { absentable } from "../decode.ts"
+
+const Show = Schema.Struct({
+  model: absentable(Schema.String),
+  /** what older clients send */
+  name: absentable(Schema.String)
+})
+
+export const showRequest = requestDecoder(
+  Show,
+  Effect.fnUntraced(function* (show) {
+    const model = show.model || show.name || ""
+    if (model === "") return yield* new BadRequest({ detail: "model: missing" })
+    return {
+      kind: "show",
+      model,
+      stream: false,
+      body: {},
+      options: {},
+      maxTokens: 0
+    } satisfies DecodedRequest
+  })
+)

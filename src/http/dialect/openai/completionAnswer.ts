@@ -1,0 +1,96 @@
+/** `POST /v1/completions`, the answer (ollama-wire §3.4): one object name for stream and non-stream alike. */
+import { Option, Schema } from "effect"
+import type { Frame } from "../../../domain/Frame.ts"
+import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import type { Encoder } from "../Dialect.ts"
+import {
+  createdOf,
+  ending,
+  event,
+  openaiFailure,
+  openaiId,
+  systemFingerprint,
+  usageOf
+} from "./chatAnswer.ts"
+
+const Logprob = Schema.Struct({ token: Schema.String, logprob: Schema.Finite })
+const Entry = Schema.Struct({
+  ...Logprob.fields,
+  top_logprobs: Schema.optionalKey(Schema.Array(Logprob))
+})
+const decodeEntry = Schema.decodeUnknownOption(Entry)
+
+/** The legacy shape, with offsets into the text of the whole answer, an echoed prompt included. */
+const legacyLogprobs = (
+  entries: ReadonlyArray<JsonObject>,
+  from: number
+): { readonly value: Json; readonly to: number } => {
+  const known = entries.flatMap((entry) => Option.toArray(decodeEntry(entry)))
+  let offset = from
+  const offsets = known.map((entry) => {
+    const at = offset
+    offset += entry.token.length
+    return at
+  })
+  return {
+    to: offset,
+    value: {
+      tokens: known.map((entry) => entry.token),
+      token_logprobs: known.map((entry) => entry.logprob),
+      top_logprobs: known.map((entry) =>
+        Object.fromEntries((entry.top_logprobs ?? []).map((top) => [top.token, top.logprob]))
+      ),
+      text_offset: offsets
+    }
+  }
+}
+
+/** Reasoning has no place in the legacy shape and is left out, as the backend's own surface does. */
+export const completionEncoder = (model: string, echo: string | undefined, usageChunk = false): Encoder => {
+  const id = openaiId("cmpl")
+  let created: number | undefined
+  let offset = (echo ?? "").length
+  let started = false
+
+  const objectOf = (frame: Frame, text: string, finish: string | null): { [key: string]: Json } => {
+    created ??= createdOf(frame)
+    const logprobs = frame.logprobs === undefined ? undefined : legacyLogprobs(frame.logprobs, offset)
+    if (logprobs !== undefined) offset = logprobs.to
+    return {
+      id,
+      object: "text_completion",
+      created,
+      model,
+      system_fingerprint: systemFingerprint,
+      choices: [{ text, index: 0, logprobs: logprobs?.value ?? null, finish_reason: finish }]
+    }
+  }
+
+  const finishOf = (frame: Frame): string => (frame.doneReason === "length" ? "length" : "stop")
+
+  const carried = (frame: Frame): string => {
+    const text = started ? frame.text : (echo ?? "") + frame.text
+    started = true
+    return text === "" && frame.logprobs === undefined ? "" : event(objectOf(frame, text, null))
+  }
+
+  const last = (frame: Frame): string =>
+    ending(
+      {
+        id,
+        object: "text_completion",
+        created: created ?? createdOf(frame),
+        model,
+        system_fingerprint: systemFingerprint,
+        choices: [{ text: "", index: 0, logprobs: null, finish_reason: finishOf(frame) }]
+      },
+      usageOf(frame),
+      usageChunk
+    )
+
+  return {
+    frames: (frames) => frames.map((frame) => carried(frame) + (frame.done ? last(frame) : "")).join(""),
+    failure: openaiFailure,
+    whole: (run) => ({ ...objectOf(run, (echo ?? "") + run.text, finishOf(run)), usage: usageOf(run) })
+  }
+}

@@ -1,0 +1,44 @@
+/** `POST /v1/embeddings`, the request (ollama-wire §3.3). */
+import { Effect, Schema } from "effect"
+import { BadRequest } from "../../../domain/Errors.ts"
+import type { DecodedRequest } from "../../../domain/Inference.ts"
+import { requestDecoder } from "../Dialect.ts"
+import { wholeIn } from "../bounded.ts"
+import { absentable, present } from "../decode.ts"
+import { maxDimensions, maxInputs, Texts } from "../embedInputs.ts"
+
+const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinLength(1))]))
+
+/** Token arrays are OpenAI's own tokens: they would mean something else to any other model. */
+const notInput = new BadRequest({
+  detail: `input: expected a string or an array of 1 to ${maxInputs} strings, not token arrays; LangChain sends text with check_embedding_ctx_length=False`
+})
+
+const Encoding = Schema.String.check(
+  Schema.isPattern(/^(?:float|base64)$/i, { expected: '"float" or "base64"' })
+)
+
+const Embeddings = Schema.Struct({
+  model: Schema.NonEmptyString,
+  input: Schema.Json,
+  dimensions: absentable(wholeIn([1, maxDimensions])),
+  encoding_format: absentable(Encoding)
+})
+
+export const embeddingsRequest = requestDecoder(
+  Embeddings,
+  Effect.fnUntraced(function* (embeddings) {
+    if (!isInput(embeddings.input)) return yield* notInput
+    // As a list of one, an empty string is a text like any other.
+    const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input
+    return {
+      kind: "embed",
+      model: embeddings.model,
+      stream: false,
+      base64: embeddings.encoding_format?.toLowerCase() === "base64",
+      body: present({ input, dimensions: embeddings.dimensions }),
+      options: {},
+      maxTokens: 0
+    } satisfies DecodedRequest
+  })
+)

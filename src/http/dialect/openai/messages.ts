@@ -1,0 +1,79 @@
+/** Messages of the OpenAI surface in the backend's shape (ollama-wire §3.1). */
+import { Effect, Result, Schema } from "effect"
+import { BadRequest } from "../../../domain/Errors.ts"
+import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { parseJson } from "../../strictJson.ts"
+import { absentable, present } from "../decode.ts"
+import { Content, partsOf } from "./content.ts"
+
+const ToolCall = Schema.Struct({
+  id: absentable(Schema.String),
+  type: absentable(Schema.Literal("function")),
+  function: Schema.Struct({ name: Schema.String, arguments: absentable(Schema.String) })
+})
+
+export const Message = Schema.Struct({
+  role: Schema.Literals(["system", "developer", "user", "assistant", "tool", "function"]),
+  content: absentable(Content),
+  name: absentable(Schema.String),
+  reasoning: absentable(Schema.String),
+  reasoning_content: absentable(Schema.String),
+  tool_calls: absentable(Schema.Array(ToolCall)),
+  tool_call_id: absentable(Schema.String)
+})
+
+export type Message = typeof Message.Type
+
+const roleOf = (role: Message["role"]): string =>
+  role === "developer" ? "system" : role === "function" ? "tool" : role
+
+const isObject = (value: Json): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Arguments come as JSON text and go as an object; "" is what some clients send for none. */
+const argumentsOf = (
+  text: string | null | undefined,
+  path: string
+): Effect.Effect<JsonObject, BadRequest> => {
+  if (text === undefined || text === null || text === "") return Effect.succeed({})
+  // As strict as the body itself: nesting is bounded, and no key stands there twice.
+  const parsed = Result.getOrNull(parseJson(text))
+  return isObject(parsed)
+    ? Effect.succeed(parsed)
+    : Effect.fail(new BadRequest({ detail: `${path}: expected a JSON object as text` }))
+}
+
+export const nativeMessages = Effect.fnUntraced(function* (messages: ReadonlyArray<Message>) {
+  const native: Array<JsonObject> = []
+  // A tool message names its call by id; the backend wants the tool's name, so what was called is remembered by id.
+  const called = new Map<string | null | undefined, string>()
+  for (const [index, message] of messages.entries()) {
+    const path = `messages.${index}`
+    const calls = message.tool_calls ?? []
+    // An assistant that said nothing, or only thought, is sent back so by clients that repeat what they were answered.
+    const silent = message.content === undefined || message.content === null
+    if (silent && calls.length === 0 && message.role !== "assistant") {
+      return yield* new BadRequest({ detail: `${path}.content: missing` })
+    }
+    const toolCalls: Array<Json> = []
+    for (const [i, call] of calls.entries()) {
+      const args = yield* argumentsOf(call.function.arguments, `${path}.tool_calls.${i}.function.arguments`)
+      toolCalls.push({ ...present({ id: call.id }), function: { name: call.function.name, arguments: args } })
+    }
+    const parts = partsOf(message.content)
+    const role = roleOf(message.role)
+    native.push({
+      role,
+      content: parts.text,
+      ...present({
+        thinking: message.reasoning ?? message.reasoning_content,
+        images: parts.images.length === 0 ? undefined : parts.images,
+        tool_calls: toolCalls.length === 0 ? undefined : toolCalls,
+        tool_call_id: role === "tool" ? message.tool_call_id : undefined,
+        tool_name: role === "tool" ? (message.name ?? called.get(message.tool_call_id)) : undefined
+      })
+    })
+    for (const call of calls) called.set(call.id, call.function.name)
+  }
+  return native
+})

@@ -1,0 +1,115 @@
+/**
+ * What a prompt will cost before the backend has counted it: about four UTF-8 bytes to a token, a few tokens of template
+ * around each message, a thousand or more for an image, by its pixels.
+ *
+ * The size is taken over the decoded request, which is what the backend is sent, and not over a list of fields: every
+ * string in `body` and `options` counts, and every key and number inside of them, so a field that is added later counts
+ * too. Left out are the names of our own fields, which no client chooses. Images and the ids of a `context` are counted
+ * by their place, not by a name: a tool argument may be called `images` as well.
+ *
+ * Measured against two public tokenizers (`bench/prompts.ts`; text alone, templates come on top): English -15 %, program
+ * text +3 %, indented JSON -32 %, German, French and Polish -27 to +19 %, Chinese and Japanese -35 to -11 %, Cyrillic and
+ * Devanagari -31 to +131 %; at worst, Base64 and digits, -64 %. By so much of its prompt can a request go over a budget
+ * that it spends to the end; it is charged what the backend counted.
+ */
+import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
+import { bytesPerToken, tokensOfBytes } from "../../domain/textTokens.ts"
+import { pixelsOf } from "./images.ts"
+
+/** The template around a message, with its role. */
+const tokensPerMessage = 8
+/** Most vision encoders cost 256 to 2000 tokens; some cost a token for each square of 28 pixels. */
+const tokensPerImage = 1024
+const pixelsPerToken = 28 * 28
+
+const isArray = (value: Json): value is ReadonlyArray<Json> => Array.isArray(value)
+const isObject = (value: Json): value is JsonObject =>
+  typeof value === "object" && value !== null && !isArray(value)
+
+/** Estimated tokens of one piece of text. */
+export const estimateText = (text: string): number => tokensOfBytes(Buffer.byteLength(text))
+
+class Size {
+  bytes = 0
+  tokens = 0
+
+  #add(bytes: number, tokens: number): void {
+    this.bytes += bytes
+    this.tokens += tokens
+  }
+
+  #addText(bytes: number): void {
+    this.#add(bytes, tokensOfBytes(bytes))
+  }
+
+  /** Everything in a value: texts, keys and numbers, each of them at least a token. */
+  #addAll(value: Json): void {
+    if (typeof value === "string") this.#addText(Buffer.byteLength(value))
+    else if (typeof value === "number") this.#addText(String(value).length)
+    else if (typeof value !== "object" || value === null) this.#addText(4)
+    else if (isArray(value)) for (const item of value) this.#addAll(item)
+    else {
+      for (const key of Object.keys(value)) {
+        this.#addText(Buffer.byteLength(key))
+        this.#addAll(value[key] ?? null)
+      }
+    }
+  }
+
+  /** An object whose keys are ours. A number or a boolean right inside is a setting, not text. */
+  addFields(fields: JsonObject, special: (key: string, value: Json) => boolean): void {
+    for (const key of Object.keys(fields)) {
+      const value = fields[key] ?? null
+      if (typeof value === "string" || typeof value === "object") {
+        if (!special(key, value)) this.#addAll(value)
+      }
+    }
+  }
+
+  #addImages(images: ReadonlyArray<Json>): void {
+    for (const image of images) {
+      const pixels = typeof image === "string" ? (pixelsOf(image) ?? 0) : 0
+      this.#add(0, Math.max(tokensPerImage, Math.ceil(pixels / pixelsPerToken)))
+    }
+  }
+
+  #addMessage(message: Json): void {
+    this.#add(tokensPerMessage * bytesPerToken, tokensPerMessage)
+    if (!isObject(message)) return this.#addAll(message)
+    this.addFields(message, (key, value) => {
+      // One of a few words, and part of the template.
+      if (key === "role") return true
+      if (key !== "images" || !isArray(value)) return false
+      this.#addImages(value)
+      return true
+    })
+  }
+
+  addBody(body: JsonObject): void {
+    this.addFields(body, (key, value) => {
+      if (!isArray(value)) return false
+      if (key === "messages") for (const message of value) this.#addMessage(message)
+      else if (key === "images") this.#addImages(value)
+      else if (key === "context") this.#add(value.length, value.length)
+      else return false
+      return true
+    })
+  }
+
+  addPrompt(): void {
+    this.#add(0, tokensPerMessage)
+  }
+}
+
+const noneSpecial = () => false
+
+/** The request with the size of what it forwards: the only place where a prompt is estimated. */
+export const withPromptSize = (request: DecodedRequest): InferenceRequest => {
+  // A description does not run the model.
+  if (request.kind === "show") return { ...request, promptBytes: 0, promptEstimate: 0 }
+  const size = new Size()
+  if (request.kind === "generate") size.addPrompt()
+  size.addBody(request.body)
+  size.addFields(request.options, noneSpecial)
+  return { ...request, promptBytes: size.bytes, promptEstimate: Math.max(1, size.tokens) }
+}

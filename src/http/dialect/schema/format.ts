@@ -1,0 +1,26 @@
+/** The schema of a decoded request, whichever surface it came by: admitted, or refused in words. */
+import { Effect, Result } from "effect"
+import { BadRequest } from "../../../domain/Errors.ts"
+import type { DecodedRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import { maxDetail } from "../decode.ts"
+import { admitSchema } from "./admit.ts"
+
+const isSchema = (format: Json | undefined): format is JsonObject =>
+  typeof format === "object" && format !== null && !Array.isArray(format)
+
+/** `field`: the client's own name of it. */
+export const admitFormat = (
+  request: DecodedRequest,
+  field: string
+): Effect.Effect<DecodedRequest, BadRequest> => {
+  const { format } = request.body
+  if (!isSchema(format)) return Effect.succeed(request)
+  const admitted = admitSchema(format, field)
+  return Result.isSuccess(admitted)
+    ? Effect.succeed({
+        ...request,
+        body: { ...request.body, format: admitted.success.schema },
+        relaxed: admitted.success.relaxed
+      })
+    : new BadRequest({ detail: admitted.failure.slice(0, maxDetail) })
+}

@@ -1,0 +1,101 @@
+/** JSON Schema as clients write it: its types, its keywords, and what may stand in a grammar. */
+import type { Json, JsonObject } from "../../../domain/Inference.ts"
+
+export const types = ["object", "array", "string", "number", "integer", "boolean", "null"] as const
+export type Type = (typeof types)[number]
+
+export const isType = (value: Json | undefined): value is Type => types.some((type) => type === value)
+export const isObject = (value: Json | undefined): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+export const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)
+export const isCount = (value: Json | undefined): value is number =>
+  Number.isSafeInteger(value) && Number(value) >= 0
+
+/** Says what a schema means, so to leave it out would turn that around. */
+export const refused = ["not", "if", "then", "else", "dependentSchemas"] as const
+
+/** Only narrow an answer; the model server does not know them. */
+export const ignored: ReadonlyArray<string> = [
+  "contains",
+  "dependentRequired",
+  "maxContains",
+  "maxProperties",
+  "minContains",
+  "minProperties",
+  "multipleOf",
+  "patternProperties",
+  "propertyNames",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "uniqueItems"
+]
+
+export const knownFormat = /^(?:uuid[1-5]?|date|time|date-time)$/
+
+/**
+ * Whether a value or a name can be part of a grammar: the converter escapes neither backslashes nor what JSON writes with
+ * one, and takes a key `$ref` for a reference wherever it stands.
+ */
+export const isPlain = (value: Json): boolean => !/\\|"\$ref"/.test(JSON.stringify(value))
+
+/** Names that may be left out of the names of other properties, character by character. */
+export const simpleName = /^[A-Za-z0-9_]+$/
+
+/** Names of rules that the converter has of its own, as a property of another spelling becomes one. */
+export const ownRule =
+  /^(?:boolean|decimal-part|integral-part|number|integer|value|object|array|uuid|char|string|null|date|time|date-time|date-string|time-string|date-time-string|dot|space|root)$/
+export const ruleName = (path: string): string => path.replaceAll(/[^A-Za-z0-9-]+/g, "-")
+
+export const withoutDefinitions = (schema: JsonObject): JsonObject =>
+  Object.fromEntries(
+    Object.entries(schema).filter(
+      ([key]) =>
+        !/^(?:\$defs|definitions|\$schema|\$id|\$comment|title|description|default|examples)$/.test(key)
+    )
+  )
+
+/** The type that a schema's own keywords are about. */
+export const impliedType = (schema: JsonObject): Type | undefined => {
+  if (schema["properties"] !== undefined || schema["additionalProperties"] !== undefined) return "object"
+  if (schema["required"] !== undefined) return "object"
+  if (schema["items"] !== undefined || schema["prefixItems"] !== undefined) return "array"
+  if (schema["pattern"] !== undefined || schema["format"] !== undefined) return "string"
+  if (schema["minLength"] !== undefined || schema["maxLength"] !== undefined) return "string"
+  return undefined
+}
+
+/** All types of some values: what is left of an `enum` whose values cannot be written. */
+export const typeOf = (values: ReadonlyArray<Json>): JsonObject => {
+  const found = new Set(values.map(typeOfOne))
+  const [first] = found
+  return found.size === 1 && first !== undefined
+    ? { type: first }
+    : { anyOf: [...found].map((type) => ({ type })) }
+}
+
+export const typeOfOne = (value: Json): Type => {
+  if (value === null) return "null"
+  if (isArray(value)) return "array"
+  switch (typeof value) {
+    case "string":
+      return "string"
+    case "number":
+      return "number"
+    case "boolean":
+      return "boolean"
+    default:
+      return "object"
+  }
+}
+
+/** What a JSON pointer points to. */
+export const resolve = (root: JsonObject, reference: string): Json | undefined => {
+  let target: Json | undefined = root
+  for (const token of reference.split("/").slice(1)) {
+    const key: string = token.replaceAll("~1", "/").replaceAll("~0", "~")
+    if (isArray(target)) target = /^\d{1,4}$/.test(key) ? target[Number(key)] : undefined
+    else if (isObject(target) && Object.hasOwn(target, key)) target = target[key]
+    else return undefined
+  }
+  return target
+}

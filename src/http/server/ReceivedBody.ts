@@ -1,0 +1,156 @@
+/**
+ * A body as it comes in, copied into one growing buffer from the first byte on, whoever sent it: Node keeps an object of
+ * some 400 bytes for each chunk that nobody takes, and a chunk may be one byte long.
+ *
+ * Before its sender is known, `earlyBytes` of it are taken (and what was read with them), then its connection is not read.
+ * What is more than a small body has its share of the memory for those (`RequestBodies.early`).
+ */
+import type { IncomingMessage, ServerResponse } from "node:http"
+import { Effect } from "effect"
+import { BadRequest, PayloadTooLarge } from "../../domain/Errors.ts"
+import type { EarlyShare, NoRoom, Share } from "./RequestBodies.ts"
+
+const earlyBytes = 16_384
+
+/** A body may come in so many chunks, and one more for each 64 bytes: no client needs more. */
+const fewChunks = 1024
+const chunkBytes = 64
+
+export type BodyRefused = BadRequest | PayloadTooLarge | NoRoom
+
+export interface ReceivedBody {
+  /** Calls `resume` with all bytes, or with why there are none, once. Answers the way to stop waiting. */
+  read(
+    limitBytes: number,
+    share: Share,
+    resume: (outcome: Effect.Effect<Buffer, BodyRefused>) => void
+  ): () => void
+}
+
+interface Reader {
+  readonly limitBytes: number
+  readonly share: Share
+  readonly resume: (outcome: Effect.Effect<Buffer, BodyRefused>) => void
+}
+
+const none: Buffer = Buffer.alloc(0)
+const notWhole = new BadRequest({ detail: "body: not received whole" })
+const tooManyChunks = new BadRequest({ detail: "body: expected fewer chunks, of more bytes" })
+
+const noBody: ReceivedBody = {
+  read: (_limitBytes, _share, resume) => {
+    resume(Effect.succeed(none))
+    return () => undefined
+  }
+}
+
+const hasBody = ({ headers }: IncomingMessage): boolean =>
+  headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0"
+
+/**
+ * Stops reading the connection of `incoming` until the answer is called, or `response` is finished and what is left is no
+ * more than to be thrown away. Node resumes the connection by itself whenever somebody reads the request.
+ */
+const stopReading = ({ socket }: IncomingMessage, response: ServerResponse): (() => void) => {
+  const pause = (): void => void socket.pause()
+  const goOn = (): void => {
+    socket.off("resume", pause)
+    response.off("finish", goOn)
+    socket.resume()
+  }
+  pause()
+  socket.on("resume", pause)
+  response.once("finish", goOn)
+  return goOn
+}
+
+/** To be called in the tick in which the request is handed out. */
+export const receiveBody = (
+  incoming: IncomingMessage,
+  response: ServerResponse,
+  early: EarlyShare
+): ReceivedBody => {
+  if (!hasBody(incoming)) return noBody
+  let buffer: Buffer = none
+  let size = 0
+  let chunks = 0
+  let goOn: (() => void) | undefined
+  let reader: Reader | undefined
+  /** how it has ended, once it has */
+  let outcome: Effect.Effect<Buffer, BodyRefused> | undefined
+
+  const settle = (how: Effect.Effect<Buffer, BodyRefused>): void => {
+    if (outcome !== undefined) return
+    outcome = how
+    buffer = none
+    reader?.resume(how)
+  }
+
+  const fail = (why: BodyRefused): void => {
+    early.close()
+    settle(Effect.fail(why))
+  }
+
+  /** Nothing more of it is read. */
+  const refuse = (why: BodyRefused): void => {
+    goOn ??= stopReading(incoming, response)
+    fail(why)
+  }
+
+  /** What there is against `capacity` bytes of memory for the `bytes` that are here. */
+  const objection = (bytes: number, capacity: number): BodyRefused | undefined => {
+    if (reader === undefined) return early.grow(capacity)
+    return bytes > reader.limitBytes
+      ? new PayloadTooLarge({ limitBytes: reader.limitBytes })
+      : reader.share.grow(capacity)
+  }
+
+  const onData = (chunk: Buffer): void => {
+    // Answered without it: what still comes is thrown away.
+    if (outcome !== undefined || response.writableFinished) return
+    const needed = size + chunk.length
+    chunks += 1
+    if (chunks > fewChunks + needed / chunkBytes) return refuse(tooManyChunks)
+    const grows = needed > buffer.length
+    const doubled = Math.min(2 * size, reader?.limitBytes ?? earlyBytes)
+    const capacity = grows ? Math.max(needed, doubled) : buffer.length
+    const problem = grows ? objection(needed, capacity) : undefined
+    if (problem !== undefined) return refuse(problem)
+    if (size === 0) buffer = chunk
+    else {
+      if (grows) {
+        const grown = Buffer.allocUnsafeSlow(capacity)
+        buffer.copy(grown, 0, 0, size)
+        buffer = grown
+      }
+      chunk.copy(buffer, size)
+    }
+    size = needed
+    if (reader === undefined && size >= earlyBytes) goOn ??= stopReading(incoming, response)
+  }
+  const onEnd = (): void => {
+    // Kept until somebody wants it, or the request is answered without it.
+    if (reader === undefined) response.once("close", () => early.close())
+    settle(Effect.succeed(buffer.subarray(0, size)))
+  }
+  // A listener for errors stays: without one, an error after this would be everybody's.
+  const onCut = (): void => {
+    if (outcome === undefined) fail(notWhole)
+  }
+  incoming.on("data", onData).on("end", onEnd).on("close", onCut).on("error", onCut)
+
+  return {
+    read: (limitBytes, share, resume) => {
+      reader = { limitBytes, share, resume }
+      early.close()
+      const problem = objection(size, Math.max(size, buffer.length))
+      if (outcome !== undefined) resume(problem === undefined ? outcome : Effect.fail(problem))
+      else if (problem !== undefined) refuse(problem)
+      else {
+        goOn?.()
+        goOn = undefined
+      }
+      return () => fail(notWhole)
+    }
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * How much memory the request bodies take that are being received, or whose requests are being admitted: by key and in all.
+ *
+ * - A key has no more bodies here at once than its concurrent requests and `spare`: 429 beyond.
+ * - A key holds no more bytes than are left of the whole: one key alone gets half, two get a third each, and something is
+ *   always left for the others. Beyond it 429 when the key holds a quarter of the whole, else 503, both with `Retry-After`.
+ *
+ * Bytes are counted when memory is taken for them, not when they are announced. Whoever leaves gives them back.
+ *
+ * What comes of a body before its sender is known has half as much memory of its own, so that nobody without a key takes
+ * that of those who have one; `smallBytes` of each are free, so that small requests pass when it is full.
+ */
+import { Context, Effect, Layer } from "effect"
+import { Metrics } from "../../observability/Metrics.ts"
+import type { Caller } from "../../domain/Caller.ts"
+import { RateLimited, Unavailable } from "../../domain/Errors.ts"
+
+export interface RequestBodiesOptions {
+  /** `REQUEST_BODIES_MAX_BYTES` */
+  readonly mostBytes: number
+}
+
+/** Bodies of one key at once, beside those that its slots are for. */
+export const spare = 16
+
+export type NoRoom = RateLimited | Unavailable
+
+/** The memory for one body. */
+export interface Share {
+  /** Takes memory for `bytes` in all. When there is none, the share stays as it is. */
+  grow(bytes: number): NoRoom | undefined
+}
+
+/** The memory for what comes of one body before its sender is known. */
+export interface EarlyShare extends Share {
+  /** Gives all of it back; once is enough. */
+  close(): void
+}
+
+const smallBytes = 4096
+
+interface Holder {
+  bodies: number
+  bytes: number
+}
+
+const tooMany = ({ limits }: Caller): RateLimited =>
+  new RateLimited({ limit: "concurrency", value: limits.concurrent, retryAfterS: 1 })
+
+const crowded = new Unavailable({
+  gate: "Limiter",
+  retryAfterS: 1,
+  crowded: true,
+  cause: "no memory for another request body"
+})
+
+export class RequestBodies extends Context.Service<
+  RequestBodies,
+  {
+    /** Gives `use` a share of the caller's, and takes it back when that has ended, whichever way. */
+    withShare<A, E, R>(
+      caller: Caller,
+      use: (share: Share) => Effect.Effect<A, E, R>
+    ): Effect.Effect<A, E | RateLimited, R>
+    early(): EarlyShare
+    /** bytes of all shares */
+    readonly bytes: () => number
+  }
+>()("tollgate/http/RequestBodies") {
+  static readonly layer = (options: RequestBodiesOptions): Layer.Layer<RequestBodies, never, Metrics> =>
+    Layer.effect(
+      RequestBodies,
+      Effect.gen(function* () {
+        const metrics = yield* Metrics
+        const holders = new Map<string, Holder>()
+        let total = 0
+        let early = 0
+        yield* metrics.probe({
+          name: "tollgate_request_body_bytes",
+          help: "Bytes of request bodies that are being received or admitted",
+          read: Effect.sync(() => total + early)
+        })
+        return {
+          bytes: () => total + early,
+          early: () => {
+            let own = 0
+            return {
+              grow: (bytes) => {
+                const more = Math.max(0, bytes - smallBytes) - own
+                if (more > 0 && early + more > options.mostBytes / 2) return crowded
+                own += more
+                early += more
+                return undefined
+              },
+              close: () => {
+                early -= own
+                own = 0
+              }
+            }
+          },
+          withShare: <A, E, R>(caller: Caller, use: (share: Share) => Effect.Effect<A, E, R>) =>
+            Effect.suspend((): Effect.Effect<A, E | RateLimited, R> => {
+              const holder = holders.get(caller.keyId) ?? { bodies: 0, bytes: 0 }
+              if (holder.bodies >= caller.limits.concurrent + spare) return Effect.fail(tooMany(caller))
+              holders.set(caller.keyId, holder)
+              holder.bodies += 1
+              let own = 0
+              const grow = (bytes: number): NoRoom | undefined => {
+                const more = bytes - own
+                if (holder.bytes + more > options.mostBytes - total - more) {
+                  return holder.bytes > options.mostBytes / 4 ? tooMany(caller) : crowded
+                }
+                own += more
+                holder.bytes += more
+                total += more
+                return undefined
+              }
+              const close = Effect.sync(() => {
+                holder.bodies -= 1
+                holder.bytes -= own
+                total -= own
+                if (holder.bodies === 0) holders.delete(caller.keyId)
+              })
+              return Effect.ensuring(use({ grow }), close)
+            })
+        }
+      })
+    )
+}

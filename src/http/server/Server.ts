@@ -1,0 +1,163 @@
+/**
+ * The listening socket. Node's own limits are set here, each explicitly; what Node refuses before the application
+ * sees it gets the same error shape as everything else.
+ */
+import type { Server } from "node:http"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Duration, Effect, Fiber, Layer } from "effect"
+import { HttpMiddleware, HttpServer } from "effect/http"
+import { type MalformedReason, Metrics } from "../../observability/Metrics.ts"
+import { Pipeline } from "../../request/Pipeline.ts"
+import { type AppOptions, makeApp } from "./app.ts"
+import { Drain } from "../../infra/Drain.ts"
+import { type Connections, limitConnections } from "./connections.ts"
+import { onExchange } from "./onRequest.ts"
+import { FreeWork } from "../FreeWork.ts"
+import { isWithin } from "../arrival.ts"
+import { noteFraming } from "./framing.ts"
+import { refuseMalformed } from "./malformed.ts"
+import { Readiness } from "../health.ts"
+import { Patience, type PatienceMs } from "./ClientTimeouts.ts"
+import { PipeliningServer } from "./pipelining.ts"
+import { RequestBodies } from "./RequestBodies.ts"
+import { cutStalledClients } from "./stalledClients.ts"
+import { Tarpit } from "./Tarpit.ts"
+import { UnreadAnswers } from "./UnreadAnswers.ts"
+
+export interface ServerOptions extends AppOptions {
+  readonly host: string
+  readonly port: number
+  /** how long everything is still answered, with `/readyz` at 503, before the server stops listening */
+  readonly shutdownDrainMs: number
+  /** how long running requests may go on once it has */
+  readonly shutdownGraceMs: number
+  /** how long a client may take no byte of an answer that waits for it */
+  readonly clientStallTimeoutMs: number
+  /** connections at the same time of one address that is no trusted proxy's */
+  readonly maxConnectionsPerAddress: number
+  /** bytes of request bodies in memory, of all clients together */
+  readonly requestBodiesMaxBytes: number
+  /** bytes of unread answers in memory, of all clients together */
+  readonly unreadAnswersMaxBytes: number
+}
+
+/** Connections at the same time: idle ones cost a few KiB each, and nobody honest comes near. */
+export const mostConnections = 16_384
+/** What Node refuses before we can make room (`connections.ts`). */
+const mostAccepted = mostConnections + 256
+/** A connection ends after so many requests; what was pipelined beyond them is not answered. */
+const mostRequests = 10_000
+
+interface Watchers {
+  readonly draining: () => boolean
+  readonly malformed: (reason: MalformedReason) => void
+}
+
+const makeServer = (
+  options: ServerOptions,
+  patience: PatienceMs,
+  { draining, malformed }: Watchers
+): { readonly server: Server; readonly connections: Connections } => {
+  const server = new PipeliningServer(
+    {
+      // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
+      shouldUpgradeCallback: () => false,
+      headersTimeout: patience.head,
+      requestTimeout: patience.request,
+      connectionsCheckingInterval: patience.check,
+      keepAliveTimeout: patience.idle,
+      maxHeaderSize: 16_384,
+      // Refused by the app, in words (`framing.ts`).
+      requireHostHeader: false,
+      noDelay: true
+    },
+    () => malformed("pipelined")
+  )
+  server.maxConnections = mostAccepted
+  server.maxRequestsPerSocket = mostRequests
+  refuseMalformed(server, malformed)
+  cutStalledClients(server, options.clientStallTimeoutMs)
+  // Without it a socket that goes idle after close() holds the shutdown for its whole keep-alive (effect4 §6).
+  onExchange(server, (request, response) => {
+    if (!noteFraming(request) || draining()) response.setHeader("connection", "close")
+    response.on("finish", () => {
+      if (!server.listening) setImmediate(() => server.closeIdleConnections())
+    })
+  })
+  const connections = limitConnections(server, {
+    most: mostConnections,
+    perAddress: options.maxConnectionsPerAddress,
+    isExempt: (address) => isWithin(options.trustedProxies, address),
+    headMs: patience.head,
+    idleMs: patience.idle
+  })
+  return { server, connections }
+}
+
+/** What a cut answer gets to say its last words and be settled and audited. */
+const lastWords = Duration.seconds(3)
+
+/** The way out, in order; every step is bounded. What is left after it is interrupted. */
+const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"], options: ServerOptions) {
+  yield* drain.begin
+  yield* Effect.logInfo("stopping")
+  yield* Effect.sleep(Duration.millis(options.shutdownDrainMs))
+  let open = true
+  server.close(() => void (open = false))
+  const closed = Effect.callback<void>((resume) => {
+    if (!open) return resume(Effect.void)
+    server.once("close", () => resume(Effect.void))
+  })
+  const done = yield* Effect.timeoutOption(closed, Duration.millis(options.shutdownGraceMs))
+  if (done._tag === "Some") return
+  yield* Effect.logWarning("the grace is over: ending what still runs")
+  yield* drain.cut
+  yield* Effect.timeoutOption(closed, lastWords)
+})
+
+/**
+ * Serves the app on the ports it is given, with all that is its own; provides the `HttpServer`, so that a caller can
+ * read the address it got.
+ */
+export const layer = (options: ServerOptions) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const drain = yield* Drain
+      const metrics = yield* Metrics
+      const { connections, server } = makeServer(options, yield* Patience, {
+        draining: drain.draining,
+        malformed: (reason) => Effect.runSync(metrics.malformed(reason))
+      })
+      yield* metrics.probe({
+        name: "tollgate_connections",
+        help: "Connections of clients that are open",
+        read: Effect.sync(() => connections.open)
+      })
+      yield* metrics.probe({
+        name: "tollgate_connections_cut",
+        help: "Connections cut since the start because too many were open",
+        read: Effect.sync(() => connections.cut)
+      })
+      // In a fiber of its own: the one that is told to stop is interrupted, and could wait for nothing.
+      const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
+      // Built last, so ended first: the app is still whole while it drains.
+      return Layer.effectDiscard(Effect.addFinalizer(() => stopping)).pipe(
+        Layer.provideMerge(HttpServer.serve(yield* makeApp(options))),
+        Layer.provideMerge(
+          NodeHttpServer.layerServer(() => server, {
+            host: options.host,
+            port: options.port,
+            disablePreemptiveShutdown: true
+          })
+        ),
+        Layer.provide(Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true))
+      )
+    })
+  ).pipe(
+    Layer.provide(Readiness.layer),
+    Layer.provide(Pipeline.layer),
+    Layer.provide(Tarpit.layer()),
+    Layer.provide(RequestBodies.layer({ mostBytes: options.requestBodiesMaxBytes })),
+    Layer.provide(FreeWork.layer()),
+    Layer.provide(UnreadAnswers.layer({ mostBytes: options.unreadAnswersMaxBytes }))
+  )

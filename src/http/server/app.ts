@@ -1,0 +1,117 @@
+/** Every request enters here: the allow-list on the raw target first, then the route's own handler. */
+import type { BlockList } from "node:net"
+import { IncomingMessage, ServerResponse } from "node:http"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Effect } from "effect"
+import { HttpServerRequest } from "effect/http"
+import type { Embeddings } from "../../domain/Embeddings.ts"
+import { BadRequest, Forbidden } from "../../domain/Errors.ts"
+import { Exchange } from "../../request/RequestContext.ts"
+import { type OpsPage, routeOf } from "../routes.ts"
+import { makeAnswer } from "../answer.ts"
+import { arrivalOf } from "../arrival.ts"
+import { desk } from "../Desk.ts"
+import type { Dialect, ObjectDialect } from "../dialect/Dialect.ts"
+import { makeEndpoint } from "../endpoint.ts"
+import { faceOf } from "../errorResponses.ts"
+import { isHosted } from "./framing.ts"
+import { withLastCatch } from "../lastCatch.ts"
+import { type InferenceOptions, makeInference } from "../handle.ts"
+import { makeList } from "../lists.ts"
+import { mayReadMetrics } from "../metricsAccess.ts"
+import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate, nativeShow } from "../dialect/native/dialect.ts"
+import { openaiChat, openaiCompletions, openaiEmbeddings } from "../dialect/openai/dialect.ts"
+import { healthz, metrics, readyz } from "../health.ts"
+import { waitForTurn } from "./pipelining.ts"
+import { makePage, respondPage } from "../playground/page.ts"
+import { receiveBody } from "./ReceivedBody.ts"
+import { respondError } from "../respond.ts"
+
+export interface AppOptions extends InferenceOptions {
+  readonly trustedProxies: BlockList
+  /** `PLAYGROUND_ENABLED`; without it the page is a blocked path */
+  readonly playground: boolean
+}
+
+const forbiddenPath = Effect.fail(new Forbidden({ what: "path" }))
+const unhosted = Effect.fail(new BadRequest({ detail: "Host: expected exactly one" }))
+
+const dialects = {
+  native: { chat: nativeChat, generate: nativeGenerate },
+  openai: { chat: openaiChat, generate: openaiCompletions }
+} satisfies Record<"native" | "openai", Record<string, Dialect>>
+
+const embeddings = {
+  embed: nativeEmbed,
+  embeddings: nativeEmbeddings,
+  openai: openaiEmbeddings
+} satisfies Record<string, ObjectDialect<Embeddings>>
+
+/** The app on the services it is made among; a request brings nothing but itself. */
+export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
+  const stand = yield* desk
+  const endpoint = makeEndpoint(stand)
+  const answer = makeAnswer(stand)
+  const { answered, generated } = makeInference(stand, answer, options)
+  const list = makeList(stand, answer)
+  const page = options.playground ? makePage() : undefined
+
+  /**
+   * Health, metrics and the playground page leave no audit row, so they have a way out of their own. A refused
+   * `/metrics` and a playground that is off are blocked paths.
+   */
+  const operations = (exchange: Exchange, incoming: IncomingMessage, name: OpsPage) => {
+    switch (name) {
+      case "healthz":
+        return healthz(exchange)
+      case "readyz":
+        return Effect.catch(readyz(stand.readiness, exchange), (error) =>
+          Effect.succeed(respondError(exchange, faceOf(error)))
+        )
+      case "metrics":
+        return mayReadMetrics(incoming) ? metrics(stand.metrics, exchange) : endpoint(exchange, forbiddenPath)
+      case "playground":
+        return page === undefined
+          ? endpoint(exchange, forbiddenPath)
+          : Effect.succeed(respondPage(exchange, page))
+    }
+  }
+
+  const routed = Effect.fnUntraced(function* (request: HttpServerRequest.HttpServerRequest) {
+    const [incoming, response] = [
+      NodeHttpServerRequest.toIncomingMessage(request),
+      NodeHttpServerRequest.toServerResponse(request)
+    ]
+    if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
+      return yield* Effect.die("HTTP/1.1 only")
+    }
+    const received = receiveBody(incoming, response, stand.bodies.early())
+    yield* waitForTurn(incoming)
+    const exchange = new Exchange(
+      arrivalOf(incoming, stand.clock.currentTimeMillisUnsafe(), options.trustedProxies),
+      stand.nowMs()
+    )
+    const route = routeOf(incoming.method ?? "", incoming.url ?? "")
+    if (route !== undefined && !isHosted(incoming)) return yield* endpoint(exchange, unhosted)
+    switch (route?._tag) {
+      case undefined:
+        return yield* endpoint(exchange, forbiddenPath)
+      case "Inference": {
+        const dialect = dialects[route.surface][route.kind]
+        return yield* endpoint(exchange, generated(exchange, incoming, response, received, dialect))
+      }
+      case "Embedding": {
+        const dialect = embeddings[route.endpoint]
+        return yield* endpoint(exchange, answered(exchange, incoming, response, received, dialect))
+      }
+      case "Show":
+        return yield* endpoint(exchange, answered(exchange, incoming, response, received, nativeShow))
+      case "List":
+        return yield* endpoint(exchange, list(exchange, incoming, response, route.list))
+      case "Ops":
+        return yield* operations(exchange, incoming, route.page)
+    }
+  })
+
+  return Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => withLastCatch(routed(request)))
+})

@@ -1,0 +1,150 @@
+/**
+ * What Node refuses or would mishandle before the application sees it: the same error shape as everything else
+ * (contract §3), then the end of the connection, because nothing after it can be trusted. No audit row, because whoever
+ * sends this never made a request: it is counted.
+ */
+import { randomUUIDv7 } from "node:crypto"
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
+import type { Duplex } from "node:stream"
+import type { MalformedReason } from "../../observability/Metrics.ts"
+import { onExchange } from "./onRequest.ts"
+import { distrust } from "./framing.ts"
+import { errorBody } from "../respond.ts"
+
+interface Refusal {
+  readonly reason: MalformedReason
+  readonly status: number
+  readonly type: string
+  readonly message: string
+}
+
+const invalid = (reason: MalformedReason, status: number, message: string): Refusal => ({
+  reason,
+  status,
+  type: "invalid_request",
+  message
+})
+
+const unreadable = invalid("syntax", 400, "malformed HTTP request")
+const refusals: ReadonlyMap<string | undefined, Refusal> = new Map([
+  ["HPE_HEADER_OVERFLOW", invalid("size", 431, "request headers are too large")],
+  ["ERR_HTTP_REQUEST_TIMEOUT", invalid("time", 408, "the request was not received in time")]
+])
+const tunnel: Refusal = { reason: "tunnel", status: 403, type: "forbidden", message: "forbidden" }
+const expectation = invalid("expectation", 417, "Expect: expected nothing but 100-continue")
+
+/** What a client gets to read its answer: a socket destroyed with unread input takes the answer with it. */
+const lingerMs = 500
+
+const bytesOf = (refusal: Refusal): string => {
+  const id = randomUUIDv7()
+  const body = JSON.stringify(errorBody(refusal, id))
+  return [
+    `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
+    "Content-Type: application/json",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-ID: ${id}`,
+    "Connection: close",
+    "",
+    body
+  ].join("\r\n")
+}
+
+const endWith = (socket: Duplex, refusal: Refusal): void => {
+  if (!socket.writable) {
+    socket.destroy()
+    return
+  }
+  socket.end(bytesOf(refusal))
+  const timer = setTimeout(() => socket.destroy(), lingerMs)
+  socket.once("close", () => clearTimeout(timer))
+}
+
+interface Conversation {
+  /** answers that are still being made, in order; a list, because a Set that lives long keeps what was in it (`infra/Roster.ts`) */
+  readonly open: Array<ServerResponse>
+  /** the request that was read last */
+  last: IncomingMessage | undefined
+  refused: boolean
+}
+
+/** Ends the connection with `refusal`, once the answers that were asked for before it are there, and whole. */
+const endAfter = (answers: ReadonlyArray<ServerResponse>, socket: Duplex, refusal: Refusal): void => {
+  const waited = new Set(answers)
+  if (waited.size === 0) return endWith(socket, refusal)
+  socket.pause()
+  for (const response of waited) {
+    response.once("close", () => {
+      waited.delete(response)
+      if (waited.size === 0) endWith(socket, refusal)
+    })
+  }
+}
+
+/** `count` is told of each request that is refused, answered or not. */
+export const refuseMalformed = (server: Server, count: (reason: MalformedReason) => void): void => {
+  const conversations = new WeakMap<Duplex, Conversation>()
+  const conversationOn = (socket: Duplex): Conversation => {
+    const known = conversations.get(socket)
+    if (known !== undefined) return known
+    const made: Conversation = { open: [], last: undefined, refused: false }
+    conversations.set(socket, made)
+    return made
+  }
+
+  onExchange(server, (request, response) => {
+    const conversation = conversationOn(request.socket)
+    conversation.last = request
+    conversation.open.push(response)
+    response.once("close", () => void conversation.open.splice(conversation.open.indexOf(response), 1))
+  })
+
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    const conversation = conversationOn(socket)
+    // One malformed request may raise several errors.
+    if (conversation.refused) return
+    conversation.refused = true
+    const refusal = refusals.get(error.code) ?? unreadable
+    // A client that hangs up has sent nothing wrong.
+    if (error.code !== "ECONNRESET") count(refusal.reason)
+    if (!socket.writable || error.code === "ECONNRESET") {
+      socket.destroy()
+      return
+    }
+    const before = [...conversation.open]
+    // The body of the last request is what broke. Whatever its answer had begun to say is not continued, and a
+    // second answer to it would be taken for the next request's.
+    const broken = conversation.last?.complete === false
+    const own = broken ? before.findLast((response) => response.req === conversation.last) : undefined
+    if (broken && (own === undefined || own.headersSent)) {
+      socket.destroy()
+      return
+    }
+    endAfter(
+      before.filter((response) => response !== own),
+      socket,
+      refusal
+    )
+  })
+
+  // Node would close it without a word.
+  server.on("connect", (_request, socket) => {
+    // Node has taken its own listeners from the socket: an error of it would end the process.
+    socket.on("error", () => socket.destroy())
+    count(tunnel.reason)
+    const conversation = conversationOn(socket)
+    conversation.refused = true
+    // Answers that were asked for before can no longer be written in order: Node does not tell them of room any more.
+    if (conversation.open.length > 0) socket.destroy()
+    else endWith(socket, tunnel)
+  })
+
+  // Node would answer it without a body.
+  server.on("checkExpectation", (request) => {
+    count(expectation.reason)
+    const conversation = conversationOn(request.socket)
+    conversation.refused = true
+    distrust(request)
+    endAfter([...conversation.open], request.socket, expectation)
+  })
+}

@@ -1,0 +1,51 @@
+/**
+ * Clients that stop reading. A stream waits for its client without a limit of its own (hardening 0.2.18), so one
+ * that stalls would keep its slot, its hold and the backend for ever. It is cut after `CLIENT_STALL_TIMEOUT_MS`
+ * without a byte taken, and ends like any client that leaves. Answers are written in pieces (`AnswerBody.ts`), so a client
+ * that takes one of them in that time has read.
+ */
+import type { Server } from "node:http"
+import type { Socket } from "node:net"
+import { onExchange } from "./onRequest.ts"
+
+interface Watched {
+  /** answers that are asked for on the connection and not yet given: some may be pipelined behind another */
+  answers: number
+  /** bytes the client had taken when we last looked */
+  taken: number
+  /** since when it has taken none; performance.now() */
+  since: number
+}
+
+/** What the kernel has accepted for the client: everything written, less what still waits in this process. */
+const takenBy = (socket: Socket): number => socket.bytesWritten - socket.writableLength
+
+export const cutStalledClients = (server: Server, stallMs: number): void => {
+  const watched = new Map<Socket, Watched>()
+  const look = () => {
+    const now = performance.now()
+    for (const [socket, state] of watched) {
+      const taken = takenBy(socket)
+      if (socket.writableLength === 0 || taken !== state.taken) {
+        state.taken = taken
+        state.since = now
+      } else if (now - state.since >= stallMs) {
+        watched.delete(socket)
+        socket.destroy()
+      }
+    }
+  }
+  const timer = setInterval(look, Math.max(20, Math.ceil(stallMs / 4)))
+  timer.unref()
+  server.on("close", () => clearInterval(timer))
+  onExchange(server, (request, response) => {
+    const { socket } = request
+    const state = watched.get(socket) ?? { answers: 0, taken: takenBy(socket), since: performance.now() }
+    watched.set(socket, state)
+    state.answers += 1
+    response.on("close", () => {
+      state.answers -= 1
+      if (state.answers === 0) watched.delete(socket)
+    })
+  })
+}

@@ -1,0 +1,181 @@
+/**
+ * Ends the requests of processes that died: an intent whose lease has run out is closed as aborted with what it had
+ * used when it last renewed, by whichever replica sees it first.
+ *
+ * The counters first, then the ledger: settling is idempotent by request id, so a crash in between leaves an intent
+ * that is settled once more to no effect, and counters that do not answer leave an intent that is found again. The
+ * other way round the counters would keep for ever what the request held.
+ *
+ * Leases of living processes run out too: while the database does not answer, when its clock is set, and all of ours
+ * while this process is paused. After each of these everybody gets the time of a heartbeat before anybody is taken for
+ * dead.
+ *
+ * A request that cannot be closed keeps no other from it: it is tried by itself from then on, it is logged once with
+ * its id, and `tollgate_intents_stuck` counts it for as long as it is there.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Data, Effect, Layer, Schema } from "effect"
+import { answerWithin } from "../infra/Deadline.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { Meter } from "../gates/meter/Meter.ts"
+import { background, jittered } from "../observability/background.ts"
+import { closeExpired, type Which } from "./expiredIntents.ts"
+import { Metrics } from "../observability/Metrics.ts"
+import { SuspectAccounts } from "./SuspectAccounts.ts"
+
+/** Requests that are remembered as stuck; more are tried with the others. */
+const mostStuck = 1000
+/** Stuck requests that are tried again in one round, each by itself, and that are logged in one round. */
+const stuckTries = 20
+const stuckLines = 10
+const batch = 200
+
+export interface ReconcilerOptions {
+  /** `CONCURRENCY_LEASE_S`; heartbeats come three times in a lease */
+  readonly leaseS: number
+  /** seconds between two looks; default a sixth of the lease, at most 5 */
+  readonly everyS?: number
+}
+
+/** Requests could not be closed in this round. */
+class Stuck extends Data.TaggedError("Stuck")<{ readonly requests: number }> {}
+
+const Probe = Schema.Tuple([Schema.Struct({ at: Schema.Finite, stuck: Schema.Finite })])
+const decodeProbe = Schema.decodeUnknownEffect(Probe)
+const Ids = Schema.Array(Schema.Struct({ id: Schema.String }))
+const decodeIds = Schema.decodeUnknownEffect(Ids)
+
+const make = (options: ReconcilerOptions) =>
+  Effect.gen(function* () {
+    const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
+    const [nowMs, suspects] = [yield* makeMonotonicMs, yield* SuspectAccounts]
+    const everyMs = (options.everyS ?? Math.min(5, options.leaseS / 6)) * 1000
+    const graceMs = (options.leaseS * 1000) / 3
+
+    /** ids of requests that could not be closed, and why; in the order in which they are tried again */
+    const stuck = new Map<string, string>()
+    let stuckIntents = 0
+    yield* metrics.probe({
+      name: "tollgate_intents_stuck",
+      help: "Requests that nobody runs any more and that could not be closed for a lease",
+      read: Effect.sync(() => stuckIntents)
+    })
+
+    const close = (which: Which) => closeExpired(pg, meter, suspects, which)
+
+    /** One after the other, so that one that breaks the statement breaks its own only. */
+    const closeSingly = Effect.fnUntraced(function* (ids: ReadonlyArray<string>) {
+      const failed = new Map<string, string>()
+      let closed = 0
+      for (const id of ids) {
+        const outcome = yield* close({ only: id }).pipe(
+          Effect.catchTag(["SqlError", "SchemaError"], (error) =>
+            error._tag === "SqlError" && error.reason._tag === "ConnectionError"
+              ? Effect.fail(error)
+              : Effect.succeed({
+                  closed: 0,
+                  failed: new Map([[id, error._tag === "SqlError" ? error.reason._tag : "unreadable row"]])
+                })
+          )
+        )
+        closed += outcome.closed
+        for (const [id, why] of outcome.failed) failed.set(id, why)
+      }
+      return { closed, failed }
+    })
+
+    const idsOf = (rows: ReadonlyArray<unknown>) =>
+      Effect.map(decodeIds(rows), (found) => found.map(({ id }) => id))
+
+    const closeOthers = Effect.suspend(() => {
+      const but = [...stuck.keys()]
+      return Effect.catchTag(close({ but, limit: batch }), ["SqlError", "SchemaError"], () =>
+        Effect.flatMap(
+          answerWithin("3 seconds")(pg`
+            SELECT request_id::text AS id FROM intents WHERE lease_until < now()
+              AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(but)}))::uuid[])
+            ORDER BY request_id LIMIT ${batch}`),
+          (rows) => Effect.flatMap(idsOf(rows), closeSingly)
+        )
+      )
+    })
+
+    /** Tries some of the stuck once more, and forgets those that are gone. */
+    const closeStuck = Effect.gen(function* () {
+      if (stuck.size === 0) return 0
+      const tried = [...stuck].slice(0, stuckTries)
+      for (const [id, why] of tried) {
+        stuck.delete(id)
+        stuck.set(id, why)
+      }
+      const { closed } = yield* closeSingly(tried.map(([id]) => id))
+      const left = yield* Effect.flatMap(
+        answerWithin("3 seconds")(pg`
+          SELECT request_id::text AS id FROM intents
+          WHERE request_id = ANY (ARRAY(SELECT jsonb_array_elements_text(${pg.json([...stuck.keys()])}))::uuid[])`),
+        idsOf
+      )
+      const there = new Set(left)
+      for (const id of stuck.keys()) if (!there.has(id)) stuck.delete(id)
+      return closed
+    })
+
+    const report = Effect.fnUntraced(function* (failed: ReadonlyMap<string, string>) {
+      const unknown = [...failed].filter(([id]) => !stuck.has(id))
+      for (const [id, why] of unknown.slice(0, stuckLines)) {
+        yield* Effect.annotateLogs(
+          Effect.logWarning(`an aborted request cannot be closed, it is tried again: ${why}`),
+          "request_id",
+          id
+        )
+      }
+      if (unknown.length > stuckLines) {
+        yield* Effect.logWarning(`${unknown.length - stuckLines} more aborted requests cannot be closed`)
+      }
+      for (const [id, why] of unknown) if (stuck.size < mostStuck) stuck.set(id, why)
+    })
+
+    let last: { readonly now: number; readonly at: number } | undefined
+    let trustedSince = 0
+    /** Whether leases that have run out speak of processes that died. */
+    const trusted = (at: number): boolean => {
+      const now = nowMs()
+      const passed = last === undefined ? Number.NaN : now - last.now
+      const steady = last !== undefined && Math.abs(at - last.at - passed) < graceMs / 2
+      // A look comes within everyMs and a little: a longer gap is a pause of this process.
+      if (!steady || passed > 1.2 * everyMs + graceMs) trustedSince = now
+      last = { now, at }
+      return now - trustedSince >= graceMs
+    }
+
+    const look = Effect.gen(function* () {
+      const [{ at, stuck: found }] = yield* Effect.flatMap(
+        answerWithin("1 second")(pg`
+          SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS at,
+            (SELECT count(*) FROM intents WHERE lease_until < now() - make_interval(secs => ${options.leaseS}))::float8
+              AS stuck`),
+        decodeProbe
+      )
+      stuckIntents = found
+      if (!trusted(at)) return 0
+      const again = yield* closeStuck
+      const { closed, failed } = yield* closeOthers
+      yield* report(failed)
+      if (closed + again > 0) yield* Effect.logWarning(`closed ${closed + again} aborted requests`)
+      return stuck.size
+    }).pipe(
+      Effect.tapCause(() =>
+        Effect.sync(() => {
+          last = undefined
+          stuckIntents = Number.NaN
+        })
+      ),
+      Effect.flatMap((requests) => (requests === 0 ? Effect.void : Effect.fail(new Stuck({ requests }))))
+    )
+    yield* background("crash_recovery", look, jittered(everyMs))
+  })
+
+export const layerReconciler = (
+  options: ReconcilerOptions
+): Layer.Layer<never, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
+  Layer.effectDiscard(make(options))

@@ -1,0 +1,130 @@
+/** Closes intents whose lease has run out: settled with the counters, then audited and booked as aborted. */
+import type * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Option, Schema } from "effect"
+import { answerWithin } from "../infra/Deadline.ts"
+import type { Meter, Reservation } from "../gates/meter/Meter.ts"
+import { closeIntents } from "../audit/statements.ts"
+import type { SuspectAccounts } from "./SuspectAccounts.ts"
+
+const Amount = Schema.Finite
+const optionalAmount = Schema.optionalKey(Amount)
+const optionalBucket = Schema.optionalKey(Schema.String)
+
+/** A `Reservation` as the intent's row keeps it. */
+const StoredReservation: Schema.Codec<Reservation, unknown> = Schema.Struct({
+  id: Schema.String,
+  claims: Schema.Struct({
+    account: Schema.Struct({ group: Schema.String, key: Schema.String }),
+    limits: Schema.Struct({ rpm: Amount, tpm: Amount, concurrent: Amount }),
+    budgets: Schema.Struct({ day: optionalAmount, month: optionalAmount, total: optionalAmount })
+  }),
+  held: Amount,
+  available: Amount,
+  admittedAt: Amount,
+  buckets: Schema.Struct({ day: optionalBucket, month: optionalBucket, total: optionalBucket }),
+  slot: Schema.Boolean
+})
+
+const Expired = Schema.Struct({
+  request_id: Schema.String,
+  arrived_at: Schema.String,
+  tenant_id: Schema.String,
+  key_id: Schema.String,
+  key_prefix: Schema.String,
+  method: Schema.String,
+  endpoint: Schema.String,
+  model: Schema.String,
+  streamed: Schema.Boolean,
+  client_ip: Schema.String,
+  client_request_id: Schema.NullOr(Schema.String),
+  tokens_in: Amount,
+  tokens_out: Amount,
+  latency_ms: Amount,
+  reservation: Schema.Unknown
+})
+type Expired = typeof Expired.Type
+
+const decodeExpired = Schema.decodeUnknownEffect(Schema.Array(Expired))
+const decodeReservation = Schema.decodeUnknownEffect(StoredReservation)
+
+/** One request, or up to `limit` that are not among `but`. */
+export type Which =
+  | { readonly only: string }
+  | { readonly but: ReadonlyArray<string>; readonly limit: number }
+
+export interface Outcome {
+  readonly closed: number
+  /** ids of requests that stay open, and why */
+  readonly failed: ReadonlyMap<string, string>
+}
+
+/** What another replica is closing is passed over. Fails as a whole when one of the rows breaks the statement. */
+export const closeExpired = (
+  pg: PgClient.PgClient,
+  meter: Meter["Service"],
+  suspects: SuspectAccounts["Service"],
+  which: Which
+) => {
+  const failed = new Map<string, string>()
+
+  /** Answers whether the counters know of its end. */
+  const settled = Effect.fnUntraced(function* (row: Expired) {
+    const reservation = yield* decodeReservation(row.reservation).pipe(
+      Effect.tapError((cause) =>
+        Effect.logError(`the reservation of ${row.request_id} cannot be read`, cause)
+      ),
+      Effect.option
+    )
+    const account = { group: row.tenant_id, key: row.key_id }
+    // Nothing to settle it with: its hold goes with its period, the ledger has the truth.
+    const settling = Option.match(reservation, {
+      onNone: () => Effect.void,
+      onSome: (reservation) => meter.settle(reservation, row.tokens_in + row.tokens_out)
+    })
+    return yield* Effect.match(settling, {
+      onSuccess: () => {
+        suspects.add(account)
+        return true
+      },
+      onFailure: () => {
+        failed.set(row.request_id, "the counters do not answer")
+        return false
+      }
+    })
+  })
+
+  const chosen =
+    "only" in which
+      ? pg`request_id = ${which.only}::text::uuid`
+      : pg`request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
+  const limit = "only" in which ? 1 : which.limit
+
+  return pg
+    .withTransaction(
+      Effect.gen(function* () {
+        const rows = yield* pg`
+          SELECT request_id::text, to_char(arrived_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS arrived_at,
+            tenant_id::text, key_id::text, key_prefix, method, endpoint, model, streamed, client_ip, client_request_id,
+            tokens_in::float8, tokens_out::float8, reservation,
+            least(2147483647, greatest(0, extract(epoch FROM lease_until - arrived_at) * 1000))::integer AS latency_ms
+          FROM intents WHERE lease_until < now() AND ${chosen}
+          ORDER BY request_id LIMIT ${limit} FOR UPDATE SKIP LOCKED`
+        const expired = yield* decodeExpired(rows)
+        const ended = yield* Effect.filter(expired, settled, { concurrency: 8 })
+        if (ended.length > 0) {
+          yield* closeIntents(pg)(
+            ended.map((row) => ({
+              ...row,
+              usage_source: "counted" as const,
+              queued_ms: null,
+              repeats: 1,
+              status: 500,
+              error_type: "aborted"
+            }))
+          )
+        }
+        return { closed: ended.length, failed } satisfies Outcome
+      })
+    )
+    .pipe(answerWithin("10 seconds"))
+}

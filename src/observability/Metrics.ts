@@ -1,0 +1,200 @@
+/**
+ * What Prometheus sees: the families of spec.md, labelled by tenant and model and never by key, and the gauges an
+ * operator is woken by (contract §8).
+ *
+ * A model becomes a label only when discovery knows it for that caller; everything else is `none`, so a client
+ * that makes up names makes up no series.
+ */
+import { Context, Effect, Layer } from "effect"
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client"
+import type { AuditRecord } from "../domain/AuditRecord.ts"
+
+/** Something whose value is asked for when the metrics are. */
+export interface Probe {
+  readonly name: string
+  readonly help: string
+  readonly read: Effect.Effect<number>
+}
+
+/** Why a request was refused before it was one. */
+export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation", "pipelined"] as const
+export type MalformedReason = (typeof malformedReasons)[number]
+
+/** What runs in the background; a new loop is a new name here (`observability/background.ts`). */
+export const backgroundTasks = [
+  "audit_intents",
+  "audit_completions",
+  "audit_refusals",
+  "audit_anonymous_refusals",
+  "intent_renewal",
+  "lease_renewal",
+  "lease_reregistration",
+  "crash_recovery",
+  "counter_comparison",
+  "suspect_counter_comparison",
+  "settlement_retry",
+  "model_discovery",
+  "model_descriptions",
+  "queue_beat",
+  "key_refresh",
+  "revocation_notifications",
+  "prompt_log_writing",
+  "prompt_log_retention"
+] as const
+export type BackgroundTask = (typeof backgroundTasks)[number]
+
+export class Metrics extends Context.Service<
+  Metrics,
+  {
+    /** One finished request; `modelResolved` tells whether its model may be a label. */
+    observe(record: AuditRecord, modelResolved: boolean): Effect.Effect<void>
+    /** The backend's first frame, so many ms after its request arrived. */
+    firstFrame(ms: number): Effect.Effect<void>
+    /** A revocation has reached this process, `latencyMs` after it was written. */
+    revoked(latencyMs: number): Effect.Effect<void>
+    /** Transcripts of opted-in keys that could not be written. */
+    promptsDropped(count: number): Effect.Effect<void>
+    /** A request that Node's parser or timers refused: it has no audit row. */
+    malformed(reason: MalformedReason): Effect.Effect<void>
+    /** A run of background work that failed. */
+    backgroundFailed(task: BackgroundTask): Effect.Effect<void>
+    /** Around a wait for a place at the backend: how many wait, for how long, and who is refused. */
+    queueing(
+      tenant: string
+    ): <A, E extends { readonly _tag: string }, R>(wait: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+    probe(probe: Probe): Effect.Effect<void>
+    /** Prometheus text exposition format 0.0.4. */
+    readonly exposition: Effect.Effect<string>
+  }
+>()("tollgate/audit/Metrics") {}
+
+/** From a cache hit to a long answer of a slow model. */
+const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
+
+const make = Effect.sync(() => {
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry })
+  const registers = [registry]
+  const requests = new Counter({
+    name: "gateway_requests_total",
+    help: "Requests, by tenant, model and status",
+    labelNames: ["tenant", "model", "status"],
+    registers
+  })
+  const tokens = new Counter({
+    name: "gateway_tokens_total",
+    help: "Tokens charged, by tenant, model and direction (in, out)",
+    labelNames: ["tenant", "model", "direction"],
+    registers
+  })
+  const durations = new Histogram({
+    name: "gateway_request_duration_seconds",
+    help: "From the arrival of a request to its end",
+    labelNames: ["tenant", "model"],
+    buckets: seconds,
+    registers
+  })
+  const firstFrames = new Histogram({
+    name: "tollgate_backend_first_frame_seconds",
+    help: "From the arrival of a request to the backend's first frame",
+    buckets: seconds,
+    registers
+  })
+  const revocations = new Histogram({
+    name: "tollgate_revocation_seconds",
+    help: "From the writing of a revocation to this process forgetting the key",
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers
+  })
+  const dropped = new Counter({
+    name: "tollgate_prompt_log_dropped_total",
+    help: "Transcripts of opted-in keys that could not be written",
+    registers
+  })
+  const malformed = new Counter({
+    name: "tollgate_malformed_requests_total",
+    help: "Requests refused before they were read: by syntax, size, time, tunnel or expectation",
+    labelNames: ["reason"],
+    registers
+  })
+  for (const reason of malformedReasons) malformed.inc({ reason }, 0)
+  const failures = new Counter({
+    name: "tollgate_background_failures_total",
+    help: "Runs of background work that failed, by task",
+    labelNames: ["task"],
+    registers
+  })
+  for (const task of backgroundTasks) failures.inc({ task }, 0)
+  const queueDepth = new Gauge({
+    name: "tollgate_queue_depth",
+    help: "Requests of this replica that wait for a place at the backend, by tenant",
+    labelNames: ["tenant"],
+    registers
+  })
+  const queueWaits = new Histogram({
+    name: "tollgate_queue_wait_seconds",
+    help: "How long requests waited for a place at the backend, by tenant; those that were refused or left too",
+    labelNames: ["tenant"],
+    buckets: seconds,
+    registers
+  })
+  const queueRefusals = new Counter({
+    name: "tollgate_queue_refused_total",
+    help: "Requests refused because too many waited or the wait was too long, by tenant",
+    labelNames: ["tenant"],
+    registers
+  })
+  return Metrics.of({
+    observe: (record, modelResolved) =>
+      Effect.sync(() => {
+        const tenant = record.caller?.tenantName ?? "none"
+        const model = modelResolved && record.model !== undefined ? record.model : "none"
+        requests.inc({ tenant, model, status: String(record.status) })
+        durations.observe({ tenant, model }, record.latencyMs / 1000)
+        if (record.usage.tokensIn > 0) tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
+        if (record.usage.tokensOut > 0)
+          tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
+      }),
+    firstFrame: (ms) => Effect.sync(() => firstFrames.observe(Math.max(0, ms) / 1000)),
+    revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
+    promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
+    malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),
+    backgroundFailed: (task) => Effect.sync(() => failures.inc({ task })),
+    queueing: (tenant) => (wait) =>
+      Effect.suspend(() => {
+        queueDepth.inc({ tenant })
+        queueRefusals.inc({ tenant }, 0)
+        const stop = queueWaits.startTimer({ tenant })
+        return wait.pipe(
+          Effect.tapError((error) =>
+            Effect.sync(() => {
+              if (error._tag === "CapacityExceeded") queueRefusals.inc({ tenant })
+            })
+          ),
+          Effect.ensuring(
+            Effect.sync(() => {
+              queueDepth.dec({ tenant })
+              stop()
+            })
+          )
+        )
+      }),
+    probe: ({ name, help, read }) =>
+      Effect.map(Effect.context(), (context) => {
+        // A probe that breaks or hangs says so in its own line; the others still tell what they know.
+        const value = read.pipe(
+          Effect.timeoutOrElse({ duration: "500 millis", orElse: () => Effect.succeed(Number.NaN) }),
+          Effect.catchCause(() => Effect.succeed(Number.NaN))
+        )
+        const gauge: Gauge = new Gauge({
+          name,
+          help,
+          registers,
+          collect: () => Effect.runPromiseWith(context)(value).then((value) => gauge.set(value))
+        })
+      }),
+    exposition: Effect.promise(() => registry.metrics())
+  })
+})
+
+export const layer: Layer.Layer<Metrics> = Layer.effect(Metrics, make)

@@ -1,0 +1,64 @@
+/**
+ * What of a failed request goes to the log. A refusal is the audit row's matter and no log line's; the cause of a
+ * failure of ours is for the operator. What the backend itself said may hold paths, hosts and other people's words, so it
+ * is told at debug only (hardening U07).
+ *
+ * An outage of a gate is logged with its cause once in ten seconds, with the number of requests that met it too; every
+ * single one is logged at debug.
+ */
+import { Effect } from "effect"
+import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"
+import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { OutageLog } from "../infra/OutageLog.ts"
+import type { Exchange } from "../request/RequestContext.ts"
+
+const remindMs = 10_000
+
+/** A log line that says which request it is about. */
+export const named = (exchange: Exchange, line: Effect.Effect<void>): Effect.Effect<void> =>
+  Effect.annotateLogs(line, "request_id", exchange.arrival.requestId)
+
+export type Complain = (exchange: Exchange, error: GatewayError) => Effect.Effect<void>
+
+export const makeComplain: Effect.Effect<Complain> = Effect.map(makeMonotonicMs, (nowMs): Complain => {
+  const logs = new Map<Gate, OutageLog>()
+  const logOf = (gate: Gate): OutageLog => {
+    const log = logs.get(gate) ?? new OutageLog(nowMs, { remindMs })
+    logs.set(gate, log)
+    return log
+  }
+
+  const outage = (error: Unavailable): Effect.Effect<void> => {
+    const line = Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
+    return logOf(error.gate).failed(
+      (failures) => (failures === 1 ? line : Effect.annotateLogs(line, "more_before", failures - 1)),
+      Effect.logDebug(`refused: ${error.gate} unavailable`, error.cause)
+    )
+  }
+
+  return (exchange, error) => {
+    switch (error._tag) {
+      case "Unavailable":
+        // A flood must not become a flood of log lines: its audit rows tell.
+        return named(
+          exchange,
+          error.crowded === true
+            ? Effect.logDebug(`refused: ${error.gate} crowded`, error.cause)
+            : outage(error)
+        )
+      case "CircuitOpen":
+        // The breaker has logged once that it opened.
+        return named(exchange, Effect.logDebug("refused: the circuit breaker is open"))
+      case "BackendFailed":
+        return named(
+          exchange,
+          Effect.andThen(
+            Effect.logWarning(`backend failed: ${error.fault}`),
+            Effect.logDebug("backend failed", error.cause)
+          )
+        )
+      default:
+        return Effect.void
+    }
+  }
+})

@@ -1,0 +1,86 @@
+/**
+ * The prompt log on Postgres: a bounded queue and one writer. When the database is slow or gone the queue fills and
+ * what comes then is dropped and counted. Whether a key has opted in is asked once more by the statement itself, so a
+ * request that was under way when its owner opted out leaves nothing.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Exit, Layer, Queue, Schedule, Semaphore } from "effect"
+import { answerWithin } from "../infra/Deadline.ts"
+import { background, later } from "../observability/background.ts"
+import { Metrics } from "../observability/Metrics.ts"
+import { PromptLog } from "./PromptLog.ts"
+import type { PromptRow } from "./row.ts"
+import { takingDown } from "./transcript.ts"
+
+export interface PromptLogOptions {
+  /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys that name no days of their own */
+  readonly defaultDays: number
+  /** transcripts that may wait to be written; default 500, up to 128 KiB each */
+  readonly capacity?: number
+  /** how long a shutdown waits for what still waits; default 2000 */
+  readonly drainMs?: number
+}
+
+const batch = 25
+
+const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
+  const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
+  const capacity = options.capacity ?? 500
+  const waiting: Array<PromptRow> = []
+  const wake = yield* Queue.sliding<void>(1)
+  const writing = yield* Semaphore.make(1)
+
+  const write = (rows: ReadonlyArray<PromptRow>) =>
+    answerWithin("3 seconds")(pg`
+      INSERT INTO prompt_log (request_id, key_id, created_at, expires_at, endpoint, prompt, answer, truncated)
+      SELECT r.request_id, k.id, r.created_at,
+        now() + make_interval(days => coalesce(k.prompt_log_days, ${options.defaultDays}::int)),
+        r.endpoint, r.prompt, r.answer, r.truncated
+      FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, key_id uuid, created_at timestamptz,
+        endpoint text, prompt text, answer text, truncated boolean)
+      JOIN api_keys k ON k.id = r.key_id
+      WHERE k.prompt_log
+      ON CONFLICT (request_id) DO NOTHING`)
+
+  /** Writes all that waits. A batch that cannot be written is dropped and counted, and then the whole has failed. */
+  const flush = Effect.gen(function* () {
+    let failure: Exit.Exit<unknown, unknown> = Exit.void
+    while (waiting.length > 0) {
+      const rows = waiting.splice(0, batch)
+      const exit = yield* Effect.exit(
+        Effect.retry(write(rows), { schedule: Schedule.spaced("1 second"), times: 3 })
+      )
+      if (Exit.isSuccess(exit)) continue
+      yield* metrics.promptsDropped(rows.length)
+      failure = exit
+    }
+    return yield* failure
+  }).pipe(writing.withPermits(1))
+
+  yield* metrics.probe({
+    name: "tollgate_prompt_log_backlog",
+    help: "Transcripts of opted-in keys that wait to be written",
+    read: Effect.sync(() => waiting.length)
+  })
+  // What wakes it is the pause.
+  yield* background("prompt_log_writing", flush, later({ pause: () => Queue.take(wake) }))
+  yield* Effect.addFinalizer(() =>
+    flush.pipe(
+      Effect.timeoutOption(options.drainMs ?? 2000),
+      Effect.catchCause((cause) => Effect.logWarning("the last prompts could not be logged", cause)),
+      Effect.andThen(Effect.suspend(() => metrics.promptsDropped(waiting.length)))
+    )
+  )
+
+  return PromptLog.of({
+    transcript: takingDown((row) => {
+      if (waiting.length >= capacity) return metrics.promptsDropped(1)
+      waiting.push(row)
+      return Effect.asVoid(Queue.offer(wake, undefined))
+    })
+  })
+})
+
+export const layerPromptLog = (
+  options: PromptLogOptions
+): Layer.Layer<PromptLog, never, PgClient.PgClient | Metrics> => Layer.effect(PromptLog, make(options))

@@ -1,0 +1,43 @@
+/**
+ * Deletes logged prompts whose time is over, a few at a time so that no delete holds locks or bloats for long. Every
+ * replica sweeps; rows another is at are passed over.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Layer } from "effect"
+import { answerWithin } from "../infra/Deadline.ts"
+import { background, jittered } from "../observability/background.ts"
+import type { Metrics } from "../observability/Metrics.ts"
+
+export interface SweeperOptions {
+  /** seconds between two sweeps; default 60 */
+  readonly everyS?: number
+  /** rows per statement; default 500 */
+  readonly batch?: number
+}
+
+/** Deletes what has expired; answers how many rows that were. */
+export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: number) {
+  let swept = 0
+  for (;;) {
+    const rows = yield* answerWithin("5 seconds")(pg`
+      DELETE FROM prompt_log WHERE request_id IN (
+        SELECT request_id FROM prompt_log WHERE expires_at <= now()
+        ORDER BY expires_at LIMIT ${batch} FOR UPDATE SKIP LOCKED)
+      RETURNING 1`)
+    swept += rows.length
+    if (rows.length < batch) return swept
+    yield* Effect.sleep("100 millis")
+  }
+})
+
+const make = Effect.fnUntraced(function* (options: SweeperOptions) {
+  const pg = yield* PgClient.PgClient
+  const sweeping = Effect.tap(sweep(pg, options.batch ?? 500), (swept) =>
+    swept === 0 ? Effect.void : Effect.logInfo(`${swept} logged prompts past their retention deleted`)
+  )
+  yield* background("prompt_log_retention", sweeping, jittered((options.everyS ?? 60) * 1000))
+})
+
+export const layerSweeper = (
+  options: SweeperOptions = {}
+): Layer.Layer<never, never, PgClient.PgClient | Metrics> => Layer.effectDiscard(make(options))

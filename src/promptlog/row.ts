@@ -1,0 +1,34 @@
+/** A finished transcript as the row it becomes. */
+import type { Caller } from "../domain/Caller.ts"
+import type { InferenceRequest } from "../domain/Inference.ts"
+import { type AnswerText, promptText } from "./text.ts"
+import type { Arrival } from "../domain/AuditRecord.ts"
+import { clean } from "../audit/rows.ts"
+
+export interface PromptRow {
+  readonly request_id: string
+  readonly key_id: string
+  readonly created_at: string
+  readonly endpoint: string
+  readonly prompt: string
+  readonly answer: string
+  readonly truncated: boolean
+}
+
+export const promptRow = (
+  caller: Caller,
+  arrival: Arrival,
+  request: InferenceRequest,
+  answer: AnswerText
+): PromptRow => {
+  const [asked, answered] = [promptText(request.body), answer.cut]
+  return {
+    request_id: arrival.requestId,
+    key_id: caller.keyId,
+    created_at: new Date(arrival.arrivedAt).toISOString(),
+    endpoint: clean(arrival.endpoint, 256),
+    prompt: asked.text,
+    answer: answered.text,
+    truncated: asked.truncated || answered.truncated
+  }
+}

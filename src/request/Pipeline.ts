@@ -1,0 +1,36 @@
+/** One request's way, past every gate and to its end; told to those who speak HTTP. */
+import { Context, Effect, Layer } from "effect"
+import { makeAdmit } from "./admit.ts"
+import { makeEmbed, makeShow } from "./unary.ts"
+import { makeCalling } from "./calling.ts"
+import { makeConclude } from "./finish.ts"
+import { makeForward } from "./forward.ts"
+import { makeHeadroom } from "./remaining.ts"
+import { ports } from "./Ports.ts"
+
+const make = Effect.map(ports, (ports) => {
+  const calling = makeCalling(ports)
+  const { conclude, release } = makeConclude(ports)
+  return {
+    /** From an identified caller and a decoded request to a `Permit`, past every gate. */
+    admit: makeAdmit(ports),
+    /** From a `Permit` to the metered answer of chat and generate; succeeds when its first frame is in. */
+    forward: makeForward(ports, calling),
+    /** From a `Permit` to embeddings, with the count they are charged. */
+    embed: makeEmbed(ports, calling),
+    /** From a `Permit` to a model's description. */
+    show: makeShow(ports, calling),
+    /** The end of an exchange: charged, audited and counted, once. For an answer, between its encoding and its last byte. */
+    conclude,
+    /** Frees the slot of an exchange that kept it for its answer to be written. */
+    release,
+    /** What is left for a caller, without consuming anything. */
+    headroom: makeHeadroom(ports)
+  }
+})
+
+export class Pipeline extends Context.Service<Pipeline, Effect.Success<typeof make>>()(
+  "tollgate/pipeline/Pipeline"
+) {
+  static readonly layer = Layer.effect(Pipeline, make)
+}

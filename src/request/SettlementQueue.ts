@@ -1,0 +1,121 @@
+/**
+ * Work that a request leaves behind when a store was down at the wrong moment: a reservation that may or may not
+ * have been made, a settlement that found nobody. It is tried again, a bounded number of times, after the
+ * request is gone; every verb it repeats is idempotent. Shutdown waits for it.
+ *
+ * A settlement that waits is a debt. What a request used can be more than what it held (its prompt was longer than
+ * estimated, and the hold was clipped to what remained), and then the counters stand below the ledger until they are
+ * told. So nobody is admitted on an account before this process has paid what it owes there.
+ */
+import { Cause, Context, Deferred, Duration, Effect, FiberSet, Layer, Schedule } from "effect"
+import { type Account, MeterDown } from "../gates/meter/Meter.ts"
+import { makeOutage } from "../observability/background.ts"
+
+/** More than this many open ends mean that the store is gone for good: the ledger then repairs the counters. */
+const capacity = 10_000
+
+type Debt = Effect.Effect<void, MeterDown>
+
+const nameOf = ({ group, key }: Account): string => `${group}/${key}`
+
+export class Aftercare extends Context.Service<
+  Aftercare,
+  {
+    /** Repeats `work` in the background until it succeeds, about a minute at most. Never fails, never waits. */
+    later(what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void>
+    /** As `later`, for a settlement: until it succeeds or is given up, `account` owes it. */
+    owe(account: Account, what: string, settling: Effect.Effect<unknown, MeterDown>): Effect.Effect<void>
+    /** Settles what `account` owes, now; fails when that cannot be done. Costs nothing when there is nothing. */
+    paid(account: Account): Effect.Effect<void, MeterDown>
+    /** how many open ends there are now */
+    readonly backlog: Effect.Effect<number>
+  }
+>()("tollgate/pipeline/Aftercare") {
+  static readonly layer = (options: { readonly drainMs: number }) =>
+    Layer.effect(
+      Aftercare,
+      Effect.gen(function* () {
+        const fibers = yield* FiberSet.make<void>()
+        const outage = yield* makeOutage("settlement_retry", (cause) =>
+          Effect.logWarning("settlements are given up, the ledger repairs the counters", cause)
+        )
+        yield* Effect.addFinalizer(() =>
+          FiberSet.awaitEmpty(fibers).pipe(Effect.timeoutOption(Duration.millis(options.drainMs)))
+        )
+        // Often enough that a settlement is seldom waited for: whoever asks next for the account pays it sooner.
+        const schedule = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("500 millis")])
+        /** Answers whether there was room for it. */
+        const run = (what: string, work: Effect.Effect<void>) =>
+          Effect.flatMap(FiberSet.size(fibers), (size) =>
+            size >= capacity
+              ? Effect.as(outage.failed(Cause.fail(`settlement retry queue full, dropped: ${what}`)), false)
+              : Effect.as(FiberSet.run(fibers, work), true)
+          )
+        const patiently = (what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void> =>
+          work.pipe(
+            Effect.retry({ schedule, times: 120 }),
+            Effect.matchCauseEffect({
+              onSuccess: () => outage.over,
+              onFailure: (cause) =>
+                Effect.andThen(Effect.logError(`gave up: ${what}`, cause), outage.failed(cause))
+            })
+          )
+
+        const debts = new Map<string, Set<Debt>>()
+        const forget = (name: string, debt: Debt) => {
+          const those = debts.get(name)
+          those?.delete(debt)
+          if (those?.size === 0) debts.delete(name)
+        }
+        /** Payments under way: whoever comes meanwhile waits for them, and a store that is down is asked once. */
+        const payments = new Map<string, Deferred.Deferred<void, MeterDown>>()
+        const pay = (name: string, those: ReadonlySet<Debt>) => {
+          const payment = Deferred.makeUnsafe<void, MeterDown>()
+          payments.set(name, payment)
+          return Effect.forEach([...those], (debt) => debt, { concurrency: 8, discard: true }).pipe(
+            Effect.catchCause((cause) => Effect.fail(new MeterDown({ cause }))),
+            Effect.onExit((exit) =>
+              Effect.sync(() => {
+                payments.delete(name)
+                Deferred.doneUnsafe(payment, exit)
+              })
+            )
+          )
+        }
+        const paid = (name: string): Effect.Effect<void, MeterDown> =>
+          Effect.suspend(() => {
+            const those = debts.get(name)
+            if (those === undefined) return Effect.void
+            const payment = payments.get(name)
+            // Something else may be owed by then.
+            return Effect.andThen(
+              payment === undefined ? pay(name, those) : Deferred.await(payment),
+              paid(name)
+            )
+          })
+
+        return {
+          later: (what, work) => Effect.asVoid(run(what, patiently(what, work))),
+          owe: (account, what, settling) => {
+            const name = nameOf(account)
+            const debt: Debt = Effect.suspend(() =>
+              // Paid meanwhile by somebody who could not wait.
+              debts.get(name)?.has(debt) === true
+                ? Effect.andThen(
+                    settling,
+                    Effect.sync(() => forget(name, debt))
+                  )
+                : Effect.void
+            )
+            const owed = Effect.sync(() => void debts.set(name, (debts.get(name) ?? new Set()).add(debt)))
+            // A debt that is given up would keep the account closed for ever; the ledger has what it was about.
+            const given = Effect.sync(() => forget(name, debt))
+            const trying = run(what, Effect.ensuring(patiently(what, debt), given))
+            return Effect.flatMap(Effect.andThen(owed, trying), (taken) => (taken ? Effect.void : given))
+          },
+          paid: (account) => paid(nameOf(account)),
+          backlog: FiberSet.size(fibers)
+        }
+      })
+    )
+}

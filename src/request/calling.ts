@@ -1,0 +1,50 @@
+/**
+ * What every call to the backend has in common, whichever way it answers: it is noted as under way, its lease is kept
+ * alive, and a failure before the answer costs the caller nothing.
+ */
+import { Effect } from "effect"
+import type { Refused } from "../backend/errors.ts"
+import type { InferenceRequest } from "../domain/Inference.ts"
+import type { Exchange } from "./RequestContext.ts"
+import { restoreTotals } from "./remaining.ts"
+import { Hold, type Restore } from "./Hold.ts"
+import type { OutputPlan } from "./outputPlan.ts"
+import type { Ports } from "./Ports.ts"
+
+/** What is answered in one object generates nothing. */
+export const noOutput: OutputPlan = { runs: 1, holdsAll: false }
+
+export const makeCalling = (ports: Ports) => {
+  const { discovery, leases, meter, nowMs } = ports
+  const restore: Restore = ({ caller, reservation }) =>
+    caller === undefined || reservation === undefined
+      ? Effect.void
+      : restoreTotals(ports, caller, reservation)
+
+  /** `maxTokens`: what is sent as `num_predict`, for each run. */
+  return Effect.fnUntraced(function* <A, R>(
+    exchange: Exchange,
+    request: InferenceRequest,
+    plan: OutputPlan,
+    maxTokens: number,
+    call: Effect.Effect<A, Refused, R>
+  ): Effect.fn.Return<{ readonly answer: A; readonly hold: Hold }, Refused, R> {
+    exchange.promptEstimate = request.promptEstimate
+    exchange.promptBytes = request.promptBytes
+    exchange.maxTokens = plan.runs * maxTokens
+    exchange.runs = plan.runs
+    exchange.collected = plan.holdsAll
+    exchange.sentAt = nowMs()
+    exchange.sent = true
+    const hold = new Hold(exchange, meter, restore)
+    leases.keep(hold)
+    const answer = yield* Effect.tapError(call, (error) => {
+      // A backend that gave nothing, or was given no time to, is charged nothing.
+      exchange.sent = false
+      return error._tag === "Forbidden" ? discovery.refresh : Effect.void
+    })
+    return { answer, hold }
+  })
+}
+
+export type Calling = ReturnType<typeof makeCalling>

@@ -1,0 +1,99 @@
+/**
+ * How many output tokens a request may cost, and how many of them are held before it is sent.
+ *
+ * A backend that speaks token by token can be metered as it speaks: a small part of the output is held at admission, and
+ * the rest as it comes (`Hold`). Some requests make a backend collect its output first: tool calls, a schema, a stop
+ * sequence, reasoning. Nothing is seen of them until they end, so their whole bound is held at admission.
+ *
+ * Whether a request is spoken token by token is decided by an allow-list of its fields. A field that is added later is
+ * not on it, and a request that carries the field holds its whole bound.
+ */
+import type { InferenceRequest } from "../domain/Inference.ts"
+import type { Model } from "../domain/Model.ts"
+import type { Reservation } from "../gates/meter/Meter.ts"
+import { cannotThink } from "./capabilities.ts"
+
+export interface OutputPlan {
+  /** times the backend may generate for this one request, each time up to `num_predict` tokens */
+  readonly runs: number
+  /** whether the whole bound is held at admission */
+  readonly holdsAll: boolean
+}
+
+/**
+ * Output tokens held at admission for a request that is spoken token by token. Small, so that many short answers fit in a
+ * small budget at once.
+ */
+export const expectedOutput = 256
+
+/** Fields of the body that do not make a backend collect its output. */
+const spokenFields: ReadonlySet<string> = new Set([
+  "messages",
+  "prompt",
+  "suffix",
+  "system",
+  "raw",
+  "context",
+  "images",
+  "truncate"
+])
+
+/** Options that do not make a backend collect its output. */
+const spokenOptions: ReadonlySet<string> = new Set([
+  "temperature",
+  "top_k",
+  "top_p",
+  "min_p",
+  "typical_p",
+  "repeat_last_n",
+  "repeat_penalty",
+  "presence_penalty",
+  "frequency_penalty",
+  "seed",
+  "num_keep",
+  "num_ctx"
+])
+
+const isSpoken = ({ body, options }: InferenceRequest): boolean => {
+  for (const name in body)
+    if (!spokenFields.has(name) && !(name === "think" && body[name] === false)) return false
+  for (const name in options) if (!spokenOptions.has(name)) return false
+  return true
+}
+
+/** `request` is what is sent: after `suited`. */
+export const outputPlanOf = (request: InferenceRequest, model: Model): OutputPlan => ({
+  // Ollama lets a model think freely first, then runs it again on the schema; without `think` a model that can does.
+  runs:
+    request.kind === "chat" &&
+    request.body["format"] !== undefined &&
+    request.body["think"] !== false &&
+    !cannotThink(model)
+      ? 2
+      : 1,
+  holdsAll: !isSpoken(request)
+})
+
+/** What is asked of the Meter. `least` is held however little remains: the prompt, and one token of each run. */
+export const tokensToHold = (
+  { holdsAll, runs }: OutputPlan,
+  promptEstimate: number,
+  maxTokens: number
+): { readonly tokens: number; readonly least: number } => ({
+  tokens: promptEstimate + (holdsAll ? runs * maxTokens : Math.min(maxTokens, expectedOutput)),
+  least: promptEstimate + runs * Math.min(maxTokens, 1)
+})
+
+/**
+ * The `num_predict` that is sent: all runs together fit in what is held, or, for a request whose hold grows, in what
+ * remained at admission. At least 1, because the backend takes 0 and less for other things.
+ */
+export const numPredictOf = (
+  { holdsAll, runs }: OutputPlan,
+  reservation: Pick<Reservation, "held" | "available">,
+  promptEstimate: number,
+  maxTokens: number
+): number => {
+  const room = (holdsAll ? reservation.held : reservation.available) - promptEstimate
+  return Math.max(1, Math.min(maxTokens, Math.floor(room / runs)))
+}

@@ -1,0 +1,106 @@
+import { assert, it } from "@effect/vitest"
+import { verify } from "@node-rs/argon2"
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
+import { layerLive, type RegistryOptions } from "../../../src/admin/live.ts"
+import { Registry } from "../../../src/admin/Registry.ts"
+import { TestPostgres } from "../../support/TestPostgres.ts"
+
+const layerRegistry = (options: Partial<RegistryOptions> = {}) =>
+  layerLive({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 }, ...options }).pipe(
+    Layer.provideMerge(TestPostgres)
+  )
+
+it.live("a key is stored as an argon2id hash of the whole key, and nowhere in clear", () =>
+  Effect.gen(function* () {
+    const registry = yield* Registry
+    yield* registry.createTenant({ name: "t" })
+    const { secret } = yield* registry.createKey({ tenant: "t", name: "k" })
+    const sql = yield* SqlClient.SqlClient
+    const rows = yield* sql<{ hash: string; row: string }>`SELECT hash, k::text AS row FROM api_keys k`
+    assert.strictEqual(rows.length, 1)
+    const { hash = "", row = "" } = rows[0] ?? {}
+    assert.isTrue(yield* Effect.promise(() => verify(hash, secret)))
+    assert.notInclude(row, secret.slice(12))
+  }).pipe(Effect.provide(layerRegistry()))
+)
+
+it.live("a prefix that is taken is never given twice: another key is made", () => {
+  const first = mintKey("tg_")
+  const clash = prefixOf(first) + mintKey("tg_").slice(-32)
+  const fresh = mintKey("tg_")
+  const mints = [first, clash, fresh]
+  return Effect.gen(function* () {
+    const registry = yield* Registry
+    yield* registry.createTenant({ name: "t" })
+    yield* registry.createKey({ tenant: "t", name: "a" })
+    assert.strictEqual((yield* registry.createKey({ tenant: "t", name: "b" })).secret, fresh)
+    assert.deepStrictEqual(
+      (yield* registry.listKeys("t")).map(({ prefix }) => prefix),
+      [prefixOf(first), prefixOf(fresh)]
+    )
+  }).pipe(Effect.provide(layerRegistry({ mint: () => mints.shift() ?? first })))
+})
+
+it.live("a random source that repeats itself is an error and not a loop", () => {
+  const always = mintKey("tg_")
+  return Effect.gen(function* () {
+    const registry = yield* Registry
+    yield* registry.createTenant({ name: "t" })
+    yield* registry.createKey({ tenant: "t", name: "a" })
+    const error = yield* Effect.flip(registry.createKey({ tenant: "t", name: "b" }))
+    assert.strictEqual(error._tag, "RegistryDown")
+  }).pipe(Effect.provide(layerRegistry({ mint: () => always })))
+})
+
+it.live("two operators who create one tenant at once: one of them is told", () =>
+  Effect.gen(function* () {
+    const registry = yield* Registry
+    const outcomes = yield* Effect.all(
+      Array.from({ length: 4 }, () =>
+        registry
+          .createTenant({ name: "same" })
+          .pipe(Effect.match({ onFailure: (error) => error._tag, onSuccess: () => "created" }))
+      ),
+      { concurrency: "unbounded" }
+    )
+    assert.deepStrictEqual(outcomes.sort(), [
+      "DuplicateTenant",
+      "DuplicateTenant",
+      "DuplicateTenant",
+      "created"
+    ])
+  }).pipe(Effect.provide(layerRegistry()))
+)
+
+it.live("concurrent revocations write one outbox row", () =>
+  Effect.gen(function* () {
+    const registry = yield* Registry
+    yield* registry.createTenant({ name: "t" })
+    const { key } = yield* registry.createKey({ tenant: "t", name: "k" })
+    const answers = yield* Effect.all(
+      Array.from({ length: 5 }, () => registry.revokeKey(key.prefix)),
+      { concurrency: "unbounded" }
+    )
+    assert.strictEqual(answers.filter(({ already }) => !already).length, 1)
+    const sql = yield* SqlClient.SqlClient
+    assert.strictEqual((yield* sql`SELECT id FROM revocations`).length, 1)
+  }).pipe(Effect.provide(layerRegistry()))
+)
+
+it.live("names keep what people write, and refuse what would garble a terminal", () =>
+  Effect.gen(function* () {
+    const registry = yield* Registry
+    for (const name of ["Zoë & Söhne", "研究室", "a".repeat(64), "o'brien\"; --", "🦙".repeat(64)]) {
+      assert.strictEqual((yield* registry.createTenant({ name })).name, name)
+    }
+    for (const name of ["", " a", "a ", "a".repeat(65), "a\u001b[2J", "a\u0000", "a\u202eb", "a\u2028b"]) {
+      assert.strictEqual(
+        (yield* Effect.flip(registry.createTenant({ name })))._tag,
+        "InvalidValue",
+        JSON.stringify(name)
+      )
+    }
+  }).pipe(Effect.provide(layerRegistry()))
+)

@@ -1,0 +1,82 @@
+/** How much of an answer is taken: honest answers fit, and nothing beyond a bound is kept. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { frameBoundsOf, showBytes, vectorBytesOf } from "../../../../src/backend/ollama/answerBounds.ts"
+import { Backend } from "../../../../src/backend/Backend.ts"
+import { ByteList } from "../../../../src/backend/ollama/ByteList.ts"
+import { fake } from "../../../support/FakeBackend.ts"
+import { callOf, permitFor } from "../../../support/permits.ts"
+import { failure, forward, named, run, stream, withBackend } from "../calls.ts"
+
+const mib = 1024 * 1024
+
+describe("the bounds of an answer", () => {
+  it("follow from what was asked for", () => {
+    const plain = frameBoundsOf(callOf({}, 4096))
+    assert.deepStrictEqual(plain, { frames: 4352, lineBytes: 0.75 * mib, bytes: 0.75 * mib + 4352 * 512 })
+    const logprobs = frameBoundsOf(callOf({ body: { logprobs: true, top_logprobs: 20 } }, 4096))
+    assert.strictEqual(logprobs.bytes - plain.bytes, 4096 * 21 * 192)
+    assert.strictEqual(frameBoundsOf({ ...callOf({}, 100), runs: 2 }).frames, 456)
+    assert.isBelow(frameBoundsOf(callOf({ kind: "generate", promptBytes: 1e9 }, 1e6)).lineBytes, 8 * mib + 1)
+    const input = Array.from({ length: 2048 }, () => "a")
+    assert.strictEqual(vectorBytesOf(callOf({ body: { input } }).request), 32 * mib)
+    assert.strictEqual(vectorBytesOf(callOf({ body: { input: "a" } }).request), 384 * 1024)
+  })
+
+  it.live(
+    "when an answer keeps to its bound, then it passes, collected in one line with the longest tokens too",
+    () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          const text = " ".repeat(128 * 4096)
+          backend.script(stream([fake.chat(text), fake.done()]))
+          assert.strictEqual((yield* run(callOf({}, 4096))).at(0)?.text, text)
+          const context = Array.from({ length: 60_000 }, (_, i) => 100_000 + i)
+          backend.script(stream([fake.generate("a"), fake.done("generate", { context })]))
+          assert.lengthOf((yield* run(callOf({ kind: "generate" }, 100))).at(-1)?.context ?? [], 60_000)
+        })
+      )
+  )
+
+  it.live(
+    "when a line, or all lines together, are larger, then the answer fails as the backend's failure",
+    () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          backend.script(stream([fake.chat("a".repeat(mib)), fake.done()]))
+          assert.strictEqual(yield* failure, "protocol")
+          const large = fake.chat("a".repeat(50_000))
+          backend.script(stream([...Array.from({ length: 40 }, () => large), fake.done()]))
+          assert.strictEqual(yield* failure, "protocol")
+          backend.script({ does: "flood", line: "a".repeat(100_000) })
+          assert.strictEqual(named(yield* Effect.flip(Effect.scoped(forward()))), "protocol")
+        })
+      )
+  )
+
+  it.live("when an answer in one object is larger than its bound, then it is not read to its end", () =>
+    withBackend((fakeBackend) =>
+      Effect.gen(function* () {
+        const backend = yield* Backend
+        const permit = permitFor("fake:latest")
+        const call = callOf({ kind: "embed", body: { input: "a" } }, 0)
+        fakeBackend.script(
+          { does: "flood", line: "1,".repeat(8000) },
+          { does: "flood", line: " ".repeat(16_000) }
+        )
+        assert.strictEqual(named(yield* Effect.flip(backend.embed(permit, call))), "protocol")
+        assert.strictEqual(named(yield* Effect.flip(backend.show(permitFor("fake:latest")))), "protocol")
+        for (const { written } of fakeBackend.requests) assert.isBelow(written, showBytes + 8 * mib)
+      })
+    )
+  )
+})
+
+it("bytes that come one by one take a buffer of at most twice their size", () => {
+  const list = new ByteList()
+  for (let i = 0; i < 100_000; i += 1) list.push(Buffer.from("ä").subarray(i % 2, (i % 2) + 1))
+  assert.strictEqual(list.size, 100_000)
+  assert.strictEqual(list.text, "ä".repeat(50_000))
+  list.clear()
+  assert.strictEqual(list.text, "")
+})

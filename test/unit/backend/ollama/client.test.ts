@@ -1,0 +1,279 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, Fiber, Layer, Stream } from "effect"
+import { describe } from "vitest"
+import { Backend } from "../../../../src/backend/Backend.ts"
+import { layerCircuitBreaker } from "../../../../src/backend/breaker.ts"
+import { layerUndici } from "../../../../src/backend/ollama/client.ts"
+import { Drain } from "../../../../src/infra/Drain.ts"
+import { fake } from "../../../support/FakeBackend.ts"
+import { callOf } from "../../../support/permits.ts"
+import { withBackend, forward, run, failure, texts, generate, stream } from "../calls.ts"
+
+describe("what the backend is sent", () => {
+  it.live("is the discovered name, a stream, a bound, the kept fields, and no header of ours but four", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        yield* run(callOf({ options: { temperature: 0.5, num_predict: 99_999 } }, 42))
+        yield* run(generate)
+        const [chat, generated] = backend.requests
+        assert.strictEqual(chat?.path, "/api/chat")
+        assert.strictEqual(chat?.method, "POST")
+        assert.deepStrictEqual(chat?.body, {
+          messages: [{ role: "user", content: "hi" }],
+          model: "fake:latest",
+          stream: true,
+          options: { temperature: 0.5, num_predict: 42 }
+        })
+        assert.deepStrictEqual(Object.keys(chat?.headers ?? {}).sort(), [
+          "accept",
+          "connection",
+          "content-length",
+          "content-type",
+          "host"
+        ])
+        assert.strictEqual(chat?.headers.host, `127.0.0.1:${backend.port}`)
+        assert.strictEqual(generated?.path, "/api/generate")
+      })
+    )
+  )
+
+  it.live("goes below the path of the backend's address", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        const layer = layerUndici({
+          url: new URL(`${backend.url}/gpu-1/`),
+          connectTimeoutMs: 1000,
+          firstByteTimeoutMs: 1000,
+          idleTimeoutMs: 1000
+        }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
+        yield* Effect.provide(run(), layer)
+        assert.strictEqual(backend.requests[0]?.path, "/gpu-1/api/chat")
+      })
+    )
+  )
+
+  it.live("reuses its connection for the next request", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          for (let i = 0; i < 10; i += 1) yield* run()
+          assert.strictEqual(backend.connections, 1)
+        }),
+      { connections: 1 }
+    )
+  )
+})
+
+describe("frames", () => {
+  const lines = [fake.chat("Grüße"), fake.chat(" 🚀"), fake.chat("!"), fake.done()]
+  for (const [how, more] of [
+    ["split at every byte", { split: 1 }],
+    ["all in one packet", { together: true }],
+    ["ended with CRLF", { newline: "\r\n" }],
+    ["with blank lines between", { newline: "\n\n" }],
+    ["without a last newline", { unterminated: true }],
+    ["as plain JSON type", { contentType: "application/json; charset=utf-8" }]
+  ] as const) {
+    it.live(`come through whole when ${how}`, () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          backend.script(stream(lines, more))
+          assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
+        })
+      )
+    )
+  }
+
+  it.live("of a model that was only loaded are one object", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        const body = `{"model":"fake","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"load"}`
+        backend.script({ does: "answer", status: 200, body })
+        const frames = yield* run()
+        assert.deepStrictEqual(frames, [
+          { createdAt: "2026-01-01T00:00:00Z", text: "", done: true, doneReason: "load" }
+        ])
+      })
+    )
+  )
+
+  it.live("after the final one do not exist", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        const extra = [fake.chat("x"), fake.done("chat", { eval_count: 9999 })]
+        backend.script(stream([...lines, ...extra]), stream([...lines, ...extra], { together: true }))
+        assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
+        assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
+      })
+    )
+  )
+
+  it.live("arrive as they are said, one chunk per read", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        backend.script(stream(lines, { gapMs: 30 }), stream(lines, { together: true }))
+        const sizes = Effect.scoped(
+          Effect.flatMap(forward(), (frames) =>
+            Stream.runCollect(Stream.map(Stream.chunks(frames), (c) => c.length))
+          )
+        )
+        assert.deepStrictEqual(yield* sizes, [1, 1, 1, 1])
+        assert.deepStrictEqual(yield* sizes, [4])
+      })
+    )
+  )
+})
+
+describe("one second attempt", () => {
+  it.live("is made when a used connection died before any answer", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          yield* run()
+          backend.script({ does: "reset" })
+          assert.strictEqual(yield* texts, "Hello| world|!|")
+          assert.deepStrictEqual(
+            backend.requests.map(({ connection }) => connection),
+            [0, 0, 1]
+          )
+        }),
+      { connections: 1 }
+    )
+  )
+
+  it.live("is the only one", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          yield* run()
+          backend.script({ does: "reset" }, { does: "reset" })
+          assert.strictEqual(yield* failure, "unreachable")
+          assert.strictEqual(backend.requests.length, 3)
+        }),
+      { connections: 1 }
+    )
+  )
+
+  it.live("is not made once an answer has begun", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          yield* run()
+          backend.script(stream([], { ends: "reset" }))
+          assert.strictEqual(yield* failure, "cut")
+          assert.strictEqual(backend.requests.length, 2)
+        }),
+      { connections: 1 }
+    )
+  )
+})
+
+describe("a client that leaves", () => {
+  for (const [when, behaviour] of [
+    ["before the first frame", { does: "hang" }],
+    ["mid-stream", stream([fake.chat("Hello")], { ends: "hang" })]
+  ] as const) {
+    it.live(`${when} takes the backend's connection with it within 100 ms`, () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          backend.script(behaviour)
+          const fiber = yield* Effect.forkChild(run())
+          yield* backend.until(() => backend.requests.length === 1)
+          yield* Effect.sleep("30 millis")
+          const leftAt = performance.now()
+          yield* Fiber.interrupt(fiber)
+          yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
+          assert.isBelow((backend.requests[0]?.closedAt ?? Infinity) - leftAt, 100)
+        })
+      )
+    )
+  }
+
+  it.live("while it waits for a connection never reaches the backend", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          backend.script({ does: "hang" })
+          const first = yield* Effect.forkChild(run())
+          yield* backend.until(() => backend.requests.length === 1)
+          const second = yield* Effect.forkChild(run())
+          yield* Effect.sleep("20 millis")
+          yield* Fiber.interrupt(second)
+          yield* Fiber.interrupt(first)
+          yield* run()
+          assert.strictEqual(backend.requests.length, 2)
+        }),
+      { connections: 1 }
+    )
+  )
+
+  it.live("that does not read stops the backend's writing; nothing times out, nothing piles up", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          backend.script({ does: "flood", line: `${JSON.stringify(fake.chat("x".repeat(1000)))}\n` })
+          const frames = yield* forward(callOf({}, 1_000_000))
+          const pull = yield* Stream.toPull(frames)
+          yield* pull
+          yield* Effect.sleep("500 millis")
+          const written = backend.requests[0]?.written ?? 0
+          // What the kernel's own buffers and ours hold; without a pause it would be hundreds of megabytes.
+          assert.isBelow(written, 16 * 1024 * 1024)
+          yield* Effect.sleep("300 millis")
+          assert.strictEqual(backend.requests[0]?.written, written)
+          let bytes = 0
+          while (bytes < 20 * 1024 * 1024) for (const frame of yield* pull) bytes += frame.text.length
+          assert.isAbove(backend.requests[0]?.written ?? 0, written)
+        }).pipe(Effect.scoped),
+      { idleTimeoutMs: 200 }
+    )
+  )
+})
+
+describe("lists", () => {
+  it.live("leave out what would be proxied elsewhere, and what is not an entry", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        backend.setModels([
+          "a:latest",
+          { name: "b:latest", remote_host: "https://ollama.com" },
+          { name: "c:latest", remote_model: "c" },
+          { name: "d:cloud" },
+          { name: "e:120b-cloud" },
+          { name: "f:Cloud" },
+          { name: 7 },
+          {
+            name: "cloudy:latest",
+            details: { parent_model: "/root/private", family: "x" },
+            capabilities: ["vision"]
+          }
+        ])
+        const models = yield* Effect.flatMap(Backend, ({ models }) => models)
+        assert.deepStrictEqual(
+          models.map(({ name }) => name),
+          ["a:latest", "cloudy:latest"]
+        )
+        assert.deepInclude(models[1]?.details, { parent_model: "", family: "x" })
+        assert.deepStrictEqual(models[1]?.capabilities, ["vision"])
+      })
+    )
+  )
+
+  for (const [how, behaviour] of [
+    ["an error", { does: "answer", status: 500 }],
+    ["not JSON", { does: "answer", status: 200, body: "<html>" }],
+    ["another object", { does: "answer", status: 200, body: `{"data":[]}` }],
+    ["a redirect", { does: "answer", status: 301, headers: { location: "http://127.0.0.1:9/" } }],
+    ["a 404", { does: "answer", status: 404 }]
+  ] as const) {
+    it.live(`fail on ${how}`, () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          backend.onLookup(behaviour)
+          const error = yield* Effect.flip(Effect.flatMap(Backend, ({ models }) => models))
+          assert.strictEqual(error._tag, "BackendFailed")
+        })
+      )
+    )
+  }
+})

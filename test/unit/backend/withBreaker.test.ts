@@ -1,0 +1,62 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber, Stream } from "effect"
+import type { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
+import { guarded } from "../../../src/backend/withBreaker.ts"
+import { BackendFailed, ShuttingDown } from "../../../src/domain/Errors.ts"
+import type { Frame } from "../../../src/domain/Frame.ts"
+import { permitFor } from "../../support/permits.ts"
+
+const frame: Frame = { createdAt: "2026-01-01T00:00:00Z", text: "x", done: false }
+const frames = Stream.rechunk(Stream.make(frame, frame, frame), 1)
+const cut = new BackendFailed({ fault: "cut" })
+
+type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown>
+
+/** What the breaker is told of `stream` when `read` reads it. */
+const told = Effect.fnUntraced(function* <A, E>(
+  stream: Frames,
+  read: (frames: Frames) => Effect.Effect<A, E>
+) {
+  const reports: Array<string> = []
+  const breaker: CircuitBreaker["Service"] = {
+    check: () => Effect.void,
+    guard: (_key, head) =>
+      Effect.map(head, (value) => ({
+        value,
+        report: (outcome) => Effect.sync(() => void reports.push(outcome))
+      })),
+    state: Effect.succeed("closed")
+  }
+  const given = yield* guarded(breaker, permitFor("m"), Effect.succeed(stream))
+  yield* Effect.exit(read(given))
+  return reports
+})
+
+describe("how a stream ends is told to the breaker, once:", () => {
+  const failing = Stream.concat(frames, Stream.fail(cut))
+  const cases: ReadonlyArray<
+    readonly [string, Effect.Effect<ReadonlyArray<string>, unknown>, ReadonlyArray<string>]
+  > = [
+    ["whole", told(frames, Stream.runDrain), ["success"]],
+    ["its rest is not wanted", told(frames, (all) => Stream.runDrain(Stream.take(all, 1))), ["success"]],
+    ["broken", told(failing, Stream.runDrain), ["failure"]],
+    [
+      "broken, and the reader makes last words of it",
+      told(failing, (all) => Stream.runDrain(Stream.catchCause(all, () => Stream.make(frame)))),
+      ["failure"]
+    ],
+    ["busy", told(Stream.fail(new BackendFailed({ fault: "busy" })), Stream.runDrain), []],
+    ["this process ends", told(Stream.concat(frames, Stream.fail(new ShuttingDown())), Stream.runDrain), []],
+    ["a defect", told(Stream.concat(frames, Stream.die(new Error("a bug"))), Stream.runDrain), []],
+    [
+      "the client leaves",
+      told(Stream.concat(frames, Stream.never), (all) =>
+        Effect.flatMap(Effect.forkChild(Stream.runDrain(all), { startImmediately: true }), Fiber.interrupt)
+      ),
+      []
+    ]
+  ]
+  for (const [how, reports, expected] of cases) {
+    it.effect(how, () => Effect.map(reports, (told) => assert.deepStrictEqual(told, expected)))
+  }
+})

@@ -1,0 +1,189 @@
+import { assert, it } from "@effect/vitest"
+import { Deferred, Effect, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import * as Metrics from "../../../../src/observability/Metrics.ts"
+import { Unavailable } from "../../../../src/domain/Errors.ts"
+import {
+  type FreshKeysOptions,
+  type KeyState,
+  makeFreshKeys
+} from "../../../../src/gates/keys/KeyStateCache.ts"
+
+const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState => ({
+  prefix,
+  hash: "hash",
+  usable,
+  expiresInMs,
+  caller: {
+    tenantId: "t",
+    tenantName: "t",
+    keyId: "k",
+    keyPrefix: prefix,
+    scopes: new Set(),
+    limits: { rpm: 1, tpm: 1, concurrent: 1 },
+    budgets: {},
+    models: "all",
+    weight: 1,
+    priority: "interactive"
+  }
+})
+
+type Read = (prefixes: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<KeyState>, Unavailable>
+
+/** A database that answers as told, and remembers what it was asked. */
+const makeDatabase = (initial: Read) => {
+  const asked: Array<ReadonlyArray<string>> = []
+  const database = {
+    asked,
+    answer: initial,
+    read: (prefixes: ReadonlyArray<string>) =>
+      Effect.suspend(() => {
+        asked.push([...prefixes])
+        return database.answer(prefixes)
+      })
+  }
+  return database
+}
+
+const freshKeys = (options: FreshKeysOptions) => Effect.provide(makeFreshKeys(options), Metrics.layer)
+
+const all: Read = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix)))
+const down: Read = () => Effect.fail(new Unavailable({ gate: "KeyStore", cause: new Error("down") }))
+const hung: Read = () => Effect.never
+
+it.effect(
+  "a state older than the bound is never handed out: the database is asked, and its failure is the answer",
+  () =>
+    Effect.gen(function* () {
+      const database = makeDatabase(all)
+      const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+      yield* keys.confirmed("a")
+      database.answer = down
+      yield* TestClock.adjust("990 millis")
+      assert.isTrue((yield* keys.confirmed("a"))?.state.usable)
+      yield* TestClock.adjust("20 millis")
+      assert.strictEqual((yield* Effect.flip(keys.confirmed("a")))._tag, "Unavailable")
+    })
+)
+
+it.effect("a key in use is kept fresh by the poll alone, all keys in one read", () =>
+  Effect.gen(function* () {
+    const database = makeDatabase(all)
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    yield* keys.confirmed("a")
+    yield* keys.confirmed("b")
+    database.asked.length = 0
+    for (let n = 0; n < 50; n += 1) {
+      yield* TestClock.adjust("100 millis")
+      yield* keys.confirmed("a")
+      yield* keys.confirmed("b")
+    }
+    assert.isAbove(database.asked.length, 10)
+    assert.isBelow(database.asked.length, 20)
+    assert.isTrue(database.asked.every((prefixes) => prefixes.length === 2))
+  })
+)
+
+it.effect("a poll that finds a key changed changes the answer", () =>
+  Effect.gen(function* () {
+    const database = makeDatabase(all)
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    yield* keys.confirmed("a")
+    database.answer = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix, false)))
+    yield* TestClock.adjust("400 millis")
+    assert.isFalse((yield* keys.confirmed("a"))?.state.usable)
+  })
+)
+
+it.effect("a database that hangs costs an asker no more than the bound", () =>
+  Effect.gen(function* () {
+    const database = makeDatabase(hung)
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000, readTimeoutMs: 900 })
+    const asking = yield* Effect.forkChild(Effect.flip(keys.confirmed("a")), { startImmediately: true })
+    yield* TestClock.adjust("901 millis")
+    assert.strictEqual((yield* Fiber.join(asking))._tag, "Unavailable")
+    database.answer = all
+    yield* TestClock.adjust("10 seconds")
+    assert.isTrue((yield* keys.confirmed("a"))?.state.usable)
+  })
+)
+
+it.effect("what a read brings that began before an eviction is neither believed nor kept", () =>
+  Effect.gen(function* () {
+    const gate = yield* Deferred.make<void>()
+    const database = makeDatabase((prefixes) =>
+      Effect.as(
+        Deferred.await(gate),
+        prefixes.map((prefix) => stateOf(prefix, true))
+      )
+    )
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    const asking = yield* Effect.forkChild(keys.confirmed("a"), { startImmediately: true })
+    yield* Effect.yieldNow
+    // The revocation is committed while the read, which has seen the old state, is on its way back.
+    database.answer = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix, false)))
+    yield* keys.evict("a")
+    yield* Deferred.succeed(gate, undefined)
+    assert.isFalse((yield* Fiber.join(asking))?.state.usable)
+    assert.isFalse((yield* keys.confirmed("a"))?.state.usable)
+  })
+)
+
+it.effect("evicting all fences every read under way", () =>
+  Effect.gen(function* () {
+    const gate = yield* Deferred.make<void>()
+    const database = makeDatabase((prefixes) =>
+      Effect.as(
+        Deferred.await(gate),
+        prefixes.map((prefix) => stateOf(prefix, true))
+      )
+    )
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    const asking = yield* Effect.forkChild(keys.confirmed("a"), { startImmediately: true })
+    yield* Effect.yieldNow
+    database.answer = () => Effect.succeed([])
+    yield* keys.evictAll
+    yield* Deferred.succeed(gate, undefined)
+    assert.isUndefined(yield* Fiber.join(asking))
+  })
+)
+
+it.effect("a flood of askers makes few reads, and askers of one prefix share one", () =>
+  Effect.gen(function* () {
+    const database = makeDatabase((prefixes) => Effect.delay(all(prefixes), "5 millis"))
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    const flood = yield* Effect.forkChild(
+      Effect.forEach(
+        Array.from({ length: 900 }, (_, n) => `prefix${n % 300}`),
+        keys.confirmed,
+        { concurrency: "unbounded" }
+      ),
+      { startImmediately: true }
+    )
+    yield* TestClock.adjust("100 millis")
+    assert.strictEqual((yield* Fiber.join(flood)).length, 900)
+    assert.isBelow(database.asked.length, 8)
+  })
+)
+
+it.effect("a prefix nobody has is asked for again each time: absence is not remembered", () =>
+  Effect.gen(function* () {
+    const database = makeDatabase(() => Effect.succeed([]))
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    assert.isUndefined(yield* keys.confirmed("a"))
+    database.answer = all
+    assert.isDefined(yield* keys.confirmed("a"))
+  })
+)
+
+it.effect("an expiry takes effect between two reads", () =>
+  Effect.gen(function* () {
+    const database = makeDatabase((prefixes) =>
+      Effect.succeed(prefixes.map((prefix) => stateOf(prefix, true, 100)))
+    )
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    assert.isFalse((yield* keys.confirmed("a"))?.expired)
+    yield* TestClock.adjust("101 millis")
+    assert.isTrue((yield* keys.confirmed("a"))?.expired)
+  })
+)

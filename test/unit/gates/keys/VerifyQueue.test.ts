@@ -1,0 +1,84 @@
+import { assert, it } from "@effect/vitest"
+import { type Entry, VerifyQueue } from "../../../../src/gates/keys/VerifyQueue.ts"
+
+interface Named extends Entry {
+  readonly name: string
+}
+
+const makeQueue = (perPrefix: number, most: number) => {
+  const evicted: Array<string> = []
+  const queue = new VerifyQueue<Named>({ perPrefix, most })
+  const entry = (name: string, prefix = "p", turnedAway = 0): Named => ({
+    name,
+    prefix,
+    turnedAway,
+    evicted: () => void evicted.push(name)
+  })
+  return { evicted, queue, entry }
+}
+
+it("when a prefix has too many waiting, then a newcomer takes the place of a random one of them", () => {
+  const survivors = new Set<string>()
+  for (let round = 0; round < 200; round += 1) {
+    const { entry, evicted, queue } = makeQueue(3, 100)
+    for (const name of ["a", "b", "c"]) assert.isTrue(queue.enter(entry(name), "suspect"))
+    assert.isTrue(queue.enter(entry("other", "q"), "suspect"))
+    assert.isTrue(queue.enter(entry("newcomer"), "suspect"))
+    assert.strictEqual(evicted.length, 1)
+    assert.notInclude(evicted, "other")
+    survivors.add(evicted[0] ?? "")
+    assert.strictEqual(queue.size, 4)
+  }
+  assert.deepStrictEqual([...survivors].sort(), ["a", "b", "c"])
+})
+
+it("when the queue is full, then a newcomer takes the place of a suspect of any prefix, never of a clean one", () => {
+  const { entry, evicted, queue } = makeQueue(2, 3)
+  assert.isTrue(queue.enter(entry("clean", "a"), "clean"))
+  assert.isTrue(queue.enter(entry("suspect", "b"), "suspect"))
+  assert.isTrue(queue.enter(entry("clean too", "c"), "clean"))
+  assert.isTrue(queue.enter(entry("newcomer", "d"), "clean"))
+  assert.deepStrictEqual(evicted, ["suspect"])
+  assert.isFalse(queue.enter(entry("one more", "e"), "clean"), "only clean ones are left")
+  assert.strictEqual(queue.size, 3)
+})
+
+it("when a secret was turned away before, then it is ahead of those that were not, and keeps its place", () => {
+  const { entry, evicted, queue } = makeQueue(3, 100)
+  assert.isTrue(queue.enter(entry("guess 1"), "suspect"))
+  assert.isTrue(queue.enter(entry("guess 2"), "suspect"))
+  assert.isTrue(queue.enter(entry("owner", "p", 1), "suspect"))
+  for (let n = 3; n < 100; n += 1) assert.isTrue(queue.enter(entry(`guess ${n}`), "suspect"))
+  assert.notInclude(evicted, "owner")
+  assert.strictEqual(queue.take("suspect")?.name, "owner")
+})
+
+it("when all that wait were turned away more often, then a newcomer is turned away", () => {
+  const { entry, evicted, queue } = makeQueue(1, 100)
+  assert.isTrue(queue.enter(entry("owner", "p", 2), "suspect"))
+  assert.isFalse(queue.enter(entry("guess", "p", 1), "suspect"))
+  assert.deepStrictEqual(evicted, [])
+})
+
+it("when an entry is in work, then it keeps its place and nobody takes it", () => {
+  const { entry, evicted, queue } = makeQueue(1, 100)
+  queue.enter(entry("working"), "clean")
+  const taken = queue.take("clean")
+  assert.strictEqual(taken?.name, "working")
+  assert.isFalse(queue.enter(entry("newcomer"), "clean"))
+  assert.deepStrictEqual(evicted, [])
+  if (taken !== undefined) queue.leave(taken)
+  assert.isTrue(queue.enter(entry("next"), "clean"))
+})
+
+it("when an entry that sleeps is replaced, then waking it later frees no second place", () => {
+  const { entry, evicted, queue } = makeQueue(1, 100)
+  const sleeper = entry("sleeper")
+  assert.isTrue(queue.enter(sleeper, "asleep"))
+  assert.isTrue(queue.enter(entry("newcomer"), "asleep"))
+  assert.deepStrictEqual(evicted, ["sleeper"])
+  queue.wake(sleeper)
+  assert.isTrue(queue.enter(entry("third"), "asleep"))
+  assert.deepStrictEqual(evicted, ["sleeper", "newcomer"])
+  assert.strictEqual(queue.size, 0)
+})

@@ -1,0 +1,142 @@
+/** Every number and every list of texts or numbers of a request has a bound, whatever field it is in. */
+import { assert, describe, it } from "@effect/vitest"
+import { Schema, SchemaAST } from "effect"
+import * as native from "../../../../src/http/dialect/native/dialect.ts"
+import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
+import { ranges, smallest } from "../../../../src/http/dialect/sampling.ts"
+import { cap, decoding } from "../decoding.ts"
+
+const dialects = Object.entries({ ...native, ...openai })
+
+const accepts = (ast: SchemaAST.AST, value: unknown): boolean => Schema.is(Schema.make(ast))(value)
+
+/** More than any list of a request may have. */
+const tooMany = 200_000
+/** No client's 64 bits reach so far. */
+const tooLarge = [1e19, -1e19, Number.MAX_VALUE, -Number.MAX_VALUE]
+/** Safe integers are what a whole number without a bound takes, and no more. */
+const isAnyWhole = (ast: SchemaAST.AST) => accepts(ast, Number.MAX_SAFE_INTEGER) && !accepts(ast, 2 ** 60)
+const isNumber = (ast: SchemaAST.AST) => ast._tag === "Number" || ast._tag === "BigInt"
+const isText = (ast: SchemaAST.AST) => ast._tag === "String"
+
+/** Places of a schema that take a number, or a list of texts or numbers, of any size. */
+const unbounded = (ast: SchemaAST.AST, path: string): ReadonlyArray<string> => {
+  switch (ast._tag) {
+    case "Number":
+      return isAnyWhole(ast) || tooLarge.some((value) => accepts(ast, value)) ? [path] : []
+    case "BigInt":
+      return [path]
+    case "Union":
+      return ast.types.flatMap((type) => unbounded(type, path))
+    case "Suspend":
+      return unbounded(ast.thunk(), path)
+    case "Arrays": {
+      const long = Array.from({ length: tooMany }, () => (ast.rest.some(isNumber) ? 1 : "m"))
+      return [
+        ...(ast.rest.some((rest) => isNumber(rest) || isText(rest)) && accepts(ast, long) ? [path] : []),
+        ...[...ast.elements, ...ast.rest].flatMap((element) => unbounded(element, `${path}[]`))
+      ]
+    }
+    case "Objects":
+      return ast.propertySignatures.flatMap((property) =>
+        unbounded(property.type, `${path}.${String(property.name)}`)
+      )
+    default:
+      return []
+  }
+}
+
+describe("numbers and lists of a request", () => {
+  it("finds what has no bound", () => {
+    const schema = Schema.Struct({
+      a: Schema.optionalKey(Schema.NullOr(Schema.Int)),
+      b: Schema.Array(Schema.Struct({ c: Schema.Array(Schema.String), d: Schema.Finite })),
+      e: Schema.Int.check(Schema.isGreaterThan(0)),
+      fine: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 1 }))
+    })
+    assert.deepStrictEqual(unbounded(schema.ast, ""), [".a", ".b[].c", ".b[].d", ".e"])
+  })
+
+  for (const [name, { accepts: schema }] of dialects) {
+    it(`of ${name} all have a bound`, () => assert.deepStrictEqual(unbounded(schema.ast, ""), []))
+  }
+
+  const chat = decoding(native.nativeChat)
+  const openaiChat = decoding(openai.openaiChat)
+  const withOptions = (options: { readonly [key: string]: number }) => ({ model: "m", messages: [], options })
+  const plain = { model: "m", messages: [{ role: "user", content: "hi" }] }
+
+  for (const [name, [minimum, maximum]] of Object.entries(ranges)) {
+    it(`${name} passes up to both of its bounds, and is refused beyond them on both surfaces`, () => {
+      for (const value of [minimum, maximum]) {
+        assert.strictEqual(chat.accepted(withOptions({ [name]: value })).options[name], value)
+      }
+      const beyond = [
+        minimum - Math.max(1, Math.abs(minimum) * 0.001),
+        maximum + Math.max(1, maximum * 0.001)
+      ]
+      for (const value of [...beyond, -1e38, 1e38, -3.4e38]) {
+        assert.include(
+          chat.refused(withOptions({ [name]: value })),
+          `options.${name}: expected`,
+          String(value)
+        )
+        if (name in openaiChat.accepted({ ...plain, [name]: maximum }).options) {
+          assert.include(openaiChat.refused({ ...plain, [name]: value }), `${name}: expected`)
+        }
+      }
+    })
+  }
+
+  it("a number too small to divide by is sent as 0", () => {
+    for (const value of [1e-38, 1e-37, -1e-320, smallest / 2]) {
+      assert.deepStrictEqual(chat.accepted(withOptions({ presence_penalty: value })).options, {
+        presence_penalty: 0
+      })
+    }
+    assert.deepStrictEqual(openaiChat.accepted({ ...plain, temperature: 1e-38 }).options, { temperature: 0 })
+    assert.deepStrictEqual(openaiChat.accepted({ ...plain, temperature: smallest }).options, {
+      temperature: smallest
+    })
+  })
+
+  it("a seed of 64 bits or with a fraction passes as a whole number", () => {
+    const cases: ReadonlyArray<readonly [number, number]> = [
+      [7, 7],
+      [7.9, 7],
+      [-1.5, -1],
+      [2 ** 62, 2 ** 62]
+    ]
+    for (const [seed, sent] of cases) {
+      assert.strictEqual(chat.accepted(withOptions({ seed })).options["seed"], sent)
+      assert.strictEqual(openaiChat.accepted({ ...plain, seed }).options["seed"], sent)
+    }
+  })
+
+  it("stop lists are bounded in count and in length on both surfaces", () => {
+    const [long, many] = [["x".repeat(257)], Array.from({ length: 65 }, () => "x")]
+    for (const stop of [long, many]) {
+      assert.include(chat.refused({ model: "m", options: { stop } }), "options.stop")
+      assert.include(openaiChat.refused({ ...plain, stop }), "stop")
+    }
+    assert.include(openaiChat.refused({ ...plain, stop: "x".repeat(257) }), "stop")
+  })
+
+  it("a negative bound on the answer means the cap on both surfaces, 0 is refused", () => {
+    for (const value of [-1, -2, -100]) {
+      assert.isUndefined(chat.accepted(withOptions({ num_predict: value })).maxTokens)
+      assert.isUndefined(openaiChat.accepted({ ...plain, max_tokens: value }).maxTokens)
+      assert.isUndefined(openaiChat.accepted({ ...plain, max_completion_tokens: value }).maxTokens)
+    }
+    for (const value of [0, cap + 1, 2 ** 40]) {
+      assert.include(
+        chat.refused(withOptions({ num_predict: value })),
+        "options.num_predict: expected a whole number"
+      )
+      assert.include(
+        openaiChat.refused({ ...plain, max_tokens: value }),
+        "max_tokens: expected a whole number"
+      )
+    }
+  })
+})

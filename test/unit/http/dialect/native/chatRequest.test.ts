@@ -1,0 +1,142 @@
+import { assert, describe, it } from "@effect/vitest"
+import type { Json } from "../../../../../src/domain/Inference.ts"
+import { nativeChat } from "../../../../../src/http/dialect/native/dialect.ts"
+import { cap, decoding } from "../../decoding.ts"
+
+const { accepted, refused } = decoding(nativeChat)
+const chat = (more: { readonly [key: string]: Json } = {}): Json => ({
+  model: "m",
+  messages: [{ role: "user", content: "hi" }],
+  ...more
+})
+
+describe("POST /api/chat, the request", () => {
+  it("is refused with the field and what is expected there, never the value", () => {
+    const cases: ReadonlyArray<readonly [Json, string]> = [
+      [null, "body: expected object"],
+      [[], "body: expected object"],
+      ["x", "body: expected object"],
+      [{}, "model: missing"],
+      [{ Model: "a" }, "model: missing"],
+      [chat({ model: 1 }), "model: expected string"],
+      [chat({ model: "" }), "model: expected"],
+      [chat({ stream: "true" }), "stream: expected boolean"],
+      [chat({ messages: "secret" }), "messages: expected array"],
+      [chat({ messages: [{ role: "root", content: "secret" }] }), "messages.0.role: expected"],
+      [
+        chat({ messages: [{ role: "user", content: [{ type: "text", text: "secret" }] }] }),
+        "messages.0.content: expected string"
+      ],
+      [
+        chat({ messages: [{ role: "user", content: "", images: ["data:image/png;base64,AAAA"] }] }),
+        "messages.0.images.0: expected base64"
+      ],
+      [chat({ format: "xml" }), "format: expected"],
+      [chat({ format: 5 }), "format: expected"],
+      [chat({ format: [] }), "format: expected"],
+      [chat({ think: "extreme" }), "think: expected"],
+      [chat({ top_logprobs: 21 }), "top_logprobs: expected"],
+      [chat({ top_logprobs: -1 }), "top_logprobs: expected"],
+      [chat({ options: { stop: "x" } }), "options.stop: expected array"],
+      [chat({ options: { temperature: "hot" } }), "options.temperature: expected"],
+      [chat({ options: { num_predict: "10" } }), "options.num_predict: expected"],
+      [chat({ options: { num_predict: 12.5 } }), "options.num_predict: expected"],
+      [chat({ options: { num_predict: 0 } }), "options.num_predict: expected a whole number from 1 to 4096"],
+      [
+        chat({ options: { num_predict: cap + 1 } }),
+        "options.num_predict: expected a whole number from 1 to 4096"
+      ]
+    ]
+    for (const [json, detail] of cases) {
+      const sentence = refused(json)
+      assert.include(sentence, detail, JSON.stringify(json))
+      assert.notInclude(sentence, "secret")
+    }
+  })
+
+  it("takes null for absent everywhere, and streams unless told otherwise", () => {
+    const request = accepted(
+      chat({
+        stream: null,
+        format: null,
+        tools: null,
+        think: null,
+        options: null,
+        top_logprobs: null,
+        truncate: null
+      })
+    )
+    assert.isTrue(request.stream)
+    assert.deepStrictEqual(request.body, { messages: [{ role: "user", content: "hi" }] })
+    assert.deepStrictEqual(request.options, {})
+    assert.isFalse(accepted(chat({ stream: false })).stream)
+  })
+
+  it("keeps no field that could leak, pin or reload the model", () => {
+    const request = accepted(
+      chat({
+        _debug_render_only: true,
+        keep_alive: -1,
+        shift: false,
+        MODEL: "other",
+        unknown: { deep: true },
+        options: {
+          num_ctx: 1e6,
+          num_gpu: 0,
+          num_thread: 64,
+          num_batch: 1,
+          use_mmap: true,
+          top_k: 3,
+          made_up: 1
+        }
+      })
+    )
+    assert.deepStrictEqual(Object.keys(request.body), ["messages"])
+    assert.deepStrictEqual(request.options, { top_k: 3 })
+  })
+
+  it("clamps num_ctx only where the operator allows it", () => {
+    const clamping = decoding(nativeChat, { numCtxCap: 8192 })
+    assert.deepStrictEqual(clamping.accepted(chat({ options: { num_ctx: 1e6 } })).options, { num_ctx: 8192 })
+    assert.deepStrictEqual(clamping.accepted(chat({ options: { num_ctx: 1 } })).options, { num_ctx: 4 })
+  })
+
+  it("has the client's bound only when it is one", () => {
+    assert.strictEqual(accepted(chat({ options: { num_predict: cap } })).maxTokens, cap)
+    for (const absent of [-1, -2, null]) {
+      assert.isUndefined(accepted(chat({ options: { num_predict: absent } })).maxTokens)
+    }
+    assert.notProperty(accepted(chat({ options: { num_predict: 5 } })).options, "num_predict")
+  })
+
+  it("passes tools, calls and results through, nothing more than it knows of them", () => {
+    const request = accepted({
+      model: "m",
+      messages: [
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [{ id: "c1", type: "function", function: { name: "f", arguments: { a: 1 }, index: 3 } }]
+        },
+        { role: "tool", content: "42", tool_name: "f", tool_call_id: "c1", secret: 1 }
+      ],
+      tools: [
+        {
+          type: "function",
+          function: { name: "f", parameters: { type: "object", properties: {} }, strict: true }
+        }
+      ]
+    })
+    assert.deepStrictEqual(request.body, {
+      messages: [
+        {
+          role: "assistant",
+          tool_calls: [{ id: "c1", function: { name: "f", arguments: { a: 1 } } }],
+          content: ""
+        },
+        { role: "tool", content: "42", tool_name: "f", tool_call_id: "c1" }
+      ],
+      tools: [{ type: "function", function: { name: "f", parameters: { type: "object", properties: {} } } }]
+    })
+  })
+})

@@ -1,0 +1,121 @@
+import { randomBytes } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import * as fc from "fast-check"
+import { Unavailable } from "../../../../../src/domain/Errors.ts"
+import { noContext, sealFor, withContext } from "../../../../../src/http/dialect/native/contexts.ts"
+import { nativeGenerate } from "../../../../../src/http/dialect/native/dialect.ts"
+import { generateEncoder } from "../../../../../src/http/dialect/native/generateAnswer.ts"
+import {
+  maxContextNumber,
+  maxContextNumbers,
+  openContext,
+  sealContext
+} from "../../../../../src/http/dialect/native/sealedContext.ts"
+import { suits } from "../../../../../src/request/capabilities.ts"
+import { ContextSecret } from "../../../../../src/secrets/ContextSecret.ts"
+import { modelNamed } from "../../../../support/permits.ts"
+import { decoding } from "../../decoding.ts"
+
+const secret = randomBytes(32)
+const owner = { keyId: "key-1", digest: "d" }
+const kept = { read: Effect.succeed(secret) }
+const down = { read: Effect.fail(new Unavailable({ gate: "KeyStore", cause: "down" })) }
+const ids = fc.array(fc.integer({ min: 0, max: 300_000 }), { maxLength: 200 })
+const seal = (of: ReadonlyArray<number>, for_ = owner) => sealContext(secret, for_, of) ?? []
+
+describe("a sealed context", () => {
+  it("is opened to the ids that were sealed, and is a list of numbers that clients take", () => {
+    fc.assert(
+      fc.property(ids, (of) => {
+        const numbers = seal(of)
+        assert.isTrue(
+          numbers.every((number) => Number.isInteger(number) && number >= 0 && number <= maxContextNumber)
+        )
+        assert.deepStrictEqual(openContext(secret, owner.keyId, numbers), { digest: owner.digest, ids: of })
+      })
+    )
+  })
+
+  it("is opened for no other key, with no other secret, and never after a change", () => {
+    const numbers = seal([1, 2, 3, 128_000])
+    assert.isUndefined(openContext(secret, "key-2", numbers))
+    assert.isUndefined(openContext(randomBytes(32), owner.keyId, numbers))
+    fc.assert(
+      fc.property(fc.nat(numbers.length - 1), fc.integer({ min: 0, max: maxContextNumber }), (at, number) => {
+        const changed = numbers.map((old, i) => (i === at ? number : old))
+        if (changed[at] === numbers[at]) return
+        const opened = openContext(secret, owner.keyId, changed)
+        // What only fills the last number up is no part of it.
+        if (opened !== undefined) assert.deepStrictEqual(opened.ids, [1, 2, 3, 128_000])
+      })
+    )
+    for (const length of [0, 1, 2, numbers.length - 1]) {
+      assert.isUndefined(openContext(secret, owner.keyId, numbers.slice(0, length)))
+    }
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: maxContextNumber }), { maxLength: 60 }), (forged) => {
+        assert.isUndefined(openContext(secret, owner.keyId, forged))
+        assert.isUndefined(openContext(secret, owner.keyId, [forged.length * 3, ...forged]))
+      })
+    )
+  })
+
+  it("does not show its ids: equal contexts are sealed differently", () => {
+    const [one, other] = [seal([42, 42, 42]), seal([42, 42, 42])]
+    assert.notDeepEqual(one.slice(1), other.slice(1))
+  })
+
+  it("that would be longer than what is taken back is not given", () => {
+    assert.isUndefined(
+      sealContext(
+        secret,
+        owner,
+        Array.from({ length: maxContextNumbers * 2 }, () => 100_000)
+      )
+    )
+  })
+
+  const request = (context: ReadonlyArray<number>) =>
+    decoding(nativeGenerate).accepted({ model: "m", prompt: "p", context: [...context] })
+
+  it.effect("is no part of what is forwarded before it was opened, and counts a token an id after", () =>
+    Effect.gen(function* () {
+      const sealed = request(seal([7, 8, 9]))
+      assert.notProperty(sealed.body, "context")
+      const opened = yield* withContext(kept, owner.keyId, sealed)
+      assert.deepStrictEqual(opened.body["context"], [7, 8, 9])
+      assert.strictEqual(opened.contextDigest, "d")
+      for (const forged of [
+        [99_999_999 & maxContextNumber],
+        [1, 2, 3],
+        seal([1], { keyId: "other", digest: "d" })
+      ]) {
+        const refused = yield* Effect.flip(withContext(kept, owner.keyId, request(forged)))
+        assert.deepInclude(refused, { detail: "context: expected what an earlier answer to this key gave" })
+      }
+      assert.strictEqual((yield* Effect.flip(withContext(down, owner.keyId, sealed)))._tag, "Unavailable")
+    })
+  )
+
+  it.effect("of another version of the model is refused before anything is consumed", () =>
+    Effect.gen(function* () {
+      const model = modelNamed("m:latest")
+      const base = request([])
+      yield* suits({ ...base, contextDigest: model.digest }, model)
+      const refused = yield* Effect.flip(suits({ ...base, contextDigest: "older" }, model))
+      assert.include(refused.detail, "context: expected one of this model")
+    })
+  )
+
+  it.effect("is all that an answer says of a context; without the secret it says nothing", () =>
+    Effect.gen(function* () {
+      const frame = { createdAt: "2026-01-01T00:00:00Z", text: "", done: true, context: [5, 6, 7] }
+      const sealing = yield* sealFor(kept, owner)
+      const { context } = Object(generateEncoder("m", sealing).whole(frame))
+      assert.deepStrictEqual(openContext(secret, owner.keyId, context), { digest: "d", ids: [5, 6, 7] })
+      assert.strictEqual(yield* sealFor(down, owner), noContext)
+      assert.notProperty(Object(generateEncoder("m", noContext).whole(frame)), "context")
+    }).pipe(Effect.provide(Layer.succeed(ContextSecret, kept)))
+  )
+})

@@ -1,0 +1,125 @@
+import { Schema } from "effect"
+import { assert, describe, it } from "@effect/vitest"
+import type { Frame } from "../../../../../src/domain/Frame.ts"
+import { chatEncoder } from "../../../../../src/http/dialect/openai/chatAnswer.ts"
+
+const createdAt = "2026-11-21T10:00:00.123456789Z"
+const frame = (more: Partial<Frame> = {}): Frame => ({ createdAt, text: "", done: false, ...more })
+const done = (more: Partial<Frame> = {}): Frame =>
+  frame({ done: true, doneReason: "stop", promptEvalCount: 5, evalCount: 3, ...more })
+
+const decodeJson = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Json))
+
+/** The data of every event but the last, which has to be `[DONE]`. */
+const events = (frames: ReadonlyArray<Frame>) => {
+  const text = chatEncoder("my-model").frames(frames)
+  assert.isTrue(text.endsWith("data: [DONE]\n\n"))
+  return text
+    .split("\n\n")
+    .slice(0, -2)
+    .map((event) => decodeJson(event.slice("data: ".length)))
+}
+
+const shape = (more: object) => ({
+  object: "chat.completion.chunk",
+  created: 1_795_255_200,
+  model: "my-model",
+  system_fingerprint: "fp_tollgate",
+  ...more
+})
+const without = (value: unknown) =>
+  JSON.parse(JSON.stringify(value, (key, inner) => (key === "id" ? undefined : inner)))
+
+describe("POST /v1/chat/completions, the answer", () => {
+  it("streams the role once, content as it comes, and one last chunk with finish reason and usage", () => {
+    assert.deepStrictEqual(without(events([frame({ text: "Hel" }), frame({ text: "lo" }), done()])), [
+      shape({ choices: [{ index: 0, delta: { role: "assistant", content: "Hel" }, finish_reason: null }] }),
+      shape({ choices: [{ index: 0, delta: { content: "lo" }, finish_reason: null }] }),
+      shape({
+        choices: [{ index: 0, delta: {}, finish_reason: "stop" }],
+        usage: { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 }
+      })
+    ])
+  })
+
+  it("when usage was asked for in a chunk of its own, then it comes there, without choices, and nowhere else", () => {
+    const text = chatEncoder("my-model", true).frames([frame({ text: "Hi" }), done()])
+    const chunks = text
+      .split("\n\n")
+      .slice(0, -2)
+      .map((event) => JSON.parse(event.slice("data: ".length)))
+    assert.deepStrictEqual(without(chunks.slice(1)), [
+      shape({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }),
+      shape({ choices: [], usage: { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 } })
+    ])
+    assert.isTrue(text.endsWith("data: [DONE]\n\n"))
+  })
+
+  it("has no field that is null but for content beside tool calls and finish reasons of a stream", () => {
+    const whole = JSON.stringify(chatEncoder("my-model").whole(done({ text: "Hi" })))
+    assert.notInclude(whole, "null")
+    assert.include(whole, '"system_fingerprint":"fp_tollgate"')
+  })
+
+  it("says what the last frame carries before the last chunk", () => {
+    const sent = without(events([done({ text: "all at once" })]))
+    assert.deepStrictEqual(sent[0].choices[0].delta, { role: "assistant", content: "all at once" })
+    assert.deepStrictEqual(sent[1].choices[0].delta, {})
+  })
+
+  it("numbers tool calls itself, gives each an id, and finishes with tool_calls", () => {
+    const call = { name: "f", arguments: { a: 1 } }
+    const sent = JSON.parse(
+      JSON.stringify(events([frame({ toolCalls: [call] }), done({ toolCalls: [call] })]))
+    )
+    const calls = sent.flatMap(
+      (event: { choices: [{ delta: { tool_calls?: unknown } }] }) => event.choices[0].delta.tool_calls ?? []
+    )
+    assert.deepStrictEqual(
+      calls.map((call: { index: number }) => call.index),
+      [0, 1]
+    )
+    assert.strictEqual(new Set(calls.map((call: { id: string }) => call.id)).size, 2)
+    assert.strictEqual(calls[0].function.arguments, '{"a":1}')
+    assert.strictEqual(sent.at(-1).choices[0].finish_reason, "tool_calls")
+  })
+
+  it("puts reasoning in a chunk of its own, before the content", () => {
+    const sent = without(events([frame({ thinking: "hm", text: "yes" }), done({ doneReason: "length" })]))
+    assert.deepStrictEqual(
+      sent.map((event: { choices: [{ delta: object }] }) => event.choices[0].delta),
+      [{ role: "assistant", reasoning: "hm" }, { content: "yes" }, {}]
+    )
+    assert.strictEqual(sent.at(-1).choices[0].finish_reason, "length")
+  })
+
+  it("keeps one id over all chunks and never the same for two answers", () => {
+    const ids = (frames: ReadonlyArray<Frame>) =>
+      new Set(JSON.parse(JSON.stringify(events(frames))).map((event: { id: string }) => event.id))
+    const [first] = ids([frame({ text: "a" }), done()])
+    assert.match(String(first), /^chatcmpl-[0-9a-f]{32}$/)
+    assert.strictEqual(ids([frame({ text: "a" }), frame({ text: "b" }), done()]).size, 1)
+    assert.isFalse(ids([done()]).has(first))
+  })
+
+  it("ends a failed stream with one error event and no [DONE]", () => {
+    const text = chatEncoder("m").failure(
+      { status: 502, type: "bad_gateway", message: "model backend unavailable" },
+      "id-1"
+    )
+    assert.strictEqual(
+      text,
+      'data: {"error":{"message":"model backend unavailable","type":"bad_gateway","code":502},"request_id":"id-1"}\n\n'
+    )
+  })
+
+  it("makes one object of a run, content null when there are only calls", () => {
+    const whole = without(
+      chatEncoder("m").whole(done({ toolCalls: [{ id: "c", name: "f", arguments: {} }] }))
+    )
+    assert.strictEqual(whole.object, "chat.completion")
+    assert.isNull(whole.choices[0].message.content)
+    assert.strictEqual(whole.choices[0].finish_reason, "tool_calls")
+    assert.strictEqual(whole.usage.total_tokens, 8)
+  })
+})

@@ -1,0 +1,178 @@
+import { assert, describe, it } from "@effect/vitest"
+import type { Json } from "../../../../../src/domain/Inference.ts"
+import { openaiChat } from "../../../../../src/http/dialect/openai/dialect.ts"
+import { cap, decoding } from "../../decoding.ts"
+import { picture } from "../../../../support/pictures.ts"
+
+const { accepted, refused } = decoding(openaiChat)
+const user = { role: "user", content: "hi" }
+const chat = (more: { readonly [key: string]: Json } = {}): Json => ({
+  model: "m",
+  messages: [user],
+  ...more
+})
+const tool = (name: string) => ({ type: "function", function: { name, parameters: { type: "object" } } })
+
+describe("POST /v1/chat/completions, the request", () => {
+  it("does not stream unless asked", () => {
+    assert.isFalse(accepted(chat()).stream)
+    assert.isFalse(accepted(chat({ stream: null })).stream)
+    assert.isTrue(accepted(chat({ stream: true })).stream)
+  })
+
+  it("bounds the answer by either name, the newer one first", () => {
+    assert.strictEqual(accepted(chat({ max_tokens: 50 })).maxTokens, 50)
+    assert.strictEqual(accepted(chat({ max_tokens: 50, max_completion_tokens: 60 })).maxTokens, 60)
+    for (const field of ["max_tokens", "max_completion_tokens"]) {
+      for (const value of [0, cap + 1, 1.5, "5"]) {
+        assert.include(refused(chat({ [field]: value })), `${field}: expected`, `${field}=${value}`)
+      }
+    }
+  })
+
+  it("refuses what cannot be honoured", () => {
+    const cases: ReadonlyArray<readonly [Json, string]> = [
+      [chat({ n: 2 }), "n: expected 1"],
+      [chat({ messages: [] }), "messages"],
+      [{ model: "m" }, "messages: missing"],
+      [chat({ messages: [{ role: "user" }] }), "messages.0.content: missing"],
+      [chat({ stop: ["a", 1] }), "stop"],
+      [chat({ response_format: { type: "json_schema" } }), "response_format"],
+      [chat({ modalities: ["audio"] }), "modalities.0: expected"],
+      [chat({ tools: [{ type: "web_search" }] }), "tools.0.type: expected"],
+      [
+        chat({ tools: [tool("f")], tool_choice: { type: "function", function: { name: "g" } } }),
+        "tool_choice.function.name"
+      ],
+      [chat({ reasoning_effort: "huge" }), "reasoning_effort: expected"],
+      [
+        chat({
+          messages: [
+            { role: "assistant", tool_calls: [{ id: "c", function: { name: "f", arguments: "{bad" } }] }
+          ]
+        }),
+        "messages.0.tool_calls.0.function.arguments: expected a JSON object"
+      ],
+      [
+        chat({
+          messages: [
+            { role: "user", content: [{ type: "image_url", image_url: { url: "http://169.254.169.254/" } }] }
+          ]
+        }),
+        "messages.0.content"
+      ],
+      [
+        chat({
+          messages: [
+            { role: "user", content: [{ type: "image_url", image_url: "data:image/gif;base64,AAAA" }] }
+          ]
+        }),
+        "messages.0.content"
+      ]
+    ]
+    for (const [json, detail] of cases) assert.include(refused(json), detail, JSON.stringify(json))
+  })
+
+  it("takes an assistant that said nothing, as clients repeat what they were answered", () => {
+    const thought = { role: "assistant", content: null, reasoning: "hm", refusal: null }
+    const request = accepted(chat({ messages: [user, thought, { role: "assistant" }, user] }))
+    assert.deepStrictEqual(request.body["messages"], [
+      user,
+      { role: "assistant", content: "", thinking: "hm" },
+      { role: "assistant", content: "" },
+      user
+    ])
+    assert.include(
+      refused(chat({ messages: [{ role: "user", content: null }] })),
+      "messages.0.content: missing"
+    )
+  })
+
+  it("ignores the fields that mean nothing here, and the native ones clients smuggle in", () => {
+    const request = accepted(
+      chat({
+        user: "u",
+        store: true,
+        logit_bias: {},
+        service_tier: "auto",
+        stream_options: { include_usage: true },
+        keep_alive: -1,
+        options: { num_ctx: 9 },
+        _debug_render_only: true,
+        api_base: "http://evil",
+        n: 1,
+        stop: null
+      })
+    )
+    assert.deepStrictEqual(request.body, { messages: [user] })
+    assert.deepStrictEqual(request.options, {})
+  })
+
+  it("writes sampling and formats in the backend's words", () => {
+    const schema = { type: "object", properties: { a: { type: "string" } } }
+    const request = accepted(
+      chat({
+        temperature: 0.5,
+        top_p: 0.9,
+        seed: 7,
+        stop: "a",
+        frequency_penalty: 1,
+        presence_penalty: -1,
+        response_format: { type: "json_schema", json_schema: { name: "x", schema } },
+        reasoning_effort: "minimal"
+      })
+    )
+    assert.deepStrictEqual(request.options, {
+      temperature: 0.5,
+      top_p: 0.9,
+      frequency_penalty: 1,
+      presence_penalty: -1,
+      seed: 7,
+      stop: ["a"]
+    })
+    assert.deepStrictEqual(request.body["format"], schema)
+    assert.strictEqual(request.body["think"], "low")
+    assert.strictEqual(accepted(chat({ response_format: { type: "json_object" } })).body["format"], "json")
+    assert.notProperty(accepted(chat()).options, "temperature")
+    assert.strictEqual(accepted(chat({ reasoning_effort: "none" })).body["think"], false)
+  })
+
+  it("merges text parts, unwraps images, renames roles, resolves tool names", () => {
+    const png = picture
+    const request = accepted(
+      chat({
+        messages: [
+          { role: "developer", content: "be brief" },
+          {
+            role: "user",
+            content: [
+              { type: "text", text: "a" },
+              { type: "image_url", image_url: { url: `data:image/png;base64,${png}` } },
+              { type: "text", text: "b" }
+            ]
+          },
+          {
+            role: "assistant",
+            content: null,
+            tool_calls: [{ id: "c1", type: "function", function: { name: "f", arguments: "" } }]
+          },
+          { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "42" }] }
+        ]
+      })
+    )
+    assert.deepStrictEqual(request.body["messages"], [
+      { role: "system", content: "be brief" },
+      { role: "user", content: "a\nb", images: [png] },
+      { role: "assistant", content: "", tool_calls: [{ id: "c1", function: { name: "f", arguments: {} } }] },
+      { role: "tool", content: "42", tool_call_id: "c1", tool_name: "f" }
+    ])
+  })
+
+  it("sends no tools for none, the one that is named, and all otherwise", () => {
+    const names = (choice: Json) => {
+      const tools = accepted(chat({ tools: [tool("f"), tool("g")], tool_choice: choice })).body["tools"]
+      return Array.isArray(tools) ? tools.length : 0
+    }
+    assert.deepStrictEqual([names("none"), names("auto"), names("required"), names(tool("g"))], [0, 2, 2, 1])
+  })
+})

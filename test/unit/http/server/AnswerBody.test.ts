@@ -1,0 +1,183 @@
+import { createServer, request, type ServerResponse } from "node:http"
+import { connect } from "node:net"
+import { assert, it } from "@effect/vitest"
+import { Deferred, Effect, Fiber, type Scope } from "effect"
+import * as fc from "fast-check"
+import { AnswerBody } from "../../../../src/http/server/AnswerBody.ts"
+import { Unread } from "../../../../src/http/server/UnreadAnswers.ts"
+
+/** A server that answers with what `serve` writes; gives its port. */
+const served = (
+  serve: (response: ServerResponse) => Effect.Effect<unknown>
+): Effect.Effect<number, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.callback<{ readonly port: number; readonly close: () => void }>((resume) => {
+      const server = createServer((_incoming, response) => void Effect.runFork(serve(response)))
+      server.listen(0, "127.0.0.1", () => {
+        const address = server.address()
+        const port = typeof address === "object" && address !== null ? address.port : 0
+        const close = () => {
+          server.close()
+          server.closeAllConnections()
+        }
+        resume(Effect.succeed({ port, close }))
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  ).pipe(Effect.map(({ port }) => port))
+
+/** What Node's client takes the answer to be; `undefined` when it broke off. */
+const answerOf = (port: number) =>
+  Effect.callback<string | undefined>((resume) => {
+    const asked = request({ host: "127.0.0.1", port, agent: false }, (response) => {
+      const read: Array<Buffer> = []
+      response.on("data", (chunk: Buffer) => read.push(chunk))
+      response.on("error", () => resume(Effect.undefined))
+      response.on("end", () => resume(Effect.succeed(Buffer.concat(read).toString("utf8"))))
+    })
+    asked.on("error", () => resume(Effect.undefined))
+    asked.end()
+  })
+
+const heads = { "content-type": "text/plain" }
+
+/** An answer whose memory nobody bounds. */
+const unheeded = () => new Unread(Number.POSITIVE_INFINITY, () => 0).answer("k", () => undefined)
+
+const wholly = (pieces: ReadonlyArray<string>) => (response: ServerResponse) =>
+  Effect.gen(function* () {
+    const body = new AnswerBody(response, heads, unheeded())
+    for (const piece of pieces) yield* body.write(piece)
+    body.end()
+  })
+
+it.live("whatever the pieces, what is read is what was written", () =>
+  Effect.gen(function* () {
+    let pieces: ReadonlyArray<string> = []
+    const port = yield* served((response) => wholly(pieces)(response))
+    const text = fc.oneof(
+      fc.string({ unit: "grapheme" }),
+      fc.string({ unit: "binary" }),
+      fc.constantFrom("", "0\r\n\r\n", "é", "漢字", "🦙", "\r\n", "a".repeat(70_000), "漢".repeat(30_000))
+    )
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.array(text, { maxLength: 8 }), async (written) => {
+          pieces = written
+          assert.strictEqual(
+            await Effect.runPromise(answerOf(port)),
+            Buffer.from(written.join(""), "utf8").toString("utf8")
+          )
+        })
+      )
+    )
+  })
+)
+
+it.live("a piece leaves in one write, with its length before it", () =>
+  Effect.gen(function* () {
+    const writes: Array<string> = []
+    const port = yield* served((response) => {
+      const { socket } = response
+      const write = socket?.write.bind(socket)
+      if (socket === null || write === undefined) return Effect.die("no socket")
+      socket.write = (chunk: string | Uint8Array) => {
+        writes.push(String(chunk))
+        return write(chunk)
+      }
+      return wholly(["é", "", "xyz"])(response)
+    })
+    assert.strictEqual(yield* answerOf(port), "éxyz")
+    assert.match(writes[0] ?? "", /^HTTP\/1\.1 200 OK\r\n[^]*Transfer-Encoding: chunked\r\n\r\n2\r\né\r\n$/)
+    assert.deepStrictEqual(writes.slice(1), ["3\r\nxyz\r\n", "0\r\n\r\n"])
+  })
+)
+
+it.live("to HTTP/1.0 nothing is framed, and the end of the connection is the end", () =>
+  Effect.gen(function* () {
+    const port = yield* served(wholly(["one ", "", "two"]))
+    const text = yield* Effect.callback<string>((resume) => {
+      let read = ""
+      const socket = connect(port, "127.0.0.1", () => socket.write("GET / HTTP/1.0\r\n\r\n"))
+      socket.setEncoding("utf8").on("data", (chunk: string) => (read += chunk))
+      socket.on("end", () => resume(Effect.succeed(read)))
+    })
+    const [head = "", body] = text.split("\r\n\r\n")
+    assert.notMatch(head, /transfer-encoding/i)
+    assert.strictEqual(body, "one two")
+  })
+)
+
+it.live("what was not ended does not look whole", () =>
+  Effect.gen(function* () {
+    const port = yield* served((response) =>
+      Effect.gen(function* () {
+        yield* new AnswerBody(response, heads, unheeded()).write("half an ans")
+        response.destroy()
+      })
+    )
+    assert.isUndefined(yield* answerOf(port))
+  })
+)
+
+it.live("a client that does not read is waited for, and one that reads again is served to the end", () =>
+  Effect.gen(function* () {
+    const piece = "漢".repeat(100_000)
+    const pieces = Array.from({ length: 100 }, () => piece)
+    let written = 0
+    const port = yield* served((response) =>
+      Effect.gen(function* () {
+        const body = new AnswerBody(response, heads, unheeded())
+        for (const piece of pieces) {
+          yield* body.write(piece)
+          written += 1
+        }
+        body.end()
+      })
+    )
+    const [socket, bytes] = yield* Effect.callback<readonly [ReturnType<typeof connect>, { read: number }]>(
+      (resume) => {
+        const bytes = { read: 0 }
+        const socket = connect(port, "127.0.0.1", () => {
+          socket.write("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+          resume(Effect.succeed([socket, bytes]))
+        })
+        socket.pause()
+      }
+    )
+    // However slow the machine, it comes to a stop, and before the end.
+    let held = 0
+    do {
+      held = written
+      yield* Effect.sleep("100 millis")
+    } while (written > held)
+    assert.isBelow(held, pieces.length)
+    yield* Effect.callback<void>((resume) => {
+      socket.on("data", (chunk: Buffer) => (bytes.read += chunk.length))
+      socket.on("end", () => resume(Effect.void))
+      socket.resume()
+    })
+    assert.strictEqual(written, pieces.length)
+    assert.isAbove(bytes.read, Buffer.byteLength(piece) * pieces.length)
+  })
+)
+
+it.live("whoever stops waiting for room leaves no listener behind", () =>
+  Effect.gen(function* () {
+    const listeners = yield* Deferred.make<readonly [waiting: number, after: number]>()
+    const port = yield* served((response) =>
+      Effect.gen(function* () {
+        const body = new AnswerBody(response, heads, unheeded())
+        const writing = yield* Effect.forkChild(Effect.forever(body.write("x".repeat(1_000_000))))
+        while (response.listenerCount("drain") === 0) yield* Effect.sleep("1 millis")
+        const waiting = response.listenerCount("drain")
+        yield* Fiber.interrupt(writing)
+        yield* Deferred.succeed(listeners, [waiting, response.listenerCount("drain")])
+      })
+    )
+    const socket = connect(port, "127.0.0.1", () => socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n"))
+    socket.pause()
+    assert.deepStrictEqual(yield* Deferred.await(listeners), [1, 0])
+    socket.destroy()
+  })
+)

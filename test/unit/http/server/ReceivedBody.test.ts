@@ -1,0 +1,192 @@
+/** A body in whatever pieces it comes: what is kept of it, what is refused, and when its connection is not read. */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
+import { connect, type Socket } from "node:net"
+import { assert, it } from "@effect/vitest"
+import { Effect, type Scope } from "effect"
+import { BadRequest, PayloadTooLarge, Unavailable } from "../../../../src/domain/Errors.ts"
+import { type BodyRefused, receiveBody, type ReceivedBody } from "../../../../src/http/server/ReceivedBody.ts"
+import type { Share } from "../../../../src/http/server/RequestBodies.ts"
+
+interface Arrived {
+  readonly incoming: IncomingMessage
+  readonly response: ServerResponse
+  readonly received: ReceivedBody
+}
+
+/** A request with `headers` on a connection of its own, and the client's end of that. */
+const arrived = (headers: ReadonlyArray<string>, early: Share = generous().share) =>
+  Effect.callback<Arrived & { readonly client: Socket; readonly close: () => void }>((resume) => {
+    const server = createServer((incoming, response) => {
+      const received = receiveBody(incoming, response, { ...early, close: () => undefined })
+      resume(
+        Effect.succeed({ incoming, response, received, client, close: () => server.closeAllConnections() })
+      )
+      server.close()
+    })
+    let client: Socket
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address()
+      client = connect(typeof address === "object" && address !== null ? address.port : 0, "127.0.0.1")
+      client.on("error", () => undefined)
+      client.write(["POST / HTTP/1.1", "Host: h", ...headers, "", ""].join("\r\n"))
+    })
+  }).pipe((made) =>
+    Effect.acquireRelease(made, ({ client, close }) =>
+      Effect.sync(() => {
+        client.destroy()
+        close()
+      })
+    )
+  )
+
+/** Grants everything and remembers what was asked for. */
+const generous = () => {
+  const asked: Array<number> = []
+  const share: Share = {
+    grow: (bytes) => {
+      asked.push(bytes)
+      return undefined
+    }
+  }
+  return { asked, share }
+}
+
+const read = (
+  received: ReceivedBody,
+  share: Share,
+  limitBytes = 1_000_000
+): Effect.Effect<Buffer, BodyRefused> =>
+  Effect.callback((resume) => void received.read(limitBytes, share, resume))
+
+const chunked = ["Transfer-Encoding: chunked"]
+const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
+const pause = Effect.sleep("50 millis")
+
+const scoped = (name: string, body: () => Effect.Effect<void, unknown, Scope.Scope>) =>
+  it.live(name, () => Effect.scoped(Effect.orDie(body())))
+
+scoped("when a body comes in many pieces, then its bytes are the same, and memory is taken in steps", () =>
+  Effect.gen(function* () {
+    const { client, received } = yield* arrived(chunked)
+    const text = Array.from({ length: 3000 }, (_, i) => `${i},`.padEnd(100, "x")).join("")
+    const { asked, share } = generous()
+    for (let at = 0; at < text.length; at += 100) client.write(chunk(text.slice(at, at + 100)))
+    client.write("0\r\n\r\n")
+    const bytes = yield* read(received, share)
+    assert.strictEqual(bytes.toString(), text)
+    assert.isBelow(asked.length, 20)
+    assert.isAtLeast(asked.at(-1) ?? 0, text.length)
+    assert.isBelow(asked.at(-1) ?? 0, 2 * text.length + 200)
+  })
+)
+
+scoped("when a body comes byte by byte, then it is refused long before it is whole", () =>
+  Effect.gen(function* () {
+    const { client, received } = yield* arrived(chunked)
+    client.write(chunk("x").repeat(1024 + 100))
+    assert.deepInclude(yield* Effect.flip(read(received, generous().share)), {
+      detail: "body: expected fewer chunks, of more bytes"
+    })
+  })
+)
+
+scoped("when a body is small, then it may come byte by byte", () =>
+  Effect.gen(function* () {
+    const { client, received } = yield* arrived(chunked)
+    client.write(`${chunk("x").repeat(1000)}0\r\n\r\n`)
+    assert.strictEqual((yield* read(received, generous().share)).length, 1000)
+  })
+)
+
+scoped(
+  "when nobody wants a body yet, then no more is taken than its beginning, and the rest when it is wanted",
+  () =>
+    Effect.gen(function* () {
+      const size = 900_000
+      const { client, incoming, received } = yield* arrived([`Content-Length: ${size}`])
+      client.write(Buffer.alloc(size, "y"))
+      yield* pause
+      assert.isBelow(incoming.socket.bytesRead, 200_000)
+      assert.strictEqual(incoming.readableLength, 0)
+      assert.strictEqual((yield* read(received, generous().share)).length, size)
+    })
+)
+
+scoped("when nobody wants a body in tiny chunks, then they are not kept", () =>
+  Effect.gen(function* () {
+    const { client, incoming, received } = yield* arrived(chunked)
+    client.write(chunk("x").repeat(50_000))
+    yield* pause
+    assert.strictEqual(incoming.readableLength, 0)
+    assert.isBelow(incoming.socket.bytesRead, 200_000)
+    assert.instanceOf(yield* Effect.flip(read(received, generous().share)), BadRequest)
+  })
+)
+
+for (const early of [true, false]) {
+  scoped(
+    `when a body is too large and comes ${early ? "before" : "after"} it is wanted, then it is refused`,
+    () =>
+      Effect.gen(function* () {
+        const { client, received } = yield* arrived(chunked)
+        const send = () => client.write(`${chunk("x".repeat(10_000))}0\r\n\r\n`)
+        if (early) {
+          send()
+          yield* pause
+        } else setTimeout(send, 20)
+        const { asked, share } = generous()
+        assert.instanceOf(yield* Effect.flip(read(received, share, 9999)), PayloadTooLarge)
+        assert.deepStrictEqual(asked, [0].slice(early ? 1 : 0))
+      })
+  )
+}
+
+scoped("when there is no memory for a body, then it is refused as the share says", () =>
+  Effect.gen(function* () {
+    const { client, received } = yield* arrived(chunked)
+    const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
+    client.write(chunk("x".repeat(10)))
+    yield* pause
+    setTimeout(() => client.write(chunk("x".repeat(1000))), 20)
+    const share: Share = { grow: (bytes) => (bytes > 100 ? crowded : undefined) }
+    assert.strictEqual(yield* Effect.flip(read(received, share)), crowded)
+  })
+)
+
+scoped(
+  "when there is no memory for what comes before its sender is known, then it is refused when it is asked for",
+  () =>
+    Effect.gen(function* () {
+      const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
+      const { client, received } = yield* arrived(chunked, { grow: () => crowded })
+      client.write(chunk("x".repeat(10)))
+      yield* pause
+      assert.strictEqual(yield* Effect.flip(read(received, generous().share)), crowded)
+    })
+)
+
+scoped("when a request is answered without its body, then the rest is read and thrown away", () =>
+  Effect.gen(function* () {
+    const { client, incoming, response } = yield* arrived(chunked)
+    client.write(chunk("x".repeat(40_000)))
+    yield* pause
+    response.end("no")
+    client.resume()
+    yield* pause
+    incoming.resume()
+    client.write(chunk("x".repeat(400_000)))
+    yield* pause
+    assert.isAbove(incoming.socket.bytesRead, 400_000)
+  })
+)
+
+scoped("when the client leaves, then whoever waits is told", () =>
+  Effect.gen(function* () {
+    const { client, received } = yield* arrived(["Content-Length: 100"])
+    client.write("half")
+    setTimeout(() => client.destroy(), 20)
+    assert.deepInclude(yield* Effect.flip(read(received, generous().share)), {
+      detail: "body: not received whole"
+    })
+  })
+)

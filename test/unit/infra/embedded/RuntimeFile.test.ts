@@ -1,0 +1,66 @@
+import { spawnSync } from "node:child_process"
+import * as fs from "node:fs/promises"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { inspect } from "node:util"
+import { assert, it } from "@effect/vitest"
+import { Effect, Option, Redacted } from "effect"
+import { readRuntime, removeRuntime, runtimeFile, writeRuntime } from "../../../../src/infra/embedded/RuntimeFile.ts"
+
+const folder = Effect.acquireRelease(
+  Effect.promise(() => fs.mkdtemp(path.join(tmpdir(), "tgf-"))),
+  (name) => Effect.promise(() => fs.rm(name, { recursive: true, force: true }))
+)
+const database = { path: "/run/s", database: "postgres", username: "tollgate" }
+
+it.effect("is read by others as it was written, and by its owner only", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder
+    const runtime = { pid: process.pid, database, baseUrl: "http://127.0.0.1:8080" }
+    assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
+    yield* writeRuntime(dataDir, runtime)
+    assert.deepStrictEqual(yield* readRuntime(dataDir), Option.some(runtime))
+    const { mode } = yield* Effect.promise(() => fs.stat(runtimeFile(dataDir)))
+    assert.strictEqual(mode & 0o777, 0o600)
+    yield* removeRuntime(dataDir)
+    assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
+  })
+)
+
+it.effect("when the database has a password, then it is in the file, and in no text of what was read", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder
+    const password = Redacted.make("a-password-of-the-database")
+    yield* writeRuntime(dataDir, { pid: process.pid, database: { ...database, password } })
+    const read = Option.getOrThrow(yield* readRuntime(dataDir)).database
+    assert.isDefined(read.password)
+    assert.strictEqual(read.password && Redacted.value(read.password), Redacted.value(password))
+    assert.notInclude(inspect(read) + JSON.stringify(read), "a-password")
+  })
+)
+
+it.effect("a file left by a process that ended says nothing", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder
+    const ended = spawnSync("true").pid
+    yield* writeRuntime(dataDir, { pid: ended, database })
+    assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
+  })
+)
+
+it.effect("another living process's file is not taken away", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder
+    yield* writeRuntime(dataDir, { pid: process.ppid, database })
+    yield* removeRuntime(dataDir)
+    assert.isTrue(Option.isSome(yield* readRuntime(dataDir)))
+  })
+)
+
+it.effect("a file that makes no sense is an error, not an empty one", () =>
+  Effect.gen(function* () {
+    const dataDir = yield* folder
+    yield* Effect.promise(() => fs.writeFile(runtimeFile(dataDir), "{}"))
+    assert.strictEqual((yield* Effect.flip(readRuntime(dataDir)))._tag, "RuntimeFileFailed")
+  })
+)

@@ -1,0 +1,122 @@
+/** Waiting for a callback with one timer: what comes first counts, and nothing is left behind. */
+import { Worker } from "node:worker_threads"
+import { assert, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import { makeAlarm, within } from "../../../src/infra/time.ts"
+
+type Resume = (outcome: Effect.Effect<string, string>) => void
+
+const fork = <A, E>(effect: Effect.Effect<A, E>) => Effect.forkChild(effect, { startImmediately: true })
+
+/** A source of one callback, and how often it was told that nobody waits. */
+const makeSource = Effect.map(makeAlarm, (alarm) => {
+  const source: { resume?: Resume; forgotten: number } = { forgotten: 0 }
+  const wait = within<string, string>(
+    alarm,
+    1000,
+    (resume: Resume) => {
+      source.resume = resume
+      return () => void source.forgotten++
+    },
+    () => Effect.fail("late")
+  )
+  return { source, wait, alarm }
+})
+
+it.effect("what is there in time is passed on, and the timer is called off", () =>
+  Effect.gen(function* () {
+    const { source, wait } = yield* makeSource
+    const fiber = yield* fork(wait)
+    source.resume?.(Effect.succeed("there"))
+    assert.strictEqual(yield* Fiber.join(fiber), "there")
+    yield* TestClock.adjust("2 seconds")
+    assert.strictEqual(source.forgotten, 0)
+  })
+)
+
+it.effect("what is there at once is passed on too", () =>
+  Effect.gen(function* () {
+    const { alarm } = yield* makeSource
+    const now = within<string, string>(
+      alarm,
+      1000,
+      (resume) => {
+        resume(Effect.succeed("at once"))
+        return () => assert.fail("nobody was told to wait")
+      },
+      () => Effect.fail("late")
+    )
+    assert.strictEqual(yield* now, "at once")
+    yield* TestClock.adjust("2 seconds")
+  })
+)
+
+it.effect("late is late, even when forgetting makes the source speak", () =>
+  Effect.gen(function* () {
+    const { alarm } = yield* makeSource
+    const touchy = within<string, string>(
+      alarm,
+      1000,
+      (resume) => () => resume(Effect.succeed("because you asked")),
+      () => Effect.fail("late")
+    )
+    const fiber = yield* fork(Effect.flip(touchy))
+    yield* TestClock.adjust("999 millis")
+    assert.isUndefined(fiber.pollUnsafe())
+    yield* TestClock.adjust("1 millis")
+    assert.strictEqual(yield* Fiber.join(fiber), "late")
+  })
+)
+
+it.effect("whoever leaves is forgotten, and rings no bell", () =>
+  Effect.gen(function* () {
+    const { source, wait } = yield* makeSource
+    const fiber = yield* fork(wait)
+    yield* Fiber.interrupt(fiber)
+    assert.strictEqual(source.forgotten, 1)
+    yield* TestClock.adjust("2 seconds")
+    assert.strictEqual(source.forgotten, 1)
+  })
+)
+
+it.live("the real clock rings too, and never for a wait without end", () =>
+  Effect.gen(function* () {
+    const alarm = yield* makeAlarm
+    const rung = yield* Effect.callback<string>((resume) => {
+      alarm(Number.POSITIVE_INFINITY, () => resume(Effect.succeed("never")))
+      alarm(5, () => resume(Effect.succeed("soon")))
+    })
+    assert.strictEqual(rung, "soon")
+  })
+)
+
+/** Says something 50 ms after it has begun. */
+const speaker = `setTimeout(() => require("node:worker_threads").parentPort.postMessage("there"), 50)`
+
+// On Node's own timers: the runner's live clock is another.
+it("an answer that lies there counts, though this process was kept from looking until after the deadline", () =>
+  Effect.gen(function* () {
+    const worker = yield* Effect.acquireRelease(
+      Effect.callback<Worker>((resume) => {
+        const worker = new Worker(speaker, { eval: true })
+        worker.once("online", () => resume(Effect.succeed(worker)))
+      }),
+      (worker) => Effect.promise(() => worker.terminate())
+    )
+    const wait = within<string, string>(
+      yield* makeAlarm,
+      200,
+      (resume) => {
+        const hear = (said: unknown) => resume(Effect.succeed(String(said)))
+        worker.once("message", hear)
+        return () => void worker.off("message", hear)
+      },
+      () => Effect.fail("late")
+    )
+    const fiber = yield* fork(wait)
+    // What an immediate keeps Node from is followed by the timers, and only then by what has come.
+    yield* Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
+    for (const until = performance.now() + 500; performance.now() < until;);
+    assert.strictEqual(yield* Fiber.join(fiber), "there")
+  }).pipe(Effect.scoped, Effect.runPromise))

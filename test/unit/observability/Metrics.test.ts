@@ -1,0 +1,135 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { layerBreakerGauge } from "../../../src/observability/BreakerGauge.ts"
+import { layer, Metrics } from "../../../src/observability/Metrics.ts"
+import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
+import { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
+import { TestClock } from "effect/testing"
+import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../../support/records.ts"
+
+/** The lines of one family, without the comments. */
+const linesOf = (name: string) =>
+  Effect.flatMap(Metrics, (metrics) => metrics.exposition).pipe(
+    Effect.map((text) => text.split("\n").filter((line) => line.startsWith(name)))
+  )
+
+const recordOf = (tenantName: string, model: string) => {
+  const intent = { ...intentOf({ caller: { ...callerOf(), tenantName } }), model }
+  return endOf(intent, usageOf(7, 3), { latencyMs: 1500 })
+}
+
+const check = (title: string, test: Effect.Effect<void, unknown, Metrics>) =>
+  it.live(title, () => Effect.provide(test, Layer.fresh(layer)))
+
+check(
+  "counts requests, tokens and time by tenant and model",
+  Effect.gen(function* () {
+    const metrics = yield* Metrics
+    yield* metrics.observe(recordOf("acme", "m:latest"), true)
+    yield* metrics.observe(recordOf("acme", "m:latest"), true)
+    assert.deepStrictEqual(yield* linesOf("gateway_requests_total{"), [
+      `gateway_requests_total{tenant="acme",model="m:latest",status="200"} 2`
+    ])
+    assert.deepStrictEqual(yield* linesOf("gateway_tokens_total{"), [
+      `gateway_tokens_total{tenant="acme",model="m:latest",direction="in"} 14`,
+      `gateway_tokens_total{tenant="acme",model="m:latest",direction="out"} 6`
+    ])
+    assert.include(
+      yield* linesOf("gateway_request_duration_seconds_sum{"),
+      `gateway_request_duration_seconds_sum{tenant="acme",model="m:latest"} 3`
+    )
+  })
+)
+
+check(
+  "made-up models and unknown callers mint no series",
+  Effect.gen(function* () {
+    const metrics = yield* Metrics
+    for (let n = 0; n < 500; n += 1) {
+      yield* metrics.observe(recordOf("acme", `made-up-${n}`), false)
+      yield* metrics.observe(refusalOf({ model: `other-${n}` }), false)
+    }
+    assert.deepStrictEqual((yield* linesOf("gateway_requests_total{")).sort(), [
+      `gateway_requests_total{tenant="acme",model="none",status="200"} 500`,
+      `gateway_requests_total{tenant="none",model="none",status="401"} 500`
+    ])
+    assert.strictEqual((yield* linesOf("gateway_request_duration_seconds_count")).length, 2)
+    assert.notInclude(yield* metrics.exposition, "made-up")
+  })
+)
+
+check(
+  "a tenant's name cannot write lines of its own",
+  Effect.gen(function* () {
+    const metrics = yield* Metrics
+    yield* metrics.observe(recordOf(`a"} 1\ngateway_evil_total 9\\`, "m"), true)
+    assert.deepStrictEqual(yield* linesOf("gateway_evil_total"), [])
+    assert.deepStrictEqual(yield* linesOf("gateway_requests_total{"), [
+      String.raw`gateway_requests_total{tenant="a\"} 1\ngateway_evil_total 9\\",model="m",status="200"} 1`
+    ])
+  })
+)
+
+check(
+  "no key, prefix or request id becomes a label",
+  Effect.gen(function* () {
+    const metrics = yield* Metrics
+    const record = recordOf("acme", "m")
+    yield* metrics.observe(record, true)
+    const text = yield* metrics.exposition
+    for (const secret of [record.caller?.keyPrefix, record.caller?.keyId, record.arrival.requestId]) {
+      assert.notInclude(text, secret ?? "nothing")
+    }
+  })
+)
+
+check(
+  "gauges are asked when the metrics are; one that breaks or hangs does not take the others along",
+  Effect.gen(function* () {
+    const metrics = yield* Metrics
+    let value = 1
+    yield* metrics.probe({ name: "test_good", help: "h", read: Effect.sync(() => value) })
+    yield* metrics.probe({ name: "test_broken", help: "h", read: Effect.die(new Error("a bug")) })
+    yield* metrics.probe({ name: "test_hanging", help: "h", read: Effect.never })
+    assert.deepStrictEqual(yield* linesOf("test_good"), ["test_good 1"])
+    value = 2
+    assert.deepStrictEqual(yield* linesOf("test_"), ["test_good 2", "test_broken Nan", "test_hanging Nan"])
+  })
+)
+
+check(
+  "first frames, revocations and the process itself are there",
+  Effect.gen(function* () {
+    const metrics = yield* Metrics
+    yield* metrics.firstFrame(200)
+    yield* metrics.firstFrame(-60_000)
+    yield* metrics.revoked(3)
+    yield* metrics.revoked(-1)
+    assert.deepStrictEqual(yield* linesOf("tollgate_backend_first_frame_seconds_count"), [
+      "tollgate_backend_first_frame_seconds_count 2"
+    ])
+    assert.deepStrictEqual(yield* linesOf("tollgate_revocation_seconds_sum"), [
+      "tollgate_revocation_seconds_sum 0.003"
+    ])
+    assert.isNotEmpty(yield* linesOf("process_resident_memory_bytes"))
+  })
+)
+
+it.effect("the breaker's state is a figure: closed, half-open, open", () =>
+  Effect.gen(function* () {
+    const breaker = yield* CircuitBreaker
+    assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 0"])
+    yield* Effect.ignore(breaker.guard("k", Effect.fail("down"), () => true))
+    assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 2"])
+    yield* TestClock.adjust("30 seconds")
+    assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 1"])
+  }).pipe(
+    Effect.provide(
+      layerBreakerGauge.pipe(
+        Layer.provideMerge(
+          Layer.merge(Layer.fresh(layer), layerCircuitBreaker({ failures: 1, openMs: 30_000 }))
+        )
+      )
+    )
+  )
+)

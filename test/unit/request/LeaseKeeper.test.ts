@@ -1,0 +1,73 @@
+/** Nobody is admitted beyond a limit because a clock was set. */
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { TestClock } from "effect/testing"
+import { layerMemory as layerAudit } from "../../../src/audit/memory.ts"
+import * as Metrics from "../../../src/observability/Metrics.ts"
+import { type Claims, Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
+import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
+import { Exchange } from "../../../src/request/RequestContext.ts"
+import { Hold } from "../../../src/request/Hold.ts"
+import { Leases } from "../../../src/request/LeaseKeeper.ts"
+import { noon } from "../../support/records.ts"
+import { onWallClock, WallClock } from "../../support/SteppedClock.ts"
+
+const leaseS = 30
+const hourMs = 3_600_000
+const claims: Claims = {
+  account: { group: "g", key: "k" },
+  limits: { rpm: 1000, tpm: 100_000, concurrent: 1 },
+  budgets: {}
+}
+
+const reserve = (id: string) =>
+  Effect.flatMap(Meter, (meter) => meter.reserve(claims, { id, tokens: 5, slot: true }))
+
+/** A request that runs, and is kept alive. */
+const running = Effect.gen(function* () {
+  const [leases, meter] = [yield* Leases, yield* Meter]
+  const verdict = yield* reserve("01a1fe92-0000-7000-8000-00000000000a")
+  assert.instanceOf(verdict, Reserved)
+  const exchange = new Exchange(
+    {
+      requestId: "01a1fe92-0000-7000-8000-00000000000a",
+      arrivedAt: noon,
+      method: "POST",
+      endpoint: "/api/chat",
+      clientIp: "127.0.0.1"
+    },
+    0
+  )
+  if (verdict instanceof Reserved) exchange.reservation = verdict.reservation
+  leases.keep(new Hold(exchange, meter, () => Effect.void))
+})
+
+const leases = onWallClock(Leases.layer({ leaseS })).pipe(Layer.provide(Metrics.layer))
+
+/** The store's clock is another machine's, which nobody sets; or that of the gateway itself, without Redis. */
+const stores = {
+  "another clock": leases.pipe(Layer.provideMerge(layerMeter({ leaseS }))),
+  "the same clock": leases.pipe(Layer.provideMerge(onWallClock(layerMeter({ leaseS }))))
+}
+
+for (const [store, layer] of Object.entries(stores)) {
+  for (const stepMs of [-hourMs, hourMs]) {
+    it.effect(
+      `when the wall clock is set by ${stepMs / hourMs} h and the store has ${store}, then a running request keeps its slot`,
+      () =>
+        Effect.gen(function* () {
+          const { step } = yield* WallClock
+          yield* running
+          yield* step(stepMs)
+          let admitted = 0
+          for (let second = 0; second < 4 * leaseS; second++) {
+            if ((yield* reserve(`other-${second}`)) instanceof Reserved) admitted += 1
+            yield* TestClock.adjust("1 second")
+          }
+          assert.strictEqual(admitted, 0, "admitted beyond concurrent 1")
+        }).pipe(
+          Effect.provide(layer.pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer)))
+        )
+    )
+  }
+}

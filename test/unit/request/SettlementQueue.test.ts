@@ -1,0 +1,80 @@
+/** What is owed to a store that was away: paid before anybody is admitted, asked for once, and not owed for ever. */
+import { assert, it } from "@effect/vitest"
+import { Effect, Fiber, Layer, Logger } from "effect"
+import { TestClock } from "effect/testing"
+import { MeterDown } from "../../../src/gates/meter/Meter.ts"
+import * as Metrics from "../../../src/observability/Metrics.ts"
+import { Aftercare } from "../../../src/request/SettlementQueue.ts"
+
+const layer = Aftercare.layer({ drainMs: 0 }).pipe(
+  Layer.provide(Metrics.layer),
+  Layer.provideMerge(Logger.layer([]))
+)
+const [key, other] = [
+  { group: "g", key: "k" },
+  { group: "g", key: "other" }
+]
+
+/** A settlement at a store that can be taken away; the store is slow. */
+const store = () => {
+  const state = { down: true, asked: 0, settled: 0 }
+  const settling = Effect.suspend(() => {
+    state.asked += 1
+    return state.down ? new MeterDown({ cause: "away" }) : Effect.sync(() => void (state.settled += 1))
+  }).pipe(Effect.delay("400 millis"))
+  return { state, settling }
+}
+
+const refused = <A>(effect: Effect.Effect<A, MeterDown>) =>
+  Effect.match(effect, { onSuccess: () => false, onFailure: () => true })
+
+it.effect("an account that owes a settlement is paid for first, or refused; others are not", () =>
+  Effect.gen(function* () {
+    const [aftercare, { state, settling }] = [yield* Aftercare, store()]
+    yield* aftercare.paid(key)
+    yield* aftercare.owe(key, "settle", settling)
+    const tries = Effect.forEach([1, 2, 3], () => refused(aftercare.paid(key)), { concurrency: 3 })
+    const first = yield* Effect.forkChild(tries, { startImmediately: true })
+    yield* aftercare.paid(other)
+    yield* TestClock.adjust("400 millis")
+    assert.deepStrictEqual(yield* Fiber.join(first), [true, true, true])
+    // Once for the three, once for itself.
+    assert.strictEqual(state.asked, 2)
+    state.down = false
+    const second = yield* Effect.forkChild(tries, { startImmediately: true })
+    yield* TestClock.adjust("1 second")
+    assert.deepStrictEqual(yield* Fiber.join(second), [false, false, false])
+    yield* aftercare.paid(key)
+    // It is paid: nobody tries any more.
+    const { asked } = state
+    yield* TestClock.adjust("1 minute")
+    assert.strictEqual(state.asked, asked)
+    assert.isAtLeast(state.settled, 1)
+    assert.strictEqual(yield* aftercare.backlog, 0)
+  }).pipe(Effect.provide(layer))
+)
+
+it.effect("it is tried without anybody asking", () =>
+  Effect.gen(function* () {
+    const [aftercare, { state, settling }] = [yield* Aftercare, store()]
+    yield* aftercare.owe(key, "settle", settling)
+    yield* TestClock.adjust("10 seconds")
+    state.down = false
+    yield* TestClock.adjust("900 millis")
+    assert.strictEqual(state.settled, 1)
+    yield* aftercare.paid(key)
+  }).pipe(Effect.provide(layer))
+)
+
+it.effect("a settlement that is given up, or breaks, does not close its account for ever", () =>
+  Effect.gen(function* () {
+    const [aftercare, { settling }] = [yield* Aftercare, store()]
+    yield* aftercare.owe(key, "settle", settling)
+    yield* aftercare.owe(other, "settle", Effect.die("broken"))
+    yield* TestClock.adjust("1 millis")
+    yield* aftercare.paid(other)
+    yield* TestClock.adjust("3 minutes")
+    yield* aftercare.paid(key)
+    assert.strictEqual(yield* aftercare.backlog, 0)
+  }).pipe(Effect.provide(layer))
+)

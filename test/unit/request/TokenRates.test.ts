@@ -1,0 +1,30 @@
+import { assert, it } from "@effect/vitest"
+import { assumedRate, TokenRates } from "../../../src/request/TokenRates.ts"
+
+it("a model that has answered is estimated by its answers, another one by what is assumed", () => {
+  const rates = new TokenRates()
+  assert.strictEqual(rates.estimate("m", 2000), 2 * assumedRate)
+  rates.observe("m", 100, 1000)
+  assert.strictEqual(rates.estimate("m", 2500), 250)
+  rates.observe("m", 200, 1000)
+  assert.strictEqual(rates.estimate("m", 1000), 120)
+  assert.strictEqual(rates.estimate("other", 1000), assumedRate)
+  assert.strictEqual(rates.estimate("m", -5), 0)
+})
+
+it("an answer of a few tokens, or of no time, says nothing", () => {
+  const rates = new TokenRates()
+  rates.observe("m", 7, 10_000)
+  rates.observe("m", 100, 0)
+  assert.strictEqual(rates.size, 0)
+})
+
+it("when more models answer than are remembered, then the one that answered longest ago is forgotten", () => {
+  const rates = new TokenRates()
+  for (let i = 0; i < 256; i += 1) rates.observe(`m${i}`, 1000, 1000)
+  rates.observe("m0", 1000, 1000)
+  rates.observe("new", 1000, 1000)
+  assert.strictEqual(rates.size, 256)
+  assert.strictEqual(rates.estimate("m1", 1000), assumedRate)
+  assert.strictEqual(rates.estimate("m0", 1000), 1000)
+})

@@ -1,0 +1,58 @@
+/** Which requests hold their whole bound at admission, and what bound they are sent with. */
+import { assert, describe, it } from "@effect/vitest"
+import type { JsonObject } from "../../../src/domain/Inference.ts"
+import { expectedOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../../src/request/outputPlan.ts"
+import { callOf, modelNamed } from "../../support/permits.ts"
+
+const plain = modelNamed("m")
+const thinker = { ...plain, capabilities: ["completion", "thinking"] }
+const planFor = (body: JsonObject, options: JsonObject = {}, model = plain) =>
+  outputPlanOf(callOf({ body: { messages: [], ...body }, options }).request, model)
+
+describe("a request", () => {
+  it("that asks for nothing but text holds a part of its bound", () => {
+    for (const body of [
+      {},
+      { system: "s", truncate: true },
+      { think: false },
+      { prompt: "p", suffix: "s" }
+    ]) {
+      assert.isFalse(planFor(body, { temperature: 1, seed: 3 }).holdsAll, JSON.stringify(body))
+    }
+    const plan = planFor({})
+    assert.deepStrictEqual(tokensToHold(plan, 40, 4096), { tokens: 40 + expectedOutput, least: 41 })
+    assert.deepStrictEqual(tokensToHold(plan, 40, 100), { tokens: 140, least: 41 })
+    assert.strictEqual(numPredictOf(plan, { held: 296, available: 1000 }, 40, 4096), 960)
+  })
+
+  it("that can make a backend collect its output holds its whole bound, a field nobody knows included", () => {
+    const fields = [
+      { tools: [] },
+      { format: "json" },
+      { think: true },
+      { think: "low" },
+      { logprobs: true },
+      { not_invented_yet: 1 }
+    ]
+    for (const body of fields) assert.isTrue(planFor(body).holdsAll, JSON.stringify(body))
+    for (const options of [{ stop: ["x"] }, { not_invented_yet: 1 }])
+      assert.isTrue(planFor({}, options).holdsAll)
+    const plan = planFor({ tools: [] })
+    assert.deepStrictEqual(tokensToHold(plan, 40, 4096), { tokens: 4136, least: 41 })
+    // It is bounded by what is held, not by what remained: nothing can be added later.
+    assert.strictEqual(numPredictOf(plan, { held: 300, available: 1000 }, 40, 4096), 260)
+    assert.strictEqual(numPredictOf(plan, { held: 41, available: 10 }, 40, 4096), 1)
+  })
+
+  it("with a schema on a model that thinks holds two runs, and the runs share what remains", () => {
+    const plan = planFor({ format: "json" }, {}, thinker)
+    assert.deepStrictEqual(plan, { runs: 2, holdsAll: true })
+    assert.deepStrictEqual(tokensToHold(plan, 40, 100), { tokens: 240, least: 42 })
+    assert.strictEqual(numPredictOf(plan, { held: 240, available: 1000 }, 40, 100), 100)
+    assert.strictEqual(numPredictOf(plan, { held: 141, available: 141 }, 40, 100), 50)
+    assert.strictEqual(planFor({ format: "json", think: false }, {}, thinker).runs, 1)
+    assert.strictEqual(planFor({ format: "json" }).runs, 1)
+    const { capabilities: _unknown, ...silent } = plain
+    assert.strictEqual(planFor({ format: "json" }, {}, silent).runs, 2)
+  })
+})
