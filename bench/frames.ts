@@ -4,7 +4,7 @@
  */
 import { Schema } from "effect"
 import { decodeFrame } from "../src/backend/ollama/decodeFrame.ts"
-import { Lines } from "../src/backend/ollama/LineSplitter.ts"
+import { LineSplitter } from "../src/backend/ollama/LineSplitter.ts"
 
 const Count = Schema.optionalKey(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0)))
 const Line = Schema.fromJsonString(
@@ -53,7 +53,7 @@ for (const [name, decode] of subjects) {
   const measured = Array.from({ length: runs + 1 }, () => {
     const started = performance.now()
     for (let round = 0; round < rounds; round += 1) {
-      const lines = new Lines().push(chunk)
+      const lines = new LineSplitter().push(chunk)
       if (lines instanceof Error) throw lines
       for (const text of lines) decode(text)
     }

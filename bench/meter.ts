@@ -7,7 +7,8 @@
  */
 import { Effect, Layer, Redacted, Schedule } from "effect"
 import { layerMemory } from "../src/gates/meter/memory/layer.ts"
-import { type Claims, Meter, Reserved } from "../src/gates/meter/Meter.ts"
+import { Meter, Reserved } from "../src/gates/meter/Meter.ts"
+import type { Claims } from "../src/domain/Reservation.ts"
 import { layerRedis as layerRedisMeter } from "../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis } from "../src/infra/Redis.ts"
 

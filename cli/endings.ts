@@ -1,7 +1,7 @@
 /** How a command that does not succeed ends: lines on stderr and an exit code. */
 import { Cause, Console, Effect } from "effect"
 import { CliError, CliOutput } from "effect/cli"
-import { BootFailed } from "../src/startup/StartupError.ts"
+import { StartupError } from "../src/startup/StartupError.ts"
 import { printable } from "../src/observability/redact.ts"
 import { exitCodeConfiguration } from "../src/Settings.ts"
 import { sentences, usageSentence } from "./sentences.ts"
@@ -36,6 +36,10 @@ export const explain = (cause: Cause.Cause<unknown>): Effect.Effect<number> => {
     return Effect.succeed(error.errors.length === 0 ? 0 : 1)
   }
   const code =
-    error instanceof WrongSettings ? exitCodeConfiguration : error instanceof BootFailed ? error.exitCode : 1
+    error instanceof WrongSettings
+      ? exitCodeConfiguration
+      : error instanceof StartupError
+        ? error.exitCode
+        : 1
   return Effect.as(Effect.forEach(sentences(error), say), code)
 }

@@ -4,7 +4,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Exit, Layer } from "effect"
 import { Command } from "effect/cli"
 import { layerCircuitBreaker } from "../src/backend/breaker.ts"
-import { layerUndici } from "../src/backend/ollama/client.ts"
+import { layerOllama } from "../src/backend/ollama/client.ts"
 import { Drain } from "../src/infra/Drain.ts"
 import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
@@ -37,7 +37,7 @@ const layerAdmin = Layer.unwrap(
 
 const layerBackend = Layer.unwrap(
   Effect.map(backendUrl, (url) =>
-    layerUndici({ url, connectTimeoutMs: 3000, firstByteTimeoutMs: 10_000, idleTimeoutMs: 10_000 })
+    layerOllama({ url, connectTimeoutMs: 3000, firstByteTimeoutMs: 10_000, idleTimeoutMs: 10_000 })
   )
 ).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
 

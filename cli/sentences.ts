@@ -5,7 +5,7 @@
 import { Predicate, Schema } from "effect"
 import { CliError } from "effect/cli"
 import { isSqlError } from "effect/sql/SqlError"
-import { BootFailed } from "../src/startup/StartupError.ts"
+import { StartupError } from "../src/startup/StartupError.ts"
 import { BackendFailed } from "../src/domain/Errors.ts"
 import { MigrationFailed, SchemaMismatch } from "../src/infra/Migrations.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
@@ -89,4 +89,4 @@ const sentence = (error: unknown): string => {
 
 /** One line, or one a problem with the settings. */
 export const sentences = (error: unknown): ReadonlyArray<string> =>
-  error instanceof WrongSettings || error instanceof BootFailed ? error.lines : [sentence(error)]
+  error instanceof WrongSettings || error instanceof StartupError ? error.lines : [sentence(error)]

@@ -1,7 +1,7 @@
 /** How a command speaks: results on stdout, as a table or as JSON; everything else on stderr. */
 import { Console, Effect } from "effect"
 import { Flag, GlobalFlag } from "effect/cli"
-import { spelledOut } from "../src/domain/controls.ts"
+import { escapeControls } from "../src/domain/controls.ts"
 
 export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))
@@ -66,4 +66,4 @@ export const amount = (value: number | null): string => (value === null ? "-" : 
 export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
 
 /** Text of people and models, whose control characters would move the cursor, ring, or turn the line around. */
-export const printable = (text: string): string => spelledOut(text, "\n\t")
+export const printable = (text: string): string => escapeControls(text, "\n\t")

@@ -5,18 +5,18 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBreakerGauge } from "./observability/BreakerGauge.ts"
-import { layerDrift } from "./ledger/CounterReconciler.ts"
+import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
 import { layerLive as layerAudit } from "./audit/postgres.ts"
 import * as Metrics from "./observability/Metrics.ts"
 import { layerPromptLog } from "./promptlog/postgres.ts"
-import { layerReconciler } from "./ledger/CrashRecovery.ts"
-import { layerSweeper } from "./promptlog/retention.ts"
+import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
+import { layerRetention } from "./promptlog/retention.ts"
 import { layerCircuitBreaker } from "./backend/breaker.ts"
-import { layerUndici } from "./backend/ollama/client.ts"
-import { layerLive as layerBudget } from "./gates/limits/budgetFromMeter.ts"
-import { layerLive as layerDiscovery } from "./gates/models/polling.ts"
-import { layerLive as layerKeyStore } from "./gates/keys/postgres.ts"
-import { layerLive as layerLimiter } from "./gates/limits/limiterFromMeter.ts"
+import { layerOllama } from "./backend/ollama/client.ts"
+import { layerFromMeter as layerBudget } from "./gates/limits/budgetFromMeter.ts"
+import { layerPolling as layerDiscovery } from "./gates/models/polling.ts"
+import { layerPostgres as layerKeyStore } from "./gates/keys/postgres.ts"
+import { layerFromMeter as layerLimiter } from "./gates/limits/limiterFromMeter.ts"
 import { layerMemory as layerMemoryMeter } from "./gates/meter/memory/layer.ts"
 import { layerRedis as layerRedisMeter } from "./gates/meter/redis/RedisMeter.ts"
 import { layerFromStore as layerQueueFromStore, layerNone as layerNoQueue } from "./gates/queue/fromStore.ts"
@@ -26,14 +26,14 @@ import { layerRedis as layerRedisQueueStore } from "./gates/queue/redis/RedisQue
 import * as Server from "./http/server/Server.ts"
 import { Drain } from "./infra/Drain.ts"
 import { layerRedis } from "./infra/Redis.ts"
-import { Aftercare } from "./request/SettlementQueue.ts"
-import { Leases } from "./request/LeaseKeeper.ts"
+import { SettlementQueue } from "./request/SettlementQueue.ts"
+import { LeaseKeeper } from "./request/LeaseKeeper.ts"
 import { layerLive as layerRegistry } from "./admin/live.ts"
 import { layerLive as layerContextSecret } from "./secrets/live.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /** Where the model server is, once that is known. */
-export interface Surroundings {
+export interface BackendAddress {
   readonly backendUrl: URL
 }
 
@@ -60,8 +60,8 @@ const layerQueue = (settings: SettingsValues) => {
   }).pipe(Layer.provide(store))
 }
 
-const layerBackend = (settings: SettingsValues, { backendUrl }: Surroundings) =>
-  layerUndici({
+const layerBackend = (settings: SettingsValues, { backendUrl }: BackendAddress) =>
+  layerOllama({
     url: backendUrl,
     connectTimeoutMs: settings.backendConnectTimeoutMs,
     firstByteTimeoutMs: settings.backendFirstByteTimeoutMs,
@@ -93,23 +93,23 @@ const layerKeys = (settings: SettingsValues) =>
   )
 
 /** What every request passes, and what it leaves behind. Needs the database's client; has nothing to do with HTTP. */
-export const layerGates = (settings: SettingsValues, surroundings: Surroundings) =>
+export const layerGates = (settings: SettingsValues, surroundings: BackendAddress) =>
   Layer.mergeAll(
     layerKeys(settings),
     layerDiscovery({ refreshS: settings.discoveryRefreshS, ttlS: settings.discoveryTtlS }),
     layerLimiter,
     layerBudget,
     layerContextSecret,
-    layerReconciler({ leaseS: settings.concurrencyLeaseS }),
+    layerCrashRecovery({ leaseS: settings.concurrencyLeaseS }),
     layerBreakerGauge,
     layerQueueGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
-    layerSweeper(),
-    Aftercare.layer({ drainMs: 2000 }),
-    Leases.layer({ leaseS: settings.concurrencyLeaseS })
+    layerRetention(),
+    SettlementQueue.layer({ drainMs: 2000 }),
+    LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...patience })),
-    Layer.provideMerge(layerDrift().pipe(Layer.provide(layerMeter(settings)))),
+    Layer.provideMerge(layerCounterReconciler().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(layerQueue(settings)),
     Layer.provideMerge(Metrics.layer),
@@ -138,7 +138,7 @@ export const requestBodiesMaxBytesOf = (settings: SettingsValues): number =>
 /** The whole service on a database client; provides its `HttpServer`, whose address tells where it listens. */
 export const layerApp = (
   settings: SettingsValues,
-  surroundings: Surroundings
+  surroundings: BackendAddress
 ): Layer.Layer<HttpServer.HttpServer, HttpServerError.ServeError, PgClient.PgClient> =>
   Server.layer({
     host: settings.host,

@@ -1,8 +1,8 @@
 /** `npm start`: the gateway, nothing else. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
-import { BootFailed } from "./startup/StartupError.ts"
-import { causeText } from "./observability/renderCause.ts"
+import { StartupError } from "./startup/StartupError.ts"
+import { renderCause } from "./observability/renderCause.ts"
 import { printable } from "./observability/redact.ts"
 import { serve } from "./serve.ts"
 
@@ -10,9 +10,9 @@ const explained = serve.pipe(
   Effect.tapCause((cause) => {
     if (Cause.hasInterruptsOnly(cause)) return Effect.void
     const error = Cause.squash(cause)
-    return error instanceof BootFailed
+    return error instanceof StartupError
       ? Effect.forEach(error.lines, (line) => Console.error(printable(`tollgate: ${line}`)))
-      : Console.error("tollgate: stopped by a defect", printable(causeText(cause), true))
+      : Console.error("tollgate: stopped by a defect", printable(renderCause(cause), true))
   })
 )
 
@@ -20,7 +20,7 @@ const exitCodeOf = (exit: Exit.Exit<unknown, unknown>): number => {
   // Being told to stop and having stopped well is success (contract: SIGTERM under load exits 0).
   if (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause)) return 0
   const error = Cause.squash(exit.cause)
-  return error instanceof BootFailed ? error.exitCode : 1
+  return error instanceof StartupError ? error.exitCode : 1
 }
 
 NodeRuntime.runMain(explained, {

@@ -4,14 +4,14 @@ import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
 import { drainMsOf, layerAdmin, layerApp, playgroundOf } from "./App.ts"
 import { welcome } from "./startup/banner.ts"
-import { type BootFailed, bootFailed, settingsFrom } from "./startup/StartupError.ts"
+import { type StartupError, startupError, settingsFrom } from "./startup/StartupError.ts"
 import { seedDemo } from "./startup/demoTenant.ts"
-import { type Ground, makeGround } from "./startup/dependencies.ts"
+import { type Dependencies, resolveDependencies } from "./startup/dependencies.ts"
 import { layerLogging } from "./observability/logging.ts"
-import { heedSignals } from "./startup/signals.ts"
+import { handleSignals } from "./startup/signals.ts"
 import { layerTracing } from "./observability/tracing.ts"
 import { chatModelAt } from "./startup/backendUrl.ts"
-import { keepYoung } from "./infra/v8/flags.ts"
+import { disablePretenuring } from "./infra/v8/flags.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
 import { makeMonotonicMs } from "./infra/monotonic.ts"
 import { OutageLog } from "./infra/OutageLog.ts"
@@ -23,7 +23,7 @@ import type { SettingsValues } from "./Settings.ts"
  * Ends with a `BootFailed` when the database turns out to have a schema this build does not know. One that is down
  * is no reason not to start: it is waited for, and until then every call is a 503.
  */
-const watchSchema: Effect.Effect<never, BootFailed, SqlClient.SqlClient> = Effect.gen(function* () {
+const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Effect.gen(function* () {
   const log = new OutageLog(yield* makeMonotonicMs)
   yield* assertSchema.pipe(
     Effect.tapErrorTag("MigrationFailed", (error) =>
@@ -34,7 +34,7 @@ const watchSchema: Effect.Effect<never, BootFailed, SqlClient.SqlClient> = Effec
       schedule: Schedule.spaced("2 seconds")
     }),
     Effect.andThen(log.over(Effect.logInfo("the database answers"))),
-    Effect.mapError((error) => bootFailed(error.message))
+    Effect.mapError((error) => startupError(error.message))
   )
   return yield* Effect.never
 })
@@ -42,14 +42,14 @@ const watchSchema: Effect.Effect<never, BootFailed, SqlClient.SqlClient> = Effec
 /** Nobody waits a request's patience for a schema that is plainly wrong: the first answer decides before listening. */
 const refuseWrongSchema = assertSchema.pipe(
   Effect.catchTag("MigrationFailed", () => Effect.void),
-  Effect.mapError((error) => bootFailed(error.message))
+  Effect.mapError((error) => startupError(error.message))
 )
 
-const listen = (settings: SettingsValues, ground: Ground) =>
+const listen = (settings: SettingsValues, ground: Dependencies) =>
   Layer.build(layerApp(settings, { backendUrl: ground.backend.url })).pipe(
     Effect.map((services) => HttpServer.formatAddress(Context.get(services, HttpServer.HttpServer).address)),
     Effect.mapError(() =>
-      bootFailed(
+      startupError(
         `cannot listen on ${settings.host}:${settings.port}: the address is in use, or not this machine's`
       )
     )
@@ -58,12 +58,12 @@ const listen = (settings: SettingsValues, ground: Ground) =>
 /** Embedded mode: everything is this process's own, so it is brought up to date and shown how to use. */
 const runEmbedded = Effect.fnUntraced(function* (
   settings: SettingsValues,
-  ground: Ground,
-  embedded: NonNullable<Ground["embedded"]>
+  ground: Dependencies,
+  embedded: NonNullable<Dependencies["embedded"]>
 ) {
   const key = yield* Effect.andThen(migrate, seedDemo).pipe(
     Effect.provide(layerAdmin(settings)),
-    Effect.mapError((error) => bootFailed(`the embedded database cannot be used: ${error._tag}`))
+    Effect.mapError((error) => startupError(`the embedded database cannot be used: ${error._tag}`))
   )
   const baseUrl = yield* listen(settings, ground)
   yield* Effect.acquireRelease(
@@ -74,7 +74,7 @@ const runEmbedded = Effect.fnUntraced(function* (
       backendUrl: ground.backend.url.href
     }),
     () => Effect.ignore(removeRuntime(embedded.dataDir))
-  ).pipe(Effect.mapError((error) => bootFailed(error.message)))
+  ).pipe(Effect.mapError((error) => startupError(error.message)))
   yield* Console.log(
     welcome({
       baseUrl,
@@ -85,22 +85,25 @@ const runEmbedded = Effect.fnUntraced(function* (
       backend: ground.backend.what
     })
   )
-  return yield* Effect.andThen(embedded.exited, Effect.fail(bootFailed("the embedded database has stopped")))
+  return yield* Effect.andThen(
+    embedded.exited,
+    Effect.fail(startupError("the embedded database has stopped"))
+  )
 })
 
-const runOnGiven = Effect.fnUntraced(function* (settings: SettingsValues, ground: Ground) {
+const runOnGiven = Effect.fnUntraced(function* (settings: SettingsValues, ground: Dependencies) {
   yield* refuseWrongSchema
   const baseUrl = yield* listen(settings, ground)
   yield* Effect.logInfo(`listening on ${baseUrl}`)
   return yield* watchSchema
 })
 
-export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
-  yield* keepYoung
+export const serve: Effect.Effect<never, StartupError> = Effect.gen(function* () {
+  yield* disablePretenuring
   const settings = yield* settingsFrom(process.env)
-  yield* heedSignals(drainMsOf(settings) + settings.shutdownGraceMs)
+  yield* handleSignals(drainMsOf(settings) + settings.shutdownGraceMs)
   return yield* Effect.gen(function* () {
-    const ground = yield* makeGround(settings)
+    const ground = yield* resolveDependencies(settings)
     const run =
       ground.embedded === undefined
         ? runOnGiven(settings, ground)
@@ -109,7 +112,7 @@ export const serve: Effect.Effect<never, BootFailed> = Effect.gen(function* () {
       // The gateway's own scope ends before the database client's: the last rows still have somewhere to go.
       Effect.scoped,
       Effect.provide(layerPostgres({ url: ground.database })),
-      Effect.catchTag("SqlError", () => Effect.fail(bootFailed("DATABASE_URL cannot be used")))
+      Effect.catchTag("SqlError", () => Effect.fail(startupError("DATABASE_URL cannot be used")))
     )
   }).pipe(
     Effect.scoped,

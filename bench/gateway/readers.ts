@@ -6,7 +6,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Clock, Data, Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { truths } from "../../src/ledger/CounterReconciler.ts"
+import { readLedgerTotals } from "../../src/ledger/CounterReconciler.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { layerLive as layerRegistry } from "../../src/admin/live.ts"
 import { Registry } from "../../src/admin/Registry.ts"
@@ -85,7 +85,7 @@ const gateway = Effect.gen(function* () {
   const keys = yield* pg<{ readonly id: string }>`
     SELECT id::text FROM api_keys WHERE name LIKE 'filler-%' LIMIT 1000`
   const compare = Effect.flatMap(Clock.currentTimeMillis, (at) =>
-    truths(
+    readLedgerTotals(
       pg,
       keys.map(({ id }) => id),
       at

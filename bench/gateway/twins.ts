@@ -6,19 +6,19 @@ import { layerMemoryOf as layerAudit } from "../../src/audit/memory.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { PromptLog } from "../../src/promptlog/PromptLog.ts"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
-import { layerUndici } from "../../src/backend/ollama/client.ts"
+import { layerOllama } from "../../src/backend/ollama/client.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { layerLive as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
-import { layerLive as layerDiscovery } from "../../src/gates/models/polling.ts"
+import { layerFromMeter as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
+import { layerPolling as layerDiscovery } from "../../src/gates/models/polling.ts"
 import { makeMemory as makeKeys } from "../../src/gates/keys/memory.ts"
-import { layerLive as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
+import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
 import * as Server from "../../src/http/server/Server.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { Aftercare } from "../../src/request/SettlementQueue.ts"
-import { Leases } from "../../src/request/LeaseKeeper.ts"
+import { SettlementQueue } from "../../src/request/SettlementQueue.ts"
+import { LeaseKeeper } from "../../src/request/LeaseKeeper.ts"
 
 const caller = (secret: string, rpm: number) => ({
   secret,
@@ -48,14 +48,14 @@ const gates = Layer.mergeAll(
   layerNoQueue,
   layerBudget,
   Layer.succeed(PromptLog, { transcript: () => undefined }),
-  Aftercare.layer({ drainMs: 500 }),
-  Leases.layer({ leaseS: 30 })
+  SettlementQueue.layer({ drainMs: 500 }),
+  LeaseKeeper.layer({ leaseS: 30 })
 ).pipe(
   // What a store would have written to disk, or let go, is not this process's work to keep.
   Layer.provideMerge(layerMeter({ leaseS: 30, rememberS: 5 })),
   Layer.provideMerge(layerAudit(1000)),
   Layer.provideMerge(
-    layerUndici({
+    layerOllama({
       url: new URL(process.env["BACKEND_URL"] ?? ""),
       connectTimeoutMs: 5000,
       firstByteTimeoutMs: 120_000,

@@ -147,4 +147,4 @@ export class Registry extends Context.Service<
     setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
     showBudgets(prefix: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
   }
->()("tollgate/registry/Registry") {}
+>()("tollgate/admin/Registry") {}

@@ -5,7 +5,7 @@ import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
-import { answerWithin } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
 import {
   DuplicateTenant,
   InvalidValue,
@@ -46,7 +46,7 @@ const isMeant = (error: unknown): error is Meant =>
 /** Our own errors pass; everything else that can go wrong here is the database's doing. */
 const down = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   effect.pipe(
-    answerWithin("8 seconds"),
+    timeoutDetached("8 seconds"),
     Effect.mapError((cause): Extract<E, Meant> | RegistryDown => {
       const meant = (error: typeof cause): error is Extract<typeof cause, Extract<E, Meant>> => isMeant(error)
       return meant(cause) ? cause : new RegistryDown({ cause })

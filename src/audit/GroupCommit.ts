@@ -8,7 +8,7 @@
  * the head of the queue and is tried again until it is written (`keep`).
  */
 import { Cause, Data, Deferred, Effect, Exit, Option } from "effect"
-import { makeAlarm, within } from "../infra/time.ts"
+import { makeTimer, callbackWithTimeout } from "../infra/time.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 
 /** The queue is full: nothing was accepted. */
@@ -69,7 +69,7 @@ const pauseMs = (failures: number): number => Math.min(2000, 100 * 2 ** (failure
 export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   options: GroupCommitOptions<A, E>
 ): Effect.fn.Return<GroupCommit<A, E>> {
-  const [now, alarm] = [yield* makeMonotonicMs, yield* makeAlarm]
+  const [now, alarm] = [yield* makeMonotonicMs, yield* makeTimer]
   // The writer is nobody's child: it must not end with a request, nor log in its name.
   const run = Effect.runForkWith(yield* Effect.context<never>())
   type Item = Waiting<A, E>
@@ -98,7 +98,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     Effect.suspend(
       () =>
         waiting.exit ??
-        within<void, E | QueueClosed | Late>(
+        callbackWithTimeout<void, E | QueueClosed | Late>(
           alarm,
           ms,
           (resume) => {

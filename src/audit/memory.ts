@@ -10,7 +10,7 @@ import { evidence } from "../domain/Evidence.ts"
 import { Audit } from "./Audit.ts"
 import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
 import type { Intent } from "../domain/AuditRecord.ts"
-import { type AuditRow, auditRow, holdBack, intentRow } from "./rows.ts"
+import { type AuditRow, auditRow, recordAs503, intentRow } from "./rows.ts"
 import { makeTally } from "./Tally.ts"
 
 /** A row of the log; `admittedAt` (ISO) is there when it counts in the ledger. */
@@ -94,7 +94,7 @@ const make = (most: number) =>
     const put = (row: AuditRow, opened: boolean): boolean => {
       const entry = { row, opened }
       if (down) {
-        holdBack(entry.row)
+        recordAs503(entry.row)
         kept = [...kept, entry]
       } else write(entry)
       return !down

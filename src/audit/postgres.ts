@@ -12,7 +12,7 @@ import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
 import { evidence } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
-import { answerWithin } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 import { background, later, makeOutage, spaced } from "../observability/background.ts"
@@ -23,7 +23,7 @@ import { chargeCorrection, correctAudit } from "../ledger/corrections.ts"
 import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
 import { SuspectAccounts } from "../ledger/SuspectAccounts.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
-import { auditRow, type AuditRow, holdBack, intentRow, type Progress, progressRow } from "./rows.ts"
+import { auditRow, type AuditRow, recordAs503, intentRow, type Progress, progressRow } from "./rows.ts"
 import { makeTally } from "./Tally.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
 
@@ -87,7 +87,7 @@ const make = (options: AuditOptions) =>
         )
       return yield* makeGroupCommit<A, WriteError>({
         write: (rows) =>
-          answerWithin("3 seconds")(write(rows)).pipe(
+          timeoutDetached("3 seconds")(write(rows)).pipe(
             Effect.tapError((error) => {
               if (!poisoned(error)) return outage.failed(Cause.fail(error))
               const [row] = rows
@@ -173,7 +173,7 @@ const make = (options: AuditOptions) =>
     const renew = Effect.suspend(() =>
       open.size === 0
         ? Effect.void
-        : answerWithin(Math.min(5000, leaseMs / 6))(
+        : timeoutDetached(Math.min(5000, leaseMs / 6))(
             renewIntents(pg, options.leaseS)([...open].map(([id, usage]) => progressRow(id, usage)))
           )
     ).pipe(
@@ -226,7 +226,7 @@ const make = (options: AuditOptions) =>
           if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
           const row = auditRow(record)
           const late = (error: WriteError | QueueFull | QueueClosed | Late) => {
-            if (error._tag === "Late") holdBack(row)
+            if (error._tag === "Late") recordAs503(row)
             return unavailable(error)
           }
           return Effect.match(closing.offer(row), {
@@ -247,7 +247,7 @@ const make = (options: AuditOptions) =>
         yield* durable(options.refuseTimeoutMs ?? 1000).pipe(
           // A refusal gives nothing away: its row is on its way. An answer is not given without its row.
           Effect.catchTag("Late", (late) => {
-            holdBack(row)
+            recordAs503(row)
             return record.status < 400 ? Effect.fail(late) : Effect.void
           }),
           Effect.mapError(unavailable)
@@ -265,7 +265,7 @@ const makeLedger = Effect.gen(function* () {
   return Ledger.of({
     spent: (keyId, at) => {
       const instant = new Date(at).toISOString()
-      return answerWithin("1 second")(
+      return timeoutDetached("1 second")(
         pg`
           WITH tokens AS (
             SELECT day, (tokens_in + tokens_out) AS n FROM ledger WHERE key_id = ${keyId}::text::uuid

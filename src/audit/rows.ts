@@ -70,7 +70,7 @@ export const auditRow = (record: AuditRecord) => ({
  * Nobody waited for it to become durable, so its client did not get the answer it speaks of: what is still to be
  * written says what the client was told instead. What it used is charged all the same.
  */
-export const holdBack = (row: AuditRow): void => {
+export const recordAs503 = (row: AuditRow): void => {
   if (row.status >= 400) return
   row.status = 503
   row.error_type = "service_unavailable"

@@ -12,13 +12,13 @@ import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Permit.ts"
-import type { Refused } from "./errors.ts"
+import type { CallError } from "./errors.ts"
 
 export interface BackendCall {
   readonly request: InferenceRequest
   /** output tokens the backend may produce in one run; always sent where it produces any */
   readonly maxTokens: number
-  /** runs it may make for this answer (`pipeline/outputPlan.ts`) */
+  /** runs it may make for this answer (`request/outputPlan.ts`) */
   readonly runs: number
 }
 
@@ -37,17 +37,17 @@ export class Backend extends Context.Service<
     forward(
       permit: Permit,
       call: BackendCall
-    ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown>, Refused, Scope.Scope>
+    ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown>, CallError, Scope.Scope>
     /**
      * Embeds in one answer: `POST /api/embed`, or the legacy `/api/embeddings` for a request of that kind. One
      * vector per input or `BackendFailed`; fails as `forward` does.
      */
-    embed(permit: Permit, call: BackendCall): Effect.Effect<Embeddings, Refused>
+    embed(permit: Permit, call: BackendCall): Effect.Effect<Embeddings, CallError>
     /**
      * `POST /api/show` for the permitted model, without system prompt, template, modelfile, messages and remote
      * hosts; `details`, `model_info` and `capabilities` are always there. Fails as `forward` does.
      */
-    show(permit: Permit): Effect.Effect<JsonObject, Refused>
+    show(permit: Permit): Effect.Effect<JsonObject, CallError>
     /** `GET /api/tags`: installed local models; entries that would be proxied elsewhere are left out. */
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** `POST /api/show` for discovery: what the model of this name can do. Not through the breaker, and for no client. */

@@ -11,10 +11,10 @@ import {
   ShuttingDown
 } from "../domain/Errors.ts"
 import { type Refusal, refusalOf, refusals } from "./ollama/refusals.ts"
-import type { Head, WireError } from "./ollama/UpstreamCall.ts"
+import type { Head, TransportError } from "./ollama/UpstreamCall.ts"
 
 /** What a call to the backend can end in: its own failure, a fault of the request, or the end of this process; or no call. */
-export type Refused = BackendFailed | BadRequest | CircuitOpen | Forbidden | ShuttingDown
+export type CallError = BackendFailed | BadRequest | CircuitOpen | Forbidden | ShuttingDown
 
 /** An HTTP answer other than the one hoped for. */
 export class UnexpectedAnswer extends Error {
@@ -26,7 +26,7 @@ export class UnexpectedAnswer extends Error {
   }
 }
 
-export const ofWire = (error: WireError): BackendFailed | ShuttingDown => {
+export const fromTransport = (error: TransportError): BackendFailed | ShuttingDown => {
   switch (error.kind) {
     case "stopped":
       return new ShuttingDown()
@@ -40,7 +40,7 @@ export const ofWire = (error: WireError): BackendFailed | ShuttingDown => {
 }
 
 /** Any status but 200. `text` is the beginning of the body. */
-export const ofAnswer = (head: Head, text: string): BackendFailed | BadRequest | Forbidden => {
+export const fromStatus = (head: Head, text: string): BackendFailed | BadRequest | Forbidden => {
   const { status } = head
   const cause = new UnexpectedAnswer(status, text)
   if (status < 300) return new BackendFailed({ fault: "protocol", cause })
@@ -89,7 +89,7 @@ export const beforeFirstFrame = <E>(error: E): E | BadRequest =>
 const harmless: ReadonlySet<BackendFault> = new Set(["busy", "refused", "empty"])
 
 /** Whether an error speaks against the backend's health: what the breaker counts. */
-export const isBreakerFailure = (error: Refused): boolean => {
+export const isBreakerFailure = (error: CallError): boolean => {
   if (error._tag !== "BackendFailed" || harmless.has(error.fault)) return false
   return !(error.cause instanceof UnexpectedAnswer && error.cause.status >= 400 && error.cause.status < 500)
 }

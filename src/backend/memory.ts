@@ -11,7 +11,7 @@ import { Drain } from "../infra/Drain.ts"
 import { frameBoundsOf } from "./ollama/answerBounds.ts"
 import { Backend, type BackendCall } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
-import { guarded, guardedWhole } from "./withBreaker.ts"
+import { streamWithBreaker, callWithBreaker } from "./withBreaker.ts"
 
 export interface MemoryScript {
   /** what is installed, asked at every poll */
@@ -51,7 +51,7 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         )
       return Backend.of({
         forward: (permit, call) =>
-          guarded(
+          streamWithBreaker(
             breaker,
             permit,
             Effect.map(beforeCut(Effect.suspend(() => script.reply(permit, call))), (frames) =>
@@ -59,13 +59,17 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
             )
           ),
         embed: (permit, call) =>
-          guardedWhole(
+          callWithBreaker(
             breaker,
             permit,
             beforeCut(Effect.suspend(() => script.embed?.(permit, call) ?? unscripted))
           ),
         show: (permit) =>
-          guardedWhole(breaker, permit, beforeCut(Effect.suspend(() => script.show?.(permit) ?? unscripted))),
+          callWithBreaker(
+            breaker,
+            permit,
+            beforeCut(Effect.suspend(() => script.show?.(permit) ?? unscripted))
+          ),
         models: script.models,
         describe: (name) => Effect.suspend(() => script.describe?.(name) ?? unscripted),
         ping: script.ping ?? Effect.void

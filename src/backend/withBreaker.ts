@@ -5,7 +5,7 @@ import type { Frame } from "../domain/Frame.ts"
 import type { Permit } from "../domain/Permit.ts"
 import * as YoungStream from "../infra/v8/stream.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
-import { isBreakerFailure, type Refused } from "./errors.ts"
+import { isBreakerFailure, type CallError } from "./errors.ts"
 
 type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown>
 
@@ -34,8 +34,8 @@ const reported = ({ report, value }: Guarded<Frames>): Frames =>
 const called = <A, R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
-  call: Effect.Effect<A, Refused, R>
-): Effect.Effect<Guarded<A>, Refused, R> =>
+  call: Effect.Effect<A, CallError, R>
+): Effect.Effect<Guarded<A>, CallError, R> =>
   breaker.guard(
     permit.caller.keyId,
     Effect.suspend(() => {
@@ -46,16 +46,16 @@ const called = <A, R>(
   )
 
 /** The head is guarded, and how its stream ends is the verdict. */
-export const guarded = <R>(
+export const streamWithBreaker = <R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
-  head: Effect.Effect<Frames, Refused, R>
-): Effect.Effect<Frames, Refused, R> => Effect.map(called(breaker, permit, head), reported)
+  head: Effect.Effect<Frames, CallError, R>
+): Effect.Effect<Frames, CallError, R> => Effect.map(called(breaker, permit, head), reported)
 
 /** A call with one answer: when it is in, the call has gone well. */
-export const guardedWhole = <A, R>(
+export const callWithBreaker = <A, R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
-  answer: Effect.Effect<A, Refused, R>
-): Effect.Effect<A, Refused, R> =>
+  answer: Effect.Effect<A, CallError, R>
+): Effect.Effect<A, CallError, R> =>
   Effect.flatMap(called(breaker, permit, answer), ({ value, report }) => Effect.as(report("success"), value))

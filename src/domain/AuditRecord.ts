@@ -1,7 +1,7 @@
 /** What is written about a request. Everything here is public to operators: no secret, no prompt, no cause. */
 import type { Caller } from "./Caller.ts"
 import type { Usage } from "./Usage.ts"
-import type { Reservation } from "../gates/meter/Meter.ts"
+import type { Reservation } from "./Reservation.ts"
 
 /** What is known of every request the moment it arrives. Strings from outside are cleaned before they are stored. */
 export interface Arrival {

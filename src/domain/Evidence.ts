@@ -3,7 +3,7 @@
  *
  * The class is private to this module and carries a private field, so a value of this type cannot be written
  * as a literal or cast into being; it comes out of `evidence`, which only the layers of gates import
- * (`test/unit/architecture.test.ts` keeps it so). `pipeline/Permit.ts` asks for one piece per gate.
+ * (`test/unit/architecture.test.ts` keeps it so). `domain/Permit.ts` asks for one piece per gate.
  */
 import type { Gate } from "./Errors.ts"
 

@@ -10,7 +10,7 @@ import type { Gate } from "./Errors.ts"
 import type { Evidence } from "./Evidence.ts"
 import type { Headroom } from "./Limits.ts"
 import type { Model } from "./Model.ts"
-import type { Reservation } from "../gates/meter/Meter.ts"
+import type { Reservation } from "./Reservation.ts"
 
 export interface Proof extends Record<Gate, unknown> {
   readonly KeyStore: Evidence<"KeyStore", Caller>

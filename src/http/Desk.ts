@@ -1,18 +1,18 @@
-/** What every handler stands on, looked up once (`pipeline/Ports.ts` tells why), with the options of this server. */
+/** What every handler stands on, looked up once (`request/Ports.ts` tells why), with the options of this server. */
 import { Clock, Effect } from "effect"
 import { Metrics } from "../observability/Metrics.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
-import { makeAlarm } from "../infra/time.ts"
+import { makeTimer } from "../infra/time.ts"
 import { Pipeline } from "../request/Pipeline.ts"
 import { Traced } from "../observability/Trace.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
-import { makeComplain } from "../observability/failureLog.ts"
+import { makeLogFailure } from "../observability/failureLog.ts"
 import { Drain } from "../infra/Drain.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { FreeWork } from "./FreeWork.ts"
 import { Readiness } from "./health.ts"
-import { Patience } from "./server/ClientTimeouts.ts"
+import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { RequestBodies } from "./server/RequestBodies.ts"
 import { Tarpit } from "./server/Tarpit.ts"
 import { UnreadAnswers } from "./server/UnreadAnswers.ts"
@@ -27,12 +27,12 @@ export const desk = Effect.all({
   tarpit: Tarpit,
   freeWork: FreeWork,
   readiness: Readiness,
-  patience: Patience,
+  patience: ClientTimeouts,
   bodies: RequestBodies,
   unread: UnreadAnswers,
   traced: Traced,
-  alarm: makeAlarm,
-  complain: makeComplain,
+  alarm: makeTimer,
+  complain: makeLogFailure,
   clock: Clock.Clock,
   nowMs: makeMonotonicMs
 })

@@ -12,7 +12,7 @@
 import { Context, Effect, Layer } from "effect"
 import { FreeWorkExhausted } from "../domain/Errors.ts"
 import type { Headroom } from "../domain/Limits.ts"
-import { makeRecent } from "../gates/keys/LruCache.ts"
+import { makeLruCache } from "../gates/keys/LruCache.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 
 export interface FreeWorkOptions {
@@ -54,7 +54,7 @@ export class FreeWork extends Context.Service<
       Effect.gen(function* () {
         const nowMs = yield* makeMonotonicMs
         const { burst = 200, keys = 10_000, perSecond = 100 } = options
-        const buckets = makeRecent<Bucket>(keys)
+        const buckets = makeLruCache<Bucket>(keys)
 
         const bucketOf = (keyId: string): Bucket => {
           const now = nowMs()

@@ -1,5 +1,5 @@
 /**
- * The answer of a request that went well, in one object: concluded when it is encoded and before it is sent.
+ * The answer of a request that went well, in one object: finished when it is encoded and before it is sent.
  *
  * A small answer goes out in one write and has left this process by then, unless its client does not read. Any other keeps
  * the concurrency slot until the kernel has its last byte or the connection is gone, so that a key has no more answers in
@@ -9,7 +9,7 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { Unavailable } from "../domain/Errors.ts"
-import type { Exchange } from "../request/RequestContext.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 import { AnswerBody, pieceBytes } from "./server/AnswerBody.ts"
 import type { Desk } from "./Desk.ts"
 import { headersOf, jsonType, respondText } from "./respond.ts"
@@ -25,35 +25,35 @@ export const leavesAtOnce = (text: string, incoming: IncomingMessage, response: 
   text.length <= pieceBytes && response.socket !== null && incoming.socket.writableLength <= pieceBytes
 
 /** An answer's share of the memory for unread ones; it is cut with its connection. */
-export const waitingFor = (unread: Desk["unread"], exchange: Exchange, incoming: IncomingMessage) =>
-  unread.answer(exchange.caller, () => incoming.socket.destroy())
+export const waitingFor = (unread: Desk["unread"], context: RequestContext, incoming: IncomingMessage) =>
+  unread.answer(context.caller, () => incoming.socket.destroy())
 
 export const makeAnswer =
   ({ pipeline, unread }: Pick<Desk, "pipeline" | "unread">) =>
   /** `json` is the body as text. */
   (
-    exchange: Exchange,
+    context: RequestContext,
     incoming: IncomingMessage,
     response: ServerResponse,
     json: string
   ): Effect.Effect<HttpServerResponse.HttpServerResponse, Unavailable> => {
     if (incoming.method === "HEAD" || leavesAtOnce(json, incoming, response)) {
-      return Effect.map(pipeline.conclude(exchange, { status: 200 }), () => respondText(exchange, json))
+      return Effect.map(pipeline.finish(context, { status: 200 }), () => respondText(context, json))
     }
     // The text is not kept while the client reads.
     const bytes = Buffer.from(json)
     const write = Effect.suspend(() => {
       const headers = {
-        ...headersOf(exchange),
+        ...headersOf(context),
         "content-type": jsonType,
         "content-length": String(bytes.length)
       }
-      const body = new AnswerBody(response, headers, waitingFor(unread, exchange, incoming))
+      const body = new AnswerBody(response, headers, waitingFor(unread, context, incoming))
       return Effect.andThen(body.writeBytes(bytes), body.endAndWait())
     })
     return pipeline
-      .conclude(exchange, { status: 200, keepSlot: true })
-      .pipe(Effect.andThen(write), Effect.ensuring(pipeline.release(exchange)), Effect.as(written))
+      .finish(context, { status: 200, keepSlot: true })
+      .pipe(Effect.andThen(write), Effect.ensuring(pipeline.release(context)), Effect.as(written))
   }
 
 export type Answer = ReturnType<typeof makeAnswer>

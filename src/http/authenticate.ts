@@ -1,16 +1,16 @@
 /** The first gate of every endpoint but health: nothing of a request is read before its sender is known. */
 import type { IncomingMessage } from "node:http"
 import { Effect } from "effect"
-import type { Exchange } from "../request/RequestContext.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 import { bearerOf } from "./bearer.ts"
 import type { Desk } from "./Desk.ts"
 
 export const authenticate = (
   { freeWork, keys }: Pick<Desk, "freeWork" | "keys">,
-  exchange: Exchange,
+  context: RequestContext,
   incoming: IncomingMessage
 ) =>
   Effect.flatMap(keys.verify(bearerOf(incoming)), (key) => {
-    exchange.caller = key.value
+    context.caller = key.value
     return Effect.as(freeWork.check(key.value.keyId), key)
   })

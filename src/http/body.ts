@@ -6,7 +6,7 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:
 import { Effect, Result } from "effect"
 import { BadRequest, type FreeWorkExhausted, PayloadTooLarge } from "../domain/Errors.ts"
 import type { Json } from "../domain/Inference.ts"
-import { within } from "../infra/time.ts"
+import { callbackWithTimeout } from "../infra/time.ts"
 import type { Desk } from "./Desk.ts"
 import { isMisframed } from "./server/framing.ts"
 import { headerCount } from "./server/headerCount.ts"
@@ -68,7 +68,7 @@ export const readBody = (
     if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
     // Said only to those whose body is wanted (RFC 9110 §10.1.1); Node hands out such a request without saying it.
     if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
-    return within<Buffer, BodyRefused>(
+    return callbackWithTimeout<Buffer, BodyRefused>(
       alarm,
       patience.body,
       (resume) => received.read(limitBytes, share, resume),

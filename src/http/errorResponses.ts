@@ -6,7 +6,7 @@ import { Match } from "effect"
 import type { BudgetExhausted, GatewayError, RateLimited } from "../domain/Errors.ts"
 import type { Period } from "../domain/Limits.ts"
 
-export interface Face {
+export interface ErrorResponse {
   readonly status: number
   readonly type: string
   readonly message: string
@@ -26,7 +26,7 @@ const rateFaces = {
   [L in RateLimited["limit"]]: { readonly type: string; readonly what: (value: number) => string }
 }
 
-const rateLimited = (error: RateLimited): Face => {
+const rateLimited = (error: RateLimited): ErrorResponse => {
   const face = rateFaces[error.limit]
   return {
     status: 429,
@@ -38,7 +38,7 @@ const rateLimited = (error: RateLimited): Face => {
 
 const budgetOf = { day: "daily", month: "monthly", total: "total" } as const satisfies Record<Period, string>
 
-const budgetExhausted = (error: BudgetExhausted): Face => ({
+const budgetExhausted = (error: BudgetExhausted): ErrorResponse => ({
   status: 429,
   type: "budget_exceeded",
   message: `${budgetOf[error.period]} budget of ${plural(error.value, "token")} is spent`,
@@ -49,53 +49,53 @@ const budgetExhausted = (error: BudgetExhausted): Face => ({
 const retryAfter = (seconds: number | undefined) =>
   seconds === undefined ? {} : { headers: { "retry-after": String(seconds) } }
 
-const badGateway = (retryAfterS: number | undefined): Face => ({
+const badGateway = (retryAfterS: number | undefined): ErrorResponse => ({
   status: 502,
   type: "bad_gateway",
   message: "model backend unavailable",
   ...retryAfter(retryAfterS)
 })
 
-export const internalError: Face = { status: 500, type: "internal_error", message: "internal error" }
+export const internalError: ErrorResponse = { status: 500, type: "internal_error", message: "internal error" }
 
-export const faceOf: (error: GatewayError) => Face = Match.type<GatewayError>().pipe(
+export const toErrorResponse: (error: GatewayError) => ErrorResponse = Match.type<GatewayError>().pipe(
   Match.tagsExhaustive({
-    BadRequest: (error): Face => ({ status: 400, type: "invalid_request", message: error.detail }),
-    Unauthorized: (): Face => ({
+    BadRequest: (error): ErrorResponse => ({ status: 400, type: "invalid_request", message: error.detail }),
+    Unauthorized: (): ErrorResponse => ({
       status: 401,
       type: "unauthorized",
       message: "unauthorized",
       headers: { "www-authenticate": "Bearer" }
     }),
-    Forbidden: (): Face => ({ status: 403, type: "forbidden", message: "forbidden" }),
-    PayloadTooLarge: (error): Face => ({
+    Forbidden: (): ErrorResponse => ({ status: 403, type: "forbidden", message: "forbidden" }),
+    PayloadTooLarge: (error): ErrorResponse => ({
       status: 413,
       type: "payload_too_large",
       message: `request body is larger than ${error.limitBytes} bytes`
     }),
     RateLimited: rateLimited,
-    FreeWorkExhausted: (error): Face => ({
+    FreeWorkExhausted: (error): ErrorResponse => ({
       status: 429,
       type: "rate_limit_exceeded",
       message: `limit of ${error.value} unmetered or refused requests per second reached`,
       headers: { "retry-after": String(error.retryAfterS) }
     }),
     BudgetExhausted: budgetExhausted,
-    CapacityExceeded: (error): Face => ({
+    CapacityExceeded: (error): ErrorResponse => ({
       status: 429,
       type: "capacity_exceeded",
       message: "too many requests wait for the model server",
       headers: { "retry-after": String(error.retryAfterS) }
     }),
-    CircuitOpen: (error): Face => badGateway(error.retryAfterS),
-    BackendFailed: (error): Face => badGateway(error.retryAfterS),
-    Unavailable: (error): Face => ({
+    CircuitOpen: (error): ErrorResponse => badGateway(error.retryAfterS),
+    BackendFailed: (error): ErrorResponse => badGateway(error.retryAfterS),
+    Unavailable: (error): ErrorResponse => ({
       status: 503,
       type: "service_unavailable",
       message: "service temporarily unavailable",
       ...retryAfter(error.retryAfterS)
     }),
-    ShuttingDown: (): Face => ({
+    ShuttingDown: (): ErrorResponse => ({
       status: 503,
       type: "service_unavailable",
       message: "service temporarily unavailable",

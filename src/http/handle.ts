@@ -5,18 +5,18 @@ import type { Caller } from "../domain/Caller.ts"
 import { BackendFailed, type Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { Exchange } from "../request/RequestContext.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 import type { Answer as Frames } from "../request/meterStream.ts"
 import { stepOf } from "../observability/Trace.ts"
 import { type Answer, leavesAtOnce, waitingFor, written } from "./answer.ts"
 import { AnswerBody } from "./server/AnswerBody.ts"
 import { authenticate } from "./authenticate.ts"
 import { type Body, readBody } from "./body.ts"
-import { named } from "../observability/failureLog.ts"
+import { withRequestId } from "../observability/failureLog.ts"
 import type { Desk } from "./Desk.ts"
 import type { Bounds, Decode, Dialect, Encoder, ObjectDialect } from "./dialect/Dialect.ts"
 import { interrupted } from "./endpoint.ts"
-import { faceOf, internalError } from "./errorResponses.ts"
+import { toErrorResponse, internalError } from "./errorResponses.ts"
 import { Fold } from "./dialect/fold.ts"
 import { noContext, sealFor, withContext } from "./dialect/native/contexts.ts"
 import { withPromptSize } from "./dialect/promptEstimate.ts"
@@ -33,69 +33,69 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
 
   /** What is asked for, and whether it may be. */
   const decided = Effect.fnUntraced(function* (
-    exchange: Exchange,
+    context: RequestContext,
     key: Evidence<"KeyStore", Caller>,
     body: Body,
     decode: Decode
   ) {
     const decoded = yield* decode(body, options)
     const request = withPromptSize(yield* withContext(contexts, key.value.keyId, decoded))
-    exchange.streamed = request.stream
-    exchange.relaxed = request.relaxed ?? []
+    context.streamed = request.stream
+    context.relaxed = request.relaxed ?? []
     const maxTokens = request.maxTokens ?? options.numPredictCap
-    const permit = yield* step("admit")(pipeline.admit(exchange, key, request, maxTokens))
+    const permit = yield* step("admit")(pipeline.admit(context, key, request, maxTokens))
     return { permit, request, maxTokens }
   })
 
   /** Who asks, what for, and whether they may: the same for every model endpoint. */
   const admitted = Effect.fnUntraced(function* (
-    exchange: Exchange,
+    context: RequestContext,
     incoming: IncomingMessage,
     response: ServerResponse,
     received: ReceivedBody,
     decode: Decode
   ) {
-    const key = yield* step("authenticate")(authenticate(desk, exchange, incoming))
+    const key = yield* step("authenticate")(authenticate(desk, context, incoming))
     yield* unread.room(key.value)
     return yield* bodies.withShare(key.value, (share) =>
       Effect.flatMap(
         readBody(desk, incoming, response, received, share, options.maxRequestBodyBytes, (bytes) => {
-          exchange.bodyBytes = bytes
+          context.bodyBytes = bytes
           return freeWork.check(key.value.keyId)
         }),
-        (body) => decided(exchange, key, body, decode)
+        (body) => decided(context, key, body, decode)
       )
     )
   })
 
   /** What an answer that has failed still says, in the surface's own words, once its row is written. */
   const lastWords = (
-    exchange: Exchange,
+    context: RequestContext,
     encoder: Encoder,
     cause: Cause.Cause<Stream.Error<Frames> | Unavailable>
   ) => {
     const failure = cause.reasons.find((reason) => reason._tag === "Fail")
-    const face = failure === undefined ? internalError : faceOf(failure.error)
+    const face = failure === undefined ? internalError : toErrorResponse(failure.error)
     const log =
       failure === undefined
-        ? named(exchange, Effect.logError("defect", cause))
-        : complain(exchange, failure.error)
+        ? withRequestId(context, Effect.logError("defect", cause))
+        : complain(context, failure.error)
     return log.pipe(
       Effect.andThen(
-        Effect.catch(pipeline.conclude(exchange, { status: face.status, errorType: face.type }), (error) =>
-          complain(exchange, error)
+        Effect.catch(pipeline.finish(context, { status: face.status, errorType: face.type }), (error) =>
+          complain(context, error)
         )
       ),
-      Effect.map(() => encoder.failure(face, exchange.arrival.requestId))
+      Effect.map(() => encoder.failure(face, context.arrival.requestId))
     )
   }
 
   /**
-   * The headers go out with the first frame, which is already in, and the last frame when the exchange is concluded. What
+   * The headers go out with the first frame, which is already in, and the last frame when the request is finished. What
    * came with the last frame need not wait for that. A failure is one last line; an interruption stays one.
    */
   const streamed = (
-    exchange: Exchange,
+    context: RequestContext,
     incoming: IncomingMessage,
     response: ServerResponse,
     frames: Frames,
@@ -105,14 +105,14 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
     Effect.suspend(() => {
       const body = new AnswerBody(
         response,
-        { "content-type": dialect.contentType, "x-accel-buffering": "no", ...headersOf(exchange) },
-        waitingFor(unread, exchange, incoming)
+        { "content-type": dialect.contentType, "x-accel-buffering": "no", ...headersOf(context) },
+        waitingFor(unread, context, incoming)
       )
-      const finish = (frame: Frame): Effect.Effect<void, Unavailable> => {
+      const finishWith = (frame: Frame): Effect.Effect<void, Unavailable> => {
         const text = encoder.frames([frame])
         const keepSlot = !leavesAtOnce(text, incoming, response)
         const written = Effect.andThen(
-          pipeline.conclude(exchange, { status: 200, keepSlot }),
+          pipeline.finish(context, { status: 200, keepSlot }),
           Effect.suspend(() => body.write(text))
         )
         return keepSlot
@@ -121,7 +121,7 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
                 written,
                 Effect.suspend(() => body.endAndWait())
               ),
-              pipeline.release(exchange)
+              pipeline.release(context)
             )
           : written
       }
@@ -129,16 +129,16 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
         const last = Arr.lastNonEmpty(chunk)
         if (!last.done) return body.write(encoder.frames(chunk))
         const before = Arr.initNonEmpty(chunk)
-        if (!Arr.isArrayNonEmpty(before)) return finish(last)
+        if (!Arr.isArrayNonEmpty(before)) return finishWith(last)
         return Effect.andThen(
           body.write(encoder.frames(before)),
-          Effect.suspend(() => finish(last))
+          Effect.suspend(() => finishWith(last))
         )
       }).pipe(
         Effect.catchCause((cause) =>
           interrupted(cause)
             ? Effect.failCause(cause)
-            : Effect.flatMap(lastWords(exchange, encoder, cause), (text) => body.write(text))
+            : Effect.flatMap(lastWords(context, encoder, cause), (text) => body.write(text))
         ),
         Effect.map(() => {
           if (!response.writableEnded) body.end()
@@ -160,20 +160,20 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
 
   /** Chat and generate, of either surface. */
   const generated = Effect.fnUntraced(function* (
-    exchange: Exchange,
+    context: RequestContext,
     incoming: IncomingMessage,
     response: ServerResponse,
     received: ReceivedBody,
     dialect: Dialect
   ) {
     const { maxTokens, permit, request } = yield* admitted(
-      exchange,
+      context,
       incoming,
       response,
       received,
       dialect.decode
     )
-    const frames = yield* step("backend")(pipeline.forward(exchange, permit, request, maxTokens))
+    const frames = yield* step("backend")(pipeline.forward(context, permit, request, maxTokens))
     const { caller, model } = permit
     // Only generate has a context to give.
     const seal =
@@ -182,21 +182,21 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
         : noContext
     const encoder = dialect.encoder(request, seal)
     return request.stream
-      ? yield* streamed(exchange, incoming, response, frames, dialect, encoder)
-      : yield* answer(exchange, incoming, response, yield* folded(frames, encoder))
+      ? yield* streamed(context, incoming, response, frames, dialect, encoder)
+      : yield* answer(context, incoming, response, yield* folded(frames, encoder))
   })
 
   /** Embeddings and descriptions of models: one question, one object. */
   const answered = Effect.fnUntraced(function* <A>(
-    exchange: Exchange,
+    context: RequestContext,
     incoming: IncomingMessage,
     response: ServerResponse,
     received: ReceivedBody,
     dialect: ObjectDialect<A>
   ) {
-    const { permit, request } = yield* admitted(exchange, incoming, response, received, dialect.decode)
-    const said = yield* step("backend")(dialect.ask(pipeline)(exchange, permit, request))
-    return yield* answer(exchange, incoming, response, dialect.encode(request, said))
+    const { permit, request } = yield* admitted(context, incoming, response, received, dialect.decode)
+    const said = yield* step("backend")(dialect.ask(pipeline)(context, permit, request))
+    return yield* answer(context, incoming, response, dialect.encode(request, said))
   })
 
   return { generated, answered }

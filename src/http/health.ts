@@ -6,10 +6,10 @@ import { Backend } from "../backend/Backend.ts"
 import { ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import { Meter } from "../gates/meter/Meter.ts"
-import { answerWithin } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
 import { Drain } from "../infra/Drain.ts"
 import { measured, unmeasured } from "../infra/monotonic.ts"
-import type { Exchange } from "../request/RequestContext.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 import { headersOf, respondJson } from "./respond.ts"
 
 const probeTimeout = Duration.seconds(1)
@@ -28,7 +28,7 @@ export class Readiness extends Context.Service<
       const [keys, meter, backend, drain] = [yield* KeyStore, yield* Meter, yield* Backend, yield* Drain]
       const bounded = <E>(probe: Effect.Effect<void, E>) =>
         probe.pipe(
-          answerWithin(probeTimeout),
+          timeoutDetached(probeTimeout),
           Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
         )
       const probe = yield* Effect.all([bounded(keys.ping), bounded(meter.ping), bounded(backend.ping)], {
@@ -43,15 +43,15 @@ export class Readiness extends Context.Service<
   )
 }
 
-export const healthz = (exchange: Exchange) => Effect.succeed(respondJson(exchange, { status: "ok" }))
+export const healthz = (context: RequestContext) => Effect.succeed(respondJson(context, { status: "ok" }))
 
-export const readyz = (readiness: Readiness["Service"], exchange: Exchange) =>
-  Effect.map(readiness.check, () => respondJson(exchange, { status: "ok" }))
+export const readyz = (readiness: Readiness["Service"], context: RequestContext) =>
+  Effect.map(readiness.check, () => respondJson(context, { status: "ok" }))
 
-export const metrics = (registry: Metrics["Service"], exchange: Exchange) =>
+export const metrics = (registry: Metrics["Service"], context: RequestContext) =>
   Effect.map(registry.exposition, (text) =>
     HttpServerResponse.text(text, {
       contentType: "text/plain; version=0.0.4; charset=utf-8",
-      headers: headersOf(exchange)
+      headers: headersOf(context)
     })
   )

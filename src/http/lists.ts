@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import type { Model } from "../domain/Model.ts"
-import type { Exchange } from "../request/RequestContext.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 import { version } from "../version.ts"
 import type { Answer } from "./answer.ts"
 import { authenticate } from "./authenticate.ts"
@@ -40,14 +40,14 @@ const bodies = {
 
 export const makeList = (desk: Desk, answer: Answer) =>
   Effect.fnUntraced(function* (
-    exchange: Exchange,
+    context: RequestContext,
     incoming: IncomingMessage,
     response: ServerResponse,
     name: keyof typeof bodies
   ) {
-    const key = yield* authenticate(desk, exchange, incoming)
+    const key = yield* authenticate(desk, context, incoming)
     yield* desk.unread.room(key.value)
-    exchange.headroom = yield* desk.pipeline.headroom(key.value)
+    context.headroom = yield* desk.pipeline.headroom(key.value)
     const body = yield* bodies[name](desk, key.value)
-    return yield* answer(exchange, incoming, response, JSON.stringify(body))
+    return yield* answer(context, incoming, response, JSON.stringify(body))
   })

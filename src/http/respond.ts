@@ -1,15 +1,15 @@
 /** The bodies and headers every response of the gateway is made of. Nothing of the backend's is ever copied. */
 import { HttpServerResponse } from "effect/http"
 import { bindingPeriod, type Headroom } from "../domain/Limits.ts"
-import type { Exchange } from "../request/RequestContext.ts"
-import type { Face } from "./errorResponses.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
+import type { ErrorResponse } from "./errorResponses.ts"
 
 export interface ErrorBody {
   readonly error: { readonly message: string; readonly type: string; readonly code: number }
   readonly request_id: string
 }
 
-export const errorBody = (face: Face, requestId: string): ErrorBody => ({
+export const errorBody = (face: ErrorResponse, requestId: string): ErrorBody => ({
   error: { message: face.message, type: face.type, code: face.status },
   request_id: requestId
 })
@@ -31,30 +31,33 @@ const limitHeaders = (headroom: Headroom): Record<string, string> => {
 }
 
 /** Headers of every answer; those of the limits once the caller is known and what is left could be told. */
-export const headersOf = (exchange: Exchange): Record<string, string> => ({
-  "x-request-id": exchange.arrival.requestId,
+export const headersOf = (context: RequestContext): Record<string, string> => ({
+  "x-request-id": context.arrival.requestId,
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
-  ...(exchange.relaxed.length === 0 ? {} : { "x-schema-relaxed": exchange.relaxed.join(", ") }),
-  ...(exchange.queuedMs === undefined ? {} : { "x-queue-wait-ms": String(exchange.queuedMs) }),
-  ...(exchange.headroom === undefined ? {} : limitHeaders(exchange.headroom))
+  ...(context.relaxed.length === 0 ? {} : { "x-schema-relaxed": context.relaxed.join(", ") }),
+  ...(context.queuedMs === undefined ? {} : { "x-queue-wait-ms": String(context.queuedMs) }),
+  ...(context.headroom === undefined ? {} : limitHeaders(context.headroom))
 })
 
 export const jsonType = "application/json; charset=utf-8"
 
 /** `json` is the body as text. */
-export const respondText = (exchange: Exchange, json: string): HttpServerResponse.HttpServerResponse =>
+export const respondText = (context: RequestContext, json: string): HttpServerResponse.HttpServerResponse =>
   HttpServerResponse.text(json, {
     contentType: jsonType,
-    headers: headersOf(exchange)
+    headers: headersOf(context)
   })
 
-export const respondJson = (exchange: Exchange, body: unknown): HttpServerResponse.HttpServerResponse =>
-  respondText(exchange, JSON.stringify(body))
+export const respondJson = (context: RequestContext, body: unknown): HttpServerResponse.HttpServerResponse =>
+  respondText(context, JSON.stringify(body))
 
-export const respondError = (exchange: Exchange, face: Face): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(JSON.stringify(errorBody(face, exchange.arrival.requestId)), {
+export const respondError = (
+  context: RequestContext,
+  face: ErrorResponse
+): HttpServerResponse.HttpServerResponse =>
+  HttpServerResponse.text(JSON.stringify(errorBody(face, context.arrival.requestId)), {
     status: face.status,
     contentType: "application/json",
-    headers: { ...headersOf(exchange), ...face.headers }
+    headers: { ...headersOf(context), ...face.headers }
   })

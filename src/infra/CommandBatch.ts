@@ -4,7 +4,7 @@
  * come is read: a process that takes half a second to begin a thousand streams calls a Redis dead that it has asked nothing.
  */
 import { Effect } from "effect"
-import type { Alarm } from "./time.ts"
+import type { Timer } from "./time.ts"
 
 type Resume<E> = (outcome: Effect.Effect<never, E>) => void
 
@@ -22,7 +22,7 @@ class Turn<E> {
   }
 
   /** From here on `ms` count. */
-  depart(alarm: Alarm, ms: number, late: () => E): void {
+  depart(alarm: Timer, ms: number, late: () => E): void {
     if (this.#waiting.size === 0) return
     this.#callOff = alarm(ms, () => {
       const outcome = Effect.fail(late())
@@ -31,9 +31,9 @@ class Turn<E> {
   }
 }
 
-export interface TurnOptions<E> {
+export interface CommandBatchOptions<E> {
   /** on the real clock: an answer takes the time it takes */
-  readonly alarm: Alarm
+  readonly alarm: Timer
   /** how long an answer may take, milliseconds */
   readonly ms: number
   /** keeps what is written from now on, until what it answers is called */
@@ -45,9 +45,14 @@ export interface TurnOptions<E> {
  * Calls `ask`, which may write, and waits for its answer for as long as one may take. Whoever is interrupted while it waits
  * has nothing to take back: the command is on its way.
  */
-export type Ask<E> = <A>(ask: () => Promise<A>) => Effect.Effect<A, E>
+export type BatchedCommand<E> = <A>(ask: () => Promise<A>) => Effect.Effect<A, E>
 
-export const makeTurns = <E>({ alarm, cork, failed, ms }: TurnOptions<E>): Ask<E> => {
+export const makeCommandBatch = <E>({
+  alarm,
+  cork,
+  failed,
+  ms
+}: CommandBatchOptions<E>): BatchedCommand<E> => {
   const late = () => failed(`no answer in ${ms} ms`)
   let current: Turn<E> | undefined
   const turn = (): Turn<E> => {

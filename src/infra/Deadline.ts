@@ -7,15 +7,15 @@
  * on, and the interruption takes its time in the background.
  */
 import { Cause, type Context, Duration, Effect } from "effect"
-import { alarmOf, within } from "./time.ts"
+import { timerOf, callbackWithTimeout } from "./time.ts"
 
 /** Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop. */
-export const answerWithin =
+export const timeoutDetached =
   (duration: Duration.Input) =>
   <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | Cause.TimeoutError, R> =>
     Effect.contextWith((context: Context.Context<R>) =>
-      within<A, E | Cause.TimeoutError>(
-        alarmOf(context),
+      callbackWithTimeout<A, E | Cause.TimeoutError>(
+        timerOf(context),
         Duration.toMillis(duration),
         (resume) => {
           const fiber = Effect.runForkWith(context)(work)

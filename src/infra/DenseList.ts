@@ -6,14 +6,14 @@
  */
 
 /** A place in a roster; whoever has it may leave. */
-export interface Seat {
+export interface Handle {
   /** where in the list; -1 once left */
   at: number
 }
 
-export class Roster<A extends object> {
+export class DenseList<A extends object> {
   readonly #items: Array<A> = []
-  readonly #seats: Array<Seat> = []
+  readonly #seats: Array<Handle> = []
 
   get size(): number {
     return this.#items.length
@@ -29,7 +29,7 @@ export class Roster<A extends object> {
     return this.#items[Math.floor(Math.random() * this.#items.length)]
   }
 
-  enter(item: A): Seat {
+  add(item: A): Handle {
     const seat = { at: this.#items.length }
     this.#items.push(item)
     this.#seats.push(seat)
@@ -37,7 +37,7 @@ export class Roster<A extends object> {
   }
 
   /** The last one takes the place. Leaving twice is leaving once. */
-  leave(seat: Seat): void {
+  remove(seat: Handle): void {
     const { at } = seat
     if (at === -1) return
     seat.at = -1

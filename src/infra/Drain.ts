@@ -7,7 +7,7 @@
  * of them two fibers for what nearly none will see.
  */
 import { Context, Effect, Layer } from "effect"
-import { Roster } from "./DenseList.ts"
+import { DenseList } from "./DenseList.ts"
 
 interface DrainState {
   /** whether shutdown has begun */
@@ -25,14 +25,14 @@ export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/
     Effect.sync((): DrainState => {
       let draining = false
       let over = false
-      const listeners = new Roster<() => void>()
+      const listeners = new DenseList<() => void>()
       const onCut = (listener: () => void) => {
         if (over) {
           listener()
           return () => undefined
         }
-        const seat = listeners.enter(listener)
-        return () => listeners.leave(seat)
+        const seat = listeners.add(listener)
+        return () => listeners.remove(seat)
       }
       return {
         draining: () => draining,

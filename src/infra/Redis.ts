@@ -8,10 +8,10 @@
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Redacted } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
-import { alarmOf } from "./time.ts"
+import { timerOf } from "./time.ts"
 import { makeMonotonicMs } from "./monotonic.ts"
 import { OutageLog } from "./OutageLog.ts"
-import { type Ask, makeTurns } from "./CommandBatch.ts"
+import { type BatchedCommand, makeCommandBatch } from "./CommandBatch.ts"
 import { readRedisUrl, type Sentinels } from "./RedisUrl.ts"
 
 /** No answer, or an error as the answer. `cause` is for the log. */
@@ -190,7 +190,11 @@ const infoOf = (text: string): RedisInfo => {
 const infoMs = 30_000
 
 /** Remembers what the servers said, for as long as the connection they said it on. */
-const makeServers = (client: Single | Cluster, answered: Ask<RedisFailed>, nowMs: () => number) => {
+const makeServers = (
+  client: Single | Cluster,
+  answered: BatchedCommand<RedisFailed>,
+  nowMs: () => number
+) => {
   let connection = 0
   let known: { at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
   client.on("close", () => {
@@ -219,10 +223,10 @@ const makeServers = (client: Single | Cluster, answered: Ask<RedisFailed>, nowMs
   }
 }
 
-const makeAsk = (client: Single | Cluster, options: RedisOptions): Ask<RedisFailed> => {
+const makeAsk = (client: Single | Cluster, options: RedisOptions): BatchedCommand<RedisFailed> => {
   const alone = client instanceof Single
-  return makeTurns({
-    alarm: alarmOf(Context.empty()),
+  return makeCommandBatch({
+    alarm: timerOf(Context.empty()),
     // A cluster may redirect a few times.
     ms: timeoutOf(options) * (alone ? 1 : 2),
     cork: () => {

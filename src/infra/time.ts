@@ -5,7 +5,7 @@
 import { Clock, Context, Effect } from "effect"
 
 /** Calls `ring` after `ms`, unless what it answers is called first. */
-export type Alarm = (ms: number, ring: () => void) => () => void
+export type Timer = (ms: number, ring: () => void) => () => void
 
 const realClock = Context.get(Context.empty(), Clock.Clock)
 
@@ -15,7 +15,7 @@ const nothing = (): void => undefined
  * Node runs the timers that are due before it reads what has come. A process that was kept from its work for longer than
  * `ms` would take everybody it waits for to be dead, though their answers lie there: so it looks once before it rings.
  */
-const onRealClock: Alarm = (ms, ring) => {
+const onRealClock: Timer = (ms, ring) => {
   if (ms === Number.POSITIVE_INFINITY) return nothing
   let look: NodeJS.Immediate | undefined
   const timer = setTimeout(() => void (look = setImmediate(ring)), ms)
@@ -26,7 +26,7 @@ const onRealClock: Alarm = (ms, ring) => {
 }
 
 /** On the clock of a context: Node's own timers, or a test's clock. */
-export const alarmOf = (context: Context.Context<never>): Alarm => {
+export const timerOf = (context: Context.Context<never>): Timer => {
   if (Context.get(context, Clock.Clock) === realClock) return onRealClock
   const run = Effect.runForkWith(context)
   return (ms, ring) => {
@@ -37,14 +37,14 @@ export const alarmOf = (context: Context.Context<never>): Alarm => {
 }
 
 /** On the clock of the context it is made in. */
-export const makeAlarm: Effect.Effect<Alarm> = Effect.map(Effect.context<never>(), alarmOf)
+export const makeTimer: Effect.Effect<Timer> = Effect.map(Effect.context<never>(), timerOf)
 
 /**
  * Waits for `register`'s callback, at most `ms`; then it is `late`. What `register` answers is called when nobody waits
  * any more, be it for the alarm or for an interruption.
  */
-export const within = <A, E>(
-  alarm: Alarm,
+export const callbackWithTimeout = <A, E>(
+  alarm: Timer,
   ms: number,
   register: (resume: (outcome: Effect.Effect<A, E>) => void) => () => void,
   late: () => Effect.Effect<A, E>

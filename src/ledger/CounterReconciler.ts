@@ -5,20 +5,21 @@
  * Only an account at rest is compared. The counters are read first, then the ledger; a request that was under way at
  * either moment shows as an open lease or an open intent, and one that came and went in between changes the mark, so
  * that the repair does nothing. An account that is never at rest is compared when it is. What a request holds beyond
- * the end of its lease is no rest either: `Lapsed.ts` asks the ledger what became of it.
+ * the end of its lease is no rest either: `expiredHolds.ts` asks the ledger what became of it.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Array as Arr, Clock, Context, Effect, Layer, type Scope, Schema } from "effect"
 import { type Period, periods } from "../domain/Limits.ts"
-import { type Account, Meter, type Survey } from "../gates/meter/Meter.ts"
-import { answerWithin } from "../infra/Deadline.ts"
+import { Meter, type Snapshot } from "../gates/meter/Meter.ts"
+import type { Account } from "../domain/Reservation.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { background, jittered, later } from "../observability/background.ts"
-import { endLapsed } from "./expiredHolds.ts"
+import { settleExpired } from "./expiredHolds.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
 import { SuspectAccounts } from "./SuspectAccounts.ts"
 
-export interface DriftOptions {
+export interface CounterReconcilerOptions {
   /** seconds between two comparisons; default 10 */
   readonly everyS?: number
   /** seconds between two looks at counters that are in doubt, which may be a hold too high; default 1 */
@@ -46,7 +47,7 @@ const atOnce = 100
 
 /** The bounds of the month are found once: to ask each row for its month is dearer than to add it up. */
 const truthsOf = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, instant: string) =>
-  answerWithin("3 seconds")(pg`
+  timeoutDetached("3 seconds")(pg`
     WITH k AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(keys)}))::uuid[]) AS key_id),
       today AS (SELECT (${instant}::text::timestamptz AT TIME ZONE 'UTC')::date AS day),
       at AS MATERIALIZED (
@@ -61,14 +62,14 @@ const truthsOf = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, instant: s
     GROUP BY k.key_id`).pipe(Effect.flatMap(decodeTruths))
 
 /** What the ledger has of each key, and how many of its intents are open. */
-export const truths = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, at: number) =>
+export const readLedgerTotals = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, at: number) =>
   Effect.map(
     Effect.forEach(Arr.chunksOf(keys, atOnce), (some) => truthsOf(pg, some, new Date(at).toISOString())),
     (found) => found.flat()
   )
 
 /** Tokens by which the counters there are differ from the ledger, all periods together. */
-const driftOf = (survey: Survey, truth: Truth): number =>
+const driftOf = (survey: Snapshot, truth: Truth): number =>
   periods.reduce((sum, period: Period) => {
     const counted = survey.totals[period]
     return counted === undefined ? sum : sum + Math.abs(counted - truth[period])
@@ -76,7 +77,7 @@ const driftOf = (survey: Survey, truth: Truth): number =>
 
 const nameOf = (account: Account): string => `${account.group}/${account.key}`
 
-const make = (options: DriftOptions) =>
+const make = (options: CounterReconcilerOptions) =>
   Effect.gen(function* () {
     const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
     const nowMs = yield* makeMonotonicMs
@@ -108,7 +109,7 @@ const make = (options: DriftOptions) =>
         (account) => {
           // What happens from here on touches it again.
           touched.delete(nameOf(account))
-          return Effect.map(meter.survey(account, at), (survey) => ({ account, survey }))
+          return Effect.map(meter.snapshot(account, at), (survey) => ({ account, survey }))
         },
         { concurrency: 8 }
       ).pipe(Effect.onError(() => Effect.sync(() => accounts.forEach(touch))))
@@ -119,7 +120,7 @@ const make = (options: DriftOptions) =>
       }
       if (left.length > 0) {
         const ended = left.map(({ account, survey }) => ({ account, ids: survey.lapsed }))
-        yield* Effect.onError(endLapsed(pg, meter, ended, at), () =>
+        yield* Effect.onError(settleExpired(pg, meter, ended, at), () =>
           Effect.sync(() => accounts.forEach(touch))
         )
       }
@@ -130,7 +131,7 @@ const make = (options: DriftOptions) =>
       )
       let drift = 0
       if (atRest.length > 0) {
-        const ledger = yield* truths(
+        const ledger = yield* readLedgerTotals(
           pg,
           atRest.map(({ account }) => account.key),
           at
@@ -205,7 +206,7 @@ const make = (options: DriftOptions) =>
   })
 
 /** The Meter below, watched: what it counts is compared with the ledger for as long as the layer lives. */
-export const layerDrift = (
-  options: DriftOptions = {}
+export const layerCounterReconciler = (
+  options: CounterReconcilerOptions = {}
 ): Layer.Layer<Meter | SuspectAccounts, never, Meter | PgClient.PgClient | Metrics> =>
   Layer.effectContext(make(options))

@@ -15,7 +15,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Data, Effect, Layer, Schema } from "effect"
-import { answerWithin } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { background, jittered } from "../observability/background.ts"
@@ -30,7 +30,7 @@ const stuckTries = 20
 const stuckLines = 10
 const batch = 200
 
-export interface ReconcilerOptions {
+export interface CrashRecoveryOptions {
   /** `CONCURRENCY_LEASE_S`; heartbeats come three times in a lease */
   readonly leaseS: number
   /** seconds between two looks; default a sixth of the lease, at most 5 */
@@ -45,7 +45,7 @@ const decodeProbe = Schema.decodeUnknownEffect(Probe)
 const Ids = Schema.Array(Schema.Struct({ id: Schema.String }))
 const decodeIds = Schema.decodeUnknownEffect(Ids)
 
-const make = (options: ReconcilerOptions) =>
+const make = (options: CrashRecoveryOptions) =>
   Effect.gen(function* () {
     const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
     const [nowMs, suspects] = [yield* makeMonotonicMs, yield* SuspectAccounts]
@@ -91,7 +91,7 @@ const make = (options: ReconcilerOptions) =>
       const but = [...stuck.keys()]
       return Effect.catchTag(close({ but, limit: batch }), ["SqlError", "SchemaError"], () =>
         Effect.flatMap(
-          answerWithin("3 seconds")(pg`
+          timeoutDetached("3 seconds")(pg`
             SELECT request_id::text AS id FROM intents WHERE lease_until < now()
               AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(but)}))::uuid[])
             ORDER BY request_id LIMIT ${batch}`),
@@ -110,7 +110,7 @@ const make = (options: ReconcilerOptions) =>
       }
       const { closed } = yield* closeSingly(tried.map(([id]) => id))
       const left = yield* Effect.flatMap(
-        answerWithin("3 seconds")(pg`
+        timeoutDetached("3 seconds")(pg`
           SELECT request_id::text AS id FROM intents
           WHERE request_id = ANY (ARRAY(SELECT jsonb_array_elements_text(${pg.json([...stuck.keys()])}))::uuid[])`),
         idsOf
@@ -150,7 +150,7 @@ const make = (options: ReconcilerOptions) =>
 
     const look = Effect.gen(function* () {
       const [{ at, stuck: found }] = yield* Effect.flatMap(
-        answerWithin("1 second")(pg`
+        timeoutDetached("1 second")(pg`
           SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS at,
             (SELECT count(*) FROM intents WHERE lease_until < now() - make_interval(secs => ${options.leaseS}))::float8
               AS stuck`),
@@ -175,7 +175,7 @@ const make = (options: ReconcilerOptions) =>
     yield* background("crash_recovery", look, jittered(everyMs))
   })
 
-export const layerReconciler = (
-  options: ReconcilerOptions
+export const layerCrashRecovery = (
+  options: CrashRecoveryOptions
 ): Layer.Layer<never, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
   Layer.effectDiscard(make(options))

@@ -9,10 +9,11 @@
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
-import { type Account, type Meter, type MeterDown } from "../gates/meter/Meter.ts"
-import { answerWithin } from "../infra/Deadline.ts"
+import { type Meter, type MeterDown } from "../gates/meter/Meter.ts"
+import type { Account } from "../domain/Reservation.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
 
-export interface Lapsed {
+export interface ExpiredHold {
   readonly account: Account
   readonly ids: ReadonlyArray<string>
 }
@@ -27,7 +28,7 @@ const decodeFates = Schema.decodeUnknownEffect(Schema.Array(Fate))
 
 /** One statement, so that a request that is being closed is either open or booked. */
 const fatesOf = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
-  answerWithin("3 seconds")(pg`
+  timeoutDetached("3 seconds")(pg`
     SELECT r.id::text, i.request_id IS NOT NULL AS open,
       (a.tokens_in + a.tokens_out + coalesce(c.tokens_in + c.tokens_out, 0))::float8 AS booked
     FROM (SELECT jsonb_array_elements_text(${pg.json(ids)})::uuid AS id) AS r
@@ -36,10 +37,10 @@ const fatesOf = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
     LEFT JOIN audit_corrections c ON c.request_id = r.id`).pipe(Effect.flatMap(decodeFates))
 
 /** `at`: an instant (epoch ms) of the day that a request is taken for when the store has forgotten its own. */
-export const endLapsed = Effect.fnUntraced(function* (
+export const settleExpired = Effect.fnUntraced(function* (
   pg: PgClient.PgClient,
   meter: Meter["Service"],
-  lapsed: ReadonlyArray<Lapsed>,
+  lapsed: ReadonlyArray<ExpiredHold>,
   at: number
 ) {
   const accounts = new Map(lapsed.flatMap(({ account, ids }) => ids.map((id) => [id, account] as const)))

@@ -1,8 +1,9 @@
 /** Closes intents whose lease has run out: settled with the counters, then audited and booked as aborted. */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Option, Schema } from "effect"
-import { answerWithin } from "../infra/Deadline.ts"
-import type { Meter, Reservation } from "../gates/meter/Meter.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
+import type { Meter } from "../gates/meter/Meter.ts"
+import type { Reservation } from "../domain/Reservation.ts"
 import { closeIntents } from "../audit/statements.ts"
 import type { SuspectAccounts } from "./SuspectAccounts.ts"
 
@@ -126,5 +127,5 @@ export const closeExpired = (
         return { closed: ended.length, failed } satisfies Outcome
       })
     )
-    .pipe(answerWithin("10 seconds"))
+    .pipe(timeoutDetached("10 seconds"))
 }

@@ -66,7 +66,7 @@ export class Metrics extends Context.Service<
     /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
   }
->()("tollgate/audit/Metrics") {}
+>()("tollgate/observability/Metrics") {}
 
 /** From a cache hit to a long answer of a slow model. */
 const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]

@@ -2,7 +2,9 @@
 import { Context, Effect } from "effect"
 
 /** Whether spans are collected (`OTLP_ENDPOINT`). */
-export const Traced = Context.Reference<boolean>("tollgate/pipeline/Traced", { defaultValue: () => false })
+export const Traced = Context.Reference<boolean>("tollgate/observability/Traced", {
+  defaultValue: () => false
+})
 
 /** Makes an effect a step of the request's trace. */
 export type Step = (name: string) => <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>

@@ -10,17 +10,17 @@ import { Effect } from "effect"
 import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
-import type { Exchange } from "../request/RequestContext.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 
 const remindMs = 10_000
 
 /** A log line that says which request it is about. */
-export const named = (exchange: Exchange, line: Effect.Effect<void>): Effect.Effect<void> =>
-  Effect.annotateLogs(line, "request_id", exchange.arrival.requestId)
+export const withRequestId = (context: RequestContext, line: Effect.Effect<void>): Effect.Effect<void> =>
+  Effect.annotateLogs(line, "request_id", context.arrival.requestId)
 
-export type Complain = (exchange: Exchange, error: GatewayError) => Effect.Effect<void>
+export type LogFailure = (context: RequestContext, error: GatewayError) => Effect.Effect<void>
 
-export const makeComplain: Effect.Effect<Complain> = Effect.map(makeMonotonicMs, (nowMs): Complain => {
+export const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotonicMs, (nowMs): LogFailure => {
   const logs = new Map<Gate, OutageLog>()
   const logOf = (gate: Gate): OutageLog => {
     const log = logs.get(gate) ?? new OutageLog(nowMs, { remindMs })
@@ -36,22 +36,22 @@ export const makeComplain: Effect.Effect<Complain> = Effect.map(makeMonotonicMs,
     )
   }
 
-  return (exchange, error) => {
+  return (context, error) => {
     switch (error._tag) {
       case "Unavailable":
         // A flood must not become a flood of log lines: its audit rows tell.
-        return named(
-          exchange,
+        return withRequestId(
+          context,
           error.crowded === true
             ? Effect.logDebug(`refused: ${error.gate} crowded`, error.cause)
             : outage(error)
         )
       case "CircuitOpen":
         // The breaker has logged once that it opened.
-        return named(exchange, Effect.logDebug("refused: the circuit breaker is open"))
+        return withRequestId(context, Effect.logDebug("refused: the circuit breaker is open"))
       case "BackendFailed":
-        return named(
-          exchange,
+        return withRequestId(
+          context,
           Effect.andThen(
             Effect.logWarning(`backend failed: ${error.fault}`),
             Effect.logDebug("backend failed", error.cause)

@@ -7,7 +7,7 @@
 import { Cause, Layer, Logger, Predicate, Redacted, References } from "effect"
 import { RequestLines } from "./requestLine.ts"
 import type { SettingsValues } from "../Settings.ts"
-import { causeText } from "./renderCause.ts"
+import { renderCause } from "./renderCause.ts"
 import { printable } from "./redact.ts"
 
 const levels = {
@@ -30,7 +30,7 @@ const plain = (_: string, value: unknown): unknown =>
   typeof value === "bigint" || Redacted.isRedacted(value)
     ? String(value)
     : isCausal(value)
-      ? causeText(value)
+      ? renderCause(value)
       : value
 
 const isFields = (part: unknown): part is object => Predicate.isObject(part) && !isCausal(part)
@@ -45,8 +45,8 @@ interface Told {
 
 const tell = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>): Told => {
   const parts = Array.isArray(message) ? message : [message]
-  const causes = parts.filter(isCausal).map(causeText)
-  if (cause.reasons.length > 0) causes.push(causeText(cause))
+  const causes = parts.filter(isCausal).map(renderCause)
+  if (cause.reasons.length > 0) causes.push(renderCause(cause))
   return {
     time: date.toISOString(),
     level: logLevel.toLowerCase(),

@@ -50,7 +50,7 @@ const linesOf = (error: unknown, depth: number): ReadonlyArray<string> => {
 }
 
 /** A cause or an error, one line a frame. */
-export const causeText = (failure: unknown): string => {
+export const renderCause = (failure: unknown): string => {
   if (!Cause.isCause(failure)) return linesOf(failure, 0).join("\n")
   const told = failure.reasons.flatMap((reason) => {
     switch (reason._tag) {

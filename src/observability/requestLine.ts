@@ -4,7 +4,7 @@ import type { AuditRecord } from "../domain/AuditRecord.ts"
 import { redactKeys } from "../domain/Key.ts"
 
 /** Whether requests are logged one by one; the terminal of an embedded gateway has better things to show. */
-export const RequestLines = Context.Reference<boolean>("tollgate/pipeline/RequestLines", {
+export const RequestLines = Context.Reference<boolean>("tollgate/observability/RequestLines", {
   defaultValue: () => false
 })
 

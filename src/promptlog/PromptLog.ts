@@ -21,4 +21,4 @@ export class PromptLog extends Context.Service<
     /** undefined when the caller's key has not opted in: then nothing is taken down at all */
     transcript(caller: Caller, arrival: Arrival, request: InferenceRequest): Transcript | undefined
   }
->()("tollgate/audit/PromptLog") {}
+>()("tollgate/promptlog/PromptLog") {}

@@ -2,7 +2,7 @@
 import { Context, Effect, Layer } from "effect"
 import { PromptLog } from "./PromptLog.ts"
 import type { PromptRow } from "./row.ts"
-import { takingDown } from "./transcript.ts"
+import { makeTranscript } from "./transcript.ts"
 
 export interface KeptPrompt extends PromptRow {
   readonly days: number
@@ -18,14 +18,14 @@ export class PromptLogMemory extends Context.Service<
     optIn(keyId: string, days?: number): Effect.Effect<void>
     optOut(keyId: string): Effect.Effect<void>
   }
->()("tollgate/audit/PromptLogMemory") {}
+>()("tollgate/promptlog/PromptLogMemory") {}
 
 const make = ({ defaultDays }: { readonly defaultDays: number }) =>
   Effect.sync(() => {
     const rows = new Map<string, KeptPrompt>()
     const optedIn = new Map<string, number>()
     const log = PromptLog.of({
-      transcript: takingDown((row) =>
+      transcript: makeTranscript((row) =>
         Effect.sync(() => {
           const days = optedIn.get(row.key_id)
           if (days !== undefined && !rows.has(row.request_id)) rows.set(row.request_id, { ...row, days })

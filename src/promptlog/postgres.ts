@@ -5,12 +5,12 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Exit, Layer, Queue, Schedule, Semaphore } from "effect"
-import { answerWithin } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
 import { background, later } from "../observability/background.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { PromptLog } from "./PromptLog.ts"
 import type { PromptRow } from "./row.ts"
-import { takingDown } from "./transcript.ts"
+import { makeTranscript } from "./transcript.ts"
 
 export interface PromptLogOptions {
   /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys that name no days of their own */
@@ -31,7 +31,7 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
   const writing = yield* Semaphore.make(1)
 
   const write = (rows: ReadonlyArray<PromptRow>) =>
-    answerWithin("3 seconds")(pg`
+    timeoutDetached("3 seconds")(pg`
       INSERT INTO prompt_log (request_id, key_id, created_at, expires_at, endpoint, prompt, answer, truncated)
       SELECT r.request_id, k.id, r.created_at,
         now() + make_interval(days => coalesce(k.prompt_log_days, ${options.defaultDays}::int)),
@@ -73,7 +73,7 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
   )
 
   return PromptLog.of({
-    transcript: takingDown((row) => {
+    transcript: makeTranscript((row) => {
       if (waiting.length >= capacity) return metrics.promptsDropped(1)
       waiting.push(row)
       return Effect.asVoid(Queue.offer(wake, undefined))

@@ -4,11 +4,11 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
-import { answerWithin } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/Deadline.ts"
 import { background, jittered } from "../observability/background.ts"
 import type { Metrics } from "../observability/Metrics.ts"
 
-export interface SweeperOptions {
+export interface RetentionOptions {
   /** seconds between two sweeps; default 60 */
   readonly everyS?: number
   /** rows per statement; default 500 */
@@ -19,7 +19,7 @@ export interface SweeperOptions {
 export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: number) {
   let swept = 0
   for (;;) {
-    const rows = yield* answerWithin("5 seconds")(pg`
+    const rows = yield* timeoutDetached("5 seconds")(pg`
       DELETE FROM prompt_log WHERE request_id IN (
         SELECT request_id FROM prompt_log WHERE expires_at <= now()
         ORDER BY expires_at LIMIT ${batch} FOR UPDATE SKIP LOCKED)
@@ -30,7 +30,7 @@ export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: 
   }
 })
 
-const make = Effect.fnUntraced(function* (options: SweeperOptions) {
+const make = Effect.fnUntraced(function* (options: RetentionOptions) {
   const pg = yield* PgClient.PgClient
   const sweeping = Effect.tap(sweep(pg, options.batch ?? 500), (swept) =>
     swept === 0 ? Effect.void : Effect.logInfo(`${swept} logged prompts past their retention deleted`)
@@ -38,6 +38,6 @@ const make = Effect.fnUntraced(function* (options: SweeperOptions) {
   yield* background("prompt_log_retention", sweeping, jittered((options.everyS ?? 60) * 1000))
 })
 
-export const layerSweeper = (
-  options: SweeperOptions = {}
+export const layerRetention = (
+  options: RetentionOptions = {}
 ): Layer.Layer<never, never, PgClient.PgClient | Metrics> => Layer.effectDiscard(make(options))

@@ -5,7 +5,7 @@ import { AnswerText } from "./text.ts"
 import { type PromptRow, promptRow } from "./row.ts"
 
 /** `keep` takes the finished row, soon or at once; it never fails and never waits. */
-export const takingDown =
+export const makeTranscript =
   (keep: (row: PromptRow) => Effect.Effect<void>): PromptLog["Service"]["transcript"] =>
   (caller, arrival, request) => {
     if (caller.promptLogDays === undefined) return undefined

@@ -9,17 +9,17 @@
 import { Effect } from "effect"
 import { Unavailable } from "../domain/Errors.ts"
 import type { Meter, MeterDown } from "../gates/meter/Meter.ts"
-import type { Exchange } from "./RequestContext.ts"
+import type { RequestContext } from "./RequestContext.ts"
 
 /** How far ahead of what was seen a stream holds, and how near it may come before it asks for more. */
 const ahead = 256
 const margin = 64
 
 /** Loads the totals of a request that the Meter has lost. */
-export type Restore = (exchange: Exchange) => Effect.Effect<void, Unavailable>
+export type Restore = (context: RequestContext) => Effect.Effect<void, Unavailable>
 
 export class Hold {
-  readonly exchange: Exchange
+  readonly context: RequestContext
   readonly #meter: Meter["Service"]
   readonly #restore: Restore
   held: number
@@ -28,17 +28,17 @@ export class Hold {
   /** why the Meter could not decide, until it does */
   #undecided: { readonly cause: unknown } | undefined
 
-  constructor(exchange: Exchange, meter: Meter["Service"], restore: Restore) {
-    this.exchange = exchange
+  constructor(context: RequestContext, meter: Meter["Service"], restore: Restore) {
+    this.context = context
     this.#meter = meter
     this.#restore = restore
-    this.held = exchange.reservation?.held ?? 0
-    exchange.granted = exchange.reservation?.held
+    this.held = context.reservation?.held ?? 0
+    context.granted = context.reservation?.held
   }
 
   /** Output tokens that may be shown with what is held now. */
   get output(): number {
-    return Math.min(this.exchange.maxTokens, Math.max(0, this.held - this.exchange.promptEstimate))
+    return Math.min(this.context.maxTokens, Math.max(0, this.held - this.context.promptEstimate))
   }
 
   /** Whether `output` tokens are nearly all that is held, and more could be had. After a failure: whether they are more. */
@@ -63,7 +63,7 @@ export class Hold {
 
   /** The heartbeat: the lease lives on, and so does what is held. A Meter that did not answer is asked for more again. */
   renew(): Effect.Effect<void, MeterDown> {
-    const tokens = this.exchange.output.estimate
+    const tokens = this.context.output.estimate
     const short = this.#undecided !== undefined && this.held < this.#wanted(tokens + margin)
     return this.#request(short ? this.#wanted(tokens + ahead) : this.held)
   }
@@ -81,7 +81,7 @@ export class Hold {
 
   /** Tokens to hold for so much output; never more than the whole bound. */
   #wanted(output: number): number {
-    const { maxTokens, promptEstimate } = this.exchange
+    const { maxTokens, promptEstimate } = this.context
     return promptEstimate + Math.min(maxTokens, output)
   }
 
@@ -95,7 +95,7 @@ export class Hold {
 
   /** Totals were lost: they come back from the ledger, and then the Meter can decide. */
   #restored(want: number): Effect.Effect<void, MeterDown | Unavailable> {
-    const loaded = Effect.tapError(this.#restore(this.exchange), ({ cause }) =>
+    const loaded = Effect.tapError(this.#restore(this.context), ({ cause }) =>
       Effect.sync(() => void (this.#undecided = { cause }))
     )
     return Effect.andThen(
@@ -106,9 +106,9 @@ export class Hold {
 
   /** A failure is remembered: it is why the stream ends, if it comes to the end of its hold. */
   #request(want: number): Effect.Effect<void, MeterDown> {
-    const { exchange } = this
-    const { reservation } = exchange
-    if (reservation === undefined || exchange.concluded) return Effect.void
+    const { context } = this
+    const { reservation } = context
+    if (reservation === undefined || context.finished) return Effect.void
     return Effect.mapBoth(this.#meter.renew(reservation, this.#used, want), {
       onFailure: (down) => {
         this.#undecided = { cause: down.cause }
@@ -118,15 +118,15 @@ export class Hold {
         this.held = held
         this.#exhausted = exhausted
         this.#undecided = exhausted || held >= want ? undefined : missingTotals
-        exchange.reservation = { ...reservation, held }
-        exchange.granted = Math.max(exchange.granted ?? 0, held)
+        context.reservation = { ...reservation, held }
+        context.granted = Math.max(context.granted ?? 0, held)
       }
     })
   }
 
   /** Never more than is held: what is beyond it is not shown, and the Meter would have to charge it whatever remains. */
   get #used(): number {
-    return Math.min(this.held, this.exchange.promptEstimate + this.exchange.output.estimate)
+    return Math.min(this.held, this.context.promptEstimate + this.context.output.estimate)
   }
 }
 

@@ -9,9 +9,9 @@ import { Audit } from "../audit/Audit.ts"
 import type { Metrics } from "../observability/Metrics.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
-import { Roster } from "../infra/DenseList.ts"
+import { DenseList } from "../infra/DenseList.ts"
 import { background, later, spaced } from "../observability/background.ts"
-import type { Exchange } from "./RequestContext.ts"
+import type { RequestContext } from "./RequestContext.ts"
 import type { Hold } from "./Hold.ts"
 
 /** How long a store that has lost its memory may give slots away that are taken. */
@@ -23,33 +23,33 @@ interface Lease {
   due: number
 }
 
-export class Leases extends Context.Service<
-  Leases,
+export class LeaseKeeper extends Context.Service<
+  LeaseKeeper,
   {
-    /** From now on, until its exchange is dropped. */
+    /** From now on, until its context is dropped. */
     keep(hold: Hold): void
     /** Milliseconds that only grow: when a reservation is asked for. */
     now(): number
     /** Whether the lease of a reservation that was asked for at `since` may have ended. */
     lapsed(since: number): boolean
     /** Over: nothing is renewed any more. */
-    drop(exchange: Exchange): void
+    drop(context: RequestContext): void
   }
->()("tollgate/pipeline/Leases") {
+>()("tollgate/request/Leases") {
   /** `leaseS`: `CONCURRENCY_LEASE_S` */
   static readonly layer = (options: {
     readonly leaseS: number
-  }): Layer.Layer<Leases, never, Audit | Meter | Metrics> =>
+  }): Layer.Layer<LeaseKeeper, never, Audit | Meter | Metrics> =>
     Layer.effect(
-      Leases,
+      LeaseKeeper,
       Effect.gen(function* () {
         const [audit, meter] = [yield* Audit, yield* Meter]
         const now = yield* makeMonotonicMs
         const beatMs = (options.leaseS * 1000) / 4
-        const running = new Roster<Lease>()
+        const running = new DenseList<Lease>()
 
         /** Of a request that is settled, and whose answer is being written. */
-        const renewSlot = ({ reservation, slotKept }: Exchange) =>
+        const renewSlot = ({ reservation, slotKept }: RequestContext) =>
           slotKept && reservation !== undefined
             ? Effect.catch(meter.renewSlot(reservation), (error) =>
                 Effect.logDebug("a slot was not renewed", error.cause)
@@ -57,10 +57,10 @@ export class Leases extends Context.Service<
             : Effect.void
         const renew = ({ hold }: Lease) =>
           Effect.suspend(() =>
-            hold.exchange.concluded
-              ? renewSlot(hold.exchange)
+            hold.context.finished
+              ? renewSlot(hold.context)
               : Effect.andThen(
-                  audit.progress(hold.exchange.arrival.requestId, hold.exchange.running, hold.held),
+                  audit.progress(hold.context.arrival.requestId, hold.context.running, hold.held),
                   Effect.suspend(() => hold.renew())
                 )
           )
@@ -82,7 +82,7 @@ export class Leases extends Context.Service<
         yield* background("lease_renewal", beat, later(spaced(beatMs / 3)))
 
         const remind = Effect.suspend(() =>
-          running.size === 0 ? Effect.succeed(true) : meter.remembers
+          running.size === 0 ? Effect.succeed(true) : meter.hasState
         ).pipe(Effect.flatMap((remembers) => (remembers ? Effect.void : renewAll(running.all))))
         yield* background("lease_reregistration", remind, later(spaced(remindMs)))
 
@@ -90,10 +90,10 @@ export class Leases extends Context.Service<
           now,
           lapsed: (since) => now() - since >= options.leaseS * 1000,
           keep: (hold) => {
-            hold.exchange.lease = running.enter({ hold, due: now() + beatMs })
+            hold.context.lease = running.add({ hold, due: now() + beatMs })
           },
           drop: ({ lease }) => {
-            if (lease !== undefined) running.leave(lease)
+            if (lease !== undefined) running.remove(lease)
           }
         }
       })

@@ -3,14 +3,14 @@ import { Context, Effect, Layer } from "effect"
 import { makeAdmit } from "./admit.ts"
 import { makeEmbed, makeShow } from "./unary.ts"
 import { makeCalling } from "./calling.ts"
-import { makeConclude } from "./finish.ts"
+import { makeFinish } from "./finish.ts"
 import { makeForward } from "./forward.ts"
 import { makeHeadroom } from "./remaining.ts"
 import { ports } from "./Ports.ts"
 
 const make = Effect.map(ports, (ports) => {
   const calling = makeCalling(ports)
-  const { conclude, release } = makeConclude(ports)
+  const { finish, release } = makeFinish(ports)
   return {
     /** From an identified caller and a decoded request to a `Permit`, past every gate. */
     admit: makeAdmit(ports),
@@ -20,9 +20,9 @@ const make = Effect.map(ports, (ports) => {
     embed: makeEmbed(ports, calling),
     /** From a `Permit` to a model's description. */
     show: makeShow(ports, calling),
-    /** The end of an exchange: charged, audited and counted, once. For an answer, between its encoding and its last byte. */
-    conclude,
-    /** Frees the slot of an exchange that kept it for its answer to be written. */
+    /** The end of an request: charged, audited and counted, once. For an answer, between its encoding and its last byte. */
+    finish,
+    /** Frees the slot of an request that kept it for its answer to be written. */
     release,
     /** What is left for a caller, without consuming anything. */
     headroom: makeHeadroom(ports)
@@ -30,7 +30,7 @@ const make = Effect.map(ports, (ports) => {
 })
 
 export class Pipeline extends Context.Service<Pipeline, Effect.Success<typeof make>>()(
-  "tollgate/pipeline/Pipeline"
+  "tollgate/request/Pipeline"
 ) {
   static readonly layer = Layer.effect(Pipeline, make)
 }

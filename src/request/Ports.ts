@@ -15,8 +15,8 @@ import { FairQueue } from "../gates/queue/FairQueue.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/monotonic.ts"
-import { Aftercare } from "./SettlementQueue.ts"
-import { Leases } from "./LeaseKeeper.ts"
+import { SettlementQueue } from "./SettlementQueue.ts"
+import { LeaseKeeper } from "./LeaseKeeper.ts"
 import { RequestLines } from "../observability/requestLine.ts"
 import { TokenRates } from "./TokenRates.ts"
 
@@ -31,8 +31,8 @@ export const ports = Effect.all({
   backend: Backend,
   metrics: Metrics,
   promptLog: PromptLog,
-  aftercare: Aftercare,
-  leases: Leases,
+  settlements: SettlementQueue,
+  leases: LeaseKeeper,
   nowMs: makeMonotonicMs,
   requestLines: RequestLines,
   rates: Effect.sync(() => new TokenRates())

@@ -18,11 +18,11 @@ import {
   usageOf
 } from "../domain/Usage.ts"
 import type { Place } from "../gates/queue/FairQueue.ts"
-import type { Reservation } from "../gates/meter/Meter.ts"
-import type { Seat } from "../infra/DenseList.ts"
+import type { Reservation } from "../domain/Reservation.ts"
+import type { Handle } from "../infra/DenseList.ts"
 import { OutputCount } from "./OutputCount.ts"
 
-export class Exchange {
+export class RequestContext {
   readonly arrival: Arrival
   /** when it arrived, in monotonic ms: what durations are counted from */
   readonly arrivedMs: number
@@ -48,7 +48,7 @@ export class Exchange {
   /** set when every gate has let the request through; says whether the backend was called */
   permit: Permit | undefined
   /** among the leases that are kept alive */
-  lease: Seat | undefined
+  lease: Handle | undefined
   /** the intent row exists */
   opened = false
   /** the backend has been called: from here on leaving is not free */
@@ -69,10 +69,10 @@ export class Exchange {
   /** output tokens, as far as frames tell */
   readonly output = new OutputCount()
   final: Counted | undefined
-  concluded = false
+  finished = false
   /** settled, but its slot stays taken until its answer is written */
   slotKept = false
-  /** how it ended; set with `concluded` */
+  /** how it ended; set with `finished` */
   outcome: { readonly status: number; readonly errorType?: string } | undefined
   /** set when the key has opted in to the prompt log */
   transcript: Transcript | undefined

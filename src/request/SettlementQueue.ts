@@ -8,32 +8,33 @@
  * told. So nobody is admitted on an account before this process has paid what it owes there.
  */
 import { Cause, Context, Deferred, Duration, Effect, FiberSet, Layer, Schedule } from "effect"
-import { type Account, MeterDown } from "../gates/meter/Meter.ts"
+import { MeterDown } from "../gates/meter/Meter.ts"
+import type { Account } from "../domain/Reservation.ts"
 import { makeOutage } from "../observability/background.ts"
 
 /** More than this many open ends mean that the store is gone for good: the ledger then repairs the counters. */
 const capacity = 10_000
 
-type Debt = Effect.Effect<void, MeterDown>
+type Pending = Effect.Effect<void, MeterDown>
 
 const nameOf = ({ group, key }: Account): string => `${group}/${key}`
 
-export class Aftercare extends Context.Service<
-  Aftercare,
+export class SettlementQueue extends Context.Service<
+  SettlementQueue,
   {
     /** Repeats `work` in the background until it succeeds, about a minute at most. Never fails, never waits. */
-    later(what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void>
+    retry(what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void>
     /** As `later`, for a settlement: until it succeeds or is given up, `account` owes it. */
-    owe(account: Account, what: string, settling: Effect.Effect<unknown, MeterDown>): Effect.Effect<void>
+    enqueue(account: Account, what: string, settling: Effect.Effect<unknown, MeterDown>): Effect.Effect<void>
     /** Settles what `account` owes, now; fails when that cannot be done. Costs nothing when there is nothing. */
-    paid(account: Account): Effect.Effect<void, MeterDown>
+    flush(account: Account): Effect.Effect<void, MeterDown>
     /** how many open ends there are now */
     readonly backlog: Effect.Effect<number>
   }
->()("tollgate/pipeline/Aftercare") {
+>()("tollgate/request/Aftercare") {
   static readonly layer = (options: { readonly drainMs: number }) =>
     Layer.effect(
-      Aftercare,
+      SettlementQueue,
       Effect.gen(function* () {
         const fibers = yield* FiberSet.make<void>()
         const outage = yield* makeOutage("settlement_retry", (cause) =>
@@ -61,15 +62,15 @@ export class Aftercare extends Context.Service<
             })
           )
 
-        const debts = new Map<string, Set<Debt>>()
-        const forget = (name: string, debt: Debt) => {
+        const debts = new Map<string, Set<Pending>>()
+        const forget = (name: string, debt: Pending) => {
           const those = debts.get(name)
           those?.delete(debt)
           if (those?.size === 0) debts.delete(name)
         }
         /** Payments under way: whoever comes meanwhile waits for them, and a store that is down is asked once. */
         const payments = new Map<string, Deferred.Deferred<void, MeterDown>>()
-        const pay = (name: string, those: ReadonlySet<Debt>) => {
+        const pay = (name: string, those: ReadonlySet<Pending>) => {
           const payment = Deferred.makeUnsafe<void, MeterDown>()
           payments.set(name, payment)
           return Effect.forEach([...those], (debt) => debt, { concurrency: 8, discard: true }).pipe(
@@ -82,7 +83,7 @@ export class Aftercare extends Context.Service<
             )
           )
         }
-        const paid = (name: string): Effect.Effect<void, MeterDown> =>
+        const flush = (name: string): Effect.Effect<void, MeterDown> =>
           Effect.suspend(() => {
             const those = debts.get(name)
             if (those === undefined) return Effect.void
@@ -90,15 +91,15 @@ export class Aftercare extends Context.Service<
             // Something else may be owed by then.
             return Effect.andThen(
               payment === undefined ? pay(name, those) : Deferred.await(payment),
-              paid(name)
+              flush(name)
             )
           })
 
         return {
-          later: (what, work) => Effect.asVoid(run(what, patiently(what, work))),
-          owe: (account, what, settling) => {
+          retry: (what, work) => Effect.asVoid(run(what, patiently(what, work))),
+          enqueue: (account, what, settling) => {
             const name = nameOf(account)
-            const debt: Debt = Effect.suspend(() =>
+            const debt: Pending = Effect.suspend(() =>
               // Paid meanwhile by somebody who could not wait.
               debts.get(name)?.has(debt) === true
                 ? Effect.andThen(
@@ -113,7 +114,7 @@ export class Aftercare extends Context.Service<
             const trying = run(what, Effect.ensuring(patiently(what, debt), given))
             return Effect.flatMap(Effect.andThen(owed, trying), (taken) => (taken ? Effect.void : given))
           },
-          paid: (account) => paid(nameOf(account)),
+          flush: (account) => flush(nameOf(account)),
           backlog: FiberSet.size(fibers)
         }
       })

@@ -8,12 +8,12 @@ import { Forbidden, type GatewayError, Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { InferenceKind, InferenceRequest } from "../domain/Inference.ts"
 import { issue, type Permit } from "../domain/Permit.ts"
-import type { Ask, Verdict } from "../gates/meter/Meter.ts"
-import type { Exchange } from "./RequestContext.ts"
+import type { ReserveRequest, Verdict } from "../gates/meter/Meter.ts"
+import type { RequestContext } from "./RequestContext.ts"
 import { claimsOf, restoring } from "./remaining.ts"
 import { outputPlanOf, tokensToHold } from "./outputPlan.ts"
 import type { Ports } from "./Ports.ts"
-import { suited, suits } from "./capabilities.ts"
+import { dropUnsupported, checkCapabilities } from "./capabilities.ts"
 import { makeWaitForPlace } from "./waitForPlace.ts"
 
 const scopeOf = {
@@ -26,73 +26,73 @@ const scopeOf = {
 } as const satisfies Record<InferenceKind, KeyScope | undefined>
 
 export const makeAdmit = (ports: Ports) => {
-  const { aftercare, audit, breaker, budget, discovery, leases, limiter, meter } = ports
+  const { settlements, audit, breaker, budget, discovery, leases, limiter, meter } = ports
   const waitForPlace = makeWaitForPlace(ports)
 
   /**
-   * Takes hold of the counters. The reservation is noted in the exchange in the same uninterruptible step, so that
+   * Takes hold of the counters. The reservation is noted in the request in the same uninterruptible step, so that
    * its finaliser knows of it; one that may have been made without an answer is undone later.
    */
-  const reserve = (exchange: Exchange, caller: Caller, ask: Ask) => {
+  const reserve = (context: RequestContext, caller: Caller, ask: ReserveRequest) => {
     const claims = claimsOf(ports, caller)
     const attempt = meter.reserve(claims, ask).pipe(
       Effect.map((verdict) => {
         if (verdict._tag === "Reserved") {
-          exchange.reservation = verdict.reservation
-          exchange.headroom = verdict.headroom
+          context.reservation = verdict.reservation
+          context.headroom = verdict.headroom
         }
         return verdict
       }),
-      Effect.tapError(() => aftercare.later(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims })))
+      Effect.tapError(() => settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims })))
     )
     // What others used comes first: on counters that were not told of it somebody would be one too many.
-    const paid = Effect.andThen(aftercare.paid(claims.account), attempt)
+    const paid = Effect.andThen(settlements.flush(claims.account), attempt)
     return restoring<Verdict>(ports, caller, Effect.uninterruptible(paid))
   }
 
   return Effect.fnUntraced(function* (
-    exchange: Exchange,
+    context: RequestContext,
     key: Evidence<"KeyStore", Caller>,
     request: InferenceRequest,
     maxTokens: number
   ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
     const caller = key.value
-    exchange.model = request.model
+    context.model = request.model
     const scope = scopeOf[request.kind]
     if (scope !== undefined && !caller.scopes.has(scope)) return yield* new Forbidden({ what: "scope" })
 
     const model = yield* discovery.resolve(caller, request.model)
-    exchange.model = model.value.name
-    exchange.modelResolved = true
-    yield* suits(request, model.value)
+    context.model = model.value.name
+    context.modelResolved = true
+    yield* checkCapabilities(request, model.value)
 
     let since = leases.now()
-    const plan = outputPlanOf(suited(request, model.value), model.value)
-    const ask: Ask = {
-      id: exchange.arrival.requestId,
+    const plan = outputPlanOf(dropUnsupported(request, model.value), model.value)
+    const ask: ReserveRequest = {
+      id: context.arrival.requestId,
       // The ledger books the least of it even when this process dies.
       ...tokensToHold(plan, request.promptEstimate, maxTokens),
       // A description occupies the model no more than a list does.
       slot: request.kind !== "show"
     }
-    const verdict = yield* reserve(exchange, caller, ask)
-    if (verdict._tag === "Refused") exchange.headroom = verdict.headroom
+    const verdict = yield* reserve(context, caller, ask)
+    if (verdict._tag === "Refused") context.headroom = verdict.headroom
     const rate = yield* limiter.judge(verdict)
     const reservation = yield* budget.judge(verdict)
     // After the claims, so that nothing is promised twice, and before anything is written about a request that may leave.
-    if (ask.slot) since = (yield* waitForPlace(exchange, caller, ask.tokens)) ?? since
+    if (ask.slot) since = (yield* waitForPlace(context, caller, ask.tokens)) ?? since
     // Spares an open breaker's refusals the intent row; the breaker itself decides again when the call is made.
     yield* breaker.check(caller.keyId)
 
     const intent = yield* audit.open({
-      arrival: exchange.arrival,
+      arrival: context.arrival,
       caller,
       model: model.value.name,
-      streamed: exchange.streamed,
+      streamed: context.streamed,
       reservation: reservation.value,
       promptEstimate: request.promptEstimate
     })
-    exchange.opened = true
+    context.opened = true
     // A process that was paused in between may have been taken for dead, and its hold been given to others.
     if (leases.lapsed(since)) {
       return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
@@ -104,7 +104,7 @@ export const makeAdmit = (ports: Ports) => {
       Budget: reservation,
       Audit: intent
     })
-    exchange.permit = permit
+    context.permit = permit
     return permit
   })
 }

@@ -3,9 +3,9 @@
  * alive, and a failure before the answer costs the caller nothing.
  */
 import { Effect } from "effect"
-import type { Refused } from "../backend/errors.ts"
+import type { CallError } from "../backend/errors.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
-import type { Exchange } from "./RequestContext.ts"
+import type { RequestContext } from "./RequestContext.ts"
 import { restoreTotals } from "./remaining.ts"
 import { Hold, type Restore } from "./Hold.ts"
 import type { OutputPlan } from "./outputPlan.ts"
@@ -23,24 +23,24 @@ export const makeCalling = (ports: Ports) => {
 
   /** `maxTokens`: what is sent as `num_predict`, for each run. */
   return Effect.fnUntraced(function* <A, R>(
-    exchange: Exchange,
+    context: RequestContext,
     request: InferenceRequest,
     plan: OutputPlan,
     maxTokens: number,
-    call: Effect.Effect<A, Refused, R>
-  ): Effect.fn.Return<{ readonly answer: A; readonly hold: Hold }, Refused, R> {
-    exchange.promptEstimate = request.promptEstimate
-    exchange.promptBytes = request.promptBytes
-    exchange.maxTokens = plan.runs * maxTokens
-    exchange.runs = plan.runs
-    exchange.collected = plan.holdsAll
-    exchange.sentAt = nowMs()
-    exchange.sent = true
-    const hold = new Hold(exchange, meter, restore)
+    call: Effect.Effect<A, CallError, R>
+  ): Effect.fn.Return<{ readonly answer: A; readonly hold: Hold }, CallError, R> {
+    context.promptEstimate = request.promptEstimate
+    context.promptBytes = request.promptBytes
+    context.maxTokens = plan.runs * maxTokens
+    context.runs = plan.runs
+    context.collected = plan.holdsAll
+    context.sentAt = nowMs()
+    context.sent = true
+    const hold = new Hold(context, meter, restore)
     leases.keep(hold)
     const answer = yield* Effect.tapError(call, (error) => {
       // A backend that gave nothing, or was given no time to, is charged nothing.
-      exchange.sent = false
+      context.sent = false
       return error._tag === "Forbidden" ? discovery.refresh : Effect.void
     })
     return { answer, hold }

@@ -14,7 +14,10 @@ export const cannotThink = (model: Model): boolean =>
   model.capabilities !== undefined && !model.capabilities.includes("thinking")
 
 /** After the model's gate and before anything is consumed. */
-export const suits = (request: InferenceRequest, model: Model): Effect.Effect<void, BadRequest> => {
+export const checkCapabilities = (
+  request: InferenceRequest,
+  model: Model
+): Effect.Effect<void, BadRequest> => {
   if (request.contextDigest !== undefined && request.contextDigest !== model.digest) {
     return Effect.fail(
       new BadRequest({ detail: "context: expected one of this model, as it is installed now" })
@@ -27,7 +30,7 @@ export const suits = (request: InferenceRequest, model: Model): Effect.Effect<vo
 }
 
 /** The request as the model can take it. */
-export const suited = (request: InferenceRequest, model: Model): InferenceRequest => {
+export const dropUnsupported = (request: InferenceRequest, model: Model): InferenceRequest => {
   if (request.thinkIfAble !== true || request.body["think"] === undefined || !cannotThink(model))
     return request
   const { think: _wish, ...body } = request.body

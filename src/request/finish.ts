@@ -12,11 +12,11 @@ import { Cause, Effect } from "effect"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import type { Unavailable } from "../domain/Errors.ts"
 import { totalTokens, type Usage } from "../domain/Usage.ts"
-import type { Exchange } from "./RequestContext.ts"
+import type { RequestContext } from "./RequestContext.ts"
 import type { Ports } from "./Ports.ts"
 import { requestLine } from "../observability/requestLine.ts"
 
-export interface Ending {
+export interface Outcome {
   readonly status: number
   /** the error's public type; absent when all went well */
   readonly errorType?: string
@@ -33,19 +33,19 @@ const clientLeft = 499
  * Whether the request leaves the counters as if it had never come: the gateway refused it. This follows from whether the
  * backend was called, never from the error: what the backend refuses has cost a call.
  */
-const isFree = (exchange: Exchange, ending: Ending): boolean =>
-  exchange.permit?.used !== true && (ending.status !== clientLeft || isWaiting(exchange))
+const isFree = (context: RequestContext, ending: Outcome): boolean =>
+  context.permit?.used !== true && (ending.status !== clientLeft || isWaiting(context))
 
 /** Whoever leaves the line for the backend has cost nothing. */
-const isWaiting = ({ queuedMs, queuedSince }: Exchange): boolean =>
+const isWaiting = ({ queuedMs, queuedSince }: RequestContext): boolean =>
   queuedSince !== undefined && queuedMs === undefined
 
 /** What is broken of ours must not keep a request from its end. A store that is down is no defect. */
 const defect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
-export const makeConclude = ({
-  aftercare,
+export const makeFinish = ({
+  settlements,
   audit,
   leases,
   meter,
@@ -55,28 +55,28 @@ export const makeConclude = ({
   requestLines
 }: Ports) => {
   /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
-  const settle = (exchange: Exchange, ending: Ending, tokens: number): Effect.Effect<void> => {
-    const { reservation } = exchange
+  const settle = (context: RequestContext, ending: Outcome, tokens: number): Effect.Effect<void> => {
+    const { reservation } = context
     if (reservation === undefined) return Effect.void
-    if (isFree(exchange, ending)) {
+    if (isFree(context, ending)) {
       const cancel = Effect.suspend(() => meter.cancel(reservation))
       return Effect.catchCause(cancel, (cause) =>
-        Effect.andThen(defect(cause), aftercare.later(`cancel ${reservation.id}`, cancel))
+        Effect.andThen(defect(cause), settlements.retry(`cancel ${reservation.id}`, cancel))
       )
     }
     // Asked each time: a settlement that is repeated may come after the release.
     const settling = Effect.suspend(() =>
-      meter.settle(reservation, tokens, exchange.slotKept ? { keepSlot: true } : undefined)
+      meter.settle(reservation, tokens, context.slotKept ? { keepSlot: true } : undefined)
     )
     return Effect.matchCauseEffect(settling, {
       onSuccess: (headroom) => {
-        exchange.headroom = headroom
+        context.headroom = headroom
         return Effect.void
       },
       onFailure: (cause) =>
         Effect.andThen(
           defect(cause),
-          aftercare.owe(reservation.claims.account, `settle ${reservation.id}`, settling)
+          settlements.enqueue(reservation.claims.account, `settle ${reservation.id}`, settling)
         )
     })
   }
@@ -86,16 +86,16 @@ export const makeConclude = ({
    * the client is told of a defect, and the row says the same as soon as it can be written.
    */
   const write = (
-    exchange: Exchange,
+    context: RequestContext,
     record: AuditRecord,
     tallied: boolean
   ): Effect.Effect<Effect.Effect<void, Unavailable>> => {
     const put = (row: AuditRecord) =>
       Effect.suspend(() =>
-        exchange.opened ? audit.close(row) : Effect.succeed(tallied ? audit.tally(row) : audit.refuse(row))
+        context.opened ? audit.close(row) : Effect.succeed(tallied ? audit.tally(row) : audit.refuse(row))
       )
     const broken = () =>
-      aftercare.later(
+      settlements.retry(
         `audit ${record.arrival.requestId}`,
         Effect.flatten(put({ ...record, status: 500, errorType: "internal_error" }))
       )
@@ -103,70 +103,70 @@ export const makeConclude = ({
   }
 
   /** The cost of the request. What its answer says about the speed of its model is noted. */
-  const charge = (exchange: Exchange, ending: Ending): Usage => {
-    const model = exchange.model ?? ""
-    const ms = nowMs() - exchange.sentAt
-    if (ending.status === clientLeft) return exchange.usageWhenLeft(rates.estimate(model, ms))
-    const usage = exchange.usage
-    if (exchange.final !== undefined) rates.observe(model, usage.tokensOut, ms)
+  const charge = (context: RequestContext, ending: Outcome): Usage => {
+    const model = context.model ?? ""
+    const ms = nowMs() - context.sentAt
+    if (ending.status === clientLeft) return context.usageWhenLeft(rates.estimate(model, ms))
+    const usage = context.usage
+    if (context.final !== undefined) rates.observe(model, usage.tokensOut, ms)
     return usage
   }
 
-  const once = Effect.fnUntraced(function* (exchange: Exchange, ending: Ending) {
-    exchange.concluded = true
-    exchange.outcome = ending
-    exchange.slotKept = ending.keepSlot === true && exchange.reservation?.slot === true
-    if (!exchange.slotKept) leases.drop(exchange)
-    const usage = charge(exchange, ending)
+  const once = Effect.fnUntraced(function* (context: RequestContext, ending: Outcome) {
+    context.finished = true
+    context.outcome = ending
+    context.slotKept = ending.keepSlot === true && context.reservation?.slot === true
+    if (!context.slotKept) leases.drop(context)
+    const usage = charge(context, ending)
     // The backend ended the answer by itself, or refused it: the place is free before the answer is written.
-    if (exchange.place !== undefined && (exchange.final !== undefined || !exchange.sent)) {
-      yield* exchange.place.giveBack
+    if (context.place !== undefined && (context.final !== undefined || !context.sent)) {
+      yield* context.place.giveBack
     }
-    if (exchange.queuedSince !== undefined) exchange.queuedMs ??= Math.round(nowMs() - exchange.queuedSince)
+    if (context.queuedSince !== undefined) context.queuedMs ??= Math.round(nowMs() - context.queuedSince)
     const record: AuditRecord = {
-      arrival: exchange.arrival,
-      streamed: exchange.streamed,
+      arrival: context.arrival,
+      streamed: context.streamed,
       usage,
       status: ending.status,
-      latencyMs: Math.max(0, Math.round(nowMs() - exchange.arrivedMs)),
-      ...(exchange.caller === undefined ? {} : { caller: exchange.caller }),
-      ...(exchange.model === undefined ? {} : { model: exchange.model }),
-      ...(exchange.queuedMs === undefined ? {} : { queuedMs: exchange.queuedMs }),
+      latencyMs: Math.max(0, Math.round(nowMs() - context.arrivedMs)),
+      ...(context.caller === undefined ? {} : { caller: context.caller }),
+      ...(context.model === undefined ? {} : { model: context.model }),
+      ...(context.queuedMs === undefined ? {} : { queuedMs: context.queuedMs }),
       ...(ending.errorType === undefined ? {} : { errorType: ending.errorType })
     }
     yield* Effect.catchCause(
-      Effect.suspend(() => metrics.observe(record, exchange.modelResolved)),
+      Effect.suspend(() => metrics.observe(record, context.modelResolved)),
       defect
     )
     // A flood must not become a flood of log lines: its row tells.
     if (requestLines && ending.tallied !== true) yield* requestLine(record)
     // The row is on its way while the counters are told; each to its end, whatever becomes of the other.
-    const written = yield* Effect.exit(write(exchange, record, ending.tallied === true))
-    yield* settle(exchange, ending, totalTokens(usage))
+    const written = yield* Effect.exit(write(context, record, ending.tallied === true))
+    yield* settle(context, ending, totalTokens(usage))
     yield* Effect.flatten(written)
     // After the audit row, never instead of it.
-    if (exchange.transcript !== undefined) yield* exchange.transcript.keep
+    if (context.transcript !== undefined) yield* context.transcript.keep
   }, Effect.uninterruptible)
 
   /**
-   * Ends an exchange, once. Fails when the audit row could not be made durable in time; the row is then still on its
+   * Ends an request, once. Fails when the audit row could not be made durable in time; the row is then still on its
    * way.
    */
-  const conclude = (exchange: Exchange, ending: Ending): Effect.Effect<void, Unavailable> =>
-    Effect.suspend(() => (exchange.concluded ? Effect.void : once(exchange, ending)))
+  const finish = (context: RequestContext, ending: Outcome): Effect.Effect<void, Unavailable> =>
+    Effect.suspend(() => (context.finished ? Effect.void : once(context, ending)))
 
-  /** Frees the slot that an exchange kept when it was concluded. Costs nothing when it kept none. */
-  const release = (exchange: Exchange): Effect.Effect<void> =>
+  /** Frees the slot that an request kept when it was finished. Costs nothing when it kept none. */
+  const release = (context: RequestContext): Effect.Effect<void> =>
     Effect.suspend(() => {
-      const { reservation } = exchange
-      if (!exchange.slotKept || reservation === undefined) return Effect.void
-      exchange.slotKept = false
-      leases.drop(exchange)
+      const { reservation } = context
+      if (!context.slotKept || reservation === undefined) return Effect.void
+      context.slotKept = false
+      leases.drop(context)
       const freeing = Effect.suspend(() => meter.freeSlot(reservation))
       return Effect.catchCause(freeing, (cause) =>
-        Effect.andThen(defect(cause), aftercare.later(`free the slot of ${reservation.id}`, freeing))
+        Effect.andThen(defect(cause), settlements.retry(`free the slot of ${reservation.id}`, freeing))
       )
     })
 
-  return { conclude, release }
+  return { finish, release }
 }

@@ -2,30 +2,30 @@
  * From a `Permit` to the answer: bounds the request, calls the backend and meters what comes back.
  */
 import { Effect, type Scope } from "effect"
-import type { Refused } from "../backend/errors.ts"
+import type { CallError } from "../backend/errors.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Calling } from "./calling.ts"
-import type { Exchange } from "./RequestContext.ts"
+import type { RequestContext } from "./RequestContext.ts"
 import { type Answer, meterStream } from "./meterStream.ts"
 import { numPredictOf, outputPlanOf } from "./outputPlan.ts"
 import type { Ports } from "./Ports.ts"
-import { suited } from "./capabilities.ts"
+import { dropUnsupported } from "./capabilities.ts"
 
 export const makeForward = ({ backend, metrics, nowMs, promptLog }: Ports, calling: Calling) =>
   Effect.fnUntraced(function* (
-    exchange: Exchange,
+    context: RequestContext,
     permit: Permit,
     request: InferenceRequest,
     maxTokens: number
-  ): Effect.fn.Return<Answer, Refused, Scope.Scope> {
-    exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
-    const sent = suited(request, permit.model)
+  ): Effect.fn.Return<Answer, CallError, Scope.Scope> {
+    context.transcript = promptLog.transcript(permit.caller, context.arrival, request)
+    const sent = dropUnsupported(request, permit.model)
     const plan = outputPlanOf(sent, permit.model)
     // What remained at admission bounds the answer too, whatever the client asked for.
     const bound = numPredictOf(plan, permit.reservation, request.promptEstimate, maxTokens)
     const call = { request: sent, maxTokens: bound, runs: plan.runs }
-    const { answer, hold } = yield* calling(exchange, request, plan, bound, backend.forward(permit, call))
-    yield* metrics.firstFrame(nowMs() - exchange.arrivedMs)
-    return meterStream(answer, exchange, hold)
+    const { answer, hold } = yield* calling(context, request, plan, bound, backend.forward(permit, call))
+    yield* metrics.firstFrame(nowMs() - context.arrivedMs)
+    return meterStream(answer, context, hold)
   })

@@ -4,13 +4,13 @@
  *
  * A stream whose limit or budget has nothing more to give is ended with `length`; one whose Meter does not answer fails
  * with `Unavailable`, once all that was held is shown. The final frame says what the request is charged; whoever encodes
- * that frame concludes the exchange before the client sees it.
+ * that frame concludes the request before the client sees it.
  */
 import { Array as Arr, Cause, Effect, type Pull, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import * as YoungStream from "../infra/v8/stream.ts"
-import type { Exchange } from "./RequestContext.ts"
+import type { RequestContext } from "./RequestContext.ts"
 import type { Hold } from "./Hold.ts"
 
 type Frames = Arr.NonEmptyReadonlyArray<Frame>
@@ -21,7 +21,7 @@ export type Answer = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavail
 /** What of each chunk goes on to the client, up to the frame that is `done`; a step of a pull, not a stage. */
 export const meterStream = (
   frames: Stream.Stream<Frame, BackendFailed | ShuttingDown>,
-  exchange: Exchange,
+  context: RequestContext,
   hold: Hold
 ): Answer =>
   YoungStream.transformPull(frames, (pull) => {
@@ -30,7 +30,7 @@ export const meterStream = (
 
     const end = (before: ReadonlyArray<Frame>, final: Frame): Effect.Effect<Frames> => {
       ending = Cause.done()
-      return Effect.succeed(Arr.append(before, asCharged(final, exchange)))
+      return Effect.succeed(Arr.append(before, asCharged(final, context)))
     }
 
     /** What is held is shown, and then the answer fails. */
@@ -42,25 +42,25 @@ export const meterStream = (
 
     /** `output`: tokens of the answer up to the end of `chunk`. */
     const show = (chunk: Frames, last: Frame, output: number): Effect.Effect<Frames, Unavailable> => {
-      const kept = output > hold.output ? fitting(chunk, exchange, output, hold.output) : chunk
-      exchange.transcript?.add(kept)
+      const kept = output > hold.output ? fitting(chunk, context, output, hold.output) : chunk
+      context.transcript?.add(kept)
       if (kept.length === chunk.length) {
         if (!last.done) return Effect.succeed(chunk)
-        exchange.final = last
+        context.final = last
         return end(Arr.initNonEmpty(chunk), last)
       }
       const unavailable = hold.unavailable
       if (unavailable !== undefined) return fail(kept, unavailable)
-      if (last.done) exchange.final = last
+      if (last.done) context.final = last
       return end(kept, { createdAt: last.createdAt, text: "", done: true, doneReason: "length" })
     }
 
     const next = Effect.flatMap(pull, (chunk): Effect.Effect<Frames, Unavailable> => {
-      exchange.output.mark()
-      for (const frame of chunk) exchange.output.add(frame)
+      context.output.mark()
+      for (const frame of chunk) context.output.add(frame)
       const last = Arr.lastNonEmpty(chunk)
-      const count = exchange.output
-      const claimed = last.done ? exchange.claimedBy(last) : undefined
+      const count = context.output
+      const claimed = last.done ? context.claimedBy(last) : undefined
       const output = claimed === undefined ? count.least : Math.max(count.tokens, claimed)
       // The text that nobody has counted may cost more than it is cut at: that much is held, as far as there is more and the
       // Meter answers.
@@ -84,7 +84,7 @@ export const meterStream = (
  */
 const fitting = (
   chunk: Frames,
-  { output: count }: Exchange,
+  { output: count }: RequestContext,
   output: number,
   most: number
 ): ReadonlyArray<Frame> => {
@@ -107,9 +107,9 @@ const fitting = (
 }
 
 /** The client sees the counts it is charged, where they are not the backend's own. */
-const asCharged = (final: Frame, exchange: Exchange): Frame => {
-  const usage = exchange.usage
-  return usage.source === "backend" && final === exchange.final
+const asCharged = (final: Frame, context: RequestContext): Frame => {
+  const usage = context.usage
+  return usage.source === "backend" && final === context.final
     ? final
     : { ...final, promptEvalCount: usage.tokensIn, evalCount: usage.tokensOut }
 }

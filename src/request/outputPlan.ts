@@ -10,7 +10,7 @@
  */
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
-import type { Reservation } from "../gates/meter/Meter.ts"
+import type { Reservation } from "../domain/Reservation.ts"
 import { cannotThink } from "./capabilities.ts"
 
 export interface OutputPlan {

@@ -4,7 +4,8 @@ import type { Caller } from "../domain/Caller.ts"
 import { Unavailable } from "../domain/Errors.ts"
 import { type Headroom, periods } from "../domain/Limits.ts"
 import { bucketsAt, marked } from "../gates/meter/verdicts.ts"
-import { type Claims, type MeterDown, Missing, type Reservation } from "../gates/meter/Meter.ts"
+import { type MeterDown, Missing } from "../gates/meter/Meter.ts"
+import type { Claims, Reservation } from "../domain/Reservation.ts"
 import type { Ports } from "./Ports.ts"
 
 export const claimsOf = ({ limiter, budget }: Ports, caller: Caller): Claims => ({

@@ -1,37 +1,37 @@
 /**
  * From a `Permit` to an answer in one object: embeddings, and what there is to know of a model. Whoever encodes the
- * answer then concludes the exchange, before the client sees it.
+ * answer then concludes the request, before the client sees it.
  */
 import { Effect } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
-import type { Refused } from "../backend/errors.ts"
+import type { CallError } from "../backend/errors.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Counted } from "../domain/Usage.ts"
 import { type Calling, noOutput } from "./calling.ts"
-import type { Exchange } from "./RequestContext.ts"
+import type { RequestContext } from "./RequestContext.ts"
 import type { Ports } from "./Ports.ts"
 
 /** One question, whose answer arrives whole. */
-export type Ask<A> = (
-  exchange: Exchange,
+export type UnaryCall<A> = (
+  context: RequestContext,
   permit: Permit,
   request: InferenceRequest
-) => Effect.Effect<A, Refused>
+) => Effect.Effect<A, CallError>
 
-export const makeEmbed = ({ backend, promptLog }: Ports, calling: Calling): Ask<Embeddings> =>
-  Effect.fnUntraced(function* (exchange, permit, request) {
+export const makeEmbed = ({ backend, promptLog }: Ports, calling: Calling): UnaryCall<Embeddings> =>
+  Effect.fnUntraced(function* (context, permit, request) {
     // Vectors say nothing to people: what was asked is kept, and no answer.
-    exchange.transcript = promptLog.transcript(permit.caller, exchange.arrival, request)
+    context.transcript = promptLog.transcript(permit.caller, context.arrival, request)
     const { answer } = yield* calling(
-      exchange,
+      context,
       request,
       noOutput,
       0,
       backend.embed(permit, { request, maxTokens: 0, runs: 1 })
     )
-    exchange.final = costOf(request, answer)
-    const { source, tokensIn } = exchange.usage
+    context.final = costOf(request, answer)
+    const { source, tokensIn } = context.usage
     // The client sees the count it is charged, where the backend's own could not be believed.
     return source === "counted" ? { ...answer, promptEvalCount: tokensIn } : answer
   })
@@ -47,6 +47,6 @@ const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefi
 }
 
 export const makeShow =
-  ({ backend }: Ports, calling: Calling): Ask<JsonObject> =>
-  (exchange, permit, request) =>
-    Effect.map(calling(exchange, request, noOutput, 0, backend.show(permit)), ({ answer }) => answer)
+  ({ backend }: Ports, calling: Calling): UnaryCall<JsonObject> =>
+  (context, permit, request) =>
+    Effect.map(calling(context, request, noOutput, 0, backend.show(permit)), ({ answer }) => answer)

@@ -2,7 +2,7 @@
 import { Data, Effect, Result, Runtime } from "effect"
 import { describeProblem, exitCodeConfiguration, readSettings, type SettingsValues } from "../Settings.ts"
 
-export class BootFailed extends Data.TaggedError("BootFailed")<{
+export class StartupError extends Data.TaggedError("BootFailed")<{
   readonly lines: ReadonlyArray<string>
   readonly exitCode: number
 }> {
@@ -15,16 +15,16 @@ export class BootFailed extends Data.TaggedError("BootFailed")<{
 }
 
 /** One line and exit code 1. */
-export const bootFailed = (line: string): BootFailed => new BootFailed({ lines: [line], exitCode: 1 })
+export const startupError = (line: string): StartupError => new StartupError({ lines: [line], exitCode: 1 })
 
 /** The settings, or every problem with them at once and exit code 78. */
 export const settingsFrom = (
   env: Readonly<Record<string, string | undefined>>
-): Effect.Effect<SettingsValues, BootFailed> => {
+): Effect.Effect<SettingsValues, StartupError> => {
   const read = readSettings(env)
   return Result.isSuccess(read)
     ? Effect.succeed(read.success)
     : Effect.fail(
-        new BootFailed({ lines: read.failure.map(describeProblem), exitCode: exitCodeConfiguration })
+        new StartupError({ lines: read.failure.map(describeProblem), exitCode: exitCodeConfiguration })
       )
 }

@@ -8,9 +8,9 @@ import { embeddedPostgres } from "../infra/embedded/EmbeddedPostgres.ts"
 import type { DatabaseAddress, SocketAddress } from "../infra/Postgres.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { findBackend, type FoundBackend } from "./backendUrl.ts"
-import { type BootFailed, bootFailed } from "./StartupError.ts"
+import { type StartupError, startupError } from "./StartupError.ts"
 
-export interface Ground {
+export interface Dependencies {
   readonly database: DatabaseAddress
   /** set when the database is this process's own */
   readonly embedded:
@@ -19,20 +19,20 @@ export interface Ground {
   readonly backend: FoundBackend
 }
 
-export const makeGround = Effect.fnUntraced(function* (
+export const resolveDependencies = Effect.fnUntraced(function* (
   settings: SettingsValues
-): Effect.fn.Return<Ground, BootFailed, Scope.Scope> {
+): Effect.fn.Return<Dependencies, StartupError, Scope.Scope> {
   const backend =
     settings.backendUrl === undefined
       ? yield* Effect.mapError(findBackend, () =>
-          bootFailed("the built-in demo backend could not be started")
+          startupError("the built-in demo backend could not be started")
         )
       : { url: settings.backendUrl, what: settings.backendUrl.origin }
   if (settings.databaseUrl !== undefined)
     return { database: settings.databaseUrl, embedded: undefined, backend }
   const dataDir = path.resolve(settings.dataDir)
   const { exited, ...socket } = yield* Effect.mapError(embeddedPostgres({ dataDir }), (error) =>
-    bootFailed(error.message)
+    startupError(error.message)
   )
   return { database: socket, embedded: { socket, dataDir, exited }, backend }
 })

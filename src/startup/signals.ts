@@ -19,7 +19,7 @@ const exitNow = (why: string, code: number): void => {
 }
 
 /** For the life of the process. `stopMs`: how long the drain and the grace may take together. */
-export const heedSignals = (stopMs: number) =>
+export const handleSignals = (stopMs: number) =>
   Effect.sync(() => {
     let first: number | undefined
     const onSignal = (signal: NodeJS.Signals) => {

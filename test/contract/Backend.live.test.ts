@@ -1,6 +1,6 @@
 import { Effect, Layer } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
-import { layerUndici } from "../../src/backend/ollama/client.ts"
+import { layerOllama } from "../../src/backend/ollama/client.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { type Behaviour, fake, makeFakeBackend } from "../support/FakeBackend.ts"
 import { type Situation, suite } from "./Backend.ts"
@@ -26,7 +26,7 @@ suite("undici over real sockets", (situation) =>
   Effect.gen(function* () {
     const backend = yield* makeFakeBackend
     backend.always(behaviours[situation])
-    return layerUndici({
+    return layerOllama({
       url: new URL(backend.url),
       connectTimeoutMs: 1000,
       firstByteTimeoutMs: 2000,

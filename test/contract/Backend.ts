@@ -4,7 +4,7 @@ import { describe } from "vitest"
 import { frameBoundsOf } from "../../src/backend/ollama/answerBounds.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import type { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
-import type { Refused } from "../../src/backend/errors.ts"
+import type { CallError } from "../../src/backend/errors.ts"
 import { refusals } from "../../src/backend/ollama/refusals.ts"
 import type { BackendFault } from "../../src/domain/Errors.ts"
 import { Drain } from "../../src/infra/Drain.ts"
@@ -23,7 +23,7 @@ export type Situation =
 
 export type Twin = Layer.Layer<Backend | CircuitBreaker | Drain>
 
-const named = (error: Refused): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
+const named = (error: CallError): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
 
 /** `arrange` gives the layer with a backend that does the same thing at every call. */
 export const suite = (

@@ -5,7 +5,7 @@ import { Ledger, LedgerDown } from "../../src/gates/limits/Ledger.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
-import { layerLive } from "../../src/gates/limits/budgetFromMeter.ts"
+import { layerFromMeter } from "../../src/gates/limits/budgetFromMeter.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown, Missing, Refused, Reserved } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
@@ -26,7 +26,7 @@ const callerWith = (budgets: Budgets): Caller => ({
 const spent = { day: 10, month: 200, total: 3000 }
 
 const over = (spentOf: Ledger["Service"]["spent"]) =>
-  layerLive.pipe(
+  layerFromMeter.pipe(
     Layer.provideMerge(layerMemory({ leaseS: 30 })),
     Layer.provideMerge(Layer.succeed(Ledger, { spent: spentOf }))
   )
@@ -118,7 +118,7 @@ it.effect("no answer from the ledger or the Meter is no decision", () =>
     const noMeter = Layer.mock(Meter, { load: () => Effect.fail(new MeterDown({ cause: "gone" })) })
     const unloaded = yield* restore.pipe(
       Effect.provide(
-        layerLive.pipe(
+        layerFromMeter.pipe(
           Layer.provide([noMeter, Layer.succeed(Ledger, { spent: () => Effect.succeed(spent) })])
         )
       )

@@ -9,7 +9,7 @@ import { jsonLine } from "../../src/observability/logging.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Description, Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
-import { layerLive } from "../../src/gates/models/polling.ts"
+import { layerPolling } from "../../src/gates/models/polling.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { callerWith, modelNamed } from "../support/permits.ts"
 import { onWallClock, WallClock } from "../support/SteppedClock.ts"
@@ -20,7 +20,7 @@ type Describe = (name: string) => Effect.Effect<Description, BackendFailed>
 const untold: Describe = () => new BackendFailed({ fault: "status" })
 
 const polling = (models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>, describe: Describe = untold) =>
-  layerLive({ refreshS: 30, ttlS: 120 }).pipe(
+  layerPolling({ refreshS: 30, ttlS: 120 }).pipe(
     Layer.provide(
       layerMemory({ models, describe, reply: () => new BackendFailed({ fault: "unreachable" }) })
     ),

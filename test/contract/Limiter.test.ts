@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Headroom } from "../../src/domain/Limits.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
-import { layerLive } from "../../src/gates/limits/limiterFromMeter.ts"
+import { layerFromMeter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { type ClaimName, Missing, Refused, Reserved } from "../../src/gates/meter/Meter.ts"
 import { claimsOf } from "./Meter.ts"
 
@@ -30,7 +30,7 @@ const caller: Caller = {
 it.effect("the limits of a caller are those the key store resolved", () =>
   Effect.gen(function* () {
     assert.deepStrictEqual((yield* Limiter).limits(caller), caller.limits)
-  }).pipe(Effect.provide(layerLive))
+  }).pipe(Effect.provide(layerFromMeter))
 )
 
 it.effect("a refused rate or slot is the Limiter's error, with the figures of the verdict", () =>
@@ -41,7 +41,7 @@ it.effect("a refused rate or slot is the Limiter's error, with the figures of th
       assert.strictEqual(error._tag, "RateLimited")
       assert.deepInclude(error, { limit, value: 7, retryAfterS: 11, headroom })
     }
-  }).pipe(Effect.provide(layerLive))
+  }).pipe(Effect.provide(layerFromMeter))
 )
 
 it.effect("a reservation, or a refusal that only the budget has to answer for, is evidence of room", () =>
@@ -60,12 +60,12 @@ it.effect("a reservation, or a refusal that only the budget has to answer for, i
       const evidence = yield* limiter.judge(verdict)
       assert.deepStrictEqual([evidence.gate, evidence.value], ["Limiter", headroom])
     }
-  }).pipe(Effect.provide(layerLive))
+  }).pipe(Effect.provide(layerFromMeter))
 )
 
 it.effect("a verdict that is still missing counters decides nothing", () =>
   Effect.gen(function* () {
     const error = yield* Effect.flip((yield* Limiter).judge(new Missing({ buckets: { day: "2026-11-21" } })))
     assert.deepInclude(error, { _tag: "Unavailable", gate: "Limiter" })
-  }).pipe(Effect.provide(layerLive))
+  }).pipe(Effect.provide(layerFromMeter))
 )

@@ -1,6 +1,6 @@
 import { Effect, Layer } from "effect"
-import { Counters } from "../../src/gates/meter/memory/MemoryMeter.ts"
-import { layerCounters } from "../../src/gates/meter/memory/layer.ts"
+import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
+import { layerMemoryMeter } from "../../src/gates/meter/memory/layer.ts"
 import { leaseS, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
 import { leases } from "./MeterLeases.ts"
@@ -8,9 +8,9 @@ import { totals } from "./MeterTotals.ts"
 
 const twin = () =>
   Layer.suspend(() => {
-    const counters = new Counters({ leaseS })
+    const counters = new MemoryMeter({ leaseS })
     return Layer.merge(
-      layerCounters(counters),
+      layerMemoryMeter(counters),
       Layer.succeed(
         Wipe,
         Effect.sync(() => counters.clear())

@@ -3,7 +3,8 @@ import { once } from "node:events"
 import { connect, createServer, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schedule, Schema } from "effect"
-import { type Claims, Meter, MeterDown, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
+import { Meter, MeterDown, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
+import type { Claims } from "../../src/domain/Reservation.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
@@ -53,7 +54,7 @@ it.live("what a request held is given back even when the request itself is forgo
     for (const id of ["settled", "cancelled"]) {
       granted(yield* meter.reserve(claims, ask(id, 30)))
     }
-    const lapsed = Effect.map(meter.survey(claims.account, Date.now()), (survey) => survey.lapsed)
+    const lapsed = Effect.map(meter.snapshot(claims.account, Date.now()), (survey) => survey.lapsed)
     yield* Effect.sleep("700 millis")
     assert.deepStrictEqual((yield* lapsed).toSorted(), ["cancelled", "settled"])
     yield* meter.cancel({ id: "cancelled", claims })
@@ -269,13 +270,13 @@ it.live("every start of Redis has a name of its own, known only while connected"
 it.live("remembers what it was told until it forgets everything, each process for itself", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
-    const ask = meter.remembers
+    const ask = meter.hasState
     assert.deepStrictEqual([yield* ask, yield* ask, yield* ask], [false, true, true])
     yield* command("FLUSHALL")
     assert.deepStrictEqual([yield* ask, yield* ask], [false, true])
     const { url } = yield* TestRedis
     const later = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
     const other = yield* Effect.provide(Meter, later)
-    assert.deepStrictEqual([yield* other.remembers, yield* ask], [false, true])
+    assert.deepStrictEqual([yield* other.hasState, yield* ask], [false, true])
   }).pipe(Effect.scoped, Effect.provide(alone()))
 )

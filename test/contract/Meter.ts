@@ -6,17 +6,15 @@ import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import {
-  type Account,
-  type Ask,
-  type Claims,
+  type ReserveRequest,
   Meter,
   type MeterDown,
   Missing,
   Refused,
-  type Reservation,
   Reserved,
   type Verdict
 } from "../../src/gates/meter/Meter.ts"
+import type { Account, Claims, Reservation } from "../../src/domain/Reservation.ts"
 
 /** Makes the store forget everything, as a FLUSHALL or a restart would. */
 export class Wipe extends Context.Service<Wipe, Effect.Effect<void>>()("test/contract/Wipe") {}
@@ -39,7 +37,7 @@ export const claimsOf = (terms: Terms, account: Account = { group: "g", key: "k"
 
 export const buckets = { day: "2026-11-21", month: "2026-11", total: "total" } as const
 
-export const ask = (id: string, tokens = 0, slot = true): Ask => ({ id, tokens, slot })
+export const ask = (id: string, tokens = 0, slot = true): ReserveRequest => ({ id, tokens, slot })
 
 export const granted = (verdict: Verdict): Reserved => {
   assert.instanceOf(verdict, Reserved)
@@ -50,17 +48,17 @@ export const refused = (verdict: Verdict): Refused => {
   return verdict
 }
 
-export const reserve = (claims: Claims, what: Ask): Effect.Effect<Verdict, MeterDown, Meter> =>
+export const reserve = (claims: Claims, what: ReserveRequest): Effect.Effect<Verdict, MeterDown, Meter> =>
   Effect.flatMap(Meter, (meter) => meter.reserve(claims, what))
 
 /** Whether the Meter decides nothing about a request, because it is over. */
-const denied = (claims: Claims, what: Ask) =>
+const denied = (claims: Claims, what: ReserveRequest) =>
   reserve(claims, what).pipe(
     Effect.as(false),
     Effect.catchTag("MeterDown", () => Effect.succeed(true))
   )
 
-export const take = (claims: Claims, what: Ask): Effect.Effect<Reservation, MeterDown, Meter> =>
+export const take = (claims: Claims, what: ReserveRequest): Effect.Effect<Reservation, MeterDown, Meter> =>
   Effect.map(reserve(claims, what), (verdict) => granted(verdict).reservation)
 
 export const left = Effect.fnUntraced(function* (claims: Claims) {

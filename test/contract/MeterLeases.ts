@@ -32,7 +32,10 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         const meter = yield* Meter
         const claims = claimsOf({ concurrent: 9, tpm: 100, budgets: { day: 1000 } })
         yield* load(claims, { day: 0 })
-        const survey = Effect.map(meter.survey(claims.account, noon), ({ lapsed, open }) => [open, ...lapsed])
+        const survey = Effect.map(meter.snapshot(claims.account, noon), ({ lapsed, open }) => [
+          open,
+          ...lapsed
+        ])
         const grips = yield* Effect.forEach(["a", "b", "c"], (id) => take(claims, ask(id, 20)))
         yield* take(claims, ask("nothing"))
         assert.deepStrictEqual(yield* survey, [4])
@@ -113,7 +116,7 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         yield* TestClock.adjust("29999 millis")
         assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
         yield* TestClock.adjust("1 millis")
-        const { lapsed, open } = yield* meter.survey(claims.account, noon)
+        const { lapsed, open } = yield* meter.snapshot(claims.account, noon)
         assert.deepStrictEqual([open, lapsed], [0, []])
         yield* meter.renewSlot(a)
         assert.strictEqual((yield* take(claims, ask("b", 1))).held, 1)

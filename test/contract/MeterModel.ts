@@ -4,7 +4,8 @@
  */
 import { dayOf, monthOf, secondsToEndOf } from "../../src/domain/Calendar.ts"
 import { type Headroom, type Period, periods } from "../../src/domain/Limits.ts"
-import type { Ask, ClaimName, Claims, Renewal, Reservation } from "../../src/gates/meter/Meter.ts"
+import type { ReserveRequest, ClaimName, Renewal } from "../../src/gates/meter/Meter.ts"
+import type { Claims, Reservation } from "../../src/domain/Reservation.ts"
 
 interface Event {
   readonly at: number
@@ -112,7 +113,7 @@ export class MeterModel {
     return 66
   }
 
-  reserve(claims: Claims, ask: Ask, now: number): ModelVerdict {
+  reserve(claims: Claims, ask: ReserveRequest, now: number): ModelVerdict {
     const known = this.#requests.get(ask.id)
     if (this.#never.has(ask.id) || known?.over === true) return { _tag: "Over" }
     if (known !== undefined) return this.#reserved(claims, ask.id, known, now)

@@ -24,14 +24,14 @@ for (const [name, twin] of [
       yield* load(claims, { total: 100 })
       const late = yield* take(claims, ask("late", 30))
       yield* TestClock.adjust("4 seconds")
-      const { lapsed, mark, open } = yield* meter.survey(claims.account, noon)
+      const { lapsed, mark, open } = yield* meter.snapshot(claims.account, noon)
       assert.deepStrictEqual([open, lapsed], [0, ["late"]])
       // The ledger has the request already: 100 and its 20.
       assert.isFalse(yield* meter.repair(claims.account, noon, mark, { total: 120 }))
       assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 870)
       yield* meter.settle(late, 20)
       assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 880)
-      const rest = yield* meter.survey(claims.account, noon)
+      const rest = yield* meter.snapshot(claims.account, noon)
       assert.isTrue(yield* meter.repair(claims.account, noon, rest.mark, { total: 150 }))
       // One that was admitted on the repaired counter is charged to the token.
       const next = yield* take(claims, ask("next", 30))

@@ -2,7 +2,8 @@
 import { assert, describe } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { type Account, type Claims, Meter, Missing } from "../../src/gates/meter/Meter.ts"
+import { Meter, Missing } from "../../src/gates/meter/Meter.ts"
+import type { Account, Claims } from "../../src/domain/Reservation.ts"
 import {
   ask,
   atNoon,
@@ -188,13 +189,13 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { day: 1000, total: 1000 } })
         yield* load(claims, { day: 7, total: 100 })
-        const survey = yield* meter.survey(claims.account, noon)
+        const survey = yield* meter.snapshot(claims.account, noon)
         assert.deepStrictEqual([survey.totals, survey.open], [{ day: 7, total: 100 }, 0])
         const repair = meter.repair(claims.account, noon, survey.mark, { day: 7, month: 3, total: 90 })
         assert.isTrue(yield* repair)
         assert.strictEqual(yield* spent(claims), 90)
         // A total the store does not know stays unknown: it is the Budget that loads it.
-        assert.deepStrictEqual((yield* meter.survey(claims.account, noon)).totals, { day: 7, total: 90 })
+        assert.deepStrictEqual((yield* meter.snapshot(claims.account, noon)).totals, { day: 7, total: 90 })
       }))
 
     test("a request that came and went since the survey keeps the repair away", () =>
@@ -203,7 +204,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         const claims = claimsOf({ budgets: { total: 1000 } })
         yield* load(claims, { total: 100 })
         yield* meter.settle(yield* take(claims, ask("before", 10)), 0)
-        const { mark } = yield* meter.survey(claims.account, noon)
+        const { mark } = yield* meter.snapshot(claims.account, noon)
         yield* meter.settle(yield* take(claims, ask("a", 30)), 25)
         assert.isFalse(yield* meter.repair(claims.account, noon, mark, { total: 100 }))
         assert.strictEqual(yield* spent(claims), 125)
@@ -215,16 +216,16 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         const claims = claimsOf({ budgets: { total: 1000 } })
         yield* load(claims, { total: 100 })
         const a = yield* take(claims, ask("a", 30))
-        const running = yield* meter.survey(claims.account, noon)
+        const running = yield* meter.snapshot(claims.account, noon)
         assert.deepStrictEqual([running.totals, running.open], [{ total: 130 }, 1])
         assert.isFalse(yield* meter.repair(claims.account, noon, running.mark, { total: 0 }))
         yield* TestClock.adjust("30 seconds")
-        const ended = yield* meter.survey(claims.account, noon)
+        const ended = yield* meter.snapshot(claims.account, noon)
         assert.deepStrictEqual([ended.open, ended.lapsed], [0, ["a"]])
         assert.isFalse(yield* meter.repair(claims.account, noon, ended.mark, { total: 100 }))
         assert.strictEqual(yield* spent(claims), 130)
         yield* meter.settle(a, 5)
-        const { mark } = yield* meter.survey(claims.account, noon)
+        const { mark } = yield* meter.snapshot(claims.account, noon)
         assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 140 }))
         yield* meter.settle(a, 5)
         assert.strictEqual(yield* spent(claims), 140)
@@ -238,7 +239,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         const a = yield* take(claims, ask("a", 30))
         yield* yield* Wipe
         yield* load(claims, { total: 110 })
-        const { mark } = yield* meter.survey(claims.account, noon)
+        const { mark } = yield* meter.snapshot(claims.account, noon)
         assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 100 }))
         yield* meter.settle(a, 20)
         assert.strictEqual(yield* spent(claims), 120)
@@ -248,12 +249,12 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { total: 1000 } })
-        assert.deepStrictEqual((yield* meter.survey(claims.account, noon)).totals, {})
+        assert.deepStrictEqual((yield* meter.snapshot(claims.account, noon)).totals, {})
         yield* load(claims, { total: 100 })
         yield* take(claims, ask("a", 30))
         const before = yield* left(claims)
-        const first = yield* meter.survey(claims.account, noon)
-        assert.deepStrictEqual(yield* meter.survey(claims.account, noon), first)
+        const first = yield* meter.snapshot(claims.account, noon)
+        assert.deepStrictEqual(yield* meter.snapshot(claims.account, noon), first)
         assert.deepStrictEqual(yield* left(claims), before)
       }))
   })

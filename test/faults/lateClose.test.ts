@@ -5,7 +5,8 @@ import { Deferred, Effect, Fiber } from "effect"
 import { chargeCorrection, correctAudit } from "../../src/ledger/corrections.ts"
 import { auditRow, intentRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
-import { type Account, Meter, Reserved } from "../../src/gates/meter/Meter.ts"
+import { Meter, Reserved } from "../../src/gates/meter/Meter.ts"
+import type { Account } from "../../src/domain/Reservation.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { auditSumsOf, correctionOf, ledgerOf } from "../support/auditDatabase.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
@@ -80,7 +81,7 @@ layer(TestPostgres, { excludeTestServices: true, timeout: 30_000 })("a late end"
       if (!(verdict instanceof Reserved)) return
       const { reservation } = verdict
       yield* meter.settle(reservation, 33)
-      const left = Effect.map(meter.survey(account, reservation.admittedAt), ({ totals }) => totals.total)
+      const left = Effect.map(meter.snapshot(account, reservation.admittedAt), ({ totals }) => totals.total)
       yield* meter.settle(reservation, 191)
       assert.strictEqual(yield* left, 33, "the request is over for the counters")
       const told: Array<Account> = []

@@ -5,9 +5,10 @@ import { SqlClient } from "effect/sql"
 import { Audit } from "../../src/audit/Audit.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
-import { layerReconciler } from "../../src/ledger/CrashRecovery.ts"
+import { layerCrashRecovery } from "../../src/ledger/CrashRecovery.ts"
 import { SuspectAccounts } from "../../src/ledger/SuspectAccounts.ts"
-import { type Account, Meter, MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
+import { Meter, MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
+import type { Account } from "../../src/domain/Reservation.ts"
 import { layerMemory as layerMemoryMeter } from "../../src/gates/meter/memory/layer.ts"
 import { layerLiveAudit } from "../contract/auditWorld.ts"
 import { hasIntent, ledgerOf, storedRow } from "../support/auditDatabase.ts"
@@ -66,7 +67,7 @@ it.live(
     }).pipe(
       Effect.scoped,
       Effect.provide(
-        layerReconciler({ leaseS: 1, everyS: 0.1 }).pipe(
+        layerCrashRecovery({ leaseS: 1, everyS: 0.1 }).pipe(
           Layer.provide([layerSuspects, Metrics.layer]),
           Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
           Layer.provideMerge(TestPostgres)
@@ -100,7 +101,7 @@ it.live(
       Effect.provide(
         Layer.merge(
           layerLiveAudit({ ...patience, leaseS: 3, closeTimeoutMs: 5000 }),
-          layerReconciler({ leaseS: 3, everyS: 0.1 })
+          layerCrashRecovery({ leaseS: 3, everyS: 0.1 })
         ).pipe(
           Layer.provide([layerSuspects, Metrics.layer]),
           Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
@@ -139,7 +140,7 @@ it.live(
         Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
       ])
       const built = yield* Layer.build(
-        layerReconciler({ leaseS: 1, everyS: 0.1 }).pipe(
+        layerCrashRecovery({ leaseS: 1, everyS: 0.1 }).pipe(
           Layer.provide([flaky, layerSuspects]),
           Layer.provideMerge(Layer.fresh(Metrics.layer)),
           Layer.provideMerge(ear)

@@ -209,19 +209,19 @@ const play = ({
   model.comeBack()
 
   for (const one of running) {
-    const { exchange } = one
-    assert.isTrue(exchange.concluded)
+    const { context } = one
+    assert.isTrue(context.finished)
     const count = shownBy(one)
-    const held = (exchange.granted ?? 0) - exchange.promptEstimate
-    const believed = exchange.final === undefined ? undefined : exchange.claimedBy(exchange.final)
+    const held = (context.granted ?? 0) - context.promptEstimate
+    const believed = context.final === undefined ? undefined : context.claimedBy(context.final)
     // A count that can be true says how many tokens a text is, and nobody knows it before the end.
     const shown = believed === undefined ? count.least : count.tokens
     assert.isAtMost(shown, one.runs * one.numPredict, "shown within the bound")
     assert.isAtMost(shown, held, "shown within what was held")
     if (believed === undefined) assert.isAtMost(lettersShownBy(one), 32 * held, "32 bytes to a token at most")
-    if (believed === undefined && exchange.output.estimate > exchange.output.tokens) {
+    if (believed === undefined && context.output.estimate > context.output.tokens) {
       reached.long += 1
-      assert.isAtLeast(exchange.usage.tokensOut, Math.min(held, count.estimate), "charged by its text")
+      assert.isAtLeast(context.usage.tokensOut, Math.min(held, count.estimate), "charged by its text")
     }
     if (one.error?.includes("Unavailable") === true) reached.unavailable += 1
     const end = one.shown.at(-1)

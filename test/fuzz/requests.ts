@@ -6,7 +6,12 @@ import { Catalog } from "../../src/gates/models/Catalog.ts"
 import { parseBody } from "../../src/http/body.ts"
 import type { Decode } from "../../src/http/dialect/Dialect.ts"
 import { withPromptSize } from "../../src/http/dialect/promptEstimate.ts"
-import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate } from "../../src/http/dialect/native/dialect.ts"
+import {
+  nativeChat,
+  nativeEmbed,
+  nativeEmbeddings,
+  nativeGenerate
+} from "../../src/http/dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../src/http/dialect/openai/dialect.ts"
 import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
 import { type Behaviour, fake as fakeLines, type FakeBackend } from "../support/FakeBackend.ts"

@@ -2,15 +2,15 @@
 import { assert } from "@effect/vitest"
 import { Cause, Effect, Exit } from "effect"
 import type { Dispatcher } from "undici"
-import { ofWire } from "../../src/backend/errors.ts"
+import { fromTransport } from "../../src/backend/errors.ts"
 import { frameBoundsOf } from "../../src/backend/ollama/answerBounds.ts"
 import { FrameReader } from "../../src/backend/ollama/FrameReader.ts"
-import { Wire } from "../../src/backend/ollama/UpstreamCall.ts"
+import { UpstreamCall } from "../../src/backend/ollama/UpstreamCall.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
 import { usageOf } from "../../src/domain/Usage.ts"
 import type { Encoder } from "../../src/http/dialect/Dialect.ts"
-import { faceOf } from "../../src/http/errorResponses.ts"
+import { toErrorResponse } from "../../src/http/errorResponses.ts"
 import { Fold } from "../../src/http/dialect/fold.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { callOf } from "../support/permits.ts"
@@ -167,7 +167,7 @@ export type Outcome = "done" | "failed"
 
 /** Dies when the stream neither ends nor fails, or a client would read anything it should not. */
 export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome => {
-  const wire = new Wire(() => () => undefined)
+  const wire = new UpstreamCall(() => () => undefined)
   const controller = new Controller()
   wire.onRequestStart(controller)
   wire.onResponseStart(controller, 200, { "content-type": "application/x-ndjson" })
@@ -196,7 +196,9 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
       assert.strictEqual(error._tag, "Some", "a defect")
       if (error._tag === "None") return "failed"
       assert.include(["BackendFailed", "WireError"], error.value._tag)
-      const face = faceOf(error.value._tag === "BackendFailed" ? error.value : ofWire(error.value))
+      const face = toErrorResponse(
+        error.value._tag === "BackendFailed" ? error.value : fromTransport(error.value)
+      )
       encoders.forEach(([, encoder], i) => (texts[i] += encoder.failure(face, "id")))
       outcome = "failed"
     } else if (exit.value === undefined) {

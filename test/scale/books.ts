@@ -41,7 +41,7 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
   )
   let [audit, ledger, counters, difference, leases, lapsed, intents] = [0, 0, 0, 0, 0, 0, 0]
   for (const row of rows) {
-    const survey = yield* meter.survey({ group: row.tenant_id, key: row.key_id }, Date.now())
+    const survey = yield* meter.snapshot({ group: row.tenant_id, key: row.key_id }, Date.now())
     // A key that nobody used has no counter.
     const counted = survey.totals.total ?? row.ledger
     audit += row.audit

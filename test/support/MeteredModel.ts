@@ -8,11 +8,12 @@ import type { Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import { totalTokens } from "../../src/domain/Usage.ts"
-import { Counters } from "../../src/gates/meter/memory/MemoryMeter.ts"
-import { type Claims, MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
+import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
+import { MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
+import type { Claims } from "../../src/domain/Reservation.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import * as YoungStream from "../../src/infra/v8/stream.ts"
-import { Exchange } from "../../src/request/RequestContext.ts"
+import { RequestContext } from "../../src/request/RequestContext.ts"
 import { Hold } from "../../src/request/Hold.ts"
 import { meterStream } from "../../src/request/meterStream.ts"
 import { numPredictOf, outputPlanOf, tokensToHold } from "../../src/request/outputPlan.ts"
@@ -33,7 +34,7 @@ const thinker: Model = { ...modelNamed("m"), capabilities: ["completion", "think
 
 /** One admitted request. */
 export class MeteredRequest {
-  readonly exchange: Exchange
+  readonly context: RequestContext
   readonly hold: Hold
   readonly numPredict: number
   readonly runs: number
@@ -44,9 +45,9 @@ export class MeteredRequest {
   readonly #scope = Scope.makeUnsafe()
   #pull: Pull.Pull<ReadonlyArray<Frame>, unknown> | undefined
 
-  constructor(model: MeteredModel, exchange: Exchange, hold: Hold, numPredict: number, runs: number) {
+  constructor(model: MeteredModel, context: RequestContext, hold: Hold, numPredict: number, runs: number) {
     this.#model = model
-    this.exchange = exchange
+    this.context = context
     this.hold = hold
     this.numPredict = numPredict
     this.runs = runs
@@ -63,7 +64,7 @@ export class MeteredRequest {
         return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
       })
     )
-    const metered = meterStream(frames, this.exchange, this.hold)
+    const metered = meterStream(frames, this.context, this.hold)
     this.#pull = Effect.runSync(Scope.provide(Stream.toPull(metered), this.#scope))
   }
 
@@ -74,7 +75,7 @@ export class MeteredRequest {
     if (Exit.isSuccess(exit)) {
       this.shown.push(...exit.value)
       if (this.shown.at(-1)?.done === true) {
-        this.#model.settle(this, this.exchange.usage)
+        this.#model.settle(this, this.context.usage)
         this.#end()
       }
       return "frames"
@@ -83,7 +84,7 @@ export class MeteredRequest {
     if (error._tag === "None") throw new Error("a defect", { cause: exit.cause })
     if (!Cause.isDone(error.value)) {
       this.error = String(error.value)
-      this.#model.settle(this, this.exchange.usage)
+      this.#model.settle(this, this.context.usage)
     }
     this.#end()
     return this.error === undefined ? "ended" : "failed"
@@ -92,7 +93,7 @@ export class MeteredRequest {
   /** The client leaves, `ms` after the call. */
   leave(ms: number): void {
     if (this.over) return
-    this.#model.settle(this, this.exchange.usageWhenLeft(this.#model.rates.estimate("m", ms)))
+    this.#model.settle(this, this.context.usageWhenLeft(this.#model.rates.estimate("m", ms)))
     this.#end()
   }
 
@@ -116,7 +117,7 @@ export class MeteredModel {
   /** by how much prompts were estimated too low, in all */
   underestimated = 0
   readonly claims: Claims
-  readonly #counters = new Counters({ leaseS: 1_000_000 })
+  readonly #counters = new MemoryMeter({ leaseS: 1_000_000 })
   readonly #meter
   #serial = 0
   /** what was settled while the Meter was away */
@@ -148,7 +149,7 @@ export class MeteredModel {
     const ask = { id, slot: true, ...tokensToHold(plan, promptEstimate, maxTokens) }
     const verdict = this.#counters.reserve(this.claims, ask, noon)
     if (!(verdict instanceof Reserved)) return undefined
-    const exchange = new Exchange(
+    const context = new RequestContext(
       {
         requestId: id,
         arrivedAt: noon,
@@ -159,30 +160,30 @@ export class MeteredModel {
       0
     )
     const numPredict = numPredictOf(plan, verdict.reservation, promptEstimate, maxTokens)
-    exchange.reservation = verdict.reservation
-    exchange.streamed = streamed
-    exchange.promptEstimate = promptEstimate
-    exchange.promptBytes = request.promptBytes
-    exchange.maxTokens = plan.runs * numPredict
-    exchange.runs = plan.runs
-    exchange.collected = plan.holdsAll
-    exchange.sent = true
+    context.reservation = verdict.reservation
+    context.streamed = streamed
+    context.promptEstimate = promptEstimate
+    context.promptBytes = request.promptBytes
+    context.maxTokens = plan.runs * numPredict
+    context.runs = plan.runs
+    context.collected = plan.holdsAll
+    context.sent = true
     return new MeteredRequest(
       this,
-      exchange,
-      new Hold(exchange, this.#meter, () => Effect.void),
+      context,
+      new Hold(context, this.#meter, () => Effect.void),
       numPredict,
       plan.runs
     )
   }
 
-  settle({ exchange }: MeteredRequest, usage: ReturnType<Exchange["usageWhenLeft"]>): void {
-    if (exchange.concluded) return
-    exchange.concluded = true
+  settle({ context }: MeteredRequest, usage: ReturnType<RequestContext["usageWhenLeft"]>): void {
+    if (context.finished) return
+    context.finished = true
     const tokens = totalTokens(usage)
     this.spent += tokens
-    this.underestimated += Math.max(0, usage.tokensIn - exchange.promptEstimate)
-    const { reservation } = exchange
+    this.underestimated += Math.max(0, usage.tokensIn - context.promptEstimate)
+    const { reservation } = context
     if (reservation === undefined) return
     const tell = () => void this.#counters.settle(reservation, tokens, noon)
     if (this.away) this.#owed.push(tell)

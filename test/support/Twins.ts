@@ -15,18 +15,18 @@ import { layerMemory as layerBackend, say } from "../../src/backend/memory.ts"
 import type { Gate } from "../../src/domain/Errors.ts"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
-import { layerLive as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
+import { layerFromMeter as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
 import { DiscoveryControl, layerMemory as layerDiscovery } from "../../src/gates/models/memory.ts"
 import { makeMemory as makeKeys } from "../../src/gates/keys/memory.ts"
-import { layerLive as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
+import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
 import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
 import * as Server from "../../src/http/server/Server.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { Aftercare } from "../../src/request/SettlementQueue.ts"
-import { Leases } from "../../src/request/LeaseKeeper.ts"
+import { SettlementQueue } from "../../src/request/SettlementQueue.ts"
+import { LeaseKeeper } from "../../src/request/LeaseKeeper.ts"
 import { modelNamed } from "./permits.ts"
 
 /** A subsystem that can be taken away and given back. */
@@ -103,8 +103,8 @@ const layerTwinsWith = Layer.unwrap(
       layerBudget,
       // Nobody here has opted in.
       Layer.succeed(PromptLog, { transcript: () => undefined }),
-      Aftercare.layer({ drainMs: 500 }),
-      Leases.layer({ leaseS: 30 }),
+      SettlementQueue.layer({ drainMs: 500 }),
+      LeaseKeeper.layer({ leaseS: 30 }),
       layerContextSecret
     ).pipe(
       Layer.provideMerge(

@@ -5,14 +5,14 @@ import * as Metrics from "../../src/observability/Metrics.ts"
 import { PromptLog } from "../../src/promptlog/PromptLog.ts"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { layerMemory as layerBackend, say } from "../../src/backend/memory.ts"
-import { layerLive as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
+import { layerFromMeter as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
 import { layerMemory as layerDiscovery } from "../../src/gates/models/memory.ts"
-import { layerLive as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
+import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { Aftercare } from "../../src/request/SettlementQueue.ts"
-import { Leases } from "../../src/request/LeaseKeeper.ts"
+import { SettlementQueue } from "../../src/request/SettlementQueue.ts"
+import { LeaseKeeper } from "../../src/request/LeaseKeeper.ts"
 import { modelNamed } from "./permits.ts"
 
 export const leaseS = 30
@@ -25,8 +25,8 @@ export const layerPorts = Layer.fresh(
     layerNoQueue,
     layerBudget,
     Layer.succeed(PromptLog, { transcript: () => undefined }),
-    Aftercare.layer({ drainMs: 0 }),
-    Leases.layer({ leaseS })
+    SettlementQueue.layer({ drainMs: 0 }),
+    LeaseKeeper.layer({ leaseS })
   ).pipe(
     Layer.provideMerge(layerMeter({ leaseS })),
     Layer.provideMerge(layerAudit),

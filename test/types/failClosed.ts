@@ -13,16 +13,17 @@ import type { Headroom } from "../../src/domain/Limits.ts"
 import { issue, type Permit, type Proof } from "../../src/domain/Permit.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
-import type { Reservation, Verdict } from "../../src/gates/meter/Meter.ts"
+import type { Verdict } from "../../src/gates/meter/Meter.ts"
+import type { Reservation } from "../../src/domain/Reservation.ts"
 import type { Endpoint } from "../../src/http/endpoint.ts"
-import { faceOf } from "../../src/http/errorResponses.ts"
-import type { Exchange } from "../../src/request/RequestContext.ts"
+import { toErrorResponse } from "../../src/http/errorResponses.ts"
+import type { RequestContext } from "../../src/request/RequestContext.ts"
 
 declare const call: BackendCall
 declare const headroom: Headroom
 declare const reservation: Reservation
 declare const proof: Proof
-declare const exchange: Exchange
+declare const context: RequestContext
 declare const endpoint: Endpoint
 declare const verdict: Verdict
 declare const caller: Caller
@@ -52,10 +53,10 @@ export const incomplete: Permit = issue({ KeyStore: proof.KeyStore, Discovery: p
 
 // @effect-diagnostics missingEffectError:off
 // @ts-expect-error a database error has to become a GatewayError before it may reach an endpoint
-export const leaky = endpoint(exchange, sqlFailure)
+export const leaky = endpoint(context, sqlFailure)
 
 // @ts-expect-error an error without a face does not exist
-faceOf({ _tag: "SomethingNew" })
+toErrorResponse({ _tag: "SomethingNew" })
 
 type Faces = { readonly [T in GatewayError["_tag"]]: number }
 // @ts-expect-error a table of faces has to be complete

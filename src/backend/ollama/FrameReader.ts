@@ -11,20 +11,20 @@ import type { Frame } from "../../domain/Frame.ts"
 import * as YoungStream from "../../infra/v8/stream.ts"
 import type { FrameBounds } from "./answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
-import { ofErrorLine, ofWire } from "../errors.ts"
-import { Lines, LineTooLong } from "./LineSplitter.ts"
+import { ofErrorLine, fromTransport } from "../errors.ts"
+import { LineSplitter, LineTooLong } from "./LineSplitter.ts"
 import { isRepeatLimit } from "./refusals.ts"
-import { type Head, type Wire, WireError } from "./UpstreamCall.ts"
+import { type Head, type UpstreamCall, TransportError } from "./UpstreamCall.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
 
 export class FrameReader {
-  readonly #wire: Wire
+  readonly #wire: UpstreamCall
   readonly #kind: FrameKind
   readonly #delimited: boolean
   readonly #streamed: boolean
   readonly #bounds: FrameBounds
-  readonly #lines: Lines
+  readonly #lines: LineSplitter
   #bytes = 0
   #count = 0
   #failure: BackendFailed | undefined
@@ -32,10 +32,10 @@ export class FrameReader {
   /** Time of the last frame, as the backend told it. */
   #lastAt: string | undefined
 
-  constructor(wire: Wire, kind: FrameKind, head: Head, bounds: FrameBounds) {
+  constructor(wire: UpstreamCall, kind: FrameKind, head: Head, bounds: FrameBounds) {
     this.#wire = wire
     this.#bounds = bounds
-    this.#lines = new Lines(bounds.lineBytes)
+    this.#lines = new LineSplitter(bounds.lineBytes)
     this.#kind = kind
     this.#delimited = head.delimited
     this.#streamed = head.contentType.startsWith("application/x-ndjson")
@@ -44,9 +44,9 @@ export class FrameReader {
   /**
    * The frames of each read, up to the final one. `lost` names a connection that broke. It runs for every chunk of every stream, so it takes no more steps than it must.
    */
-  #pull<E>(lost: (error: WireError) => E): Pull.Pull<Frames, BackendFailed | E> {
-    const reading = Effect.flatMap(this.#wire.taken, (bytes): Pull.Pull<Frames, BackendFailed | E> => {
-      if (bytes instanceof WireError) return Effect.fail(lost(bytes))
+  #pull<E>(lost: (error: TransportError) => E): Pull.Pull<Frames, BackendFailed | E> {
+    const reading = Effect.flatMap(this.#wire.chunks, (bytes): Pull.Pull<Frames, BackendFailed | E> => {
+      if (bytes instanceof TransportError) return Effect.fail(lost(bytes))
       const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
       // Frames that came before a failure go out before it.
       return first === undefined ? next : Effect.succeed<Frames>([first, ...rest])
@@ -59,7 +59,7 @@ export class FrameReader {
   }
 
   /** The next frames, or `undefined` after the final one; a lost connection is told as it was. */
-  get next(): Effect.Effect<Frames | undefined, BackendFailed | WireError> {
+  get next(): Effect.Effect<Frames | undefined, BackendFailed | TransportError> {
     return Pull.catchDone(
       this.#pull((error) => error),
       () => Effect.undefined
@@ -68,7 +68,7 @@ export class FrameReader {
 
   /** The stream from `first` on. It can be run once. */
   rest(first: Frames): Stream.Stream<Frame, BackendFailed | ShuttingDown> {
-    const next = this.#pull(ofWire)
+    const next = this.#pull(fromTransport)
     let held: Frames | undefined = first
     const start = Effect.suspend(() => {
       if (held === undefined) return next

@@ -23,7 +23,7 @@ export class LineTooLong extends Error {
   }
 }
 
-export class Lines {
+export class LineSplitter {
   readonly #limit: number
   readonly #pending = new ByteList()
 

@@ -1,5 +1,5 @@
 /**
- * One HTTP exchange with the backend on undici's `dispatch`, turned into pulls: bytes are taken when somebody asks
+ * One HTTP request with the backend on undici's `dispatch`, turned into pulls: bytes are taken when somebody asks
  * for them, and the socket is paused while too many wait.
  *
  * `dispatch` and not `request` or `fetch`: no streams, no promises, and the connection is gone within a tick of
@@ -8,7 +8,7 @@
 import { Effect } from "effect"
 import { Client, type Dispatcher, errors } from "undici"
 import { ShuttingDown } from "../../domain/Errors.ts"
-import type { Alarm } from "../../infra/time.ts"
+import type { Timer } from "../../infra/time.ts"
 
 /** Bytes that may wait before the socket is paused. */
 const highWater = 64 * 1024
@@ -16,8 +16,8 @@ const highWater = 64 * 1024
 const drainBytes = 64 * 1024
 const drainMs = 1000
 
-/** What became of an exchange that did not end well. */
-export class WireError extends Error {
+/** What became of an request that did not end well. */
+export class TransportError extends Error {
   readonly _tag = "WireError"
   /**
    * `lost`: the connection could not be made or broke; `timeout`: nothing came in time; `garbled`: not HTTP; `stopped`:
@@ -28,7 +28,7 @@ export class WireError extends Error {
   readonly answered: boolean
   /** whether the connection had served another request before */
   readonly reused: boolean
-  constructor(kind: WireError["kind"], answered: boolean, reused: boolean, cause: unknown) {
+  constructor(kind: TransportError["kind"], answered: boolean, reused: boolean, cause: unknown) {
     super(`backend connection: ${kind}`, { cause })
     this.name = "WireError"
     this.kind = kind
@@ -57,7 +57,7 @@ export class CountingClient extends Client {
     })
   }
   override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    if (handler instanceof Wire) handler.client = this
+    if (handler instanceof UpstreamCall) handler.client = this
     return super.dispatch(options, handler)
   }
   /** Notes a request on the connection and tells how many came before it. */
@@ -68,43 +68,43 @@ export class CountingClient extends Client {
   }
 }
 
-export class Wire implements Dispatcher.DispatchHandler {
+export class UpstreamCall implements Dispatcher.DispatchHandler {
   client: CountingClient | undefined
   #controller: Dispatcher.DispatchController | undefined
   #head: Head | undefined
   #chunks: Array<Buffer> = []
   #waiting = 0
   #ended = false
-  #error: WireError | undefined
+  #error: TransportError | undefined
   #reused = false
   #aborted: Error | undefined
   #draining: { left: number; readonly timer: NodeJS.Timeout } | undefined
   #wake: (() => void) | undefined
-  readonly #alarm: Alarm
-  #callOff: (() => void) | undefined
-  #forget: (() => void) | undefined
+  readonly #alarm: Timer
+  #cancelTimer: (() => void) | undefined
+  #unregister: (() => void) | undefined
 
-  constructor(alarm: Alarm) {
+  constructor(alarm: Timer) {
     this.#alarm = alarm
   }
 
-  /** Ends the exchange in `ms`, unless it has ended by then. A new limit takes the place of the one before. */
+  /** Ends the request in `ms`, unless it has ended by then. A new limit takes the place of the one before. */
   limit(ms: number, why: string): void {
-    this.#callOff?.()
+    this.#cancelTimer?.()
     if (this.#ended || this.#error !== undefined) return
-    this.#callOff = this.#alarm(ms, () => this.abort(new TooLong(why)))
+    this.#cancelTimer = this.#alarm(ms, () => this.abort(new TooLong(why)))
   }
 
-  /** Ends the exchange, unless it has ended by then, when what it registers with says that this process stops. */
-  heed(register: (stop: () => void) => () => void): void {
-    this.#forget = register(() => this.abort(new ShuttingDown()))
+  /** Ends the request, unless it has ended by then, when what it registers with says that this process stops. */
+  onShutdown(register: (stop: () => void) => () => void): void {
+    this.#unregister = register(() => this.abort(new ShuttingDown()))
   }
 
   /**
    * Succeeds once the response's head is in; when it announces an answer, once that has begun, which is nearly always in
    * the same read and makes one wake-up of two.
    */
-  readonly head: Effect.Effect<Head, WireError> = Effect.callback((resume) =>
+  readonly head: Effect.Effect<Head, TransportError> = Effect.callback((resume) =>
     this.#when(
       () => {
         if (this.#head !== undefined) return resume(Effect.succeed(this.#head))
@@ -118,7 +118,7 @@ export class Wire implements Dispatcher.DispatchHandler {
   )
 
   /** The bytes that came since the last time, at least one chunk; none when the body has ended. */
-  readonly taken: Effect.Effect<ReadonlyArray<Buffer> | WireError> = Effect.callback((resume) =>
+  readonly chunks: Effect.Effect<ReadonlyArray<Buffer> | TransportError> = Effect.callback((resume) =>
     this.#when(
       () => resume(Effect.succeed(this.#takeNow())),
       () => this.#readable || this.#error !== undefined
@@ -130,11 +130,11 @@ export class Wire implements Dispatcher.DispatchHandler {
   }
 
   /** The same, for those who take an error for one. */
-  readonly take: Effect.Effect<ReadonlyArray<Buffer>, WireError> = Effect.flatMap(this.taken, (bytes) =>
-    bytes instanceof WireError ? Effect.fail(bytes) : Effect.succeed(bytes)
+  readonly take: Effect.Effect<ReadonlyArray<Buffer>, TransportError> = Effect.flatMap(this.chunks, (bytes) =>
+    bytes instanceof TransportError ? Effect.fail(bytes) : Effect.succeed(bytes)
   )
 
-  #takeNow(): ReadonlyArray<Buffer> | WireError {
+  #takeNow(): ReadonlyArray<Buffer> | TransportError {
     // What came before an error was said before it.
     if (this.#chunks.length === 0 && this.#error !== undefined) return this.#error
     const chunks = this.#chunks
@@ -161,7 +161,7 @@ export class Wire implements Dispatcher.DispatchHandler {
     })
   }
 
-  /** Ends the exchange now, whatever its state; the connection goes with it. */
+  /** Ends the request now, whatever its state; the connection goes with it. */
   abort(reason: Error): void {
     if (this.#ended || this.#error !== undefined) return
     this.#aborted = reason
@@ -171,14 +171,14 @@ export class Wire implements Dispatcher.DispatchHandler {
 
   /** Lets go of it: a response that is only being seen off may do so, anything else ends now. */
   close(): void {
-    this.#forget?.()
+    this.#unregister?.()
     if (this.#draining === undefined) this.abort(new Error("no longer wanted"))
   }
 
   /** Nothing more is wanted: lets a response that is about to end do so, to keep its connection. */
   finish(): void {
     if (this.#ended || this.#error !== undefined || this.#draining !== undefined) return
-    this.#callOff?.()
+    this.#cancelTimer?.()
     const timer = setTimeout(() => this.abort(new Error("response went on after its end")), drainMs)
     timer.unref()
     this.#draining = { left: drainBytes, timer }
@@ -225,7 +225,7 @@ export class Wire implements Dispatcher.DispatchHandler {
 
   onResponseEnd(): void {
     clearTimeout(this.#draining?.timer)
-    this.#callOff?.()
+    this.#cancelTimer?.()
     this.#ended = true
     this.#wake?.()
   }
@@ -237,16 +237,16 @@ export class Wire implements Dispatcher.DispatchHandler {
   #fail(error: Error): void {
     clearTimeout(this.#draining?.timer)
     if (this.#ended || this.#error !== undefined) return
-    this.#callOff?.()
-    this.#error = new WireError(kindOf(error), this.#head !== undefined, this.#reused, error)
+    this.#cancelTimer?.()
+    this.#error = new TransportError(kindOf(error), this.#head !== undefined, this.#reused, error)
     this.#wake?.()
   }
 }
 
-/** Says that an exchange, or the wait for its first frame, lasted longer than any may. */
+/** Says that an request, or the wait for its first frame, lasted longer than any may. */
 export class TooLong extends Error {}
 
-const kindOf = (error: Error): WireError["kind"] => {
+const kindOf = (error: Error): TransportError["kind"] => {
   if (error instanceof ShuttingDown) return "stopped"
   if (error instanceof TooLong) return "timeout"
   if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)

@@ -13,7 +13,7 @@ import { BackendFailed, type ShuttingDown } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { JsonObject } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
-import { makeAlarm } from "../../infra/time.ts"
+import { makeTimer } from "../../infra/time.ts"
 import { Drain } from "../../infra/Drain.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import {
@@ -30,13 +30,13 @@ import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
-import { beforeFirstFrame, ofAnswer, ofWire, type Refused } from "../errors.ts"
+import { beforeFirstFrame, fromStatus, fromTransport, type CallError } from "../errors.ts"
 import { FrameReader } from "./FrameReader.ts"
-import { guarded, guardedWhole } from "../withBreaker.ts"
+import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
-import { CountingClient, type Head, Wire, WireError } from "./UpstreamCall.ts"
+import { CountingClient, type Head, UpstreamCall, TransportError } from "./UpstreamCall.ts"
 
-export interface UndiciOptions {
+export interface OllamaOptions {
   /** http or https; a path is a prefix of every path sent */
   readonly url: URL
   readonly connectTimeoutMs: number
@@ -74,9 +74,9 @@ const lookups = ["describe", "models", "ping"] as const
 type Lookup = (typeof lookups)[number]
 const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) => lookup === path)
 
-const make = Effect.fnUntraced(function* (options: UndiciOptions) {
+const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
-  const [alarm, nowMs] = [yield* makeAlarm, yield* makeMonotonicMs]
+  const [alarm, nowMs] = [yield* makeTimer, yield* makeMonotonicMs]
   const prefix = options.url.pathname.replace(/\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(
@@ -99,14 +99,14 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
   const requests = yield* makePool(options.connections ?? null)
   const lookupPool = yield* makePool(lookupConnections)
 
-  /** An exchange that ends at `deadline` (of `nowMs`), and with its Scope at the latest. */
-  const exchange = (
+  /** A request that ends at `deadline` (of `nowMs`), and with its Scope at the latest. */
+  const context = (
     path: keyof typeof paths,
     body: string | null,
     deadline: number
-  ): Effect.Effect<Wire, never, Scope.Scope> =>
+  ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
     Effect.flatMap(Effect.scope, (scope) => {
-      const wire = new Wire(alarm)
+      const wire = new UpstreamCall(alarm)
       // Closed whatever comes next, so that no interruption finds a request that nobody ends.
       return Effect.map(
         Scope.addFinalizer(
@@ -115,7 +115,7 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
         ),
         () => {
           wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
-          wire.heed(drain.onCut)
+          wire.onShutdown(drain.onCut)
           const pool = isLookup(path) ? lookupPool : requests
           pool.dispatch(
             {
@@ -136,11 +136,11 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
     body: string | null,
     { decode, limit }: Expected<A>,
     deadline: number
-  ): Effect.Effect<A, Refused | WireError> =>
+  ): Effect.Effect<A, CallError | TransportError> =>
     Effect.gen(function* () {
-      const wire = yield* exchange(path, body, deadline)
+      const wire = yield* context(path, body, deadline)
       const head = yield* wire.head
-      if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
+      if (head.status !== 200) return yield* fromStatus(head, yield* beginning(wire))
       const answer = Effect.flatMap(whole(wire, limit), decode)
       // There are few look-ups at a time, and readiness must not wait for what clients ask.
       return yield* isLookup(path) ? answer : wholeAnswers.withPermits(Math.ceil(limit / 1024))(answer)
@@ -152,8 +152,8 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
    */
   const inTime = <A, R>(
     ms: number,
-    attempt: (deadline: number) => Effect.Effect<A, Refused | WireError, R>
-  ): Effect.Effect<A, Refused, R> =>
+    attempt: (deadline: number) => Effect.Effect<A, CallError | TransportError, R>
+  ): Effect.Effect<A, CallError, R> =>
     Effect.suspend(() => {
       const deadline = nowMs() + ms
       return Effect.catch(attempt(deadline), (error) =>
@@ -174,7 +174,7 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
   /** Up to the first frame; after that the answer has a clock of its own. */
   const head = (kind: FrameKind, body: string, bounds: FrameBounds) =>
     inTime(options.firstByteTimeoutMs, (deadline) =>
-      Effect.flatMap(exchange(kind, body, deadline), (wire) =>
+      Effect.flatMap(context(kind, body, deadline), (wire) =>
         Effect.map(open(wire, kind, bounds), (answer) => {
           wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
           return answer
@@ -188,7 +188,11 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
       if (kind !== "chat" && kind !== "generate") {
         return protocol(`${kind} does not answer in frames`)
       }
-      return guarded(breaker, permit, head(kind, bodyOf(permit.model.name, call), frameBoundsOf(call)))
+      return streamWithBreaker(
+        breaker,
+        permit,
+        head(kind, bodyOf(permit.model.name, call), frameBoundsOf(call))
+      )
     },
     embed: (permit, { request }) => {
       const { kind } = request
@@ -199,10 +203,10 @@ const make = Effect.fnUntraced(function* (options: UndiciOptions) {
           known(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
       }
       const body = wholeBodyOf(permit.model.name, request)
-      return guardedWhole(breaker, permit, ask(kind, body, vectors, options.firstByteTimeoutMs))
+      return callWithBreaker(breaker, permit, ask(kind, body, vectors, options.firstByteTimeoutMs))
     },
     show: (permit) =>
-      guardedWhole(
+      callWithBreaker(
         breaker,
         permit,
         // The name and nothing else: the other fields can echo what has to stay hidden.
@@ -257,12 +261,12 @@ const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, Bac
 
 /** Waits for the first frames and leaves the rest to be pulled. */
 const open = Effect.fnUntraced(function* (
-  wire: Wire,
+  wire: UpstreamCall,
   kind: FrameKind,
   bounds: FrameBounds
-): Effect.fn.Return<Stream.Stream<Frame, BackendFailed | ShuttingDown>, Refused | WireError> {
+): Effect.fn.Return<Stream.Stream<Frame, BackendFailed | ShuttingDown>, CallError | TransportError> {
   const head = yield* wire.head
-  if (head.status !== 200) return yield* ofAnswer(head, yield* beginning(wire))
+  if (head.status !== 200) return yield* fromStatus(head, yield* beginning(wire))
   if (!isFrames(head)) {
     const fault = protocol(`content type ${head.contentType.slice(0, 100)}`)
     wire.abort(fault)
@@ -282,10 +286,10 @@ const protocol = (what: string): BackendFailed =>
   new BackendFailed({ fault: "protocol", cause: new Error(what) })
 
 /** The beginning of an error's body; what does not come within a second is not waited for. */
-const beginning = (wire: Wire): Effect.Effect<string> => {
+const beginning = (wire: UpstreamCall): Effect.Effect<string> => {
   const read: Array<Buffer> = []
   let size = 0
-  const more: Effect.Effect<void, WireError> = Effect.flatMap(wire.take, (bytes) => {
+  const more: Effect.Effect<void, TransportError> = Effect.flatMap(wire.take, (bytes) => {
     for (const chunk of bytes) {
       read.push(chunk)
       size += chunk.length
@@ -304,7 +308,7 @@ const beginning = (wire: Wire): Effect.Effect<string> => {
 }
 
 /** The whole body as text; more than `limit` bytes is a protocol fault. */
-const whole = Effect.fnUntraced(function* (wire: Wire, limit: number) {
+const whole = Effect.fnUntraced(function* (wire: UpstreamCall, limit: number) {
   const read = new ByteList()
   while (true) {
     const bytes = yield* wire.take
@@ -318,12 +322,12 @@ const whole = Effect.fnUntraced(function* (wire: Wire, limit: number) {
   }
 })
 
-const diedIdle = (error: Refused | WireError): boolean =>
-  error instanceof WireError && error.kind === "lost" && error.reused && !error.answered
+const diedIdle = (error: CallError | TransportError): boolean =>
+  error instanceof TransportError && error.kind === "lost" && error.reused && !error.answered
 
 /** A wire's own error becomes the gateway's. */
-const refusedBy = (error: Refused | WireError): Refused =>
-  error instanceof WireError ? ofWire(error) : error
+const refusedBy = (error: CallError | TransportError): CallError =>
+  error instanceof TransportError ? fromTransport(error) : error
 
-export const layerUndici = (options: UndiciOptions): Layer.Layer<Backend, never, CircuitBreaker | Drain> =>
+export const layerOllama = (options: OllamaOptions): Layer.Layer<Backend, never, CircuitBreaker | Drain> =>
   Layer.effect(Backend, make(options))

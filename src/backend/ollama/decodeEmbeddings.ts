@@ -4,7 +4,7 @@
  */
 import type { Embeddings, Vector } from "../../domain/Embeddings.ts"
 import type { InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
-import { vectorTexts } from "./embeddingSlices.ts"
+import { sliceVectors } from "./embeddingSlices.ts"
 
 /** The endpoints that answer with vectors. */
 export type EmbedKind = "embed" | "embeddings"
@@ -22,13 +22,13 @@ export const decodeEmbeddings = (
     // Nothing in, nothing out: an empty prompt only loads the model.
     const expected = body["prompt"] !== ""
     if (!isVector(vector) || vector.length > 0 !== expected) return undefined
-    return { vectors: withTexts([vector], vectorTexts("embedding", text)) }
+    return { vectors: withTexts([vector], sliceVectors("embedding", text)) }
   }
   const vectors = value["embeddings"]
   if (!isArray(vectors) || vectors.length !== inputsOf(body["input"])) return undefined
   if (!vectors.every((vector) => isVector(vector) && vector.length > 0)) return undefined
   return {
-    vectors: withTexts(vectors.filter(isVector), vectorTexts("embeddings", text)),
+    vectors: withTexts(vectors.filter(isVector), sliceVectors("embeddings", text)),
     ...(isCount(value["total_duration"]) ? { totalDuration: value["total_duration"] } : {}),
     ...(isCount(value["load_duration"]) ? { loadDuration: value["load_duration"] } : {}),
     ...(isCount(value["prompt_eval_count"]) ? { promptEvalCount: value["prompt_eval_count"] } : {})

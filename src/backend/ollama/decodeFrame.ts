@@ -60,12 +60,12 @@ export const decodeFrame = (kind: FrameKind, line: string): Line => {
     if (!isArray(value.logprobs)) return new Malformed("logprobs")
     frame.logprobs = value.logprobs.filter(isObject).map(logprobOf)
   }
-  if (value.done) conclude(kind, frame, value)
+  if (value.done) finish(kind, frame, value)
   return frame
 }
 
 /** What only the final frame says. */
-const conclude = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
+const finish = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
   const reason = value.done_reason
   if (typeof reason === "string" && reason.length > 0 && reason.length <= 32) frame.doneReason = reason
   if (isCount(value.total_duration)) frame.totalDuration = value.total_duration

@@ -80,7 +80,7 @@ class Walk {
  * The texts of the vectors under `embeddings`, or of the one under `embedding`; undefined when they are not plain to see
  * (a key that is spelled in escapes, say): then they have to be written anew.
  */
-export const vectorTexts = (
+export const sliceVectors = (
   name: "embedding" | "embeddings",
   text: string
 ): ReadonlyArray<string> | undefined => {

@@ -13,10 +13,10 @@ import { Deferred, Effect, Exit, type Scope } from "effect"
 import type { Metrics } from "../../observability/Metrics.ts"
 import type { Caller } from "../../domain/Caller.ts"
 import { Unavailable } from "../../domain/Errors.ts"
-import { answerWithin } from "../../infra/Deadline.ts"
+import { timeoutDetached } from "../../infra/Deadline.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import { background, spaced } from "../../observability/background.ts"
-import { makeRecent } from "./LruCache.ts"
+import { makeLruCache } from "./LruCache.ts"
 
 /** One key with its tenant, as a single read saw them. */
 export interface KeyState {
@@ -29,7 +29,7 @@ export interface KeyState {
   readonly caller: Caller
 }
 
-export interface FreshKeysOptions {
+export interface KeyStateCacheOptions {
   /** The states of those `prefixes` that exist, in any order. */
   readonly read: (prefixes: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<KeyState>, Unavailable>
   readonly freshnessMs: number
@@ -46,7 +46,7 @@ export interface Confirmed {
   readonly expired: boolean
 }
 
-export interface FreshKeys {
+export interface KeyStateCache {
   /** undefined: no key has this prefix */
   confirmed(prefix: string): Effect.Effect<Confirmed | undefined, Unavailable>
   readonly evict: (prefix: string) => Effect.Effect<void>
@@ -84,13 +84,13 @@ const unanswered = new Unavailable({
   cause: new Error("the database did not answer in time")
 })
 
-export const makeFreshKeys = Effect.fnUntraced(function* (
-  options: FreshKeysOptions
-): Effect.fn.Return<FreshKeys, never, Metrics | Scope.Scope> {
+export const makeKeyStateCache = Effect.fnUntraced(function* (
+  options: KeyStateCacheOptions
+): Effect.fn.Return<KeyStateCache, never, Metrics | Scope.Scope> {
   const nowMs = yield* makeMonotonicMs
   const scope = yield* Effect.scope
   const readTimeoutMs = options.readTimeoutMs ?? 900
-  const kept = makeRecent<Kept>(options.capacity ?? 10_000)
+  const kept = makeLruCache<Kept>(options.capacity ?? 10_000)
   const flights = new Set<Flight>()
   const waiting = new Map<string, Answer>()
   let reading = 0
@@ -110,7 +110,7 @@ export const makeFreshKeys = Effect.fnUntraced(function* (
     const flight: Flight = { startedAt: nowMs(), fenced: new Set(), fencedAll: false }
     flights.add(flight)
     const exit = yield* options.read(prefixes).pipe(
-      answerWithin(readTimeoutMs),
+      timeoutDetached(readTimeoutMs),
       Effect.catchTag("TimeoutError", () => Effect.fail(unanswered)),
       Effect.exit
     )
@@ -175,7 +175,7 @@ export const makeFreshKeys = Effect.fnUntraced(function* (
     expired: found.state.expiresInMs !== undefined && nowMs() >= found.startedAt + found.state.expiresInMs
   })
 
-  const confirmed: FreshKeys["confirmed"] = (prefix) =>
+  const confirmed: KeyStateCache["confirmed"] = (prefix) =>
     Effect.suspend(() => {
       const now = nowMs()
       const entry = kept.get(prefix)

@@ -22,4 +22,4 @@ export class KeyStore extends Context.Service<
     /** Answers when the database answers: for readiness. */
     readonly ping: Effect.Effect<void, Unavailable>
   }
->()("tollgate/gates/KeyStore") {}
+>()("tollgate/gates/keys/KeyStore") {}

@@ -1,5 +1,5 @@
 /** A map that holds the `capacity` entries used last, so that nothing a client sends can make it grow. */
-export interface Recent<V> {
+export interface LruCache<V> {
   /** the value, now the one used last */
   get(key: string): V | undefined
   /** the value, its place in the order unchanged */
@@ -11,7 +11,7 @@ export interface Recent<V> {
   entries(): Iterable<readonly [string, V]>
 }
 
-export const makeRecent = <V>(capacity: number): Recent<V> => {
+export const makeLruCache = <V>(capacity: number): LruCache<V> => {
   // A Map iterates in the order of insertion: to use an entry is to insert it again.
   const map = new Map<string, V>()
   let newest: string | undefined

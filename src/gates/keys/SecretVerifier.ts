@@ -16,10 +16,10 @@ import { hash as digestOf, randomBytes } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
 import { makeMonotonicMs } from "../../infra/monotonic.ts"
-import { makeRecent } from "./LruCache.ts"
+import { makeLruCache } from "./LruCache.ts"
 import { type Entry, VerifyQueue } from "./VerifyQueue.ts"
 
-export interface SecretCheckOptions {
+export interface SecretVerifierOptions {
   /** verifies at the same time; default: cores - 1, 1 to 3 */
   readonly concurrency?: number
   /** verifies on top of these for prefixes that nobody guesses at; default 1 where there is a second core */
@@ -34,7 +34,7 @@ export interface SecretCheckOptions {
   readonly verify?: (hash: string, secret: string) => Promise<boolean>
 }
 
-export interface SecretCheck {
+export interface SecretVerifier {
   /** `hash` is undefined when no key has this prefix: the answer is false, after as long as it takes to say so. */
   matches(secret: string, prefix: string, hash: string | undefined): Effect.Effect<boolean, Unavailable>
 }
@@ -86,9 +86,9 @@ const verifyArgon = (hash: string, secret: string): Promise<boolean> => {
 const overloaded = (reason: string) =>
   new Unavailable({ gate: "KeyStore", retryAfterS: 1, crowded: true, cause: new Error(reason) })
 
-export const makeSecretCheck = Effect.fnUntraced(function* (
-  options: SecretCheckOptions
-): Effect.fn.Return<SecretCheck> {
+export const makeSecretVerifier = Effect.fnUntraced(function* (
+  options: SecretVerifierOptions
+): Effect.fn.Return<SecretVerifier> {
   const nowMs = yield* makeMonotonicMs
   // A worker is nobody's child: it must not end with the request that found it missing.
   const run = Effect.runForkWith(yield* Effect.context<never>())
@@ -101,12 +101,12 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
 
   const pepper = randomBytes(32).toString("hex")
   const decoyHash = yield* Effect.promise(() => hashSecret(randomBytes(32).toString("hex")))
-  const matched = makeRecent<Remembered>(matchCapacity)
-  const mismatched = makeRecent<Remembered>(mismatchCapacity)
+  const matched = makeLruCache<Remembered>(matchCapacity)
+  const mismatched = makeLruCache<Remembered>(mismatchCapacity)
   /** prefixes with a wrong secret lately, and until when that counts */
-  const guessed = makeRecent<number>(guessedCapacity)
+  const guessed = makeLruCache<number>(guessedCapacity)
   /** by digest, how often a secret was turned away without being verified */
-  const turnedAway = makeRecent<number>(turnedAwayCapacity)
+  const turnedAway = makeLruCache<number>(turnedAwayCapacity)
   const jobs = new Map<string, Job>()
   const queue = new VerifyQueue<Job>({
     perPrefix: options.perPrefix ?? 2,
@@ -185,7 +185,7 @@ export const makeSecretCheck = Effect.fnUntraced(function* (
       })
     )
 
-  const matches: SecretCheck["matches"] = (secret, prefix, hash) =>
+  const matches: SecretVerifier["matches"] = (secret, prefix, hash) =>
     Effect.suspend(() => {
       const digest = digestOf("sha256", pepper + secret, "base64url")
       const now = nowMs()

@@ -12,11 +12,11 @@ import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
-import { answerWithin } from "../../infra/Deadline.ts"
+import { timeoutDetached } from "../../infra/Deadline.ts"
 import { background, jittered, makeOutage } from "../../observability/background.ts"
-import { type FreshKeys, type KeyState, makeFreshKeys } from "./KeyStateCache.ts"
+import { type KeyStateCache, type KeyState, makeKeyStateCache } from "./KeyStateCache.ts"
 import { KeyStore } from "./KeyStore.ts"
-import { makeSecretCheck, type SecretCheckOptions } from "./SecretVerifier.ts"
+import { makeSecretVerifier, type SecretVerifierOptions } from "./SecretVerifier.ts"
 
 export interface KeyStoreOptions {
   /** `KEY_NAMESPACE` */
@@ -27,7 +27,7 @@ export interface KeyStoreOptions {
   readonly promptLogDefaultDays?: number
   /** how long the database may take to answer; default 900 */
   readonly readTimeoutMs?: number
-  readonly secretCheck?: SecretCheckOptions
+  readonly secretCheck?: SecretVerifierOptions
   /** told of each revocation that was heard of, with the milliseconds since it was written */
   readonly onRevoked?: (latencyMs: number) => Effect.Effect<void>
 }
@@ -134,7 +134,7 @@ const tellLatency = (
   pg`
     SELECT (extract(epoch FROM clock_timestamp() - max(created_at)) * 1000)::float8 AS age_ms
     FROM revocations WHERE key_prefix = ${prefix}`.pipe(
-    answerWithin("1 second"),
+    timeoutDetached("1 second"),
     Effect.flatMap(decodeAge),
     Effect.flatMap(([{ age_ms }]) => (age_ms === null ? Effect.void : onRevoked(age_ms))),
     Effect.catch((cause) => Effect.logDebug("the latency of a revocation could not be measured", cause))
@@ -155,7 +155,7 @@ const tellDeaf = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
 /** Hears of revocations as they are committed; without it the poll is merely later. Ends when the connection does. */
 const listen = Effect.fnUntraced(function* (
   pg: PgClient.PgClient,
-  keys: FreshKeys,
+  keys: KeyStateCache,
   onRevoked: (latencyMs: number) => Effect.Effect<void>
 ): Effect.fn.Return<void, never, Metrics | Scope.Scope> {
   const outage = yield* makeOutage("revocation_notifications", tellDeaf)
@@ -174,7 +174,7 @@ const listen = Effect.fnUntraced(function* (
   yield* background("revocation_notifications", Effect.scoped(hearing), jittered(500), outage)
 })
 
-export const layerLive = (
+export const layerPostgres = (
   options: KeyStoreOptions
 ): Layer.Layer<KeyStore, never, PgClient.PgClient | Metrics> =>
   Layer.effect(
@@ -182,8 +182,8 @@ export const layerLive = (
     Effect.gen(function* () {
       const pg = yield* PgClient.PgClient
       const readTimeoutMs = options.readTimeoutMs ?? 900
-      const secrets = yield* makeSecretCheck(options.secretCheck ?? {})
-      const keys = yield* makeFreshKeys({
+      const secrets = yield* makeSecretVerifier(options.secretCheck ?? {})
+      const keys = yield* makeKeyStateCache({
         read: readKeys(pg, options.promptLogDefaultDays ?? 30),
         freshnessMs: options.freshnessMs ?? 1000,
         readTimeoutMs
@@ -207,7 +207,7 @@ export const layerLive = (
       })
 
       const ping = Effect.suspend(() => pg`SELECT 1`).pipe(
-        answerWithin(readTimeoutMs),
+        timeoutDetached(readTimeoutMs),
         Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause })),
         Effect.asVoid
       )

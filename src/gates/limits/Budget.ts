@@ -7,7 +7,8 @@ import type { Caller } from "../../domain/Caller.ts"
 import type { BudgetExhausted, Unavailable } from "../../domain/Errors.ts"
 import type { Evidence } from "../../domain/Evidence.ts"
 import type { Budgets } from "../../domain/Limits.ts"
-import type { Missing, Reservation, Verdict } from "../meter/Meter.ts"
+import type { Reservation } from "../../domain/Reservation.ts"
+import type { Missing, Verdict } from "../meter/Meter.ts"
 
 export class Budget extends Context.Service<
   Budget,
@@ -18,4 +19,4 @@ export class Budget extends Context.Service<
     /** Evidence only for a reservation that was made. */
     judge(verdict: Verdict): Effect.Effect<Evidence<"Budget", Reservation>, BudgetExhausted | Unavailable>
   }
->()("tollgate/gates/Budget") {}
+>()("tollgate/gates/limits/Budget") {}

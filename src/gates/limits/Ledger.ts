@@ -13,4 +13,4 @@ export class Ledger extends Context.Service<
      */
     spent(keyId: string, at: number): Effect.Effect<{ readonly [P in Period]: number }, LedgerDown>
   }
->()("tollgate/audit/Ledger") {}
+>()("tollgate/gates/limits/Ledger") {}

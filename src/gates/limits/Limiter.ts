@@ -16,4 +16,4 @@ export class Limiter extends Context.Service<
     /** Evidence unless a rate or slot claim was refused. A verdict that is still `Missing` decides nothing: 503. */
     judge(verdict: Verdict): Effect.Effect<Evidence<"Limiter", Headroom>, RateLimited | Unavailable>
   }
->()("tollgate/gates/Limiter") {}
+>()("tollgate/gates/limits/Limiter") {}

@@ -11,7 +11,8 @@ import { BudgetExhausted, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import { periods } from "../../domain/Limits.ts"
 import { measured, unmeasured } from "../../infra/monotonic.ts"
-import { type Account, Meter } from "../meter/Meter.ts"
+import type { Account } from "../../domain/Reservation.ts"
+import { Meter } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
 
 /** Any instant of the missing buckets; `undefined` when only `total` is missing, and any instant will do. */
@@ -36,7 +37,7 @@ class Gap extends Data.Class<{
 /** Ledger and Meter together: far less than what a load may lag behind an admission (`scripts.ts`). */
 const patience = Duration.seconds(4)
 
-export const layerLive: Layer.Layer<Budget, never, Ledger | Meter> = Layer.effect(
+export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter> = Layer.effect(
   Budget,
   Effect.gen(function* () {
     const [ledger, meter] = [yield* Ledger, yield* Meter]

@@ -4,7 +4,7 @@ import { RateLimited, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
 import { Limiter } from "./Limiter.ts"
 
-export const layerLive: Layer.Layer<Limiter> = Layer.succeed(
+export const layerFromMeter: Layer.Layer<Limiter> = Layer.succeed(
   Limiter,
   Limiter.of({
     limits: (caller) => caller.limits,

@@ -18,26 +18,14 @@
  * `Missing`, and the caller loads it from the ledger first.
  */
 import { Context, Data, type Effect } from "effect"
-import type { Budgets, EffectiveLimits, Headroom, Period } from "../../domain/Limits.ts"
+import type { Headroom, Period } from "../../domain/Limits.ts"
+import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
 
 /** The store did not answer in time or answered nonsense: nobody may be admitted on it. */
 export class MeterDown extends Data.TaggedError("MeterDown")<{ readonly cause: unknown }> {}
 
-/** Whose counters: `group` (the tenant) only places them together, so that a cluster keeps them on one node. */
-export interface Account {
-  readonly group: string
-  readonly key: string
-}
-
-/** The limits a request is held against. A budget period that is absent is neither checked nor counted. */
-export interface Claims {
-  readonly account: Account
-  readonly limits: EffectiveLimits
-  readonly budgets: Budgets
-}
-
 /** What one request asks for. */
-export interface Ask {
+export interface ReserveRequest {
   readonly id: string
   /** tokens to hold; granted clipped to what remains. 0 claims no tokens and is not refused for lack of them */
   readonly tokens: number
@@ -47,24 +35,6 @@ export interface Ask {
    */
   readonly least?: number
   /** whether it occupies a concurrency slot */
-  readonly slot: boolean
-}
-
-/** Names a counter: `2026-11-21` for day, `2026-11` for month, `total` for total. */
-export type Bucket = string
-
-/** An admitted request's grip on the counters. Plain data: it can be handed to any replica. */
-export interface Reservation {
-  readonly id: string
-  readonly claims: Claims
-  /** tokens held now */
-  readonly held: number
-  /** the most tokens this request could have been given when it was admitted: the smallest remainder */
-  readonly available: number
-  /** store time of admission, epoch ms; fixes the budget periods */
-  readonly admittedAt: number
-  /** the counters it is charged to */
-  readonly buckets: { readonly [P in Period]?: Bucket }
   readonly slot: boolean
 }
 
@@ -99,7 +69,7 @@ export interface Renewal {
 }
 
 /** An account as it stands, for comparing it with the ledger. */
-export interface Survey {
+export interface Snapshot {
   /** the counters there are, of those that hold the instant asked about */
   readonly totals: { readonly [P in Period]?: number }
   /** requests whose lease has not ended */
@@ -114,7 +84,7 @@ export class Meter extends Context.Service<
   Meter,
   {
     /** Admits or refuses, atomically. A repeated call with the same id answers as the first did. */
-    reserve(claims: Claims, ask: Ask): Effect.Effect<Verdict, MeterDown>
+    reserve(claims: Claims, ask: ReserveRequest): Effect.Effect<Verdict, MeterDown>
 
     /**
      * Renews the lease, or begins another, moves `used` tokens (so far, in total) into the window, and tries to
@@ -155,7 +125,7 @@ export class Meter extends Context.Service<
     ): Effect.Effect<void, MeterDown>
 
     /** The account's totals for the instant `at` (epoch ms), without consuming anything. */
-    survey(account: Account, at: number): Effect.Effect<Survey, MeterDown>
+    snapshot(account: Account, at: number): Effect.Effect<Snapshot, MeterDown>
 
     /**
      * Sets totals that exist to what the ledger says, if nobody holds anything and nothing has changed since the
@@ -172,9 +142,9 @@ export class Meter extends Context.Service<
      * Whether the store still knows what it was told when this was last asked. False means that it may have lost
      * everything: what is under way should be renewed.
      */
-    readonly remembers: Effect.Effect<boolean, MeterDown>
+    readonly hasState: Effect.Effect<boolean, MeterDown>
 
     /** Answers when the store answers: for readiness. */
     readonly ping: Effect.Effect<void, MeterDown>
   }
->()("tollgate/gates/Meter") {}
+>()("tollgate/gates/meter/Meter") {}

@@ -1,15 +1,8 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
 import { dayOf, monthOf, secondsToEndOf } from "../../domain/Calendar.ts"
 import { type Headroom, type Period, periods } from "../../domain/Limits.ts"
-import {
-  type Account,
-  type Ask,
-  type Bucket,
-  type ClaimName,
-  type Claims,
-  Refused,
-  type Reservation
-} from "./Meter.ts"
+import { type ReserveRequest, type ClaimName, Refused } from "./Meter.ts"
+import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
 
 /** In the order in which they are checked. */
 export const claimNames = [
@@ -47,7 +40,8 @@ export const whole = (tokens: number): number =>
   tokens > 0 ? Math.min(Math.ceil(tokens), Number.MAX_SAFE_INTEGER) : 0
 
 /** What is held of an ask, however little remains. */
-export const leastOf = ({ least = 0, tokens }: Ask): number => Math.min(whole(least), whole(tokens))
+export const leastOf = ({ least = 0, tokens }: ReserveRequest): number =>
+  Math.min(whole(least), whole(tokens))
 
 /** `budgets` in the order of `periods`; below 0: not claimed, or not known. */
 export const headroomOf = (

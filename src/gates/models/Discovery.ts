@@ -24,4 +24,4 @@ export class Discovery extends Context.Service<
     /** Asks the backend soon, without waiting: for a model that turned out to be gone. */
     readonly refresh: Effect.Effect<void>
   }
->()("tollgate/gates/Discovery") {}
+>()("tollgate/gates/models/Discovery") {}

@@ -18,7 +18,7 @@ export class DiscoveryControl extends Context.Service<
     /** How often a refresh was asked for. */
     readonly refreshes: Effect.Effect<number>
   }
->()("tollgate/gates/DiscoveryControl") {}
+>()("tollgate/gates/models/DiscoveryControl") {}
 
 /** `descriptions` is what the backend would tell of models beside its list, by name. */
 export const layerMemory = (

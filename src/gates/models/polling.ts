@@ -98,5 +98,5 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   })
 })
 
-export const layerLive = (options: DiscoveryOptions): Layer.Layer<Discovery, never, Backend | Metrics> =>
+export const layerPolling = (options: DiscoveryOptions): Layer.Layer<Discovery, never, Backend | Metrics> =>
   Layer.effect(Discovery, make(options))

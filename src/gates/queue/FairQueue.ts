@@ -45,4 +45,4 @@ export class FairQueue extends Context.Service<
     /** For metrics and status; without I/O. */
     readonly status: () => QueueStatus
   }
->()("tollgate/gates/FairQueue") {}
+>()("tollgate/gates/queue/FairQueue") {}

@@ -99,7 +99,7 @@ export class QueueStore extends Context.Service<
      */
     onGranted(listener: (id: string) => void): () => void
   }
->()("tollgate/gates/QueueStore") {}
+>()("tollgate/gates/queue/QueueStore") {}
 
 export interface QueueStoreOptions {
   /** seconds a replica's requests live without its beat (`CONCURRENCY_LEASE_S`) */

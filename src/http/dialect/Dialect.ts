@@ -3,14 +3,14 @@ import { Effect, type Schema } from "effect"
 import type { BadRequest } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest, Json } from "../../domain/Inference.ts"
-import type { Ask } from "../../request/unary.ts"
+import type { UnaryCall } from "../../request/unary.ts"
 import type { Pipeline } from "../../request/Pipeline.ts"
 import type { Body } from "../body.ts"
 import { decodeWith } from "./decode.ts"
 import { checkImages } from "./images.ts"
 import type { SealContext } from "./native/contexts.ts"
 import { admitFormat } from "./schema/format.ts"
-import type { Face } from "../errorResponses.ts"
+import type { ErrorResponse } from "../errorResponses.ts"
 
 /** Bounds on what a client may ask for. */
 export interface Bounds {
@@ -24,7 +24,7 @@ export interface Encoder {
   /** the text for the frames of one network chunk, possibly "" */
   readonly frames: (chunk: ReadonlyArray<Frame>) => string
   /** how the surface says, after the first byte, that the answer has failed */
-  readonly failure: (face: Face, requestId: string) => string
+  readonly failure: (face: ErrorResponse, requestId: string) => string
   /** the single object of a non-stream answer, from the folded run */
   readonly whole: (run: Frame) => Json
 }
@@ -67,7 +67,7 @@ export interface Dialect extends RequestDecoder {
 
 /** An endpoint that is answered in one object. */
 export interface ObjectDialect<A> extends RequestDecoder {
-  readonly ask: (pipeline: Pipeline["Service"]) => Ask<A>
+  readonly ask: (pipeline: Pipeline["Service"]) => UnaryCall<A>
   /** the answer as JSON text */
   readonly encode: (request: InferenceRequest, answer: A) => string
 }

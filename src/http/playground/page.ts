@@ -7,7 +7,7 @@ import { createHash } from "node:crypto"
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { HttpServerResponse } from "effect/http"
-import type { Exchange } from "../../request/RequestContext.ts"
+import type { RequestContext } from "../../request/RequestContext.ts"
 
 const read = (name: string): string => readFileSync(path.join(import.meta.dirname, name), "utf8")
 
@@ -63,8 +63,8 @@ export const makePage = (): Page => {
   }
 }
 
-export const respondPage = (exchange: Exchange, page: Page): HttpServerResponse.HttpServerResponse =>
+export const respondPage = (context: RequestContext, page: Page): HttpServerResponse.HttpServerResponse =>
   HttpServerResponse.text(page.html, {
     contentType: "text/html; charset=utf-8",
-    headers: { ...page.headers, "x-request-id": exchange.arrival.requestId }
+    headers: { ...page.headers, "x-request-id": context.arrival.requestId }
   })

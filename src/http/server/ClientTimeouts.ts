@@ -1,7 +1,7 @@
 /** How long a client may take to say what it wants. Not settings: there is no good reason for others in production. */
 import { Context } from "effect"
 
-export interface PatienceMs {
+export interface ClientTimeoutsMs {
   /** for a request's head, from the first byte of the connection or the end of the request before */
   readonly head: number
   /** for a body, once its sender is known and it is wanted; it holds nothing but its socket meanwhile */
@@ -14,6 +14,6 @@ export interface PatienceMs {
   readonly check: number
 }
 
-export const Patience = Context.Reference<PatienceMs>("tollgate/http/Patience", {
+export const ClientTimeouts = Context.Reference<ClientTimeoutsMs>("tollgate/http/server/Patience", {
   defaultValue: () => ({ head: 15_000, body: 30_000, request: 60_000, idle: 65_000, check: 2_000 })
 })

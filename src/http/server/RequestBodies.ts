@@ -66,7 +66,7 @@ export class RequestBodies extends Context.Service<
     /** bytes of all shares */
     readonly bytes: () => number
   }
->()("tollgate/http/RequestBodies") {
+>()("tollgate/http/server/RequestBodies") {
   static readonly layer = (options: RequestBodiesOptions): Layer.Layer<RequestBodies, never, Metrics> =>
     Layer.effect(
       RequestBodies,

@@ -11,13 +11,13 @@ import { Pipeline } from "../../request/Pipeline.ts"
 import { type AppOptions, makeApp } from "./app.ts"
 import { Drain } from "../../infra/Drain.ts"
 import { type Connections, limitConnections } from "./connections.ts"
-import { onExchange } from "./onRequest.ts"
+import { onRequest } from "./onRequest.ts"
 import { FreeWork } from "../FreeWork.ts"
 import { isWithin } from "../arrival.ts"
 import { noteFraming } from "./framing.ts"
 import { refuseMalformed } from "./malformed.ts"
 import { Readiness } from "../health.ts"
-import { Patience, type PatienceMs } from "./ClientTimeouts.ts"
+import { ClientTimeouts, type ClientTimeoutsMs } from "./ClientTimeouts.ts"
 import { PipeliningServer } from "./pipelining.ts"
 import { RequestBodies } from "./RequestBodies.ts"
 import { cutStalledClients } from "./stalledClients.ts"
@@ -55,7 +55,7 @@ interface Watchers {
 
 const makeServer = (
   options: ServerOptions,
-  patience: PatienceMs,
+  patience: ClientTimeoutsMs,
   { draining, malformed }: Watchers
 ): { readonly server: Server; readonly connections: Connections } => {
   const server = new PipeliningServer(
@@ -78,7 +78,7 @@ const makeServer = (
   refuseMalformed(server, malformed)
   cutStalledClients(server, options.clientStallTimeoutMs)
   // Without it a socket that goes idle after close() holds the shutdown for its whole keep-alive (effect4 §6).
-  onExchange(server, (request, response) => {
+  onRequest(server, (request, response) => {
     if (!noteFraming(request) || draining()) response.setHeader("connection", "close")
     response.on("finish", () => {
       if (!server.listening) setImmediate(() => server.closeIdleConnections())
@@ -124,7 +124,7 @@ export const layer = (options: ServerOptions) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* Metrics
-      const { connections, server } = makeServer(options, yield* Patience, {
+      const { connections, server } = makeServer(options, yield* ClientTimeouts, {
         draining: drain.draining,
         malformed: (reason) => Effect.runSync(metrics.malformed(reason))
       })

@@ -30,7 +30,7 @@ export class Tarpit extends Context.Service<
     /** The same without waiting: whether a turn is free right now, and taken. */
     readonly turnNow: Effect.Effect<boolean>
   }
->()("tollgate/http/Tarpit") {
+>()("tollgate/http/server/Tarpit") {
   static readonly layer = (options: TarpitOptions = {}): Layer.Layer<Tarpit> =>
     Layer.effect(
       Tarpit,

@@ -106,7 +106,7 @@ export class UnreadAnswers extends Context.Service<
     /** Fails when too much waits for this caller already. Nothing is consumed. */
     room(caller: Caller): Effect.Effect<void, RateLimited>
   }
->()("tollgate/http/UnreadAnswers") {
+>()("tollgate/http/server/UnreadAnswers") {
   static readonly layer = (options: UnreadOptions): Layer.Layer<UnreadAnswers, never, Metrics> =>
     Layer.effect(
       UnreadAnswers,

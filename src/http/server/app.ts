@@ -6,20 +6,26 @@ import { Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { Embeddings } from "../../domain/Embeddings.ts"
 import { BadRequest, Forbidden } from "../../domain/Errors.ts"
-import { Exchange } from "../../request/RequestContext.ts"
+import { RequestContext } from "../../request/RequestContext.ts"
 import { type OpsPage, routeOf } from "../routes.ts"
 import { makeAnswer } from "../answer.ts"
 import { arrivalOf } from "../arrival.ts"
 import { desk } from "../Desk.ts"
 import type { Dialect, ObjectDialect } from "../dialect/Dialect.ts"
 import { makeEndpoint } from "../endpoint.ts"
-import { faceOf } from "../errorResponses.ts"
+import { toErrorResponse } from "../errorResponses.ts"
 import { isHosted } from "./framing.ts"
 import { withLastCatch } from "../lastCatch.ts"
 import { type InferenceOptions, makeInference } from "../handle.ts"
 import { makeList } from "../lists.ts"
 import { mayReadMetrics } from "../metricsAccess.ts"
-import { nativeChat, nativeEmbed, nativeEmbeddings, nativeGenerate, nativeShow } from "../dialect/native/dialect.ts"
+import {
+  nativeChat,
+  nativeEmbed,
+  nativeEmbeddings,
+  nativeGenerate,
+  nativeShow
+} from "../dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../dialect/openai/dialect.ts"
 import { healthz, metrics, readyz } from "../health.ts"
 import { waitForTurn } from "./pipelining.ts"
@@ -60,20 +66,20 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
    * Health, metrics and the playground page leave no audit row, so they have a way out of their own. A refused
    * `/metrics` and a playground that is off are blocked paths.
    */
-  const operations = (exchange: Exchange, incoming: IncomingMessage, name: OpsPage) => {
+  const operations = (context: RequestContext, incoming: IncomingMessage, name: OpsPage) => {
     switch (name) {
       case "healthz":
-        return healthz(exchange)
+        return healthz(context)
       case "readyz":
-        return Effect.catch(readyz(stand.readiness, exchange), (error) =>
-          Effect.succeed(respondError(exchange, faceOf(error)))
+        return Effect.catch(readyz(stand.readiness, context), (error) =>
+          Effect.succeed(respondError(context, toErrorResponse(error)))
         )
       case "metrics":
-        return mayReadMetrics(incoming) ? metrics(stand.metrics, exchange) : endpoint(exchange, forbiddenPath)
+        return mayReadMetrics(incoming) ? metrics(stand.metrics, context) : endpoint(context, forbiddenPath)
       case "playground":
         return page === undefined
-          ? endpoint(exchange, forbiddenPath)
-          : Effect.succeed(respondPage(exchange, page))
+          ? endpoint(context, forbiddenPath)
+          : Effect.succeed(respondPage(context, page))
     }
   }
 
@@ -87,29 +93,29 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     }
     const received = receiveBody(incoming, response, stand.bodies.early())
     yield* waitForTurn(incoming)
-    const exchange = new Exchange(
+    const context = new RequestContext(
       arrivalOf(incoming, stand.clock.currentTimeMillisUnsafe(), options.trustedProxies),
       stand.nowMs()
     )
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
-    if (route !== undefined && !isHosted(incoming)) return yield* endpoint(exchange, unhosted)
+    if (route !== undefined && !isHosted(incoming)) return yield* endpoint(context, unhosted)
     switch (route?._tag) {
       case undefined:
-        return yield* endpoint(exchange, forbiddenPath)
+        return yield* endpoint(context, forbiddenPath)
       case "Inference": {
         const dialect = dialects[route.surface][route.kind]
-        return yield* endpoint(exchange, generated(exchange, incoming, response, received, dialect))
+        return yield* endpoint(context, generated(context, incoming, response, received, dialect))
       }
       case "Embedding": {
         const dialect = embeddings[route.endpoint]
-        return yield* endpoint(exchange, answered(exchange, incoming, response, received, dialect))
+        return yield* endpoint(context, answered(context, incoming, response, received, dialect))
       }
       case "Show":
-        return yield* endpoint(exchange, answered(exchange, incoming, response, received, nativeShow))
+        return yield* endpoint(context, answered(context, incoming, response, received, nativeShow))
       case "List":
-        return yield* endpoint(exchange, list(exchange, incoming, response, route.list))
+        return yield* endpoint(context, list(context, incoming, response, route.list))
       case "Ops":
-        return yield* operations(exchange, incoming, route.page)
+        return yield* operations(context, incoming, route.page)
     }
   })
 

@@ -9,14 +9,14 @@
  * wait for a request shrinks, down to a second when there is no place left.
  *
  * *Gotchas* A connection waits from its first moment until the whole head of a request is in, and again from the end of its
- * last answer. A head that comes slowly is therefore bounded too. Node's own limits (`Patience.ts`) hold as well.
+ * last answer. A head that comes slowly is therefore bounded too. Node's own limits (`ClientTimeouts.ts`) hold as well.
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
-import { Roster, type Seat } from "../../infra/DenseList.ts"
+import { DenseList, type Handle } from "../../infra/DenseList.ts"
 import { addressGroup } from "./addressGroup.ts"
 import { plainAddress } from "../arrival.ts"
-import { onExchange } from "./onRequest.ts"
+import { onRequest } from "./onRequest.ts"
 
 export interface ConnectionLimits {
   /** connections at the same time */
@@ -42,7 +42,7 @@ export interface Connections {
 
 interface Connection {
   readonly socket: Socket
-  readonly address: Roster<Connection> | undefined
+  readonly address: DenseList<Connection> | undefined
   /** requests under way */
   underWay: number
   /** since when it has waited for a request; performance.now() */
@@ -54,7 +54,7 @@ interface Connection {
 const tries = 16
 
 /** A random connection without a request; undefined when all have one. */
-const waitingOf = (connections: Roster<Connection>): Connection | undefined => {
+const waitingOf = (connections: DenseList<Connection>): Connection | undefined => {
   for (let n = 0; n < tries; n += 1) {
     const found = connections.random
     if (found?.underWay === 0) return found
@@ -63,8 +63,8 @@ const waitingOf = (connections: Roster<Connection>): Connection | undefined => {
 }
 
 export const limitConnections = (server: Server, limits: ConnectionLimits): Connections => {
-  const all = new Roster<Connection>()
-  const byAddress = new Map<string, Roster<Connection>>()
+  const all = new DenseList<Connection>()
+  const byAddress = new Map<string, DenseList<Connection>>()
   const connections = new WeakMap<Socket, Connection>()
   const leastMs = limits.leastMs ?? 1000
   let cut = 0
@@ -79,7 +79,7 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
   }
 
   /** Makes room for `newcomer` among `others`; without it the newcomer goes. */
-  const makeRoom = (others: Roster<Connection>, newcomer: Socket): boolean => {
+  const makeRoom = (others: DenseList<Connection>, newcomer: Socket): boolean => {
     const victim = waitingOf(others)
     end(victim?.socket ?? newcomer)
     return victim !== undefined
@@ -88,7 +88,7 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
   server.on("connection", (socket: Socket) => {
     const address = plainAddress(socket.remoteAddress ?? "")
     const group = limits.isExempt(address) ? undefined : addressGroup(address)
-    const own = group === undefined ? undefined : (byAddress.get(group) ?? new Roster<Connection>())
+    const own = group === undefined ? undefined : (byAddress.get(group) ?? new DenseList<Connection>())
     if (own !== undefined && own.size >= limits.perAddress && !makeRoom(own, socket)) return
     if (all.size >= limits.most && !makeRoom(all, socket)) return
     const connection: Connection = {
@@ -99,20 +99,20 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
       served: false
     }
     connections.set(socket, connection)
-    const seats: ReadonlyArray<readonly [Roster<Connection>, Seat]> = [
-      [all, all.enter(connection)],
-      ...(own === undefined ? [] : [[own, own.enter(connection)] as const])
+    const seats: ReadonlyArray<readonly [DenseList<Connection>, Handle]> = [
+      [all, all.add(connection)],
+      ...(own === undefined ? [] : [[own, own.add(connection)] as const])
     ]
     if (group !== undefined && own !== undefined) byAddress.set(group, own)
     const leave = () => {
-      for (const [roster, seat] of seats) roster.leave(seat)
+      for (const [roster, seat] of seats) roster.remove(seat)
       if (group !== undefined && own?.size === 0 && byAddress.get(group) === own) byAddress.delete(group)
     }
     leaving.set(socket, leave)
     socket.once("close", leave)
   })
 
-  onExchange(server, (request, response) => {
+  onRequest(server, (request, response) => {
     const connection = connections.get(request.socket)
     if (connection === undefined) return
     connection.underWay += 1

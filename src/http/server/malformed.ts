@@ -7,7 +7,7 @@ import { randomUUIDv7 } from "node:crypto"
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import type { MalformedReason } from "../../observability/Metrics.ts"
-import { onExchange } from "./onRequest.ts"
+import { onRequest } from "./onRequest.ts"
 import { distrust } from "./framing.ts"
 import { errorBody } from "../respond.ts"
 
@@ -92,7 +92,7 @@ export const refuseMalformed = (server: Server, count: (reason: MalformedReason)
     return made
   }
 
-  onExchange(server, (request, response) => {
+  onRequest(server, (request, response) => {
     const conversation = conversationOn(request.socket)
     conversation.last = request
     conversation.open.push(response)

@@ -6,7 +6,7 @@
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
-import { onExchange } from "./onRequest.ts"
+import { onRequest } from "./onRequest.ts"
 
 interface Watched {
   /** answers that are asked for on the connection and not yet given: some may be pipelined behind another */
@@ -38,7 +38,7 @@ export const cutStalledClients = (server: Server, stallMs: number): void => {
   const timer = setInterval(look, Math.max(20, Math.ceil(stallMs / 4)))
   timer.unref()
   server.on("close", () => clearInterval(timer))
-  onExchange(server, (request, response) => {
+  onRequest(server, (request, response) => {
     const { socket } = request
     const state = watched.get(socket) ?? { answers: 0, taken: takenBy(socket), since: performance.now() }
     watched.set(socket, state)

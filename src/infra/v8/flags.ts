@@ -8,4 +8,4 @@ import { Effect } from "effect"
  * looks through. Four of twenty-five processes decided so for something that holds a request, and stayed that way: pauses of
  * 17 to 20 ms four or five times a second at full load, where the others have 5. None of thirty-one did with this (`bench/RESULTS.md`).
  */
-export const keepYoung = Effect.sync(() => setFlagsFromString("--no-allocation-site-pretenuring"))
+export const disablePretenuring = Effect.sync(() => setFlagsFromString("--no-allocation-site-pretenuring"))

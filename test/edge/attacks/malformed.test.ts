@@ -3,12 +3,12 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { type MalformedReason, malformedReasons } from "../../../src/observability/Metrics.ts"
-import { Patience } from "../../../src/http/server/ClientTimeouts.ts"
+import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { call, eventually, Gateway, layerGateway } from "../../support/Gateway.ts"
 import { talk } from "../../support/RawClient.ts"
 import { assertRefusal, unharmed } from "./checks.ts"
 
-const hasty = Layer.succeed(Patience, { head: 700, body: 500, request: 1500, idle: 10_000, check: 100 })
+const hasty = Layer.succeed(ClientTimeouts, { head: 700, body: 500, request: 1500, idle: 10_000, check: 100 })
 
 const cases: ReadonlyArray<readonly [MalformedReason, string, number]> = [
   ["syntax", "NONSENSE\r\n\r\n", 400],

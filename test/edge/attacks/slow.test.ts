@@ -2,14 +2,14 @@
 import { connect, type Socket } from "node:net"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { Patience } from "../../../src/http/server/ClientTimeouts.ts"
+import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 
 const live = { excludeTestServices: true, timeout: 60_000 } as const
 
-const hasty = Layer.succeed(Patience, { head: 700, body: 500, request: 1500, idle: 10_000, check: 100 })
+const hasty = Layer.succeed(ClientTimeouts, { head: 700, body: 500, request: 1500, idle: 10_000, check: 100 })
 
 /** Says `byte` again and again until the connection ends. */
 const dripping = (byte: string, everyMs: number) => (socket: Socket) => {

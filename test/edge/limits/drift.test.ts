@@ -3,26 +3,27 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { layerDrift } from "../../../src/ledger/CounterReconciler.ts"
+import { layerCounterReconciler } from "../../../src/ledger/CounterReconciler.ts"
 import { SuspectAccounts } from "../../../src/ledger/SuspectAccounts.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/observability/Metrics.ts"
-import { Counters } from "../../../src/gates/meter/memory/MemoryMeter.ts"
-import { layerCounters, layerMemory } from "../../../src/gates/meter/memory/layer.ts"
-import { type Claims, Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
+import { MemoryMeter } from "../../../src/gates/meter/memory/MemoryMeter.ts"
+import { layerMemoryMeter, layerMemory } from "../../../src/gates/meter/memory/layer.ts"
+import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
+import type { Claims } from "../../../src/domain/Reservation.ts"
 import { auditRow } from "../../../src/audit/rows.ts"
 import { closeIntents } from "../../../src/audit/statements.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 
-const watched = layerDrift({ everyS: 0.25 }).pipe(
+const watched = layerCounterReconciler({ everyS: 0.25 }).pipe(
   Layer.provide(layerMemory({ leaseS: 30 })),
   Layer.provideMerge(layerMetrics),
   Layer.provideMerge(TestPostgres)
 )
 
 /** Watched too, but as good as never compared unless they were rebuilt. */
-const seldom = layerDrift({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
+const seldom = layerCounterReconciler({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
   Layer.provide(Layer.fresh(layerMemory({ leaseS: 30 }))),
   Layer.provide(Layer.fresh(layerMetrics))
 )
@@ -30,7 +31,7 @@ const seldom = layerDrift({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
 const leaseS = 1
 
 /** Leases end while one looks on. */
-const brief = layerDrift({ everyS: 0.25 }).pipe(
+const brief = layerCounterReconciler({ everyS: 0.25 }).pipe(
   Layer.provide(Layer.fresh(layerMemory({ leaseS }))),
   Layer.provide(Layer.fresh(layerMetrics))
 )
@@ -60,7 +61,7 @@ const take = Effect.fnUntraced(function* (claims: Claims, id: string) {
 
 const spent = (claims: Claims) =>
   Effect.gen(function* () {
-    const survey = yield* (yield* Meter).survey(claims.account, Date.now())
+    const survey = yield* (yield* Meter).snapshot(claims.account, Date.now())
     return survey.totals.total
   })
 
@@ -89,7 +90,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
         const claims = yield* keyAt(100)
         const meter = Context.get(yield* Layer.build(seldom), Meter)
         yield* meter.load(claims.account, [{ bucket: "total", tokens: 356 }])
-        const total = Effect.map(meter.survey(claims.account, 0), ({ totals }) => totals.total)
+        const total = Effect.map(meter.snapshot(claims.account, 0), ({ totals }) => totals.total)
         assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100, 3000), 100)
       })
   )
@@ -97,16 +98,16 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
   it.effect("a counter of a key on which somebody died is set right soon", () =>
     Effect.gen(function* () {
       const claims = yield* keyAt(100)
-      const here = Layer.fresh(layerCounters(new Counters({ leaseS: 30 })))
+      const here = Layer.fresh(layerMemoryMeter(new MemoryMeter({ leaseS: 30 })))
       // Told of nothing: as by a process that has died since.
       const unwatched = Context.get(yield* Layer.build(here), Meter)
-      const watching = layerDrift({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
+      const watching = layerCounterReconciler({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
         Layer.provide(Layer.succeed(Meter, unwatched)),
         Layer.provide(Layer.fresh(layerMetrics))
       )
       const doubts = Context.get(yield* Layer.build(watching), SuspectAccounts)
       yield* unwatched.load(claims.account, [{ bucket: "total", tokens: 350 }])
-      const total = Effect.map(unwatched.survey(claims.account, 0), ({ totals }) => totals.total)
+      const total = Effect.map(unwatched.snapshot(claims.account, 0), ({ totals }) => totals.total)
       yield* Effect.sleep("600 millis")
       assert.strictEqual(yield* total, 350)
       doubts.add(claims.account)
@@ -161,7 +162,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
       yield* closeIntents(yield* PgClient.PgClient)([auditRow(end)])
       // All that remains, for somebody who is no more.
       yield* meter.reserve(claims, { id: killed, tokens: 10_000, slot: true })
-      const state = Effect.map(meter.survey(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
+      const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
         open,
         lapsed,
         total: totals.total
@@ -184,8 +185,8 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
     "what a killed process held is found by whoever is refused because of it, without a budget too",
     () =>
       Effect.gen(function* () {
-        const here = Layer.fresh(layerCounters(new Counters({ leaseS })))
-        const watching = layerDrift({ everyS: 0.25 }).pipe(
+        const here = Layer.fresh(layerMemoryMeter(new MemoryMeter({ leaseS })))
+        const watching = layerCounterReconciler({ everyS: 0.25 }).pipe(
           Layer.provideMerge(here),
           Layer.provide(Layer.fresh(layerMetrics))
         )
@@ -196,7 +197,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
         yield* killed.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
         const ask = { id: crypto.randomUUID(), tokens: 10, slot: true }
         assert.strictEqual((yield* meter.reserve(claims, ask))._tag, "Refused")
-        const survey = meter.survey(account, Date.now())
+        const survey = meter.snapshot(account, Date.now())
         const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
         assert.deepStrictEqual([open, lapsed], [0, []])
         assert.strictEqual((yield* meter.reserve(claims, ask))._tag, "Reserved")

@@ -2,7 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { truths } from "../../../src/ledger/CounterReconciler.ts"
+import { readLedgerTotals } from "../../../src/ledger/CounterReconciler.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 
 const keyAt = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`
@@ -26,7 +26,7 @@ it.live("is read of as many keys as there are, each for itself", () =>
       SELECT k.id::uuid, k.id::uuid, d.day::date, 1, d.tokens, 2 * d.tokens
       FROM jsonb_array_elements_text(${pg.json(keys.slice(0, -1))}) AS k(id),
         jsonb_to_recordset(${pg.json(days)}) AS d(day text, tokens bigint)`
-    const found = yield* truths(pg, keys, Date.parse("2026-02-14T23:59:59.999Z"))
+    const found = yield* readLedgerTotals(pg, keys, Date.parse("2026-02-14T23:59:59.999Z"))
     assert.deepStrictEqual(found.map(({ key_id }) => key_id).sort(), keys)
     const last = keyAt(249)
     for (const { key_id, ...truth } of found) {
@@ -36,6 +36,6 @@ it.live("is read of as many keys as there are, each for itself", () =>
           : { day: 3 * 1000, month: 3 * 11_100, total: 3 * 111_111 }
       assert.deepStrictEqual(truth, { open: 0, ...spent }, key_id)
     }
-    assert.deepStrictEqual(yield* truths(pg, [], 0), [])
+    assert.deepStrictEqual(yield* readLedgerTotals(pg, [], 0), [])
   }).pipe(Effect.provide(TestPostgres))
 )

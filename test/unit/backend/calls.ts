@@ -2,19 +2,19 @@
 import { Effect, Layer, type Scope, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
-import type { Refused } from "../../../src/backend/errors.ts"
-import { layerUndici, type UndiciOptions } from "../../../src/backend/ollama/client.ts"
+import type { CallError } from "../../../src/backend/errors.ts"
+import { layerOllama, type OllamaOptions } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 
 export const withBackend = <A, E>(
   test: (fakeBackend: FakeBackend) => Effect.Effect<A, E, Backend | Scope.Scope>,
-  options: Partial<UndiciOptions> = {}
+  options: Partial<OllamaOptions> = {}
 ) =>
   Effect.gen(function* () {
     const backend = yield* makeFakeBackend
-    const layer = layerUndici({
+    const layer = layerOllama({
       url: new URL(backend.url),
       connectTimeoutMs: 1000,
       firstByteTimeoutMs: 3000,
@@ -28,7 +28,7 @@ export const withBackend = <A, E>(
 export const forward = (call = callOf()) =>
   Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), call))
 export const run = (call = callOf()) => Effect.scoped(Effect.flatMap(forward(call), Stream.runCollect))
-export const named = (error: Refused): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
+export const named = (error: CallError): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
 export const failure = Effect.map(Effect.flip(run()), named)
 export const texts = Effect.map(run(), (frames) => frames.map(({ text }) => text).join("|"))
 export const generate = callOf({ kind: "generate", body: { prompt: "hi" } })

@@ -3,7 +3,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Layer, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
-import { layerUndici } from "../../../src/backend/ollama/client.ts"
+import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { forward, stream, withBackend } from "./calls.ts"
@@ -12,7 +12,7 @@ it.live("400 streams are under way at the same time", () =>
   Effect.gen(function* () {
     const backend = yield* makeFakeBackend
     backend.always(stream([fake.chat("x")], { ends: "hang" }))
-    const layer = layerUndici({
+    const layer = layerOllama({
       url: new URL(backend.url),
       connectTimeoutMs: 3000,
       firstByteTimeoutMs: 5000,

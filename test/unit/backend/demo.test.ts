@@ -4,7 +4,7 @@ import { describe } from "vitest"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { makeDemoBackend } from "../../../src/backend/demo/DemoBackend.ts"
-import { layerUndici } from "../../../src/backend/ollama/client.ts"
+import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 
@@ -23,7 +23,7 @@ describe("the demo backend", () => {
   it.live("is a backend: lists, streams word by word with honest counts, and keeps to the bound", () =>
     Effect.gen(function* () {
       const demo = yield* makeDemoBackend
-      const layer = layerUndici({
+      const layer = layerOllama({
         url: new URL(demo.url),
         connectTimeoutMs: 1000,
         firstByteTimeoutMs: 2000,

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import fc from "fast-check"
 import { describe } from "vitest"
 import { decodeFrame, ErrorLine, isFrame, Malformed } from "../../../src/backend/ollama/decodeFrame.ts"
-import { Lines, LineTooLong } from "../../../src/backend/ollama/LineSplitter.ts"
+import { LineSplitter, LineTooLong } from "../../../src/backend/ollama/LineSplitter.ts"
 
 /** A recorded conversation in the backend's own words, awkward characters included. */
 const recorded = [
@@ -18,7 +18,7 @@ const splitAt = (bytes: Buffer, cuts: ReadonlyArray<number>): ReadonlyArray<Buff
 }
 
 const linesOf = (chunks: ReadonlyArray<Buffer>, limit?: number): ReadonlyArray<string> => {
-  const lines = new Lines(limit)
+  const lines = new LineSplitter(limit)
   const all = chunks.flatMap((chunk) => {
     const pushed = lines.push(chunk)
     assert.notInstanceOf(pushed, LineTooLong)
@@ -68,13 +68,13 @@ describe("splitting bytes into lines", () => {
         )
       }
       assert.deepStrictEqual(linesOf(cut(100), 100), ["x".repeat(100)])
-      const lines = new Lines(100)
+      const lines = new LineSplitter(100)
       assert.isTrue(cut(101).some((chunk) => lines.push(chunk) instanceof LineTooLong))
     }
   })
 
   it("holds a megabyte that drips in byte by byte without effort", () => {
-    const lines = new Lines()
+    const lines = new LineSplitter()
     const one = Buffer.from("x")
     for (let i = 0; i < 1024 * 1024; i += 1) lines.push(one)
     const [line] = lines.end()

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber, Stream } from "effect"
 import type { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
-import { guarded } from "../../../src/backend/withBreaker.ts"
+import { streamWithBreaker } from "../../../src/backend/withBreaker.ts"
 import { BackendFailed, ShuttingDown } from "../../../src/domain/Errors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { permitFor } from "../../support/permits.ts"
@@ -27,7 +27,7 @@ const told = Effect.fnUntraced(function* <A, E>(
       })),
     state: Effect.succeed("closed")
   }
-  const given = yield* guarded(breaker, permitFor("m"), Effect.succeed(stream))
+  const given = yield* streamWithBreaker(breaker, permitFor("m"), Effect.succeed(stream))
   yield* Effect.exit(read(given))
   return reports
 })

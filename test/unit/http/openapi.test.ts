@@ -18,7 +18,7 @@ import type { Frame } from "../../../src/domain/Frame.ts"
 import type { Json } from "../../../src/domain/Inference.ts"
 import { endpoints } from "../../../src/http/routes.ts"
 import type { Decode, Dialect } from "../../../src/http/dialect/Dialect.ts"
-import { faceOf, internalError } from "../../../src/http/errorResponses.ts"
+import { toErrorResponse, internalError } from "../../../src/http/errorResponses.ts"
 import {
   nativeChat,
   nativeEmbed,
@@ -130,7 +130,7 @@ it("shows errors as they are", () => {
     Object.values(response.content["application/json"].examples).map(({ value }) => value)
   )
   const id = examples[0]?.request_id ?? ""
-  const real = [...errors.map(faceOf), internalError].map((face) => errorBody(face, id))
+  const real = [...errors.map(toErrorResponse), internalError].map((face) => errorBody(face, id))
   assert.sameDeepMembers(examples, real)
   for (const body of real) assert.strictEqual(objection("Error", body), "")
   assert.include(objection("Error", { error: { ...real[0]?.error, code: "400" }, request_id: id }), "code")

@@ -3,16 +3,16 @@ import { Worker } from "node:worker_threads"
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { makeAlarm, within } from "../../../src/infra/time.ts"
+import { makeTimer, callbackWithTimeout } from "../../../src/infra/time.ts"
 
 type Resume = (outcome: Effect.Effect<string, string>) => void
 
 const fork = <A, E>(effect: Effect.Effect<A, E>) => Effect.forkChild(effect, { startImmediately: true })
 
 /** A source of one callback, and how often it was told that nobody waits. */
-const makeSource = Effect.map(makeAlarm, (alarm) => {
+const makeSource = Effect.map(makeTimer, (alarm) => {
   const source: { resume?: Resume; forgotten: number } = { forgotten: 0 }
-  const wait = within<string, string>(
+  const wait = callbackWithTimeout<string, string>(
     alarm,
     1000,
     (resume: Resume) => {
@@ -38,7 +38,7 @@ it.effect("what is there in time is passed on, and the timer is called off", () 
 it.effect("what is there at once is passed on too", () =>
   Effect.gen(function* () {
     const { alarm } = yield* makeSource
-    const now = within<string, string>(
+    const now = callbackWithTimeout<string, string>(
       alarm,
       1000,
       (resume) => {
@@ -55,7 +55,7 @@ it.effect("what is there at once is passed on too", () =>
 it.effect("late is late, even when forgetting makes the source speak", () =>
   Effect.gen(function* () {
     const { alarm } = yield* makeSource
-    const touchy = within<string, string>(
+    const touchy = callbackWithTimeout<string, string>(
       alarm,
       1000,
       (resume) => () => resume(Effect.succeed("because you asked")),
@@ -82,7 +82,7 @@ it.effect("whoever leaves is forgotten, and rings no bell", () =>
 
 it.live("the real clock rings too, and never for a wait without end", () =>
   Effect.gen(function* () {
-    const alarm = yield* makeAlarm
+    const alarm = yield* makeTimer
     const rung = yield* Effect.callback<string>((resume) => {
       alarm(Number.POSITIVE_INFINITY, () => resume(Effect.succeed("never")))
       alarm(5, () => resume(Effect.succeed("soon")))
@@ -104,8 +104,8 @@ it("an answer that lies there counts, though this process was kept from looking 
       }),
       (worker) => Effect.promise(() => worker.terminate())
     )
-    const wait = within<string, string>(
-      yield* makeAlarm,
+    const wait = callbackWithTimeout<string, string>(
+      yield* makeTimer,
       200,
       (resume) => {
         const hear = (said: unknown) => resume(Effect.succeed(String(said)))

@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Cause, Effect, Logger, References, Schema } from "effect"
 import { ConstraintError, SqlError, UnknownError } from "effect/sql/SqlError"
-import { causeText } from "../../../src/observability/renderCause.ts"
+import { renderCause } from "../../../src/observability/renderCause.ts"
 import { jsonLine, textLine } from "../../../src/observability/logging.ts"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
 
@@ -129,10 +129,10 @@ it.effect("the JSON of a line stays JSON, whatever was taken out of it", () =>
 
 it("a cause is told down to the first, with the frames of each, and circles end", () => {
   const inner = new TypeError("inner")
-  const text = causeText(new Error("outer", { cause: inner }))
+  const text = renderCause(new Error("outer", { cause: inner }))
   assert.match(text, /^Error: outer\n\s+at .*\n(?:.*\n)*\s+caused by TypeError: inner\n\s+at /)
   const circle = new Error("circle")
   circle.cause = circle
-  assert.isBelow(causeText(circle).length, 20_000)
-  assert.strictEqual(causeText(Cause.interrupt()), "interrupted")
+  assert.isBelow(renderCause(circle).length, 20_000)
+  assert.strictEqual(renderCause(Cause.interrupt()), "interrupted")
 })

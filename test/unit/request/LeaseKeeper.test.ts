@@ -4,11 +4,12 @@ import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { layerMemory as layerAudit } from "../../../src/audit/memory.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
-import { type Claims, Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
+import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
+import type { Claims } from "../../../src/domain/Reservation.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
-import { Exchange } from "../../../src/request/RequestContext.ts"
+import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { Hold } from "../../../src/request/Hold.ts"
-import { Leases } from "../../../src/request/LeaseKeeper.ts"
+import { LeaseKeeper } from "../../../src/request/LeaseKeeper.ts"
 import { noon } from "../../support/records.ts"
 import { onWallClock, WallClock } from "../../support/SteppedClock.ts"
 
@@ -25,10 +26,10 @@ const reserve = (id: string) =>
 
 /** A request that runs, and is kept alive. */
 const running = Effect.gen(function* () {
-  const [leases, meter] = [yield* Leases, yield* Meter]
+  const [leases, meter] = [yield* LeaseKeeper, yield* Meter]
   const verdict = yield* reserve("01a1fe92-0000-7000-8000-00000000000a")
   assert.instanceOf(verdict, Reserved)
-  const exchange = new Exchange(
+  const context = new RequestContext(
     {
       requestId: "01a1fe92-0000-7000-8000-00000000000a",
       arrivedAt: noon,
@@ -38,11 +39,11 @@ const running = Effect.gen(function* () {
     },
     0
   )
-  if (verdict instanceof Reserved) exchange.reservation = verdict.reservation
-  leases.keep(new Hold(exchange, meter, () => Effect.void))
+  if (verdict instanceof Reserved) context.reservation = verdict.reservation
+  leases.keep(new Hold(context, meter, () => Effect.void))
 })
 
-const leases = onWallClock(Leases.layer({ leaseS })).pipe(Layer.provide(Metrics.layer))
+const leases = onWallClock(LeaseKeeper.layer({ leaseS })).pipe(Layer.provide(Metrics.layer))
 
 /** The store's clock is another machine's, which nobody sets; or that of the gateway itself, without Redis. */
 const stores = {

@@ -4,9 +4,9 @@ import { Effect, Fiber, Layer, Logger } from "effect"
 import { TestClock } from "effect/testing"
 import { MeterDown } from "../../../src/gates/meter/Meter.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
-import { Aftercare } from "../../../src/request/SettlementQueue.ts"
+import { SettlementQueue } from "../../../src/request/SettlementQueue.ts"
 
-const layer = Aftercare.layer({ drainMs: 0 }).pipe(
+const layer = SettlementQueue.layer({ drainMs: 0 }).pipe(
   Layer.provide(Metrics.layer),
   Layer.provideMerge(Logger.layer([]))
 )
@@ -30,12 +30,12 @@ const refused = <A>(effect: Effect.Effect<A, MeterDown>) =>
 
 it.effect("an account that owes a settlement is paid for first, or refused; others are not", () =>
   Effect.gen(function* () {
-    const [aftercare, { state, settling }] = [yield* Aftercare, store()]
-    yield* aftercare.paid(key)
-    yield* aftercare.owe(key, "settle", settling)
-    const tries = Effect.forEach([1, 2, 3], () => refused(aftercare.paid(key)), { concurrency: 3 })
+    const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
+    yield* settlements.flush(key)
+    yield* settlements.enqueue(key, "settle", settling)
+    const tries = Effect.forEach([1, 2, 3], () => refused(settlements.flush(key)), { concurrency: 3 })
     const first = yield* Effect.forkChild(tries, { startImmediately: true })
-    yield* aftercare.paid(other)
+    yield* settlements.flush(other)
     yield* TestClock.adjust("400 millis")
     assert.deepStrictEqual(yield* Fiber.join(first), [true, true, true])
     // Once for the three, once for itself.
@@ -44,37 +44,37 @@ it.effect("an account that owes a settlement is paid for first, or refused; othe
     const second = yield* Effect.forkChild(tries, { startImmediately: true })
     yield* TestClock.adjust("1 second")
     assert.deepStrictEqual(yield* Fiber.join(second), [false, false, false])
-    yield* aftercare.paid(key)
+    yield* settlements.flush(key)
     // It is paid: nobody tries any more.
     const { asked } = state
     yield* TestClock.adjust("1 minute")
     assert.strictEqual(state.asked, asked)
     assert.isAtLeast(state.settled, 1)
-    assert.strictEqual(yield* aftercare.backlog, 0)
+    assert.strictEqual(yield* settlements.backlog, 0)
   }).pipe(Effect.provide(layer))
 )
 
 it.effect("it is tried without anybody asking", () =>
   Effect.gen(function* () {
-    const [aftercare, { state, settling }] = [yield* Aftercare, store()]
-    yield* aftercare.owe(key, "settle", settling)
+    const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
+    yield* settlements.enqueue(key, "settle", settling)
     yield* TestClock.adjust("10 seconds")
     state.down = false
     yield* TestClock.adjust("900 millis")
     assert.strictEqual(state.settled, 1)
-    yield* aftercare.paid(key)
+    yield* settlements.flush(key)
   }).pipe(Effect.provide(layer))
 )
 
 it.effect("a settlement that is given up, or breaks, does not close its account for ever", () =>
   Effect.gen(function* () {
-    const [aftercare, { settling }] = [yield* Aftercare, store()]
-    yield* aftercare.owe(key, "settle", settling)
-    yield* aftercare.owe(other, "settle", Effect.die("broken"))
+    const [settlements, { settling }] = [yield* SettlementQueue, store()]
+    yield* settlements.enqueue(key, "settle", settling)
+    yield* settlements.enqueue(other, "settle", Effect.die("broken"))
     yield* TestClock.adjust("1 millis")
-    yield* aftercare.paid(other)
+    yield* settlements.flush(other)
     yield* TestClock.adjust("3 minutes")
-    yield* aftercare.paid(key)
-    assert.strictEqual(yield* aftercare.backlog, 0)
+    yield* settlements.flush(key)
+    assert.strictEqual(yield* settlements.backlog, 0)
   }).pipe(Effect.provide(layer))
 )

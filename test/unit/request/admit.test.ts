@@ -5,7 +5,7 @@ import { TestClock } from "effect/testing"
 import { AuditMemory } from "../../../src/audit/memory.ts"
 import { evidence } from "../../../src/domain/Evidence.ts"
 import { makeAdmit } from "../../../src/request/admit.ts"
-import { Exchange } from "../../../src/request/RequestContext.ts"
+import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { ports } from "../../../src/request/Ports.ts"
 import { callOf, callerWith } from "../../support/permits.ts"
 import { layerPorts, leaseS } from "../../support/ports.ts"
@@ -21,7 +21,7 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
   }
   const caller = { ...callerWith("all"), budgets: { total: budget } }
   const { request } = callOf({ model: "m", promptEstimate: 40, promptBytes: 160 })
-  const exchange = new Exchange(
+  const context = new RequestContext(
     {
       requestId,
       arrivedAt: noon,
@@ -32,7 +32,7 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
     0
   )
   const admit = makeAdmit({ ...all, audit })
-  return yield* Effect.result(admit(exchange, evidence("KeyStore", caller), request, 100))
+  return yield* Effect.result(admit(context, evidence("KeyStore", caller), request, 100))
 })
 
 const ids = ["a", "b", "c"].map((letter) => `01a1fe92-0000-7000-8000-00000000000${letter}`)

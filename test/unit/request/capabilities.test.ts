@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import type { Json } from "../../../src/domain/Inference.ts"
 import type { Model } from "../../../src/domain/Model.ts"
-import { suited, suits } from "../../../src/request/capabilities.ts"
+import { dropUnsupported, checkCapabilities } from "../../../src/request/capabilities.ts"
 import { callOf, modelNamed } from "../../support/permits.ts"
 
 const thinker: Model = { ...modelNamed("t"), capabilities: ["completion", "thinking"] }
@@ -12,7 +12,7 @@ const { capabilities: _unknown, ...silent } = plain
 const wanting = (think: Json, thinkIfAble: boolean) =>
   callOf({ body: { messages: [], think }, ...(thinkIfAble ? { thinkIfAble } : {}) }).request
 const refused = (think: Json, model: Model, wish = false): boolean =>
-  Result.isFailure(Effect.runSync(Effect.result(suits(wanting(think, wish), model))))
+  Result.isFailure(Effect.runSync(Effect.result(checkCapabilities(wanting(think, wish), model))))
 
 describe("a request and its model", () => {
   it("do not suit each other when it must think and is known not to", () => {
@@ -26,10 +26,10 @@ describe("a request and its model", () => {
   })
 
   it("are made to suit by leaving a wish out, and only then", () => {
-    assert.deepStrictEqual(suited(wanting("high", true), plain).body, { messages: [] })
-    assert.deepStrictEqual(suited(wanting(false, true), plain).body, { messages: [] })
+    assert.deepStrictEqual(dropUnsupported(wanting("high", true), plain).body, { messages: [] })
+    assert.deepStrictEqual(dropUnsupported(wanting(false, true), plain).body, { messages: [] })
     for (const model of [thinker, silent])
-      assert.strictEqual(suited(wanting("high", true), model).body["think"], "high")
-    assert.strictEqual(suited(wanting(false, false), plain).body["think"], false)
+      assert.strictEqual(dropUnsupported(wanting("high", true), model).body["think"], "high")
+    assert.strictEqual(dropUnsupported(wanting(false, false), plain).body["think"], false)
   })
 })

@@ -3,7 +3,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { makeCalling } from "../../../src/request/calling.ts"
-import { Exchange } from "../../../src/request/RequestContext.ts"
+import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { makeForward } from "../../../src/request/forward.ts"
 import { ports } from "../../../src/request/Ports.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
@@ -17,7 +17,7 @@ const final: Frame = { createdAt, text: "", done: true, doneReason: "stop", prom
 /** The chunks of an answer whose backend says `chunks`. */
 const passed = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonly [Frame, ...Array<Frame>]>) {
   const all = yield* ports
-  const exchange = new Exchange(
+  const context = new RequestContext(
     {
       requestId: "01a1fe92-0000-7000-8000-00000000000a",
       arrivedAt: noon,
@@ -31,32 +31,32 @@ const passed = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonly [Fram
   const backend = { ...all.backend, forward: () => Effect.succeed(said) }
   const forward = makeForward({ ...all, backend }, makeCalling(all))
   const permit = permitFor("m:latest")
-  exchange.reservation = { ...permit.reservation, held: 101 }
-  const answer = yield* forward(exchange, permit, callOf().request, 100)
+  context.reservation = { ...permit.reservation, held: 101 }
+  const answer = yield* forward(context, permit, callOf().request, 100)
   const frames = yield* Stream.runCollect(answer)
-  return { exchange, frames }
+  return { context, frames }
 }, Effect.scoped)
 
 it.effect(
-  "when the backend says its last frame, then the answer ends with it and nobody has concluded it",
+  "when the backend says its last frame, then the answer ends with it and nobody has finished it",
   () =>
     Effect.gen(function* () {
-      const { exchange, frames } = yield* passed([[word("a")], [word("b"), final], [word("more")]])
+      const { context, frames } = yield* passed([[word("a")], [word("b"), final], [word("more")]])
       assert.deepStrictEqual(
         frames.map(({ done, text }) => (done ? "end" : text)),
         ["a", "b", "end"]
       )
-      assert.isFalse(exchange.concluded)
+      assert.isFalse(context.finished)
     }).pipe(Effect.provide(layerPorts))
 )
 
 it.effect("when the backend's counts cannot be believed, then the last frame says what is charged", () =>
   Effect.gen(function* () {
-    const { exchange, frames } = yield* passed([[word("a"), word("b"), { ...final, evalCount: 1_000_000 }]])
+    const { context, frames } = yield* passed([[word("a"), word("b"), { ...final, evalCount: 1_000_000 }]])
     const last = frames.at(-1)
     assert.deepStrictEqual(
       [last?.promptEvalCount, last?.evalCount],
-      [exchange.usage.tokensIn, exchange.usage.tokensOut]
+      [context.usage.tokensIn, context.usage.tokensOut]
     )
     assert.isBelow(last?.evalCount ?? Infinity, 1000)
   }).pipe(Effect.provide(layerPorts))

@@ -104,7 +104,7 @@ describe("output that is collected", () => {
     const logprobs = [{ token: "a", logprob: -1 }]
     one.answer([chunk(times(50, { ...base, logprobs })), [word], [final({})]])
     read(one)
-    assert.strictEqual(one.exchange.output.tokens, 50)
+    assert.strictEqual(one.context.output.tokens, 50)
     assert.strictEqual(one.shown.at(-1)?.doneReason, "stop")
     assert.strictEqual(model.spent, 90)
   })
@@ -120,7 +120,7 @@ describe("output that is collected", () => {
       const one = admitted(model, wish({ tools: [] }, { maxTokens: 500 }))
       one.answer([chunk(times(Math.max(1, seen), seen === 0 ? base : word)), [final({})]])
       one.step()
-      assert.strictEqual(one.exchange.usageWhenLeft(model.rates.estimate("m", ms)).source, "estimated")
+      assert.strictEqual(one.context.usageWhenLeft(model.rates.estimate("m", ms)).source, "estimated")
       one.leave(ms)
       assert.strictEqual(model.spent, 40 + left)
       assert.strictEqual(model.counted, 40 + left)
@@ -274,7 +274,7 @@ describe("an answer in two runs", () => {
     assert.strictEqual(one.shown.at(-1)?.doneReason, "stop")
     assert.strictEqual(wordsIn(one), 53)
     // The second run has read what the first one wrote.
-    assert.deepStrictEqual(one.exchange.usage, { tokensIn: 11, tokensOut: 53, source: "counted" })
+    assert.deepStrictEqual(one.context.usage, { tokensIn: 11, tokensOut: 53, source: "counted" })
     assert.strictEqual(model.spent, 39 + 25)
   })
 
@@ -286,7 +286,7 @@ describe("an answer in two runs", () => {
       [final({ promptEvalCount: 11, evalCount: 30, doneReason: "length" })]
     ])
     read(one)
-    assert.deepStrictEqual(one.exchange.usage, { tokensIn: 11, tokensOut: 30, source: "backend" })
+    assert.deepStrictEqual(one.context.usage, { tokensIn: 11, tokensOut: 30, source: "backend" })
   })
 
   it("fits in a budget that has room for less than both", () => {

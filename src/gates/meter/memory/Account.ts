@@ -1,8 +1,8 @@
 /** What the store in memory keeps of one account, and the arithmetic of a request on it. */
 import type { Period } from "../../../domain/Limits.ts"
 import { whole } from "../verdicts.ts"
-import type { Leases } from "./AccountLeases.ts"
-import type { Bucket, Reservation } from "../Meter.ts"
+import type { AccountLeases } from "./AccountLeases.ts"
+import type { Bucket, Reservation } from "../../../domain/Reservation.ts"
 import { ledgerLagMs } from "../redis/prelude.ts"
 import { type Noted, Window } from "./windows.ts"
 
@@ -13,10 +13,10 @@ export interface Total {
   readonly droppedAt: number
 }
 
-export interface Ledgers {
+export interface AccountCounters {
   readonly requests: Window
   readonly tokens: Window
-  readonly leases: Leases
+  readonly leases: AccountLeases
   readonly totals: Map<Bucket, Total>
   touchedAt: number
   /** moves on with every change */
@@ -49,7 +49,7 @@ export const revived = ({ admittedAt, available, slot, held }: Reservation): Req
 })
 
 /** Moves the tokens a request has used in the window to `used` in all. */
-export const note = (account: Ledgers, request: Request, used: number): void => {
+export const note = (account: AccountCounters, request: Request, used: number): void => {
   request.noted = account.tokens.change(request.noted, used - request.used)
   request.used = used
 }

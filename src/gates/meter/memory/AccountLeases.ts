@@ -7,7 +7,7 @@ export interface Lease {
   readonly tokens: number
 }
 
-export class Leases {
+export class AccountLeases {
   readonly #leases = new Map<string, Lease>()
   /** no lease ends before the one, none after the other */
   #soonest = Number.POSITIVE_INFINITY

@@ -7,20 +7,17 @@ import type { Headroom, Period } from "../../../domain/Limits.ts"
 import { periods } from "../../../domain/Limits.ts"
 import { bucketsAt, headroomOf, leastOf, lifeOf, marked, refusal, tagOf, whole } from "../verdicts.ts"
 import {
-  type Account,
-  type Ask,
-  type Bucket,
+  type ReserveRequest,
   type ClaimName,
-  type Claims,
   Missing,
   type Renewal,
   Reserved,
-  type Reservation,
-  type Survey,
+  type Snapshot,
   type Verdict
 } from "../Meter.ts"
-import { charge, inTotal, type Ledgers, note, type Request, revived, type Total } from "./Account.ts"
-import { Leases } from "./AccountLeases.ts"
+import type { Account, Bucket, Claims, Reservation } from "../../../domain/Reservation.ts"
+import { charge, inTotal, type AccountCounters, note, type Request, revived, type Total } from "./Account.ts"
+import { AccountLeases } from "./AccountLeases.ts"
 import { lapsedMost } from "../redis/prelude.ts"
 import { Window, windowMs } from "./windows.ts"
 
@@ -42,11 +39,11 @@ interface Memory {
 const sweepEveryMs = 60_000
 
 /** Nothing of it outlives the process: after a restart totals are missing and come back from the ledger. */
-export class Counters {
+export class MemoryMeter {
   readonly #leaseMs: number
   readonly #rememberMs: number
   readonly #epoch: (now: number) => number
-  readonly #accounts = new Map<string, Ledgers>()
+  readonly #accounts = new Map<string, AccountCounters>()
   /** oldest first, because every write moves its entry to the end */
   readonly #requests = new Map<string, Memory>()
   #sweptAt = 0
@@ -69,7 +66,7 @@ export class Counters {
     this.#requests.clear()
   }
 
-  reserve(claims: Claims, ask: Ask, now: number): Verdict | undefined {
+  reserve(claims: Claims, ask: ReserveRequest, now: number): Verdict | undefined {
     const memory = this.#recall(claims.account, ask.id, now)
     if (memory !== undefined && memory.request === undefined) return undefined
     const account = this.#open(claims.account, now)
@@ -232,7 +229,7 @@ export class Counters {
     }
   }
 
-  survey(of: Account, instant: number, now: number): Survey {
+  survey(of: Account, instant: number, now: number): Snapshot {
     const account = this.#open(of, now)
     const totals: { -readonly [P in Period]?: number } = {}
     for (const [period, { tokens }] of this.#totals(account, instant)) totals[period] = tokens
@@ -261,7 +258,7 @@ export class Counters {
     return true
   }
 
-  #open(account: Account, now: number): Ledgers {
+  #open(account: Account, now: number): AccountCounters {
     this.#sweep(now)
     const name = `${tagOf(account)}:${account.key}`
     let ledgers = this.#accounts.get(name)
@@ -269,7 +266,7 @@ export class Counters {
       ledgers = {
         requests: new Window(now),
         tokens: new Window(now),
-        leases: new Leases(),
+        leases: new AccountLeases(),
         totals: new Map(),
         touchedAt: now,
         mark: ++this.#marks
@@ -313,17 +310,17 @@ export class Counters {
     this.#requests.set(name, { request, until: now + this.#rememberMs })
   }
 
-  #lease(account: Ledgers, id: string, request: Request, now: number): void {
+  #lease(account: AccountCounters, id: string, request: Request, now: number): void {
     const tokens = request.held - request.used
     if (!request.slot && tokens <= 0) return
     account.leases.set(id, { until: now + this.#leaseMs, slot: request.slot, tokens })
   }
 
-  #keepSlot(account: Ledgers, id: string, now: number): void {
+  #keepSlot(account: AccountCounters, id: string, now: number): void {
     account.leases.set(id, { until: now + this.#leaseMs, slot: true, tokens: 0 })
   }
 
-  #totals(account: Ledgers, at: number): Map<Period, Total> {
+  #totals(account: AccountCounters, at: number): Map<Period, Total> {
     const [names, totals] = [bucketsAt(at), new Map<Period, Total>()]
     for (const period of periods) {
       const total = account.totals.get(names[period])
@@ -332,13 +329,13 @@ export class Counters {
     return totals
   }
 
-  #missing(account: Ledgers, claims: Claims, at: number): Missing | undefined {
+  #missing(account: AccountCounters, claims: Claims, at: number): Missing | undefined {
     const totals = this.#totals(account, at)
     const flags = periods.map((period) => claims.budgets[period] !== undefined && !totals.has(period))
     return flags.includes(true) ? new Missing({ buckets: marked(bucketsAt(at), flags) }) : undefined
   }
 
-  #headroom(account: Ledgers, claims: Claims, at: number): Headroom {
+  #headroom(account: AccountCounters, claims: Claims, at: number): Headroom {
     const totals = this.#totals(account, at)
     return headroomOf(
       claims,
@@ -351,7 +348,7 @@ export class Counters {
     )
   }
 
-  #reserved(account: Ledgers, claims: Claims, id: string, request: Request): Reserved {
+  #reserved(account: AccountCounters, claims: Claims, id: string, request: Request): Reserved {
     const { admittedAt, available, held, slot, charged } = request
     const flags = periods.map((period) => charged.has(period))
     return new Reserved({

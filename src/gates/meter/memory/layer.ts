@@ -4,11 +4,11 @@
  */
 import { Clock, Effect, Layer } from "effect"
 import { makeMonotonicMs } from "../../../infra/monotonic.ts"
-import { Counters, type Options } from "./MemoryMeter.ts"
+import { MemoryMeter, type Options } from "./MemoryMeter.ts"
 import { Meter, MeterDown } from "../Meter.ts"
 
 /** The verbs on `counters`, at the time that `nowMs` tells. */
-export const makeMemory = (counters: Counters, nowMs: () => number): Meter["Service"] => {
+export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["Service"] => {
   const now = <A>(verb: (now: number) => A): Effect.Effect<A> => Effect.sync(() => verb(nowMs()))
   return Meter.of({
     reserve: (claims, ask) =>
@@ -26,10 +26,10 @@ export const makeMemory = (counters: Counters, nowMs: () => number): Meter["Serv
     cancel: ({ id, claims }) => now((at) => counters.cancel(claims, id, at)),
     peek: (claims) => now((at) => counters.peek(claims, at)),
     load: (account, totals) => now((at) => counters.load(account, totals, at)),
-    survey: (account, instant) => now((at) => counters.survey(account, instant, at)),
+    snapshot: (account, instant) => now((at) => counters.survey(account, instant, at)),
     repair: (account, instant, mark, totals) =>
       now((at) => counters.repair(account, instant, mark, totals, at)),
-    remembers: Effect.succeed(true),
+    hasState: Effect.succeed(true),
     ping: Effect.void
   })
 }
@@ -38,7 +38,7 @@ export const makeMemory = (counters: Counters, nowMs: () => number): Meter["Serv
  * A Meter on counters of one's own, told the wall clock as a store with a clock of its own would be; tests keep them to
  * look inside and to make them forget.
  */
-export const layerCounters = (counters: Counters): Layer.Layer<Meter> =>
+export const layerMemoryMeter = (counters: MemoryMeter): Layer.Layer<Meter> =>
   Layer.effect(
     Meter,
     Effect.map(Clock.Clock, (clock) => makeMemory(counters, () => clock.currentTimeMillisUnsafe()))
@@ -49,6 +49,6 @@ export const layerMemory = (options: Omit<Options, "epoch">): Layer.Layer<Meter>
     Meter,
     Effect.gen(function* () {
       const [clock, nowMs] = [yield* Clock.Clock, yield* makeMonotonicMs]
-      return makeMemory(new Counters({ ...options, epoch: () => clock.currentTimeMillisUnsafe() }), nowMs)
+      return makeMemory(new MemoryMeter({ ...options, epoch: () => clock.currentTimeMillisUnsafe() }), nowMs)
     })
   )

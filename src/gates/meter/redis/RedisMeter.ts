@@ -4,7 +4,7 @@
  * that was given up on and runs late all the same does nothing after its `settle` or `cancel`.
  *
  * Needs Redis 7.0 or later, `noeviction`, and permission for `INFO` beside the data commands; nobody is admitted on
- * anything else (`fitness.ts`).
+ * anything else (`requirements.ts`).
  */
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
@@ -23,18 +23,9 @@ import {
   tagOf,
   whole
 } from "../verdicts.ts"
-import {
-  type Account,
-  type Ask,
-  type Claims,
-  Meter,
-  MeterDown,
-  Missing,
-  Reserved,
-  type Reservation,
-  type Verdict
-} from "../Meter.ts"
-import { fitness } from "./requirements.ts"
+import { type ReserveRequest, Meter, MeterDown, Missing, Reserved, type Verdict } from "../Meter.ts"
+import type { Account, Claims, Reservation } from "../../../domain/Reservation.ts"
+import { checkRequirements } from "./requirements.ts"
 import { parseReply, type Reply, type Tag } from "./reply.ts"
 import { scripts } from "./scripts.ts"
 
@@ -159,7 +150,7 @@ const make = (
   const runNow = <A>(verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>, read: Read<A>) =>
     Effect.suspend(() => run(verb, claims, id, host.currentTimeMillisUnsafe(), more, read))
 
-  const whenFit = fitness(redis.servers, nowMs)
+  const whenFit = checkRequirements(redis.servers, nowMs)
 
   /** For verbs that are about an account's counters of a given instant and about no request. */
   const once = <A>(
@@ -196,7 +187,7 @@ const make = (
       )
     })
 
-  const reservationOf = (claims: Claims, ask: Ask, n: ReadonlyArray<number>): Reservation => {
+  const reservationOf = (claims: Claims, ask: ReserveRequest, n: ReadonlyArray<number>): Reservation => {
     const admittedAt = at(n, 0)
     return {
       id: ask.id,
@@ -215,7 +206,11 @@ const make = (
   const left = (claims: Claims, numbers: ReadonlyArray<number>, from: number) =>
     headroomOf(claims, at(numbers, from), at(numbers, from + 1), numbers.slice(from + 2, from + 5))
 
-  const verdictOf = (claims: Claims, ask: Ask, reply: Reply): Effect.Effect<Verdict, MeterDown> => {
+  const verdictOf = (
+    claims: Claims,
+    ask: ReserveRequest,
+    reply: Reply
+  ): Effect.Effect<Verdict, MeterDown> => {
     const { tag, numbers: n } = reply
     switch (tag) {
       case "missing":
@@ -300,7 +295,7 @@ const make = (
       return timed((now) => send("load", keys, "", [now, ...values].join(" "), done))
     },
 
-    survey: (account, instant) =>
+    snapshot: (account, instant) =>
       once(
         "survey",
         account,
@@ -321,7 +316,7 @@ const make = (
       return once("repair", account, instant, [mark, ...amounts], done)
     },
 
-    remembers: redis
+    hasState: redis
       // It ends with a lease: a store whose clock was set forward has ended all leases, and is told of them again.
       .send("SET", [reminder, 1, "EX", Math.max(1, Math.ceil(options.leaseS)), "GET"])
       .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),

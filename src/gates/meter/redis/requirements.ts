@@ -24,7 +24,7 @@ const remindMs = 10_000
  * Lets through what is asked of servers that are all fit; else fails with the fault of the first that has one, which is in
  * the log every ten seconds for as long as it lasts.
  */
-export const fitness = (
+export const checkRequirements = (
   servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>,
   nowMs: () => number
 ) => {

@@ -2,7 +2,7 @@
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import type { Encoder } from "../Dialect.ts"
-import type { Face } from "../../errorResponses.ts"
+import type { ErrorResponse } from "../../errorResponses.ts"
 import { present } from "../decode.ts"
 
 /** The index is ours: the backend's is 0 for every call of many models (ollama-wire, fact 6). */
@@ -33,7 +33,7 @@ const messageOf = (frame: Frame): JsonObject => ({
 })
 
 /** The one line that ends a failed stream: a string, because native clients read nothing else (ollama-wire, fact 9). */
-export const nativeFailure = (face: Face): string => `${JSON.stringify({ error: face.message })}\n`
+export const nativeFailure = (face: ErrorResponse): string => `${JSON.stringify({ error: face.message })}\n`
 
 export const chatEncoder = (model: string): Encoder => {
   const objectOf = (frame: Frame): Json => ({

@@ -3,7 +3,7 @@ import { Effect, Fiber, Layer, Stream } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../../src/backend/breaker.ts"
-import { layerUndici } from "../../../../src/backend/ollama/client.ts"
+import { layerOllama } from "../../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../../src/infra/Drain.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
@@ -40,7 +40,7 @@ describe("what the backend is sent", () => {
   it.live("goes below the path of the backend's address", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
-        const layer = layerUndici({
+        const layer = layerOllama({
           url: new URL(`${backend.url}/gpu-1/`),
           connectTimeoutMs: 1000,
           firstByteTimeoutMs: 1000,

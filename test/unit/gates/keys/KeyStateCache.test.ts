@@ -4,9 +4,9 @@ import { TestClock } from "effect/testing"
 import * as Metrics from "../../../../src/observability/Metrics.ts"
 import { Unavailable } from "../../../../src/domain/Errors.ts"
 import {
-  type FreshKeysOptions,
+  type KeyStateCacheOptions,
   type KeyState,
-  makeFreshKeys
+  makeKeyStateCache
 } from "../../../../src/gates/keys/KeyStateCache.ts"
 
 const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState => ({
@@ -45,7 +45,7 @@ const makeDatabase = (initial: Read) => {
   return database
 }
 
-const freshKeys = (options: FreshKeysOptions) => Effect.provide(makeFreshKeys(options), Metrics.layer)
+const freshKeys = (options: KeyStateCacheOptions) => Effect.provide(makeKeyStateCache(options), Metrics.layer)
 
 const all: Read = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix)))
 const down: Read = () => Effect.fail(new Unavailable({ gate: "KeyStore", cause: new Error("down") }))

@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { makeRecent } from "../../../../src/gates/keys/LruCache.ts"
+import { makeLruCache } from "../../../../src/gates/keys/LruCache.ts"
 
 /** What it should hold, as a plain list: least recently used first. */
 class Model {
@@ -26,7 +26,7 @@ it("holds those used last, in the order of their use, and never more than it may
   fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
       const capacity = 3
-      const [recent, model] = [makeRecent<number>(capacity), new Model()]
+      const [recent, model] = [makeLruCache<number>(capacity), new Model()]
       for (const { key, value, verb } of steps) {
         if (verb === "get" || verb === "peek") {
           const known = model.find(key)

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { mintKey, prefixOf } from "../../../../src/domain/Key.ts"
-import { hashSecret, makeSecretCheck } from "../../../../src/gates/keys/SecretVerifier.ts"
+import { hashSecret, makeSecretVerifier } from "../../../../src/gates/keys/SecretVerifier.ts"
 
 const secret = mintKey("tg_")
 const prefix = prefixOf(secret)
@@ -30,7 +30,7 @@ const settle = Effect.promise(() => new Promise((resolve) => setImmediate(resolv
 
 it.effect("real argon2id: the secret matches, another tail does not, and neither covers the other", () =>
   Effect.gen(function* () {
-    const check = yield* makeSecretCheck({})
+    const check = yield* makeSecretVerifier({})
     const hash = yield* Effect.promise(() => hashSecret(secret))
     assert.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
     const wrong = prefix + mintKey("tg_").slice(-32)
@@ -46,7 +46,7 @@ it.effect("real argon2id: the secret matches, another tail does not, and neither
 it.effect("a match and a mismatch are remembered for the hash they were found with, and for no other", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
     const ask = (hash: string) =>
       Effect.forkChild(check.matches(secret, prefix, hash), { startImmediately: true })
     for (const [hash, matches] of [
@@ -70,7 +70,7 @@ it.effect("a match and a mismatch are remembered for the hash they were found wi
 it.effect("a match is forgotten ten minutes after it was last asked for, not after it was found", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
     const verified = Effect.gen(function* () {
       const asking = yield* Effect.forkChild(check.matches(secret, prefix, "hash"), {
         startImmediately: true
@@ -94,7 +94,7 @@ it.effect("a match is forgotten ten minutes after it was last asked for, not aft
 it.effect("a mismatch is forgotten after less than a minute", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
     for (const expected of [1, 2]) {
       const asking = yield* Effect.forkChild(check.matches(secret, prefix, "hash"), {
         startImmediately: true
@@ -113,7 +113,7 @@ it.effect(
   () =>
     Effect.gen(function* () {
       const { answer, verify } = makeVerify()
-      const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+      const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
       const flood = yield* Effect.forEach(Array.from({ length: 10 }), () =>
         Effect.forkChild(Effect.result(check.matches(prefix + mintKey("tg_").slice(-32), prefix, "hash")), {
           startImmediately: true
@@ -140,7 +140,7 @@ it.effect(
 it.effect("the queue is bounded, and nobody waits in it longer than the bound", () =>
   Effect.gen(function* () {
     const { calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0, queue: 3, maxWaitMs: 2000 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0, queue: 3, maxWaitMs: 2000 })
     const asking = yield* Effect.forEach(Array.from({ length: 6 }), () => {
       const secret = mintKey("tg_")
       return Effect.forkChild(Effect.result(check.matches(secret, prefixOf(secret), "hash")), {
@@ -159,7 +159,7 @@ it.effect("the queue is bounded, and nobody waits in it longer than the bound", 
 it.effect("many askers with one secret share one verify", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
     const asking = yield* Effect.forkChild(
       Effect.all(
         Array.from({ length: 50 }, () => check.matches(secret, prefix, "hash")),
@@ -177,7 +177,7 @@ it.effect("many askers with one secret share one verify", () =>
 it.effect("an unknown prefix is verified against a hash of nothing, and refused even if that matched", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
     const asking = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
       startImmediately: true
     })
@@ -190,7 +190,7 @@ it.effect("an unknown prefix is verified against a hash of nothing, and refused 
 
 it.effect("a stored hash that asks for the whole machine is not worked on", () =>
   Effect.gen(function* () {
-    const check = yield* makeSecretCheck({})
+    const check = yield* makeSecretVerifier({})
     const greedy =
       "$argon2id$v=19$m=4194304,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     assert.strictEqual((yield* Effect.flip(check.matches(secret, prefix, greedy)))._tag, "Unavailable")
@@ -200,7 +200,7 @@ it.effect("a stored hash that asks for the whole machine is not worked on", () =
 it.effect("a good key used for the first time goes before those whose prefix is guessed at", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
     const ask = (key: string) =>
       Effect.forkChild(check.matches(key, prefixOf(key), "hash"), { startImmediately: true })
     const guessed = Array.from({ length: 5 }, () => mintKey("tg_"))
@@ -229,7 +229,7 @@ it.effect("a good key used for the first time goes before those whose prefix is 
 it.effect("the worker in reserve is for prefixes that nobody guesses at", () =>
   Effect.gen(function* () {
     const running = new Map<string, (matches: boolean) => void>()
-    const check = yield* makeSecretCheck({
+    const check = yield* makeSecretVerifier({
       verify: (_, secret) => new Promise((resolve) => running.set(secret, resolve)),
       concurrency: 1,
       reserve: 1
@@ -265,7 +265,7 @@ it.effect("the worker in reserve is for prefixes that nobody guesses at", () =>
 const toldInAFlood = (hash: string | undefined) =>
   Effect.gen(function* () {
     const { answer, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
     const busy = yield* Effect.forkChild(check.matches(mintKey("xx_"), "xx_", "hash"), {
       startImmediately: true
     })
@@ -299,7 +299,7 @@ it.effect("A06 a flood at a prefix is told the same whether or not there is such
 it.effect("A06 an unknown prefix waits as long as its turn would take, and the next time not at all", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretCheck({ verify, concurrency: 1, reserve: 0 })
+    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
     const others = yield* Effect.forEach(Array.from({ length: 20 }), () => {
       const other = mintKey("tg_")
       return Effect.forkChild(check.matches(other, prefixOf(other), "hash"), { startImmediately: true })
@@ -330,7 +330,7 @@ it.effect("when a flood guesses at a prefix, then its owner is verified at the s
   Effect.gen(function* () {
     const verified: Array<string> = []
     const hash = "hash"
-    const check = yield* makeSecretCheck({
+    const check = yield* makeSecretVerifier({
       verify: (_, asked) => {
         verified.push(asked)
         return Promise.resolve(asked === secret)

@@ -8,7 +8,7 @@ import type { RequestDecoder } from "../../../../src/http/dialect/Dialect.ts"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
 import { withPromptSize } from "../../../../src/http/dialect/promptEstimate.ts"
-import { suited } from "../../../../src/request/capabilities.ts"
+import { dropUnsupported } from "../../../../src/request/capabilities.ts"
 import { type FakeBackend } from "../../../support/FakeBackend.ts"
 import { modelNamed, permitFor } from "../../../support/permits.ts"
 import { bodiesWith } from "../../../support/requestFields.ts"
@@ -159,7 +159,7 @@ describe("the estimate of a prompt", () => {
       { messages: [{ role: "user", content: "hi" }], think: "high" },
       { thinkIfAble: true }
     )
-    const left = suited(wish, modelNamed("m"))
+    const left = dropUnsupported(wish, modelNamed("m"))
     assert.notDeepEqual(left.body, wish.body)
     assert.isAtMost(withPromptSize(left).promptEstimate, wish.promptEstimate)
   })

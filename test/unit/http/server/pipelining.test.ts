@@ -4,7 +4,12 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import { connect, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { mostDropped, mostWaiting, PipeliningServer, waitForTurn } from "../../../../src/http/server/pipelining.ts"
+import {
+  mostDropped,
+  mostWaiting,
+  PipeliningServer,
+  waitForTurn
+} from "../../../../src/http/server/pipelining.ts"
 
 interface Begun {
   readonly path: string

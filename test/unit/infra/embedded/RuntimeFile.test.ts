@@ -5,7 +5,12 @@ import * as path from "node:path"
 import { inspect } from "node:util"
 import { assert, it } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
-import { readRuntime, removeRuntime, runtimeFile, writeRuntime } from "../../../../src/infra/embedded/RuntimeFile.ts"
+import {
+  readRuntime,
+  removeRuntime,
+  runtimeFile,
+  writeRuntime
+} from "../../../../src/infra/embedded/RuntimeFile.ts"
 
 const folder = Effect.acquireRelease(
   Effect.promise(() => fs.mkdtemp(path.join(tmpdir(), "tgf-"))),

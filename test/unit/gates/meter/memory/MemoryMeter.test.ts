@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest"
-import { Counters } from "../../../../../src/gates/meter/memory/MemoryMeter.ts"
-import { type Claims, Missing, Reserved } from "../../../../../src/gates/meter/Meter.ts"
+import { MemoryMeter } from "../../../../../src/gates/meter/memory/MemoryMeter.ts"
+import { Missing, Reserved } from "../../../../../src/gates/meter/Meter.ts"
+import type { Claims } from "../../../../../src/domain/Reservation.ts"
 
 const claimsOf = (key: string): Claims => ({
   account: { group: "g", key },
@@ -12,7 +13,7 @@ const hour = 3_600_000
 const day = 24 * hour
 
 it("20 000 requests leave no more than those of the last hour", () => {
-  const counters = new Counters({ leaseS: 30 })
+  const counters = new MemoryMeter({ leaseS: 30 })
   for (let i = 0; i < 20_000; i++) {
     const now = begin + i * 1000
     const verdict = counters.reserve(claimsOf("k"), { id: `r${i}`, tokens: 5, slot: true }, now)
@@ -23,7 +24,7 @@ it("20 000 requests leave no more than those of the last hour", () => {
 })
 
 it("a request id is remembered for its time, then forgotten", () => {
-  const counters = new Counters({ leaseS: 30, rememberS: 60 })
+  const counters = new MemoryMeter({ leaseS: 30, rememberS: 60 })
   counters.cancel(claimsOf("k"), "late", begin)
   const ask = { id: "late", tokens: 5, slot: true }
   assert.isUndefined(counters.reserve(claimsOf("k"), ask, begin + 59_999))
@@ -31,7 +32,7 @@ it("a request id is remembered for its time, then forgotten", () => {
 })
 
 it("an account is kept while a request of it runs, and dropped when it is idle", () => {
-  const counters = new Counters({ leaseS: 30 })
+  const counters = new MemoryMeter({ leaseS: 30 })
   const verdict = counters.reserve(claimsOf("busy"), { id: "b", tokens: 5, slot: true }, begin)
   for (let i = 0; i < 1000; i++) counters.peek(claimsOf(`idle${i}`), begin)
   assert.strictEqual(counters.size.accounts, 1001)
@@ -42,7 +43,7 @@ it("an account is kept while a request of it runs, and dropped when it is idle",
 })
 
 it("totals of days long past are dropped, those of a running period are not", () => {
-  const counters = new Counters({ leaseS: 30 })
+  const counters = new MemoryMeter({ leaseS: 30 })
   const { account, limits } = claimsOf("k")
   const claims = { account, limits, budgets: { day: 100, month: 100 } }
   for (let at = begin; at < begin + 6 * day; at += 60_000) {

@@ -12,7 +12,7 @@ import {
   openContext,
   sealContext
 } from "../../../../../src/http/dialect/native/sealedContext.ts"
-import { suits } from "../../../../../src/request/capabilities.ts"
+import { checkCapabilities } from "../../../../../src/request/capabilities.ts"
 import { ContextSecret } from "../../../../../src/secrets/ContextSecret.ts"
 import { modelNamed } from "../../../../support/permits.ts"
 import { decoding } from "../../decoding.ts"
@@ -102,8 +102,8 @@ describe("a sealed context", () => {
     Effect.gen(function* () {
       const model = modelNamed("m:latest")
       const base = request([])
-      yield* suits({ ...base, contextDigest: model.digest }, model)
-      const refused = yield* Effect.flip(suits({ ...base, contextDigest: "older" }, model))
+      yield* checkCapabilities({ ...base, contextDigest: model.digest }, model)
+      const refused = yield* Effect.flip(checkCapabilities({ ...base, contextDigest: "older" }, model))
       assert.include(refused.detail, "context: expected one of this model")
     })
   )
