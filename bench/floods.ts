@@ -1,5 +1,5 @@
 /**
- * `npm run floods`: what floods of bad keys do to paying clients (hardening A06 to A09). Eight keys that pay, with and
+ * `npm run floods`: what floods of bad keys do to paying clients (docs/hardening.md, A06 to A09). Eight keys that pay, with and
  * without a flood in turns, medians over the rounds; 64 first uses of 64 good keys at once; and how long a 401 takes
  * for an unknown prefix, a wrong secret and a revoked key.
  *

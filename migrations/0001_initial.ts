@@ -49,7 +49,7 @@ export default Effect.gen(function* () {
     )`
   yield* sql`CREATE INDEX revocations_key_prefix ON revocations (key_prefix)`
 
-  // A row in the outbox is the whole revocation, whoever writes it (contract §9).
+  // A row in `revocations` does the whole revocation, whichever program writes it.
   yield* sql`
     CREATE FUNCTION apply_revocation() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN

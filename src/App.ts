@@ -74,8 +74,8 @@ const layerBackend = (settings: SettingsValues, { backendUrl }: BackendAddress) 
   )
 
 /**
- * A frozen database has to turn into a 503 within about a second (contract §4): the wait for the intent and the wait
- * for the refusal's own row come one after the other.
+ * A frozen database must become a 503 within about a second. The wait for the intent comes first, then the wait for the
+ * refusal's own row, so the sum of both must stay below a second.
  */
 const patience = { openTimeoutMs: 700, refuseTimeoutMs: 250 }
 
@@ -123,7 +123,7 @@ export const layerAdmin = (settings: SettingsValues) =>
     defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
   })
 
-/** Off unless asked for; on in embedded mode, where whoever starts it is the one who tries it (contract §1). */
+/** Off by default. On in embedded mode, where the person who starts the gateway also tries it. */
 export const playgroundOf = (settings: SettingsValues): boolean =>
   settings.playgroundEnabled ?? settings.databaseUrl === undefined
 

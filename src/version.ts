@@ -1,4 +1,4 @@
-/** The gateway's own version: plain numbers, because some clients parse it with `int()` (ollama-wire §2.3). */
+/** The gateway's own version. It must be plain numbers: some clients parse each of them with `int()`. */
 import manifest from "../package.json" with { type: "json" }
 
 export const version = manifest.version

@@ -1,5 +1,5 @@
 /**
- * NDJSON to SSE with as little work as there can be: what a re-encoding proxy without any logic costs (spikes §5h). One
+ * NDJSON to SSE with as little work as there can be: what a re-encoding proxy without any logic costs. One
  * string out per chunk in.
  */
 export class NdjsonToSse {

@@ -1,6 +1,6 @@
 /**
- * UTC calendar of the budget periods. A request belongs to the periods of its admission (contract §6), so
- * everything here takes the instant as an argument and never looks at a clock or a time zone.
+ * UTC calendar of the budget periods. A request belongs to the periods in which it was admitted, so every function takes
+ * the instant as an argument and reads no clock and no time zone.
  */
 import type { Period } from "./Limits.ts"
 
@@ -33,7 +33,7 @@ export const endOf = (period: Period, epochMs: number): number | undefined => {
   }
 }
 
-/** A `total` budget never resets; clients still get a number to wait (contract §6). */
+/** A `total` budget never resets. `Retry-After` needs a number all the same. */
 export const totalRetryAfterS = 86_400
 
 /** Whole seconds, at least 1, until `period` ends. */

@@ -6,7 +6,7 @@ export interface Vector {
   readonly json: string
 }
 
-/** What an embedding model answers, rebuilt (ollama-wire §1.6, §1.7): absent counts are absent, not 0. */
+/** The answer of an embedding model (docs/protocol.md, "Embeddings"). An absent count stays absent; it is not 0. */
 export interface Embeddings {
   /** one per input, in the order of the inputs */
   readonly vectors: ReadonlyArray<Vector>

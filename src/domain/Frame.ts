@@ -1,6 +1,6 @@
 /**
- * One line of the backend's stream, rebuilt from an allow-list of fields: what is not named here does not
- * exist for the gateway, so a new backend field never leaks by itself (ollama-wire §1.3, §1.12).
+ * One line of the backend's stream. Only the fields named here are copied, so a new field of the backend does not reach
+ * clients (docs/protocol.md, "Chat").
  */
 import type { JsonObject } from "./Inference.ts"
 

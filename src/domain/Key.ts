@@ -1,6 +1,6 @@
 /**
  * The shape of an API key: a three-character namespace ending in `_`, then 41 base62 characters. The first 12
- * characters are the public prefix, the other 32 the secret (spec.md, API key).
+ * characters are the public prefix, the other 32 the secret.
  */
 import { randomBytes } from "node:crypto"
 

@@ -32,7 +32,7 @@ export interface Headroom {
   readonly budgets: { readonly [P in Period]?: Remaining }
 }
 
-/** The budget period with the fewest tokens left: the one spec.md calls binding. */
+/** The binding period: the budget period with the fewest tokens left. */
 export const bindingPeriod = (
   budgets: Headroom["budgets"]
 ): { readonly period: Period; readonly left: Remaining } | undefined => {

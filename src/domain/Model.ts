@@ -1,4 +1,4 @@
-/** A model the backend has installed, as discovery keeps it (ollama-wire §2.1), backend detail left out. */
+/** An installed model, without details about the server itself (docs/protocol.md, "Models and descriptions"). */
 import type { JsonObject } from "./Inference.ts"
 
 /** What a model can do. */

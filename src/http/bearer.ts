@@ -1,4 +1,4 @@
-/** The one place a key may stand: a single `Authorization: Bearer <key>` header (contract §4, RFC 6750 §2.1). */
+/** Reads the key from the only place it may be in: one `Authorization: Bearer <key>` header (RFC 6750, section 2.1). */
 import type { IncomingMessage } from "node:http"
 
 /** Scheme in any case, exactly one space; what follows is the key store's to judge. */

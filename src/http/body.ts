@@ -1,6 +1,6 @@
 /**
- * A client's JSON body, checked before anything is believed of it (contract §5): content type, encoding, size to
- * the byte, UTF-8, nesting and keys. It is read only after its sender is known.
+ * Reads a client's JSON body, after authentication. It checks content type, encoding, exact size, UTF-8, nesting and
+ * duplicate keys before anything else uses the body.
  */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http"
 import { Effect, Result } from "effect"
@@ -66,7 +66,7 @@ export const readBody = (
     }
     const declared = Number(incoming.headers["content-length"] ?? 0)
     if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
-    // Said only to those whose body is wanted (RFC 9110 §10.1.1); Node hands out such a request without saying it.
+    // Said only to those whose body is wanted (RFC 9110, section 10.1.1); Node hands out such a request without saying it.
     if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
     return callbackWithTimeout<Buffer, BodyRefused>(
       alarm,

@@ -1,6 +1,6 @@
 /**
- * How each error looks from outside: the one table from `GatewayError` to HTTP (contract §7). A new error does
- * not compile until it has a face, and no face is built from a cause.
+ * The one table from `GatewayError` to an HTTP response. A new error does not compile until it has a response here. No
+ * response contains a cause.
  */
 import { Match } from "effect"
 import type { BudgetExhausted, GatewayError, RateLimited } from "../domain/Errors.ts"
@@ -42,7 +42,7 @@ const budgetExhausted = (error: BudgetExhausted): ErrorResponse => ({
   status: 429,
   type: "budget_exceeded",
   message: `${budgetOf[error.period]} budget of ${plural(error.value, "token")} is spent`,
-  // Waiting out a spent budget inside a client library helps nobody (ollama-wire §4, openai-node).
+  // openai-node would wait for the whole Retry-After, which can be hours.
   headers: { "retry-after": String(error.retryAfterS), "x-should-retry": "false" }
 })
 

@@ -1,4 +1,4 @@
-/** Health and metrics: no key, no audit row, no limits (contract §3). */
+/** Health and metrics: no key, no audit row, no limits. */
 import { Context, Duration, Effect, Layer } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { Metrics } from "../observability/Metrics.ts"

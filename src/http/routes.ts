@@ -1,6 +1,6 @@
 /**
- * The only way in: method plus raw request target up to `?`, byte for byte (contract §3). It is the route table
- * itself, so there is no second, looser view of the path for the two to disagree on.
+ * The allow-list: method and raw request target up to `?`, byte for byte. It is also the route table, so no second part
+ * of the program reads the path in another way.
  */
 export type Route =
   | { readonly _tag: "Inference"; readonly surface: "native" | "openai"; readonly kind: "chat" | "generate" }

@@ -1,9 +1,9 @@
 /**
  * JSON from a client, read strictly: at most 64 levels, no key twice in one object, nothing after the value.
  *
- * The backend's decoder takes the last of two equal keys and `JSON.parse` forgets that there were two, so a
- * request that says something twice is not decided upon at all (hardening B08). The scan comes first and never
- * recurses, so depth cannot hurt it; `JSON.parse` then does the work.
+ * The backend's decoder takes the last of two equal keys, and `JSON.parse` does not report them, so a body with a
+ * duplicate key is refused (docs/hardening.md B08). The scan comes first and does not recurse, so deep nesting cannot
+ * overflow the stack. Then `JSON.parse` does the work.
  */
 import { Result } from "effect"
 import type { Json } from "../domain/Inference.ts"

@@ -1,9 +1,9 @@
 /**
- * What Prometheus sees: the families of spec.md, labelled by tenant and model and never by key, and the gauges an
- * operator is woken by (contract §8).
+ * The Prometheus metrics: requests, tokens and latency, labelled by tenant and model and never by key, and the gauges of
+ * the alerts.
  *
- * A model becomes a label only when discovery knows it for that caller; everything else is `none`, so a client
- * that makes up names makes up no series.
+ * A model becomes a label only when discovery knows it for that caller. Every other name is `none`, so made-up names make
+ * no series.
  */
 import { Context, Effect, Layer } from "effect"
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client"

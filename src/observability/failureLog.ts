@@ -1,10 +1,9 @@
 /**
- * What of a failed request goes to the log. A refusal is the audit row's matter and no log line's; the cause of a
- * failure of ours is for the operator. What the backend itself said may hold paths, hosts and other people's words, so it
- * is told at debug only (hardening U07).
+ * Decides what is logged of a failed request. A refusal is in its audit row only. A failure of our own is logged with its
+ * cause. The backend's text may contain paths, hosts and prompts, so it is logged at debug only (docs/hardening.md U07).
  *
- * An outage of a gate is logged with its cause once in ten seconds, with the number of requests that met it too; every
- * single one is logged at debug.
+ * An outage of a gate is logged with its cause once in ten seconds, with the number of other requests that failed. Each
+ * single failure is logged at debug.
  */
 import { Effect } from "effect"
 import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"

@@ -1,8 +1,8 @@
 /**
- * One line a message: flat JSON for machines in production, readable text at a terminal.
+ * Writes one line for each message: flat JSON in production, readable text at a terminal.
  *
- * This is the last place a line passes, whoever wrote it: what looks like a key loses its secret, causes lose what
- * Postgres quotes of rows, and no control character reaches a terminal (hardening R48).
+ * Every line passes here last. Keys lose their secret, causes lose the row values that Postgres quotes, and control
+ * characters are escaped.
  */
 import { Cause, Layer, Logger, Predicate, Redacted, References } from "effect"
 import { RequestLines } from "./requestLine.ts"

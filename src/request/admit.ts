@@ -1,6 +1,6 @@
 /**
  * From an identified caller and a decoded request to a `Permit`: scope, model, counters, intent, in the order of
- * refusal of contract §5. Each step is a gate; what they decide is the permit, and there is no other way to one.
+ * refusals. Each step is a gate; what they decide is the permit, and there is no other way to one.
  */
 import { Effect, type Scope } from "effect"
 import type { Caller, Scope as KeyScope } from "../domain/Caller.ts"

@@ -1,8 +1,8 @@
 /**
  * Whether a request suits its model, as far as discovery knows. A context is of one version of one model: another may not
  * have its token ids, and an unknown id ends the model server. Reasoning is the other case: the native surface refuses
- * it in its own words, on the OpenAI surface it is a wish (ollama-wire §3.1). Where nobody
- * tells what the model can do, the backend decides.
+ * it in its own words, on the OpenAI surface it is left out (docs/protocol.md, "OpenAI requests"). When the capabilities
+ * of a model are unknown, the backend decides.
  */
 import { Effect } from "effect"
 import { BadRequest } from "../domain/Errors.ts"

@@ -1,7 +1,7 @@
 /**
  * The end of every request, whichever way it came: charged, audited, counted, once.
  *
- * It runs before the client sees the end (contract §6, §8): the response of a refusal, the object of a
+ * It runs before the client sees the end: the response of a refusal, the object of a
  * non-stream answer and the last frame of a stream go out only after it. They are encoded before it, because an answer
  * that cannot be encoded is not the answer the row would speak of.
  *

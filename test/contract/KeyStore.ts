@@ -32,7 +32,7 @@ export const outcomeOf = (secret: string | undefined): Effect.Effect<Outcome, ne
     Effect.match({ onFailure: (error): Outcome => error._tag, onSuccess: (): Outcome => "ok" })
   )
 
-/** Contract §4: in force within about a second. */
+/** A change of a key is in force within about a second. */
 const aboutASecondMs = 1500
 
 /** Waits until `probe` answers `expected`, and tells how long that took. */

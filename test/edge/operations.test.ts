@@ -1,4 +1,4 @@
-/** hardening U23, U24: what operators ask without a key is no amplifier, and not for everybody. */
+/** docs/hardening.md, U23 and U24: readiness causes no load on the backend, and metrics are for this machine only. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Fake, Gateway, layerGateway } from "../support/Gateway.ts"

@@ -1,5 +1,5 @@
 /**
- * hardening A11, A12, A19: whatever an administrator changes is in force within about a second, although no
+ * docs/hardening.md, A11, A12 and A19: whatever an administrator changes is in force within about a second, although no
  * notification arrives: the connection that listens lies behind a black hole the whole time.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"

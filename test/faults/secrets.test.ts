@@ -1,5 +1,5 @@
 /**
- * INV4 and hardening A21: a full run of everything a gateway does, at LOG_LEVEL=debug, with keys and passwords in
+ * docs/hardening.md, A21: a full run of everything a gateway does, at LOG_LEVEL=debug, with keys and passwords in
  * every place a client or an operator can put them; then a look through all it said, printed, sent and stored.
  */
 import { createServer } from "node:http"

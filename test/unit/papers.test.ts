@@ -63,6 +63,59 @@ it("every file that is named exists", () => {
   assert.deepStrictEqual(missing, [])
 })
 
+/** Every text file of the project, but the lock files. */
+const sources = [
+  "README.md",
+  "CONTRIBUTING.md",
+  "CHANGELOG.md",
+  "Dockerfile",
+  "docker-compose.yml",
+  ...["src", "cli", "test", "bench", "migrations", "deploy", "docs"].flatMap((folder) =>
+    readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" })
+      .filter((name) => /\.(?:ts|js|md|lua|sql|yaml|cfg|sh|py|mjs|html|css)$/.test(name))
+      .filter((name) => !name.includes("node_modules"))
+      .map((name) => path.join(folder, name))
+  )
+].map((file) => ({ file, text: read(file) }))
+
+/** The headings of a paper, and the first cells of its tables. */
+const parts = (file: string): ReadonlySet<string> => {
+  const text = read(file)
+  return new Set([
+    ...[...text.matchAll(/^#+ (.+)$/gm)].map((match) => match[1] ?? ""),
+    ...[...text.matchAll(/^\| ([A-Z]\d{2}) \|/gm)].map((match) => match[1] ?? "")
+  ])
+}
+
+it("when code or docs refer to a paper, then it is in the repository and has that heading or row", () => {
+  const missing = sources.flatMap(({ file, text }) =>
+    [
+      // A section number belongs to a paper with numbered sections: no paper of this repository has them.
+      ...(text.match(/.*\u00a7.*/g) ?? []),
+      ...(
+        text.match(
+          /\b(?:spec|contract|ollama-wire|effect4|spikes|house|design)\.md\b|\bollama-wire\b|\bhardening [A-Z\d]/g
+        ) ?? []
+      ).filter(() => file !== "test/unit/papers.test.ts"),
+      // Line ends within a comment are spaces.
+      ...[
+        ...text
+          .replaceAll(/\n\s*(?:\*|\/\/)? ?/g, " ")
+          .matchAll(
+            /\b(docs\/[\w-]+\.md|bench\/[\w-]+\.md|README\.md)(?:,? ((?:(?:"[\w ,]+"|[A-Z]\d{2}\b)(?:,| to| and)? ?)+))?/g
+          )
+      ].flatMap(([whole, paper = "", named = ""]) => {
+        if (!existsSync(path.join(root, paper))) return [whole]
+        const known = parts(paper)
+        return [...named.matchAll(/"([\w ,]+)"|([A-Z]\d{2})/g)]
+          .filter(([, heading, row]) => !known.has(heading ?? row ?? ""))
+          .map(([name]) => `${paper} ${name}`)
+      })
+    ].map((reference) => `${file}: ${reference}`)
+  )
+  assert.deepStrictEqual(missing, [])
+})
+
 it("every setting that is named exists", () => {
   const settings = new Set(Object.values(table).map((setting) => setting.name))
   const foreign = new Set([

@@ -1,4 +1,4 @@
-/** The native wire, from the server's side: what a backend says, as plain objects (ollama-wire §1.3–1.7, §2.1). */
+/** Answers of a model server as plain objects (docs/protocol.md, "Chat", "Generate", "Embeddings"). */
 import { createHash } from "node:crypto"
 import type { JsonObject } from "../../domain/Inference.ts"
 

@@ -2,8 +2,8 @@
  * One HTTP request with the backend on undici's `dispatch`, turned into pulls: bytes are taken when somebody asks
  * for them, and the socket is paused while too many wait.
  *
- * `dispatch` and not `request` or `fetch`: no streams, no promises, and the connection is gone within a tick of
- * `abort` (spikes §5). Redirects are answers like any other here; no proxy setting of the environment is read.
+ * It uses `dispatch` and not `request` or `fetch`: `dispatch` makes no streams and no promises, and `abort` closes the
+ * connection within a tick. A redirect is an answer like any other. Proxy settings of the environment are not read.
  */
 import { Effect } from "effect"
 import { Client, type Dispatcher, errors } from "undici"

@@ -147,8 +147,8 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     }).pipe(Effect.scoped)
 
   /**
-   * One clock over connecting, waiting and reading. The backend may close an idle connection just as it is used again:
-   * nothing was answered, so nothing was done, which is the one case of a second attempt (hardening R41).
+   * One deadline for connecting, waiting and reading. The server may close an idle connection while the gateway sends on
+   * it. Then nothing was answered and nothing was done, so this is the only case of a second attempt.
    */
   const inTime = <A, R>(
     ms: number,

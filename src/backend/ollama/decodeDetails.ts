@@ -1,4 +1,4 @@
-/** `details` of a model, in the list and in `/api/show` alike (ollama-wire §2.1). */
+/** `details` of a model, as in the list and in `/api/show` (docs/protocol.md, "Models and descriptions"). */
 import { Schema } from "effect"
 import type { JsonObject } from "../../domain/Inference.ts"
 

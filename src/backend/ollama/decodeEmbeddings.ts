@@ -44,7 +44,7 @@ const withTexts = (
     json: (texts.length === vectors.length ? texts[i] : undefined) ?? JSON.stringify(numbers)
   }))
 
-/** An empty string is no input, an empty string in a list is one (ollama-wire §1.6). */
+/** An empty string is no input; an empty string in a list is one (docs/protocol.md, "Embeddings"). */
 const inputsOf = (input: Json | undefined): number => (isArray(input) ? input.length : input === "" ? 0 : 1)
 
 const parse = (text: string): Json | undefined => {

@@ -2,8 +2,8 @@
  * One line of the backend into a `Frame`, by hand-written guards: a Schema decode of the same shape costs several
  * times as much per token (`bench/frames.ts`), and this runs for every token of every request.
  *
- * It never throws, and builds the frame from what it knows (ollama-wire §1.3, §1.12): `remote_host`, `_debug_info`
- * and whatever a later backend adds do not come through. Counts are read from the final frame only.
+ * It never throws. It copies known fields only, so `remote_host`, `_debug_info` and fields of later versions do not reach
+ * the client. Counts are read from the final frame only (docs/protocol.md, "Chat").
  */
 import { answerDepth, isDeeperThan } from "../../domain/depth.ts"
 import type { Frame, ToolCall } from "../../domain/Frame.ts"
@@ -89,7 +89,7 @@ const toolCallsOf = (value: Json): ReadonlyArray<ToolCall> | undefined => {
     const { name, arguments: given } = call.function
     const args = given ?? nothing
     if (typeof name !== "string" || !isObject(args) || isDeeperThan(args, answerDepth)) return undefined
-    // `index` is left behind: for many models it is always 0 (ollama-wire, fact 6).
+    // `index` is not read: for many models it is always 0.
     calls.push(
       typeof call.id === "string" && call.id !== ""
         ? { id: call.id, name, arguments: args }

@@ -1,6 +1,6 @@
 /**
- * `POST /api/show`, the answer, from an allow-list of keys (ollama-wire §2.2): system prompt, template, modelfile,
- * baked-in messages, remote hosts and whatever a later backend adds do not come through.
+ * The answer of `POST /api/show`, built from an allow-list of keys. The system prompt, template, modelfile, built-in
+ * messages, remote hosts and fields of later versions do not come through (docs/protocol.md, "Models and descriptions").
  */
 import { Option, Schema } from "effect"
 import type { Description } from "../../domain/Model.ts"

@@ -1,4 +1,4 @@
-/** `GET /api/tags` into models (ollama-wire §2.1). One strange entry does not cost the others. */
+/** Decodes `GET /api/tags` (docs/protocol.md, "Models and descriptions"). A malformed entry is left out; the others stay. */
 import { Option, Schema } from "effect"
 import type { Model } from "../../domain/Model.ts"
 import { contextLengthOf } from "./decodeShow.ts"

@@ -1,8 +1,8 @@
 /**
- * The gate for identity: a secret goes in, a `Caller` with resolved limits comes out.
+ * Authenticates a secret and returns its `Caller` with resolved limits.
  *
- * Every decision rests on a database read that started at most `KEY_FRESHNESS_MS` ago (contract §4); whether a
- * secret matches its hash may be remembered, status, limits and grants may not.
+ * Every decision uses a database read that started at most `KEY_FRESHNESS_MS` ago. The process may remember that a secret
+ * matches its hash. It may not remember status, limits or grants.
  */
 import { Context, type Effect } from "effect"
 import type { Caller } from "../../domain/Caller.ts"

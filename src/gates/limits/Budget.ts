@@ -1,6 +1,6 @@
 /**
- * The gate for token budgets: brings the budgets of a caller, reads its own part of the Meter's verdict, and
- * restores counters the Meter does not know from the ledger, which is the truth (contract §6).
+ * The gate for token budgets. It reads the budget part of the Meter's verdict. The ledger is the truth: counters that the
+ * Meter does not know are restored from it.
  */
 import { Context, type Effect } from "effect"
 import type { Caller } from "../../domain/Caller.ts"

@@ -2,9 +2,9 @@
 import type { ModelGrant } from "../../domain/Caller.ts"
 import type { Model } from "../../domain/Model.ts"
 
-/** More than any host serves: a backend that lists more has lost its mind, and must not take our memory with it. */
+/** More than any server has. The bound keeps a broken backend from exhausting our memory. */
 const mostModels = 10_000
-/** The longest name the backend itself accepts (ollama-wire §1.2). */
+/** The longest name that Ollama accepts (docs/protocol.md, "Model names"). */
 const longestName = 350
 const defaultTag = ":latest"
 
@@ -24,7 +24,7 @@ export class Catalog {
     this.models = [...byName.values()]
   }
 
-  /** Exact, or with the tag that a name without one stands for (contract §5). No trimming, no case folding. */
+  /** Matches exactly, or with `:latest` when the name has no tag. No trimming, no case folding. */
   find(name: string): Model | undefined {
     return this.#byName.get(name) ?? (hasTag(name) ? undefined : this.#byName.get(name + defaultTag))
   }

@@ -1,6 +1,6 @@
 /**
- * The gate for models: which of the backend's models a caller may use, from the last poll that is still fresh.
- * Empty or expired discovery denies every model (spec.md, Authentication 6).
+ * The gate for models. It decides which of the backend's models a caller may use, from the last poll. When the poll found
+ * no models or has expired, every model is denied.
  */
 import { Context, type Effect } from "effect"
 import type { Caller } from "../../domain/Caller.ts"
@@ -12,8 +12,8 @@ export class Discovery extends Context.Service<
   Discovery,
   {
     /**
-     * Exact match with a discovered name, or with `name:latest` when the name has no tag (contract §5). Not
-     * installed, not permitted, unknown: the same error, and no backend call.
+     * Matches a discovered name exactly, or `name:latest` when the name has no tag. A model that is not installed, not
+     * permitted or unknown is the same error, without a backend call.
      */
     resolve(
       caller: Caller,

@@ -1,4 +1,4 @@
-/** The client's bound on the length of the answer, under whatever name it came (contract §5). */
+/** The client's bound on the length of the answer: `num_predict`, `max_tokens` or `max_completion_tokens`. */
 import { Effect } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
 import { wholeIn } from "./bounded.ts"

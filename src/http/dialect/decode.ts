@@ -8,7 +8,7 @@ const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 /** Long enough for any honest path, short enough that a hostile key name is no billboard. */
 export const maxDetail = 300
 
-/** Absent and `null` are the same to the backend (ollama-wire §1.1), so they are to us. */
+/** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
 export const absentable = <S extends Schema.Constraint>(schema: S) =>
   Schema.optionalKey(Schema.NullOr(schema))
 

@@ -1,7 +1,7 @@
 /** What is embedded: the bound on how many texts at once, on either surface. */
 import { Schema } from "effect"
 
-/** Every text becomes a call of its own inside the backend; OpenAI's own bound (ollama-wire §1.6). */
+/** Each text becomes a call of its own inside the backend. The bound is the one of OpenAI. */
 export const maxInputs = 2048
 
 /** No model makes vectors so long; the backend cuts them to this. */

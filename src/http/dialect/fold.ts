@@ -1,6 +1,6 @@
 /**
- * A run of frames as the single object of a non-stream answer, built the way the backend builds it: the last
- * frame's fields, with text, thinking, log probabilities and tool calls of the whole run (ollama-wire §1.3).
+ * Joins all frames of an answer to the single object of a non-stream answer, as Ollama does: the fields of the last frame,
+ * with the text, thinking, log probabilities and tool calls of all frames (docs/protocol.md, "Chat").
  */
 import type { Frame, ToolCall } from "../../domain/Frame.ts"
 import type { JsonObject } from "../../domain/Inference.ts"

@@ -60,7 +60,7 @@ const makeServer = (
 ): { readonly server: Server; readonly connections: Connections } => {
   const server = new PipeliningServer(
     {
-      // An Upgrade header would otherwise take the request out of Node's timeouts (hardening 0.2.4).
+      // Without this, Node applies no timeouts to a request with an Upgrade header.
       shouldUpgradeCallback: () => false,
       headersTimeout: patience.head,
       requestTimeout: patience.request,
@@ -77,7 +77,7 @@ const makeServer = (
   server.maxRequestsPerSocket = mostRequests
   refuseMalformed(server, malformed)
   cutStalledClients(server, options.clientStallTimeoutMs)
-  // Without it a socket that goes idle after close() holds the shutdown for its whole keep-alive (effect4 §6).
+  // A socket that becomes idle after close() would otherwise delay the shutdown for its whole keep-alive time.
   onRequest(server, (request, response) => {
     if (!noteFraming(request) || draining()) response.setHeader("connection", "close")
     response.on("finish", () => {

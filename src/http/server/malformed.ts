@@ -1,7 +1,7 @@
 /**
- * What Node refuses or would mishandle before the application sees it: the same error shape as everything else
- * (contract §3), then the end of the connection, because nothing after it can be trusted. No audit row, because whoever
- * sends this never made a request: it is counted.
+ * Answers what Node refuses or would mishandle before the application sees it: with the common error shape, then the
+ * connection ends, because nothing after it can be trusted. It is counted in a metric and has no audit row, because it
+ * never was a request.
  */
 import { randomUUIDv7 } from "node:crypto"
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"

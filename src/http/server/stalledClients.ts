@@ -1,8 +1,8 @@
 /**
- * Clients that stop reading. A stream waits for its client without a limit of its own (hardening 0.2.18), so one
- * that stalls would keep its slot, its hold and the backend for ever. It is cut after `CLIENT_STALL_TIMEOUT_MS`
- * without a byte taken, and ends like any client that leaves. Answers are written in pieces (`AnswerBody.ts`), so a client
- * that takes one of them in that time has read.
+ * Cuts clients that stop reading. A stream has no time limit of its own while it waits for its client, so a stalled client
+ * would keep its slot, its hold and the backend for ever. The connection is cut when the client takes no byte for
+ * `CLIENT_STALL_TIMEOUT_MS`, and the request ends as for a client that left. Answers are written in pieces (`AnswerBody.ts`):
+ * a client that takes one piece in that time is not cut.
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"

@@ -1,4 +1,4 @@
-/** hardening 1.3, B11 to B22: fields. What reaches the backend is what was decided on, whatever was sent. */
+/** docs/hardening.md, B11 to B22: fields. The backend gets only the fields on which the gateway decided. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { tagsEntry } from "../../../src/backend/demo/wire.ts"
@@ -249,7 +249,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
       ])
       const many = Array.from({ length: 6000 }, () => ({ role: "user", content: "x" }))
       assert.strictEqual((yield* ask(secret, asking(many)))?.status, 200)
-      // On the native surface no messages load the model and say so; on /v1 they are an error (ollama-wire §3.1).
+      // On the native surface a request without messages loads the model; on /v1 it is an error.
       yield* refused(secret, [asking([])], "/v1/chat/completions")
     })
   )

@@ -1,4 +1,4 @@
-/** hardening A07, A08: who floods with bad keys waits for it, and who pays does not. */
+/** docs/hardening.md, A07 and A08: a flood of bad keys slows down itself, and not paying clients. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"

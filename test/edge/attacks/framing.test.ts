@@ -1,4 +1,4 @@
-/** hardening 1.2: HTTP framing. What Node's parser takes for one request is one request, and nothing is smuggled. */
+/** docs/hardening.md, "Framing and connections": no request is smuggled inside another one. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

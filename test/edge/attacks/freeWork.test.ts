@@ -1,4 +1,4 @@
-/** hardening A22, A23: what costs no tokens is bounded all the same, for a key and for strangers. */
+/** docs/hardening.md, A22 and A23: requests that cost no tokens are bounded too, for a key and for strangers. */
 import { connect } from "node:net"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"

@@ -1,4 +1,4 @@
-/** hardening 1.2, H11 to H16: headers. What is not ours to understand changes nothing. */
+/** docs/hardening.md, H11 to H16: headers. A header that the gateway does not know changes nothing. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"

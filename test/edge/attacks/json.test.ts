@@ -1,4 +1,4 @@
-/** hardening 1.3, B01 to B10: bytes and JSON. What says one thing to us and another to the backend is refused. */
+/** docs/hardening.md, B01 to B10: bytes and JSON. A body that gateway and backend could read differently is refused. */
 import { gzipSync } from "node:zlib"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"

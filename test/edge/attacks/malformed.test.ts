@@ -1,4 +1,4 @@
-/** hardening D10: what never became a request has no audit row; it is answered in our shape, once, and counted. */
+/** What Node's parser refuses has no audit row. It is answered once, in the error shape, and counted. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"

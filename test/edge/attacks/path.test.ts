@@ -1,4 +1,4 @@
-/** hardening 1.1: path, method, target. One rule behind all of it: what the map does not hold is a 403. */
+/** docs/hardening.md, "Paths and methods": everything that is not in the route table is a 403. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"

@@ -1,4 +1,4 @@
-/** hardening 1.2, H04–H06 and H10: clients that take their time. The bounds are short here; the rule is the same. */
+/** docs/hardening.md, H04 to H06 and H10: slow clients. The bounds are shorter here than in production. */
 import { connect, type Socket } from "node:net"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"

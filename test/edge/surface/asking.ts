@@ -1,4 +1,4 @@
-/** One request through the whole gateway, with what the backend was sent for it; numbers in test names are those of ollama-wire §5. */
+/** Sends one request through the whole gateway and returns what the backend got for it. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { tagsEntry } from "../../../src/backend/demo/wire.ts"

@@ -1,11 +1,11 @@
-/** `POST /api/chat`, the answer: frames as NDJSON lines, or the folded run as one object (ollama-wire §1.3, §1.12). */
+/** The answer of `POST /api/chat`: frames as NDJSON lines, or one object (docs/protocol.md, "Chat"). */
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import type { Encoder } from "../Dialect.ts"
 import type { ErrorResponse } from "../../errorResponses.ts"
 import { present } from "../decode.ts"
 
-/** The index is ours: the backend's is 0 for every call of many models (ollama-wire, fact 6). */
+/** Numbers the calls. The backend's own index is 0 for every call of many models. */
 export const nativeToolCalls = (calls: ReadonlyArray<ToolCall>): ReadonlyArray<JsonObject> =>
   calls.map((call, index) => ({
     ...present({ id: call.id }),
@@ -32,7 +32,7 @@ const messageOf = (frame: Frame): JsonObject => ({
   })
 })
 
-/** The one line that ends a failed stream: a string, because native clients read nothing else (ollama-wire, fact 9). */
+/** The line that ends a failed stream. `error` is a string, because native clients fail on an object. */
 export const nativeFailure = (face: ErrorResponse): string => `${JSON.stringify({ error: face.message })}\n`
 
 export const chatEncoder = (model: string): Encoder => {

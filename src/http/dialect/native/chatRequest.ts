@@ -1,4 +1,4 @@
-/** `POST /api/chat`, the request (ollama-wire §1.3): known fields only, everything else does not exist. */
+/** The request of `POST /api/chat`. Known fields only; other fields are dropped (docs/protocol.md, "Chat"). */
 import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
@@ -72,7 +72,7 @@ export const chatRequest = requestDecoder(
     return {
       kind: "chat",
       model: chat.model,
-      // Without messages the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
+      // Without messages Ollama only loads the model, and answers one object also when `stream` is true.
       stream: messages.length > 0 && (chat.stream ?? true),
       body: present({
         messages: messages.map(messageOf),

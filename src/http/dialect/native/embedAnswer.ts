@@ -1,4 +1,4 @@
-/** `POST /api/embed` and the legacy `/api/embeddings`, the answer (ollama-wire §1.6, §1.7). */
+/** The answers of `POST /api/embed` and of the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
 import type { Embeddings } from "../../../domain/Embeddings.ts"
 import type { InferenceRequest } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"

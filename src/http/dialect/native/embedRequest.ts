@@ -1,4 +1,4 @@
-/** `POST /api/embed` and the legacy `/api/embeddings`, the request (ollama-wire §1.6, §1.7). */
+/** The requests of `POST /api/embed` and of the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
 import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"

@@ -1,4 +1,4 @@
-/** Fields that chat and generate of the native surface have in common (ollama-wire §1.3). */
+/** Fields of both chat and generate on the native surface. */
 import { Schema } from "effect"
 import { wholeIn } from "../bounded.ts"
 

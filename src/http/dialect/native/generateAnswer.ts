@@ -1,4 +1,4 @@
-/** `POST /api/generate`, the answer (ollama-wire §1.4): as chat, with the text in `response` and no message. */
+/** The answer of `POST /api/generate`: as chat, with the text in `response` (docs/protocol.md, "Generate"). */
 import type { Frame } from "../../../domain/Frame.ts"
 import type { Json } from "../../../domain/Inference.ts"
 import type { Encoder } from "../Dialect.ts"

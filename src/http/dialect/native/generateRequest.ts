@@ -1,4 +1,4 @@
-/** `POST /api/generate`, the request (ollama-wire §1.4). */
+/** The request of `POST /api/generate` (docs/protocol.md, "Generate"). */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
@@ -49,7 +49,7 @@ export const generateRequest = requestDecoder(
     return {
       kind: "generate",
       model: generate.model,
-      // Without a prompt the model is only loaded, and that is one object however it is asked (ollama-wire §1.3).
+      // Without a prompt Ollama only loads the model, and answers one object also when `stream` is true.
       stream: (generate.prompt ?? "") !== "" && (generate.stream ?? true),
       ...(context.length === 0 ? {} : { sealedContext: context }),
       body: present({

@@ -1,7 +1,7 @@
 /**
- * `options` of the native surface (ollama-wire §1.5): sampling passes, whatever would reload or pin the model for
- * everybody is dropped without a word, because common clients send it routinely. Types are checked here: the
- * backend answers a wrong one with a 500 that would count against it.
+ * `options` of the native surface. Sampling options pass. Options that would reload or pin the model for everybody are
+ * dropped silently, because common clients send them. Types are checked here, because the backend answers a wrong type with
+ * a 500, which counts as a failure of the backend (docs/protocol.md, "Chat").
  */
 import { Schema } from "effect"
 import type { JsonObject } from "../../../domain/Inference.ts"

@@ -1,4 +1,4 @@
-/** `POST /api/show`, the request (ollama-wire §2.2): the name, under either of its names, and nothing else. */
+/** The request of `POST /api/show`: the name, in `model` or `name`, and nothing else. */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"

@@ -1,4 +1,4 @@
-/** `POST /v1/chat/completions`, the answer: frames as server-sent events, or one object (ollama-wire §3.4). */
+/** The answer of `POST /v1/chat/completions`: server-sent events, or one object (docs/protocol.md, "OpenAI answers"). */
 import { randomUUID } from "node:crypto"
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"

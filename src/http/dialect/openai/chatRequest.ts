@@ -1,4 +1,4 @@
-/** `POST /v1/chat/completions`, the request (ollama-wire §3.1). What cannot be honoured is a 400. */
+/** The request of `POST /v1/chat/completions`. A field that cannot be honoured is a 400 (docs/protocol.md, "OpenAI requests"). */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"

@@ -1,4 +1,4 @@
-/** `POST /v1/completions`, the answer (ollama-wire §3.4): one object name for stream and non-stream alike. */
+/** The answer of `POST /v1/completions`: the same `object` in streams and single answers (docs/protocol.md, "OpenAI answers"). */
 import { Option, Schema } from "effect"
 import type { Frame } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"

@@ -1,4 +1,4 @@
-/** `POST /v1/completions`, the request (ollama-wire §3.2). The model's own template applies. */
+/** The request of `POST /v1/completions`. The model's own template applies (docs/protocol.md, "OpenAI requests"). */
 import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"

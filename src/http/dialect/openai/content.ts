@@ -1,6 +1,6 @@
 /**
- * Message content of the OpenAI surface: a string, or parts of text and images (ollama-wire §3.1). Images come as
- * data URLs only: the gateway fetches nothing on a client's behalf.
+ * Message content of the OpenAI surface: a string, or parts of text and images. Images are `data:` URLs only, because the
+ * gateway fetches nothing for a client.
  */
 import { Schema } from "effect"
 import { base64Of, ImageUrl } from "../images.ts"

@@ -1,4 +1,4 @@
-/** `POST /v1/embeddings`, the answer (ollama-wire §3.3). */
+/** The answer of `POST /v1/embeddings` (docs/protocol.md, "OpenAI answers"). */
 import type { Embeddings, Vector } from "../../../domain/Embeddings.ts"
 import type { InferenceRequest } from "../../../domain/Inference.ts"
 

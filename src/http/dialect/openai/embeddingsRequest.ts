@@ -1,4 +1,4 @@
-/** `POST /v1/embeddings`, the request (ollama-wire §3.3). */
+/** The request of `POST /v1/embeddings` (docs/protocol.md, "OpenAI requests"). */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"

@@ -1,4 +1,4 @@
-/** Messages of the OpenAI surface in the backend's shape (ollama-wire §3.1). */
+/** Messages of the OpenAI surface in the shape of Ollama (docs/protocol.md, "OpenAI requests"). */
 import { Effect, Result, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"

@@ -1,4 +1,4 @@
-/** Sampling fields shared by chat and completions of the OpenAI surface (ollama-wire §3.1, §3.2). */
+/** Sampling fields of both chat and completions on the OpenAI surface. */
 import { Schema } from "effect"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import { absentable } from "../decode.ts"
