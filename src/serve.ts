@@ -27,13 +27,13 @@ const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Eff
   const log = new OutageLog(yield* makeMonotonicMs)
   yield* assertSchema.pipe(
     Effect.tapErrorTag("MigrationFailed", (error) =>
-      log.failed(() => Effect.logWarning("the database does not answer", error.cause))
+      log.failed(() => Effect.logWarning("database does not answer", error.cause))
     ),
     Effect.retry({
       while: (error) => error._tag === "MigrationFailed",
       schedule: Schedule.spaced("2 seconds")
     }),
-    Effect.andThen(log.over(Effect.logInfo("the database answers"))),
+    Effect.andThen(log.over(Effect.logInfo("database answers"))),
     Effect.mapError((error) => startupError(error.message))
   )
   return yield* Effect.never

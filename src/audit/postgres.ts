@@ -81,9 +81,10 @@ const make = (options: AuditOptions) =>
       const poisonedRow = (row: A, error: WriteError) =>
         Effect.andThen(
           metrics.backgroundFailed(task),
-          Effect.logError(
-            `audit row ${row.request_id} cannot be written: ${error._tag === "SqlError" ? error.reason._tag : error._tag}`
-          )
+          Effect.logError("audit row cannot be written", {
+            request_id: row.request_id,
+            reason: error._tag === "SqlError" ? error.reason._tag : error._tag
+          })
         )
       return yield* makeGroupCommit<A, WriteError>({
         write: (rows) =>
@@ -117,9 +118,7 @@ const make = (options: AuditOptions) =>
     const correct = Effect.fnUntraced(function* (rows: ReadonlyArray<AuditRow>, known: ReadonlySet<string>) {
       const late = yield* correctAudit(pg)(rows.filter(({ request_id }) => known.has(request_id)))
       if (late.length === 0) return
-      yield* Effect.logWarning(
-        `${late.length} requests had been closed by another replica, the audit and the ledger are corrected`
-      )
+      yield* Effect.logWarning("requests were already closed by another replica", { requests: late.length })
       yield* Effect.forEach(late, (one) => chargeCorrection(meter, suspects, one), {
         concurrency: 8,
         discard: true
@@ -148,7 +147,7 @@ const make = (options: AuditOptions) =>
       Effect.forEach(lanes, (lane) => lane.close(options.drainMs ?? 5000), { concurrency: "unbounded" }).pipe(
         Effect.map((lost) => lost.reduce((sum, count) => sum + count, 0)),
         Effect.tap((lost) =>
-          lost === 0 ? Effect.void : Effect.logError(`${lost} audit rows could not be written before the end`)
+          lost === 0 ? Effect.void : Effect.logError("audit rows lost at shutdown", { rows: lost })
         )
       )
     )
@@ -186,7 +185,7 @@ const make = (options: AuditOptions) =>
     const dropped = new OutageLog(yield* makeMonotonicMs, { remindMs: 1000 })
     const suppress = Effect.andThen(
       dropped.failed((refusals) =>
-        Effect.logWarning(`audit: dropped rows of ${refusals} refusals, queue full`)
+        Effect.logWarning("audit rows of refusals dropped, queue full", { refusals })
       ),
       unavailable("the queue of refusals is full")
     )

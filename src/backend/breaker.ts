@@ -19,8 +19,8 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
       transition()
       if (circuit.isClosed === wasClosed) return Effect.void
       return wasClosed
-        ? Effect.logWarning(`circuit breaker opened: ${options.failures} backend failures in a row`)
-        : Effect.logInfo("circuit breaker closed: the backend answers again")
+        ? Effect.logWarning("circuit breaker opened", { failures: options.failures })
+        : Effect.logInfo("circuit breaker closed")
     })
 
   const record = (admission: Admission, outcome: Outcome): Effect.Effect<void> =>

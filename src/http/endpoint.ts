@@ -81,7 +81,7 @@ export const makeEndpoint = ({
     const tallied = ending.status === 499 && (yield* isTalliedWhenLeft(context))
     spendFreeWork(context)
     yield* Effect.catch(pipeline.finish(context, { ...ending, tallied }), (error) =>
-      withRequestId(context, Effect.logWarning("the audit row of an abandoned request is late", error.cause))
+      withRequestId(context, Effect.logWarning("audit row late", error.cause))
     )
   })
 

@@ -172,8 +172,7 @@ const logFailures = (client: Single | Cluster) =>
     const log = new OutageLog(yield* makeMonotonicMs, { remindMs: 10_000 })
     client.on("error", (cause: unknown) => {
       const code = cause instanceof Error && "code" in cause ? String(cause.code) : "unknown"
-      const line = Effect.logWarning("redis: connection trouble")
-      run(log.failed((errors) => Effect.annotateLogs(line, { code, errors })))
+      run(log.failed((errors) => Effect.logWarning("redis connection error", { code, errors })))
     })
   })
 

@@ -153,9 +153,7 @@ const make = (options: CounterReconcilerOptions) =>
           touch(account)
           if (!(yield* meter.repair(account, at, survey.mark, truth))) continue
           drift += difference
-          yield* Effect.logWarning(
-            `the counters of key ${account.key} were ${difference} tokens from the ledger: repaired`
-          )
+          yield* Effect.logWarning("counters repaired", { key_id: account.key, tokens: difference })
         }
       }
       return drift

@@ -123,14 +123,12 @@ const make = (options: CrashRecoveryOptions) =>
     const report = Effect.fnUntraced(function* (failed: ReadonlyMap<string, string>) {
       const unknown = [...failed].filter(([id]) => !stuck.has(id))
       for (const [id, why] of unknown.slice(0, stuckLines)) {
-        yield* Effect.annotateLogs(
-          Effect.logWarning(`an aborted request cannot be closed, it is tried again: ${why}`),
-          "request_id",
-          id
-        )
+        yield* Effect.logWarning("aborted request cannot be closed", { request_id: id, reason: why })
       }
       if (unknown.length > stuckLines) {
-        yield* Effect.logWarning(`${unknown.length - stuckLines} more aborted requests cannot be closed`)
+        yield* Effect.logWarning("more aborted requests cannot be closed", {
+          requests: unknown.length - stuckLines
+        })
       }
       for (const [id, why] of unknown) if (stuck.size < mostStuck) stuck.set(id, why)
     })
@@ -161,7 +159,8 @@ const make = (options: CrashRecoveryOptions) =>
       const again = yield* closeStuck
       const { closed, failed } = yield* closeOthers
       yield* report(failed)
-      if (closed + again > 0) yield* Effect.logWarning(`closed ${closed + again} aborted requests`)
+      if (closed + again > 0)
+        yield* Effect.logWarning("aborted requests closed", { requests: closed + again })
       return stuck.size
     }).pipe(
       Effect.tapCause(() =>

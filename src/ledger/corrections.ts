@@ -87,7 +87,6 @@ export const chargeCorrection = (
   }
   return Effect.matchEffect(meter.settle(rest, tokens), {
     onSuccess: () => Effect.void,
-    onFailure: ({ cause }) =>
-      Effect.logWarning(`${tokens} late tokens of key ${key_id} are charged when it rests`, cause)
+    onFailure: ({ cause }) => Effect.logWarning("late tokens not charged yet", { key_id, tokens }, cause)
   })
 }

@@ -55,6 +55,6 @@ export const settleExpired = Effect.fnUntraced(function* (
   const fates = yield* fatesOf(pg, [...accounts.keys()])
   const ended = yield* Effect.filter(fates, end, { concurrency: 8 })
   if (ended.length > 0) {
-    yield* Effect.logWarning(`settled ${ended.length} orphaned requests from the ledger`)
+    yield* Effect.logWarning("orphaned requests settled from the ledger", { requests: ended.length })
   }
 })

@@ -72,7 +72,7 @@ export const closeExpired = (
   const settled = Effect.fnUntraced(function* (row: Expired) {
     const reservation = yield* decodeReservation(row.reservation).pipe(
       Effect.tapError((cause) =>
-        Effect.logError(`the reservation of ${row.request_id} cannot be read`, cause)
+        Effect.logError("reservation unreadable", { request_id: row.request_id }, cause)
       ),
       Effect.option
     )

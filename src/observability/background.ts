@@ -19,7 +19,7 @@ export interface Outage {
 }
 
 const warn = (task: BackgroundTask, cause: Cause.Cause<unknown>): Effect.Effect<void> =>
-  Effect.logWarning(`background task ${task} fails, it is tried again`, cause)
+  Effect.logWarning("background task failed", { task }, cause)
 
 /** `line` is logged for the first failure of an outage: for causes that must not be shown whole. */
 export const makeOutage = (
@@ -33,9 +33,9 @@ export const makeOutage = (
       failed: (cause) =>
         Effect.andThen(
           metrics.backgroundFailed(task),
-          log.failed(() => line(cause), Effect.logDebug(`background task ${task} still fails`, cause))
+          log.failed(() => line(cause), Effect.logDebug("background task failed again", { task }, cause))
         ),
-      over: log.over(Effect.logInfo(`background task ${task} works again`))
+      over: log.over(Effect.logInfo("background task works again", { task }))
     }
   })
 

@@ -28,31 +28,31 @@ export const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotoni
   }
 
   const outage = (error: Unavailable): Effect.Effect<void> => {
-    const line = Effect.logWarning(`refused: ${error.gate} unavailable`, error.cause)
-    return logOf(error.gate).failed(
-      (failures) => (failures === 1 ? line : Effect.annotateLogs(line, "more_before", failures - 1)),
-      Effect.logDebug(`refused: ${error.gate} unavailable`, error.cause)
+    const { cause, gate } = error
+    return logOf(gate).failed(
+      (failures) => Effect.logWarning("gate unavailable", { gate, failures }, cause),
+      Effect.logDebug("gate unavailable", { gate }, cause)
     )
   }
 
   return (context, error) => {
     switch (error._tag) {
       case "Unavailable":
-        // A flood must not become a flood of log lines: its audit rows tell.
+        // A flood of requests must not become a flood of log lines. It is in the audit.
         return withRequestId(
           context,
           error.crowded === true
-            ? Effect.logDebug(`refused: ${error.gate} crowded`, error.cause)
+            ? Effect.logDebug("gate crowded", { gate: error.gate }, error.cause)
             : outage(error)
         )
       case "CircuitOpen":
-        // The breaker has logged once that it opened.
-        return withRequestId(context, Effect.logDebug("refused: the circuit breaker is open"))
+        // The breaker logs once that it opened.
+        return withRequestId(context, Effect.logDebug("circuit breaker open"))
       case "BackendFailed":
         return withRequestId(
           context,
           Effect.andThen(
-            Effect.logWarning(`backend failed: ${error.fault}`),
+            Effect.logWarning("backend failed", { fault: error.fault }),
             Effect.logDebug("backend failed", error.cause)
           )
         )

@@ -20,12 +20,12 @@ const levels = {
   none: "None"
 } as const satisfies Record<SettingsValues["logLevel"], unknown>
 
-/** The levels at which a request has a line. */
-const telling: ReadonlySet<SettingsValues["logLevel"]> = new Set(["trace", "debug", "info"])
+/** The levels at which each request has a line. */
+const requestLevels: ReadonlySet<SettingsValues["logLevel"]> = new Set(["trace", "debug", "info"])
 
 const isCausal = (part: unknown): boolean => part instanceof Error || Cause.isCause(part)
 
-/** What cannot be JSON is told as text; a log line never fails. */
+/** A value that JSON cannot hold becomes text, so that a log line never fails. */
 const plain = (_: string, value: unknown): unknown =>
   typeof value === "bigint" || Redacted.isRedacted(value)
     ? String(value)
@@ -35,7 +35,7 @@ const plain = (_: string, value: unknown): unknown =>
 
 const isFields = (part: unknown): part is object => Predicate.isObject(part) && !isCausal(part)
 
-interface Told {
+interface LogLine {
   readonly time: string
   readonly level: string
   readonly message: string
@@ -43,26 +43,26 @@ interface Told {
   readonly cause: string | undefined
 }
 
-const tell = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>): Told => {
-  const parts = Array.isArray(message) ? message : [message]
-  const causes = parts.filter(isCausal).map(renderCause)
+/** The first argument is the message. Objects after it are fields; errors, causes and texts after it are the cause. */
+const toLogLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>): LogLine => {
+  const [first, ...parts]: ReadonlyArray<unknown> = Array.isArray(message) ? message : [message]
+  const causes = parts
+    .filter((part) => part !== undefined && !isFields(part))
+    .map((part) => (isCausal(part) ? renderCause(part) : String(part)))
   if (cause.reasons.length > 0) causes.push(renderCause(cause))
   return {
     time: date.toISOString(),
     level: logLevel.toLowerCase(),
-    message: parts
-      .filter((part) => !Predicate.isObject(part))
-      .map(String)
-      .join(" "),
+    message: isFields(first) ? "" : isCausal(first) ? renderCause(first) : String(first),
     fields: {
       ...fiber.getRef(References.CurrentLogAnnotations),
-      ...Object.assign({}, ...parts.filter(isFields))
+      ...Object.assign({}, ...[first, ...parts].filter(isFields))
     },
     cause: causes.length === 0 ? undefined : causes.join("\n")
   }
 }
 
-const json = ({ cause, fields, level, message, time }: Told): string => {
+const json = ({ cause, fields, level, message, time }: LogLine): string => {
   try {
     return JSON.stringify(
       { time, level, message, ...fields, ...(cause === undefined ? {} : { cause }) },
@@ -73,8 +73,8 @@ const json = ({ cause, fields, level, message, time }: Told): string => {
   }
 }
 
-/** `{"time","level","message",…}`: words in the message, objects and annotations as fields of their own. */
-export const jsonLine = Logger.make<unknown, string>((options) => printable(json(tell(options))))
+/** `{"time","level","message",…}`, with objects and annotations as further fields. */
+export const jsonLine = Logger.make<unknown, string>((options) => printable(json(toLogLine(options))))
 
 const textOf = (value: unknown): string => {
   if (typeof value === "string") return value
@@ -85,9 +85,9 @@ const textOf = (value: unknown): string => {
   }
 }
 
-/** `05:10:54 WARN  message  name=value`, and a cause on lines of its own. */
+/** `05:10:54 WARN  message  name=value`, and the cause on lines of its own. */
 export const textLine = Logger.make<unknown, string>((options) => {
-  const { cause, fields, level, message, time } = tell(options)
+  const { cause, fields, level, message, time } = toLogLine(options)
   const named = Object.entries(fields).map(([name, value]) => `  ${name}=${textOf(value)}`)
   const first = printable(
     `${time.slice(11, 19)} ${level.toUpperCase().padEnd(5)} ${message}${named.join("")}`
@@ -100,6 +100,6 @@ export const layerLogging = (settings: Pick<SettingsValues, "logLevel" | "produc
   Layer.mergeAll(
     Logger.layer([Logger.withConsoleLog(settings.production ? jsonLine : textLine)]),
     Layer.succeed(References.MinimumLogLevel, levels[settings.logLevel]),
-    // A line that no level lets through is not made in the first place.
-    Layer.succeed(RequestLines, settings.production && telling.has(settings.logLevel))
+    // A line below the log level is not built at all.
+    Layer.succeed(RequestLines, settings.production && requestLevels.has(settings.logLevel))
   )

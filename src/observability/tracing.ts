@@ -26,7 +26,7 @@ const layerCollector = Layer.effect(
   Effect.gen(function* () {
     let underWay = 0
     const log = new OutageLog(yield* makeMonotonicMs, { remindMs })
-    const complain = (why: string) => log.failed(() => Effect.logWarning(`traces are lost: ${why}`))
+    const logLoss = (reason: string) => log.failed(() => Effect.logWarning("traces lost", { reason }))
     return HttpClient.transform(yield* HttpClient.HttpClient, (response, request) =>
       Effect.suspend(() => {
         // Of the errors there are, one that is not tried again: there are too many tries already.
@@ -49,10 +49,10 @@ const layerCollector = Layer.effect(
         )
       }).pipe(
         Effect.tap(({ status }) =>
-          status < 300 ? Effect.void : complain(`the collector answers with ${status}`)
+          status < 300 ? Effect.void : logLoss(`the collector answers with ${status}`)
         ),
         Effect.tapError((error) =>
-          complain(
+          logLoss(
             error.reason._tag === "EncodeError" ? "the collector is too slow" : "no answer from the collector"
           )
         )

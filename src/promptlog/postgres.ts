@@ -67,7 +67,7 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
   yield* Effect.addFinalizer(() =>
     flush.pipe(
       Effect.timeoutOption(options.drainMs ?? 2000),
-      Effect.catchCause((cause) => Effect.logWarning("the last prompts could not be logged", cause)),
+      Effect.catchCause((cause) => Effect.logWarning("prompts lost at shutdown", cause)),
       Effect.andThen(Effect.suspend(() => metrics.promptsDropped(waiting.length)))
     )
   )

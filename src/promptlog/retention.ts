@@ -33,7 +33,7 @@ export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: 
 const make = Effect.fnUntraced(function* (options: RetentionOptions) {
   const pg = yield* PgClient.PgClient
   const sweeping = Effect.tap(sweep(pg, options.batch ?? 500), (swept) =>
-    swept === 0 ? Effect.void : Effect.logInfo(`${swept} logged prompts past their retention deleted`)
+    swept === 0 ? Effect.void : Effect.logInfo("expired prompts deleted", { prompts: swept })
   )
   yield* background("prompt_log_retention", sweeping, jittered((options.everyS ?? 60) * 1000))
 })

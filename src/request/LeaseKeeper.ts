@@ -52,7 +52,7 @@ export class LeaseKeeper extends Context.Service<
         const renewSlot = ({ reservation, slotKept }: RequestContext) =>
           slotKept && reservation !== undefined
             ? Effect.catch(meter.renewSlot(reservation), (error) =>
-                Effect.logDebug("a slot was not renewed", error.cause)
+                Effect.logDebug("slot not renewed", error.cause)
               )
             : Effect.void
         const renew = ({ hold }: Lease) =>

@@ -38,7 +38,7 @@ export class SettlementQueue extends Context.Service<
       Effect.gen(function* () {
         const fibers = yield* FiberSet.make<void>()
         const outage = yield* makeOutage("settlement_retry", (cause) =>
-          Effect.logWarning("settlements are given up, the ledger repairs the counters", cause)
+          Effect.logWarning("settlement retry failed", cause)
         )
         yield* Effect.addFinalizer(() =>
           FiberSet.awaitEmpty(fibers).pipe(Effect.timeoutOption(Duration.millis(options.drainMs)))
@@ -58,7 +58,10 @@ export class SettlementQueue extends Context.Service<
             Effect.matchCauseEffect({
               onSuccess: () => outage.over,
               onFailure: (cause) =>
-                Effect.andThen(Effect.logError(`gave up: ${what}`, cause), outage.failed(cause))
+                Effect.andThen(
+                  Effect.logError("settlement given up", { settlement: what }, cause),
+                  outage.failed(cause)
+                )
             })
           )
 

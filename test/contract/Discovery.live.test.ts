@@ -238,7 +238,7 @@ describe("Discovery: polling in time", () => {
       const failing = Effect.fail(new BackendFailed({ fault: "unreachable", cause: refused }))
       yield* effective("all").pipe(Effect.provide(Layer.provide(polling(failing), Logger.layer([ear]))))
       assert.strictEqual(lines.length, 1)
-      assert.include(lines[0], "model discovery failed: unreachable")
+      assert.include(lines[0], '"message":"model discovery failed","fault":"unreachable"')
       assert.notInclude(lines[0], "10.1.2.3")
     })
   )

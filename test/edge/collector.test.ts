@@ -2,6 +2,7 @@
 import { createServer, type Socket } from "node:net"
 import { assert, it, layer } from "@effect/vitest"
 import { Context, Effect, Exit, Layer, Logger, References, Scope } from "effect"
+import { jsonLine } from "../../src/observability/logging.ts"
 import { layerTracing } from "../../src/observability/tracing.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { freePort } from "../support/servers/processes.ts"
@@ -16,7 +17,7 @@ const layerSaid = Layer.unwrap(
     const said: Array<string> = []
     return Layer.mergeAll(
       Layer.succeed(Said, said),
-      Logger.layer([Logger.make(({ message }) => void said.push(String(message)))]),
+      Logger.layer([Logger.make((options) => void said.push(jsonLine.log(options)))]),
       Layer.succeed(References.MinimumLogLevel, "Warn")
     )
   })
@@ -42,12 +43,13 @@ layer(layerGone, live)("with a collector that is gone", (it) => {
         ),
         (answers) => assert.deepStrictEqual([...new Set(answers.map(({ status }) => status))], [200])
       )
-      const lost = () => said.filter((line) => line.includes("traces are lost"))
+      const lost = () => said.filter((line) => line.includes("traces lost"))
       yield* answered
       yield* eventually(Effect.sync(lost), (lines) => lines.length > 0, 10_000)
       // The exporter tries again meanwhile.
       for (let round = 0; round < 6; round += 1) yield* Effect.andThen(answered, Effect.sleep("700 millis"))
-      assert.deepStrictEqual(lost(), ["traces are lost: no answer from the collector"])
+      assert.lengthOf(lost(), 1)
+      assert.match(lost()[0] ?? "", /"message":"traces lost".*"reason":"no answer from the collector"/)
     })
   )
 })
@@ -91,7 +93,9 @@ it.live(
       }).pipe(Effect.provideContext(context))
       yield* eventually(Effect.sync(silence.taken), (taken) => taken > 0)
       assert.isAtMost(silence.taken(), 8)
-      assert.deepStrictEqual(Context.get(context, Said), ["traces are lost: the collector is too slow"])
+      const said = Context.get(context, Said)
+      assert.lengthOf(said, 1)
+      assert.match(said[0] ?? "", /"message":"traces lost".*"reason":"the collector is too slow"/)
       const ended = yield* Scope.close(scope, Exit.void).pipe(Effect.timeoutOption("8 seconds"))
       assert.strictEqual(ended._tag, "Some")
     }).pipe(Effect.scoped),

@@ -78,7 +78,7 @@ const running = Effect.fnUntraced(function* (
   work: Effect.Effect<unknown, unknown>,
   first: "now" | "later" = "now"
 ) {
-  const lines: Array<{ readonly level: string; readonly message: string }> = []
+  const lines: Array<{ readonly level: string; readonly message: string; readonly task: string }> = []
   const ear = Logger.make<unknown, void>((options) => void lines.push(JSON.parse(jsonLine.log(options))))
   const scope = yield* Scope.make()
   const pace = spaced(1000)
@@ -123,11 +123,11 @@ for (const [how, failure] of Object.entries(failures)) {
       down = true
       yield* TestClock.adjust("5 seconds")
       assert.deepStrictEqual(
-        lines.map(({ level, message }) => `${level} ${message}`),
+        lines.map(({ level, message, task }) => `${level} ${message} ${task}`),
         [
-          "warn background task crash_recovery fails, it is tried again",
-          "info background task crash_recovery works again",
-          "warn background task crash_recovery fails, it is tried again"
+          "warn background task failed crash_recovery",
+          "info background task works again crash_recovery",
+          "warn background task failed crash_recovery"
         ]
       )
       yield* stop

@@ -156,6 +156,28 @@ it("every background task has an entry in the operations guide, and none is desc
   assert.deepStrictEqual(described.toSorted(), backgroundTasks.toSorted())
 })
 
+it("when code logs a warning or an error, then its message is fixed and is in the operations guide", () => {
+  const calls = sources
+    .filter(({ file }) => /^(?:src|cli)\/.*\.ts$/.test(file))
+    .flatMap(({ file, text }) =>
+      [...text.matchAll(/Effect\.log(?:Warning|Error|Fatal)\(\s*(.{1,60})/g)].map((match) => ({
+        file,
+        argument: match[1] ?? ""
+      }))
+    )
+  const messages = calls.map(({ argument }) => /^"([^"]+)"/.exec(argument)?.[1])
+  assert.deepStrictEqual(
+    calls.filter((_, i) => messages[i] === undefined),
+    [],
+    "messages that are not fixed texts"
+  )
+  const [, after = ""] = read("docs/operations.md").split("<!-- log events -->\n")
+  const [rows = ""] = after.split("\n\n")
+  const described = [...rows.matchAll(/^\| `([^`]+)` \|/gm)].map((match) => match[1])
+  const logged = messages.filter((message) => message !== undefined)
+  assert.deepStrictEqual(described.slice(1).toSorted(), [...new Set(logged)].toSorted())
+})
+
 const nothing = Layer.mergeAll(
   Layer.mock(Registry, {}),
   Layer.mock(Backend, {}),

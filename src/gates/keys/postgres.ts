@@ -113,8 +113,8 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
       for (const row of rows) {
         const decoded = decodeRow(row)
         if (Result.isSuccess(decoded)) states.push(stateOf(decoded.success, promptLogDefaultDays))
-        // One row nobody can read must not shut out the others: its key does not exist.
-        else yield* Effect.logError("a key's row has an unexpected shape", decoded.failure.message)
+        // One unreadable row must not refuse the other keys. Its own key is unknown.
+        else yield* Effect.logError("key row unreadable", decoded.failure.message)
       }
       return states
     },
@@ -137,7 +137,7 @@ const tellLatency = (
     timeoutDetached("1 second"),
     Effect.flatMap(decodeAge),
     Effect.flatMap(([{ age_ms }]) => (age_ms === null ? Effect.void : onRevoked(age_ms))),
-    Effect.catch((cause) => Effect.logDebug("the latency of a revocation could not be measured", cause))
+    Effect.catch((cause) => Effect.logDebug("revocation latency not measured", cause))
   )
 
 /** The connection on which notifications came has ended without an error. */
@@ -147,7 +147,7 @@ class ListeningEnded extends Data.TaggedError("ListeningEnded")<{}> {}
 const tellDeaf = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
   const error = Cause.squash(cause)
   return Effect.logWarning(
-    "no notifications of revocations, they are found by polling",
+    "revocation notifications lost, polling instead",
     error instanceof Error ? error.message : "broken"
   )
 }

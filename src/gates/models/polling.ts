@@ -28,14 +28,12 @@ const retryS = 5
 const spacingS = 5
 const nothing = new Catalog([])
 
-/** Like a refused request, by its fault alone: what lies behind it names the backend's address. A defect is told whole. */
-const logFault =
-  (what: string) =>
-  (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
-    if (Cause.hasDies(cause)) return Effect.logWarning(what, cause)
-    const error = Cause.squash(cause)
-    return Effect.logWarning(`${what}: ${error instanceof BackendFailed ? error.fault : "timeout"}`)
-  }
+/** The cause of a failed call names the backend's address, so only its fault is logged. A defect is logged whole. */
+const faultOf = (cause: Cause.Cause<unknown>): object => {
+  if (Cause.hasDies(cause)) return cause
+  const error = Cause.squash(cause)
+  return { fault: error instanceof BackendFailed ? error.fault : "timeout" }
+}
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) {
   const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
@@ -65,7 +63,9 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
     "model_discovery",
     poll,
     { pause },
-    yield* makeOutage("model_discovery", logFault("model discovery failed"))
+    yield* makeOutage("model_discovery", (cause) =>
+      Effect.logWarning("model discovery failed", faultOf(cause))
+    )
   )
 
   // Beside the polls: a backend that is slow to describe its models does not make the list late.
@@ -75,7 +75,9 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
       Effect.sync(() => (catalog = new Catalog(descriptions.complete(models))))
     )
   )
-  const undescribed = yield* makeOutage("model_descriptions", logFault("a model could not be described"))
+  const undescribed = yield* makeOutage("model_descriptions", (cause) =>
+    Effect.logWarning("model description failed", faultOf(cause))
+  )
   yield* background("model_descriptions", describe, later({ pause: () => Queue.take(listed) }), {
     failed: undescribed.failed,
     // A round in which nobody was asked says nothing.

@@ -57,7 +57,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const reportOver = <A>(report: Effect.Effect<A, QueueStoreDown>, otherwise: A): Effect.Effect<A> =>
     Effect.catch(report, ({ cause }) => {
       cleanupBeats = 2
-      return Effect.as(Effect.logDebug("the queue was not told that a request is over", cause), otherwise)
+      return Effect.as(Effect.logDebug("place in the queue not released", cause), otherwise)
     })
 
   /** A request whose wait was too long has left already when its failure passes `onError`: the store is told once. */

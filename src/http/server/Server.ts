@@ -110,7 +110,7 @@ const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"
   })
   const done = yield* Effect.timeoutOption(closed, Duration.millis(options.shutdownGraceMs))
   if (done._tag === "Some") return
-  yield* Effect.logWarning("the grace is over: ending what still runs")
+  yield* Effect.logWarning("shutdown grace expired, aborting remaining requests")
   yield* drain.cut
   yield* Effect.timeoutOption(closed, lastWords)
 })

@@ -176,7 +176,7 @@ const socketFolder = (user: PostgresUser): Effect.Effect<string, DataDirUnusable
     }),
     (folder) =>
       Effect.tryPromise(() => fs.rm(folder, { recursive: true, force: true })).pipe(
-        Effect.catch((cause) => Effect.logWarning("the socket folder stays behind", cause))
+        Effect.catch((cause) => Effect.logWarning("socket folder not removed", cause))
       )
   )
 

@@ -32,7 +32,7 @@ export const checkRequirements = (
   /** What was said last and found good; it is the same until the servers are asked anew. */
   let good: ReadonlyArray<RedisInfo> | undefined
   const refuse = Effect.fnUntraced(function* (cause: string) {
-    yield* log.failed(() => Effect.logError(`refusing all requests: ${cause}`))
+    yield* log.failed(() => Effect.logError("refusing all requests, Redis is not usable", cause))
     return yield* new MeterDown({ cause })
   })
   return <A>(ask: Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>

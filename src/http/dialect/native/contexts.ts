@@ -42,10 +42,5 @@ export const sealFor = (secret: Secret, owner: SealedFor): Effect.Effect<SealCon
         (ids) =>
           sealContext(bytes, owner, ids)
     ),
-    Effect.catch((error) =>
-      Effect.as(
-        Effect.logWarning("answers are given without a context: its secret could not be read", error.cause),
-        noContext
-      )
-    )
+    Effect.catch((error) => Effect.as(Effect.logWarning("context secret unreadable", error.cause), noContext))
   )
