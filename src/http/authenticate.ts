@@ -2,8 +2,27 @@
 import type { IncomingMessage } from "node:http"
 import { Effect } from "effect"
 import type { RequestContext } from "../request/RequestContext.ts"
-import { bearerOf } from "./bearer.ts"
 import type { Desk } from "./Desk.ts"
+
+/**
+ * A key stands in one place only: a single `Authorization: Bearer <key>` header (RFC 6750 §2.1). The scheme is in any case,
+ * then comes exactly one space; the key store judges the rest.
+ */
+const bearer = /^bearer ([^\s]+)$/i
+
+/**
+ * The secret, or undefined for anything but exactly one well-formed header. Node keeps only the first of several
+ * Authorization headers, so they are counted in the raw list.
+ */
+const bearerOf = (incoming: IncomingMessage): string | undefined => {
+  let value: string | undefined
+  for (let i = 0; i + 1 < incoming.rawHeaders.length; i += 2) {
+    if (incoming.rawHeaders[i]?.toLowerCase() !== "authorization") continue
+    if (value !== undefined) return undefined
+    value = incoming.rawHeaders[i + 1]
+  }
+  return value === undefined ? undefined : bearer.exec(value)?.[1]
+}
 
 export const authenticate = (
   { freeWork, keys }: Pick<Desk, "freeWork" | "keys">,

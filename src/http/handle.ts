@@ -6,6 +6,7 @@ import { BackendFailed, type Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
+import type { UnaryCall } from "../request/unary.ts"
 import type { Answer as Frames } from "../request/meterStream.ts"
 import { stepOf } from "../observability/Trace.ts"
 import { type Answer, leavesAtOnce, waitingFor, written } from "./answer.ts"
@@ -187,17 +188,18 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
   })
 
   /** Embeddings and descriptions of models: one question, one object. */
-  const answered = Effect.fnUntraced(function* <A>(
-    context: RequestContext,
-    incoming: IncomingMessage,
-    response: ServerResponse,
-    received: ReceivedBody,
-    dialect: ObjectDialect<A>
-  ) {
-    const { permit, request } = yield* admitted(context, incoming, response, received, dialect.decode)
-    const said = yield* step("backend")(dialect.ask(pipeline)(context, permit, request))
-    return yield* answer(context, incoming, response, dialect.encode(request, said))
-  })
+  const answeredBy = <A>(call: UnaryCall<A>) =>
+    Effect.fnUntraced(function* (
+      context: RequestContext,
+      incoming: IncomingMessage,
+      response: ServerResponse,
+      received: ReceivedBody,
+      dialect: ObjectDialect<A>
+    ) {
+      const { permit, request } = yield* admitted(context, incoming, response, received, dialect.decode)
+      const said = yield* step("backend")(call(context, permit, request))
+      return yield* answer(context, incoming, response, dialect.encode(request, said))
+    })
 
-  return { generated, answered }
+  return { generated, embedded: answeredBy(pipeline.embed), shown: answeredBy(pipeline.show) }
 }

@@ -1,45 +1,198 @@
 /**
- * The allow-list: method and raw request target up to `?`, byte for byte. It is also the route table, so no second part
- * of the program reads the path in another way.
+ * The route table, and with it the allow-list: a request is served only if its method and its raw target up to `?` stand
+ * here, byte for byte. There is no second, looser view of the path. Dispatch, tests, `openapi.json` and the table in
+ * README.md are made from these rows or compared with them.
  */
-export type Route =
-  | { readonly _tag: "Inference"; readonly surface: "native" | "openai"; readonly kind: "chat" | "generate" }
-  | { readonly _tag: "Embedding"; readonly endpoint: "embed" | "embeddings" | "openai" }
-  | { readonly _tag: "Show" }
-  | { readonly _tag: "List"; readonly list: "tags" | "models" | "version" }
-  | { readonly _tag: "Ops"; readonly page: OpsPage }
+import type { Embeddings } from "../domain/Embeddings.ts"
+import type { Scope } from "../domain/Caller.ts"
+import type { JsonObject } from "../domain/Inference.ts"
+import type { Dialect, ObjectDialect } from "./dialect/Dialect.ts"
+import {
+  nativeChat,
+  nativeEmbed,
+  nativeEmbeddings,
+  nativeGenerate,
+  nativeShow
+} from "./dialect/native/dialect.ts"
+import { openaiChat, openaiCompletions, openaiEmbeddings } from "./dialect/openai/dialect.ts"
 
-export type OpsPage = "healthz" | "readyz" | "metrics" | "playground"
+/** Which handler serves a route (`server/app.ts`), and what the handler has to know of it. */
+type Handled =
+  | { readonly handler: "generate"; readonly dialect: Dialect }
+  | { readonly handler: "embed"; readonly dialect: ObjectDialect<Embeddings> }
+  | { readonly handler: "show"; readonly dialect: ObjectDialect<JsonObject> }
+  | { readonly handler: "list"; readonly list: "tags" | "models" | "version" }
+  | { readonly handler: "operations"; readonly page: "healthz" | "readyz" | "metrics" | "playground" }
 
-const inference = (surface: "native" | "openai", kind: "chat" | "generate"): Route => ({
-  _tag: "Inference",
-  surface,
-  kind
-})
-const embedding = (endpoint: "embed" | "embeddings" | "openai"): Route => ({ _tag: "Embedding", endpoint })
-const list = (list: "tags" | "models" | "version"): Route => ({ _tag: "List", list })
-const ops = (page: OpsPage): Route => ({ _tag: "Ops", page })
+export type Route = Handled & {
+  /** A `GET` route answers `HEAD` too. */
+  readonly method: "GET" | "POST"
+  readonly path: `/${string}`
+  readonly surface: "native" | "openai" | "operations"
+  /** Who may call it: everybody, the owner of any valid key, or of a key with this scope. */
+  readonly needs: "nothing" | "key" | Scope
+  /**
+   * What a served request counts against: the key's limits and budgets (`tokens`), its requests per minute alone
+   * (`request`), the bound on unmetered work of a key (`unmetered`), or nothing at all (`free`).
+   */
+  readonly cost: "tokens" | "request" | "unmetered" | "free"
+  readonly summary: string
+}
 
-const routes = new Map<string, Route>([
-  ["POST /api/chat", inference("native", "chat")],
-  ["POST /api/generate", inference("native", "generate")],
-  ["POST /api/embed", embedding("embed")],
-  ["POST /api/embeddings", embedding("embeddings")],
-  ["POST /api/show", { _tag: "Show" }],
-  ["POST /v1/completions", inference("openai", "generate")],
-  ["POST /v1/chat/completions", inference("openai", "chat")],
-  ["POST /v1/embeddings", embedding("openai")],
-  ["GET /api/tags", list("tags")],
-  ["GET /v1/models", list("models")],
-  ["GET /api/version", list("version")],
-  ["GET /healthz", ops("healthz")],
-  ["GET /readyz", ops("readyz")],
-  ["GET /metrics", ops("metrics")],
-  ["GET /playground", ops("playground")]
-])
+export const routes = [
+  {
+    method: "POST",
+    path: "/api/chat",
+    surface: "native",
+    needs: "chat",
+    cost: "tokens",
+    handler: "generate",
+    dialect: nativeChat,
+    summary: "the backend's chat, NDJSON stream (default) or one object"
+  },
+  {
+    method: "POST",
+    path: "/api/generate",
+    surface: "native",
+    needs: "chat",
+    cost: "tokens",
+    handler: "generate",
+    dialect: nativeGenerate,
+    summary: "the backend's generate, NDJSON stream (default) or one object"
+  },
+  {
+    method: "POST",
+    path: "/api/embed",
+    surface: "native",
+    needs: "embeddings",
+    cost: "tokens",
+    handler: "embed",
+    dialect: nativeEmbed,
+    summary: "the backend's embeddings"
+  },
+  {
+    method: "POST",
+    path: "/api/embeddings",
+    surface: "native",
+    needs: "embeddings",
+    cost: "tokens",
+    handler: "embed",
+    dialect: nativeEmbeddings,
+    summary: "the backend's older embeddings, one text at a time"
+  },
+  {
+    method: "POST",
+    path: "/api/show",
+    surface: "native",
+    needs: "key",
+    cost: "request",
+    handler: "show",
+    dialect: nativeShow,
+    summary: "what is known of a model, without system prompt, template and modelfile"
+  },
+  {
+    method: "GET",
+    path: "/api/tags",
+    surface: "native",
+    needs: "key",
+    cost: "unmetered",
+    handler: "list",
+    list: "tags",
+    summary: "the models this key may use"
+  },
+  {
+    method: "GET",
+    path: "/api/version",
+    surface: "native",
+    needs: "key",
+    cost: "unmetered",
+    handler: "list",
+    list: "version",
+    summary: "the gateway's version"
+  },
+  {
+    method: "POST",
+    path: "/v1/chat/completions",
+    surface: "openai",
+    needs: "chat",
+    cost: "tokens",
+    handler: "generate",
+    dialect: openaiChat,
+    summary: "OpenAI chat, one object (default) or server-sent events"
+  },
+  {
+    method: "POST",
+    path: "/v1/completions",
+    surface: "openai",
+    needs: "chat",
+    cost: "tokens",
+    handler: "generate",
+    dialect: openaiCompletions,
+    summary: "OpenAI completions, one object (default) or server-sent events"
+  },
+  {
+    method: "POST",
+    path: "/v1/embeddings",
+    surface: "openai",
+    needs: "embeddings",
+    cost: "tokens",
+    handler: "embed",
+    dialect: openaiEmbeddings,
+    summary: "OpenAI embeddings, as numbers or base64"
+  },
+  {
+    method: "GET",
+    path: "/v1/models",
+    surface: "openai",
+    needs: "key",
+    cost: "unmetered",
+    handler: "list",
+    list: "models",
+    summary: "the models this key may use"
+  },
+  {
+    method: "GET",
+    path: "/healthz",
+    surface: "operations",
+    needs: "nothing",
+    cost: "free",
+    handler: "operations",
+    page: "healthz",
+    summary: "liveness, without I/O"
+  },
+  {
+    method: "GET",
+    path: "/readyz",
+    surface: "operations",
+    needs: "nothing",
+    cost: "free",
+    handler: "operations",
+    page: "readyz",
+    summary: "200 when database, cache store and backend answer, else 503"
+  },
+  {
+    method: "GET",
+    path: "/playground",
+    surface: "operations",
+    needs: "nothing",
+    cost: "free",
+    handler: "operations",
+    page: "playground",
+    summary: "the test page, only when `PLAYGROUND_ENABLED`"
+  },
+  {
+    method: "GET",
+    path: "/metrics",
+    surface: "operations",
+    needs: "nothing",
+    cost: "free",
+    handler: "operations",
+    page: "metrics",
+    summary: "Prometheus text, for a scraper on this machine only"
+  }
+] as const satisfies ReadonlyArray<Route>
 
-/** Method and path of every route, for whoever documents them. */
-export const endpoints: ReadonlyArray<string> = [...routes.keys()]
+const byTarget = new Map<string, Route>(routes.map((route) => [`${route.method} ${route.path}`, route]))
 
 /** The raw target without its query; everything else about it is left as the client sent it. */
 export const pathOf = (target: string): string => {
@@ -47,6 +200,6 @@ export const pathOf = (target: string): string => {
   return query === -1 ? target : target.slice(0, query)
 }
 
-/** `GET` routes answer `HEAD` too; every miss, a wrong method included, is the same refusal. */
+/** The route of a request; undefined for every other path or method, which is the same 403. */
 export const routeOf = (method: string, target: string): Route | undefined =>
-  routes.get(`${method === "HEAD" ? "GET" : method} ${pathOf(target)}`)
+  byTarget.get(`${method === "HEAD" ? "GET" : method} ${pathOf(target)}`)

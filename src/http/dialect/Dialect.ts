@@ -3,8 +3,6 @@ import { Effect, type Schema } from "effect"
 import type { BadRequest } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest, Json } from "../../domain/Inference.ts"
-import type { UnaryCall } from "../../request/unary.ts"
-import type { Pipeline } from "../../request/Pipeline.ts"
 import type { Body } from "../body.ts"
 import { decodeWith } from "./decode.ts"
 import { checkImages } from "./images.ts"
@@ -67,7 +65,6 @@ export interface Dialect extends RequestDecoder {
 
 /** An endpoint that is answered in one object. */
 export interface ObjectDialect<A> extends RequestDecoder {
-  readonly ask: (pipeline: Pipeline["Service"]) => UnaryCall<A>
   /** the answer as JSON text */
   readonly encode: (request: InferenceRequest, answer: A) => string
 }

@@ -4,14 +4,12 @@ import { IncomingMessage, ServerResponse } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
-import type { Embeddings } from "../../domain/Embeddings.ts"
 import { BadRequest, Forbidden } from "../../domain/Errors.ts"
 import { RequestContext } from "../../request/RequestContext.ts"
-import { type OpsPage, routeOf } from "../routes.ts"
+import { type Route, routeOf } from "../routes.ts"
 import { makeAnswer } from "../answer.ts"
 import { arrivalOf } from "../arrival.ts"
 import { desk } from "../Desk.ts"
-import type { Dialect, ObjectDialect } from "../dialect/Dialect.ts"
 import { makeEndpoint } from "../endpoint.ts"
 import { toErrorResponse } from "../errorResponses.ts"
 import { isHosted } from "./framing.ts"
@@ -19,14 +17,6 @@ import { withLastCatch } from "../lastCatch.ts"
 import { type InferenceOptions, makeInference } from "../handle.ts"
 import { makeList } from "../lists.ts"
 import { mayReadMetrics } from "../metricsAccess.ts"
-import {
-  nativeChat,
-  nativeEmbed,
-  nativeEmbeddings,
-  nativeGenerate,
-  nativeShow
-} from "../dialect/native/dialect.ts"
-import { openaiChat, openaiCompletions, openaiEmbeddings } from "../dialect/openai/dialect.ts"
 import { healthz, metrics, readyz } from "../health.ts"
 import { waitForTurn } from "./pipelining.ts"
 import { makePage, respondPage } from "../playground/page.ts"
@@ -42,23 +32,14 @@ export interface AppOptions extends InferenceOptions {
 const forbiddenPath = Effect.fail(new Forbidden({ what: "path" }))
 const unhosted = Effect.fail(new BadRequest({ detail: "Host: expected exactly one" }))
 
-const dialects = {
-  native: { chat: nativeChat, generate: nativeGenerate },
-  openai: { chat: openaiChat, generate: openaiCompletions }
-} satisfies Record<"native" | "openai", Record<string, Dialect>>
-
-const embeddings = {
-  embed: nativeEmbed,
-  embeddings: nativeEmbeddings,
-  openai: openaiEmbeddings
-} satisfies Record<string, ObjectDialect<Embeddings>>
+type OperationsPage = Extract<Route, { readonly handler: "operations" }>["page"]
 
 /** The app on the services it is made among; a request brings nothing but itself. */
 export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   const stand = yield* desk
   const endpoint = makeEndpoint(stand)
   const answer = makeAnswer(stand)
-  const { answered, generated } = makeInference(stand, answer, options)
+  const { embedded, generated, shown } = makeInference(stand, answer, options)
   const list = makeList(stand, answer)
   const page = options.playground ? makePage() : undefined
 
@@ -66,7 +47,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
    * Health, metrics and the playground page leave no audit row, so they have a way out of their own. A refused
    * `/metrics` and a playground that is off are blocked paths.
    */
-  const operations = (context: RequestContext, incoming: IncomingMessage, name: OpsPage) => {
+  const operations = (context: RequestContext, incoming: IncomingMessage, name: OperationsPage) => {
     switch (name) {
       case "healthz":
         return healthz(context)
@@ -99,22 +80,18 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     )
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
     if (route !== undefined && !isHosted(incoming)) return yield* endpoint(context, unhosted)
-    switch (route?._tag) {
+    switch (route?.handler) {
       case undefined:
         return yield* endpoint(context, forbiddenPath)
-      case "Inference": {
-        const dialect = dialects[route.surface][route.kind]
-        return yield* endpoint(context, generated(context, incoming, response, received, dialect))
-      }
-      case "Embedding": {
-        const dialect = embeddings[route.endpoint]
-        return yield* endpoint(context, answered(context, incoming, response, received, dialect))
-      }
-      case "Show":
-        return yield* endpoint(context, answered(context, incoming, response, received, nativeShow))
-      case "List":
+      case "generate":
+        return yield* endpoint(context, generated(context, incoming, response, received, route.dialect))
+      case "embed":
+        return yield* endpoint(context, embedded(context, incoming, response, received, route.dialect))
+      case "show":
+        return yield* endpoint(context, shown(context, incoming, response, received, route.dialect))
+      case "list":
         return yield* endpoint(context, list(context, incoming, response, route.list))
-      case "Ops":
+      case "operations":
         return yield* operations(context, incoming, route.page)
     }
   })

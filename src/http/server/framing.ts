@@ -5,7 +5,6 @@
  */
 import type { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
-import { headerCount } from "./headerCount.ts"
 
 const misframed = new WeakSet<Socket>()
 
@@ -21,6 +20,13 @@ export const noteFraming = (request: IncomingMessage): boolean => {
 }
 
 export const isMisframed = (request: IncomingMessage): boolean => misframed.has(request.socket)
+
+/** How often a header was sent, by its name in lower case: Node keeps only the first of some headers and joins others. */
+export const headerCount = ({ rawHeaders }: IncomingMessage, name: string): number => {
+  let count = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === name) count += 1
+  return count
+}
 
 /**
  * Exactly one `Host`, as HTTP/1.1 wants it; none will do for HTTP/1.0. Nothing here depends on it, but a proxy before

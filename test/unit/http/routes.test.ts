@@ -1,12 +1,44 @@
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { routeOf } from "../../../src/http/routes.ts"
+import { type Route, routeOf, routes } from "../../../src/http/routes.ts"
 
 describe("the allow-list", () => {
-  it("knows its routes, with and without a query, and HEAD for GET", () => {
-    assert.strictEqual(routeOf("POST", "/api/chat")?._tag, "Inference")
-    assert.strictEqual(routeOf("POST", "/v1/chat/completions?x=/../y")?._tag, "Inference")
-    assert.strictEqual(routeOf("HEAD", "/api/tags")?._tag, "List")
-    assert.strictEqual(routeOf("GET", "/healthz?/../api/pull")?._tag, "Ops")
+  it("when a method and a path stand in the table, then it finds their row, with and without a query", () => {
+    for (const route of routes) {
+      assert.strictEqual(routeOf(route.method, route.path), route)
+      assert.strictEqual(routeOf(route.method, `${route.path}?`), route)
+      assert.strictEqual(routeOf(route.method, `${route.path}?x=/../api/pull?y`), route)
+    }
+  })
+
+  it("when the method is HEAD, then it finds the row of GET and of no other method", () => {
+    for (const route of routes) {
+      assert.strictEqual(routeOf("HEAD", route.path), route.method === "GET" ? route : undefined)
+    }
+  })
+
+  it("when the method is another than the table's, then it finds nothing", () => {
+    for (const { method, path } of routes) {
+      for (const other of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "post", "get"]) {
+        if (other !== method) assert.isUndefined(routeOf(other, path), `${other} ${path}`)
+      }
+    }
+  })
+
+  it("when one byte of a path is another, then it finds nothing", () => {
+    for (const { method, path } of routes) {
+      for (let i = 0; i <= path.length; i += 1) {
+        for (const byte of ["/", ".", "%", "A", "\\", ";", "#", " ", "\0", "é"]) {
+          const inserted = path.slice(0, i) + byte + path.slice(i)
+          assert.isUndefined(routeOf(method, inserted), `${method} ${inserted}`)
+        }
+        const encoded = `${path.slice(0, i)}%${path.charCodeAt(i).toString(16)}${path.slice(i + 1)}`
+        if (i < path.length) assert.isUndefined(routeOf(method, encoded), `${method} ${encoded}`)
+      }
+      assert.isUndefined(routeOf(method, path.toUpperCase()))
+      assert.isUndefined(routeOf(method, `http://h${path}`))
+    }
   })
 
   it("misses everything else, byte for byte", () => {
@@ -51,10 +83,28 @@ describe("the allow-list", () => {
       for (const target of targets) assert.isUndefined(routeOf(method, target), `${method} ${target}`)
     }
   })
+})
 
-  it("takes a wrong method for a miss", () => {
-    assert.isUndefined(routeOf("GET", "/api/chat"))
-    assert.isUndefined(routeOf("HEAD", "/api/chat"))
-    assert.isUndefined(routeOf("POST", "/api/tags"))
-  })
+it("the table in README.md has every route, what it needs and what it counts against", () => {
+  const readme = readFileSync(path.resolve(import.meta.dirname, "../../../README.md"), "utf8")
+  const needs: Record<Route["needs"], string> = {
+    nothing: "no key",
+    key: "any key",
+    chat: "scope `chat`",
+    embeddings: "scope `embeddings`"
+  }
+  const counts: Record<Route["cost"], string> = {
+    tokens: "requests and tokens",
+    request: "requests",
+    unmetered: "nothing",
+    free: "nothing"
+  }
+  const rows = routes.map(
+    ({ cost, method, path, summary, ...route }) =>
+      `| \`${method} ${path}\` | ${summary} | ${needs[route.needs]} | ${counts[cost]} |`
+  )
+  const table = ["| Method and path | What it does | Needs | Counts |", "|---|---|---|---|", ...rows].join(
+    "\n"
+  )
+  assert.include(readme, `${table}\n\n`)
 })

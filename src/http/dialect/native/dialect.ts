@@ -26,18 +26,15 @@ export const nativeGenerate: Dialect = {
 
 export const nativeEmbed: ObjectDialect<Embeddings> = {
   ...embedRequest,
-  ask: ({ embed }) => embed,
   encode: encodeEmbed
 }
 
 export const nativeEmbeddings: ObjectDialect<Embeddings> = {
   ...embeddingsRequest,
-  ask: ({ embed }) => embed,
   encode: encodeEmbeddings
 }
 
 export const nativeShow: ObjectDialect<JsonObject> = {
   ...showRequest,
-  ask: ({ show }) => show,
   encode: (_request, shown) => JSON.stringify(shown)
 }

@@ -24,6 +24,5 @@ export const openaiCompletions: Dialect = {
 
 export const openaiEmbeddings: ObjectDialect<Embeddings> = {
   ...embeddingsRequest,
-  ask: ({ embed }) => embed,
   encode: encodeEmbeddings
 }

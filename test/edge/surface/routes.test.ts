@@ -1,0 +1,73 @@
+/** Each row of the route table, held to the gateway itself: who may call the route, and what a served request costs. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { type Scope, scopes } from "../../../src/domain/Caller.ts"
+import { type Route, routes } from "../../../src/http/routes.ts"
+import { call, layerGateway, newKey } from "../../support/Gateway.ts"
+import { live } from "./asking.ts"
+
+/** A body that the route serves; a new route with a body has to be added here. */
+const bodies = {
+  "/api/chat": { model: "m", messages: [{ role: "user", content: "Hello" }] },
+  "/api/generate": { model: "m", prompt: "Hello" },
+  "/api/embed": { model: "embedder", input: ["Hello"] },
+  "/api/embeddings": { model: "embedder", prompt: "Hello" },
+  "/api/show": { model: "m" },
+  "/v1/chat/completions": { model: "m", messages: [{ role: "user", content: "Hello" }] },
+  "/v1/completions": { model: "m", prompt: "Hello" },
+  "/v1/embeddings": { model: "embedder", input: "Hello" }
+} satisfies Record<Extract<(typeof routes)[number], { readonly method: "POST" }>["path"], unknown>
+
+const bodyOf = (route: Route): unknown => new Map<string, unknown>(Object.entries(bodies)).get(route.path)
+
+const ask = (route: Route, secret?: string) =>
+  call(route.path, {
+    method: route.method,
+    ...(secret === undefined ? {} : { secret }),
+    ...(route.method === "POST" ? { body: bodyOf(route) } : {})
+  })
+
+const other: Record<Scope, Scope> = { chat: "embeddings", embeddings: "chat" }
+
+const isScope = (needs: Route["needs"]): needs is Scope => scopes.some((scope) => scope === needs)
+
+/** What is left of a key's limits, by the headers of an answer. */
+const left = ({ headers }: { readonly headers: Headers }) => ({
+  requests: Number(headers.get("x-ratelimit-remaining-requests")),
+  tokens: Number(headers.get("x-ratelimit-remaining-tokens"))
+})
+
+layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the route table", (it) => {
+  for (const route of routes) {
+    const name = `${route.method} ${route.path}`
+
+    it.effect(`when ${name} is called, then it needs ${route.needs}`, () =>
+      Effect.gen(function* () {
+        const { status } = yield* ask(route)
+        assert.strictEqual(status, route.needs === "nothing" ? 200 : 401)
+        if (isScope(route.needs)) {
+          const without = yield* newKey({ scopes: [other[route.needs]] })
+          assert.strictEqual((yield* ask(route, without.secret)).status, 403)
+          const only = yield* newKey({ scopes: [route.needs] })
+          assert.strictEqual((yield* ask(route, only.secret)).status, 200)
+        } else {
+          for (const scope of scopes) {
+            const { secret } = yield* newKey({ scopes: [scope] })
+            assert.strictEqual((yield* ask(route, secret)).status, 200)
+          }
+        }
+      })
+    )
+
+    it.effect(`when ${name} is served, then it costs what its row says: ${route.cost}`, () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ rpm: 5, tpm: 1000 })
+        assert.strictEqual((yield* ask(route, secret)).status, 200)
+        const { requests, tokens } = left(yield* call("/api/version", { secret }))
+        assert.strictEqual(requests, route.cost === "tokens" || route.cost === "request" ? 4 : 5)
+        if (route.cost === "tokens") assert.isBelow(tokens, 1000)
+        else assert.strictEqual(tokens, 1000)
+      })
+    )
+  }
+})
