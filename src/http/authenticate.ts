@@ -5,7 +5,7 @@ import type { RequestContext } from "../request/RequestContext.ts"
 import type { Desk } from "./Desk.ts"
 
 /**
- * A key stands in one place only: a single `Authorization: Bearer <key>` header (RFC 6750 §2.1). The scheme is in any case,
+ * A key stands in one place only: a single `Authorization: Bearer <key>` header (RFC 6750, section 2.1). The scheme is in any case,
  * then comes exactly one space; the key store judges the rest.
  */
 const bearer = /^bearer ([^\s]+)$/i
