@@ -3,7 +3,7 @@ import type { Period } from "../../../domain/Limits.ts"
 import { whole } from "../verdicts.ts"
 import type { AccountLeases } from "./AccountLeases.ts"
 import type { Bucket, Reservation } from "../../../domain/Reservation.ts"
-import { ledgerLagMs } from "../redis/prelude.ts"
+import { ledgerLagMs } from "../bounds.ts"
 import { type Noted, Window } from "./windows.ts"
 
 /** A total; another object under the same name is another load of it. */

@@ -18,7 +18,7 @@ import {
 import type { Account, Bucket, Claims, Reservation } from "../../../domain/Reservation.ts"
 import { charge, inTotal, type AccountCounters, note, type Request, revived, type Total } from "./Account.ts"
 import { AccountLeases } from "./AccountLeases.ts"
-import { lapsedMost } from "../redis/prelude.ts"
+import { lapsedMost } from "../bounds.ts"
 import { Window, windowMs } from "./windows.ts"
 
 export interface Options {

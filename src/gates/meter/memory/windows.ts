@@ -2,7 +2,7 @@
  * What happened in the last 60 seconds, in 11 buckets of 6 s: the ten that are full and the one under way. A thing
  * leaves 60 to 66 s after it came, so no 60-second span ever has more than the window says.
  */
-import { bucketCount, bucketMs } from "../redis/prelude.ts"
+import { bucketCount, bucketMs } from "../bounds.ts"
 
 /** An amount and the number of the bucket it is in. */
 export interface Noted {

@@ -109,7 +109,7 @@ const make = (
 
   const lives = `${options.leaseS * 1000} ${(options.rememberS ?? 3600) * 1000}`
 
-  /** The numbers all verbs begin with (`prelude.ts`), and `more`. */
+  /** The numbers that all verbs begin with (`account.lua`), and `more`. */
   const numbersOf = (
     { limits, budgets }: Claims,
     instant: number,

@@ -1,5 +1,5 @@
 /**
- * What a script answers (`prelude.ts`): a tag and whole numbers with blanks between them; a survey names ids after that,
+ * What a script answers (`start.lua`): a tag and whole numbers with blanks between them; a survey names ids after that,
  * each behind a semicolon. Read by hand, because two of them are in the way of every request.
  */
 

@@ -20,7 +20,7 @@
 -- <prefix>:<line>:wait:<t>:<k>                              sorted set: ids of key k that wait, by order
 local call, floor, max, min = redis.call, math.floor, math.max, math.min
 
-local P = KEYS[1]
+local PREFIX = KEYS[1]
 local VERB, RUN, REPLICA = ARGV[1], ARGV[3], ARGV[4]
 local LEASE, GRACE, BATCH_EVERY = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local WINDOW, MOST_RETRY = tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -48,26 +48,26 @@ local fields = {
 local state = {}
 
 local function wipe()
-  for _, line in ipairs({'interactive', 'batch'}) do
-    local L = P .. ':' .. line
-    local members = call('ZRANGE', L .. ':tenants', 0, -1)
+  for _, priority in ipairs({'interactive', 'batch'}) do
+    local line = PREFIX .. ':' .. priority
+    local members = call('ZRANGE', line .. ':tenants', 0, -1)
     for i, member in ipairs(members) do members[i] = string.match(member, '^%d+:(.*)$') end
-    for _, tenant in ipairs(call('ZRANGE', L .. ':idle', 0, -1)) do members[#members + 1] = tenant end
+    for _, tenant in ipairs(call('ZRANGE', line .. ':idle', 0, -1)) do members[#members + 1] = tenant end
     for _, tenant in ipairs(members) do
-      for _, member in ipairs(call('ZRANGE', L .. ':keys:' .. tenant, 0, -1)) do
-        call('DEL', L .. ':wait:' .. tenant .. ':' .. string.match(member, '^%d+:(.*)$'))
+      for _, member in ipairs(call('ZRANGE', line .. ':keys:' .. tenant, 0, -1)) do
+        call('DEL', line .. ':wait:' .. tenant .. ':' .. string.match(member, '^%d+:(.*)$'))
       end
-      call('DEL', L .. ':keys:' .. tenant, L .. ':keysince:' .. tenant, L .. ':idlekeys:' .. tenant)
+      call('DEL', line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant)
     end
-    call('DEL', L .. ':tenants', L .. ':since', L .. ':idle', L .. ':times')
+    call('DEL', line .. ':tenants', line .. ':since', line .. ':idle', line .. ':times')
   end
-  for _, replica in ipairs(call('ZRANGE', P .. ':replicas', 0, -1)) do call('DEL', P .. ':ids:' .. replica) end
-  call('DEL', P .. ':entries', P .. ':replicas', P .. ':beats', P .. ':state')
+  for _, replica in ipairs(call('ZRANGE', PREFIX .. ':replicas', 0, -1)) do call('DEL', PREFIX .. ':ids:' .. replica) end
+  call('DEL', PREFIX .. ':entries', PREFIX .. ':replicas', PREFIX .. ':beats', PREFIX .. ':state')
 end
 
 -- A state of another process came out of a snapshot, and may be older than what was decided on it: it counts as lost.
 local function load()
-  local got = call('HMGET', P .. ':state', unpack(fields))
+  local got = call('HMGET', PREFIX .. ':state', unpack(fields))
   local run = run_id()
   if got[1] ~= run then
     if got[1] then wipe() end
@@ -86,16 +86,16 @@ local function save()
     words[#words + 1] = field
     words[#words + 1] = field == 'run' and state.run or text(state[field])
   end
-  call('HSET', P .. ':state', unpack(words))
+  call('HSET', PREFIX .. ':state', unpack(words))
 end
 
 local function entry_of(id)
-  local packed = call('HGET', P .. ':entries', id)
+  local packed = call('HGET', PREFIX .. ':entries', id)
   return packed and cmsgpack.unpack(packed)
 end
 
 local function keep(entry)
-  call('HSET', P .. ':entries', entry.id, cmsgpack.pack(entry))
+  call('HSET', PREFIX .. ':entries', entry.id, cmsgpack.pack(entry))
 end
 
 local function waiting()
@@ -107,7 +107,7 @@ local function is_open()
 end
 
 local function touch(replica)
-  call('ZADD', P .. ':replicas', text(now + LEASE), replica)
+  call('ZADD', PREFIX .. ':replicas', text(now + LEASE), replica)
 end
 
 -- A flow that gets its first waiting request starts at the virtual time, or at its finish tag when that is ahead.
@@ -132,69 +132,69 @@ local function deactivate(active, since, idle, name, time)
 end
 
 local function line_of(priority)
-  return P .. ':' .. priority
+  return PREFIX .. ':' .. priority
 end
 
-local function time_of(L, tenant)
-  return tonumber(call('HGET', L .. ':times', tenant) or 0)
+local function time_of(line, tenant)
+  return tonumber(call('HGET', line .. ':times', tenant) or 0)
 end
 
-local function forget_tenant(L, tenant)
-  call('DEL', L .. ':idlekeys:' .. tenant)
-  call('HDEL', L .. ':times', tenant)
+local function forget_tenant(line, tenant)
+  call('DEL', line .. ':idlekeys:' .. tenant)
+  call('HDEL', line .. ':times', tenant)
 end
 
-local function prune(L, time)
-  for _, tenant in ipairs(call('ZRANGEBYSCORE', L .. ':idle', '-inf', text(time))) do
-    call('ZREM', L .. ':idle', tenant)
-    forget_tenant(L, tenant)
+local function prune(line, time)
+  for _, tenant in ipairs(call('ZRANGEBYSCORE', line .. ':idle', '-inf', text(time))) do
+    call('ZREM', line .. ':idle', tenant)
+    forget_tenant(line, tenant)
   end
 end
 
 local function add(ticket, replica, order)
-  local L, t, k = line_of(ticket.priority), ticket.tenant, ticket.key
+  local line, tenant, key = line_of(ticket.priority), ticket.tenant, ticket.key
   local entry = {
-    id = ticket.id, tenant = t, key = k, weight = ticket.weight, priority = ticket.priority, cost = ticket.cost,
-    replica = replica, order = order, running = 0, beat = tonumber(call('HGET', P .. ':beats', replica) or 0),
+    id = ticket.id, tenant = tenant, key = key, weight = ticket.weight, priority = ticket.priority, cost = ticket.cost,
+    replica = replica, order = order, running = 0, beat = tonumber(call('HGET', PREFIX .. ':beats', replica) or 0),
     tenant_tag = 0, key_tag = 0
   }
   touch(replica)
-  call('SADD', P .. ':ids:' .. replica, ticket.id)
+  call('SADD', PREFIX .. ':ids:' .. replica, ticket.id)
   state['waiting:' .. ticket.priority] = state['waiting:' .. ticket.priority] + 1
   local time = state['time:' .. ticket.priority]
-  if call('HEXISTS', L .. ':since', t) == 0 and not call('ZSCORE', L .. ':idle', t) then forget_tenant(L, t) end
-  activate(L .. ':tenants', L .. ':since', L .. ':idle', t, time)
-  activate(L .. ':keys:' .. t, L .. ':keysince:' .. t, L .. ':idlekeys:' .. t, k, time_of(L, t))
-  call('ZADD', L .. ':wait:' .. t .. ':' .. k, text(order), ticket.id)
+  if call('HEXISTS', line .. ':since', tenant) == 0 and not call('ZSCORE', line .. ':idle', tenant) then forget_tenant(line, tenant) end
+  activate(line .. ':tenants', line .. ':since', line .. ':idle', tenant, time)
+  activate(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, time_of(line, tenant))
+  call('ZADD', line .. ':wait:' .. tenant .. ':' .. key, text(order), ticket.id)
   keep(entry)
   return entry
 end
 
 local function withdraw(entry)
-  local L, t, k = line_of(entry.priority), entry.tenant, entry.key
-  local line = L .. ':wait:' .. t .. ':' .. k
-  if call('ZREM', line, entry.id) == 0 then return end
+  local line, tenant, key = line_of(entry.priority), entry.tenant, entry.key
+  local queue = line .. ':wait:' .. tenant .. ':' .. key
+  if call('ZREM', queue, entry.id) == 0 then return end
   state['waiting:' .. entry.priority] = state['waiting:' .. entry.priority] - 1
-  if call('EXISTS', line) == 1 then return end
-  deactivate(L .. ':keys:' .. t, L .. ':keysince:' .. t, L .. ':idlekeys:' .. t, k, time_of(L, t))
-  if call('EXISTS', L .. ':keys:' .. t) == 1 then return end
+  if call('EXISTS', queue) == 1 then return end
+  deactivate(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, time_of(line, tenant))
+  if call('EXISTS', line .. ':keys:' .. tenant) == 1 then return end
   local time = state['time:' .. entry.priority]
-  deactivate(L .. ':tenants', L .. ':since', L .. ':idle', t, time)
-  if not call('ZSCORE', L .. ':idle', t) then forget_tenant(L, t) end
+  deactivate(line .. ':tenants', line .. ':since', line .. ':idle', tenant, time)
+  if not call('ZSCORE', line .. ':idle', tenant) then forget_tenant(line, tenant) end
 end
 
 local function start(entry)
-  local L, t, k = line_of(entry.priority), entry.tenant, entry.key
-  local tenant, key = call('HGET', L .. ':since', t), call('HGET', L .. ':keysince:' .. t, k)
-  local tenant_tag = tonumber(call('ZSCORE', L .. ':tenants', tenant))
-  local key_tag = tonumber(call('ZSCORE', L .. ':keys:' .. t, key))
+  local line, tenant, key = line_of(entry.priority), entry.tenant, entry.key
+  local tenant_member, key_member = call('HGET', line .. ':since', tenant), call('HGET', line .. ':keysince:' .. tenant, key)
+  local tenant_tag = tonumber(call('ZSCORE', line .. ':tenants', tenant_member))
+  local key_tag = tonumber(call('ZSCORE', line .. ':keys:' .. tenant, key_member))
   state['time:' .. entry.priority] = max(state['time:' .. entry.priority], tenant_tag)
-  local time = max(time_of(L, t), key_tag)
-  call('HSET', L .. ':times', t, text(time))
-  call('ZREMRANGEBYSCORE', L .. ':idlekeys:' .. t, '-inf', text(time))
+  local time = max(time_of(line, tenant), key_tag)
+  call('HSET', line .. ':times', tenant, text(time))
+  call('ZREMRANGEBYSCORE', line .. ':idlekeys:' .. tenant, '-inf', text(time))
   entry.tenant_tag, entry.key_tag = tenant_tag + entry.cost / entry.weight, key_tag + entry.cost
-  call('ZADD', L .. ':tenants', text(entry.tenant_tag), tenant)
-  call('ZADD', L .. ':keys:' .. t, text(entry.key_tag), key)
+  call('ZADD', line .. ':tenants', text(entry.tenant_tag), tenant_member)
+  call('ZADD', line .. ':keys:' .. tenant, text(entry.key_tag), key_member)
   withdraw(entry)
   entry.running = 1
   keep(entry)
@@ -202,7 +202,7 @@ local function start(entry)
   if entry.priority == 'batch' then
     state.batch_running, state.last_batch = state.batch_running + 1, now
   end
-  prune(L, state['time:' .. entry.priority])
+  prune(line, state['time:' .. entry.priority])
 end
 
 -- Moves the tag of a flow that is known; answers false when it is forgotten.
@@ -218,19 +218,19 @@ local function shift(active, since, idle, name, by, time)
 end
 
 local function correct(entry, used)
-  local L, t, k = line_of(entry.priority), entry.tenant, entry.key
+  local line, tenant, key = line_of(entry.priority), entry.tenant, entry.key
   local by, time = used - entry.cost, state['time:' .. entry.priority]
-  if shift(L .. ':tenants', L .. ':since', L .. ':idle', t, by / entry.weight, time) then
-    local inner = time_of(L, t)
-    if not shift(L .. ':keys:' .. t, L .. ':keysince:' .. t, L .. ':idlekeys:' .. t, k, by, inner) then
-      if entry.key_tag + by > inner then call('ZADD', L .. ':idlekeys:' .. t, text(entry.key_tag + by), k) end
+  if shift(line .. ':tenants', line .. ':since', line .. ':idle', tenant, by / entry.weight, time) then
+    local inner = time_of(line, tenant)
+    if not shift(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, by, inner) then
+      if entry.key_tag + by > inner then call('ZADD', line .. ':idlekeys:' .. tenant, text(entry.key_tag + by), key) end
     end
-    if call('HEXISTS', L .. ':since', t) == 0 and not call('ZSCORE', L .. ':idle', t) then forget_tenant(L, t) end
+    if call('HEXISTS', line .. ':since', tenant) == 0 and not call('ZSCORE', line .. ':idle', tenant) then forget_tenant(line, tenant) end
   else
     local tag = entry.tenant_tag + by / entry.weight
     if tag > time then
-      forget_tenant(L, t)
-      call('ZADD', L .. ':idle', text(tag), t)
+      forget_tenant(line, tenant)
+      call('ZADD', line .. ':idle', text(tag), tenant)
     end
   end
 end
@@ -242,11 +242,11 @@ local function remove(entry)
   else
     withdraw(entry)
   end
-  call('HDEL', P .. ':entries', entry.id)
-  call('SREM', P .. ':ids:' .. entry.replica, entry.id)
+  call('HDEL', PREFIX .. ':entries', entry.id)
+  call('SREM', PREFIX .. ':ids:' .. entry.replica, entry.id)
 end
 
-local function next_line()
+local function next_priority()
   local due = state.batch_running == 0 and now - state.last_batch >= BATCH_EVERY
   if state['waiting:batch'] > 0 and (state['waiting:interactive'] == 0 or due) then return 'batch' end
   return state['waiting:interactive'] > 0 and 'interactive'
@@ -255,26 +255,26 @@ end
 -- Fills the places. Whoever gets one by another's call is told; `asking` reads it in the answer.
 local function dispatch(asking)
   while is_open() do
-    local line = next_line()
-    if not line then return end
-    local L = line_of(line)
-    local t = string.match(call('ZRANGE', L .. ':tenants', 0, 0)[1], '^%d+:(.*)$')
-    local k = string.match(call('ZRANGE', L .. ':keys:' .. t, 0, 0)[1], '^%d+:(.*)$')
-    local entry = entry_of(call('ZRANGE', L .. ':wait:' .. t .. ':' .. k, 0, 0)[1])
+    local priority = next_priority()
+    if not priority then return end
+    local line = line_of(priority)
+    local tenant = string.match(call('ZRANGE', line .. ':tenants', 0, 0)[1], '^%d+:(.*)$')
+    local key = string.match(call('ZRANGE', line .. ':keys:' .. tenant, 0, 0)[1], '^%d+:(.*)$')
+    local entry = entry_of(call('ZRANGE', line .. ':wait:' .. tenant .. ':' .. key, 0, 0)[1])
     start(entry)
-    if entry.id ~= asking then call('PUBLISH', P .. ':granted:' .. entry.replica, entry.id) end
+    if entry.id ~= asking then call('PUBLISH', PREFIX .. ':granted:' .. entry.replica, entry.id) end
   end
 end
 
 local function bury()
-  for _, replica in ipairs(call('ZRANGEBYSCORE', P .. ':replicas', '-inf', text(now))) do
-    for _, id in ipairs(call('SMEMBERS', P .. ':ids:' .. replica)) do
+  for _, replica in ipairs(call('ZRANGEBYSCORE', PREFIX .. ':replicas', '-inf', text(now))) do
+    for _, id in ipairs(call('SMEMBERS', PREFIX .. ':ids:' .. replica)) do
       local entry = entry_of(id)
       if entry then remove(entry) end
     end
-    call('DEL', P .. ':ids:' .. replica)
-    call('ZREM', P .. ':replicas', replica)
-    call('HDEL', P .. ':beats', replica)
+    call('DEL', PREFIX .. ':ids:' .. replica)
+    call('ZREM', PREFIX .. ':replicas', replica)
+    call('HDEL', PREFIX .. ':beats', replica)
   end
 end
 
@@ -344,12 +344,12 @@ function verbs.beat()
   touch(REPLICA)
   local count, named = tonumber(ARGV[REST]), {}
   for i = REST + 1, #ARGV do named[ARGV[i]] = true end
-  local beats = tonumber(call('HGET', P .. ':beats', REPLICA) or 0)
-  for _, id in ipairs(call('SMEMBERS', P .. ':ids:' .. REPLICA)) do
+  local beats = tonumber(call('HGET', PREFIX .. ':beats', REPLICA) or 0)
+  for _, id in ipairs(call('SMEMBERS', PREFIX .. ':ids:' .. REPLICA)) do
     local entry = not named[id] and entry_of(id)
     if entry and entry.beat < beats then remove(entry) end
   end
-  call('HSET', P .. ':beats', REPLICA, beats + 1)
+  call('HSET', PREFIX .. ':beats', REPLICA, beats + 1)
   bury()
   dispatch()
   local granted, unknown = {}, {}

@@ -1,0 +1,229 @@
+-- What the verbs about one account share; follows start.lua. scripts.ts says how an account, a record and a counter are stored.
+--
+-- KEYS     the account; the record of the request; the counters of the day, of the month, and of all time
+-- Numbers  now in ms or -1; the UTC day; limits: requests, tokens, slots; budgets: day, month, total, -1 for none;
+--          how long a lease lasts (ms); how long a record is kept (ms); then what the verb itself takes
+local ACCOUNT, RECORD = KEYS[1], KEYS[2]
+local FIRST_COUNTER = 3
+local SHARED_NUMBERS = 10
+local given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, day_budget, month_budget, total_budget, LEASE, KEEP_RECORD =
+  unpack(NUMBERS, 1, SHARED_NUMBERS)
+local BUDGETS = {day_budget, month_budget, total_budget}
+local now = clock(given_now)
+local DAY_MS, NEVER = 86400000, 9007199254740991
+local THIS_BUCKET = floor(now / BUCKET_MS)
+
+-- What the verb takes beside the numbers that all share.
+local function own_numbers()
+  return unpack(NUMBERS, SHARED_NUMBERS + 1, number_count)
+end
+
+-- Positions in a packed account: bucket of the last verb, tokens held but not used, slots taken, an instant before which no
+-- lease ends, until when the key is kept, how often it was written, the sums of the two windows, their buckets.
+local LAST_BUCKET, HELD, TAKEN, NEXT_END, KEPT_UNTIL, WRITES, REQUEST_SUM, TOKEN_SUM = 1, 2, 3, 4, 5, 6, 7, 8
+-- A window is named by the position before its first bucket.
+local REQUESTS, TOKENS = 8, 8 + BUCKETS
+local account
+-- The field `h<id>` of this request as it is (`held_by_request`), and what it becomes: nil leaves it, false removes it.
+local held_by_request, new_field
+
+local function position(window, bucket)
+  return window + bucket % BUCKETS + 1
+end
+
+local function add_to_window(window, bucket, amount)
+  local at, sum = position(window, bucket), window == REQUESTS and REQUEST_SUM or TOKEN_SUM
+  account[at], account[sum] = account[at] + amount, account[sum] + amount
+end
+
+local function save_account()
+  local life = BUCKETS * BUCKET_MS + LEASE
+  local extend = account[KEPT_UNTIL] < now + life
+  if extend then account[KEPT_UNTIL] = now + life + 60000 end
+  account[WRITES] = account[WRITES] + 1
+  if new_field then
+    call('HSET', ACCOUNT, 'w', cmsgpack.pack(account), 'h' .. REQUEST_ID, new_field)
+  else
+    if new_field == false then call('HDEL', ACCOUNT, 'h' .. REQUEST_ID) end
+    call('HSET', ACCOUNT, 'w', cmsgpack.pack(account))
+  end
+  if extend then call('PEXPIRE', ACCOUNT, life + 60000) end
+end
+
+-- Gives back the slot and the hold of this request.
+local function release()
+  if not held_by_request then return end
+  local slot, tokens = match(held_by_request, '^(%d):(%d+)')
+  account[TAKEN], account[HELD] = account[TAKEN] - slot, account[HELD] - tokens
+  held_by_request, new_field = false, false
+end
+
+-- Gives this request a slot (1 or 0) and a hold, until its lease ends.
+local function lease(slot, tokens)
+  local ends = now + LEASE
+  account[TAKEN], account[HELD] = account[TAKEN] + slot, account[HELD] + tokens
+  account[NEXT_END] = min(account[NEXT_END], ends)
+  new_field = format('%d:%.0f:%.0f', slot, tokens, ends)
+end
+
+-- Ends the leases that are over: their slots are free, what they hold stays held, with 0 for an end. No lease is longer
+-- than one given now: a clock may have gone back.
+local function end_leases()
+  local next_end, held, taken, fields = NEVER, 0, 0, call('HGETALL', ACCOUNT)
+  for i = 1, #fields, 2 do
+    local name = fields[i]
+    local slot, tokens, ends = match(fields[i + 1], '^(%d):(%d+):(%d+)$')
+    if slot and name ~= 'w' then
+      ends = tonumber(ends)
+      if ends <= now then
+        local lapsed = tokens ~= '0' and format('0:%s:0', tokens)
+        if not lapsed then
+          call('HDEL', ACCOUNT, name)
+        elseif ends > 0 then
+          call('HSET', ACCOUNT, name, lapsed)
+        end
+        if name == 'h' .. REQUEST_ID then held_by_request = lapsed end
+        held = held + tokens
+      else
+        if ends > now + LEASE then
+          ends = now + LEASE
+          call('HSET', ACCOUNT, name, format('%s:%s:%.0f', slot, tokens, ends))
+        end
+        next_end, held, taken = min(next_end, ends), held + tokens, taken + slot
+      end
+    end
+  end
+  account[NEXT_END], account[HELD], account[TAKEN] = next_end, held, taken
+  save_account()
+end
+
+-- Reads the account and moves its windows to now. A clock that went back (failover) makes all of a window as recent as can be.
+local function open_account()
+  local fields = call('HMGET', ACCOUNT, 'w', 'h' .. REQUEST_ID)
+  held_by_request = fields[2]
+  if not fields[1] then
+    account = {THIS_BUCKET, 0, 0, NEVER, 0, now, 0, 0}
+    for i = REQUESTS + 1, REQUESTS + 2 * BUCKETS do account[i] = 0 end
+    return
+  end
+  account = cmsgpack.unpack(fields[1])
+  if THIS_BUCKET > account[LAST_BUCKET] then
+    for bucket = max(account[LAST_BUCKET] + 1, THIS_BUCKET - BUCKETS + 1), THIS_BUCKET do
+      add_to_window(REQUESTS, bucket, -account[position(REQUESTS, bucket)])
+      add_to_window(TOKENS, bucket, -account[position(TOKENS, bucket)])
+    end
+  elseif THIS_BUCKET < account[LAST_BUCKET] then
+    local requests, tokens = account[REQUEST_SUM], account[TOKEN_SUM]
+    for i = REQUESTS + 1, REQUESTS + 2 * BUCKETS do account[i] = 0 end
+    account[REQUEST_SUM], account[TOKEN_SUM], account[KEPT_UNTIL], account[NEXT_END] = 0, 0, 0, now
+    add_to_window(REQUESTS, THIS_BUCKET, requests)
+    add_to_window(TOKENS, THIS_BUCKET, tokens)
+  end
+  account[LAST_BUCKET] = THIS_BUCKET
+  if account[NEXT_END] <= now then end_leases() end
+end
+
+-- The counters of day, month and all time; false for one that this Redis does not have.
+local counters = {false, false, false}
+
+-- Reads the counters. Answers the record: false when there is none, 'x' when the request is over.
+local function read_record()
+  local stored = call('MGET', RECORD, KEYS[FIRST_COUNTER], KEYS[FIRST_COUNTER + 1], KEYS[FIRST_COUNTER + 2])
+  for i = 1, 3 do counters[i] = parse_counter(stored[i + 1]) end
+  if not stored[1] or stored[1] == 'x' then return stored[1] end
+  return cmsgpack.unpack(stored[1])
+end
+
+local function keep_record(record)
+  call('SET', RECORD, record == 'x' and 'x' or cmsgpack.pack(record), 'PX', KEEP_RECORD)
+end
+
+-- The record of a request that was admitted at `at`. Stored under these names: at, day; tokens held, used and available then;
+-- slot; req, the bucket in which the request was counted, -1 for none; gen, the generation of each counter it was charged to, ''
+-- for none; notes, pairs of a bucket and the tokens counted in it.
+local function new_record(at, held, available, slot, request_bucket)
+  return {
+    at = at, day = DAY, held = held, used = 0, avail = available, slot = slot, req = request_bucket,
+    gen = {'', '', ''}, notes = {}
+  }
+end
+
+-- Moves the tokens that a request has used in the windows to `used` in all. Too many are taken back where they were noted
+-- first; what has left the window cannot be taken back.
+local function note_usage(record, used)
+  local notes, kept = record.notes, {}
+  for i = 1, #notes, 2 do
+    if notes[i] > THIS_BUCKET - BUCKETS then
+      kept[#kept + 1] = min(notes[i], THIS_BUCKET)
+      kept[#kept + 1] = notes[i + 1]
+    end
+  end
+  local more = used - record.used
+  if more > 0 then
+    add_to_window(TOKENS, THIS_BUCKET, more)
+    kept[#kept + 1] = THIS_BUCKET
+    kept[#kept + 1] = more
+  else
+    for i = 1, #kept, 2 do
+      local taken = min(-more, kept[i + 1], account[position(TOKENS, kept[i])])
+      kept[i + 1] = kept[i + 1] - taken
+      add_to_window(TOKENS, kept[i], -taken)
+      more = more + taken
+    end
+  end
+  record.notes, record.used = kept, used
+end
+
+local function charge(i, tokens)
+  if tokens == 0 then return end
+  local counter = counters[i]
+  counter.tokens = max(0, counter.tokens + tokens)
+  call(
+    'SET', KEYS[FIRST_COUNTER + i - 1], format('%.0f:%.0f:%s', counter.tokens, counter.loaded_at, counter.generation),
+    'KEEPTTL'
+  )
+end
+
+-- How many tokens of a request counter i has for certain, and whether that is exact.
+local function charged_on(record, i)
+  local counter = counters[i]
+  if record.gen[i] == counter.generation then return record.held, true end
+  if record.at <= counter.loaded_at and record.at > counter.loaded_at - LEDGER_LAG_MS then return 0, false end
+  return record.held, false
+end
+
+-- Tokens that the window has room for.
+local function token_room()
+  return TOKEN_LIMIT - account[TOKEN_SUM] - account[HELD]
+end
+
+-- A reply that ends with what is left: requests, tokens, and the three budgets, -1 for one that is not claimed or not known.
+local function reply_with_headroom(tag, numbers)
+  local count = #numbers
+  numbers[count + 1] = max(0, REQUEST_LIMIT - account[REQUEST_SUM])
+  numbers[count + 2] = max(0, token_room())
+  for i = 1, 3 do
+    numbers[count + 2 + i] = BUDGETS[i] >= 0 and counters[i] and max(0, BUDGETS[i] - counters[i].tokens) or -1
+  end
+  return reply(tag, numbers)
+end
+
+-- The reply that names the counters which a budget needs and Redis does not have; false when it has all.
+local function missing_counters()
+  local numbers, any = {now, 0, 0, 0}, false
+  for i = 1, 3 do
+    if BUDGETS[i] >= 0 and not counters[i] then numbers[i + 1], any = 1, true end
+  end
+  return any and reply('missing', numbers)
+end
+
+-- Milliseconds until at most `room` of what is in a window is left.
+local function wait_for(window, room)
+  local sum = account[window == REQUESTS and REQUEST_SUM or TOKEN_SUM]
+  if sum <= room then return 1 end
+  for bucket = THIS_BUCKET - BUCKETS + 1, THIS_BUCKET do
+    sum = sum - account[position(window, bucket)]
+    if sum <= room then return (bucket + BUCKETS) * BUCKET_MS - now end
+  end
+  return BUCKETS * BUCKET_MS
+end

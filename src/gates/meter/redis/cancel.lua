@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+-- Takes an admission back as if it had never been. Runs on a full server too.
+local record = read_record()
+if record == 'x' then return reply('done', {}) end
+if record then
+  if record.day ~= DAY then return reply('stale', {record.at}) end
+  open_account()
+  release()
+  note_usage(record, 0)
+  local bucket = min(record.req, THIS_BUCKET)
+  if record.req > THIS_BUCKET - BUCKETS and account[position(REQUESTS, bucket)] > 0 then
+    add_to_window(REQUESTS, bucket, -1)
+  end
+  for i = 1, 3 do
+    if counters[i] and record.gen[i] == counters[i].generation then charge(i, -record.held) end
+  end
+  save_account()
+else
+  -- The record may be gone before what it held.
+  open_account()
+  if held_by_request then
+    release()
+    save_account()
+  end
+end
+keep_record('x')
+return reply('done', {})

@@ -1,0 +1,8 @@
+#!lua
+-- What is left, without admitting anything.
+if floor(now / DAY_MS) ~= DAY then return reply('stale', {now}) end
+read_record()
+local missing = missing_counters()
+if missing then return missing end
+open_account()
+return reply_with_headroom('left', {})

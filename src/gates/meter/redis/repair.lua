@@ -1,0 +1,20 @@
+#!lua
+-- Replaces counters by the ledger's figures, if the account is as the survey found it and holds nothing.
+--
+-- A repaired counter is loaded anew: what was charged to the old one is in the ledger's figure. Nobody the store knows held
+-- anything, so a request that is settled after that was forgotten by the store, and is charged as after any load.
+local version, day_tokens, month_tokens, total_tokens = own_numbers()
+local tokens = {day_tokens, month_tokens, total_tokens}
+read_record()
+open_account()
+local exists = call('EXISTS', ACCOUNT) == 1
+if (exists and account[WRITES] or 0) ~= version or call('HLEN', ACCOUNT) > 1 then return reply('done', {0}) end
+local _, time = clock(now)
+for i = 1, 3 do
+  if counters[i] and tokens[i] >= 0 then
+    local key = KEYS[FIRST_COUNTER + i - 1]
+    start_counter(key, tokens[i], now, time, call('PTTL', key))
+  end
+end
+if exists then save_account() end
+return reply('done', {1})

@@ -1,0 +1,64 @@
+#!lua
+-- Admits a request, or says what refuses it. All or nothing: one request, its tokens, its slot and its budgets.
+local asked, wants_slot, least = own_numbers()
+-- As the reply names them: 1 to 3, then the budgets of day, month and all time.
+local BY_REQUESTS, BY_TOKENS, BY_SLOTS = 1, 2, 3
+
+local record = read_record()
+if record == 'x' then return reply('ended', {}) end
+if record then
+  if record.day ~= DAY then return reply('stale', {record.at}) end
+elseif floor(now / DAY_MS) ~= DAY then
+  return reply('stale', {now})
+end
+local missing = missing_counters()
+if missing then return missing end
+open_account()
+
+local function reply_reserved()
+  local numbers = {record.at, record.held, record.avail, record.slot}
+  for i = 1, 3 do numbers[4 + i] = record.gen[i] == '' and 0 or 1 end
+  return reply_with_headroom('reserved', numbers)
+end
+if record then return reply_reserved() end
+
+local room = token_room()
+local available = room
+for i = 1, 3 do
+  if BUDGETS[i] >= 0 then available = min(available, BUDGETS[i] - counters[i].tokens) end
+end
+available = max(0, available)
+
+local function refuse(by, limit, wait)
+  return reply_with_headroom('refused', {by, limit, wait, now})
+end
+if account[REQUEST_SUM] >= REQUEST_LIMIT then
+  return refuse(BY_REQUESTS, REQUEST_LIMIT, wait_for(REQUESTS, REQUEST_LIMIT - 1))
+end
+if asked > 0 and room <= 0 then
+  -- What is held may be released unused at any moment: alone it is no reason to wait.
+  local held = account[HELD] < TOKEN_LIMIT and account[HELD] or 0
+  return refuse(BY_TOKENS, TOKEN_LIMIT, wait_for(TOKENS, TOKEN_LIMIT - 1 - held))
+end
+if wants_slot == 1 and account[TAKEN] >= SLOT_LIMIT then
+  return refuse(BY_SLOTS, SLOT_LIMIT, 1)
+end
+if asked > 0 then
+  for i = 3, 1, -1 do
+    if BUDGETS[i] >= 0 and counters[i].tokens >= BUDGETS[i] then return refuse(BY_SLOTS + i, BUDGETS[i], 1) end
+  end
+end
+
+local held = max(min(asked, available), least)
+record = new_record(now, held, available, wants_slot, THIS_BUCKET)
+add_to_window(REQUESTS, THIS_BUCKET, 1)
+if wants_slot == 1 or held > 0 then lease(wants_slot, held) end
+for i = 1, 3 do
+  if counters[i] then
+    charge(i, held)
+    record.gen[i] = counters[i].generation
+  end
+end
+keep_record(record)
+save_account()
+return reply_reserved()

@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- Ends a request: charges what it used and gives back the rest. Runs on a full server too, because it frees more than it writes.
+local admitted_at, owner_held, owner_available, owner_slot, used, keeps_slot = own_numbers()
+
+local record = read_record()
+if record and record ~= 'x' and record.day ~= DAY then return reply('stale', {record.at}) end
+open_account()
+if record ~= 'x' then
+  record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1)
+  release()
+  note_usage(record, used)
+  for i = 1, 3 do
+    if counters[i] then
+      local charged, exact = charged_on(record, i)
+      charge(i, exact and used - charged or max(0, used - charged))
+    end
+  end
+  if keeps_slot == 1 and record.slot == 1 then lease(1, 0) end
+  keep_record('x')
+  save_account()
+end
+return reply_with_headroom('left', {})

@@ -1,0 +1,49 @@
+-- Every script of the Meter begins with this file: the words of a call, the clock, and how a counter is read and written.
+--
+-- KEYS     each script says which
+-- ARGV     id of the request; all numbers in one word with blanks between them; run id of the server, or ''
+-- Answer   one word: a tag, then numbers with blanks between them
+--
+-- Numbers travel in one word because client libraries make several objects for every word of a command and of a reply
+-- (bench/meter.ts). scripts.ts defines BUCKET_MS, BUCKETS, LEDGER_LAG_MS and MOST_LAPSED in front of this file.
+local call, max, min, floor, match, format = redis.call, math.max, math.min, math.floor, string.match, string.format
+
+local REQUEST_ID, RUN_ID = ARGV[1], ARGV[3]
+
+-- A word that is no number leaves its place empty, and every verb fails on that; the words after it keep their places.
+local NUMBERS, number_count = {}, 0
+for word in string.gmatch(ARGV[2], '%S+') do
+  number_count = number_count + 1
+  NUMBERS[number_count] = tonumber(word)
+end
+
+local function reply(tag, numbers)
+  return tag .. format(string.rep(' %.0f', #numbers), unpack(numbers))
+end
+
+-- Milliseconds: the `given` ones, or those of Redis when they are below 0. Also what TIME answered.
+local function clock(given)
+  local time = call('TIME')
+  if given >= 0 then return given, time end
+  return time[1] * 1000 + floor(time[2] / 1000), time
+end
+
+-- The gateway knows the run id of the server it is connected to, and sends it. When it does not, Redis is asked, but only
+-- if there is a counter to compare: INFO is the most expensive command here.
+local known_run_id = RUN_ID ~= '' and string.sub(RUN_ID, 1, 12)
+local function run_id()
+  known_run_id = known_run_id or string.sub(match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12)
+  return known_run_id
+end
+
+-- A counter as it is stored (`tokens:at:generation`), if this Redis process made it.
+local function parse_counter(text)
+  if not text then return false end
+  local tokens, loaded_at, generation, process = match(text, '^(%d+):(%d+):((%x+):.*)$')
+  return process == run_id()
+    and {tokens = tonumber(tokens), loaded_at = tonumber(loaded_at), generation = generation}
+end
+
+local function start_counter(key, tokens, now, time, life)
+  call('SET', key, format('%.0f:%.0f:%s:%s:%s', tokens, now, run_id(), time[1], time[2]), 'PX', life)
+end

@@ -1,0 +1,19 @@
+#!lua
+-- What Redis has of an account, on whatever day the keys say: its version, its running requests, its counters, and the ids of
+-- requests whose lease has ended.
+read_record()
+open_account()
+local fields, running, lapsed = call('HGETALL', ACCOUNT), 0, {}
+for i = 1, #fields, 2 do
+  if fields[i] ~= 'w' then
+    if match(fields[i + 1], ':0$') then
+      if #lapsed < MOST_LAPSED then lapsed[#lapsed + 1] = string.sub(fields[i], 2) end
+    else
+      running = running + 1
+    end
+  end
+end
+local numbers = {#fields > 0 and account[WRITES] or 0, running}
+for i = 1, 3 do numbers[2 + i] = counters[i] and counters[i].tokens or -1 end
+-- An id may hold a blank: ids come after the numbers, each behind a semicolon.
+return reply('surveyed', numbers) .. ';' .. table.concat(lapsed, ';')
