@@ -5,7 +5,7 @@ import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
-import { timeoutDetached } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/time.ts"
 import {
   DuplicateTenant,
   InvalidValue,

@@ -8,8 +8,7 @@
  * the head of the queue and is tried again until it is written (`keep`).
  */
 import { Cause, Data, Deferred, Effect, Exit, Option } from "effect"
-import { makeTimer, callbackWithTimeout } from "../infra/time.ts"
-import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { callbackWithTimeout, makeMonotonicMs, makeTimer } from "../infra/time.ts"
 
 /** The queue is full: nothing was accepted. */
 export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity: number }> {}

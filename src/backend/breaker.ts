@@ -4,7 +4,7 @@
  */
 import { Cause, Effect, Exit, Layer } from "effect"
 import { CircuitOpen } from "../domain/Errors.ts"
-import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { makeMonotonicMs } from "../infra/time.ts"
 import { type Admission, Circuit, type CircuitOptions, type Outcome, Refusal } from "./Circuit.ts"
 import { CircuitBreaker, type Guarded } from "./CircuitBreaker.ts"
 

@@ -13,7 +13,7 @@ import { Context, Effect, Layer } from "effect"
 import { FreeWorkExhausted } from "../domain/Errors.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import { makeLruCache } from "../gates/keys/LruCache.ts"
-import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { makeMonotonicMs } from "../infra/time.ts"
 
 export interface FreeWorkOptions {
   /** default 100 */

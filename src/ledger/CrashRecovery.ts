@@ -15,8 +15,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Data, Effect, Layer, Schema } from "effect"
-import { timeoutDetached } from "../infra/Deadline.ts"
-import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { background, jittered } from "../observability/background.ts"
 import { closeExpired, type Which } from "./expiredIntents.ts"

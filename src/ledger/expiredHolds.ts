@@ -11,7 +11,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import { type Meter, type MeterDown } from "../gates/meter/Meter.ts"
 import type { Account } from "../domain/Reservation.ts"
-import { timeoutDetached } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/time.ts"
 
 export interface ExpiredHold {
   readonly account: Account

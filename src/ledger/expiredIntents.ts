@@ -1,7 +1,7 @@
 /** Closes intents whose lease has run out: settled with the counters, then audited and booked as aborted. */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Option, Schema } from "effect"
-import { timeoutDetached } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/time.ts"
 import type { Meter } from "../gates/meter/Meter.ts"
 import type { Reservation } from "../domain/Reservation.ts"
 import { closeIntents } from "../audit/statements.ts"

@@ -7,7 +7,7 @@
  */
 import { Cause, Duration, Effect, Random, type Scope } from "effect"
 import { type BackgroundTask, Metrics } from "./Metrics.ts"
-import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { makeMonotonicMs } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 
 /** Whether a task works, for whoever runs it. */

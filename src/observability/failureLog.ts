@@ -7,7 +7,7 @@
  */
 import { Effect } from "effect"
 import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"
-import { makeMonotonicMs } from "../infra/monotonic.ts"
+import { makeMonotonicMs } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 

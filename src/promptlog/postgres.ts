@@ -5,7 +5,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Exit, Layer, Queue, Schedule, Semaphore } from "effect"
-import { timeoutDetached } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/time.ts"
 import { background, later } from "../observability/background.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { PromptLog } from "./PromptLog.ts"

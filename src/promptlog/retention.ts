@@ -4,7 +4,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
-import { timeoutDetached } from "../infra/Deadline.ts"
+import { timeoutDetached } from "../infra/time.ts"
 import { background, jittered } from "../observability/background.ts"
 import type { Metrics } from "../observability/Metrics.ts"
 

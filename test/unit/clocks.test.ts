@@ -19,7 +19,7 @@ const wallClock =
 const measuredByWallClock =
   /\bcachedWithTTL\b|\bcachedInvalidateWithTTL\b|\b(?:Scoped)?Cache\.make|\bRcMap\.make|\bPool\.make|\blayerStoreMemory\b|\bSchedule\.(?:fixed|windowed|elapsed|during|cron|upTo)\b|\bEffect\.cache\b/
 
-/** Real timestamps, each with the number of its uses. A new one needs a reason, a duration needs `infra/monotonic.ts`. */
+/** Real timestamps, each with the number of its uses. A new one needs a reason, a duration needs `infra/time.ts`. */
 const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "src/http/server/app.ts": [1, "when a request arrived, for its audit row"],
   "src/http/dialect/openai/chatAnswer.ts": [1, "`created` of an answer whose backend gave no time"],
@@ -29,7 +29,7 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/gates/meter/redis/RedisMeter.ts": [1, "a guess at the store's day, which the store corrects"],
   "src/gates/meter/memory/layer.ts": [2, "the day of a request; the clock of a test's store"],
   "src/gates/keys/memory.ts": [1, "the twin compares it with an expiry that is a timestamp too"],
-  "src/infra/monotonic.ts": [6, "makes the clock that reads monotonic time instead"]
+  "src/infra/time.ts": [6, "makes the clock that reads monotonic time instead"]
 }
 
 /** They run inside `measured`. */

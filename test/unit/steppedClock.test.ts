@@ -17,7 +17,7 @@ import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts
 import { Readiness } from "../../src/http/health.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { OutageLog } from "../../src/infra/OutageLog.ts"
-import { makeMonotonicMs } from "../../src/infra/monotonic.ts"
+import { makeMonotonicMs } from "../../src/infra/time.ts"
 import { callerWith } from "../support/permits.ts"
 import { onWallClock, WallClock } from "../support/SteppedClock.ts"
 

@@ -13,9 +13,8 @@ import { BackendFailed, type ShuttingDown } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { JsonObject } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
-import { makeTimer } from "../../infra/time.ts"
+import { makeMonotonicMs, makeTimer } from "../../infra/time.ts"
 import { Drain } from "../../infra/Drain.ts"
-import { makeMonotonicMs } from "../../infra/monotonic.ts"
 import {
   type FrameBounds,
   frameBoundsOf,

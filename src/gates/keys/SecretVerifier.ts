@@ -15,7 +15,7 @@ import { Deferred, Effect, Exit } from "effect"
 import { hash as digestOf, randomBytes } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
-import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { makeMonotonicMs } from "../../infra/time.ts"
 import { makeLruCache } from "./LruCache.ts"
 import { type Entry, VerifyQueue } from "./VerifyQueue.ts"
 

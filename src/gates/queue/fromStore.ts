@@ -2,7 +2,7 @@
 import { Deferred, Duration, Effect, Layer, type Scope } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
-import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, spaced } from "../../observability/background.ts"
 import { FairQueue, type Place, type QueueStatus } from "./FairQueue.ts"
 import {

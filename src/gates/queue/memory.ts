@@ -1,6 +1,6 @@
 /** The queue of one process, or of several fakes in a test that share a `QueueMemory`. */
 import { Effect, Layer } from "effect"
-import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { makeMonotonicMs } from "../../infra/time.ts"
 import { FairScheduler, type Grant } from "./FairScheduler.ts"
 import { defaultBatchEveryMs, defaultGraceMs, QueueStore, type QueueStoreOptions } from "./QueueStore.ts"
 

@@ -8,7 +8,7 @@
  * and has no audit row of its own.
  */
 import { Context, Deferred, Effect, Exit, Layer, Option } from "effect"
-import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { makeMonotonicMs } from "../../infra/time.ts"
 import { addressGroup } from "./addressGroup.ts"
 
 export interface TarpitOptions {

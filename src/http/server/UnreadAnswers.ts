@@ -11,7 +11,7 @@ import { Context, Effect, Layer } from "effect"
 import { Metrics } from "../../observability/Metrics.ts"
 import type { Caller } from "../../domain/Caller.ts"
 import { RateLimited } from "../../domain/Errors.ts"
-import { makeMonotonicMs } from "../../infra/monotonic.ts"
+import { makeMonotonicMs } from "../../infra/time.ts"
 
 export interface UnreadOptions {
   /** `UNREAD_ANSWERS_MAX_BYTES` */

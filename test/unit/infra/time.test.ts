@@ -3,7 +3,7 @@ import { Worker } from "node:worker_threads"
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { makeTimer, callbackWithTimeout } from "../../../src/infra/time.ts"
+import { callbackWithTimeout, makeTimer } from "../../../src/infra/time.ts"
 
 type Resume = (outcome: Effect.Effect<string, string>) => void
 

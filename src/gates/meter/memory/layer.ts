@@ -3,7 +3,7 @@
  * monotonic clock, so that a wall clock that is set gives no slot away; the wall clock says only which day it is.
  */
 import { Clock, Effect, Layer } from "effect"
-import { makeMonotonicMs } from "../../../infra/monotonic.ts"
+import { makeMonotonicMs } from "../../../infra/time.ts"
 import { MemoryMeter, type Options } from "./MemoryMeter.ts"
 import { Meter, MeterDown } from "../Meter.ts"
 

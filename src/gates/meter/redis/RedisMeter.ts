@@ -9,7 +9,7 @@
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
 import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
-import { makeMonotonicMs } from "../../../infra/monotonic.ts"
+import { makeMonotonicMs } from "../../../infra/time.ts"
 import { Redis } from "../../../infra/Redis.ts"
 import {
   bucketsAt,

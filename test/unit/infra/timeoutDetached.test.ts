@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import { timeoutDetached } from "../../../src/infra/Deadline.ts"
+import { timeoutDetached } from "../../../src/infra/time.ts"
 import { layerPrivatePostgres, TestCluster } from "../../support/TestPostgres.ts"
 
 it.effect("passes on what the work says in time", () =>
