@@ -2,16 +2,19 @@
  * The circuit breaker as a state machine, without a clock: every method takes the time in milliseconds, which must never
  * go back. `breaker.ts` runs calls through it.
  *
- * Closed: `failures` consecutive failures open it. One key cannot close the backend to the others: a streak that one key
- * alone caused does not open it while another key was served within the last `openMs`.
+ * Closed: `failures` consecutive failures open it. One key, or one tenant with several keys, cannot close the backend to the
+ * others: a streak of one key alone does not open it while another key was served within the last `openMs`, and a streak
+ * of one tenant alone does not open it while another tenant was.
  *
  * Open for `openMs`, then half-open: one call is let through as a probe, and its first frame closes the circuit. A probe
  * without a verdict after `openMs` no longer keeps the next one out. The key of the last probe is passed over for `openMs`
- * while another key is in the house, that is, asked within the last `4 * openMs`; so one key alone still recovers, and
- * nobody is locked out for good.
+ * while another key has asked within the last `4 * openMs`, and every key of its tenant while another tenant has. So one
+ * key alone still recovers, and nobody is locked out for good.
  *
- * Memory: two keys for who was served, two for who asked, and the key of the last probe, however many keys there are.
+ * Memory: the last two keys and tenants that were served and that asked, and the caller of the last probe, however many
+ * keys there are.
  */
+import type { Caller } from "../domain/Caller.ts"
 
 /** `open` refuses; `half-open` lets the next request through, one at a time. */
 export type BreakerState = "closed" | "open" | "half-open"
@@ -25,10 +28,13 @@ export interface CircuitOptions {
 /** What a call showed of the backend; a client that left showed nothing. */
 export type Outcome = "success" | "failure" | "ignored"
 
+/** Who makes a call. */
+export type Party = Pick<Caller, "keyId" | "tenantId">
+
 export interface Admission {
   /** Results of an earlier generation are ignored: the circuit has opened or closed since. */
   readonly generation: number
-  readonly key: string
+  readonly party: Party
   readonly probe: boolean
 }
 
@@ -46,18 +52,19 @@ const probingWaitMs = 1000
 export class Circuit {
   readonly #failures: number
   readonly #openMs: number
-  readonly #served = new LastTwo()
-  readonly #asked = new LastTwo()
+  readonly #served = new LastParties()
+  readonly #asked = new LastParties()
   #generation = 0
   #closed = true
   #streak = 0
-  /** The only key in the streak; undefined when there are several, or no streak. */
+  /** The only key in the streak, and the only tenant; undefined when there are several, or no streak. */
   #streakKey: string | undefined
+  #streakTenant: string | undefined
   /** Not closed: when the next probe may start. */
   #freeAt = 0
   /** Not closed: the probe under way. */
   #probe: Admission | undefined
-  #lastProbeKey: string | undefined
+  #lastProber: Party | undefined
 
   constructor({ failures, openMs }: CircuitOptions) {
     this.#failures = failures
@@ -73,23 +80,22 @@ export class Circuit {
     return this.#closed
   }
 
-  /** Notes that `key` asked; answers milliseconds until a call of it could be let through, 0: now. Reserves nothing. */
-  waitMs(key: string, now: number): number {
-    this.#asked.note(key, now)
+  /** Notes that `party` asked; answers milliseconds until a call of it could be let through, 0: now. Reserves nothing. */
+  waitMs(party: Party, now: number): number {
+    this.#asked.note(party, now)
     if (this.#closed) return 0
     if (now < this.#freeAt) return this.#probe === undefined ? this.#freeAt - now : probingWaitMs
-    const passedOver = key === this.#lastProbeKey && now - this.#asked.lastButBy(key) <= 4 * this.#openMs
-    return passedOver ? Math.max(0, this.#freeAt + this.#openMs - now) : 0
+    return this.#isPassedOver(party, now) ? Math.max(0, this.#freeAt + this.#openMs - now) : 0
   }
 
-  /** Lets a call of `key` through or refuses it. Every admission needs its `record`. */
-  admit(key: string, now: number): Admission | Refusal {
-    const waitMs = this.waitMs(key, now)
+  /** Lets a call of `party` through or refuses it. Every admission needs its `record`. */
+  admit(party: Party, now: number): Admission | Refusal {
+    const waitMs = this.waitMs(party, now)
     if (waitMs > 0) return new Refusal(waitMs)
-    const admission: Admission = { generation: this.#generation, key, probe: !this.#closed }
+    const admission: Admission = { generation: this.#generation, party, probe: !this.#closed }
     if (admission.probe) {
       this.#probe = admission
-      this.#lastProbeKey = key
+      this.#lastProber = party
       this.#freeAt = now + this.#openMs
     }
     return admission
@@ -100,17 +106,17 @@ export class Circuit {
    * too. Answers the admission that the end of the stream is recorded with.
    */
   began(admission: Admission, now: number): Admission {
-    this.#served.note(admission.key, now)
+    this.#served.note(admission.party, now)
     if (!admission.probe || admission.generation !== this.#generation) return admission
     this.#close()
-    return { generation: this.#generation, key: admission.key, probe: false }
+    return { generation: this.#generation, party: admission.party, probe: false }
   }
 
   /** How a call, or the stream behind its head, ended. */
   record(admission: Admission, outcome: Outcome, now: number): void {
-    if (outcome === "success") this.#served.note(admission.key, now)
+    if (outcome === "success") this.#served.note(admission.party, now)
     if (admission.generation !== this.#generation) return
-    if (this.#closed) this.#count(admission.key, outcome, now)
+    if (this.#closed) this.#count(admission.party, outcome, now)
     else if (outcome === "success") this.#close()
     // A probe that was given up on can still prove the backend, but not speak against it.
     else if (admission === this.#probe) {
@@ -122,20 +128,39 @@ export class Circuit {
     }
   }
 
-  #count(key: string, outcome: Outcome, now: number): void {
-    if (outcome === "success") {
-      this.#streak = 0
-      this.#streakKey = undefined
-    } else if (outcome === "failure") {
-      this.#streakKey = this.#streak === 0 || this.#streakKey === key ? key : undefined
+  #count({ keyId, tenantId }: Party, outcome: Outcome, now: number): void {
+    if (outcome === "success") this.#endStreak()
+    else if (outcome === "failure") {
+      const first = this.#streak === 0
+      this.#streakKey = first || this.#streakKey === keyId ? keyId : undefined
+      this.#streakTenant = first || this.#streakTenant === tenantId ? tenantId : undefined
       this.#streak += 1
-      if (this.#streak >= this.#failures && !this.#causedByOne(now)) this.#open(now)
+      if (this.#streak >= this.#failures && !this.#isCausedByOne(now)) this.#open(now)
     }
   }
 
-  /** Whether the streak speaks against one key and not against the backend. */
-  #causedByOne(now: number): boolean {
-    return this.#streakKey !== undefined && now - this.#served.lastButBy(this.#streakKey) <= this.#openMs
+  /** Whether the streak speaks against one key or one tenant and not against the backend. */
+  #isCausedByOne(now: number): boolean {
+    const since = now - this.#openMs
+    return (
+      (this.#streakKey !== undefined && this.#served.keys.lastButBy(this.#streakKey) >= since) ||
+      (this.#streakTenant !== undefined && this.#served.tenants.lastButBy(this.#streakTenant) >= since)
+    )
+  }
+
+  /** Whether the probe is kept for another key, or another tenant, that has asked lately. */
+  #isPassedOver({ keyId, tenantId }: Party, now: number): boolean {
+    const since = now - 4 * this.#openMs
+    return (
+      (this.#lastProber?.keyId === keyId && this.#asked.keys.lastButBy(keyId) >= since) ||
+      (this.#lastProber?.tenantId === tenantId && this.#asked.tenants.lastButBy(tenantId) >= since)
+    )
+  }
+
+  #endStreak(): void {
+    this.#streak = 0
+    this.#streakKey = undefined
+    this.#streakTenant = undefined
   }
 
   #open(now: number): void {
@@ -149,26 +174,35 @@ export class Circuit {
     this.#closed = true
     this.#generation += 1
     this.#probe = undefined
-    this.#streak = 0
-    this.#streakKey = undefined
+    this.#endStreak()
   }
 }
 
-/** The last two keys and when each was last noted: enough to know about any key when somebody else was last here. */
+/** The last two names and when each was last noted: enough to know about any name when another one was last noted. */
 class LastTwo {
-  #key: string | undefined
+  #name: string | undefined
   #at = Number.NEGATIVE_INFINITY
   #otherAt = Number.NEGATIVE_INFINITY
 
-  note(key: string, now: number): void {
-    if (key !== this.#key) {
+  note(name: string, now: number): void {
+    if (name !== this.#name) {
       this.#otherAt = this.#at
-      this.#key = key
+      this.#name = name
     }
     this.#at = now
   }
 
-  lastButBy(key: string): number {
-    return key === this.#key ? this.#otherAt : this.#at
+  lastButBy(name: string): number {
+    return name === this.#name ? this.#otherAt : this.#at
+  }
+}
+
+class LastParties {
+  readonly keys = new LastTwo()
+  readonly tenants = new LastTwo()
+
+  note({ keyId, tenantId }: Party, now: number): void {
+    this.keys.note(keyId, now)
+    this.tenants.note(tenantId, now)
   }
 }

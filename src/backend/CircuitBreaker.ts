@@ -1,13 +1,13 @@
 /**
  * The breaker toward the backend: opens after `BREAKER_FAILURES` consecutive failures, stays open for
- * `BREAKER_OPEN_MS`, then lets one request through as a probe. Fair among keys: see `Circuit.ts`.
+ * `BREAKER_OPEN_MS`, then lets one request through as a probe. Fair among keys and tenants: see `Circuit.ts`.
  *
  * The caller says what counts as a failure. A client that leaves is neither success nor failure, and a probe
  * whose client leaves gives its place back. A result that arrives after the breaker has changed its state is ignored.
  */
 import { Context, type Effect } from "effect"
 import type { CircuitOpen } from "../domain/Errors.ts"
-import type { BreakerState } from "./Circuit.ts"
+import type { BreakerState, Party } from "./Circuit.ts"
 
 /** What a head gave, with the way to say how the rest of the call went. */
 export interface Guarded<A> {
@@ -19,15 +19,15 @@ export interface Guarded<A> {
 export class CircuitBreaker extends Context.Service<
   CircuitBreaker,
   {
-    /** Fails as `guard` would for a call of `key` made now. Reserves nothing: `guard` decides again. */
-    check(key: string): Effect.Effect<void, CircuitOpen>
+    /** Fails as `guard` would for a call of `party` made now. Reserves nothing: `guard` decides again. */
+    check(party: Party): Effect.Effect<void, CircuitOpen>
     /**
-     * Runs `head`, the part of a call up to its first frame, if the breaker lets this key; else fails with `CircuitOpen`.
+     * Runs `head`, the part of a call up to its first frame, if the breaker lets `party`; else fails with `CircuitOpen`.
      * `isFailure` says which of its errors speak against the backend. A head that succeeds proves a probe, but does not
      * by itself end a streak of failures: streams that all break after their first frame open the breaker too.
      */
     guard<A, E, R>(
-      key: string,
+      party: Party,
       head: Effect.Effect<A, E, R>,
       isFailure: (error: E) => boolean
     ): Effect.Effect<Guarded<A>, E | CircuitOpen, R>

@@ -5,7 +5,7 @@
 import { Cause, Effect, Exit, Layer } from "effect"
 import { CircuitOpen } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
-import { type Admission, Circuit, type CircuitOptions, type Outcome, Refusal } from "./Circuit.ts"
+import { type Admission, Circuit, type CircuitOptions, type Outcome, type Party, Refusal } from "./Circuit.ts"
 import { CircuitBreaker, type Guarded } from "./CircuitBreaker.ts"
 
 export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitOptions) {
@@ -50,13 +50,13 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
   }
 
   const guard = <A, E, R>(
-    key: string,
+    party: Party,
     head: Effect.Effect<A, E, R>,
     isFailure: (error: E) => boolean
   ): Effect.Effect<Guarded<A>, E | CircuitOpen, R> => {
     const admitted = (mark: (head: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>) =>
       Effect.suspend((): Effect.Effect<Guarded<A>, E | CircuitOpen, R> => {
-        const admission = circuit.admit(key, nowMs())
+        const admission = circuit.admit(party, nowMs())
         return admission instanceof Refusal
           ? Effect.fail(circuitOpen(admission.waitMs))
           : run(admission, mark(head), isFailure)
@@ -69,9 +69,9 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
 
   return CircuitBreaker.of({
     guard,
-    check: (key) =>
+    check: (party) =>
       Effect.suspend(() => {
-        const waitMs = circuit.waitMs(key, nowMs())
+        const waitMs = circuit.waitMs(party, nowMs())
         return waitMs > 0 ? Effect.fail(circuitOpen(waitMs)) : Effect.void
       }),
     state: Effect.sync(() => circuit.state(nowMs()))

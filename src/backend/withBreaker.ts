@@ -37,7 +37,7 @@ const called = <A, R>(
   call: Effect.Effect<A, CallError, R>
 ): Effect.Effect<Guarded<A>, CallError, R> =>
   breaker.guard(
-    permit.caller.keyId,
+    permit.caller,
     Effect.suspend(() => {
       permit.use()
       return call

@@ -82,7 +82,7 @@ export const makeAdmit = (ports: Ports) => {
     // After the claims, so that nothing is promised twice, and before anything is written about a request that may leave.
     if (ask.slot) since = (yield* waitForPlace(context, caller, ask.tokens)) ?? since
     // Spares an open breaker's refusals the intent row; the breaker itself decides again when the call is made.
-    yield* breaker.check(caller.keyId)
+    yield* breaker.check(caller)
 
     const intent = yield* audit.open({
       arrival: context.arrival,

@@ -12,8 +12,11 @@ const said = (error: BackendFailed | CircuitOpen): string =>
   error._tag === "CircuitOpen" ? `open ${error.retryAfterS}` : error.fault
 const counts = (error: BackendFailed): boolean => error.fault !== "busy"
 
+/** "tenant/key"; a name alone is a tenant with one key. */
+const partyOf = (name: string) => ({ keyId: name, tenantId: name.split("/")[0] ?? name })
+
 const head = <A>(effect: Effect.Effect<A, BackendFailed>, key = "key") =>
-  Effect.flatMap(CircuitBreaker, (breaker) => breaker.guard(key, effect, counts))
+  Effect.flatMap(CircuitBreaker, (breaker) => breaker.guard(partyOf(key), effect, counts))
 const failOf = (key: string) => Effect.map(Effect.flip(head(Effect.fail(broken), key)), said)
 const okOf = (key: string) => head(Effect.succeed("frame"), key)
 const fail = failOf("key")
@@ -38,7 +41,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
         assert.strictEqual(said(refused), "open 20")
         // Both ways into the breaker say the same.
         const { check } = yield* CircuitBreaker
-        assert.strictEqual((yield* Effect.flip(check("key"))).retryAfterS, 20)
+        assert.strictEqual((yield* Effect.flip(check(partyOf("key")))).retryAfterS, 20)
         assert.isFalse(called)
       }).pipe(Effect.provide(layer))
     )
@@ -179,7 +182,55 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("is opened by failures of several keys, whoever was served", () =>
+    it.effect(
+      "when two keys of one tenant fail in turn, then it stays closed while another tenant was served",
+      () =>
+        Effect.gen(function* () {
+          yield* (yield* okOf("good")).report("success")
+          for (let n = 0; n < 25; n += 1) yield* failOf(`bad/${n % 2}`)
+          assert.strictEqual(yield* state, "closed")
+          yield* TestClock.adjust("30001 millis")
+          yield* failOf("bad/0")
+          assert.strictEqual(yield* state, "open")
+        }).pipe(Effect.provide(layer))
+    )
+
+    it.effect(
+      "when two keys of the only tenant fail in turn, then it opens although a third was served",
+      () =>
+        Effect.gen(function* () {
+          yield* (yield* okOf("only/0")).report("success")
+          for (const key of ["only/1", "only/2", "only/1", "only/2"]) yield* failOf(key)
+          assert.strictEqual(yield* state, "closed")
+          yield* failOf("only/1")
+          assert.strictEqual(yield* state, "open")
+        }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("when one key of the only tenant fails, then it stays closed while another was served", () =>
+      Effect.gen(function* () {
+        yield* (yield* okOf("only/0")).report("success")
+        yield* times(50, failOf("only/1"))
+        assert.strictEqual(yield* state, "closed")
+      }).pipe(Effect.provide(layer))
+    )
+
+    it.effect(
+      "when one tenant has had the probe, then none of its keys has the next while another tenant asks",
+      () =>
+        Effect.gen(function* () {
+          yield* times(5, failOf("bad/0"))
+          assert.match(yield* refusedOf(okOf("good")), /^open/)
+          yield* TestClock.adjust("30 seconds")
+          assert.strictEqual(yield* failOf("bad/0"), "unreachable")
+          yield* TestClock.adjust("30 seconds")
+          assert.strictEqual(yield* failOf("bad/1"), "open 30")
+          yield* okOf("good")
+          assert.strictEqual(yield* state, "closed")
+        }).pipe(Effect.provide(layer))
+    )
+
+    it.effect("is opened by failures of several tenants, whoever was served", () =>
       Effect.gen(function* () {
         yield* (yield* okOf("good")).report("success")
         for (const key of ["a", "b", "a", "b"]) yield* failOf(key)

@@ -1,12 +1,12 @@
 /**
- * Random interleavings of calls, ends, keys and time against a plain model, which keeps all history where the breaker keeps
- * two keys.
+ * Random interleavings of calls, ends, keys, tenants and time against a plain model, which keeps all history where the breaker keeps
+ * two keys and two tenants.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Layer, Result } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
-import type { BreakerState } from "../../src/backend/Circuit.ts"
+import type { BreakerState, Party } from "../../src/backend/Circuit.ts"
 import { CircuitBreaker, type Guarded } from "../../src/backend/CircuitBreaker.ts"
 import { BackendFailed, type CircuitOpen } from "../../src/domain/Errors.ts"
 
@@ -17,23 +17,26 @@ type Ending = "ok" | "fails" | "busy" | "leaves"
 
 interface Admitted {
   readonly id: number
-  readonly key: string
+  readonly party: Party
   readonly era: number
   readonly probe: boolean
 }
+
+/** A streak or a probe is of one key, or of one tenant. */
+const names = ["keyId", "tenantId"] as const
 
 class Model {
   now = 0
   /** counts the times the circuit opened and closed: a result of another era is stale */
   #era = 0
   #closed = true
-  #streak: Array<string> = []
+  #streak: Array<Party> = []
   #reopens = 0
   #probe: Admitted | undefined
-  #probedLast: string | undefined
+  #probedLast: Party | undefined
   #calls = 0
-  readonly #served: Array<{ readonly key: string; readonly at: number }> = []
-  readonly #asked: Array<{ readonly key: string; readonly at: number }> = []
+  readonly #served: Array<{ readonly party: Party; readonly at: number }> = []
+  readonly #asked: Array<{ readonly party: Party; readonly at: number }> = []
 
   get state(): BreakerState {
     if (this.#closed) return "closed"
@@ -41,32 +44,36 @@ class Model {
   }
 
   /** What the call belongs to, or nothing when it is refused. */
-  admit(key: string): Admitted | undefined {
-    this.#asked.push({ key, at: this.now })
+  admit(party: Party): Admitted | undefined {
+    this.#asked.push({ party, at: this.now })
     const probe = !this.#closed
     if (probe) {
       if (this.now < this.#reopens) return undefined
-      const others = this.#asked.some((one) => one.key !== key && this.now - one.at <= 4 * openMs)
-      if (key === this.#probedLast && others && this.now < this.#reopens + openMs) return undefined
+      const passedOver = names.some(
+        (name) =>
+          party[name] === this.#probedLast?.[name] &&
+          this.#asked.some((one) => one.party[name] !== party[name] && this.now - one.at <= 4 * openMs)
+      )
+      if (passedOver && this.now < this.#reopens + openMs) return undefined
     }
-    const admitted = { id: ++this.#calls, key, era: this.#era, probe }
+    const admitted = { id: ++this.#calls, party, era: this.#era, probe }
     if (probe) {
       this.#probe = admitted
-      this.#probedLast = key
+      this.#probedLast = party
       this.#reopens = this.now + openMs
     }
     return admitted
   }
 
   began(call: Admitted): Admitted {
-    this.#served.push({ key: call.key, at: this.now })
+    this.#served.push({ party: call.party, at: this.now })
     if (!call.probe || call.era !== this.#era) return call
     this.#close()
     return { ...call, era: this.#era, probe: false }
   }
 
   record(call: Admitted, outcome: "success" | "failure" | "ignored"): void {
-    if (outcome === "success") this.#served.push({ key: call.key, at: this.now })
+    if (outcome === "success") this.#served.push({ party: call.party, at: this.now })
     if (call.era !== this.#era) return
     if (!this.#closed) {
       if (call.id !== this.#probe?.id) return
@@ -77,11 +84,13 @@ class Model {
       }
     } else if (outcome === "success") this.#streak = []
     else if (outcome === "failure") {
-      this.#streak.push(call.key)
-      const [first] = this.#streak
-      const alone = this.#streak.every((key) => key === first)
-      const othersServed = this.#served.some(({ at, key }) => key !== first && this.now - at <= openMs)
-      if (this.#streak.length >= failures && !(alone && othersServed)) this.#open()
+      this.#streak.push(call.party)
+      const ofOne = names.some(
+        (name) =>
+          this.#streak.every((one) => one[name] === call.party[name]) &&
+          this.#served.some(({ at, party }) => party[name] !== call.party[name] && this.now - at <= openMs)
+      )
+      if (this.#streak.length >= failures && !ofOne) this.#open()
     }
   }
 
@@ -111,10 +120,13 @@ interface Answer {
   readonly guarded: Guarded<string>
 }
 
+const of = (tenantId: string, keyId: string): Party => ({ keyId, tenantId })
+const parties = [of("a", "a1"), of("a", "a1"), of("a", "a1"), of("a", "a2"), of("b", "b1"), of("c", "c1")]
+
 const step = fc.oneof(
   {
     weight: 5,
-    arbitrary: fc.record({ does: fc.constant("call"), key: fc.constantFrom("a", "a", "a", "b", "c") })
+    arbitrary: fc.record({ does: fc.constant("call"), party: fc.constantFrom(...parties) })
   },
   {
     weight: 5,
@@ -145,10 +157,10 @@ export const properties = (name: string, layer: Layer.Layer<CircuitBreaker>): vo
     for (const next of steps) {
       if (next.does === "call") {
         const head = yield* Deferred.make<string, BackendFailed>()
-        const checked = Result.isSuccess(yield* Effect.result(breaker.check(next.key)))
-        const guarded = breaker.guard(next.key, Deferred.await(head), counts)
+        const checked = Result.isSuccess(yield* Effect.result(breaker.check(next.party)))
+        const guarded = breaker.guard(next.party, Deferred.await(head), counts)
         const fiber = yield* Effect.forkChild(guarded, { startImmediately: true })
-        const admitted = model.admit(next.key)
+        const admitted = model.admit(next.party)
         assert.strictEqual(checked, admitted !== undefined, "check and guard differ")
         if (admitted === undefined)
           assert.strictEqual((yield* Effect.flip(Fiber.join(fiber)))._tag, "CircuitOpen")

@@ -36,7 +36,9 @@ for (const stepMs of steps) {
     Effect.gen(function* () {
       const breaker = yield* CircuitBreaker
       const state = here(breaker.state)
-      yield* here(Effect.ignore(breaker.guard("key", Effect.fail("down"), () => true)))
+      yield* here(
+        Effect.ignore(breaker.guard({ keyId: "key", tenantId: "t" }, Effect.fail("down"), () => true))
+      )
       yield* TestClock.adjust("10 seconds")
       yield* stepped(stepMs)
       yield* TestClock.adjust("19 seconds")

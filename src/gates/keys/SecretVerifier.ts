@@ -105,8 +105,8 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   const mismatched = makeLruCache<Remembered>(mismatchCapacity)
   /** prefixes with a wrong secret lately, and until when that counts */
   const guessed = makeLruCache<number>(guessedCapacity)
-  /** by digest, how often a secret was turned away without being verified */
-  const turnedAway = makeLruCache<number>(turnedAwayCapacity)
+  /** digests of secrets that were turned away without being verified */
+  const turnedAway = makeLruCache<true>(turnedAwayCapacity)
   const jobs = new Map<string, Job>()
   const queue = new VerifyQueue<Job>({
     perPrefix: options.perPrefix ?? 2,
@@ -122,8 +122,8 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     memory.set(digest, { hash, until: nowMs() + ttlMs })
   }
 
-  const turnAway = (digest: string, before: number): Unavailable => {
-    turnedAway.set(digest, before + 1)
+  const turnAway = (digest: string): Unavailable => {
+    turnedAway.set(digest, true)
     return overloaded("too many verifies")
   }
 
@@ -201,7 +201,6 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
 
       const running = jobs.get(digest)
       if (running?.hash === target) return wait(running)
-      const before = turnedAway.get(digest) ?? 0
       const answer = Deferred.makeUnsafe<boolean, Unavailable>()
       const job: Job = {
         secret,
@@ -212,14 +211,14 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
         decoy: hash === undefined,
         suspect: hash === undefined || (guessed.get(prefix) ?? 0) > now,
         answer,
-        turnedAway: before,
+        turnedAway: turnedAway.get(digest) === true,
         evicted: () => {
           forget(job)
-          Deferred.doneUnsafe(answer, Exit.fail(turnAway(digest, before)))
+          Deferred.doneUnsafe(answer, Exit.fail(turnAway(digest)))
         }
       }
       if (hash === undefined && (queue.size >= concurrency || now < decoyNotBefore)) return pretend(job)
-      if (!queue.enter(job, job.suspect ? "suspect" : "clean")) return Effect.fail(turnAway(digest, before))
+      if (!queue.enter(job, job.suspect ? "suspect" : "clean")) return Effect.fail(turnAway(digest))
       jobs.set(digest, job)
       hire()
       return wait(job)
@@ -230,7 +229,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
    * prefix, so that neither tells that the prefix does not exist.
    */
   const pretend = (job: Job): Effect.Effect<boolean, Unavailable> => {
-    if (queue.isFull || !queue.enter(job, "asleep")) return Effect.fail(turnAway(job.digest, job.turnedAway))
+    if (queue.isFull || !queue.enter(job, "asleep")) return Effect.fail(turnAway(job.digest))
     const turnMs = lastCostMs * (1 + queue.size / concurrency) * (0.8 + 0.4 * Math.random())
     const asleep = Effect.sync(() => {
       remember(false, job)

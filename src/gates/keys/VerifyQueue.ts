@@ -5,15 +5,16 @@
  * when that has too many, else of those that are suspect. First come, first served would give every place to whoever
  * asks most often; this way the owner of a prefix that somebody floods has a place each time he asks. A secret that
  * was turned away before is ahead of one that was not, and keeps its place against it: an owner asks with one secret
- * again and again, while each guess is another secret.
+ * again and again, while most guesses are new secrets. How often it was turned away does not matter, or a flood that
+ * repeats its guesses would stay ahead of the owner.
  *
  * *Gotchas* Whoever floods with few secrets, each of them often, gains nothing: a secret is verified once, and then its
  * answer is remembered.
  */
 export interface Entry {
   readonly prefix: string
-  /** how often its secret was turned away before */
-  readonly turnedAway: number
+  /** its secret was turned away before without being verified */
+  readonly turnedAway: boolean
   /** its place was given to another */
   readonly evicted: () => void
 }
@@ -65,7 +66,8 @@ export class VerifyQueue<E extends Entry> {
   /** The entry whose turn it is; it keeps its place until `leave`. */
   take(line: "clean" | "suspect"): E | undefined {
     const waiting = this.#lines[line]
-    const first = line === "clean" ? waiting[0] : mostTurnedAway(waiting)
+    const first =
+      (line === "suspect" ? waiting.find(({ turnedAway }) => turnedAway) : undefined) ?? waiting[0]
     if (first === undefined) return undefined
     waiting.splice(waiting.indexOf(first), 1)
     this.#working += 1
@@ -84,10 +86,10 @@ export class VerifyQueue<E extends Entry> {
   }
 
   #replace(newcomer: E, waiting: ReadonlyArray<E>): boolean {
-    const fewest = Math.min(...waiting.map(({ turnedAway }) => turnedAway))
-    const weakest = waiting.filter(({ turnedAway }) => turnedAway === fewest)
+    const fresh = waiting.filter(({ turnedAway }) => !turnedAway)
+    const weakest = fresh.length > 0 || !newcomer.turnedAway ? fresh : waiting
     const victim = weakest[Math.floor(Math.random() * weakest.length)]
-    if (victim === undefined || fewest > newcomer.turnedAway) return false
+    if (victim === undefined) return false
     for (const line of lines) this.#remove(victim, line)
     victim.evicted()
     return true
@@ -113,10 +115,3 @@ const sameAs =
   ({ prefix }: Entry) =>
   (other: Entry): boolean =>
     other.prefix === prefix
-
-/** Of those turned away most often, the one that has waited longest. */
-const mostTurnedAway = <E extends Entry>(waiting: ReadonlyArray<E>): E | undefined => {
-  let found = waiting[0]
-  for (const entry of waiting) if (entry.turnedAway > (found?.turnedAway ?? 0)) found = entry
-  return found
-}

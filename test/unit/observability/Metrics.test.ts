@@ -119,7 +119,7 @@ it.effect("the breaker's state is a figure: closed, half-open, open", () =>
   Effect.gen(function* () {
     const breaker = yield* CircuitBreaker
     assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 0"])
-    yield* Effect.ignore(breaker.guard("k", Effect.fail("down"), () => true))
+    yield* Effect.ignore(breaker.guard({ keyId: "k", tenantId: "t" }, Effect.fail("down"), () => true))
     assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 2"])
     yield* TestClock.adjust("30 seconds")
     assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 1"])

@@ -8,7 +8,7 @@ interface Named extends Entry {
 const makeQueue = (perPrefix: number, most: number) => {
   const evicted: Array<string> = []
   const queue = new VerifyQueue<Named>({ perPrefix, most })
-  const entry = (name: string, prefix = "p", turnedAway = 0): Named => ({
+  const entry = (name: string, prefix = "p", turnedAway = false): Named => ({
     name,
     prefix,
     turnedAway,
@@ -47,17 +47,28 @@ it("when a secret was turned away before, then it is ahead of those that were no
   const { entry, evicted, queue } = makeQueue(3, 100)
   assert.isTrue(queue.enter(entry("guess 1"), "suspect"))
   assert.isTrue(queue.enter(entry("guess 2"), "suspect"))
-  assert.isTrue(queue.enter(entry("owner", "p", 1), "suspect"))
+  assert.isTrue(queue.enter(entry("owner", "p", true), "suspect"))
   for (let n = 3; n < 100; n += 1) assert.isTrue(queue.enter(entry(`guess ${n}`), "suspect"))
   assert.notInclude(evicted, "owner")
   assert.strictEqual(queue.take("suspect")?.name, "owner")
 })
 
-it("when all that wait were turned away more often, then a newcomer is turned away", () => {
+it("when all that wait were turned away before, then a newcomer that was not is turned away", () => {
   const { entry, evicted, queue } = makeQueue(1, 100)
-  assert.isTrue(queue.enter(entry("owner", "p", 2), "suspect"))
-  assert.isFalse(queue.enter(entry("guess", "p", 1), "suspect"))
+  assert.isTrue(queue.enter(entry("owner", "p", true), "suspect"))
+  assert.isFalse(queue.enter(entry("guess", "p", false), "suspect"))
   assert.deepStrictEqual(evicted, [])
+})
+
+it("when all that wait were turned away before, then a newcomer that was too takes the place of a random one", () => {
+  const survivors = new Set<string>()
+  for (let round = 0; round < 200; round += 1) {
+    const { entry, evicted, queue } = makeQueue(2, 100)
+    for (const name of ["a", "b"]) assert.isTrue(queue.enter(entry(name, "p", true), "suspect"))
+    assert.isTrue(queue.enter(entry("owner", "p", true), "suspect"), "however often the others were")
+    survivors.add(evicted[0] ?? "")
+  }
+  assert.deepStrictEqual([...survivors].sort(), ["a", "b"])
 })
 
 it("when an entry is in work, then it keeps its place and nobody takes it", () => {
