@@ -4,7 +4,7 @@
  */
 import { Data, Effect, Option, Result } from "effect"
 import { readRuntime } from "../src/infra/embedded/RuntimeFile.ts"
-import { describeProblem, readSettings, table } from "../src/Settings.ts"
+import { describeProblem, readSettings, table, variablesOf } from "../src/Settings.ts"
 
 export class NoDatabase extends Data.TaggedError("NoDatabase") {
   override get message(): string {
@@ -25,7 +25,7 @@ const used = [
   table.defaultRpm,
   table.defaultTpm,
   table.defaultConcurrent
-].map((setting) => setting.name)
+].flatMap(variablesOf)
 
 export const settings = Effect.suspend(() => {
   const read = readSettings(Object.fromEntries(used.map((name) => [name, process.env[name]])))

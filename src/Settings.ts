@@ -3,8 +3,9 @@
  * shape of what was given and what is expected; a value is never repeated, because it may be a secret.
  */
 import { BlockList, isIP } from "node:net"
-import { Context, Redacted, Result, Schema } from "effect"
+import { Redacted, Result, Schema, Struct } from "effect"
 import { readRedisUrl } from "./infra/RedisUrl.ts"
+import { type Environment, findMisspelt, readSecretFiles } from "./startup/environment.ts"
 
 export interface Setting<A> {
   readonly name: string
@@ -14,6 +15,8 @@ export interface Setting<A> {
   readonly shown: string
   readonly read: (text: string) => A | undefined
   readonly fallback: A
+  /** whether it can come from the file that `<name>_FILE` names instead */
+  readonly secret: boolean
 }
 
 export interface Problem {
@@ -28,7 +31,7 @@ const setting = <A>(
   fallback: NoInfer<A>,
   read: (text: string) => A | undefined,
   shown = String(fallback)
-): Setting<A> => ({ name, expected, shown, read, fallback })
+): Setting<A> => ({ name, expected, shown, read, fallback, secret: false })
 
 const decodeInteger = Schema.decodeUnknownResult(
   Schema.String.check(Schema.isPattern(/^-?\d{1,15}$/)).pipe(Schema.decodeTo(Schema.FiniteFromString))
@@ -57,14 +60,18 @@ const flag = <A extends boolean | undefined>(name: string, fallback: A, shown: s
 const isUrl = (text: string, protocols: ReadonlyArray<string>): boolean =>
   URL.canParse(text) && protocols.includes(new URL(text).protocol)
 
-const redactedUrl = (name: string, expected: string, isOne: (text: string) => boolean) =>
-  setting<Redacted.Redacted | undefined>(
-    name,
-    expected,
-    undefined,
-    (text) => (isOne(text) ? Redacted.make(text) : undefined),
-    "unset"
-  )
+const secretUrl = (
+  name: string,
+  expected: string,
+  isOne: (text: string) => boolean
+): Setting<Redacted.Redacted | undefined> => ({
+  name,
+  expected,
+  shown: "unset",
+  read: (text) => (isOne(text) ? Redacted.make(text) : undefined),
+  fallback: undefined,
+  secret: true
+})
 
 const choice = <const A extends string>(name: string, fallback: NoInfer<A>, options: ReadonlyArray<A>) =>
   setting<A>(name, `one of ${options.join(", ")}`, fallback, (text) =>
@@ -93,10 +100,10 @@ export const table = {
     isIP(text) === 0 ? undefined : text
   ),
   port: integer("PORT", 8080, "a TCP port", 0, 65_535),
-  databaseUrl: redactedUrl("DATABASE_URL", "a postgres:// URL", (text) =>
+  databaseUrl: secretUrl("DATABASE_URL", "a postgres:// URL", (text) =>
     isUrl(text, ["postgres:", "postgresql:"])
   ),
-  redisUrl: redactedUrl(
+  redisUrl: secretUrl(
     "REDIS_URL",
     "a redis:// or rediss:// URL, a comma list of them for Redis Cluster, or redis+sentinel://host:port,…/master",
     (text) => readRedisUrl(text) !== undefined
@@ -191,7 +198,18 @@ export interface SettingsValues extends Values {
   readonly production: boolean
 }
 
-export class Settings extends Context.Service<Settings, SettingsValues>()("tollgate/Settings") {}
+interface Read extends Struct.Lambda {
+  <A>(entry: Setting<A>): A
+  readonly "~lambda.out": this["~lambda.in"] extends Setting<infer A> ? A : never
+}
+
+const settings = Object.values(table)
+const names = settings.map(({ name }) => name)
+const secretNames = settings.filter(({ secret }) => secret).map(({ name }) => name)
+
+/** The variables a setting is read from. */
+export const variablesOf = ({ name, secret }: Pick<Setting<unknown>, "name" | "secret">) =>
+  secret ? [name, `${name}_FILE`] : [name]
 
 /** Tells the kind of thing that was given without giving it away. */
 const shapeOf = (text: string | undefined): string =>
@@ -203,59 +221,26 @@ const shapeOf = (text: string | undefined): string =>
         ? "a number out of range"
         : `text of ${text.length} characters`
 
-/** Reads all settings, or tells all that is wrong with them. An empty variable counts as absent. */
-export const readSettings = (
-  env: Readonly<Record<string, string | undefined>>
-): Result.Result<SettingsValues, ReadonlyArray<Problem>> => {
-  const problems: Array<Problem> = []
-  const value = <A>(entry: Setting<A>): A => {
-    const text = env[entry.name]
-    if (text === undefined || text === "") return entry.fallback
-    const read = entry.read(text)
-    if (read !== undefined) return read
-    problems.push({ setting: entry.name, given: shapeOf(text), expected: entry.expected })
-    return entry.fallback
-  }
-  const production = env["NODE_ENV"] === "production"
+/**
+ * Reads all settings, or tells all that is wrong with them. An empty variable counts as absent. A variable that looks like
+ * a misspelt setting is a problem, because its default would be in force without a word.
+ */
+export const readSettings = (given: Environment): Result.Result<SettingsValues, ReadonlyArray<Problem>> => {
+  const { env, problems } = readSecretFiles(given, secretNames)
+  problems.push(...findMisspelt(given, names, secretNames))
   const values: SettingsValues = {
-    production,
-    host: value(table.host),
-    port: value(table.port),
-    databaseUrl: value(table.databaseUrl),
-    redisUrl: value(table.redisUrl),
-    backendUrl: value(table.backendUrl),
-    dataDir: value(table.dataDir),
-    keyNamespace: value(table.keyNamespace),
-    maxRequestBodyBytes: value(table.maxRequestBodyBytes),
-    requestBodiesMaxBytes: value(table.requestBodiesMaxBytes),
-    discoveryRefreshS: value(table.discoveryRefreshS),
-    discoveryTtlS: value(table.discoveryTtlS),
-    playgroundEnabled: value(table.playgroundEnabled),
-    promptLogDefaultRetentionDays: value(table.promptLogDefaultRetentionDays),
-    defaultRpm: value(table.defaultRpm),
-    defaultTpm: value(table.defaultTpm),
-    defaultConcurrent: value(table.defaultConcurrent),
-    numPredictCap: value(table.numPredictCap),
-    backendMaxConcurrent: value(table.backendMaxConcurrent),
-    queueMaxWaitMs: value(table.queueMaxWaitMs),
-    queueMaxDepth: value(table.queueMaxDepth),
-    numCtxCap: value(table.numCtxCap),
-    trustedProxies: value(table.trustedProxies),
-    keyFreshnessMs: value(table.keyFreshnessMs),
-    concurrencyLeaseS: value(table.concurrencyLeaseS),
-    backendConnectTimeoutMs: value(table.backendConnectTimeoutMs),
-    backendFirstByteTimeoutMs: value(table.backendFirstByteTimeoutMs),
-    backendIdleTimeoutMs: value(table.backendIdleTimeoutMs),
-    requestMaxDurationMs: value(table.requestMaxDurationMs),
-    clientStallTimeoutMs: value(table.clientStallTimeoutMs),
-    maxConnectionsPerAddress: value(table.maxConnectionsPerAddress),
-    unreadAnswersMaxBytes: value(table.unreadAnswersMaxBytes),
-    breakerFailures: value(table.breakerFailures),
-    breakerOpenMs: value(table.breakerOpenMs),
-    shutdownGraceMs: value(table.shutdownGraceMs),
-    shutdownDrainMs: value(table.shutdownDrainMs),
-    logLevel: value(table.logLevel),
-    otlpEndpoint: value(table.otlpEndpoint)
+    production: env["NODE_ENV"] === "production",
+    ...Struct.map(
+      table,
+      Struct.lambda<Read>((entry) => {
+        const text = env[entry.name]
+        if (text === undefined || text === "") return entry.fallback
+        const read = entry.read(text)
+        if (read !== undefined) return read
+        problems.push({ setting: entry.name, given: shapeOf(text), expected: entry.expected })
+        return entry.fallback
+      })
+    )
   }
   if (values.discoveryTtlS < values.discoveryRefreshS) {
     problems.push({
@@ -272,7 +257,7 @@ export const readSettings = (
       expected: "at least twice MAX_REQUEST_BODY_BYTES"
     })
   }
-  if (production) {
+  if (values.production) {
     for (const entry of [table.databaseUrl, table.redisUrl, table.backendUrl]) {
       if (env[entry.name] === undefined || env[entry.name] === "") {
         problems.push({

@@ -1,7 +1,7 @@
 /** Settings that are typed, pasted and generated: each is taken or refused in one line a problem, and none is repeated. */
 import { assert, it } from "@effect/vitest"
 import { Redacted, Result } from "effect"
-import { describeProblem, readSettings, table } from "../../src/Settings.ts"
+import { describeProblem, readSettings, table, variablesOf } from "../../src/Settings.ts"
 import { Random } from "./Random.ts"
 import { full, seed, tell } from "./run.ts"
 
@@ -66,7 +66,7 @@ const samples = [
   `${marker}\n${marker}`
 ] as const
 
-const names = [...Object.values(table).map(({ name }) => name), "NODE_ENV"]
+const names = [...Object.values(table).flatMap(variablesOf), "NODE_ENV"]
 
 const mutated = (random: Random): string => {
   const text = random.pick(samples)

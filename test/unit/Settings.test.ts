@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
 import { Redacted, Result } from "effect"
 import { assert, describe, it } from "@effect/vitest"
 import { describeProblem, readSettings } from "../../src/Settings.ts"
@@ -85,6 +88,70 @@ describe("Settings", () => {
     assert.strictEqual(
       databaseUrl === undefined ? "" : Redacted.value(databaseUrl),
       "postgres://u:hunter2@db/x"
+    )
+  })
+
+  it("when a secret stands in a file, then the setting is the file's content without its last line break", () => {
+    const folder = mkdtempSync(path.join(tmpdir(), "tollgate-settings-"))
+    const file = path.join(folder, "database")
+    writeFileSync(file, "postgres://user:hunter2@db/x\n")
+    const { databaseUrl } = values({ DATABASE_URL_FILE: file })
+    assert.strictEqual(
+      databaseUrl === undefined ? undefined : Redacted.value(databaseUrl),
+      "postgres://user:hunter2@db/x"
+    )
+    writeFileSync(file, "mysql://hunter2")
+    const wrong = problems({ DATABASE_URL_FILE: file })
+    assert.deepStrictEqual(wrong, ["DATABASE_URL: got text of 15 characters, expected a postgres:// URL"])
+    rmSync(folder, { recursive: true })
+  })
+
+  it("when a secret's file cannot be used, then it is named and nothing of it is shown", () => {
+    const folder = mkdtempSync(path.join(tmpdir(), "tollgate-settings-"))
+    const [empty, long] = [path.join(folder, "empty"), path.join(folder, "long")]
+    writeFileSync(empty, "\n")
+    writeFileSync(long, "hunter2".repeat(10_000))
+    for (const file of [path.join(folder, "absent"), folder, empty, long, "/dev/zero", "a\0b"]) {
+      assert.deepStrictEqual(problems({ REDIS_URL_FILE: file }), [
+        "REDIS_URL_FILE: got a file that is missing, unreadable, empty or longer than 64 KiB, expected a file with the value of REDIS_URL"
+      ])
+    }
+    assert.deepStrictEqual(problems({ REDIS_URL: "redis://a", REDIS_URL_FILE: empty }), [
+      "REDIS_URL_FILE: got REDIS_URL as well, expected one of the two"
+    ])
+    rmSync(folder, { recursive: true })
+  })
+
+  it("when a variable is almost a setting that is absent, then it is refused", () => {
+    for (const [name, meant] of [
+      ["REDIS_URI", "REDIS_URL"],
+      ["DATABSE_URL", "DATABASE_URL"],
+      ["DATABASE_URL_FIEL", "DATABASE_URL_FILE"],
+      ["MAX_REQUEST_BODY_BYTE", "MAX_REQUEST_BODY_BYTES"],
+      ["NUM_PREDICT_CAPS", "NUM_PREDICT_CAP"]
+    ] as const) {
+      assert.deepStrictEqual(problems({ [name]: "1" }), [
+        `${name}: got no setting of this name, expected perhaps ${meant}`
+      ])
+    }
+    assert.deepStrictEqual(problems({ PORT_FILE: "/run/port" }), [
+      "PORT_FILE: got a file for a setting that is no secret, expected the value itself in PORT"
+    ])
+  })
+
+  it("when another program's variable is near a setting that is given, then the process starts", () => {
+    assert.deepStrictEqual(
+      problems({
+        REDIS_URL: "redis://a",
+        REDIS_URI: "x",
+        REDIS_PORT: "tcp://10.0.0.1:6379",
+        PORTS: "80",
+        HOSTS: "x",
+        DATADIR: "x",
+        OLLAMA_HOST: "x",
+        DATABASE_HOST: "x"
+      }),
+      []
     )
   })
 })

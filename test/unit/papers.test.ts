@@ -12,7 +12,7 @@ import { makeProgram } from "../../cli/program.ts"
 import { backgroundTasks } from "../../src/observability/Metrics.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { Registry } from "../../src/admin/Registry.ts"
-import { table } from "../../src/Settings.ts"
+import { table, variablesOf } from "../../src/Settings.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const read = (file: string) => readFileSync(path.join(root, file), "utf8")
@@ -117,7 +117,7 @@ it("when code or docs refer to a paper, then it is in the repository and has tha
 })
 
 it("every setting that is named exists", () => {
-  const settings = new Set(Object.values(table).map((setting) => setting.name))
+  const settings = new Set(Object.values(table).flatMap(variablesOf))
   const foreign = new Set([
     "NODE_ENV",
     "POSTGRES_PASSWORD",
