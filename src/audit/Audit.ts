@@ -1,7 +1,6 @@
 /**
- * The always-on record. Two lanes that cannot starve each other: admitted work (`open`, `close`) and refusals
- * (`refuse`). All three tell when the row is durable, written by group commit: the first record flushes
- * at once, those that arrive during a flush ride the next.
+ * The audit log. Admitted requests (`open`, `close`) and refusals (`refuse`) have separate queues, so neither delays the
+ * other. All three report when the row is durable. Rows are written in groups (`GroupCommit.ts`).
  */
 import { Context, type Effect } from "effect"
 import type { Unavailable } from "../domain/Errors.ts"
@@ -12,29 +11,29 @@ import type { AuditRecord, Intent } from "../domain/AuditRecord.ts"
 export class Audit extends Context.Service<
   Audit,
   {
-    /** Writes the intent row. No row, no evidence, no backend call: 503. */
+    /** Writes the intent row. Without the row there is no evidence and no backend call: the answer is a 503. */
     open(intent: Intent): Effect.Effect<Evidence<"Audit", { readonly requestId: string }>, Unavailable>
     /**
-     * Notes what an open request has used so far and what it holds, without I/O; the heartbeat makes it durable with
-     * the lease. What it used is what it is charged if this process dies; what it holds is what the ledger takes for
-     * spent until it ends.
+     * Records what an open request has used so far and what it holds, without I/O. The heartbeat writes both with the
+     * lease. If this process dies, the request is charged what it used. Until the request ends, the ledger counts what it
+     * holds as spent.
      */
     progress(requestId: string, usage: Usage, held?: number): Effect.Effect<void>
     /**
-     * Completes an intent: audit row, ledger and end of the intent in one transaction, once per request id
-     * however often it is called. It is on its way as soon as this succeeds; what it gives waits, a bounded time, until it
-     * is durable. On failure the record is kept and retried in the background.
+     * Completes an intent: audit row, ledger and end of the intent in one transaction, once per request id even if it is
+     * called several times. It succeeds when the row is queued. The effect that it returns waits a bounded time until the
+     * row is durable. After a failure the row stays queued and is retried in the background.
      */
     close(record: AuditRecord): Effect.Effect<Effect.Effect<void, Unavailable>>
     /**
-     * The row of a request that was never opened (refusals, lists). Waits a bounded time for durability: a refusal
-     * whose row is late stays the refusal it is, an answer (status below 400) is not given without its row. Fails
-     * too when more rows wait to be written than may.
+     * Writes the row of a request without an intent (refusals, lists). It waits a bounded time until the row is durable.
+     * A refusal whose row is late keeps its status. An answer (status below 400) fails without its row. It also fails when
+     * the queue is full.
      */
     refuse(record: AuditRecord): Effect.Effect<void, Unavailable>
     /**
-     * Counts a refusal that gets no row of its own, because its sender has had as many as he may: one row a second
-     * stands for all of a sender's that ended alike (`Tally.ts`). It never waits.
+     * Counts a refusal that gets no row of its own, because its sender has used up its rows. One row a second stands for
+     * all refusals of a sender with the same outcome (`Tally.ts`). It never waits.
      */
     tally(record: AuditRecord): Effect.Effect<void>
   }

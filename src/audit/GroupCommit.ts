@@ -1,11 +1,11 @@
 /**
- * Group commit: what arrives in one turn of the event loop is written at its end, what arrives while as much as may be is
- * being written rides together in the next write (Postgres and its kin do the same with their log). Few writes at a time, so
- * a busy store gets larger batches instead of more of them.
+ * Group commit, as databases do it for their log. Items that arrive in one turn of the event loop are written together at
+ * its end. While all writers are busy, new items wait for the next write. A busy store thus gets larger batches, not more
+ * batches.
  *
- * A batch that fails because of its rows is written once more item by item, so that a row nobody can write costs
- * its neighbours nothing. A batch that fails because of the store either fails its submitters (`fail`), or stays at
- * the head of the queue and is tried again until it is written (`keep`).
+ * When a batch fails because of a row, each item is written alone, so a bad row does not affect the others. When a batch
+ * fails because of the store, its submitters fail (`fail`), or the batch stays at the head of the queue and is retried
+ * until it is written (`keep`).
  */
 import { Cause, Data, Deferred, Effect, Exit, Option } from "effect"
 import { callbackWithTimeout, makeMonotonicMs, makeTimer } from "../infra/time.ts"
@@ -16,78 +16,78 @@ export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity
 /** The queue was closed before the item could be written. */
 export class QueueClosed extends Data.TaggedError("QueueClosed")<{}> {}
 
-/** It did not become durable in the time its submitter would wait. */
+/** The item did not become durable within the time limit of its submitter. */
 export class Late extends Data.TaggedError("Late")<{}> {}
 
-/** Waits until an accepted item is durable, at most `ms` (default: for ever). One fiber at a time may wait. */
+/** Waits until an accepted item is durable, at most `ms` (default: without limit). Only one fiber at a time may wait. */
 export type Durable<E> = (ms?: number) => Effect.Effect<void, E | QueueClosed | Late>
 
 export interface GroupCommit<A, E> {
-  /** Accepts an item at once. What was accepted stays accepted, however long it takes. */
+  /** Accepts an item at once. An accepted item stays queued until it is written. */
   offer(item: A): Effect.Effect<Durable<E>, QueueFull | QueueClosed>
   /**
-   * Succeeds when the item is durable. A submitter that is interrupted, or does not wait longer than `ms`, takes back an
-   * item that is not being written yet.
+   * Succeeds when the item is durable. When the submitter is interrupted, or `ms` have passed, an item that is not being
+   * written yet is removed from the queue.
    */
   submit(item: A, ms?: number): Effect.Effect<void, E | QueueFull | QueueClosed | Late>
-  /** items not yet durable, those being written included */
+  /** number of items that are not durable yet, including those being written */
   readonly backlog: () => number
-  /** milliseconds the oldest of them has waited; 0 when there is none */
+  /** how many milliseconds the oldest of them has waited; 0 when there is none */
   readonly lagMs: () => number
-  /** Accepts nothing more and waits at most `ms` for what was accepted; answers how many items were lost. */
+  /** Accepts no more items, waits at most `ms` for the accepted ones, and returns how many were lost. */
   close(ms: number): Effect.Effect<number>
 }
 
 export interface GroupCommitOptions<A, E> {
   readonly write: (batch: ReadonlyArray<A>) => Effect.Effect<void, E>
-  /** whether an error is about the rows themselves: then writing them singly helps, and trying again does not */
+  /** whether an error is about a row: then writing each row alone helps, and a retry does not */
   readonly poisoned: (error: E) => boolean
   readonly onStoreFailure: "fail" | "keep"
   readonly maxBatch: number
   readonly capacity: number
-  /** How many batches may be under way at a time; default 1. With a second nobody waits for the whole of another's write. */
+  /** how many batches are written at a time; default 1. With 2, an item does not wait for the whole write before it. */
   readonly writers?: number
-  /** called once per item when it is durable or given up */
+  /** called once for each item when it is durable or given up */
   readonly settled?: (item: A) => void
 }
 
 interface Waiting<A, E> {
   readonly item: A
   readonly since: number
-  /** how it went, once that is known */
+  /** the result, once there is one */
   exit: Exit.Exit<void, E | QueueClosed> | undefined
-  /** whoever waits for it */
-  tell: ((exit: Exit.Exit<void, E | QueueClosed>) => void) | undefined
+  /** resumes the fiber that waits for the result */
+  resume: ((exit: Exit.Exit<void, E | QueueClosed>) => void) | undefined
 }
 
 const endOfTurn = Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
 
-/** Soon at first, so that a short failover is hardly seen; then every two seconds. */
+/** The first retry comes soon, so that a short failover is hardly noticed; later ones come every two seconds. */
 const pauseMs = (failures: number): number => Math.min(2000, 100 * 2 ** (failures - 1))
 
 export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   options: GroupCommitOptions<A, E>
 ): Effect.fn.Return<GroupCommit<A, E>> {
   const [now, alarm] = [yield* makeMonotonicMs, yield* makeTimer]
-  // The writer is nobody's child: it must not end with a request, nor log in its name.
+  // Detached: the writer must outlive the request that started it, and must not inherit its log annotations.
   const run = Effect.runForkWith(yield* Effect.context<never>())
   type Item = Waiting<A, E>
   const queue: Array<Item> = []
-  const flying: Array<ReadonlyArray<Item>> = []
+  const inFlight: Array<ReadonlyArray<Item>> = []
   const writers = options.writers ?? 1
   let writing = 0
-  /** accepted, and neither durable nor given up */
+  /** items that were accepted and are neither durable nor given up */
   let backlog = 0
   let idle: Deferred.Deferred<void> | undefined
   let state: "open" | "draining" | "closed" = "open"
 
   const settle = (waiting: Item, exit: Exit.Exit<void, E | QueueClosed>): void => {
-    // It was given up while it was being written.
+    // The item was given up while it was being written.
     if (waiting.exit !== undefined) return
     options.settled?.(waiting.item)
     backlog -= 1
     waiting.exit = exit
-    waiting.tell?.(exit)
+    waiting.resume?.(exit)
   }
 
   const durable = (
@@ -101,15 +101,15 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
           alarm,
           ms,
           (resume) => {
-            waiting.tell = resume
-            return () => void (waiting.tell = undefined)
+            waiting.resume = resume
+            return () => void (waiting.resume = undefined)
           },
           () => Effect.fail(new Late())
         )
     )
 
-  /** Nobody waits for it any more: it need not be written, unless it is being written already. */
-  const takeBack = (waiting: Item) =>
+  /** Removes an item that no fiber waits for, unless it is being written already. */
+  const remove = (waiting: Item) =>
     Effect.sync(() => {
       const place = queue.indexOf(waiting)
       if (place === -1) return
@@ -117,20 +117,20 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       backlog -= 1
     })
 
-  const aboutRows = (cause: Cause.Cause<E>): boolean =>
+  const isAboutRows = (cause: Cause.Cause<E>): boolean =>
     Option.match(Cause.findErrorOption(cause), {
-      // A row that breaks its own encoding is a poisoned row too.
+      // A row that cannot be encoded is a bad row too.
       onNone: () => Cause.hasDies(cause),
       onSome: options.poisoned
     })
 
-  /** Writes a batch; answers what has to be tried again. */
+  /** Writes a batch and returns the items that must be retried. */
   const write = Effect.fnUntraced(function* (
     batch: ReadonlyArray<Item>
   ): Effect.fn.Return<ReadonlyArray<Item>> {
     const exit = yield* Effect.exit(Effect.suspend(() => options.write(batch.map(({ item }) => item))))
     if (Exit.isFailure(exit)) {
-      const rows = aboutRows(exit.cause)
+      const rows = isAboutRows(exit.cause)
       if (rows && batch.length > 1) return yield* writeSingly(batch)
       if (!rows && options.onStoreFailure === "keep") return batch
     }
@@ -140,24 +140,24 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
 
   const writeSingly = Effect.fnUntraced(function* (batch: ReadonlyArray<Item>) {
     for (const [index, waiting] of batch.entries()) {
-      // The store itself has failed now: the rest need not find that out one by one.
+      // The store itself has failed: do not try the rest one by one.
       if ((yield* write([waiting])).length > 0) return batch.slice(index)
     }
     return []
   })
 
-  const wanted = () => queue.length > 0 && state !== "closed"
+  const hasWork = () => queue.length > 0 && state !== "closed"
 
   const drain = Effect.gen(function* () {
     let failures = 0
-    while (wanted()) {
+    while (hasWork()) {
       yield* endOfTurn
-      // Another writer may have taken it along.
-      if (!wanted()) break
+      // Another writer may have written the items meanwhile.
+      if (!hasWork()) break
       const batch = queue.splice(0, options.maxBatch)
-      flying.push(batch)
+      inFlight.push(batch)
       const left = yield* write(batch)
-      flying.splice(flying.indexOf(batch), 1)
+      inFlight.splice(inFlight.indexOf(batch), 1)
       if (left.length === 0) {
         failures = 0
         continue
@@ -176,7 +176,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     Effect.suspend((): Effect.Effect<Item, QueueFull | QueueClosed> => {
       if (state !== "open") return new QueueClosed()
       if (backlog >= options.capacity) return new QueueFull({ capacity: options.capacity })
-      const waiting: Item = { item, since: now(), exit: undefined, tell: undefined }
+      const waiting: Item = { item, since: now(), exit: undefined, resume: undefined }
       queue.push(waiting)
       backlog += 1
       if (writing < writers) {
@@ -192,13 +192,13 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     submit: (item, ms) =>
       Effect.flatMap(accept(item), (waiting) =>
         Effect.onExit(durable(waiting, ms), () =>
-          waiting.exit === undefined ? takeBack(waiting) : Effect.void
+          waiting.exit === undefined ? remove(waiting) : Effect.void
         )
       ),
     backlog: () => backlog,
     lagMs: () => {
       let oldest = queue[0]?.since ?? Number.POSITIVE_INFINITY
-      for (const batch of flying) {
+      for (const batch of inFlight) {
         oldest = Math.min(oldest, batch.find(({ exit }) => exit === undefined)?.since ?? oldest)
       }
       return oldest === Number.POSITIVE_INFINITY ? 0 : now() - oldest
@@ -211,7 +211,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
         Effect.timeoutOption(ms),
         Effect.map(() => {
           state = "closed"
-          const lost = [...flying.flat(), ...queue.splice(0)]
+          const lost = [...inFlight.flat(), ...queue.splice(0)]
           for (const waiting of lost) settle(waiting, Exit.fail(new QueueClosed()))
           return lost.length
         })

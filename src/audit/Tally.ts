@@ -1,35 +1,35 @@
 /**
- * Refusals that are counted instead of written one by one: one row a second for each sender and kind of refusal, with
- * the number of requests in `repeats`. A flood of refusals then costs the database as little as one client does.
+ * Counts refusals instead of writing each: one row a second for each sender and kind of refusal, with the number of
+ * requests in `repeats`. A flood of refusals then costs the database no more than one client does.
  *
- * *Details* The row is the first request's, its id included. What the others differ in is written `*`; the latency is
- * the longest. A row that cannot be queued is counted on, and offered again a second later.
+ * The row is the one of the first request, with its id. A column in which the others differ becomes `*`; the latency is
+ * the longest. A row that cannot be queued keeps counting, and is offered again a second later.
  */
 import { Effect, type Scope } from "effect"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import { auditRow, type AuditRow } from "./rows.ts"
 
 export interface Tally {
-  /** Counts a refusal; never waits and never fails. */
+  /** Counts a refusal. Never waits, never fails. */
   add(record: AuditRecord): Effect.Effect<void>
 }
 
 const everyMs = 1000
-/** Rows that are being counted at a time. When there are as many, they are written before the second is over. */
-const mostRows = 1000
+/** Number of rows that count at a time. When it is reached, all rows are written before the second is over. */
+const maxRows = 1000
 const several = "*"
-/** What requests of one row may differ in. */
-const own = ["method", "endpoint", "model", "client_ip", "client_request_id"] as const
+/** The columns in which requests of one row may differ. */
+const variableColumns = ["method", "endpoint", "model", "client_ip", "client_request_id"] as const
 
 const sameRow = ({ error_type, key_id, status }: AuditRow): string => `${key_id} ${status} ${error_type}`
 
 const include = (row: AuditRow, other: AuditRow): void => {
   row.repeats += other.repeats
   row.latency_ms = Math.max(row.latency_ms, other.latency_ms)
-  for (const field of own) if (row[field] !== other[field]) row[field] = several
+  for (const field of variableColumns) if (row[field] !== other[field]) row[field] = several
 }
 
-/** `offer` queues a row and answers whether there was room. What is counted when the scope closes is offered then. */
+/** `offer` queues a row and returns whether there was room. Rows that are left when the scope closes are offered then. */
 export const makeTally = Effect.fnUntraced(function* (
   offer: (row: AuditRow) => Effect.Effect<boolean>
 ): Effect.fn.Return<Tally, never, Scope.Scope> {
@@ -39,9 +39,9 @@ export const makeTally = Effect.fnUntraced(function* (
 
   const count = (row: AuditRow): void => {
     const name = sameRow(row)
-    const known = rows.get(name)
-    if (known === undefined) rows.set(name, row)
-    else include(known, row)
+    const counted = rows.get(name)
+    if (counted === undefined) rows.set(name, row)
+    else include(counted, row)
   }
 
   const flush: Effect.Effect<void> = Effect.suspend(() => {
@@ -57,7 +57,7 @@ export const makeTally = Effect.fnUntraced(function* (
     )
   }).pipe(Effect.uninterruptible)
 
-  /** One at a time; it ends when a second has brought nothing. */
+  /** Runs once at a time. Ends after a second without refusals. */
   const everySecond: Effect.Effect<void> = Effect.gen(function* () {
     while (rows.size > 0) {
       yield* Effect.sleep(everyMs)
@@ -65,7 +65,7 @@ export const makeTally = Effect.fnUntraced(function* (
     }
     timed = false
   }).pipe(
-    // Whatever broke it, the next refusal starts another.
+    // After a defect the next refusal starts a new loop.
     Effect.onError(() => Effect.sync(() => void (timed = false)))
   )
 
@@ -75,7 +75,7 @@ export const makeTally = Effect.fnUntraced(function* (
     add: (record) =>
       Effect.suspend(() => {
         count(auditRow(record))
-        if (rows.size >= mostRows) return flush
+        if (rows.size >= maxRows) return flush
         if (timed) return Effect.void
         timed = true
         return Effect.asVoid(Effect.forkIn(everySecond, scope))

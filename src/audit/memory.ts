@@ -1,7 +1,7 @@
 /**
- * Audit and ledger without a database, for tests: one store behind both ports, with a hand to look into it and to take
- * it away. It means what the live layer means: written once per request id, kept while it is down, no admission
- * while a completion is kept.
+ * Audit and ledger in memory, for tests: one store behind both ports. `AuditMemory` lets a test read the store and take it
+ * down. It behaves as the Postgres layer does: one row per request id, rows wait while it is down, and no admission while a
+ * completion waits.
  */
 import { Context, Effect, Layer } from "effect"
 import { dayOf, monthOf } from "../domain/Calendar.ts"
@@ -13,24 +13,24 @@ import type { Intent } from "../domain/AuditRecord.ts"
 import { type AuditRow, auditRow, recordAs503, intentRow } from "./rows.ts"
 import { makeTally } from "./Tally.ts"
 
-/** A row of the log; `admittedAt` (ISO) is there when it counts in the ledger. */
+/** A row of the log. `admittedAt` (ISO) is set when the row counts in the ledger. */
 export type StoredRow = AuditRow & { readonly admittedAt?: string }
 
 export interface StoredIntent {
   readonly intent: Intent
-  /** tokens so far, as the heartbeat would have written them */
+  /** tokens so far, as the heartbeat would write them */
   readonly tokensIn: number
   readonly tokensOut: number
 }
 
-/** What the request's own process said later of a row that another had written for it. */
+/** The difference that a request's own process reports later, after another replica has closed the request. */
 export interface StoredCorrection {
   readonly tokens_in: number
   readonly tokens_out: number
   readonly status: number
 }
 
-/** The hand of a test on the memory twin. */
+/** What a test can read and change in the memory twin. */
 export class AuditMemory extends Context.Service<
   AuditMemory,
   {
@@ -39,16 +39,16 @@ export class AuditMemory extends Context.Service<
     readonly intents: ReadonlyMap<string, StoredIntent>
     /** by request id */
     readonly corrections: ReadonlyMap<string, StoredCorrection>
-    /** Closes an intent as another replica does that takes its process for dead. */
+    /** Closes an intent, as another replica does when it takes the process for dead. */
     abort(requestId: string): Effect.Effect<void>
-    /** While down nothing is written or read; what is kept is written when it is up again. */
+    /** While down, nothing is read or written. Waiting rows are written when it is up again. */
     setDown(down: boolean): Effect.Effect<void>
-    /** Takes away the ledger alone. */
+    /** Takes down the ledger only. */
     setLedgerDown(down: boolean): Effect.Effect<void>
   }
 >()("tollgate/audit/AuditMemory") {}
 
-interface Kept {
+interface Waiting {
   readonly row: AuditRow
   readonly opened: boolean
 }
@@ -56,16 +56,16 @@ interface Kept {
 const unavailable = (cause: string) =>
   new Unavailable({ gate: "Audit", retryAfterS: 1, cause: new Error(cause) })
 
-const make = (most: number) =>
+const make = (maxRows: number) =>
   Effect.gen(function* () {
     const rows = new Map<string, StoredRow>()
     const intents = new Map<string, StoredIntent>()
     const corrections = new Map<string, StoredCorrection>()
-    let kept: ReadonlyArray<Kept> = []
+    let waiting: ReadonlyArray<Waiting> = []
     let down = false
     let ledgerDown = false
 
-    const write = ({ row, opened }: Kept): void => {
+    const write = ({ row, opened }: Waiting): void => {
       const stored = intents.get(row.request_id)
       intents.delete(row.request_id)
       const written = rows.get(row.request_id)
@@ -81,7 +81,7 @@ const make = (most: number) =>
       }
       const admittedAt = stored === undefined ? row.arrived_at : intentRow(stored.intent).admitted_at
       rows.set(row.request_id, opened ? { ...row, admittedAt } : row)
-      if (rows.size > most) {
+      if (rows.size > maxRows) {
         const { value: oldest } = rows.keys().next()
         if (oldest !== undefined) {
           rows.delete(oldest)
@@ -90,12 +90,12 @@ const make = (most: number) =>
       }
     }
 
-    /** Answers whether it is written; if not, it is kept, and nobody has waited for it. */
+    /** Returns whether the row is written. If not, it waits, and its request does not. */
     const put = (row: AuditRow, opened: boolean): boolean => {
       const entry = { row, opened }
       if (down) {
         recordAs503(entry.row)
-        kept = [...kept, entry]
+        waiting = [...waiting, entry]
       } else write(entry)
       return !down
     }
@@ -130,7 +130,7 @@ const make = (most: number) =>
       tally: tally.add
     })
 
-    const spentBy = function* (keyId: string) {
+    const requestsOf = function* (keyId: string) {
       for (const row of rows.values()) {
         if (row.key_id === keyId && row.admittedAt !== undefined) {
           const more = corrections.get(row.request_id)
@@ -156,7 +156,7 @@ const make = (most: number) =>
         Effect.suspend(() => {
           if (down || ledgerDown) return new LedgerDown({ cause: new Error("down") })
           const spent = { day: 0, month: 0, total: 0 }
-          for (const entry of spentBy(keyId)) {
+          for (const entry of requestsOf(keyId)) {
             spent.total += entry.tokens
             if (monthOf(entry.at) === monthOf(at)) spent.month += entry.tokens
             if (dayOf(entry.at) === dayOf(at)) spent.day += entry.tokens
@@ -165,7 +165,7 @@ const make = (most: number) =>
         })
     })
 
-    const hand = AuditMemory.of({
+    const memory = AuditMemory.of({
       rows,
       intents,
       corrections,
@@ -190,19 +190,19 @@ const make = (most: number) =>
         Effect.sync(() => {
           down = value
           if (down) return
-          for (const entry of kept) write(entry)
-          kept = []
+          for (const entry of waiting) write(entry)
+          waiting = []
         }),
       setLedgerDown: (value) => Effect.sync(() => void (ledgerDown = value))
     })
 
-    return Context.make(Audit, audit).pipe(Context.add(Ledger, ledger), Context.add(AuditMemory, hand))
+    return Context.make(Audit, audit).pipe(Context.add(Ledger, ledger), Context.add(AuditMemory, memory))
   })
 
 export const layerMemory: Layer.Layer<Audit | Ledger | AuditMemory> = Layer.effectContext(
   make(Number.POSITIVE_INFINITY)
 )
 
-/** Keeps the latest `most` rows: for what runs longer than a test, and asks nobody's ledger. */
-export const layerMemoryOf = (most: number): Layer.Layer<Audit | Ledger | AuditMemory> =>
-  Layer.effectContext(make(most))
+/** Keeps the latest `maxRows` rows, for programs that run long and do not read the ledger. */
+export const layerMemoryOf = (maxRows: number): Layer.Layer<Audit | Ledger | AuditMemory> =>
+  Layer.effectContext(make(maxRows))

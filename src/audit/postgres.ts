@@ -1,10 +1,9 @@
 /**
  * The audit and the ledger on Postgres.
  *
- * Each kind of row has a lane of its own with its own bound, so that none can starve another: intents, completions,
- * refusals of known callers, refusals of nobody in particular. Completions and refusals that cannot be written stay
- * queued until they can; while a completion is late nobody is admitted, so what is queued is bounded by what was
- * open.
+ * Intents, completions, refusals of known callers and anonymous refusals each have a queue with its own bound, so that no
+ * kind of row delays another. Completions and refusals that cannot be written stay queued. While a completion is late no
+ * request is admitted, so the number of queued completions is bounded by the number of open requests.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Effect, Layer, Predicate, Schedule, Schema } from "effect"
@@ -35,9 +34,9 @@ export interface AuditOptions {
   readonly closeTimeoutMs?: number
   /** how long a refusal waits for its row; default 1000 */
   readonly refuseTimeoutMs?: number
-  /** a completion that has waited longer than this stops admission; default 2000 */
+  /** while a completion waits longer than this, no request is admitted; default 2000 */
   readonly lateAfterMs?: number
-  /** how long a shutdown waits for rows that are not written yet; default 5000 */
+  /** how long a shutdown waits for unwritten rows; default 5000 */
   readonly drainMs?: number
   /** refusals of unknown callers that may wait to be written; default 5000 */
   readonly anonymousCapacity?: number
@@ -49,7 +48,7 @@ const refusedCapacity = 20_000
 
 type WriteError = SqlError | Schema.SchemaError | Cause.TimeoutError
 
-/** Classes 22, 23 and 54 of SQLSTATE: the row is at fault, not the database. */
+/** SQLSTATE classes 22, 23 and 54: the row is at fault, not the database. */
 export const poisoned = (error: WriteError): boolean => {
   if (error._tag !== "SqlError") return false
   const reason = error.reason
@@ -65,7 +64,7 @@ const make = (options: AuditOptions) =>
     const [meter, suspects] = [yield* Meter, yield* SuspectAccounts]
     const lateAfterMs = options.lateAfterMs ?? 2000
     const leaseMs = options.leaseS * 1000
-    /** What each request under way has used; the heartbeat renews their intents until they are closed for good. */
+    /** What each open request has used so far. The heartbeat renews their intents until they are closed. */
     const open = new Map<string, Progress>()
 
     const lane = Effect.fnUntraced(function* <A extends { readonly request_id: string }>(
@@ -76,7 +75,7 @@ const make = (options: AuditOptions) =>
       more: { readonly writers?: number; readonly settled?: (row: A) => void } = {}
     ) {
       const outage = yield* makeOutage(task)
-      /** Postgres repeats the whole row in its detail: the log gets the reason's name only. */
+      /** Postgres quotes the whole row in its detail, so only the name of the reason is logged. */
       const poisonedRow = (row: A, error: WriteError) =>
         Effect.andThen(
           metrics.backgroundFailed(task),
@@ -91,7 +90,7 @@ const make = (options: AuditOptions) =>
             Effect.tapError((error) => {
               if (!poisoned(error)) return outage.failed(Cause.fail(error))
               const [row] = rows
-              // More than one are written singly next, and then it is known which of them it was.
+              // Several rows are written one by one next, which shows the bad one.
               return row === undefined || rows.length > 1 ? Effect.void : poisonedRow(row, error)
             }),
             Effect.tap(outage.over)
@@ -103,7 +102,8 @@ const make = (options: AuditOptions) =>
         ...more
       })
     })
-    // Requests wait for these before they reach the backend. Completions of one key would wait for each other's ledger row.
+    // Two writers, because requests wait for their intents. Completions have one: two batches would wait for each other's
+    // ledger rows.
     const opening = yield* lane(
       "audit_intents",
       insertIntents(pg, options.leaseS),
@@ -113,7 +113,7 @@ const make = (options: AuditOptions) =>
         writers: 2
       }
     )
-    /** What of `rows` was in the log already: sent twice, or closed by another replica. */
+    /** Corrects the rows of `rows` that were already in the log: sent twice, or closed by another replica. */
     const correct = Effect.fnUntraced(function* (rows: ReadonlyArray<AuditRow>, known: ReadonlySet<string>) {
       const late = yield* correctAudit(pg)(rows.filter(({ request_id }) => known.has(request_id)))
       if (late.length === 0) return
@@ -123,7 +123,7 @@ const make = (options: AuditOptions) =>
         discard: true
       })
     })
-    // Bounded by admission: only what was opened is closed.
+    // Unbounded here: only open requests are closed, and admission bounds those.
     const closing = yield* lane(
       "audit_completions",
       (rows) =>
@@ -135,13 +135,13 @@ const make = (options: AuditOptions) =>
       { settled: (row: AuditRow) => open.delete(row.request_id) }
     )
     const refusing = yield* lane("audit_refusals", insertAudit(pg), "keep", refusedCapacity)
-    const turningAway = yield* lane(
+    const refusingAnonymous = yield* lane(
       "audit_anonymous_refusals",
       insertAudit(pg),
       "keep",
       options.anonymousCapacity ?? 5000
     )
-    const lanes = [opening, closing, refusing, turningAway]
+    const lanes = [opening, closing, refusing, refusingAnonymous]
     yield* Effect.addFinalizer(() =>
       Effect.forEach(lanes, (lane) => lane.close(options.drainMs ?? 5000), { concurrency: "unbounded" }).pipe(
         Effect.map((lost) => lost.reduce((sum, count) => sum + count, 0)),
@@ -176,7 +176,7 @@ const make = (options: AuditOptions) =>
           )
     ).pipe(
       Effect.tapError((cause) => renewal.failed(Cause.fail(cause))),
-      // Soon again: whoever finds a lease that has run out takes its process for dead.
+      // Retry soon: other replicas take a process with an expired lease for dead.
       Effect.retry(Schedule.spaced(Math.min(1000, leaseMs / 12)))
     )
     yield* background("intent_renewal", renew, later(spaced(leaseMs / 3)), renewal)
@@ -189,7 +189,7 @@ const make = (options: AuditOptions) =>
       unavailable("the queue of refusals is full")
     )
 
-    const laneOf = (row: AuditRow) => (row.key_id === null ? turningAway : refusing)
+    const laneOf = (row: AuditRow) => (row.key_id === null ? refusingAnonymous : refusing)
 
     const tally = yield* makeTally((row) =>
       Effect.match(laneOf(row).offer(row), { onFailure: () => false, onSuccess: () => true })
@@ -220,7 +220,7 @@ const make = (options: AuditOptions) =>
       close: (record) =>
         Effect.suspend(() => {
           const { requestId } = record.arrival
-          // Should this process die before the row is written, the heartbeat has told what it would have said.
+          // If this process dies before the row is written, the intent has the same figures.
           if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
           const row = auditRow(record)
           const late = (error: WriteError | QueueFull | QueueClosed | Late) => {
@@ -233,7 +233,7 @@ const make = (options: AuditOptions) =>
           })
         }),
       refuse: Effect.fnUntraced(function* (record) {
-        // The intent may have been written although its client did not wait for it: the row takes it along.
+        // The intent may be written although its client did not wait for it. The statement of the row deletes it.
         open.delete(record.arrival.requestId)
         const row = auditRow(record)
         const durable = yield* laneOf(row)
@@ -243,7 +243,7 @@ const make = (options: AuditOptions) =>
             Effect.mapError((error) => (error._tag === "Unavailable" ? error : unavailable(error)))
           )
         yield* durable(options.refuseTimeoutMs ?? 1000).pipe(
-          // A refusal gives nothing away: its row is on its way. An answer is not given without its row.
+          // A refusal may go out before its row is durable. An answer may not.
           Effect.catchTag("Late", (late) => {
             recordAs503(row)
             return record.status < 400 ? Effect.fail(late) : Effect.void

@@ -1,26 +1,28 @@
-/** Records as rows: cleaned, cut, and in the words of the tables. Nothing a client sends can make an insert fail. */
+/** Turns records into rows of the tables, with texts cleaned and cut. No text of a client can make an insert fail. */
 import { controls } from "../domain/controls.ts"
 import { redactKeys, shorterThanKey } from "../domain/Key.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
 
-/** Far more than any column keeps, so that cutting comes after redacting and no half of a secret is left. */
-const mostRead = 8192
+/** Far more than any column stores. Redacting comes before cutting, so that no half of a secret is left. */
+const maxRead = 8192
 
-/** Nearly every text: nothing to take out, nothing to cut, and too short to hold a key. */
+/** Nearly every text matches: nothing to remove, nothing to cut, and too short to contain a key. */
 const plain = new RegExp(`^[\\x20-\\x7e]{0,${shorterThanKey}}$`)
 
-export const clean = (text: string, most: number): string =>
-  text.length <= most && plain.test(text) ? text : scrub(text, most)
+export const clean = (text: string, maxLength: number): string =>
+  text.length <= maxLength && plain.test(text) ? text : scrub(text, maxLength)
 
 /**
- * Postgres takes no NUL and no lone surrogates; terminals and viewers no control characters. These go first, because
- * a key may be whole only without them.
+ * Removes NUL and lone surrogates, which Postgres refuses, and control characters, which terminals obey. This comes before
+ * redacting, because such characters may split a key.
  */
-const scrub = (text: string, most: number): string =>
-  redactKeys(text.slice(0, mostRead).toWellFormed().replaceAll(controls, "")).slice(0, most).toWellFormed()
+const scrub = (text: string, maxLength: number): string =>
+  redactKeys(text.slice(0, maxRead).toWellFormed().replaceAll(controls, ""))
+    .slice(0, maxLength)
+    .toWellFormed()
 
-/** The greatest whole number that is exact on both sides. */
+/** A whole number that both JavaScript and Postgres store exactly. */
 const count = (tokens: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
 
@@ -62,13 +64,12 @@ export const auditRow = (record: AuditRecord) => ({
   error_type: record.errorType ?? null,
   latency_ms: Math.min(2_147_483_647, count(record.latencyMs)),
   queued_ms: record.queuedMs === undefined ? null : Math.min(2_147_483_647, count(record.queuedMs)),
-  /** requests that the row stands for (`Tally.ts`) */
+  /** number of requests that the row stands for (`Tally.ts`) */
   repeats: 1
 })
 
 /**
- * Nobody waited for it to become durable, so its client did not get the answer it speaks of: what is still to be
- * written says what the client was told instead. What it used is charged all the same.
+ * The row was late, so the client got a 503. The row records that. The tokens are charged all the same.
  */
 export const recordAs503 = (row: AuditRow): void => {
   if (row.status >= 400) return

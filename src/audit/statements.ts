@@ -1,9 +1,9 @@
 /**
- * The statements behind the audit, each over a whole batch of rows in one round trip.
+ * The SQL statements of the audit. Each handles a whole batch of rows in one round trip.
  *
- * A batch travels as one jsonb document: measured (`bench/audit.ts`), that is the quicker way for the one or few rows
- * of an ordinary flush (0.6 ms against 0.75 for a typed array per column) and costs no more CPU here; typed arrays
- * win from some fifty rows on (about 20k rows/s against 15k), far above what a model server can be asked.
+ * A batch is sent as one jsonb document. For the few rows of a usual batch this is faster than one typed array per column
+ * (0.6 ms against 0.75, `bench/audit.ts`) and costs no more CPU. Typed arrays are faster from about fifty rows on (20,000
+ * rows a second against 15,000), which is far more than a model server can answer.
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
@@ -12,8 +12,8 @@ import type { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
 const decodeIds = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ id: Schema.String })))
 
 /**
- * Opens intents; one that is open already is left alone, and so is one whose request has ended meanwhile: its
- * client did not wait, and nobody would ever close it.
+ * Opens intents. An intent that is already open does not change. No intent is opened for a request that has already
+ * ended: its client did not wait, and nothing would ever close the intent.
  */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<IntentRow>) =>
   Effect.asVoid(pg`
@@ -27,8 +27,8 @@ export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: R
     ON CONFLICT (request_id) DO NOTHING`)
 
 /**
- * Renews the leases of open intents and notes what they have used; one that has been closed stays closed. It never
- * waits for a row: one that is locked is being closed, and a wait in another order than the closer's would deadlock.
+ * Renews the leases of open intents and stores what they have used. A closed intent stays closed. It skips locked rows:
+ * a locked intent is being closed, and waiting in another lock order than the closer would deadlock.
  */
 export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<ProgressRow>) =>
   Effect.asVoid(pg`
@@ -47,7 +47,7 @@ export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: Re
     FROM r JOIN mine USING (request_id)
     WHERE i.request_id = r.request_id`)
 
-/** What a row of the log is made of, in the order in which it travels and is written. */
+/** The columns of a row of the log, in the order of the jsonb document and of the insert. */
 const fields: { readonly [C in keyof AuditRow]: string } = {
   request_id: "uuid",
   arrived_at: "timestamptz",
@@ -75,11 +75,11 @@ const record = Object.entries(fields)
   .join(", ")
 
 /**
- * Ends intents: their audit rows, their ledger entries and the end of the intents in one statement. The log's
- * primary key makes it happen once: only rows that were really inserted reach the ledger. The ledger is locked in
- * key order, so that replicas that close requests of the same keys do not deadlock.
+ * Closes intents: writes their audit rows and ledger entries and deletes the intents, in one statement. The primary key of
+ * the log makes it happen once: only inserted rows reach the ledger. The ledger is locked in key order, so that replicas
+ * that close requests of the same keys do not deadlock.
  *
- * Answers the ids of those that were in the log before: sent twice, or closed by another replica (`corrections.ts`).
+ * Returns the ids that were already in the log: sent twice, or closed by another replica (`corrections.ts`).
  */
 export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   pg`
@@ -111,8 +111,8 @@ export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
   )
 
 /**
- * Rows of requests that never were admitted: no ledger entry. An intent that was written although nobody waited for
- * it any more goes with the row.
+ * Writes rows of requests that were not admitted, without ledger entries. It also deletes an intent of the request that
+ * was written after the request had stopped waiting for it.
  */
 export const insertAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   Effect.asVoid(pg`

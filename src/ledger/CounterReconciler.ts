@@ -1,11 +1,11 @@
 /**
- * Compares live totals with the ledger and sets right what has drifted: a process that died between closing an intent
- * and settling it, a settlement that never got through, a hold that was counted twice to be on the safe side.
+ * Compares live counters with the ledger and repairs differences. They come from a process that died between closing an
+ * intent and settling it, from a lost settlement, or from a hold that was counted twice to be safe.
  *
- * Only an account at rest is compared. The counters are read first, then the ledger; a request that was under way at
- * either moment shows as an open lease or an open intent, and one that came and went in between changes the mark, so
- * that the repair does nothing. An account that is never at rest is compared when it is. What a request holds beyond
- * the end of its lease is no rest either: `expiredHolds.ts` asks the ledger what became of it.
+ * Only an idle account is compared. The counters are read first, then the ledger. A request in progress at either moment
+ * shows as an open lease or an open intent. A request that came and went in between changes the version of the counters,
+ * and then the repair does nothing. A busy account is compared later. An account with tokens held beyond a lease is not
+ * idle: `expiredHolds.ts` settles them first.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Array as Arr, Clock, Context, Effect, Layer, type Scope, Schema } from "effect"
@@ -21,14 +21,14 @@ import { SuspectAccounts } from "./SuspectAccounts.ts"
 export interface CounterReconcilerOptions {
   /** seconds between two comparisons; default 10 */
   readonly everyS?: number
-  /** seconds between two looks at counters that are in doubt, which may be a hold too high; default 1 */
-  readonly doubtfulEveryS?: number
+  /** seconds between two comparisons of suspect accounts, whose counters may be one hold too high; default 1 */
+  readonly suspectsEveryS?: number
 }
 
-/** Accounts looked at in one round, and those that wait for one at most. */
+/** Accounts compared in one round, and accounts that may wait for one. */
 const batch = 1000
 const capacity = 100_000
-/** How long counters that are in doubt are looked at more often. */
+/** How long a suspect account is compared more often. */
 const soonMs = 30_000
 
 const Truth = Schema.Struct({
@@ -41,10 +41,10 @@ const Truth = Schema.Struct({
 type Truth = typeof Truth.Type
 const decodeTruths = Schema.decodeUnknownEffect(Schema.Array(Truth))
 
-/** Keys a statement reads. All days a key has are summed up: of 1,000 with three years each that took 4 s, twice the bound. */
+/** Keys per statement. It sums all days of a key: for 1,000 keys with three years each that took 4 s. */
 const atOnce = 100
 
-/** The bounds of the month are found once: to ask each row for its month is dearer than to add it up. */
+/** The first and last day of the month are computed once: computing the month of each row costs more than adding it. */
 const truthsOf = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, instant: string) =>
   timeoutDetached("3 seconds")(pg`
     WITH k AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(keys)}))::uuid[]) AS key_id),
@@ -60,14 +60,14 @@ const truthsOf = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, instant: s
     FROM k CROSS JOIN at LEFT JOIN ledger l ON l.key_id = k.key_id
     GROUP BY k.key_id`).pipe(Effect.flatMap(decodeTruths))
 
-/** What the ledger has of each key, and how many of its intents are open. */
+/** The ledger's totals of each key, and the number of its open intents. */
 export const readLedgerTotals = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, at: number) =>
   Effect.map(
     Effect.forEach(Arr.chunksOf(keys, atOnce), (some) => truthsOf(pg, some, new Date(at).toISOString())),
     (found) => found.flat()
   )
 
-/** Tokens by which the counters there are differ from the ledger, all periods together. */
+/** Tokens by which the counters differ from the ledger, summed over the periods that have counters. */
 const driftOf = (survey: Snapshot, truth: Truth): number =>
   periods.reduce((sum, period: Period) => {
     const counted = survey.totals[period]
@@ -80,33 +80,33 @@ const make = (options: CounterReconcilerOptions) =>
   Effect.gen(function* () {
     const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
     const nowMs = yield* makeMonotonicMs
-    /** accounts that something has happened to since they were last found right */
+    /** accounts that changed since their last successful comparison */
     const touched = new Map<string, Account>()
     const touch = (account: Account): void => {
       if (touched.size < capacity) touched.set(nameOf(account), account)
     }
-    /** accounts whose counters came back from the ledger a moment ago, or where somebody died: compared as soon as they rest */
-    const doubtful = new Map<string, Account & { readonly until: number }>()
-    const doubt = (account: Account): void => {
-      if (doubtful.size < capacity) {
-        doubtful.set(nameOf(account), { ...account, until: nowMs() + soonMs })
+    /** accounts whose counters were just rebuilt from the ledger, or whose process died */
+    const suspects = new Map<string, Account & { readonly until: number }>()
+    const suspect = (account: Account): void => {
+      if (suspects.size < capacity) {
+        suspects.set(nameOf(account), { ...account, until: nowMs() + soonMs })
       }
     }
-    const found = { touched: 0, doubtful: 0 }
+    const found = { touched: 0, suspects: 0 }
     yield* metrics.probe({
       name: "tollgate_counter_drift_tokens",
       help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
-      read: Effect.sync(() => found.touched + found.doubtful)
+      read: Effect.sync(() => found.touched + found.suspects)
     })
 
-    /** Answers by how many tokens the accounts at rest differed. */
-    const look = Effect.fnUntraced(function* (waiting: ReadonlyMap<string, Account>) {
+    /** Returns by how many tokens the idle accounts differed. */
+    const compare = Effect.fnUntraced(function* (waiting: ReadonlyMap<string, Account>) {
       const at = yield* Clock.currentTimeMillis
       const accounts = [...waiting.values()].slice(0, batch)
       const surveys = yield* Effect.forEach(
         accounts,
         (account) => {
-          // What happens from here on touches it again.
+          // A change from here on touches it again.
           touched.delete(nameOf(account))
           return Effect.map(meter.snapshot(account, at), (survey) => ({ account, survey }))
         },
@@ -115,7 +115,7 @@ const make = (options: CounterReconcilerOptions) =>
       const left = surveys.filter(({ survey }) => survey.lapsed.length > 0)
       for (const { account, survey } of surveys) {
         if (survey.open > 0 || survey.lapsed.length > 0) touch(account)
-        if (survey.lapsed.length > 0 && !doubtful.has(nameOf(account))) doubt(account)
+        if (survey.lapsed.length > 0 && !suspects.has(nameOf(account))) suspect(account)
       }
       if (left.length > 0) {
         const ended = left.map(({ account, survey }) => ({ account, ids: survey.lapsed }))
@@ -123,20 +123,20 @@ const make = (options: CounterReconcilerOptions) =>
           Effect.sync(() => accounts.forEach(touch))
         )
       }
-      // One without counters has nothing that could be compared.
-      const atRest = surveys.filter(
+      // An account without counters has nothing to compare.
+      const idle = surveys.filter(
         ({ survey: { lapsed, open, totals } }) =>
           open === 0 && lapsed.length === 0 && periods.some((period) => totals[period] !== undefined)
       )
       let drift = 0
-      if (atRest.length > 0) {
+      if (idle.length > 0) {
         const ledger = yield* readLedgerTotals(
           pg,
-          atRest.map(({ account }) => account.key),
+          idle.map(({ account }) => account.key),
           at
-        ).pipe(Effect.onError(() => Effect.sync(() => atRest.forEach(({ account }) => touch(account)))))
+        ).pipe(Effect.onError(() => Effect.sync(() => idle.forEach(({ account }) => touch(account)))))
         const byKey = new Map(ledger.map((truth) => [truth.key_id, truth]))
-        for (const { account, survey } of atRest) {
+        for (const { account, survey } of idle) {
           const truth = byKey.get(account.key)
           if (truth === undefined) continue
           if (truth.open > 0) {
@@ -145,10 +145,10 @@ const make = (options: CounterReconcilerOptions) =>
           }
           const difference = driftOf(survey, truth)
           if (difference === 0) {
-            doubtful.delete(nameOf(account))
+            suspects.delete(nameOf(account))
             continue
           }
-          // Looked at once more, whether it was repaired or something came in between.
+          // Compare it once more, whether it is repaired now or a request came in between.
           touch(account)
           if (!(yield* meter.repair(account, at, survey.mark, truth))) continue
           drift += difference
@@ -157,12 +157,12 @@ const make = (options: CounterReconcilerOptions) =>
       }
       return drift
     })
-    /** One that is not at rest for so long is left to the slower round. */
-    const forget = Effect.sync(() => {
+    /** A suspect account that stays busy is left to the slower comparison. */
+    const forgetOld = Effect.sync(() => {
       const now = nowMs()
-      for (const [name, { until }] of doubtful) if (until < now) doubtful.delete(name)
+      for (const [name, { until }] of suspects) if (until < now) suspects.delete(name)
     })
-    const keepLooking = (
+    const compareRepeatedly = (
       task: BackgroundTask,
       name: keyof typeof found,
       waiting: ReadonlyMap<string, Account>,
@@ -171,22 +171,22 @@ const make = (options: CounterReconcilerOptions) =>
       background(
         task,
         Effect.andThen(
-          forget,
-          Effect.suspend(() => look(waiting))
+          forgetOld,
+          Effect.suspend(() => compare(waiting))
         ).pipe(
           Effect.tap((drift) => Effect.sync(() => void (found[name] = drift))),
-          // Nobody knows it then: an old figure would look like a good one.
+          // The difference is unknown then. The last figure would look valid.
           Effect.tapCause(() => Effect.sync(() => void (found[name] = Number.NaN)))
         ),
         later(jittered(everyS * 1000))
       )
-    yield* keepLooking("counter_comparison", "touched", touched, options.everyS ?? 10)
-    yield* keepLooking("suspect_counter_comparison", "doubtful", doubtful, options.doubtfulEveryS ?? 1)
+    yield* compareRepeatedly("counter_comparison", "touched", touched, options.everyS ?? 10)
+    yield* compareRepeatedly("suspect_counter_comparison", "suspects", suspects, options.suspectsEveryS ?? 1)
 
     const watched = Meter.of({
       ...meter,
-      load: (account, totals) => Effect.map(meter.load(account, totals), () => doubt(account)),
-      // A refusal too: it may be because of what somebody holds who is no more.
+      load: (account, totals) => Effect.map(meter.load(account, totals), () => suspect(account)),
+      // After a refusal too: a dead process may hold the tokens that were missing.
       reserve: (claims, ask) =>
         Effect.map(meter.reserve(claims, ask), (verdict) => {
           touch(claims.account)
@@ -199,10 +199,10 @@ const make = (options: CounterReconcilerOptions) =>
           return headroom
         })
     })
-    return Context.add(Context.make(Meter, watched), SuspectAccounts, { add: doubt })
+    return Context.add(Context.make(Meter, watched), SuspectAccounts, { add: suspect })
   })
 
-/** The Meter below, watched: what it counts is compared with the ledger for as long as the layer lives. */
+/** Provides the same Meter, and compares what it counts with the ledger while the layer lives. */
 export const layerCounterReconciler = (
   options: CounterReconcilerOptions = {}
 ): Layer.Layer<Meter | SuspectAccounts, never, Meter | PgClient.PgClient | Metrics> =>

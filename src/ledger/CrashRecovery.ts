@@ -1,17 +1,16 @@
 /**
- * Ends the requests of processes that died: an intent whose lease has run out is closed as aborted with what it had
- * used when it last renewed, by whichever replica sees it first.
+ * Ends the requests of processes that died. The first replica that finds an intent with an expired lease closes it as
+ * aborted, with the tokens of its last heartbeat.
  *
- * The counters first, then the ledger: settling is idempotent by request id, so a crash in between leaves an intent
- * that is settled once more to no effect, and counters that do not answer leave an intent that is found again. The
- * other way round the counters would keep for ever what the request held.
+ * It settles the counters first, then the ledger. Settling is idempotent by request id: after a crash in between, the
+ * intent is settled once more without effect. When the counters do not answer, the intent stays and is found again. In the
+ * other order the counters would hold the request's tokens for ever.
  *
- * Leases of living processes run out too: while the database does not answer, when its clock is set, and all of ours
- * while this process is paused. After each of these everybody gets the time of a heartbeat before anybody is taken for
- * dead.
+ * Leases of living processes expire too: while the database does not answer, when its clock is set, and while this
+ * process is paused. After each of these, every process gets the time of one heartbeat before it counts as dead.
  *
- * A request that cannot be closed keeps no other from it: it is tried by itself from then on, it is logged once with
- * its id, and `tollgate_intents_stuck` counts it for as long as it is there.
+ * A request that cannot be closed does not block the others: from then on it is tried alone, it is logged once with its
+ * id, and `tollgate_intents_stuck` counts it.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Data, Effect, Layer, Schema } from "effect"
@@ -22,9 +21,9 @@ import { closeExpired, type Which } from "./expiredIntents.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { SuspectAccounts } from "./SuspectAccounts.ts"
 
-/** Requests that are remembered as stuck; more are tried with the others. */
-const mostStuck = 1000
-/** Stuck requests that are tried again in one round, each by itself, and that are logged in one round. */
+/** Number of requests remembered as stuck; further ones are tried with the others. */
+const maxStuck = 1000
+/** Number of stuck requests that one round tries, each alone, and that one round logs. */
 const stuckTries = 20
 const stuckLines = 10
 const batch = 200
@@ -32,7 +31,7 @@ const batch = 200
 export interface CrashRecoveryOptions {
   /** `CONCURRENCY_LEASE_S`; heartbeats come three times in a lease */
   readonly leaseS: number
-  /** seconds between two looks; default a sixth of the lease, at most 5 */
+  /** seconds between two rounds; default a sixth of the lease, at most 5 */
   readonly everyS?: number
 }
 
@@ -62,7 +61,7 @@ const make = (options: CrashRecoveryOptions) =>
 
     const close = (which: Which) => closeExpired(pg, meter, suspects, which)
 
-    /** One after the other, so that one that breaks the statement breaks its own only. */
+    /** Closes one request per statement, so that a bad row fails only its own statement. */
     const closeSingly = Effect.fnUntraced(function* (ids: ReadonlyArray<string>) {
       const failed = new Map<string, string>()
       let closed = 0
@@ -99,7 +98,7 @@ const make = (options: CrashRecoveryOptions) =>
       )
     })
 
-    /** Tries some of the stuck once more, and forgets those that are gone. */
+    /** Tries some stuck requests once more, and forgets those that are gone. */
     const closeStuck = Effect.gen(function* () {
       if (stuck.size === 0) return 0
       const tried = [...stuck].slice(0, stuckTries)
@@ -129,23 +128,23 @@ const make = (options: CrashRecoveryOptions) =>
           requests: unknown.length - stuckLines
         })
       }
-      for (const [id, why] of unknown) if (stuck.size < mostStuck) stuck.set(id, why)
+      for (const [id, why] of unknown) if (stuck.size < maxStuck) stuck.set(id, why)
     })
 
     let last: { readonly now: number; readonly at: number } | undefined
     let trustedSince = 0
-    /** Whether leases that have run out speak of processes that died. */
+    /** Whether an expired lease means that its process died. */
     const trusted = (at: number): boolean => {
       const now = nowMs()
       const passed = last === undefined ? Number.NaN : now - last.now
       const steady = last !== undefined && Math.abs(at - last.at - passed) < graceMs / 2
-      // A look comes within everyMs and a little: a longer gap is a pause of this process.
+      // A round comes about every everyMs. A longer gap means that this process was paused.
       if (!steady || passed > 1.2 * everyMs + graceMs) trustedSince = now
       last = { now, at }
       return now - trustedSince >= graceMs
     }
 
-    const look = Effect.gen(function* () {
+    const round = Effect.gen(function* () {
       const [{ at, stuck: found }] = yield* Effect.flatMap(
         timeoutDetached("1 second")(pg`
           SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS at,
@@ -170,7 +169,7 @@ const make = (options: CrashRecoveryOptions) =>
       ),
       Effect.flatMap((requests) => (requests === 0 ? Effect.void : Effect.fail(new Stuck({ requests }))))
     )
-    yield* background("crash_recovery", look, jittered(everyMs))
+    yield* background("crash_recovery", round, jittered(everyMs))
   })
 
 export const layerCrashRecovery = (

@@ -1,8 +1,8 @@
-/** Accounts whose counters may differ from the ledger: they are compared as soon as they rest. */
+/** Accounts whose counters may differ from the ledger. They are compared as soon as they are idle. */
 import { Context } from "effect"
 import type { Account } from "../domain/Reservation.ts"
 
-/** Told by whoever ends the request of another process, or corrects one; `layerDrift` compares. */
+/** Code that ends or corrects a request of another process adds its account. `CounterReconciler.ts` compares it. */
 export class SuspectAccounts extends Context.Service<
   SuspectAccounts,
   { readonly add: (account: Account) => void }

@@ -1,14 +1,14 @@
 /**
- * Ends that come late: of a request that another replica has closed as aborted, because its process was paused past its
- * lease or cut off from the database. The audit row stays as it is. The difference is a row of `audit_corrections`, and
- * is booked in the ledger in the same statement; then the live counters are told of it.
+ * Corrects requests that another replica has closed as aborted, because their process was paused past its lease or cut off
+ * from the database, and that ended after all. The audit row does not change. The difference becomes a row of
+ * `audit_corrections` and is added to the ledger in the same statement. Then it is charged to the live counters.
  *
- * The difference may be negative: what was booked is the estimate of the prompt and the frames of the last heartbeat, and
- * the backend may have counted fewer, or the request may have been given back. Ledger and audit then go down by it. The
- * counters are not lowered here: they are compared with the ledger as soon as the key rests.
+ * The difference may be negative: the row has the estimate of the prompt and the frames of the last heartbeat, and the
+ * backend may count fewer, or the request may be refunded. The ledger then goes down. The counters are not lowered here:
+ * they are compared with the ledger as soon as the key is idle.
  *
- * Only rows that another replica wrote for a dead process are corrected, and only by the request's own process. A row that
- * is sent twice finds its own, and changes nothing.
+ * Only rows that another replica wrote for a dead process are corrected, and only by the process of the request. A row
+ * that is sent twice changes nothing.
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
@@ -21,15 +21,15 @@ const Correction = Schema.Struct({
   tenant_id: Schema.String,
   key_id: Schema.String,
   admitted_at: Schema.Finite,
-  /** tokens by which the ledger went up */
+  /** tokens that were added to the ledger */
   tokens: Schema.Finite
 })
 export type Correction = typeof Correction.Type
 const decodeCorrections = Schema.decodeUnknownEffect(Schema.Array(Correction))
 
 /**
- * Corrects what of `rows` was closed by another replica; answers what was corrected now. The ledger's rows are locked in
- * the order in which `closeIntents` locks them.
+ * Corrects those of `rows` that another replica closed, and returns the corrections it made. It locks the ledger's rows in
+ * the same order as `closeIntents`.
  */
 export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   Effect.flatMap(
@@ -64,8 +64,8 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
   )
 
 /**
- * Charges a correction to the live counters. The request itself is over for them, so its rest is settled under a name of
- * its own, which makes a repetition harmless. What cannot be charged is found by the comparison with the ledger.
+ * Charges a correction to the live counters. The counters have already settled the request, so the rest is settled under
+ * an id of its own, which makes a repetition harmless. If this fails, the comparison with the ledger corrects the counters.
  */
 export const chargeCorrection = (
   meter: Meter["Service"],

@@ -1,4 +1,4 @@
-/** Closes intents whose lease has run out: settled with the counters, then audited and booked as aborted. */
+/** Closes intents with an expired lease: settles them with the counters, then writes audit row and ledger as aborted. */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Option, Schema } from "effect"
 import { timeoutDetached } from "../infra/time.ts"
@@ -11,7 +11,7 @@ const Amount = Schema.Finite
 const optionalAmount = Schema.optionalKey(Amount)
 const optionalBucket = Schema.optionalKey(Schema.String)
 
-/** A `Reservation` as the intent's row keeps it. */
+/** A `Reservation` as the intent's row stores it. */
 const StoredReservation: Schema.Codec<Reservation, unknown> = Schema.Struct({
   id: Schema.String,
   claims: Schema.Struct({
@@ -48,7 +48,7 @@ type Expired = typeof Expired.Type
 const decodeExpired = Schema.decodeUnknownEffect(Schema.Array(Expired))
 const decodeReservation = Schema.decodeUnknownEffect(StoredReservation)
 
-/** One request, or up to `limit` that are not among `but`. */
+/** One request, or up to `limit` requests other than those of `but`. */
 export type Which =
   | { readonly only: string }
   | { readonly but: ReadonlyArray<string>; readonly limit: number }
@@ -59,7 +59,7 @@ export interface Outcome {
   readonly failed: ReadonlyMap<string, string>
 }
 
-/** What another replica is closing is passed over. Fails as a whole when one of the rows breaks the statement. */
+/** Skips requests that another replica is closing. Fails as a whole when one row breaks the statement. */
 export const closeExpired = (
   pg: PgClient.PgClient,
   meter: Meter["Service"],
@@ -68,7 +68,7 @@ export const closeExpired = (
 ) => {
   const failed = new Map<string, string>()
 
-  /** Answers whether the counters know of its end. */
+  /** Returns whether the counters have settled the request. */
   const settled = Effect.fnUntraced(function* (row: Expired) {
     const reservation = yield* decodeReservation(row.reservation).pipe(
       Effect.tapError((cause) =>
@@ -77,7 +77,7 @@ export const closeExpired = (
       Effect.option
     )
     const account = { group: row.tenant_id, key: row.key_id }
-    // Nothing to settle it with: its hold goes with its period, the ledger has the truth.
+    // Without a readable reservation it cannot be settled. Its hold ends with its period, and the ledger is right.
     const settling = Option.match(reservation, {
       onNone: () => Effect.void,
       onSome: (reservation) => meter.settle(reservation, row.tokens_in + row.tokens_out)

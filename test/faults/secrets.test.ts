@@ -321,7 +321,7 @@ it.live(
       // Each of these has something to look through, and what it holds shows that the look is at the right place.
       for (const [place, mark] of [
         ["answers", "gateway_requests_total"],
-        ["log", '"message":"backend failed","fault":"status"'],
+        ["log", '"fault":"status"'],
         ["traces", "POST /api/chat"],
         ["commands", "unknown command"],
         ["redis", "{"],

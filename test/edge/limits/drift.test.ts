@@ -23,7 +23,7 @@ const watched = layerCounterReconciler({ everyS: 0.25 }).pipe(
 )
 
 /** Watched too, but as good as never compared unless they were rebuilt. */
-const seldom = layerCounterReconciler({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
+const seldom = layerCounterReconciler({ everyS: 600, suspectsEveryS: 0.25 }).pipe(
   Layer.provide(Layer.fresh(layerMemory({ leaseS: 30 }))),
   Layer.provide(Layer.fresh(layerMetrics))
 )
@@ -101,7 +101,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
       const here = Layer.fresh(layerMemoryMeter(new MemoryMeter({ leaseS: 30 })))
       // Told of nothing: as by a process that has died since.
       const unwatched = Context.get(yield* Layer.build(here), Meter)
-      const watching = layerCounterReconciler({ everyS: 600, doubtfulEveryS: 0.25 }).pipe(
+      const watching = layerCounterReconciler({ everyS: 600, suspectsEveryS: 0.25 }).pipe(
         Layer.provide(Layer.succeed(Meter, unwatched)),
         Layer.provide(Layer.fresh(layerMetrics))
       )
