@@ -56,7 +56,7 @@ it("when something runs again and again, then observability/background.ts runs i
 it("every name of a task is used, so that no failure is counted under another's", () => {
   const used = new Set(
     files.flatMap((file) =>
-      [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|keepLooking)\(\s*"(\w+)"/g)].map(
+      [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|compareRepeatedly)\(\s*"(\w+)"/g)].map(
         ([, task]) => task
       )
     )
