@@ -1,4 +1,4 @@
-/** `npm start`: the gateway, nothing else. */
+/** `npm start`: runs the gateway. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
 import { StartupError } from "./startup/StartupError.ts"
@@ -6,7 +6,7 @@ import { renderCause } from "./observability/renderCause.ts"
 import { printable } from "./observability/redact.ts"
 import { serve } from "./serve.ts"
 
-const explained = serve.pipe(
+const reported = serve.pipe(
   Effect.tapCause((cause) => {
     if (Cause.hasInterruptsOnly(cause)) return Effect.void
     const error = Cause.squash(cause)
@@ -17,13 +17,13 @@ const explained = serve.pipe(
 )
 
 const exitCodeOf = (exit: Exit.Exit<unknown, unknown>): number => {
-  // Being told to stop and having stopped well is success (contract: SIGTERM under load exits 0).
+  // A stop after a signal is a success: exit code 0, also under load.
   if (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause)) return 0
   const error = Cause.squash(exit.cause)
   return error instanceof StartupError ? error.exitCode : 1
 }
 
-NodeRuntime.runMain(explained, {
+NodeRuntime.runMain(reported, {
   disableErrorReporting: true,
   teardown: (exit, onExit) => onExit(exitCodeOf(exit))
 })

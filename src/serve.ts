@@ -20,8 +20,8 @@ import { removeRuntime, writeRuntime } from "./infra/embedded/RuntimeFile.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /**
- * Ends with a `BootFailed` when the database turns out to have a schema this build does not know. One that is down
- * is no reason not to start: it is waited for, and until then every call is a 503.
+ * Fails with a `StartupError` when the database has a schema that this version does not know. A database that is down does
+ * not stop the gateway: until it answers, every request is a 503.
  */
 const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Effect.gen(function* () {
   const log = new OutageLog(yield* makeMonotonicMs)
@@ -39,14 +39,14 @@ const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Eff
   return yield* Effect.never
 })
 
-/** Nobody waits a request's patience for a schema that is plainly wrong: the first answer decides before listening. */
+/** Checks the schema once before listening. A database that is down does not stop the start: `watchSchema` decides later. */
 const refuseWrongSchema = assertSchema.pipe(
   Effect.catchTag("MigrationFailed", () => Effect.void),
   Effect.mapError((error) => startupError(error.message))
 )
 
-const listen = (settings: SettingsValues, ground: Dependencies) =>
-  Layer.build(layerApp(settings, { backendUrl: ground.backend.url })).pipe(
+const listen = (settings: SettingsValues, dependencies: Dependencies) =>
+  Layer.build(layerApp(settings, { backendUrl: dependencies.backend.url })).pipe(
     Effect.map((services) => HttpServer.formatAddress(Context.get(services, HttpServer.HttpServer).address)),
     Effect.mapError(() =>
       startupError(
@@ -55,23 +55,23 @@ const listen = (settings: SettingsValues, ground: Dependencies) =>
     )
   )
 
-/** Embedded mode: everything is this process's own, so it is brought up to date and shown how to use. */
+/** Embedded mode: migrates its own database, creates the demo tenant, and prints how to use the gateway. */
 const runEmbedded = Effect.fnUntraced(function* (
   settings: SettingsValues,
-  ground: Dependencies,
+  dependencies: Dependencies,
   embedded: NonNullable<Dependencies["embedded"]>
 ) {
   const key = yield* Effect.andThen(migrate, seedDemo).pipe(
     Effect.provide(layerAdmin(settings)),
     Effect.mapError((error) => startupError(`the embedded database cannot be used: ${error._tag}`))
   )
-  const baseUrl = yield* listen(settings, ground)
+  const baseUrl = yield* listen(settings, dependencies)
   yield* Effect.acquireRelease(
     writeRuntime(embedded.dataDir, {
       pid: process.pid,
       database: embedded.socket,
       baseUrl,
-      backendUrl: ground.backend.url.href
+      backendUrl: dependencies.backend.url.href
     }),
     () => Effect.ignore(removeRuntime(embedded.dataDir))
   ).pipe(Effect.mapError((error) => startupError(error.message)))
@@ -80,9 +80,9 @@ const runEmbedded = Effect.fnUntraced(function* (
       baseUrl,
       playground: playgroundOf(settings),
       key,
-      model: yield* chatModelAt(ground.backend.url),
+      model: yield* chatModelAt(dependencies.backend.url),
       dataDir: embedded.dataDir,
-      backend: ground.backend.what
+      backend: dependencies.backend.what
     })
   )
   return yield* Effect.andThen(
@@ -91,9 +91,9 @@ const runEmbedded = Effect.fnUntraced(function* (
   )
 })
 
-const runOnGiven = Effect.fnUntraced(function* (settings: SettingsValues, ground: Dependencies) {
+const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, dependencies: Dependencies) {
   yield* refuseWrongSchema
-  const baseUrl = yield* listen(settings, ground)
+  const baseUrl = yield* listen(settings, dependencies)
   yield* Effect.logInfo(`listening on ${baseUrl}`)
   return yield* watchSchema
 })
@@ -103,15 +103,15 @@ export const serve: Effect.Effect<never, StartupError> = Effect.gen(function* ()
   const settings = yield* settingsFrom(process.env)
   yield* handleSignals(drainMsOf(settings) + settings.shutdownGraceMs)
   return yield* Effect.gen(function* () {
-    const ground = yield* resolveDependencies(settings)
+    const dependencies = yield* resolveDependencies(settings)
     const run =
-      ground.embedded === undefined
-        ? runOnGiven(settings, ground)
-        : runEmbedded(settings, ground, ground.embedded)
+      dependencies.embedded === undefined
+        ? runWithServers(settings, dependencies)
+        : runEmbedded(settings, dependencies, dependencies.embedded)
     return yield* run.pipe(
-      // The gateway's own scope ends before the database client's: the last rows still have somewhere to go.
+      // The gateway's scope ends before the database client's, so that the last rows can still be written.
       Effect.scoped,
-      Effect.provide(layerPostgres({ url: ground.database })),
+      Effect.provide(layerPostgres({ url: dependencies.database })),
       Effect.catchTag("SqlError", () => Effect.fail(startupError("DATABASE_URL cannot be used")))
     )
   }).pipe(

@@ -1,8 +1,8 @@
 /**
- * The operator's hands: tenants, keys, limits, budgets, models and what was used of them.
+ * Administration of tenants, keys, limits, budgets and models, and the totals of what they used.
  *
- * Every change is one transaction and is in force at every gateway within about `KEY_FRESHNESS_MS`, because the
- * gates read state and not news. A key's secret leaves here once, from `createKey`.
+ * Every change is one transaction. It is in force on every gateway within about `KEY_FRESHNESS_MS`, because the gates poll
+ * the state and do not depend on notifications. Only `createKey` and `rotateKey` return a key's secret, once.
  */
 import { Context, type Effect } from "effect"
 import type { Priority } from "../domain/Caller.ts"
@@ -27,7 +27,7 @@ export interface TenantInfo extends LimitValues<number> {
   readonly name: string
   readonly allowAllModels: boolean
   readonly allowedModels: ReadonlyArray<string>
-  /** share of the backend when requests wait for it */
+  /** share of the backend while requests wait for it */
   readonly weight: number
   readonly status: "active" | "disabled"
   readonly created: Date
@@ -38,7 +38,7 @@ export interface KeyInfo extends LimitValues<number | null> {
   readonly name: string
   readonly tenant: string
   readonly scopes: ReadonlyArray<string>
-  /** `expired` is an active key past its time */
+  /** `expired`: an active key past its end */
   readonly status: "active" | "disabled" | "revoked" | "expired"
   readonly created: Date
   readonly expires: Date | null
@@ -54,14 +54,14 @@ export interface UsageTotals {
   readonly tokensOut: number
 }
 
-/** A period's budget, null when there is none, and the tokens the ledger has for it. */
+/** The budget of a period, null when there is none, and the tokens that the ledger counts in it. */
 export interface BudgetState {
   readonly period: Period
   readonly budget: number | null
   readonly spent: number
 }
 
-/** One logged prompt and its answer, each cut at 64 KiB; `truncated` tells whether one of them was. */
+/** One logged prompt and its answer, each cut at 64 KiB. `truncated`: whether one of them was cut. */
 export interface LoggedPrompt {
   readonly requestId: string
   readonly created: Date
@@ -89,7 +89,7 @@ export interface NewKey extends Partial<LimitValues<number>> {
   readonly priority?: Priority
 }
 
-/** Absent means untouched; null takes the key's own limit away. */
+/** An absent field does not change; null removes the key's own limit. */
 export interface KeyLimitChange extends Partial<LimitValues<number | null>> {
   readonly priority?: Priority
 }
@@ -98,7 +98,7 @@ export interface TenantLimitChange extends Partial<LimitValues<number>> {
   readonly weight?: number
 }
 
-/** Absent means untouched; null takes the budget or the key's own limit away. */
+/** An absent period does not change; null removes its budget. */
 export type BudgetChange = { readonly [P in Period]?: number | null }
 
 type Answer<A, E = never> = Effect.Effect<A, E | InvalidValue | RegistryDown>
@@ -118,18 +118,18 @@ export class Registry extends Context.Service<
     /** From the ledger; day and month are the current ones in UTC. */
     usage(tenant: string, period: Period): Answer<UsageTotals, UnknownTenant>
 
-    /** `secret` is the full key, and this is the only time anyone sees it. */
+    /** `secret` is the full key. It is returned only here and is not stored. */
     createKey(key: NewKey): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant>
     /**
-     * A new key with everything the old one had: name, scopes, limits, budgets (which start full), prompt log and,
-     * counted from now, lifetime. With `graceMs` the old one ends after that time; without it, it stays as it is.
+     * Makes a new key with the name, scopes, limits, budgets (which start full), prompt log and lifetime of the old one.
+     * The lifetime starts now. With `graceMs` the old key ends after that time; without it, the old key does not change.
      */
     rotateKey(
       prefix: string,
       graceMs: number | undefined
     ): Answer<{ readonly secret: string; readonly key: KeyInfo; readonly replaced: KeyInfo }, UnknownKey>
     listKeys(tenant: string): Answer<ReadonlyArray<KeyInfo>, UnknownTenant>
-    /** Idempotent: `already` tells that it was revoked before. */
+    /** Idempotent. `already`: whether it was revoked before. */
     revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
     setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>
     setKeyLimits(prefix: string, limits: KeyLimitChange): Answer<KeyInfo, UnknownKey>
@@ -142,7 +142,7 @@ export class Registry extends Context.Service<
       prefix: string,
       which: { readonly limit: number; readonly sinceMs?: number }
     ): Answer<ReadonlyArray<LoggedPrompt>, UnknownKey>
-    /** Deletes all that is logged of the key, in small batches, and tells how much that was. */
+    /** Deletes all logged prompts of the key, in small batches, and returns their number. */
     erasePromptLog(prefix: string): Answer<number, UnknownKey>
     setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
     showBudgets(prefix: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>

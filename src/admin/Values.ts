@@ -1,4 +1,4 @@
-/** What an operator may write into the registry, and the words that say so. */
+/** The values that an operator may set, each with the text of its error message. */
 import { Effect, Schema } from "effect"
 import { priorities, scopes } from "../domain/Caller.ts"
 import { redactKeys } from "../domain/Key.ts"
@@ -11,19 +11,19 @@ interface Value<A> {
 
 const value = <A>(expected: string, schema: Schema.Decoder<A>): Value<A> => ({ schema, expected })
 
-/** Characters that move the cursor, break a line or turn text around have no place in a label. */
+/** Characters that move the cursor, break a line or reverse text are not allowed in a name. */
 const unprintable = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/u
 
-const text = (most: number, extra: (value: string) => boolean) =>
+const text = (maxLength: number, extra: (value: string) => boolean) =>
   Schema.String.check(
     Schema.makeFilter((value: string) => {
       const length = [...value].length
-      return length > 0 && length <= most && !unprintable.test(value) && extra(value)
+      return length > 0 && length <= maxLength && !unprintable.test(value) && extra(value)
     })
   )
 
-const between = (least: number, most: number) =>
-  Schema.Int.check(Schema.isGreaterThanOrEqualTo(least), Schema.isLessThanOrEqualTo(most))
+const between = (min: number, max: number) =>
+  Schema.Int.check(Schema.isGreaterThanOrEqualTo(min), Schema.isLessThanOrEqualTo(max))
 
 export const name = value(
   "1 to 64 characters without control characters, no space at either end, and no key",
@@ -50,7 +50,7 @@ export const retentionDays = value("a whole number of days from 1 to 3650", betw
 
 export const promptCount = value("a whole number from 1 to 1000", between(1, 1000))
 
-/** A century: beyond that a date is a typing error. */
+/** A century. A longer time is a typing error. */
 export const lifetimeMs = value("a time of at most 36500 days", between(1, 36_500 * 86_400_000))
 
 export const scopeList = value(
@@ -63,7 +63,7 @@ export const modelList = value(
   Schema.Array(text(350, (value) => !/\s/.test(value))).check(Schema.isMaxLength(10_000))
 )
 
-/** The value, if it is one; `field` is the name the operator knows it by. */
+/** Checks a value. `field` is the name that the operator knows. */
 export const validate = <A>(
   field: string,
   { expected, schema }: Value<A>,

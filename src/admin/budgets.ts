@@ -1,4 +1,4 @@
-/** Token budgets of a key: what is set, and what the ledger says was spent of it. */
+/** Token budgets of a key: their amounts, and the tokens that the ledger counts. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { UnknownKey } from "./Errors.ts"
@@ -6,7 +6,7 @@ import type { BudgetChange, BudgetState } from "./Registry.ts"
 import { budgetRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
-/** Absent in a change means: keep what is there. */
+/** A field that is absent in a change does not change. */
 export const orKeep = <A>(value: A | undefined): { readonly given: boolean; readonly value: A | null } =>
   value === undefined ? { given: false, value: null } : { given: true, value }
 

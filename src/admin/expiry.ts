@@ -1,14 +1,14 @@
-/** When a new key ends: never, after a lifetime by the database's clock, or at a time that has to lie ahead. */
+/** When a new key ends: never, after a lifetime by the database's clock, or at a time in the future. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { InvalidValue } from "./Errors.ts"
 import type { NewKey } from "./Registry.ts"
 import * as Values from "./Values.ts"
 
-/** Year 10000: beyond it a date is written differently. */
+/** Year 10000. Later dates have another text format. */
 const lastInstantMs = 253_402_300_800_000
 
-/** As a fragment of SQL: a timestamptz or null. */
+/** Returns a fragment of SQL: a timestamptz or null. */
 export const expiryOf = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   { expiresAt, expiresInMs }: Pick<NewKey, "expiresAt" | "expiresInMs">

@@ -1,4 +1,4 @@
-/** The registry on Postgres. `scopes` not given at creation means all of them. */
+/** The registry on Postgres. A key without `scopes` gets all of them. */
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../domain/Caller.ts"
@@ -24,18 +24,18 @@ import * as Values from "./Values.ts"
 export interface RegistryOptions {
   /** `KEY_NAMESPACE`; default tg_ */
   readonly namespace?: string
-  /** what a tenant gets that is created without limits: `DEFAULT_RPM`, `DEFAULT_TPM`, `DEFAULT_CONCURRENT` */
+  /** the limits of a tenant that is created without them: `DEFAULT_RPM`, `DEFAULT_TPM`, `DEFAULT_CONCURRENT` */
   readonly defaults: EffectiveLimits
-  /** for tests; default a new random key of the namespace */
+  /** for tests; default: a new random key of the namespace */
   readonly mint?: () => string
 }
 
-/** 62^9 prefixes: a second collision in a row is already a broken random source. */
-const mostMints = 5
+/** There are 62^9 prefixes. Two collisions in a row mean a broken random source. */
+const maxAttempts = 5
 
-type Meant = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
+type AdminError = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
 
-const isMeant = (error: unknown): error is Meant =>
+const isAdminError = (error: unknown): error is AdminError =>
   error instanceof DuplicateTenant ||
   error instanceof InvalidValue ||
   error instanceof RegistryDown ||
@@ -43,13 +43,14 @@ const isMeant = (error: unknown): error is Meant =>
   error instanceof UnknownKey ||
   error instanceof UnknownTenant
 
-/** Our own errors pass; everything else that can go wrong here is the database's doing. */
-const down = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+/** Passes our own errors. Every other error becomes `RegistryDown`. */
+const withRegistryDown = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   effect.pipe(
     timeoutDetached("8 seconds"),
-    Effect.mapError((cause): Extract<E, Meant> | RegistryDown => {
-      const meant = (error: typeof cause): error is Extract<typeof cause, Extract<E, Meant>> => isMeant(error)
-      return meant(cause) ? cause : new RegistryDown({ cause })
+    Effect.mapError((cause): Extract<E, AdminError> | RegistryDown => {
+      const isOurs = (error: typeof cause): error is Extract<typeof cause, Extract<E, AdminError>> =>
+        isAdminError(error)
+      return isOurs(cause) ? cause : new RegistryDown({ cause })
     })
   )
 
@@ -103,12 +104,12 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       ON CONFLICT (name) DO NOTHING RETURNING ${tenantColumns}`
     const [row] = yield* tenantRows(rows)
     return row === undefined ? yield* new DuplicateTenant({ tenant: name }) : tenantOf(row)
-  }, down)
+  }, withRegistryDown)
 
   const listTenants = Effect.suspend(() => sql`SELECT ${tenantColumns} FROM tenants ORDER BY name`).pipe(
     Effect.flatMap(tenantRows),
     Effect.map((rows) => rows.map(tenantOf)),
-    down
+    withRegistryDown
   )
 
   const setTenantLimits = Effect.fnUntraced(function* (
@@ -125,13 +126,13 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
         concurrent = coalesce(${concurrent}::int, concurrent), weight = coalesce(${weight}::int, weight)
       WHERE name = ${tenant} RETURNING ${tenantColumns}`
     return yield* oneTenant(tenant, rows)
-  }, down)
+  }, withRegistryDown)
 
   const setTenantEnabled = Effect.fnUntraced(function* (tenant: string, enabled: boolean) {
     const rows = yield* sql`
       UPDATE tenants SET disabled = ${!enabled} WHERE name = ${tenant} RETURNING ${tenantColumns}`
     return yield* oneTenant(tenant, rows)
-  }, down)
+  }, withRegistryDown)
 
   const setModels = Effect.fnUntraced(function* (
     tenant: string,
@@ -141,7 +142,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       change.models === undefined
         ? null
         : [...new Set(yield* Values.validate("models", Values.modelList, change.models))]
-    // As JSON text: a model name may hold whatever separates an array's elements.
+    // As JSON text, because a model name may contain the separator of an array.
     const list = models === null ? null : JSON.stringify(models)
     const rows = yield* sql`
       UPDATE tenants SET
@@ -150,7 +151,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
           ELSE ARRAY(SELECT jsonb_array_elements_text(${list}::text::jsonb)) END
       WHERE name = ${tenant} RETURNING ${tenantColumns}`
     return yield* oneTenant(tenant, rows)
-  }, down)
+  }, withRegistryDown)
 
   const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
     yield* showTenant(tenant)
@@ -168,13 +169,13 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       tokensIn: row?.tokens_in ?? 0,
       tokensOut: row?.tokens_out ?? 0
     }
-  }, down)
+  }, withRegistryDown)
 
-  /** Inserts a key under a prefix nobody has; `insert` answers with no row when the prefix is taken. */
-  const minted = Effect.fnUntraced(function* <E>(
+  /** Inserts a key with a new prefix. `insert` returns no row when the prefix is taken. */
+  const insertKey = Effect.fnUntraced(function* <E>(
     insert: (prefix: string, hash: string) => Effect.Effect<ReadonlyArray<unknown>, E>
   ) {
-    for (let attempt = 0; attempt < mostMints; attempt += 1) {
+    for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
       const secret = mint()
       const prefix = prefixOf(secret)
       const hash = yield* Effect.tryPromise(() => hashSecret(secret))
@@ -196,7 +197,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const priority = yield* Values.validate("priority", Values.priority, key.priority ?? "interactive")
     const expiresAt = yield* expiryOf(sql, key)
     yield* showTenant(key.tenant)
-    return yield* minted(
+    return yield* insertKey(
       (prefix, hash) => sql`
         INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority)
         SELECT id, ${name}, ${prefix}, ${hash}, string_to_array(${[...new Set(granted)].join(",")}, ','),
@@ -204,7 +205,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
         FROM tenants WHERE name = ${key.tenant}
         ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
     )
-  }, down)
+  }, withRegistryDown)
 
   const rotateKey = Effect.fnUntraced(function* (given: string, graceMs: number | undefined) {
     const old = yield* Values.validate("prefix", Values.prefix, given)
@@ -214,7 +215,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       Effect.gen(function* () {
         const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${old} FOR UPDATE`
         if (found.length === 0) return yield* new UnknownKey({ prefix: old })
-        const made = yield* minted(
+        const made = yield* insertKey(
           (prefix, hash) => sql`
             INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority,
               budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days)
@@ -224,7 +225,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
             ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
         )
         if (grace !== undefined) {
-          // Never later than it would have ended anyway.
+          // Never later than its own end.
           yield* sql`
             UPDATE api_keys SET expires_at = least(expires_at, now() + ${grace}::float8 * interval '1 millisecond')
             WHERE prefix = ${old}`
@@ -232,7 +233,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
         return { ...made, replaced: yield* showKey(old) }
       })
     )
-  }, down)
+  }, withRegistryDown)
 
   const listKeys = Effect.fnUntraced(function* (tenant: string) {
     yield* showTenant(tenant)
@@ -240,7 +241,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       SELECT ${keyColumns} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
       WHERE t.name = ${tenant} ORDER BY k.created_at, k.prefix`
     return (yield* keyRows(rows)).map(keyOf)
-  }, down)
+  }, withRegistryDown)
 
   const revokeKey = Effect.fnUntraced(function* (given: string) {
     const prefix = yield* Values.validate("prefix", Values.prefix, given)
@@ -248,16 +249,16 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       Effect.gen(function* () {
         const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${prefix} FOR UPDATE`
         if (found.length === 0) return yield* new UnknownKey({ prefix })
-        // The outbox row is the revocation; its trigger does the rest, whoever writes it.
+        // A trigger on this table does the whole revocation.
         const written = yield* sql`
           INSERT INTO revocations (key_prefix)
           SELECT prefix FROM api_keys WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
         return { already: written.length === 0 }
       })
     )
-  }, down)
+  }, withRegistryDown)
 
-  /** Runs one UPDATE of the key and answers with what it made of it. */
+  /** Runs one UPDATE of the key and returns the changed key. */
   const change = Effect.fnUntraced(function* (
     given: string,
     update: (prefix: string) => Effect.Effect<ReadonlyArray<unknown>, unknown>
@@ -280,7 +281,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     )
     if (key.status === "revoked") return yield* new RevokedKey({ prefix: key.prefix })
     return key
-  }, down)
+  }, withRegistryDown)
 
   const setKeyLimits = Effect.fnUntraced(function* (
     given: string,
@@ -303,7 +304,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
           priority = coalesce(${priority}, priority)
         WHERE prefix = ${prefix} RETURNING id`
     )
-  }, down)
+  }, withRegistryDown)
 
   const setPromptLog = Effect.fnUntraced(function* (
     given: string,
@@ -319,19 +320,19 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
         UPDATE api_keys SET prompt_log = ${wish.on}, prompt_log_days = coalesce(${days}::int, prompt_log_days)
         WHERE prefix = ${prefix} RETURNING id`
     )
-  }, down)
+  }, withRegistryDown)
 
   const setBudgets = (given: string, wish: Parameters<Registry["Service"]["setBudgets"]>[1]) =>
-    down(writeBudgets(sql, given, wish))
+    withRegistryDown(writeBudgets(sql, given, wish))
 
   const showBudgets = Effect.fnUntraced(function* (given: string) {
     return yield* readBudgets(sql, yield* Values.validate("prefix", Values.prefix, given))
-  }, down)
+  }, withRegistryDown)
 
   return {
     createTenant,
     listTenants,
-    showTenant: (tenant: string) => down(showTenant(tenant)),
+    showTenant: (tenant: string) => withRegistryDown(showTenant(tenant)),
     setTenantLimits,
     setTenantEnabled,
     setModels,
@@ -349,12 +350,12 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       const prefix = yield* Values.validate("key", Values.prefix, given)
       yield* showKey(prefix)
       return yield* readPrompts(sql, prefix, which)
-    }, down),
-    // No deadline around the whole: each of its statements has one.
+    }, withRegistryDown),
+    // No deadline for all of it: each statement has one.
     erasePromptLog: Effect.fnUntraced(function* (given) {
-      const prefix = yield* down(Values.validate("key", Values.prefix, given))
-      yield* down(showKey(prefix))
-      return yield* erasePrompts((batch) => down(batch), sql, prefix)
+      const prefix = yield* withRegistryDown(Values.validate("key", Values.prefix, given))
+      yield* withRegistryDown(showKey(prefix))
+      return yield* erasePrompts((batch) => withRegistryDown(batch), sql, prefix)
     })
   }
 })

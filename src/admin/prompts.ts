@@ -1,4 +1,4 @@
-/** What is logged of one key, read and erased. */
+/** Reads and erases the logged prompts of one key. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { promptOf, promptRows } from "./rows.ts"
@@ -24,7 +24,7 @@ export const readPrompts = Effect.fnUntraced(function* (
 
 const batch = 500
 
-/** In batches, so that no delete holds locks for long; what a gateway writes meanwhile may be left. */
+/** Deletes in batches, so that no delete holds locks for long. A prompt that is written meanwhile may stay. */
 export const erasePrompts = Effect.fnUntraced(function* <E>(
   bounded: (
     statement: Effect.Effect<ReadonlyArray<unknown>, unknown>

@@ -1,4 +1,4 @@
-/** The registry's tables as its queries return them. */
+/** The rows that the queries of the registry return. */
 import { Schema } from "effect"
 import { priorities } from "../domain/Caller.ts"
 import type { KeyInfo, LoggedPrompt, TenantInfo } from "./Registry.ts"

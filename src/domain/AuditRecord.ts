@@ -1,11 +1,11 @@
-/** What is written about a request. Everything here is public to operators: no secret, no prompt, no cause. */
+/** The facts that the audit stores about a request. Operators read them: no secret, no prompt, no cause. */
 import type { Caller } from "./Caller.ts"
 import type { Usage } from "./Usage.ts"
 import type { Reservation } from "./Reservation.ts"
 
-/** What is known of every request the moment it arrives. Strings from outside are cleaned before they are stored. */
+/** What is known of each request when it arrives. Texts of clients are cleaned before they are stored. */
 export interface Arrival {
-  /** UUIDv7, ours */
+  /** UUIDv7, made by the gateway */
   readonly requestId: string
   /** epoch ms */
   readonly arrivedAt: number
@@ -17,14 +17,14 @@ export interface Arrival {
   readonly clientRequestId?: string
 }
 
-/** Written before the backend is called: this request is about to cost tokens. */
+/** Stored before the backend is called, because the request may cost tokens from then on. */
 export interface Intent {
   readonly arrival: Arrival
   readonly caller: Caller
   /** discovered name */
   readonly model: string
   readonly streamed: boolean
-  /** its grip on the counters: `admittedAt` fixes the ledger day, `held` is what it holds, the rest settles it */
+  /** `admittedAt` decides the ledger day, `held` is what it holds; the rest is needed to settle it */
   readonly reservation: Reservation
   readonly promptEstimate: number
 }

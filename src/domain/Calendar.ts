@@ -6,14 +6,14 @@ import type { Period } from "./Limits.ts"
 
 const dayMs = 86_400_000
 
-/** The day that was last asked for: requests of the same day follow each other. */
-let known = { number: Number.NaN, name: "" }
+/** The day of the last call: consecutive calls usually have the same day. */
+let last = { number: Number.NaN, name: "" }
 
 /** `2026-11-21` for an instant in milliseconds since the epoch. */
 export const dayOf = (epochMs: number): string => {
   const number = Math.floor(epochMs / dayMs)
-  if (number !== known.number) known = { number, name: new Date(epochMs).toISOString().slice(0, 10) }
-  return known.name
+  if (number !== last.number) last = { number, name: new Date(epochMs).toISOString().slice(0, 10) }
+  return last.name
 }
 
 /** `2026-11` for an instant in milliseconds since the epoch. */

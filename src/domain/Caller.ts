@@ -1,14 +1,14 @@
-/** Who is asking, with everything that was decided about them, as the key store confirmed it. */
+/** The authenticated key with its limits and grants, as the key store read them from the database. */
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
 
 export const scopes = ["chat", "embeddings"] as const
 export type Scope = (typeof scopes)[number]
 
-/** `batch` requests are let to the backend when no interactive one waits for it, and at least one of them in ten minutes. */
+/** A `batch` request goes to the backend when no interactive one waits for it, and at least one goes in ten minutes. */
 export const priorities = ["interactive", "batch"] as const
 export type Priority = (typeof priorities)[number]
 
-/** Which discovered models a tenant may use: all of them, or those named. */
+/** Which discovered models a tenant may use: all, or the named ones. */
 export type ModelGrant = "all" | ReadonlySet<string>
 
 export interface Caller {
@@ -21,7 +21,7 @@ export interface Caller {
   readonly limits: EffectiveLimits
   readonly budgets: Budgets
   readonly models: ModelGrant
-  /** the tenant's share of the backend when requests wait for it: twice the weight is twice the share */
+  /** the tenant's share of the backend while requests wait for it: twice the weight is twice the share */
   readonly weight: number
   readonly priority: Priority
   /** days to keep prompts and answers; absent when the key has not opted in */

@@ -1,8 +1,8 @@
-/** One vector, in numbers and as JSON. */
+/** One vector, as numbers and as JSON. */
 export interface Vector {
-  /** every one of them finite as a float32 */
+  /** each is finite as a float32 */
   readonly numbers: ReadonlyArray<number>
-  /** the array as text, in the backend's own digits where they could be kept */
+  /** the array as text, in the backend's own digits where possible */
   readonly json: string
 }
 
@@ -13,6 +13,6 @@ export interface Embeddings {
   /** nanoseconds */
   readonly totalDuration?: number
   readonly loadDuration?: number
-  /** never told by the legacy endpoint */
+  /** the older endpoint does not send it */
   readonly promptEvalCount?: number
 }

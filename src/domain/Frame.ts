@@ -10,7 +10,7 @@ export interface ToolCall {
   readonly arguments: JsonObject
 }
 
-/** Native names are kept where native and OpenAI differ; absent counts are absent, not 0. */
+/** Names follow Ollama where Ollama and OpenAI differ. An absent count stays absent; it is not 0. */
 export interface Frame {
   readonly createdAt: string
   /** `message.content` of chat, `response` of generate */

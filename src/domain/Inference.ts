@@ -1,23 +1,22 @@
 /**
- * One request about a model, whatever surface it came in by: both dialects decode to this, and the backend
- * is sent nothing that is not in it.
+ * One request about a model. Both surfaces decode to it, and the backend gets nothing else.
  */
 import type { Schema } from "effect"
 
 export type Json = Schema.Json
 export type JsonObject = Schema.JsonObject
 
-/** The backend's own endpoints; the path sent upstream is a constant per kind, never the client's. */
+/** The endpoints of the backend. The path that is called is a constant for each kind, never the client's. */
 export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show"
 
-/** What a surface's decoder makes of a body. */
+/** A decoded body. */
 export interface DecodedRequest {
   readonly kind: InferenceKind
   /** the client's spelling: echoed in every answer, never sent upstream */
   readonly model: string
   /** whether the client gets a stream; chat and generate are always streamed upstream */
   readonly stream: boolean
-  /** the prompt, when the client wants it at the head of the answer */
+  /** the prompt, when the client wants it at the start of the answer */
   readonly echo?: string
   /** whether the client wants its usage in a chunk of its own */
   readonly usageChunk?: boolean
@@ -27,22 +26,22 @@ export interface DecodedRequest {
   readonly body: JsonObject
   /** sampling options that passed the schema, without `num_predict` */
   readonly options: JsonObject
-  /** `body.think` is a wish: left out for a model that is known not to think, which is otherwise a 400 */
+  /** whether `body.think` is left out for a model that is known not to think; otherwise that is a 400 */
   readonly thinkIfAble?: boolean
-  /** what the client sent as `context`, unread: it is not part of `body` before it was opened */
+  /** the client's `context`, still sealed; it becomes part of `body` when it is opened */
   readonly sealedContext?: ReadonlyArray<number>
   /** the digest of the model that `body.context` belongs to */
   readonly contextDigest?: string
-  /** keywords that were left out of its schema, for the client to know */
+  /** keywords that were left out of the schema, for `X-Schema-Relaxed` */
   readonly relaxed?: ReadonlyArray<string>
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */
   readonly maxTokens: number | undefined
 }
 
-/** A request whose prompt has been measured (`http/promptSize.ts`). Whatever changes it afterwards may only take away. */
+/** A request with an estimated prompt (`http/dialect/promptEstimate.ts`). Later changes may only remove fields. */
 export interface InferenceRequest extends DecodedRequest {
-  /** UTF-8 bytes that are forwarded, images aside */
+  /** UTF-8 bytes that are forwarded, without images */
   readonly promptBytes: number
-  /** estimated prompt tokens, from those bytes and the images; 0 when the model is not run */
+  /** estimated prompt tokens, from these bytes and the images; 0 when the model does not run */
   readonly promptEstimate: number
 }

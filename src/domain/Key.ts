@@ -10,13 +10,13 @@ const keyLength = 44
 
 export const defaultNamespace = "tg_"
 
-/** Whether `text` could be a key of `namespace`; the only thing looked at before any I/O. */
+/** Matches texts that have the shape of a key of `namespace`. This is checked before any I/O. */
 export const keyShape = (namespace: string): RegExp =>
   new RegExp(`^${namespace}[0-9A-Za-z]{${keyLength - namespace.length}}$`)
 
 export const prefixOf = (key: string): string => key.slice(0, prefixLength)
 
-/** Uniform base62 by rejection: a byte of 248 or more would favour the first eight letters. */
+/** Uniform base62. Bytes of 248 and more are rejected: they would favour the first eight characters. */
 const base62 = (length: number): string => {
   let text = ""
   while (text.length < length) {
@@ -31,8 +31,8 @@ const base62 = (length: number): string => {
 export const mintKey = (namespace: string): string => namespace + base62(keyLength - namespace.length)
 
 /**
- * A prefix from its `_` on, and so much of a secret that it is one: keys are also pasted with an end missing, and one
- * right behind another.
+ * A prefix from its `_` on, and enough of a secret to be one. It also matches keys that were pasted with an end missing, or
+ * one right after another.
  */
 const keyLike = /(_[0-9A-Za-z]{9})[0-9A-Za-z]{16,}/g
 
@@ -50,14 +50,14 @@ interface Decoded {
   readonly end: number
 }
 
-/** How an escape ends that the last character has completed: `%5F`, `\x5f`, `%u005f`, `\u005f`. */
+/** An escape at the end of a text: `%5F`, `\x5f`, `%u005f`, `\u005f`. */
 const escapeEnd = /(?:%|\\x)([0-9a-f]{2})$|[%\\]u([0-9a-f]{4})$/i
 const longestEscape = 6
 
 /**
- * `text` with its percent-escapes and backslash-escapes undone until there are none left, in one pass: a decoded
- * character may itself complete the next escape. Control characters are left out, because viewers drop them, and so
- * are backslashes before an escape: text that was quoted twice has them. Other backslashes stay, as in `\\n`.
+ * Decodes percent-escapes and backslash-escapes in one pass until none is left: a decoded character may complete the next
+ * escape. Control characters are left out, because viewers drop them. Backslashes before an escape are left out too,
+ * because text that was quoted twice has them. Other backslashes stay, as in `\\n`.
  */
 const decodeEscapes = (text: string): ReadonlyArray<Decoded> => {
   const out: Array<Decoded> = []
@@ -71,7 +71,7 @@ const decodeEscapes = (text: string): ReadonlyArray<Decoded> => {
   return withoutQuoting(out)
 }
 
-/** Drops the backslashes before an escape, from the end on. */
+/** Removes the backslashes before an escape, starting at the end. */
 const withoutQuoting = (decoded: ReadonlyArray<Decoded>): ReadonlyArray<Decoded> => {
   let beforeEscape = false
   const kept = decoded.toReversed().filter(({ char, end, start }) => {
@@ -81,11 +81,11 @@ const withoutQuoting = (decoded: ReadonlyArray<Decoded>): ReadonlyArray<Decoded>
   return kept.toReversed()
 }
 
-/** Takes the escape that `out` ends in off it, and answers what it stands for. */
+/** Removes the escape at the end of `out` and returns the character it stands for. */
 const foldEscape = (out: Array<Decoded>): Decoded | undefined => {
   const last = out.at(-1)
   const mark = (back: number): string => out.at(-back)?.char ?? ""
-  // Most characters complete no escape: this says so without a search.
+  // Most characters complete no escape; this check avoids the search.
   if (last === undefined || (mark(3) !== "%" && mark(3) !== "x" && !/u/i.test(mark(5)))) return undefined
   const found = escapeEnd.exec(
     out
@@ -99,7 +99,7 @@ const foldEscape = (out: Array<Decoded>): Decoded | undefined => {
   return { char, start: first?.start ?? last.start, end: last.end }
 }
 
-/** Cuts the secrets out of a run that has escapes: what stands around them stays as it was sent. */
+/** Removes the secrets from text with escapes. The rest of the text does not change. */
 const redactEscaped = (text: string): string => {
   const decoded = decodeEscapes(text)
   let [kept, from] = ["", 0]
@@ -116,8 +116,8 @@ const redactEscaped = (text: string): string => {
 }
 
 /**
- * What looks like a key, of whatever namespace, wherever it stands and however often it is escaped: the public prefix
- * stays, the secret goes.
+ * Removes the secret of everything that looks like a key, of any namespace, anywhere in the text, escaped or not. The public
+ * prefix stays.
  */
 export const redactKeys = (text: string): string =>
   text.length <= shorterThanKey

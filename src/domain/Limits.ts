@@ -1,12 +1,12 @@
 /**
- * Limits, budgets and what is left of them. All amounts are whole numbers: requests, tokens, or slots.
+ * Limits, budgets and their remainders. All amounts are whole numbers: requests, tokens, or slots.
  */
 
 export const periods = ["day", "month", "total"] as const
 /** A budget period: the UTC day, the UTC month, or for ever. */
 export type Period = (typeof periods)[number]
 
-/** What applies to one key after inheriting from its tenant: never null, there is no "unlimited". */
+/** The limits of one key, its own or its tenant's. They are never null: there is no "unlimited". */
 export interface EffectiveLimits {
   /** requests per 60 s */
   readonly rpm: number
@@ -16,7 +16,7 @@ export interface EffectiveLimits {
   readonly concurrent: number
 }
 
-/** Token budgets of one key; a period that is absent has no budget. */
+/** Token budgets of one key. An absent period has no budget. */
 export type Budgets = { readonly [P in Period]?: number }
 
 /** A limit and what is left of it, never below 0. */
@@ -25,7 +25,7 @@ export interface Remaining {
   readonly remaining: number
 }
 
-/** What is left of everything that counts for one key, at one instant of the counters' own time. */
+/** What is left of a key's limits and budgets, at one instant of the counters' own time. */
 export interface Headroom {
   readonly requests: Remaining
   readonly tokens: Remaining

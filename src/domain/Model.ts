@@ -3,14 +3,14 @@ import type { JsonObject } from "./Inference.ts"
 
 /** What a model can do. */
 export interface Description {
-  /** absent where the backend does not tell: then nothing is known, and nothing is refused on it */
+  /** absent when the backend does not send it; then no request is refused for it */
   readonly capabilities?: ReadonlyArray<string>
-  /** tokens of prompt and answer together that the model was made for */
+  /** the model's limit for the tokens of prompt and answer together */
   readonly contextLength?: number
 }
 
 export interface Model extends Description {
-  /** the discovered spelling, the only one ever sent upstream */
+  /** the discovered spelling, the only one that is sent to the backend */
   readonly name: string
   /** RFC 3339, as the backend wrote it */
   readonly modifiedAt: string

@@ -1,31 +1,31 @@
-/** What a request holds of its counters, as plain data: the gates make it, the audit stores it, any replica settles it. */
+/** What a request holds of its counters. It is plain data: the audit stores it, and any replica can settle it. */
 import type { Budgets, EffectiveLimits, Period } from "./Limits.ts"
 
-/** Whose counters: `group` (the tenant) only places them together, so that a cluster keeps them on one node. */
+/** The owner of counters. `group` (the tenant) keeps them on one node of a cluster. */
 export interface Account {
   readonly group: string
   readonly key: string
 }
 
-/** The limits a request is held against. A budget period that is absent is neither checked nor counted. */
+/** The limits that a request is checked against. An absent budget period is neither checked nor counted. */
 export interface Claims {
   readonly account: Account
   readonly limits: EffectiveLimits
   readonly budgets: Budgets
 }
 
-/** Names a counter: `2026-11-21` for day, `2026-11` for month, `total` for total. */
+/** The name of a counter: `2026-11-21` for day, `2026-11` for month, `total` for total. */
 export type Bucket = string
 
-/** An admitted request's grip on the counters. Plain data: it can be handed to any replica. */
+/** What an admitted request holds. */
 export interface Reservation {
   readonly id: string
   readonly claims: Claims
   /** tokens held now */
   readonly held: number
-  /** the most tokens this request could have been given when it was admitted: the smallest remainder */
+  /** the most tokens that this request could get at its admission: the smallest remainder */
   readonly available: number
-  /** store time of admission, epoch ms; fixes the budget periods */
+  /** admission time of the store, epoch ms; decides the budget periods */
   readonly admittedAt: number
   /** the counters it is charged to */
   readonly buckets: { readonly [P in Period]?: Bucket }

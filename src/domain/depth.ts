@@ -1,16 +1,16 @@
 /**
- * How deep JSON may be. `JSON.parse` reads any depth, but whatever walks the value afterwards, `JSON.stringify` first of
- * all, uses the stack.
+ * The maximal depth of JSON. `JSON.parse` reads any depth, but `JSON.stringify` and other recursive functions would
+ * overflow the stack.
  */
 import type { Json } from "./Inference.ts"
 
 /** Levels of a whole request. */
 export const requestDepth = 64
 
-/** Levels of what a backend made up, as arguments of a tool call: a client can send them back in its next request. */
+/** Levels of the arguments of a tool call: a client must be able to send them back in its next request. */
 export const answerDepth = requestDepth - 8
 
-/** Whether `value` has more than `levels` levels. Looks no deeper than that. */
+/** Whether `value` has more than `levels` levels. It does not look deeper than that. */
 export const isDeeperThan = (value: Json, levels: number): boolean => {
   if (typeof value !== "object" || value === null) return false
   if (levels === 0) return true

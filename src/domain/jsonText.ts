@@ -1,4 +1,4 @@
-/** Ways through JSON text without parsing it. */
+/** Finds positions in JSON text without parsing it. */
 
 const quote = 0x22
 const backslash = 0x5c
@@ -13,7 +13,7 @@ export const endOfString = (text: string, start: number): number => {
   return -1
 }
 
-/** Index of the first character from `from` on that is no white space; the end of the text when there is none. */
+/** Index of the first character from `from` on that is not white space, or the length of the text. */
 export const afterSpace = (text: string, from: number): number => {
   let i = from
   while (i < text.length && isSpace(text.charCodeAt(i))) i++

@@ -1,6 +1,6 @@
-/** How many tokens a text is estimated at, in a prompt and in an answer. */
+/** Estimates the number of tokens of a text, in a prompt and in an answer. */
 
-/** UTF-8 bytes to a token. What the estimate is worth was measured: `http/promptSize.ts` has the figures. */
+/** UTF-8 bytes for each token. `http/dialect/promptEstimate.ts` has the measured error of this estimate. */
 export const bytesPerToken = 4
 
 export const tokensOfBytes = (bytes: number): number => Math.ceil(bytes / bytesPerToken)

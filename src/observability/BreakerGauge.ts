@@ -1,4 +1,4 @@
-/** The breaker's state as a gauge: what an operator looks at first when everything is a 502. */
+/** The state of the circuit breaker as a gauge. */
 import { Effect, Layer } from "effect"
 import type { BreakerState } from "../backend/Circuit.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"

@@ -9,18 +9,18 @@ import { Context, Effect, Layer } from "effect"
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 
-/** Something whose value is asked for when the metrics are. */
+/** A gauge whose value is read when the metrics are scraped. */
 export interface Probe {
   readonly name: string
   readonly help: string
   readonly read: Effect.Effect<number>
 }
 
-/** Why a request was refused before it was one. */
+/** Why Node's parser or timers refused a request. */
 export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation", "pipelined"] as const
 export type MalformedReason = (typeof malformedReasons)[number]
 
-/** What runs in the background; a new loop is a new name here (`observability/background.ts`). */
+/** The names of the background tasks. A new loop needs a new name (`observability/background.ts`). */
 export const backgroundTasks = [
   "audit_intents",
   "audit_completions",
@@ -46,19 +46,19 @@ export type BackgroundTask = (typeof backgroundTasks)[number]
 export class Metrics extends Context.Service<
   Metrics,
   {
-    /** One finished request; `modelResolved` tells whether its model may be a label. */
+    /** Counts a finished request. `modelResolved`: whether its model may be a label. */
     observe(record: AuditRecord, modelResolved: boolean): Effect.Effect<void>
-    /** The backend's first frame, so many ms after its request arrived. */
+    /** Records that the backend's first frame came `ms` after the request arrived. */
     firstFrame(ms: number): Effect.Effect<void>
-    /** A revocation has reached this process, `latencyMs` after it was written. */
+    /** Records that this process knew of a revocation `latencyMs` after it was written. */
     revoked(latencyMs: number): Effect.Effect<void>
-    /** Transcripts of opted-in keys that could not be written. */
+    /** Counts transcripts of opted-in keys that could not be written. */
     promptsDropped(count: number): Effect.Effect<void>
-    /** A request that Node's parser or timers refused: it has no audit row. */
+    /** Counts a request that Node's parser or timers refused. It has no audit row. */
     malformed(reason: MalformedReason): Effect.Effect<void>
-    /** A run of background work that failed. */
+    /** Counts a failed run of a background task. */
     backgroundFailed(task: BackgroundTask): Effect.Effect<void>
-    /** Around a wait for a place at the backend: how many wait, for how long, and who is refused. */
+    /** Wraps a wait for a place at the backend: counts who waits, how long, and who is refused. */
     queueing(
       tenant: string
     ): <A, E extends { readonly _tag: string }, R>(wait: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
@@ -181,7 +181,7 @@ const make = Effect.sync(() => {
       }),
     probe: ({ name, help, read }) =>
       Effect.map(Effect.context(), (context) => {
-        // A probe that breaks or hangs says so in its own line; the others still tell what they know.
+        // A probe that fails or hangs becomes NaN. The other metrics are still given.
         const value = read.pipe(
           Effect.timeoutOrElse({ duration: "500 millis", orElse: () => Effect.succeed(Number.NaN) }),
           Effect.catchCause(() => Effect.succeed(Number.NaN))

@@ -1,4 +1,4 @@
-/** Steps of a request as spans, when somebody collects them. */
+/** Steps of a request as spans, when a collector is set. */
 import { Context, Effect } from "effect"
 
 /** Whether spans are collected (`OTLP_ENDPOINT`). */
@@ -12,5 +12,5 @@ export type Step = (name: string) => <A, E, R>(effect: Effect.Effect<A, E, R>) =
 const untraced: Step = () => (effect) => effect
 const traced: Step = (name) => (effect) => Effect.withSpan(effect, name, { captureStackTrace: false })
 
-/** Costs nothing at all when nobody collects spans. */
+/** Without a collector a step costs nothing. */
 export const stepOf = (collected: boolean): Step => (collected ? traced : untraced)

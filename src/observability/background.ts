@@ -1,27 +1,27 @@
 /**
- * Runs work again and again for as long as a scope lives. Every loop of the gateway runs here, and nowhere else
- * (`test/unit/background.test.ts`).
+ * Repeats background work while a scope lives. Every loop of the gateway runs here (`test/unit/background.test.ts`).
  *
- * A run that fails or breaks is never the last. Each failure is counted in `tollgate_background_failures_total{task}`,
- * the first of an outage is logged as a warning, and so is the end of the outage as information.
+ * The loop continues after a failure or a defect. Each failure is counted in
+ * `tollgate_background_failures_total{task}`. The first failure of an outage is logged as a warning, and the end of the
+ * outage as information.
  */
 import { Cause, Duration, Effect, Random, type Scope } from "effect"
 import { type BackgroundTask, Metrics } from "./Metrics.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 
-/** Whether a task works, for whoever runs it. */
+/** Records whether a task works. */
 export interface Outage {
-  /** A run failed. Never fails itself. */
+  /** Records a failed run. Never fails itself. */
   failed(cause: Cause.Cause<unknown>): Effect.Effect<void>
-  /** A run succeeded. */
+  /** Records a successful run. */
   readonly over: Effect.Effect<void>
 }
 
 const warn = (task: BackgroundTask, cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Effect.logWarning("background task failed", { task }, cause)
 
-/** `line` is logged for the first failure of an outage: for causes that must not be shown whole. */
+/** `line` is logged for the first failure of an outage. A task passes its own when its causes must not be logged whole. */
 export const makeOutage = (
   task: BackgroundTask,
   line: (cause: Cause.Cause<unknown>) => Effect.Effect<void> = (cause) => warn(task, cause)
@@ -40,26 +40,26 @@ export const makeOutage = (
   })
 
 export interface Pace {
-  /** waits for the next run; told whether the last one failed */
+  /** waits for the next run; `failed`: whether the last run failed */
   readonly pause: (failed: boolean) => Effect.Effect<unknown>
-  /** whether the first run waits as well; default false */
+  /** whether the first run waits too; default false */
   readonly pauseFirst?: boolean
 }
 
-/** Runs `ms` apart, counted from the end of one to the begin of the next. */
+/** Waits `ms` from the end of one run to the start of the next. */
 export const spaced = (ms: number): Pace => ({ pause: () => Effect.sleep(Duration.millis(ms)) })
 
-/** The same, 80 to 120 % of it, so that replicas do not move in step. */
+/** Waits 80 to 120 % of `ms`, so that replicas do not run at the same time. */
 export const jittered = (ms: number): Pace => ({
   pause: () => Effect.flatMap(Random.nextBetween(0.8 * ms, 1.2 * ms), (wait) => Effect.sleep(wait))
 })
 
-/** The same pace, but nothing happens before its first pause. */
+/** The same pace, with a pause before the first run. */
 export const later = (pace: Pace): Pace => ({ ...pace, pauseFirst: true })
 
 /**
- * Runs `work` at `pace` while the scope lives. `outage` is the task's own, for work that says itself when it is well,
- * or whose failures need a line of their own.
+ * Repeats `work` at `pace` while the scope lives. A task passes its own `outage` when it reports its success itself, or when
+ * its failures need a log line of their own.
  */
 export const background = Effect.fnUntraced(function* <E, R>(
   task: BackgroundTask,
@@ -72,7 +72,7 @@ export const background = Effect.fnUntraced(function* <E, R>(
     onFailure: (cause) => Effect.as(failed(cause), true),
     onSuccess: () => Effect.as(over, false)
   })
-  // A line that cannot be logged must not end the loop either.
+  // A failing logger must not end the loop.
   const guarded = Effect.catchCause(run, () => Effect.succeed(true))
   const loop = Effect.forever(Effect.flatMap(guarded, pace.pause))
   const started = pace.pauseFirst === true ? Effect.andThen(pace.pause(false), loop) : loop

@@ -1,7 +1,7 @@
-/** Text on its way to a terminal or a log: nothing in it is obeyed, and no key in it keeps its secret. */
+/** Makes text safe for a terminal or a log: escapes control characters, and removes the secrets of keys. */
 import { escapeControls } from "../domain/controls.ts"
 import { redactKeys } from "../domain/Key.ts"
 
-/** One line; line feeds are kept where `lines` says that they are the writer's own. */
+/** Returns one line. With `lines`, line feeds are kept, because the gateway wrote them. */
 export const printable = (text: string, lines = false): string =>
   redactKeys(escapeControls(text, lines ? "\n" : ""))

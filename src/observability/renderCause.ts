@@ -1,32 +1,31 @@
 /**
- * How a failure is told in a log line: names, messages and stacks, down to the first cause.
+ * Renders a failure for a log line: names, messages and stacks, down to the first cause.
  *
- * Postgres repeats the row it refuses in `detail` and `where`, and the value it cannot read in the messages of class
- * 22 (data exception): prompts, models and whatever else a client sent. Those are left out here, for every log line
- * and trace there is, so that no place that logs a cause has to think of it.
+ * Postgres quotes a refused row in `detail` and `where`, and an unreadable value in the messages of class 22 (data
+ * exception). They may contain prompts and other client text, so they are left out here, for every log line and trace.
  */
 import { Cause, Predicate } from "effect"
 
-const deepest = 6
+const maxDepth = 6
 
 const textAt = (value: object, name: string): string | undefined => {
-  const held: unknown = Reflect.get(value, name)
-  return typeof held === "string" && held !== "" ? held : undefined
+  const text: unknown = Reflect.get(value, name)
+  return typeof text === "string" && text !== "" ? text : undefined
 }
 
-/** A message of the server itself: it alone has a severity beside its SQLSTATE. */
-const ofPostgres = (error: object): boolean =>
+/** Whether the error comes from the Postgres server: only such errors have a severity and a SQLSTATE. */
+const isPostgresError = (error: object): boolean =>
   textAt(error, "severity") !== undefined && /^[0-9A-Z]{5}$/.test(textAt(error, "code") ?? "")
 
-/** Its words unless they quote data, and the names that lead to the place. */
+/** The message, unless it quotes data, and the names of table, column, constraint and routine. */
 const postgresText = (error: object): string => {
   const code = textAt(error, "code") ?? ""
   const names = ["table", "column", "constraint", "routine"].flatMap((name) => {
     const text = textAt(error, name)
     return text === undefined ? [] : [`${name} ${text}`]
   })
-  const words = code.startsWith("22") ? "" : `: ${textAt(error, "message") ?? ""}`
-  return `Postgres ${[code, ...names].join(", ")}${words}`
+  const message = code.startsWith("22") ? "" : `: ${textAt(error, "message") ?? ""}`
+  return `Postgres ${[code, ...names].join(", ")}${message}`
 }
 
 const framesOf = (error: object): ReadonlyArray<string> =>
@@ -40,19 +39,19 @@ const headOf = (error: object): string => {
 
 const linesOf = (error: unknown, depth: number): ReadonlyArray<string> => {
   if (!Predicate.isObject(error)) return [String(error)]
-  if (ofPostgres(error)) return [postgresText(error)]
+  if (isPostgresError(error)) return [postgresText(error)]
   const cause: unknown = Reflect.get(error, "cause")
   const below =
-    cause === undefined || depth >= deepest
+    cause === undefined || depth >= maxDepth
       ? []
       : linesOf(cause, depth + 1).map((line, n) => (n === 0 ? `  caused by ${line}` : `  ${line}`))
   return [headOf(error), ...framesOf(error), ...below]
 }
 
-/** A cause or an error, one line a frame. */
+/** Renders a cause or an error, with one line for each stack frame. */
 export const renderCause = (failure: unknown): string => {
   if (!Cause.isCause(failure)) return linesOf(failure, 0).join("\n")
-  const told = failure.reasons.flatMap((reason) => {
+  const lines = failure.reasons.flatMap((reason) => {
     switch (reason._tag) {
       case "Fail":
         return linesOf(reason.error, 0)
@@ -62,5 +61,5 @@ export const renderCause = (failure: unknown): string => {
         return []
     }
   })
-  return told.length === 0 ? "interrupted" : told.join("\n")
+  return lines.length === 0 ? "interrupted" : lines.join("\n")
 }

@@ -1,9 +1,9 @@
-/** One log line per audited request, for whoever reads logs and not tables: what the row says, without addresses. */
+/** Writes one log line for each audited request: the facts of its row, without addresses. */
 import { Context, Effect } from "effect"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import { redactKeys } from "../domain/Key.ts"
 
-/** Whether requests are logged one by one; the terminal of an embedded gateway has better things to show. */
+/** Whether each request is logged. In embedded mode it is not. */
 export const RequestLines = Context.Reference<boolean>("tollgate/observability/RequestLines", {
   defaultValue: () => false
 })
@@ -14,7 +14,7 @@ export const requestLine = (record: AuditRecord): Effect.Effect<void> =>
     key: record.caller?.keyPrefix,
     tenant: record.caller?.tenantName,
     method: record.arrival.method,
-    // A path we do not serve is the client's own text, as long as it likes; half a key would not look like one.
+    // A blocked path is text of the client, of any length. Redacting comes before cutting, so that no half key is left.
     endpoint: redactKeys(record.arrival.endpoint).slice(0, 128),
     model: record.model === undefined ? undefined : redactKeys(record.model).slice(0, 128),
     status: record.status,

@@ -1,12 +1,12 @@
 /**
- * A request as a span, from its arrival to its last byte, with what its audit row says and no word of anybody's prompt.
- * A client's own `traceparent` is not taken up: whoever has a key could decide what is sampled and under which trace.
+ * Makes a span of each request, from its arrival to its last byte, with the facts of its audit row and without prompts. A
+ * client's `traceparent` is ignored: with it, a client could decide what is sampled and under which trace.
  */
 import { Effect, type Scope, type Tracer } from "effect"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { routeOf } from "../http/routes.ts"
 
-/** A path that is not served is the client's own text: it names no span. */
+/** A blocked path is text of the client, so it does not become the name of a span. */
 const nameOf = ({ arrival: { method, endpoint } }: RequestContext): string =>
   routeOf(method, endpoint) === undefined ? "blocked path" : `${method} ${endpoint}`
 
@@ -33,7 +33,7 @@ export const withRequestSpan = <A, E, R>(
 ): Effect.Effect<A, E, R | Scope.Scope> =>
   Effect.gen(function* () {
     const span = yield* Effect.makeSpanScoped(nameOf(context), { kind: "server", root: true })
-    // Before the span ends, after everything the request has to do.
+    // Runs before the span ends, after everything else of the request.
     yield* Effect.addFinalizer(() => Effect.sync(() => describe(span, context)))
     return yield* Effect.withParentSpan(handled, span)
   })

@@ -1,6 +1,6 @@
 /**
- * Traces over OTLP when there is somewhere to send them, else nothing at all. Spans leave in batches in the background;
- * a collector that is slow or gone costs spans, never requests.
+ * Sends traces over OTLP when `OTLP_ENDPOINT` is set. Spans are sent in batches in the background. A collector that is slow
+ * or away costs spans, never requests.
  */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Effect, Layer, References } from "effect"
@@ -13,31 +13,31 @@ import { Traced } from "./Trace.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { version } from "../version.ts"
 
-/** A collector that takes no request within this time has lost the batch. */
-const patience = "5 seconds"
+/** A batch that the collector does not accept within this time is lost. */
+const sendTimeout = "5 seconds"
 
-/** Batches of up to 1000 spans that may be under way; what comes then is lost, and the exporter rests for a minute. */
-const mostUnderWay = 8
+/** Number of batches, of up to 1000 spans each, that are sent at a time. Further ones are lost; the exporter then pauses for a minute. */
+const maxInFlight = 8
 
 const remindMs = 60_000
 
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.gen(function* () {
-    let underWay = 0
+    let inFlight = 0
     const log = new OutageLog(yield* makeMonotonicMs, { remindMs })
     const logLoss = (reason: string) => log.failed(() => Effect.logWarning("traces lost", { reason }))
     return HttpClient.transform(yield* HttpClient.HttpClient, (response, request) =>
       Effect.suspend(() => {
-        // Of the errors there are, one that is not tried again: there are too many tries already.
-        if (underWay >= mostUnderWay)
+        // The exporter does not retry this kind of error, and there are too many attempts already.
+        if (inFlight >= maxInFlight)
           return Effect.fail(
             failed(new HttpClientError.EncodeError({ request, description: "too many batches" }))
           )
-        underWay++
+        inFlight++
         return response.pipe(
           Effect.timeoutOrElse({
-            duration: patience,
+            duration: sendTimeout,
             orElse: () =>
               Effect.fail(
                 failed(
@@ -45,7 +45,7 @@ const layerCollector = Layer.effect(
                 )
               )
           }),
-          Effect.ensuring(Effect.sync(() => void underWay--))
+          Effect.ensuring(Effect.sync(() => void inFlight--))
         )
       }).pipe(
         Effect.tap(({ status }) =>
@@ -64,8 +64,8 @@ const layerCollector = Layer.effect(
 const failed = (reason: HttpClientError.HttpClientErrorReason) =>
   new HttpClientError.HttpClientError({ reason })
 
-/** What a failure said may be the model server's or Postgres's words, or a client's: the log tells it, once. */
-const wordless = (data: OtlpTracer.TraceData): OtlpTracer.TraceData => ({
+/** Removes the messages of failures: they may quote the model server, Postgres or a client. The log has them. */
+const withoutMessages = (data: OtlpTracer.TraceData): OtlpTracer.TraceData => ({
   resourceSpans: data.resourceSpans.map((resource) => ({
     ...resource,
     scopeSpans: resource.scopeSpans.map((scope) => ({
@@ -82,13 +82,13 @@ const wordless = (data: OtlpTracer.TraceData): OtlpTracer.TraceData => ({
   }))
 })
 
-/** As JSON, the last place a span passes: nothing that looks like a key leaves the process with its secret. */
+/** Removes the secrets of keys from the JSON of all spans, just before it is sent. */
 const layerRedactedJson = Layer.effect(
   OtlpSerialization.OtlpSerialization,
   Effect.map(OtlpSerialization.OtlpSerialization, (json) => ({
     ...json,
     traces: (data: OtlpTracer.TraceData) => {
-      const body = json.traces(wordless(data))
+      const body = json.traces(withoutMessages(data))
       return body._tag === "Uint8Array"
         ? HttpBody.text(redactKeys(Buffer.from(body.body).toString()), body.contentType)
         : HttpBody.empty

@@ -1,6 +1,6 @@
 /**
- * What was asked and answered, for keys whose owner has opted in, and for nobody else. It comes after the audit row
- * and in the background: it can be late or incomplete, and then says so in a counter, but it never hurts a request.
+ * Stores prompts and answers of keys whose owner has opted in. It writes in the background, after the audit row. It may be
+ * late or lose prompts, which a counter shows, but it never affects a request.
  */
 import { Context, type Effect } from "effect"
 import type { Caller } from "../domain/Caller.ts"
@@ -8,17 +8,17 @@ import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Arrival } from "../domain/AuditRecord.ts"
 
-/** One request being taken down; bounded, whatever comes. */
+/** Collects one request, with a bounded size. */
 export interface Transcript {
   add(frames: ReadonlyArray<Frame>): void
-  /** Hands over what there is, to be written soon. Never fails and never waits. */
+  /** Queues what was collected. Never fails, never waits. */
   readonly keep: Effect.Effect<void>
 }
 
 export class PromptLog extends Context.Service<
   PromptLog,
   {
-    /** undefined when the caller's key has not opted in: then nothing is taken down at all */
+    /** undefined when the key has not opted in; then nothing is collected */
     transcript(caller: Caller, arrival: Arrival, request: InferenceRequest): Transcript | undefined
   }
 >()("tollgate/promptlog/PromptLog") {}

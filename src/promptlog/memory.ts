@@ -1,20 +1,20 @@
-/** The prompt log without a database, for tests: what is kept, at once, for keys that are opted in when it is. */
+/** The prompt log in memory, for tests. It stores a prompt at once, if its key is opted in at that moment. */
 import { Context, Effect, Layer } from "effect"
 import { PromptLog } from "./PromptLog.ts"
 import type { PromptRow } from "./row.ts"
 import { makeTranscript } from "./transcript.ts"
 
-export interface KeptPrompt extends PromptRow {
+export interface StoredPrompt extends PromptRow {
   readonly days: number
 }
 
-/** The hand of a test on the memory twin. */
+/** What a test can read and change in the memory twin. */
 export class PromptLogMemory extends Context.Service<
   PromptLogMemory,
   {
     /** by request id */
-    readonly rows: ReadonlyMap<string, KeptPrompt>
-    /** As a key's owner does; a key nobody spoke of has not opted in. `days` is the key's own retention. */
+    readonly rows: ReadonlyMap<string, StoredPrompt>
+    /** Opts a key in, as its owner does. A key is not opted in before this. `days` is the key's own retention. */
     optIn(keyId: string, days?: number): Effect.Effect<void>
     optOut(keyId: string): Effect.Effect<void>
   }
@@ -22,7 +22,7 @@ export class PromptLogMemory extends Context.Service<
 
 const make = ({ defaultDays }: { readonly defaultDays: number }) =>
   Effect.sync(() => {
-    const rows = new Map<string, KeptPrompt>()
+    const rows = new Map<string, StoredPrompt>()
     const optedIn = new Map<string, number>()
     const log = PromptLog.of({
       transcript: makeTranscript((row) =>
@@ -32,12 +32,12 @@ const make = ({ defaultDays }: { readonly defaultDays: number }) =>
         })
       )
     })
-    const hand = PromptLogMemory.of({
+    const memory = PromptLogMemory.of({
       rows,
       optIn: (keyId, days = defaultDays) => Effect.sync(() => void optedIn.set(keyId, days)),
       optOut: (keyId) => Effect.sync(() => void optedIn.delete(keyId))
     })
-    return Context.make(PromptLog, log).pipe(Context.add(PromptLogMemory, hand))
+    return Context.make(PromptLog, log).pipe(Context.add(PromptLogMemory, memory))
   })
 
 export const layerPromptLogMemory = (options: {

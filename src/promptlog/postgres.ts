@@ -1,7 +1,7 @@
 /**
- * The prompt log on Postgres: a bounded queue and one writer. When the database is slow or gone the queue fills and
- * what comes then is dropped and counted. Whether a key has opted in is asked once more by the statement itself, so a
- * request that was under way when its owner opted out leaves nothing.
+ * The prompt log on Postgres: a bounded queue and one writer. When the database is slow or away the queue fills up; then
+ * further prompts are dropped and counted. The statement checks again that the key is opted in, so a request that was
+ * running when its owner opted out is not stored.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Exit, Layer, Queue, Schedule, Semaphore } from "effect"
@@ -13,11 +13,11 @@ import type { PromptRow } from "./row.ts"
 import { makeTranscript } from "./transcript.ts"
 
 export interface PromptLogOptions {
-  /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys that name no days of their own */
+  /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys without days of their own */
   readonly defaultDays: number
-  /** transcripts that may wait to be written; default 500, up to 128 KiB each */
+  /** how many transcripts may wait; default 500, of up to 128 KiB each */
   readonly capacity?: number
-  /** how long a shutdown waits for what still waits; default 2000 */
+  /** how long a shutdown waits for unwritten transcripts; default 2000 */
   readonly drainMs?: number
 }
 
@@ -42,7 +42,7 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
       WHERE k.prompt_log
       ON CONFLICT (request_id) DO NOTHING`)
 
-  /** Writes all that waits. A batch that cannot be written is dropped and counted, and then the whole has failed. */
+  /** Writes all waiting transcripts. A batch that cannot be written is dropped and counted, and the run fails. */
   const flush = Effect.gen(function* () {
     let failure: Exit.Exit<unknown, unknown> = Exit.void
     while (waiting.length > 0) {
@@ -62,7 +62,7 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
     help: "Transcripts of opted-in keys that wait to be written",
     read: Effect.sync(() => waiting.length)
   })
-  // What wakes it is the pause.
+  // The pause between two runs ends when a transcript is queued.
   yield* background("prompt_log_writing", flush, later({ pause: () => Queue.take(wake) }))
   yield* Effect.addFinalizer(() =>
     flush.pipe(

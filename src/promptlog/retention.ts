@@ -1,6 +1,6 @@
 /**
- * Deletes logged prompts whose time is over, a few at a time so that no delete holds locks or bloats for long. Every
- * replica sweeps; rows another is at are passed over.
+ * Deletes logged prompts past their retention, in small batches, so that no delete holds locks for long. Every replica
+ * does it; rows that another replica has locked are skipped.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
@@ -9,13 +9,13 @@ import { background, jittered } from "../observability/background.ts"
 import type { Metrics } from "../observability/Metrics.ts"
 
 export interface RetentionOptions {
-  /** seconds between two sweeps; default 60 */
+  /** seconds between two runs; default 60 */
   readonly everyS?: number
   /** rows per statement; default 500 */
   readonly batch?: number
 }
 
-/** Deletes what has expired; answers how many rows that were. */
+/** Deletes expired rows and returns their number. */
 export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: number) {
   let swept = 0
   for (;;) {

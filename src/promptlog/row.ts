@@ -1,4 +1,4 @@
-/** A finished transcript as the row it becomes. */
+/** Turns a finished transcript into a row. */
 import type { Caller } from "../domain/Caller.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import { type AnswerText, promptText } from "./text.ts"

@@ -1,9 +1,9 @@
-/** Prompts and answers as text of bounded size, in words a Postgres column takes. */
+/** Prompts and answers as text of bounded size, without characters that Postgres refuses. */
 import type { Frame } from "../domain/Frame.ts"
 import type { Json, JsonObject } from "../domain/Inference.ts"
 
-/** UTF-8 bytes kept of a prompt, and as many of an answer. */
-export const mostBytes = 65_536
+/** UTF-8 bytes stored of a prompt, and as many of an answer. */
+export const maxBytes = 65_536
 
 export interface Cut {
   readonly text: string
@@ -13,24 +13,24 @@ export interface Cut {
 /** Postgres takes no NUL and no lone surrogate. */
 const storable = (text: string): string => text.toWellFormed().replaceAll("\u0000", "\ufffd")
 
-/** At most `most` bytes, never half a character. */
-export const cut = (text: string, most = mostBytes): Cut => {
-  const bytes = Buffer.from(storable(text.slice(0, most)))
-  if (bytes.length <= most) return { text: bytes.toString(), truncated: text.length > most }
-  let end = most
-  // 10xxxxxx goes on with a character that began before it.
+/** Cuts to at most `limit` bytes, never inside a character. */
+export const cut = (text: string, limit = maxBytes): Cut => {
+  const bytes = Buffer.from(storable(text.slice(0, limit)))
+  if (bytes.length <= limit) return { text: bytes.toString(), truncated: text.length > limit }
+  let end = limit
+  // A byte 10xxxxxx continues a character.
   while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--
   return { text: bytes.toString("utf8", 0, end), truncated: true }
 }
 
-/** Pictures are told of, not kept: they would push out the words. */
+/** Images are replaced by a word: they would use up the space of the text. */
 const withoutImages = (key: string, value: Json): Json =>
   key === "images" && Array.isArray(value) ? value.map(() => "(image)") : value
 
-/** What the model was given, as JSON: messages or prompt, system, tools, format. */
+/** The model's input as JSON: messages or prompt, system, tools, format. */
 export const promptText = (body: JsonObject): Cut => cut(JSON.stringify(body, withoutImages))
 
-/** The answer as it comes: thinking in its tags, tool calls as lines of JSON. Beyond the bound nothing is kept. */
+/** Collects the answer: thinking in tags, tool calls as lines of JSON. Text beyond the bound is dropped. */
 export class AnswerText {
   #text = ""
   #thinking = false
@@ -54,7 +54,7 @@ export class AnswerText {
   }
 
   #put(text: string): void {
-    if (this.#bytes > mostBytes) return
+    if (this.#bytes > maxBytes) return
     this.#text += text
     this.#bytes += Buffer.byteLength(text)
   }

@@ -1,10 +1,10 @@
-/** Taking down a request whose key has opted in: what both prompt logs do alike. */
+/** Collects a request whose key has opted in. Both prompt logs use it. */
 import { Effect } from "effect"
 import type { PromptLog } from "./PromptLog.ts"
 import { AnswerText } from "./text.ts"
 import { type PromptRow, promptRow } from "./row.ts"
 
-/** `keep` takes the finished row, soon or at once; it never fails and never waits. */
+/** `keep` stores or queues the finished row. It never fails and never waits. */
 export const makeTranscript =
   (keep: (row: PromptRow) => Effect.Effect<void>): PromptLog["Service"]["transcript"] =>
   (caller, arrival, request) => {

@@ -1,4 +1,4 @@
-/** The secret in the database, where a migration put it (`migrations/0007_sealing_secrets.ts`). */
+/** The secret in the database, made by `migrations/0007_sealing_secrets.ts`. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Schema } from "effect"
 import { SqlSchema } from "effect/sql"
@@ -14,14 +14,14 @@ const make = Effect.gen(function* () {
     Result: Row,
     execute: () => sql`SELECT encode(secret, 'hex') AS hex FROM sealing_secrets WHERE purpose = 'context'`
   })
-  let known: Buffer | undefined
-  const ask = find(undefined).pipe(
+  let secret: Buffer | undefined
+  const load = find(undefined).pipe(
     Effect.timeout("500 millis"),
-    Effect.map(({ hex }) => (known = Buffer.from(hex, "hex"))),
+    Effect.map(({ hex }) => (secret = Buffer.from(hex, "hex"))),
     Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
   )
   return ContextSecret.of({
-    read: Effect.suspend(() => (known === undefined ? ask : Effect.succeed(known)))
+    read: Effect.suspend(() => (secret === undefined ? load : Effect.succeed(secret)))
   })
 })
 

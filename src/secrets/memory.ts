@@ -1,4 +1,4 @@
-/** A secret of this process alone. */
+/** A random secret of this process only. */
 import { randomBytes } from "node:crypto"
 import { Effect, Layer } from "effect"
 import { ContextSecret } from "./ContextSecret.ts"

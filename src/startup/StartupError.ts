@@ -1,4 +1,4 @@
-/** Why the gateway did not start, in lines for the terminal. */
+/** The reason why the gateway did not start, as lines for the terminal. */
 import { Data, Effect, Result, Runtime } from "effect"
 import { describeProblem, exitCodeConfiguration, readSettings, type SettingsValues } from "../Settings.ts"
 
@@ -14,10 +14,10 @@ export class StartupError extends Data.TaggedError("BootFailed")<{
   }
 }
 
-/** One line and exit code 1. */
+/** An error of one line, with exit code 1. */
 export const startupError = (line: string): StartupError => new StartupError({ lines: [line], exitCode: 1 })
 
-/** The settings, or every problem with them at once and exit code 78. */
+/** Reads the settings. Fails with all problems at once and exit code 78. */
 export const settingsFrom = (
   env: Readonly<Record<string, string | undefined>>
 ): Effect.Effect<SettingsValues, StartupError> => {

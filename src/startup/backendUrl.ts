@@ -1,4 +1,4 @@
-/** Which model server to stand in front of when none is named: the one on this machine, else the built-in demo. */
+/** Finds a model server when `BACKEND_URL` is not set: the one on this machine, else the built-in demo. */
 import { Effect, Schema, type Scope } from "effect"
 import { makeDemoBackend } from "../backend/demo/DemoBackend.ts"
 
@@ -33,7 +33,7 @@ const Tags = Schema.Struct({
   )
 })
 
-/** The first model that can chat, for lines to try it with; a placeholder when there is none. */
+/** The first model that can chat, for the lines to paste; a placeholder when there is none. */
 export const chatModelAt = (backend: URL): Effect.Effect<string> =>
   Effect.tryPromise((signal) =>
     fetch(new URL("/api/tags", backend), { signal, redirect: "error" }).then((response) => response.json())

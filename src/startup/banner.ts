@@ -1,12 +1,12 @@
-/** What embedded mode says to the person who started it. */
+/** The text that embedded mode prints at its start. */
 
 export interface Welcome {
   readonly baseUrl: string
-  /** whether the page to try it with is served */
+  /** whether the playground is served */
   readonly playground: boolean
   /** the demo key, on the first start only: it is not stored */
   readonly key: string | undefined
-  /** a model the lines can be tried with */
+  /** the model in the lines to paste */
   readonly model: string
   readonly dataDir: string
   readonly backend: string

@@ -1,8 +1,8 @@
-/** The tenant and key that embedded mode starts an empty database with. */
+/** The tenant and key that embedded mode creates in an empty database. */
 import { Effect } from "effect"
 import { Registry } from "../admin/Registry.ts"
 
-/** The new key's secret; undefined when there are tenants already. */
+/** Returns the new key's secret; undefined when there are already tenants. */
 export const seedDemo = Effect.gen(function* () {
   const registry = yield* Registry
   if ((yield* registry.listTenants).length > 0) return undefined

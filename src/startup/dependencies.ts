@@ -1,6 +1,6 @@
 /**
- * What the gateway stands on: the database and the model server that the settings name, or, outside production, the
- * ones it brings itself.
+ * Resolves the database and the model server: those of the settings, or, outside production, an embedded database and a
+ * local or demo model server.
  */
 import * as path from "node:path"
 import { Effect, type Scope } from "effect"
@@ -12,7 +12,7 @@ import { type StartupError, startupError } from "./StartupError.ts"
 
 export interface Dependencies {
   readonly database: DatabaseAddress
-  /** set when the database is this process's own */
+  /** set when this process runs the database itself */
   readonly embedded:
     | { readonly socket: SocketAddress; readonly dataDir: string; readonly exited: Effect.Effect<void> }
     | undefined

@@ -1,24 +1,24 @@
-/** The first signal lets what runs come to its end; a second one means now, and so does an end that does not come. */
+/** The first signal stops the gateway and lets requests end. A second signal, or a stop that takes too long, ends the process. */
 import { writeSync } from "node:fs"
 import { constants } from "node:os"
 import { Effect } from "effect"
 
-/** npm passes on what the terminal has sent to all of its processes already: one key press may arrive twice. */
+/** The terminal sends Ctrl-C to all processes and npm passes it on, so one key press may arrive twice. */
 const samePressMs = 1000
 
 /**
- * What a stop may take beyond the drain and the grace: last words, rows that are not written yet, connections that will
- * not close. A frozen database must not keep a process for ever.
+ * How long a stop may take after drain and grace: last lines of streams, unwritten rows, open connections. A frozen
+ * database must not keep the process for ever.
  */
 const lastMs = 11_000
 
 const exitNow = (why: string, code: number): void => {
-  // What is cut here has its intent: the next gateway charges and audits it.
+  // Requests that are cut here have an intent: another gateway charges and audits them.
   writeSync(2, `tollgate: ${why}; what was running is settled by the next gateway\n`)
   process.exit(code)
 }
 
-/** For the life of the process. `stopMs`: how long the drain and the grace may take together. */
+/** Installs handlers for the life of the process. `stopMs`: drain and grace together. */
 export const handleSignals = (stopMs: number) =>
   Effect.sync(() => {
     let first: number | undefined
