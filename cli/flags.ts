@@ -1,4 +1,4 @@
-/** Flags that several commands share. */
+/** Flags of several commands. */
 import { Effect, type Option, Option as Maybe } from "effect"
 import { Flag } from "effect/cli"
 import { priorities } from "../src/domain/Caller.ts"
@@ -25,14 +25,16 @@ export const limits = {
 }
 
 export const priority = Flag.Literals("priority", priorities).pipe(
-  Flag.withDescription("Place in the line for the model server: batch goes when nobody else waits"),
+  Flag.withDescription(
+    "Priority in the queue for the model server: batch requests go when no other request waits"
+  ),
   Flag.optional
 )
 
-/** An amount, or `none` to take it away: null. */
+/** An amount, or `none` to remove it. */
 export const amountOrNone = (flag: string, description: string) =>
   Flag.String(flag).pipe(
-    Flag.withDescription(`${description}; "none" takes it away`),
+    Flag.withDescription(`${description}; "none" removes it`),
     Flag.withMetavar("n|none"),
     Flag.optional
   )
@@ -50,7 +52,7 @@ export const readAmountOrNone = (
     : Effect.fail(new InvalidValue({ field, expected: `${expected}, or none` }))
 }
 
-/** The limits that were given, and no others. */
+/** Only the limits that were given. */
 export const givenLimits = <A>(values: {
   readonly rpm: A | undefined
   readonly tpm: A | undefined
@@ -61,7 +63,7 @@ export const givenLimits = <A>(values: {
   ...(values.concurrent === undefined ? {} : { concurrent: values.concurrent })
 })
 
-/** `a, b` as `["a", "b"]`; nothing between commas is nothing. */
+/** `a, b` as `["a", "b"]`. Empty parts are left out. */
 export const commaList = (text: string): ReadonlyArray<string> =>
   text
     .split(",")

@@ -1,4 +1,4 @@
-/** When a key ends, as an operator writes it. */
+/** Reads the times that an operator types. */
 import { Effect } from "effect"
 import { InvalidValue } from "../src/admin/Errors.ts"
 
@@ -19,7 +19,7 @@ const instant = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?(Z|[+-]\d{2
 /** A date (its midnight in UTC) or a time with its zone. */
 export const readInstant = (text: string): Effect.Effect<Date, InvalidValue> => {
   const date = new Date(instant.test(text) ? text : Number.NaN)
-  // A 30th of February would silently become a day in March.
+  // Date would turn the 30th of February into a day in March.
   const real = !Number.isNaN(date.getTime()) && (text.length > 10 || date.toISOString().startsWith(text))
   return real
     ? Effect.succeed(date)

@@ -1,4 +1,4 @@
-/** The command line: joins the commands with the live layers, and turns every end into a line and an exit code. */
+/** The command line: joins the commands with the live layers, and turns each failure into a line and an exit code. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Exit, Layer } from "effect"
@@ -10,11 +10,11 @@ import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { layerLive as layerRegistry } from "../src/admin/live.ts"
 import { version } from "../src/version.ts"
-import { explain, interrupted, presenter } from "./endings.ts"
+import { interrupted, presenter, reportFailure } from "./exit.ts"
 import { makeProgram } from "./program.ts"
-import { backendUrl, databaseAddress, settings } from "./surroundings.ts"
+import { backendUrl, databaseAddress, settings } from "./environment.ts"
 
-/** Loaded only by the one command that needs the whole service: the others start twice as fast. */
+/** Loaded only by the command that needs it, so that the others start twice as fast. */
 const serve = Effect.flatMap(
   Effect.promise(() => import("../src/serve.ts")),
   (module) => module.serve
@@ -48,17 +48,17 @@ const program = makeProgram({
   serve
 })
 
-const stopped = process.argv[2] === "serve" ? 0 : interrupted
+const codeWhenInterrupted = process.argv[2] === "serve" ? 0 : interrupted
 
 Command.runWith(program, { version })(process.argv.slice(2)).pipe(
   Effect.as(0),
-  Effect.catchCause(explain),
+  Effect.catchCause(reportFailure),
   Effect.provide(Layer.merge(NodeServices.layer, presenter)),
   (main) =>
     NodeRuntime.runMain(main, {
       disableErrorReporting: true,
-      // The commands answer with their code; a gateway that was told to stop, and did, has done well.
+      // Commands return their exit code. A gateway that stopped after a signal exits with 0.
       teardown: (exit, onExit) =>
-        onExit(Exit.isSuccess(exit) && typeof exit.value === "number" ? exit.value : stopped)
+        onExit(Exit.isSuccess(exit) && typeof exit.value === "number" ? exit.value : codeWhenInterrupted)
     })
 )

@@ -1,4 +1,4 @@
-/** The command tree. What a command needs is built when it runs, so that `--help` needs nothing. */
+/** The command tree. The layers of a command are built when it runs, so that `--help` needs no database. */
 import type { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import type { SqlClient } from "effect/sql"
@@ -28,9 +28,9 @@ import { showUsage } from "./commands/show-usage.ts"
 import { Json } from "./terminal.ts"
 
 export interface Needs<E, S> {
-  /** the database as it is, its schema included */
+  /** needs a database with the current schema */
   readonly registry: Layer.Layer<Registry, E>
-  /** the database, whatever its schema */
+  /** the database, with any schema */
   readonly database: Layer.Layer<SqlClient.SqlClient, E>
   readonly backend: Layer.Layer<Backend, E>
   /** runs the gateway until it is interrupted */
@@ -70,7 +70,7 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
           erasePromptLog.pipe(Command.provide(registry))
         ]
       },
-      { group: "Both", commands: [setLimits.pipe(Command.provide(registry))] },
+      { group: "Tenants and keys", commands: [setLimits.pipe(Command.provide(registry))] },
       { group: "Service", commands: [makeServe(needs.serve), migrate.pipe(Command.provide(needs.database))] }
     ]),
     Command.withGlobalFlags([Json])

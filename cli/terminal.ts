@@ -1,4 +1,4 @@
-/** How a command speaks: results on stdout, as a table or as JSON; everything else on stderr. */
+/** The output of commands: results on stdout, as a table or as JSON; everything else on stderr. */
 import { Console, Effect } from "effect"
 import { Flag, GlobalFlag } from "effect/cli"
 import { escapeControls } from "../src/domain/controls.ts"
@@ -7,15 +7,15 @@ export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))
 })
 
-/** The result of a command: `json` for programs when `--json` was given, else `text` for people. */
+/** Prints the result of a command: `json` with `--json`, else `text`. */
 export const show = (json: unknown, text: string) =>
-  Effect.flatMap(Json, (wanted) => Console.log(wanted ? JSON.stringify(json, null, 2) : text))
+  Effect.flatMap(Json, (asJson) => Console.log(asJson ? JSON.stringify(json, null, 2) : text))
 
-/** A remark beside the result, which a pipe must not see. */
+/** Prints a note on stderr, so that a pipe gets the result only. */
 export const note = (text: string): Effect.Effect<void> => Console.error(text)
 
 const gap = 2
-const narrowest = 8
+const minColumn = 8
 
 const cut = (text: string, width: number): string => {
   const characters = [...text]
@@ -25,8 +25,8 @@ const cut = (text: string, width: number): string => {
 const pad = (text: string, width: number): string => text + " ".repeat(width - [...text].length)
 
 /**
- * Left-aligned columns. The widest columns give way until a line fits `width`; nothing is cut where the output is
- * not a terminal.
+ * Left-aligned columns. The widest columns are cut until a line fits `width`. Nothing is cut when the output is not a
+ * terminal.
  */
 export const table = (
   headers: ReadonlyArray<string>,
@@ -40,7 +40,7 @@ export const table = (
   const total = () => widths.reduce((sum, one) => sum + one + gap, -gap)
   for (
     let widest = Math.max(...widths);
-    total() > width && widest > narrowest;
+    total() > width && widest > minColumn;
     widest = Math.max(...widths)
   ) {
     widths[widths.indexOf(widest)] = widest - 1
@@ -65,5 +65,5 @@ export const amount = (value: number | null): string => (value === null ? "-" : 
 /** "1 key", "2 keys" */
 export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
 
-/** Text of people and models, whose control characters would move the cursor, ring, or turn the line around. */
+/** Escapes control characters in texts of people and models: they would move the cursor or reverse the line. */
 export const printable = (text: string): string => escapeControls(text, "\n\t")

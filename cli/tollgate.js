@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Plain JavaScript, because the Node that runs this may be too old for the rest: then the Node this project pins,
-// installed as a package by `npm ci`, takes over.
+// Plain JavaScript, because the Node that runs this file may be too old for TypeScript. Then it starts the Node that this
+// project pins and that `npm ci` has installed as a package.
 import { spawn } from "node:child_process"
 import module, { createRequire } from "node:module"
 import { constants } from "node:os"
@@ -10,12 +10,12 @@ import { fileURLToPath } from "node:url"
 const main = join(dirname(fileURLToPath(import.meta.url)), "main.ts")
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
 
-/** 24.14 or later runs TypeScript as it is */
+/** Node 24.14 or later runs TypeScript. */
 const recent = major > 24 || (major === 24 && minor >= 14)
 
 /**
- * What was compiled once need not be again: a third of a short command's time. Where this folder cannot be written, as in
- * the image, Node does without; a folder that others may write into, such as its default, could feed us their code.
+ * Node caches compiled code here, which saves a third of the time of a short command. When the folder cannot be written, as
+ * in the image, there is no cache. Node's default folder is not used: others could write code into it.
  */
 const compiled = join(dirname(main), "../node_modules/.cache/tollgate")
 
@@ -32,7 +32,7 @@ const pinnedNode = () => {
 }
 
 if (recent) {
-  // NODE_COMPILE_CACHE, where it is set, has been heeded already.
+  // Node itself uses NODE_COMPILE_CACHE when it is set.
   module.enableCompileCache(compiled)
   await import(main)
 } else {
@@ -43,7 +43,7 @@ if (recent) {
   const signals = ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR2"]
   for (const signal of signals)
     process.on(signal, () => {
-      // A terminal's Ctrl-C reaches the child by itself; a second one would mean "now".
+      // The terminal sends Ctrl-C to the child too. A second one would end it at once.
       if (signal !== "SIGINT" || !process.stdin.isTTY) child.kill(signal)
     })
   child.on("error", (error) => {

@@ -61,7 +61,7 @@ export default Effect.gen(function* () {
     CREATE TRIGGER revocations_apply AFTER INSERT ON revocations
     FOR EACH ROW EXECUTE FUNCTION apply_revocation()`
 
-  // Revoked is final: nothing brings a leaked key back.
+  // A revoked key cannot become active again.
   yield* sql`
     CREATE FUNCTION keep_revoked() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -74,7 +74,7 @@ export default Effect.gen(function* () {
     CREATE TRIGGER api_keys_keep_revoked BEFORE UPDATE OF status ON api_keys
     FOR EACH ROW EXECUTE FUNCTION keep_revoked()`
 
-  // One row per request that may cost tokens and has not ended; small, unlike the log.
+  // One row for each open request that may cost tokens. The table stays small, unlike the log.
   yield* sql`
     CREATE TABLE intents (
       request_id uuid PRIMARY KEY,
@@ -124,7 +124,7 @@ export default Effect.gen(function* () {
   yield* sql`CREATE INDEX audit_log_arrived ON audit_log (arrived_at)`
   yield* sql`CREATE INDEX audit_log_tenant ON audit_log (tenant_id, arrived_at)`
 
-  // Sum of audit, per key and UTC day of admission; written in the same transaction as the audit row.
+  // Sums of the audit by key and UTC day of admission, written in the same transaction as the audit row.
   yield* sql`
     CREATE TABLE ledger (
       key_id uuid NOT NULL,

@@ -2,8 +2,8 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 /**
- * Whoever may write into the outbox may revoke, and need not be allowed anything else: its trigger acts for the owner
- * of the schema. `pg_temp` comes last, so that nobody's temporary table takes the place of ours.
+ * A database role that may insert into `revocations` can revoke keys and needs no other right, because the trigger runs with
+ * the rights of the schema's owner. `pg_temp` comes last, so that a temporary table cannot replace one of ours.
  */
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

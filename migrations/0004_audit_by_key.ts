@@ -2,17 +2,17 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 /**
- * What one key did, newest first, without reading everybody's rows: of a key that did little that was the whole log
- * (10^7 rows: 8.7 s before, under 1 ms now). It takes the place of the index by tenant, which no statement used, so a row
- * costs no more to write. Rows of nobody, which a flood makes many of, are not in it.
+ * An index to read the rows of one key, newest first. Without it a query for a key with few rows read the whole log (10^7
+ * rows: 8.7 s before, under 1 ms now). It replaces the index by tenant, which no statement used, so writing a row costs no
+ * more. Rows without a key are not in it; a flood makes many of them.
  *
- * On a large log whoever upgrades builds it beforehand, `CONCURRENTLY`, which a migration cannot (docs/operations.md).
- * DROP comes first: its lock is the strongest there is, and to get it after a weaker one is a deadlock with a gateway.
+ * On a large log build it before the migration, `CONCURRENTLY`, which a migration cannot do (CHANGELOG.md). DROP comes
+ * first: it takes the strongest lock, and taking it after a weaker one would deadlock with a gateway.
  */
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   yield* sql`DROP INDEX IF EXISTS audit_log_tenant`
-  // What is left of a build that was interrupted has the name, and is of no use.
+  // An interrupted build leaves an invalid index of this name.
   yield* sql`
     DO $$ BEGIN
       IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('audit_log_key') AND NOT indisvalid) THEN

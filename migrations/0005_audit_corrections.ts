@@ -2,9 +2,9 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 /**
- * What a row of the audit should have said. A request whose process was taken for dead is closed as aborted by another
- * replica; when the process was only paused and ends it after all, the difference is a row here, once per request and
- * never changed, because rows of the log are not changed either. Sums over the audit include it.
+ * Corrections of audit rows. When a process seems dead, another replica closes its requests as aborted. If the process was
+ * only paused and ends a request after all, the difference becomes a row here, once for each request. Rows here never
+ * change, as those of the log. Sums over the audit include them.
  */
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

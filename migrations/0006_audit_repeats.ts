@@ -2,8 +2,8 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 /**
- * How many requests a row stands for: one, but for refusals beyond what a sender may have rows of his own for. No
- * statement reads the log, so it takes no longer on a large one.
+ * The number of requests that a row stands for. It is 1, except for refusals beyond the rate of a sender. The migration
+ * does not read the log, so it is as fast on a large one.
  */
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

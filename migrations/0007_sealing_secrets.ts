@@ -3,8 +3,8 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 /**
- * A secret that all replicas share and that outlives them: the `context` of an answer is sealed with it, and opened again
- * by whichever replica it comes back to. To delete the row and restart the gateways makes every context out of date.
+ * A secret that all replicas share and that survives restarts. It seals the `context` of an answer; any replica can open it.
+ * Deleting the row and restarting the gateways makes every context invalid.
  */
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

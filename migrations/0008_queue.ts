@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
-/** Shares of the line in front of the backend, and how long a request waited there. */
+/** Weights and priorities of the queue for the backend, and how long a request waited in it. */
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   yield* sql`

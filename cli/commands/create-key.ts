@@ -51,10 +51,10 @@ export const createKey = Command.make(
     yield* show({ secret, ...key }, secret)
   })
 ).pipe(
-  Command.withDescription("Create a key and print it, once, alone on its line of stdout"),
+  Command.withDescription("Create a key and print it once, alone on a line of stdout"),
   Command.withExamples([
     { command: "tollgate create-key --tenant acme --name laptop" },
     { command: "tollgate create-key --tenant acme --name search --scopes embeddings --expires-in 30d" },
-    { command: "KEY=$(tollgate create-key --tenant acme --name ci)", description: "Nothing but the key" }
+    { command: "KEY=$(tollgate create-key --tenant acme --name ci)", description: "Only the key" }
   ])
 )

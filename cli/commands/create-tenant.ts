@@ -2,7 +2,7 @@ import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import { givenLimits, limits } from "../flags.ts"
-import { tenantTable } from "../rows.ts"
+import { tenantTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const createTenant = Command.make(
@@ -11,7 +11,7 @@ export const createTenant = Command.make(
     name: Flag.String("name").pipe(Flag.withDescription("Name of the new tenant")),
     ...limits,
     allowAllModels: Flag.Boolean("allow-all-models").pipe(
-      Flag.withDescription("Every installed model instead of an allowlist"),
+      Flag.withDescription("Allow every installed model instead of an allowlist"),
       Flag.withDefault(false)
     )
   },

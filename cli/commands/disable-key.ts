@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
-import { keyTable } from "../rows.ts"
+import { keyTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const disableKey = Command.make(
@@ -14,6 +14,6 @@ export const disableKey = Command.make(
     yield* show(key, keyTable([key]))
   })
 ).pipe(
-  Command.withDescription("Refuse a key until it is enabled again"),
+  Command.withDescription("Disable a key until it is enabled again"),
   Command.withExamples([{ command: "tollgate disable-key --prefix tg_4fJ2kQ9sX" }])
 )

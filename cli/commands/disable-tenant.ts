@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
-import { tenantTable } from "../rows.ts"
+import { tenantTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const disableTenant = Command.make(
@@ -14,6 +14,6 @@ export const disableTenant = Command.make(
     yield* show(changed, tenantTable([changed]))
   })
 ).pipe(
-  Command.withDescription("Refuse all keys of a tenant until it is enabled again"),
+  Command.withDescription("Disable all keys of a tenant until it is enabled again"),
   Command.withExamples([{ command: "tollgate disable-tenant --tenant acme" }])
 )

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
-import { keyTable } from "../rows.ts"
+import { keyTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const enableKey = Command.make(
@@ -14,6 +14,6 @@ export const enableKey = Command.make(
     yield* show(key, keyTable([key]))
   })
 ).pipe(
-  Command.withDescription("Let a disabled key in again"),
+  Command.withDescription("Enable a disabled key"),
   Command.withExamples([{ command: "tollgate enable-key --prefix tg_4fJ2kQ9sX" }])
 )

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
-import { tenantTable } from "../rows.ts"
+import { tenantTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const enableTenant = Command.make(
@@ -14,6 +14,6 @@ export const enableTenant = Command.make(
     yield* show(changed, tenantTable([changed]))
   })
 ).pipe(
-  Command.withDescription("Let a disabled tenant's keys in again"),
+  Command.withDescription("Enable a disabled tenant"),
   Command.withExamples([{ command: "tollgate enable-tenant --tenant acme" }])
 )

@@ -16,8 +16,6 @@ export const erasePromptLog = Command.make(
     )
   })
 ).pipe(
-  Command.withDescription(
-    "Erase all that is logged of a key; whether it is logged from now on stays as it is"
-  ),
+  Command.withDescription("Erase all logged prompts of a key; it does not turn its prompt log off"),
   Command.withExamples([{ command: "tollgate erase-prompt-log --key tg_4fJ2kQ9sX" }])
 )

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
-import { keyTable } from "../rows.ts"
+import { keyTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const listKeys = Command.make(
@@ -14,6 +14,6 @@ export const listKeys = Command.make(
     yield* show(keys, keys.length === 0 ? "no keys" : keyTable(keys))
   })
 ).pipe(
-  Command.withDescription("List a tenant's keys by prefix; never the keys themselves"),
+  Command.withDescription("List the keys of a tenant by their prefix; secrets are never shown"),
   Command.withExamples([{ command: "tollgate list-keys --tenant acme" }])
 )

@@ -7,7 +7,7 @@ import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { minute, show, table } from "../terminal.ts"
 
-/** The same rule that requests are judged by. */
+/** The same rule as for requests. */
 const usable = (tenant: TenantInfo, models: ReadonlyArray<Model>): ReadonlySet<string> =>
   new Set(
     new Catalog(models)
@@ -17,12 +17,12 @@ const usable = (tenant: TenantInfo, models: ReadonlyArray<Model>): ReadonlySet<s
 
 const showTenant = (tenant: string) => Effect.flatMap(Registry, (registry) => registry.showTenant(tenant))
 
-const written = (text: string): string => {
+const formatDate = (text: string): string => {
   const date = new Date(text)
   return Number.isNaN(date.getTime()) ? text : minute(date)
 }
 
-/** `registry` is built only when a tenant is named: the list itself must not depend on the database. */
+/** `registry` is built only when a tenant is named, because the list itself needs no database. */
 export const makeListModels = <E>(registry: Layer.Layer<Registry, E>) =>
   Command.make(
     "list-models",
@@ -46,7 +46,7 @@ export const makeListModels = <E>(registry: Layer.Layer<Registry, E>) =>
       const headers = ["MODEL", "MODIFIED (UTC)", "GB", ...(Option.isSome(tenant) ? ["USABLE"] : [])]
       const rows = listed.map((model) => [
         model.name,
-        written(model.modified),
+        formatDate(model.modified),
         (model.size / 1e9).toFixed(2),
         ...(model.effective === undefined ? [] : [model.effective ? "yes" : "no"])
       ])
@@ -54,7 +54,7 @@ export const makeListModels = <E>(registry: Layer.Layer<Registry, E>) =>
     })
   ).pipe(
     Command.withDescription(
-      "List the models the backend has now; with --tenant, which of them the tenant may use"
+      "List the models of the model server; with --tenant, also which of them the tenant may use"
     ),
     Command.withExamples([
       { command: "tollgate list-models" },

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
-import { tenantTable } from "../rows.ts"
+import { tenantTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const listTenants = Command.make(

@@ -16,6 +16,8 @@ export const migrate = Command.make(
     )
   })
 ).pipe(
-  Command.withDescription("Bring the database's schema up to date; safe to run at any time, by anyone"),
+  Command.withDescription(
+    "Bring the database schema up to date; safe at any time, also several times at once"
+  ),
   Command.withExamples([{ command: "DATABASE_URL=postgres://… tollgate migrate" }])
 )

@@ -16,6 +16,6 @@ export const revokeKey = Command.make(
     )
   })
 ).pipe(
-  Command.withDescription("Revoke a key for good; in force everywhere within about a second"),
+  Command.withDescription("Revoke a key for ever; it takes effect on all replicas within about a second"),
   Command.withExamples([{ command: "tollgate revoke-key --prefix tg_4fJ2kQ9sX" }])
 )

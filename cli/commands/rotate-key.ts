@@ -11,7 +11,7 @@ export const rotateKey = Command.make(
     prefix: flags.prefix("prefix"),
     grace: Flag.String("grace").pipe(
       Flag.withDescription(
-        "How long the old key still works: 45m, 12h, 30d, 2w; without it, until it is revoked"
+        "How long the old key still works: 45m, 12h, 30d, 2w; default: until it is revoked"
       ),
       Flag.withMetavar("time"),
       Flag.optional
@@ -36,7 +36,7 @@ export const rotateKey = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Create a key with the scopes, limits, budgets and lifetime of another, and print it, once"
+    "Create a key with the scopes, limits, budgets and lifetime of another key, and print it once"
   ),
   Command.withExamples([
     {
@@ -45,7 +45,7 @@ export const rotateKey = Command.make(
     },
     {
       command: "KEY=$(tollgate rotate-key --prefix tg_4fJ2kQ9sX)",
-      description: "Revoke the old one when it is time"
+      description: "Revoke the old key later"
     }
   ])
 )

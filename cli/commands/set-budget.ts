@@ -4,7 +4,7 @@ import { budget } from "../../src/admin/Values.ts"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
-import { budgetTable } from "../rows.ts"
+import { budgetTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const setBudget = Command.make(
@@ -31,12 +31,12 @@ export const setBudget = Command.make(
     yield* show(states, budgetTable(states))
   })
 ).pipe(
-  Command.withDescription("Set a key's token budgets; a period that is not named stays as it is"),
+  Command.withDescription("Set the token budgets of a key; other periods do not change"),
   Command.withExamples([
     { command: "tollgate set-budget --key tg_4fJ2kQ9sX --daily 100000 --monthly 2000000" },
     {
       command: "tollgate set-budget --key tg_4fJ2kQ9sX --daily none",
-      description: "No daily budget any more"
+      description: "Remove the daily budget"
     }
   ])
 )

@@ -4,7 +4,7 @@ import { InvalidValue } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { limit } from "../../src/admin/Values.ts"
 import * as flags from "../flags.ts"
-import { limitTable } from "../rows.ts"
+import { limitTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 const notNull = (field: string, value: number | null | undefined) =>
@@ -19,7 +19,7 @@ export const setLimits = Command.make(
     tpm: flags.amountOrNone("tpm", "Tokens per minute"),
     concurrent: flags.amountOrNone("concurrent", "Requests at the same time"),
     weight: Flag.Int("weight").pipe(
-      Flag.withDescription("Share of the model server when requests wait for it; tenants only"),
+      Flag.withDescription("Share of the model server while requests wait for it; for tenants only"),
       Flag.withMetavar("n"),
       Flag.optional
     ),
@@ -54,7 +54,7 @@ export const setLimits = Command.make(
         })
       : yield* registry.setTenantLimits(
           Option.getOrElse(given.tenant, () => ""),
-          // A tenant has nobody to inherit from.
+          // A tenant inherits no limits, so it needs a number.
           {
             ...flags.givenLimits({
               rpm: yield* notNull("rpm", rpm),
@@ -67,14 +67,14 @@ export const setLimits = Command.make(
     yield* show(changed, limitTable(changed))
   })
 ).pipe(
-  Command.withDescription("Set the limits of a tenant, or of one key; what is not named stays as it is"),
+  Command.withDescription("Set the limits of a tenant or of one key; other limits do not change"),
   Command.withExamples([
     { command: "tollgate set-limits --tenant acme --rpm 300 --concurrent 16" },
     { command: "tollgate set-limits --tenant acme --weight 3" },
     { command: "tollgate set-limits --key tg_4fJ2kQ9sX --priority batch" },
     {
       command: "tollgate set-limits --key tg_4fJ2kQ9sX --tpm none",
-      description: "Back to the tenant's limit"
+      description: "Use the tenant's limit again"
     }
   ])
 )

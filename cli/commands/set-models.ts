@@ -3,7 +3,7 @@ import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
-import { tenantTable } from "../rows.ts"
+import { tenantTable } from "../tables.ts"
 import { note, show } from "../terminal.ts"
 
 export const setModels = Command.make(
@@ -11,12 +11,12 @@ export const setModels = Command.make(
   {
     tenant: flags.tenant,
     models: Flag.String("models").pipe(
-      Flag.withDescription("The allowlist, replacing the one before; empty for none"),
+      Flag.withDescription("The new allowlist; empty allows no model"),
       Flag.withMetavar("list"),
       Flag.optional
     ),
     allowAll: Flag.Boolean("allow-all").pipe(
-      Flag.withDescription("Every installed model; --no-allow-all goes back to the allowlist"),
+      Flag.withDescription("Allow every installed model; --no-allow-all uses the allowlist again"),
       Flag.optional
     )
   },
@@ -34,7 +34,7 @@ export const setModels = Command.make(
     })
     yield* show(changed, tenantTable([changed]))
     if (changed.allowAllModels && changed.allowedModels.length > 0) {
-      yield* note("The allowlist does nothing while all models are allowed (--no-allow-all).")
+      yield* note("The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it.")
     }
   })
 ).pipe(

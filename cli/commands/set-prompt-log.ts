@@ -12,10 +12,10 @@ export const setPromptLog = Command.make(
   "set-prompt-log",
   {
     key: flags.prefix("key"),
-    on: toggle("on", "Keep the prompts and answers of this key"),
-    off: toggle("off", "Keep no more of them"),
+    on: toggle("on", "Store the prompts and answers of this key"),
+    off: toggle("off", "Stop storing them"),
     retentionDays: Flag.Int("retention-days").pipe(
-      Flag.withDescription("Days to keep each; default PROMPT_LOG_DEFAULT_RETENTION_DAYS"),
+      Flag.withDescription("Days to store each prompt; default PROMPT_LOG_DEFAULT_RETENTION_DAYS"),
       Flag.withMetavar("n"),
       Flag.optional
     )
@@ -38,6 +38,6 @@ export const setPromptLog = Command.make(
     )
   })
 ).pipe(
-  Command.withDescription("Keep a key's prompts and answers, or stop keeping them"),
+  Command.withDescription("Store the prompts and answers of a key, or stop storing them"),
   Command.withExamples([{ command: "tollgate set-prompt-log --key tg_4fJ2kQ9sX --on --retention-days 7" }])
 )

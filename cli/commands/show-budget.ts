@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
-import { budgetTable } from "../rows.ts"
+import { budgetTable } from "../tables.ts"
 import { show } from "../terminal.ts"
 
 export const showBudget = Command.make(
@@ -14,6 +14,6 @@ export const showBudget = Command.make(
     yield* show(states, budgetTable(states))
   })
 ).pipe(
-  Command.withDescription("Show a key's budgets and what the ledger has for their periods"),
+  Command.withDescription("Show the budgets of a key, and what was spent of them according to the ledger"),
   Command.withExamples([{ command: "tollgate show-budget --key tg_4fJ2kQ9sX" }])
 )

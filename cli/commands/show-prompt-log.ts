@@ -5,7 +5,7 @@ import * as flags from "../flags.ts"
 import { readLifetime } from "../lifetime.ts"
 import { minute, printable, show } from "../terminal.ts"
 
-const told = (entry: LoggedPrompt): string =>
+const format = (entry: LoggedPrompt): string =>
   [
     `${minute(entry.created)}  ${entry.requestId}  ${entry.endpoint}${entry.truncated ? "  (cut)" : ""}`,
     `> ${printable(entry.prompt)}`,
@@ -17,12 +17,12 @@ export const showPromptLog = Command.make(
   {
     key: flags.prefix("key"),
     since: Flag.String("since").pipe(
-      Flag.withDescription("Only of the last 45m, 12h, 30d or 2w"),
+      Flag.withDescription("Only prompts of the last 45m, 12h, 30d or 2w"),
       Flag.withMetavar("time"),
       Flag.optional
     ),
     limit: Flag.Int("limit").pipe(
-      Flag.withDescription("At most this many, the newest; 1 to 1000"),
+      Flag.withDescription("Number of prompts, newest first; 1 to 1000"),
       Flag.withMetavar("n"),
       Flag.withDefault(20)
     )
@@ -34,14 +34,14 @@ export const showPromptLog = Command.make(
       limit,
       ...(sinceMs === undefined ? {} : { sinceMs })
     })
-    // Oldest first: what a terminal still shows at the end is the newest.
+    // Oldest first, so that a terminal shows the newest at its end.
     yield* show(
       found,
-      found.length === 0 ? `${key}: nothing is logged` : found.toReversed().map(told).join("\n\n")
+      found.length === 0 ? `${key}: nothing is logged` : found.toReversed().map(format).join("\n\n")
     )
   })
 ).pipe(
-  Command.withDescription("Read what is logged of a key: prompts as JSON, answers as text"),
+  Command.withDescription("Show the logged prompts of a key: prompts as JSON, answers as text"),
   Command.withExamples([
     { command: "tollgate show-prompt-log --key tg_4fJ2kQ9sX --since 12h" },
     { command: "tollgate show-prompt-log --key tg_4fJ2kQ9sX --limit 1000 --json" }

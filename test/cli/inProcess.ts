@@ -4,7 +4,7 @@ import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
-import { explain, presenter } from "../../cli/endings.ts"
+import { presenter, reportFailure } from "../../cli/exit.ts"
 import { makeProgram } from "../../cli/program.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
@@ -33,7 +33,7 @@ export const tollgateHere = (...args: ReadonlyArray<string>) =>
     const before = { out: (yield* TestConsole.logLines).length, err: (yield* TestConsole.errorLines).length }
     const code = yield* Command.runWith(program, { version: "0.0.0" })(args).pipe(
       Effect.as(0),
-      Effect.catchCause(explain),
+      Effect.catchCause(reportFailure),
       Effect.provide(Layer.merge(NodeServices.layer, presenter))
     )
     const ran: Ran = {

@@ -40,7 +40,10 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
         const sql = yield* SqlClient.SqlClient
         const outbox = yield* sql`SELECT id FROM revocations WHERE key_prefix = ${prefixOf(secret)}`
         assert.strictEqual(outbox.length, 1)
-        failsWith(yield* tollgate("enable-key", "--prefix", prefixOf(secret)), /revoked, for good/)
+        failsWith(
+          yield* tollgate("enable-key", "--prefix", prefixOf(secret)),
+          /revoked and cannot be changed/
+        )
       }),
     wait
   )

@@ -1,6 +1,6 @@
 /**
- * One line for everything that can end a command early. It names what the operator can change; causes, stacks and
- * values that were typed stay out of it, because any of them may hold a secret.
+ * One line for each error of a command. It names what the operator can change. Causes, stacks and typed values are left
+ * out, because they may contain a secret.
  */
 import { Predicate, Schema } from "effect"
 import { CliError } from "effect/cli"
@@ -10,11 +10,11 @@ import { BackendFailed } from "../src/domain/Errors.ts"
 import { MigrationFailed, SchemaMismatch } from "../src/infra/Migrations.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
 import * as Registry from "../src/admin/Errors.ts"
-import { NoDatabase, WrongSettings } from "./surroundings.ts"
+import { NoDatabase, WrongSettings } from "./environment.ts"
 
 const isCoded = Schema.is(Schema.Struct({ code: Schema.String }))
 
-/** SQLSTATE 42P01 and 42703: a table or column that migrations would have made. */
+/** SQLSTATE 42P01 and 42703: a table or column is missing, so the migrations were not run. */
 const schemaStates = new Set(["42P01", "42703"])
 
 const mentionsMissingSchema = (cause: unknown, depth = 4): boolean =>
@@ -24,10 +24,10 @@ const mentionsMissingSchema = (cause: unknown, depth = 4): boolean =>
     (("reason" in cause && mentionsMissingSchema(cause.reason, depth - 1)) ||
       ("cause" in cause && mentionsMissingSchema(cause.cause, depth - 1))))
 
-const database = (cause: unknown): string => {
+const databaseMessage = (cause: unknown): string => {
   if (mentionsMissingSchema(cause)) return 'the database has no tollgate schema: run "tollgate migrate"'
-  if (cause instanceof MigrationFailed) return database(cause.cause)
-  if (!isSqlError(cause)) return "the database did not answer as it should"
+  if (cause instanceof MigrationFailed) return databaseMessage(cause.cause)
+  if (!isSqlError(cause)) return "the database gave an unexpected answer"
   switch (cause.reason._tag) {
     case "ConnectionError":
       return "the database cannot be reached: check DATABASE_URL, and that the database runs"
@@ -38,7 +38,7 @@ const database = (cause: unknown): string => {
     case "LockTimeoutError":
       return "the database took too long: try again"
     default:
-      return "the database did not do it: try again, and look into its log"
+      return "the database failed: try again, and look at its log"
   }
 }
 
@@ -49,12 +49,12 @@ const usage = (error: CliError.CliError): string => {
     case "InvalidValue":
       return `--${error.option.replace(/^-+/, "")} must be ${/integer|number/i.test(error.expected) ? "a whole number" : error.expected}`
     case "UnrecognizedOption": {
-      const known = error.suggestions[0]
-      return `unknown option ${error.option}${known === undefined ? "" : `; did you mean ${known}?`}`
+      const suggestion = error.suggestions[0]
+      return `unknown option ${error.option}${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`
     }
     case "UnknownSubcommand": {
-      const known = error.suggestions[0]
-      return `unknown command ${JSON.stringify(error.subcommand.slice(0, 40))}${known === undefined ? "" : `; did you mean ${known}?`}`
+      const suggestion = error.suggestions[0]
+      return `unknown command ${JSON.stringify(error.subcommand.slice(0, 40))}${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`
     }
     case "UnexpectedArgument":
       return "unexpected argument: values go after their --option"
@@ -63,30 +63,30 @@ const usage = (error: CliError.CliError): string => {
   }
 }
 
-/** What was wrong with the command line, and where to read on. */
-export const usageSentence = (
+/** What is wrong with the command line, and which help to read. */
+export const usageMessage = (
   commandPath: ReadonlyArray<string>,
   error: CliError.CliError | undefined
 ): string => `${error === undefined ? "wrong usage" : usage(error)} (see ${commandPath.join(" ")} --help)`
 
-const sentence = (error: unknown): string => {
+const errorMessage = (error: unknown): string => {
   if (error instanceof Registry.UnknownTenant) return `unknown tenant ${JSON.stringify(error.tenant)}`
   if (error instanceof Registry.UnknownKey) return `unknown key prefix ${error.prefix}`
   if (error instanceof Registry.DuplicateTenant)
     return `tenant ${JSON.stringify(error.tenant)} exists already`
-  if (error instanceof Registry.RevokedKey) return `key ${error.prefix} is revoked, for good`
+  if (error instanceof Registry.RevokedKey) return `key ${error.prefix} is revoked and cannot be changed`
   if (error instanceof Registry.InvalidValue) return `--${error.field} must be ${error.expected}`
-  if (error instanceof Registry.RegistryDown) return database(error.cause)
-  if (error instanceof MigrationFailed) return database(error.cause)
+  if (error instanceof Registry.RegistryDown) return databaseMessage(error.cause)
+  if (error instanceof MigrationFailed) return databaseMessage(error.cause)
   if (error instanceof SchemaMismatch || error instanceof NoDatabase || error instanceof RuntimeFileFailed) {
     return error.message
   }
   if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"
-  if (isSqlError(error)) return database(error)
+  if (isSqlError(error)) return databaseMessage(error)
   if (CliError.isCliError(error)) return usage(error)
   return "internal error"
 }
 
-/** One line, or one a problem with the settings. */
-export const sentences = (error: unknown): ReadonlyArray<string> =>
-  error instanceof WrongSettings || error instanceof StartupError ? error.lines : [sentence(error)]
+/** One line, or one line for each problem with the settings. */
+export const errorMessages = (error: unknown): ReadonlyArray<string> =>
+  error instanceof WrongSettings || error instanceof StartupError ? error.lines : [errorMessage(error)]

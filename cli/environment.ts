@@ -1,6 +1,6 @@
 /**
- * Where the database and the model server are: as the environment says, else as the gateway that runs on this
- * machine with its embedded database has noted in `DATA_DIR`.
+ * Finds the database and the model server: from the environment, or from the file that a running gateway with an embedded
+ * database keeps in `DATA_DIR`.
  */
 import { Data, Effect, Option, Result } from "effect"
 import { readRuntime } from "../src/infra/embedded/RuntimeFile.ts"
@@ -16,7 +16,7 @@ export class WrongSettings extends Data.TaggedError("WrongSettings")<{
   readonly lines: ReadonlyArray<string>
 }> {}
 
-/** A command reads these and nothing else: what it does not use may be missing or wrong. */
+/** The only settings that commands read. The others may be missing or wrong. */
 const used = [
   table.databaseUrl,
   table.backendUrl,
@@ -46,6 +46,6 @@ const local = new URL("http://127.0.0.1:11434")
 export const backendUrl = Effect.gen(function* () {
   const { backendUrl, dataDir } = yield* settings
   if (backendUrl !== undefined) return backendUrl
-  const noted = Option.flatMapNullishOr(yield* readRuntime(dataDir), (runtime) => runtime.backendUrl)
-  return Option.match(noted, { onNone: () => local, onSome: (url) => new URL(url) })
+  const fromGateway = Option.flatMapNullishOr(yield* readRuntime(dataDir), (runtime) => runtime.backendUrl)
+  return Option.match(fromGateway, { onNone: () => local, onSome: (url) => new URL(url) })
 })

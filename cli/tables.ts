@@ -1,4 +1,4 @@
-/** Tenants and keys as tables. */
+/** Prints tenants, keys, limits and budgets as tables. */
 import type { BudgetState, KeyInfo, LimitValues, TenantInfo } from "../src/admin/Registry.ts"
 import { amount, minute, table } from "./terminal.ts"
 
