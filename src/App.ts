@@ -1,5 +1,5 @@
 /**
- * The gateway, put together: the only file of the service that joins live layers. Reads from the edge inwards.
+ * Joins the live layers of the gateway. No other file of the service does.
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
@@ -32,12 +32,12 @@ import { layerLive as layerRegistry } from "./admin/live.ts"
 import { layerLive as layerContextSecret } from "./secrets/live.ts"
 import type { SettingsValues } from "./Settings.ts"
 
-/** Where the model server is, once that is known. */
+/** The address of the model server. */
 export interface BackendAddress {
   readonly backendUrl: URL
 }
 
-/** Counters in Redis, or in this process when there is no Redis: then there may be only one process. */
+/** Counters in Redis. Without Redis they are in this process, and only one process may run. */
 const layerMeter = (settings: SettingsValues) =>
   settings.redisUrl === undefined
     ? layerMemoryMeter({ leaseS: settings.concurrencyLeaseS })
@@ -45,7 +45,7 @@ const layerMeter = (settings: SettingsValues) =>
         Layer.provide(layerRedis({ url: settings.redisUrl }))
       )
 
-/** The line in front of the backend, over all replicas when there is a Redis. It has a connection of its own. */
+/** The queue for the backend. With Redis it covers all replicas, and it has a connection of its own. */
 const layerQueue = (settings: SettingsValues) => {
   if (settings.backendMaxConcurrent === undefined) return layerNoQueue
   const leaseS = settings.concurrencyLeaseS
@@ -77,7 +77,7 @@ const layerBackend = (settings: SettingsValues, { backendUrl }: BackendAddress) 
  * A frozen database must become a 503 within about a second. The wait for the intent comes first, then the wait for the
  * refusal's own row, so the sum of both must stay below a second.
  */
-const patience = { openTimeoutMs: 700, refuseTimeoutMs: 250 }
+const auditTimeouts = { openTimeoutMs: 700, refuseTimeoutMs: 250 }
 
 const layerKeys = (settings: SettingsValues) =>
   Layer.unwrap(
@@ -92,7 +92,7 @@ const layerKeys = (settings: SettingsValues) =>
     )
   )
 
-/** What every request passes, and what it leaves behind. Needs the database's client; has nothing to do with HTTP. */
+/** The gates and the records of a request. It needs the client of the database and knows nothing of HTTP. */
 export const layerGates = (settings: SettingsValues, surroundings: BackendAddress) =>
   Layer.mergeAll(
     layerKeys(settings),
@@ -108,7 +108,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     SettlementQueue.layer({ drainMs: 2000 }),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
-    Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...patience })),
+    Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...auditTimeouts })),
     Layer.provideMerge(layerCounterReconciler().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(layerQueue(settings)),
@@ -116,7 +116,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     Layer.provideMerge(Drain.layer)
   )
 
-/** Admin writes, for the commands and for the first start of embedded mode. */
+/** Administration, for the commands and for the first start of embedded mode. */
 export const layerAdmin = (settings: SettingsValues) =>
   layerRegistry({
     namespace: settings.keyNamespace,
@@ -127,15 +127,15 @@ export const layerAdmin = (settings: SettingsValues) =>
 export const playgroundOf = (settings: SettingsValues): boolean =>
   settings.playgroundEnabled ?? settings.databaseUrl === undefined
 
-/** One process on its own has no balancer to wait for. */
+/** A single embedded process has no balancer that must notice the stop. */
 export const drainMsOf = (settings: SettingsValues): number =>
   settings.shutdownDrainMs ?? (settings.databaseUrl === undefined ? 0 : 3000)
 
-/** Large enough for some bodies at once, however large one may be. */
+/** At least enough for several bodies of the largest size at once. */
 export const requestBodiesMaxBytesOf = (settings: SettingsValues): number =>
   settings.requestBodiesMaxBytes ?? Math.max(67_108_864, 4 * settings.maxRequestBodyBytes)
 
-/** The whole service on a database client; provides its `HttpServer`, whose address tells where it listens. */
+/** The whole service, on a given database client. It provides its `HttpServer`, which has the address it listens on. */
 export const layerApp = (
   settings: SettingsValues,
   surroundings: BackendAddress

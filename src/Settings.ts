@@ -1,6 +1,6 @@
 /**
- * The environment, read once at start. Every problem is reported at once, one line each, naming the setting, the
- * shape of what was given and what is expected; a value is never repeated, because it may be a secret.
+ * Reads the settings from the environment, once at start. All problems are reported at once, one line each, with the
+ * setting, the kind of the given value and the expected one. The value itself is never repeated, because it may be a secret.
  */
 import { BlockList, isIP } from "node:net"
 import { Redacted, Result, Schema, Struct } from "effect"
@@ -15,7 +15,7 @@ export interface Setting<A> {
   readonly shown: string
   readonly read: (text: string) => A | undefined
   readonly fallback: A
-  /** whether it can come from the file that `<name>_FILE` names instead */
+  /** whether `<name>_FILE` may name a file with the value */
   readonly secret: boolean
 }
 
@@ -78,7 +78,7 @@ const choice = <const A extends string>(name: string, fallback: NoInfer<A>, opti
     options.find((option) => option === text.toLowerCase())
   )
 
-/** CIDR list or single addresses; the emptiest list trusts nobody. */
+/** A list of CIDR ranges or single addresses. An empty list trusts no proxy. */
 const addresses = (text: string): BlockList | undefined => {
   const list = new BlockList()
   for (const entry of text.split(",").map((part) => part.trim())) {
@@ -94,7 +94,7 @@ const addresses = (text: string): BlockList | undefined => {
 const day = 86_400
 const msPerDay = day * 1000
 
-/** Every setting there is, in the order the README shows them. */
+/** All settings, in the order of the README. */
 export const table = {
   host: setting<string>("HOST", "an IP address", "127.0.0.1", (text) =>
     isIP(text) === 0 ? undefined : text
@@ -207,11 +207,11 @@ const settings = Object.values(table)
 const names = settings.map(({ name }) => name)
 const secretNames = settings.filter(({ secret }) => secret).map(({ name }) => name)
 
-/** The variables a setting is read from. */
+/** The environment variables of a setting. */
 export const variablesOf = ({ name, secret }: Pick<Setting<unknown>, "name" | "secret">) =>
   secret ? [name, `${name}_FILE`] : [name]
 
-/** Tells the kind of thing that was given without giving it away. */
+/** Describes the given value without repeating it. */
 const shapeOf = (text: string | undefined): string =>
   text === undefined
     ? "nothing"
@@ -222,8 +222,8 @@ const shapeOf = (text: string | undefined): string =>
         : `text of ${text.length} characters`
 
 /**
- * Reads all settings, or tells all that is wrong with them. An empty variable counts as absent. A variable that looks like
- * a misspelt setting is a problem, because its default would be in force without a word.
+ * Reads all settings, or returns all problems. An empty variable counts as absent. A misspelt name is a problem, because
+ * otherwise the default would apply silently.
  */
 export const readSettings = (given: Environment): Result.Result<SettingsValues, ReadonlyArray<Problem>> => {
   const { env, problems } = readSecretFiles(given, secretNames)
@@ -271,7 +271,7 @@ export const readSettings = (given: Environment): Result.Result<SettingsValues, 
   return problems.length === 0 ? Result.succeed(values) : Result.fail(problems)
 }
 
-/** One line a problem, for the terminal. */
+/** One line for each problem, for the terminal. */
 export const describeProblem = (problem: Problem): string =>
   `${problem.setting}: got ${problem.given}, expected ${problem.expected}`
 

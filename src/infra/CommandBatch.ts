@@ -1,30 +1,30 @@
 /**
- * What is sent to Redis in one turn of the event loop: it leaves in one write, under load a fraction of the system calls,
- * and has one deadline, counted from that write. ioredis counts from when a command is asked for and rings before what has
- * come is read: a process that takes half a second to begin a thousand streams calls a Redis dead that it has asked nothing.
+ * Sends all Redis commands of one turn of the event loop in one write, with one deadline that starts at the write. One
+ * write needs fewer system calls under load. ioredis starts its own timer when a command is queued, so a busy event loop
+ * would time out commands that were never sent.
  */
 import { Effect } from "effect"
 import type { Timer } from "./time.ts"
 
 type Resume<E> = (outcome: Effect.Effect<never, E>) => void
 
-class Turn<E> {
+class Batch<E> {
   readonly #waiting = new Set<Resume<E>>()
-  #callOff: () => void = () => undefined
+  #cancelTimer: () => void = () => undefined
 
-  join(resume: Resume<E>): void {
+  add(resume: Resume<E>): void {
     this.#waiting.add(resume)
   }
 
-  leave(resume: Resume<E>): void {
+  remove(resume: Resume<E>): void {
     this.#waiting.delete(resume)
-    if (this.#waiting.size === 0) this.#callOff()
+    if (this.#waiting.size === 0) this.#cancelTimer()
   }
 
-  /** From here on `ms` count. */
-  depart(alarm: Timer, ms: number, late: () => E): void {
+  /** Starts the deadline. */
+  startTimer(timer: Timer, ms: number, late: () => E): void {
     if (this.#waiting.size === 0) return
-    this.#callOff = alarm(ms, () => {
+    this.#cancelTimer = timer(ms, () => {
       const outcome = Effect.fail(late())
       for (const resume of this.#waiting) resume(outcome)
     })
@@ -32,53 +32,53 @@ class Turn<E> {
 }
 
 export interface CommandBatchOptions<E> {
-  /** on the real clock: an answer takes the time it takes */
-  readonly alarm: Timer
-  /** how long an answer may take, milliseconds */
+  /** on the real clock */
+  readonly timer: Timer
+  /** how long a reply may take, milliseconds */
   readonly ms: number
-  /** keeps what is written from now on, until what it answers is called */
+  /** buffers writes until the returned function is called */
   readonly cork: () => () => void
   readonly failed: (cause: unknown) => E
 }
 
 /**
- * Calls `ask`, which may write, and waits for its answer for as long as one may take. Whoever is interrupted while it waits
- * has nothing to take back: the command is on its way.
+ * Calls `send`, which writes a command, and waits for its reply until the deadline. An interruption does not take the
+ * command back.
  */
-export type BatchedCommand<E> = <A>(ask: () => Promise<A>) => Effect.Effect<A, E>
+export type BatchedCommand<E> = <A>(send: () => Promise<A>) => Effect.Effect<A, E>
 
 export const makeCommandBatch = <E>({
-  alarm,
   cork,
   failed,
-  ms
+  ms,
+  timer
 }: CommandBatchOptions<E>): BatchedCommand<E> => {
   const late = () => failed(`no answer in ${ms} ms`)
-  let current: Turn<E> | undefined
-  const turn = (): Turn<E> => {
+  let current: Batch<E> | undefined
+  const currentBatch = (): Batch<E> => {
     if (current !== undefined) return current
-    const begun = new Turn<E>()
+    const batch = new Batch<E>()
     const uncork = cork()
     setImmediate(() => {
       current = undefined
       uncork()
-      begun.depart(alarm, ms, late)
+      batch.startTimer(timer, ms, late)
     })
-    current = begun
-    return begun
+    current = batch
+    return batch
   }
-  return <A>(ask: () => Promise<A>) =>
+  return <A>(send: () => Promise<A>) =>
     Effect.callback<A, E>((resume) => {
-      const mine = turn()
-      mine.join(resume)
+      const batch = currentBatch()
+      batch.add(resume)
       const fail = (cause: unknown) => {
-        mine.leave(resume)
+        batch.remove(resume)
         resume(Effect.fail(failed(cause)))
       }
       try {
-        ask().then((answer) => {
-          mine.leave(resume)
-          resume(Effect.succeed(answer))
+        send().then((reply) => {
+          batch.remove(resume)
+          resume(Effect.succeed(reply))
         }, fail)
       } catch (cause) {
         fail(cause)

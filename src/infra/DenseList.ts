@@ -1,50 +1,50 @@
 /**
- * Who is here just now, for what comes and goes with every request. Not a `Map` or a `Set`: when one of those makes room,
- * its old table stays linked to the new one (V8, `OrderedHashTable`), and once the old one is old in the eyes of the
- * collector, everything that was in the new one is kept with it until the next full collection. In a list that lives as
- * long as the process, or a connection, that can be many a request that is over (`bench/RESULTS.md` has what was gained).
+ * A set with O(1) add and remove, for entries that come and go with each request. It is not a `Map` or a `Set`: when one of
+ * those grows, V8 links its old table to the new one (`OrderedHashTable`). Once the old table is in old space, it keeps all
+ * entries of the new one until the next full collection. In a set that lives as long as the process or a connection, that
+ * can keep many finished requests in memory (`bench/RESULTS.md` has the gain).
  */
 
-/** A place in a roster; whoever has it may leave. */
+/** The place of an entry. It is needed to remove the entry. */
 export interface Handle {
-  /** where in the list; -1 once left */
+  /** index in the list; -1 when removed */
   at: number
 }
 
 export class DenseList<A extends object> {
   readonly #items: Array<A> = []
-  readonly #seats: Array<Handle> = []
+  readonly #handles: Array<Handle> = []
 
   get size(): number {
     return this.#items.length
   }
 
-  /** As they are now, in no particular order. */
+  /** A copy of the entries, in no particular order. */
   get all(): ReadonlyArray<A> {
     return [...this.#items]
   }
 
-  /** One of them; undefined when there is none. */
+  /** A random entry; undefined when there is none. */
   get random(): A | undefined {
     return this.#items[Math.floor(Math.random() * this.#items.length)]
   }
 
   add(item: A): Handle {
-    const seat = { at: this.#items.length }
+    const handle = { at: this.#items.length }
     this.#items.push(item)
-    this.#seats.push(seat)
-    return seat
+    this.#handles.push(handle)
+    return handle
   }
 
-  /** The last one takes the place. Leaving twice is leaving once. */
-  remove(seat: Handle): void {
-    const { at } = seat
+  /** Removes an entry; the last entry moves to its place. A second call does nothing. */
+  remove(handle: Handle): void {
+    const { at } = handle
     if (at === -1) return
-    seat.at = -1
-    const [item, last] = [this.#items.pop(), this.#seats.pop()]
-    if (item === undefined || last === undefined || last === seat) return
+    handle.at = -1
+    const [item, last] = [this.#items.pop(), this.#handles.pop()]
+    if (item === undefined || last === undefined || last === handle) return
     this.#items[at] = item
-    this.#seats[at] = last
+    this.#handles[at] = last
     last.at = at
   }
 }

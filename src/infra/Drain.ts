@@ -1,10 +1,9 @@
 /**
- * The way out. First the balancer is told (`/readyz` is 503, connections are not kept) while everything is still
- * answered; then nothing new is accepted and what runs may run on; at the end of the grace what still runs is cut and
- * ends in its own words, charged and audited like any other end.
+ * The state of a shutdown. First `/readyz` is 503 and connections are not kept, so that the balancer notices, while all
+ * requests are still answered. Then no new request is accepted, and running requests go on. At the end of the grace, running
+ * requests are cut: each ends with an error line or event, and is charged and audited.
  *
- * What waits for somebody else listens for the cut itself. Racing every request against it from outside would cost each
- * of them two fibers for what nearly none will see.
+ * Code that waits for another server listens for the cut itself. A race in every request would cost two fibers each.
  */
 import { Context, Effect, Layer } from "effect"
 import { DenseList } from "./DenseList.ts"
@@ -13,9 +12,9 @@ interface DrainState {
   /** whether shutdown has begun */
   readonly draining: () => boolean
   readonly begin: Effect.Effect<void>
-  /** ends what still runs */
+  /** ends the requests that still run */
   readonly cut: Effect.Effect<void>
-  /** Calls `listener` at the cut, at once when that was before. Answers the way to stop listening. */
+  /** Calls `listener` at the cut, or at once after it. Returns a function that unregisters the listener. */
   onCut(listener: () => void): () => void
 }
 
@@ -31,8 +30,8 @@ export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/
           listener()
           return () => undefined
         }
-        const seat = listeners.add(listener)
-        return () => listeners.remove(seat)
+        const handle = listeners.add(listener)
+        return () => listeners.remove(handle)
       }
       return {
         draining: () => draining,

@@ -1,13 +1,12 @@
 /**
- * The schema: bringing a database up to date, and refusing to work on one that is not.
+ * Brings the database schema up to date, and checks its version.
  *
- * *Details* All pending migrations run in one transaction under an advisory lock taken before anything is read:
- * two processes that start at once take turns, and the second finds nothing left to do. The list below is
- * written by hand, so that a migration is type-checked and none is picked up by accident; a test compares it
- * with the folder.
+ * *Details* All pending migrations run in one transaction under an advisory lock. The lock is taken before anything is
+ * read, so two processes that start at once take turns, and the second finds nothing to do. The list below is written by
+ * hand, so that each migration is type-checked and none is added by accident. A test compares it with the folder.
  *
- * *Gotchas* A released migration is frozen. `serve` must not work on a schema this build does not know, older or
- * newer: call `assertSchema`.
+ * *Gotchas* The statements of a released migration never change. `serve` must not run on an older or newer schema than this
+ * version knows: call `assertSchema`.
  */
 import { Data, Effect, Schema } from "effect"
 import { SqlClient, SqlSchema } from "effect/sql"
@@ -36,17 +35,17 @@ export const migrations = {
 
 const table = "schema_migrations"
 
-/** The id of the newest migration this build knows. */
+/** The id of the newest migration of this version. */
 export const knownVersion = Math.max(...Object.keys(migrations).map((name) => Number(name.split("_")[0])))
 
-/** The database could not be brought up to date, or asked how far it is. */
+/** The migrations failed, or the version of the schema could not be read. */
 export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{ readonly cause: unknown }> {
   override get message(): string {
     return "the database schema could not be read or brought up to date"
   }
 }
 
-/** The database is at another version than this build; `found` 0 means that it has no schema at all. */
+/** The schema has another version than this program. `found` 0: there is no schema at all. */
 export class SchemaMismatch extends Data.TaggedError("SchemaMismatch")<{
   readonly found: number
   readonly expected: number
@@ -60,19 +59,18 @@ export class SchemaMismatch extends Data.TaggedError("SchemaMismatch")<{
 
 const runPending = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
 
-/** Any fixed number: it names the lock that migrating processes queue for. */
+/** The id of the advisory lock for migrations: any fixed number. */
 const lockId = 7_309_453
 
 /**
- * Runs what is pending and answers with the names that ran. A database newer than this build is left as it is:
- * `assertSchema` speaks up about that one.
+ * Runs the pending migrations and returns their names. A newer schema does not change; `assertSchema` fails on it.
  */
 export const migrate: Effect.Effect<ReadonlyArray<string>, MigrationFailed, SqlClient.SqlClient> = Effect.gen(
   function* () {
     const sql = yield* SqlClient.SqlClient
     const completed = yield* sql.withTransaction(
       Effect.gen(function* () {
-        // A migration may take longer than a request may; the wait for another process too.
+        // A migration, or the wait for another process, may take longer than a request may.
         yield* sql`SET LOCAL statement_timeout = '300s'`
         yield* sql`SET LOCAL idle_in_transaction_session_timeout = '300s'`
         yield* sql`SELECT pg_advisory_xact_lock(${lockId})`
@@ -85,7 +83,7 @@ export const migrate: Effect.Effect<ReadonlyArray<string>, MigrationFailed, SqlC
 
 const Found = Schema.Struct({ found: Schema.Int })
 
-/** How far the database is; 0 when nothing ran yet. */
+/** The version of the schema; 0 when no migration has run. */
 const version = (sql: SqlClient.SqlClient): Effect.Effect<number, SqlError | MigrationFailed> =>
   Effect.gen(function* () {
     const exists = yield* sql`SELECT 1 AS found WHERE to_regclass(${table}) IS NOT NULL`
@@ -101,7 +99,7 @@ const version = (sql: SqlClient.SqlClient): Effect.Effect<number, SqlError | Mig
     )
   })
 
-/** Succeeds only on a database whose schema is exactly the one this build was written for. */
+/** Succeeds only when the schema has exactly the version of this program. */
 export const assertSchema: Effect.Effect<void, MigrationFailed | SchemaMismatch, SqlClient.SqlClient> =
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient

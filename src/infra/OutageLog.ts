@@ -1,11 +1,11 @@
 /**
- * Logs once per outage, however often something fails while it lasts: an outage must not become a flood of log lines.
- * The only such thing in the house.
+ * Logs once per outage, however often an operation fails during it, so that an outage does not fill the log. All throttled
+ * log lines use it.
  */
 import { Effect } from "effect"
 
 export interface OutageLogOptions {
-  /** a failure this many ms after the last line is logged again; default: only the first is */
+  /** a failure this many ms after the last line is logged again; default: only the first one */
   readonly remindMs?: number
 }
 
@@ -21,7 +21,7 @@ export class OutageLog {
     this.#remindMs = remindMs
   }
 
-  /** Runs `line` for the first failure, told how many failures it speaks of; `quiet` for the others. */
+  /** Runs `line` for the first failure, with the number of failures since the last line, and `quiet` for the others. */
   failed(line: (failures: number) => Effect.Effect<void>, quiet: Effect.Effect<void> = Effect.void) {
     return Effect.suspend(() => {
       this.#held += 1
@@ -34,7 +34,7 @@ export class OutageLog {
     })
   }
 
-  /** A success: runs `line` if something had failed before. */
+  /** Records a success. Runs `line` if there was a failure before. */
   over(line: Effect.Effect<void>): Effect.Effect<void> {
     return Effect.suspend(() => {
       if (this.#silentUntil === Number.NEGATIVE_INFINITY) return Effect.void

@@ -1,9 +1,9 @@
 /**
- * The connection to Redis, to the master that sentinels name, or to a Redis Cluster. It decides nothing, but it fails
- * early: nothing is queued while there is no connection, nothing is sent twice, and every command has a deadline.
+ * The connection to one Redis server, to the master of sentinels, or to a Redis Cluster. It fails early: commands are not
+ * queued while there is no connection, no command is sent twice, and each command has a deadline.
  *
- * *Gotchas* A command that timed out may still be executed later: every mutation has to be idempotent by a name of
- * its own, and what it may have left behind has to expire.
+ * *Gotchas* A command that timed out may still run later. So every mutation must be idempotent by an id, and whatever it
+ * leaves behind must expire.
  */
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Redacted } from "effect"
@@ -13,21 +13,21 @@ import { OutageLog } from "./OutageLog.ts"
 import { type BatchedCommand, makeCommandBatch } from "./CommandBatch.ts"
 import { readRedisUrl, type Sentinels } from "./RedisUrl.ts"
 
-/** No answer, or an error as the answer. `cause` is for the log. */
+/** No reply, or an error as the reply. `cause` is for the log. */
 export class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
 
-/** What a Redis says of itself. */
+/** Facts from the INFO command. */
 export interface RedisInfo {
-  /** another one after every start of the process */
+  /** changes with each start of the server */
   readonly runId: string
   readonly version: string
   readonly evictionPolicy: string
 }
 
-/** A word of a command; one that is a function is asked for when the command is written to the connection. */
+/** An argument of a command. A function is called when the command is written to the connection. */
 export type RedisArgument = string | number | (() => string)
 
-/** A Lua script with the number of its keys: one round trip, loaded when the server does not know it. */
+/** Runs a Lua script in one round trip, and loads it when the server does not know it. */
 export type RedisScript = (
   keys: ReadonlyArray<string>,
   args: ReadonlyArray<RedisArgument>
@@ -37,18 +37,18 @@ export class Redis extends Context.Service<
   Redis,
   {
     readonly client: Single | Cluster
-    /** one command; on a cluster it goes where its first key lives */
+    /** Sends one command. On a cluster it goes to the node of its first key. */
     readonly send: (
       command: string,
       args: ReadonlyArray<RedisArgument>
     ) => Effect.Effect<unknown, RedisFailed>
-    /** The servers (masters of a cluster) behind this connection, asked anew after a reconnect and every 30 s. */
+    /** The servers (masters of a cluster) of this connection, read again after a reconnect and every 30 s. */
     readonly servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
-    /** Run id of the server that a command written now goes to; empty when not known, and on a cluster. */
+    /** Run id of the server that the next command goes to; empty when unknown, and on a cluster. */
     readonly runId: () => string
-    /** all keys of one call must hash to the same slot */
+    /** All keys of one call must hash to the same slot. */
     readonly script: (lua: string) => RedisScript
-    /** A connection of its own for Pub/Sub; it reconnects and subscribes again by itself. Whoever asks for it ends it. */
+    /** Makes a connection for Pub/Sub. It reconnects and subscribes again by itself. The caller must close it. */
     readonly subscriber: () => Single | Cluster
   }
 >()("tollgate/infra/Redis") {}
@@ -56,7 +56,7 @@ export class Redis extends Context.Service<
 export interface RedisOptions {
   /** as `REDIS_URL`: see `RedisUrl.ts` */
   readonly url: Redacted.Redacted
-  /** how long an answer may take once its command is written, milliseconds, default 400; on a cluster twice that */
+  /** how long a reply may take after the write, milliseconds, default 400; twice that on a cluster */
   readonly commandTimeoutMs?: number
   /** milliseconds, default 1000 */
   readonly connectTimeoutMs?: number
@@ -67,8 +67,8 @@ const timeoutOf = (options: RedisOptions): number => options.commandTimeoutMs ??
 const backoff = (attempt: number): number => Math.min(50 * attempt, 500)
 
 /**
- * After a failover a connection may lead to a replica. `true` reconnects and does not send again: once, and not for
- * every command under way, because ioredis closes the same connection again each time.
+ * After a failover a connection may lead to a replica. Returning `true` makes ioredis reconnect without sending again. It
+ * does so once, not for every open command, because ioredis closes the same connection each time.
  */
 const givesUpReplicas = () => {
   let gaveUpAt = Number.NEGATIVE_INFINITY
@@ -82,7 +82,7 @@ const givesUpReplicas = () => {
 
 const strict = (options: RedisOptions) => ({
   connectTimeout: options.connectTimeoutMs ?? 1000,
-  // A peer that vanished without a word is given up, and a new connection tried; nothing else bounds the client's greeting.
+  // Bounds how long a silent server keeps a connection. Nothing else bounds the handshake of the client.
   socketTimeout: timeoutOf(options) * 5,
   keepAlive: 10_000,
   maxRetriesPerRequest: 0,
@@ -93,7 +93,7 @@ const strict = (options: RedisOptions) => ({
   reconnectOnError: givesUpReplicas()
 })
 
-/** The promoted replica is asked for until it is there: until then every command fails at once. */
+/** The client asks the sentinels until they name a new master. Until then every command fails at once. */
 const sentinelOptions = (address: Sentinels, options: RedisOptions) => ({
   sentinels: [...address.sentinels],
   name: address.master,
@@ -103,7 +103,7 @@ const sentinelOptions = (address: Sentinels, options: RedisOptions) => ({
   sentinelPassword: address.sentinelPassword,
   sentinelCommandTimeout: options.connectTimeoutMs ?? 1000,
   sentinelRetryStrategy: backoff,
-  // A demoted master may stay reachable: its clients leave when the sentinels say so, not when it does.
+  // A demoted master may stay reachable. This closes its connections when the sentinels announce a new master.
   failoverDetector: true,
   ...(address.tls ? { tls: {}, enableTLSForSentinelMode: true } : {})
 })
@@ -133,29 +133,29 @@ const connect = (options: RedisOptions): Single | Cluster => {
 }
 
 /**
- * The client for as long as the scope lives. ioredis gives up for good when a failover is announced just while it looks
- * for the master (its FailoverDetector takes the connecting away under it), and a gateway would be 503 until somebody
- * restarts it: whoever has not been let go tries again.
+ * The client while the scope lives. ioredis stops for ever when a failover is announced while it looks for the master
+ * (its FailoverDetector aborts the connecting). Every request would be 503 until a restart. So the client connects again
+ * until the scope closes.
  */
 const acquireClient = (options: RedisOptions) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const client = connect(options)
-      let letGo = false
+      let released = false
       let attempts = 0
       client.on("ready", () => (attempts = 0))
       client.on("end", () => {
-        if (letGo) return
+        if (released) return
         attempts += 1
         setTimeout(() => {
-          // A failure is told by "error", and by another "end".
-          if (!letGo && client.status === "end") client.connect().catch(() => undefined)
+          // A failure emits "error" and another "end".
+          if (!released && client.status === "end") client.connect().catch(() => undefined)
         }, backoff(attempts)).unref()
       })
       return {
         client,
         release: () => {
-          letGo = true
+          released = true
           client.disconnect()
         }
       }
@@ -163,7 +163,7 @@ const acquireClient = (options: RedisOptions) =>
     ({ release }) => Effect.sync(release)
   ).pipe(Effect.map(({ client }) => client))
 
-/** Without a listener ioredis prints errors itself, with a stack; with one per error a dead server fills the log. */
+/** Logs connection errors, at most one line in ten seconds. Without a listener ioredis prints each error with its stack. */
 const logFailures = (client: Single | Cluster) =>
   Effect.gen(function* () {
     const services = yield* Effect.context<never>()
@@ -184,51 +184,47 @@ const infoOf = (text: string): RedisInfo => {
   }
 }
 
-/** Long enough to cost nothing, short enough to notice a server that is configured anew. */
+/** How long the answer of INFO is used: long enough to cost nothing, short enough to notice a changed configuration. */
 const infoMs = 30_000
 
-/** Remembers what the servers said, for as long as the connection they said it on. */
-const makeServers = (
-  client: Single | Cluster,
-  answered: BatchedCommand<RedisFailed>,
-  nowMs: () => number
-) => {
+/** Caches the facts of the servers for 30 seconds, or until the connection closes. */
+const makeServers = (client: Single | Cluster, command: BatchedCommand<RedisFailed>, nowMs: () => number) => {
   let connection = 0
-  let known: { at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
+  let cached: { at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
   client.on("close", () => {
     connection++
-    known = undefined
+    cached = undefined
   })
-  const ask = Effect.gen(function* () {
-    const of = connection
+  const load = Effect.gen(function* () {
+    const usedConnection = connection
     const nodes = client instanceof Cluster ? client.nodes("master") : [client]
-    const texts = yield* answered(() => Promise.all(nodes.map((node) => node.info())))
+    const texts = yield* command(() => Promise.all(nodes.map((node) => node.info())))
     const servers = texts.map(infoOf)
-    // A cluster names its nodes a moment after it is there.
-    if (of === connection && servers.length > 0) known = { at: nowMs(), servers }
+    // A cluster lists its nodes a moment after it is connected.
+    if (usedConnection === connection && servers.length > 0) cached = { at: nowMs(), servers }
     return servers
   })
   return {
     servers: Effect.suspend(() => {
-      if (known === undefined) return ask
-      if (nowMs() - known.at < infoMs) return Effect.succeed(known.servers)
-      // The others go on with what is known while this one asks.
-      known.at = nowMs()
-      return ask
+      if (cached === undefined) return load
+      if (nowMs() - cached.at < infoMs) return Effect.succeed(cached.servers)
+      // Other requests use the cached facts while this one loads them.
+      cached.at = nowMs()
+      return load
     }),
     runId: () =>
-      client instanceof Cluster || client.status !== "ready" ? "" : (known?.servers[0]?.runId ?? "")
+      client instanceof Cluster || client.status !== "ready" ? "" : (cached?.servers[0]?.runId ?? "")
   }
 }
 
-const makeAsk = (client: Single | Cluster, options: RedisOptions): BatchedCommand<RedisFailed> => {
-  const alone = client instanceof Single
+const makeBatchedCommand = (client: Single | Cluster, options: RedisOptions): BatchedCommand<RedisFailed> => {
+  const isSingle = client instanceof Single
   return makeCommandBatch({
-    alarm: timerOf(Context.empty()),
+    timer: timerOf(Context.empty()),
     // A cluster may redirect a few times.
-    ms: timeoutOf(options) * (alone ? 1 : 2),
+    ms: timeoutOf(options) * (isSingle ? 1 : 2),
     cork: () => {
-      const stream: Single["stream"] | undefined = alone ? client.stream : undefined
+      const stream: Single["stream"] | undefined = isSingle ? client.stream : undefined
       stream?.cork()
       return () => stream?.uncork()
     },
@@ -238,25 +234,25 @@ const makeAsk = (client: Single | Cluster, options: RedisOptions): BatchedComman
 
 const isNoScript = (cause: unknown): boolean => cause instanceof Error && cause.message.startsWith("NOSCRIPT")
 
-/** Builds while Redis is down; commands fail until it is there. */
+/** The layer builds while Redis is down. Commands fail until it is connected. */
 export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
   Layer.effect(
     Redis,
     Effect.gen(function* () {
       const client = yield* acquireClient(options)
       yield* logFailures(client)
-      const ask = makeAsk(client, options)
-      /** Not `call`, which copies its words four times over on their way to the same. */
+      const command = makeBatchedCommand(client, options)
+      /** It does not use `call`, which copies the arguments four times. */
       const write = (name: string, args: ReadonlyArray<RedisArgument>): Promise<unknown> => {
-        const command = new Command(
+        const redisCommand = new Command(
           name,
           args.map((arg) => (typeof arg === "function" ? arg() : arg)),
           { replyEncoding: "utf8" }
         )
-        client.sendCommand(command)
-        return command.promise
+        client.sendCommand(redisCommand)
+        return redisCommand.promise
       }
-      const send = (command: string, args: ReadonlyArray<RedisArgument>) => ask(() => write(command, args))
+      const send = (name: string, args: ReadonlyArray<RedisArgument>) => command(() => write(name, args))
       const script = (lua: string): RedisScript => {
         const sha = createHash("sha1").update(lua).digest("hex")
         return (keys, args) =>
@@ -275,6 +271,6 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
               socketTimeout: undefined,
               connectionName: "tollgate-sub"
             })
-      return { client, send, script, subscriber, ...makeServers(client, ask, yield* makeMonotonicMs) }
+      return { client, send, script, subscriber, ...makeServers(client, command, yield* makeMonotonicMs) }
     })
   )

@@ -6,7 +6,7 @@
 
 export interface Sentinels {
   readonly sentinels: ReadonlyArray<{ readonly host: string; readonly port: number }>
-  /** what the sentinels call the master */
+  /** the name of the master at the sentinels */
   readonly master: string
   readonly database: number
   readonly username: string | undefined
@@ -25,7 +25,7 @@ const isServer = (text: string): boolean =>
 
 const sentinelUrl = /^(rediss?)\+sentinel:\/\/(?:([^@/?]*)@)?([^@/?]+)\/([^/?]+)(?:\/(\d{1,5}))?(?:\?(.*))?$/
 
-/** Each as the authority of a URL of its own, which knows about ports and IPv6. */
+/** Parses a host as the authority of a URL, which handles ports and IPv6. */
 const hostOf = (text: string) => {
   const url = URL.canParse(`redis://${text}`) ? new URL(`redis://${text}`) : undefined
   return url === undefined || url.hostname === "" || url.host + url.pathname !== text
@@ -45,21 +45,21 @@ const readSentinels = (text: string): Sentinels | undefined => {
   const [, scheme, secrets, hosts = "", master = "", database = "0", query] = sentinelUrl.exec(text) ?? []
   const credentials = credentialsOf(secrets)
   const sentinels = hosts.split(",").map((host) => hostOf(host.trim()))
-  const known = sentinels.filter((one) => one !== undefined)
-  if (scheme === undefined || credentials === undefined || known.length < sentinels.length) return undefined
-  const words = new URLSearchParams(query)
-  if ([...words.keys()].some((word) => word !== "sentinelPassword")) return undefined
+  const valid = sentinels.filter((one) => one !== undefined)
+  if (scheme === undefined || credentials === undefined || valid.length < sentinels.length) return undefined
+  const parameters = new URLSearchParams(query)
+  if ([...parameters.keys()].some((name) => name !== "sentinelPassword")) return undefined
   return {
-    sentinels: known,
+    sentinels: valid,
     master,
     database: Number(database),
     ...credentials,
-    sentinelPassword: words.get("sentinelPassword") ?? undefined,
+    sentinelPassword: parameters.get("sentinelPassword") ?? undefined,
     tls: scheme === "rediss"
   }
 }
 
-/** undefined: it is none of the three */
+/** undefined: the text has none of the three forms */
 export const readRedisUrl = (text: string): RedisAddress | undefined => {
   if (/^rediss?\+sentinel:/.test(text)) {
     const sentinels = readSentinels(text)

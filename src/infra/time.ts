@@ -1,19 +1,19 @@
 /**
- * Time that is measured: a clock that only grows, a timer for the hot path, and a deadline that never waits for the work
- * it stops. The wall clock says when something happened and is never subtracted: NTP, an operator or a hypervisor may set
- * it by an hour at any moment. `test/unit/clocks.test.ts` names the files that may read the wall clock, and why.
+ * Measures time: a monotonic clock, a timer for the hot path, and a deadline that does not wait for the work it stops. The
+ * wall clock tells when something happened; times of the wall clock are never subtracted, because NTP, an operator or a
+ * hypervisor may set it at any moment. `test/unit/clocks.test.ts` lists the files that may read the wall clock, and why.
  *
  * *Gotchas* The monotonic clock stands still while the machine sleeps.
  */
 import { Cause, Clock, Context, Duration, Effect } from "effect"
 
-/** Milliseconds of the clock of the context, a test's too. */
+/** Monotonic milliseconds of the clock of the context, which may be a test's clock. */
 export const makeMonotonicMs: Effect.Effect<() => number> = Effect.map(
   Clock.Clock,
   (clock) => () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 )
 
-/** Monotonic time in the place of the wall clock. */
+/** A clock whose wall clock is the monotonic clock. */
 class MeasuringClock implements Clock.Clock {
   readonly real: Clock.Clock
   readonly currentTimeMillis = Effect.sync(() => this.currentTimeMillisUnsafe())
@@ -48,29 +48,29 @@ const clocks = new WeakMap<Clock.Clock, MeasuringClock>()
 
 const measuringBy = (clock: Clock.Clock): MeasuringClock => {
   if (clock instanceof MeasuringClock) return clock
-  const known = clocks.get(clock) ?? new MeasuringClock(clock)
-  clocks.set(clock, known)
-  return known
+  const measuring = clocks.get(clock) ?? new MeasuringClock(clock)
+  clocks.set(clock, measuring)
+  return measuring
 }
 
 /**
- * Effect's own caches measure by `currentTimeMillis`, the wall clock: set back by an hour, an
- * entry of one second lives for an hour. What runs in here reads monotonic time instead.
+ * Runs `work` with monotonic time. Effect's caches read the wall clock: when it is set back by an hour, an entry of one
+ * second lives for an hour.
  */
 export const measured = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.clockWith((clock) => Effect.provideService(work, Clock.Clock, measuringBy(clock)))
 
-/** Gives work inside `measured` the clock back. */
+/** Runs work inside `measured` with the real clock again. */
 export const unmeasured = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.clockWith((clock) =>
     clock instanceof MeasuringClock ? Effect.provideService(work, Clock.Clock, clock.real) : work
   )
 
 /**
- * Calls `ring` after `ms`, unless what it answers is called first. For the hot path: a race against `Effect.sleep` costs
- * two fibers and a dozen steps; where a callback is waited for anyway, one timer does the same (`npm run bench`).
+ * Calls `callback` after `ms`. The returned function cancels it. For the hot path: a race against `Effect.sleep` costs two
+ * fibers and a dozen steps, and one timer does the same (`npm run bench`).
  */
-export type Timer = (ms: number, ring: () => void) => () => void
+export type Timer = (ms: number, callback: () => void) => () => void
 
 const realClock = Context.get(Context.empty(), Clock.Clock)
 
@@ -80,60 +80,60 @@ const nothing = (): void => undefined
  * Node runs the timers that are due before it polls for I/O. After a stall longer than `ms` the answers may be in the
  * sockets' buffers already: so the timer fires one `setImmediate` later, and those answers are read first.
  */
-const onRealClock: Timer = (ms, ring) => {
+const onRealClock: Timer = (ms, callback) => {
   if (ms === Number.POSITIVE_INFINITY) return nothing
-  let look: NodeJS.Immediate | undefined
-  const timer = setTimeout(() => void (look = setImmediate(ring)), ms)
+  let immediate: NodeJS.Immediate | undefined
+  const timer = setTimeout(() => void (immediate = setImmediate(callback)), ms)
   return () => {
     clearTimeout(timer)
-    clearImmediate(look)
+    clearImmediate(immediate)
   }
 }
 
-/** On the clock of a context: Node's own timers, or a test's clock. */
+/** A timer on the clock of a context: Node's timers, or a test's clock. */
 export const timerOf = (context: Context.Context<never>): Timer => {
   if (Context.get(context, Clock.Clock) === realClock) return onRealClock
   const run = Effect.runForkWith(context)
-  return (ms, ring) => {
+  return (ms, callback) => {
     if (ms === Number.POSITIVE_INFINITY) return nothing
-    const fiber = run(Effect.andThen(Effect.sleep(ms), Effect.sync(ring)))
+    const fiber = run(Effect.andThen(Effect.sleep(ms), Effect.sync(callback)))
     return () => fiber.interruptUnsafe()
   }
 }
 
-/** On the clock of the context it is made in. */
+/** A timer on the clock of the current context. */
 export const makeTimer: Effect.Effect<Timer> = Effect.map(Effect.context<never>(), timerOf)
 
 /**
- * Waits for `register`'s callback, at most `ms`; then it is `late`. What `register` answers is called when nobody waits
- * any more, be it for the alarm or for an interruption.
+ * Waits for the callback of `register`, at most `ms`; then the result is `late`. The function that `register` returns is
+ * called after the timeout or an interruption.
  */
 export const callbackWithTimeout = <A, E>(
-  alarm: Timer,
+  timer: Timer,
   ms: number,
   register: (resume: (outcome: Effect.Effect<A, E>) => void) => () => void,
   late: () => Effect.Effect<A, E>
 ): Effect.Effect<A, E> =>
   Effect.callback((resume) => {
-    let callOff = nothing
+    let cancelTimer = nothing
     let settled = false
     const settle = (outcome: Effect.Effect<A, E>) => {
       if (settled) return
       settled = true
-      callOff()
+      cancelTimer()
       resume(outcome)
     }
-    const forget = register(settle)
-    // It may have been there already.
+    const unregister = register(settle)
+    // The result may already be there.
     if (settled) return undefined
-    callOff = alarm(ms, () => {
+    cancelTimer = timer(ms, () => {
       settle(late())
-      forget()
+      unregister()
     })
     return Effect.sync(() => {
       settled = true
-      callOff()
-      forget()
+      cancelTimer()
+      unregister()
     })
   })
 

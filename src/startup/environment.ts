@@ -1,5 +1,5 @@
 /**
- * What is read of the environment before the settings: secrets that stand in files, and names that are almost a setting.
+ * Prepares the environment for the settings: reads secrets from files, and finds misspelt names.
  *
  * *Details* `DATABASE_URL_FILE=/run/secrets/database` gives `DATABASE_URL` the file's content without its last line
  * break, as Docker and Kubernetes mount secrets. A name is taken for a misspelt setting when one or two letters differ
@@ -15,21 +15,21 @@ interface Problem {
   readonly expected: string
 }
 
-/** No URL is longer; whoever names a log file by mistake gets an answer at once. */
-const mostFileBytes = 65_536
-/** A shorter name is too near to those of other programs, as `DATA_DIR` to `DATADIR`. */
-const shortestGuessed = 9
+/** No URL is longer. A large file named by mistake is refused at once. */
+const maxFileBytes = 65_536
+/** A shorter name is too similar to names of other programs, as `DATA_DIR` to `DATADIR`. */
+const minGuessedLength = 9
 
 const isSet = (env: Environment, name: string): boolean => env[name] !== undefined && env[name] !== ""
-/** A secret is also given by its file, and its file by the secret. */
+/** A secret counts as given when its file is given, and the reverse. */
 const isGiven = (env: Environment, name: string): boolean =>
   isSet(env, name) || isSet(env, `${name}_FILE`) || isSet(env, name.replace(/_FILE$/, ""))
 
-/** undefined: it cannot be read, is empty or too long */
+/** undefined: the file cannot be read, is empty or too long */
 const readSecret = (file: string): string | undefined => {
   try {
     const about = statSync(file)
-    if (!about.isFile() || about.size > mostFileBytes) return undefined
+    if (!about.isFile() || about.size > maxFileBytes) return undefined
     const text = readFileSync(file, "utf8").replace(/\r?\n$/, "")
     return text === "" ? undefined : text
   } catch {
@@ -37,7 +37,7 @@ const readSecret = (file: string): string | undefined => {
   }
 }
 
-/** The environment with each secret that a `…_FILE` names. */
+/** Returns the environment with the secrets of all `…_FILE` variables. */
 export const readSecretFiles = (given: Environment, secrets: ReadonlyArray<string>) => {
   const env: Record<string, string | undefined> = { ...given }
   const problems: Array<Problem> = []
@@ -61,9 +61,9 @@ export const readSecretFiles = (given: Environment, secrets: ReadonlyArray<strin
   return { env, problems }
 }
 
-/** Letters that differ between two names, at most `most + 1`: replaced, left out, added, or swapped with the next. */
-const differences = (a: string, b: string, most: number): number => {
-  if (Math.abs(a.length - b.length) > most) return most + 1
+/** Edit distance of two names, at most `limit + 1`: letters replaced, left out, added, or swapped with the next. */
+const differences = (a: string, b: string, limit: number): number => {
+  if (Math.abs(a.length - b.length) > limit) return limit + 1
   let before: ReadonlyArray<number> = []
   let last = Array.from({ length: b.length + 1 }, (_, j) => j)
   for (let i = 1; i <= a.length; i += 1) {
@@ -84,10 +84,10 @@ const differences = (a: string, b: string, most: number): number => {
     before = last
     last = row
   }
-  return last[b.length] ?? most + 1
+  return last[b.length] ?? limit + 1
 }
 
-/** Variables that were probably meant to be a setting. `names` are all settings, `secrets` those with a `…_FILE`. */
+/** Finds variables that are probably misspelt settings. `names` are all settings, `secrets` those with a `…_FILE`. */
 export const findMisspelt = (
   given: Environment,
   names: ReadonlyArray<string>,
@@ -96,7 +96,7 @@ export const findMisspelt = (
   const known = new Set([...names, ...secrets.map((name) => `${name}_FILE`)])
   const unknown = Object.keys(given).filter((name) => !known.has(name) && isSet(given, name))
   if (unknown.length === 0) return []
-  const absent = [...known].filter((name) => name.length >= shortestGuessed && !isGiven(given, name))
+  const absent = [...known].filter((name) => name.length >= minGuessedLength && !isGiven(given, name))
   const problems: Array<Problem> = []
   for (const name of unknown) {
     if (name.endsWith("_FILE") && known.has(name.slice(0, -"_FILE".length))) {
@@ -107,9 +107,9 @@ export const findMisspelt = (
       })
       continue
     }
-    const meant = absent.find((one) => differences(name, one, 2) <= (one.length < 12 ? 1 : 2))
-    if (meant !== undefined) {
-      problems.push({ setting: name, given: "no setting of this name", expected: `perhaps ${meant}` })
+    const similar = absent.find((one) => differences(name, one, 2) <= (one.length < 12 ? 1 : 2))
+    if (similar !== undefined) {
+      problems.push({ setting: name, given: "no setting of this name", expected: `perhaps ${similar}` })
     }
   }
   return problems

@@ -1,14 +1,12 @@
 /**
- * The database of a gateway nobody has configured: a real Postgres, kept in `DATA_DIR/postgres` and run by this
- * process for as long as its scope is open.
+ * The embedded database: a real Postgres in `DATA_DIR/postgres`, run by this process while its scope is open.
  *
- * *Details* Commits are durable (fsync stays on). The socket lives in a private folder with a short path, because a
- * socket's path may have 107 bytes and DATA_DIR may be deep. `initdb` works in a draft folder that gets its name at
- * the end, so that a start that was cut short leaves nothing half made. Postgres's own lock on its folder decides
- * who may use it; a lock left by a crash is told apart from a live one by what its process is doing. A connection
- * needs the password (see `PostgresAccess`), whoever asks for it.
+ * *Details* Commits are durable (fsync stays on). The socket is in a private folder with a short path, because the path of a
+ * socket has at most 107 bytes and DATA_DIR may be deep. `initdb` works in a draft folder that is renamed at the end, so
+ * that an interrupted start leaves nothing half made. The lock of Postgres decides which process may use the folder. A lock
+ * that was left by a crash is recognised by its process. Every connection needs the password (`PostgresAccess.ts`).
  *
- * *Gotchas* Nothing else may start Postgres on the folder; a second gateway gets `DataDirInUse`.
+ * *Gotchas* No other program may start Postgres on the folder. A second gateway gets `DataDirInUse`.
  */
 import { randomBytes } from "node:crypto"
 import { existsSync, readFileSync, readlinkSync } from "node:fs"
@@ -43,7 +41,7 @@ import {
 } from "./PostgresProcess.ts"
 import { isAlive } from "./RuntimeFile.ts"
 
-/** Another gateway keeps its data there right now. */
+/** Another gateway uses the folder. */
 export class DataDirInUse extends Data.TaggedError("DataDirInUse")<{
   readonly dataDir: string
   readonly pid: number | undefined
@@ -67,7 +65,7 @@ export class DataDirUnusable extends Data.TaggedError("DataDirUnusable")<{
 export type EmbeddedPostgresError = DataDirInUse | DataDirUnusable | PostgresBinariesMissing | PostgresFailed
 
 export interface EmbeddedPostgres extends SocketAddress {
-  /** completes when the server has ended, whoever ended it */
+  /** completes when the server has ended, for any reason */
   readonly exited: Effect.Effect<void>
 }
 
@@ -79,7 +77,7 @@ const settings = {
   listen_addresses: "",
   max_connections: "60",
   shared_buffers: "32MB",
-  // One small database: the helpers that save time on big ones only cost memory here.
+  // Fewer helper processes: for one small database they only cost memory.
   max_worker_processes: "2",
   max_parallel_workers: "0",
   io_workers: "1",
@@ -88,7 +86,7 @@ const settings = {
 
 const readers = { self: undefined, dropped: "everybody", namespace: "powerless-root" } as const
 
-/** Root may not run Postgres: it needs somebody else who can reach the folder, or a namespace. */
+/** Postgres refuses to run as root. Root runs it as another user who can reach the folder, or in a namespace. */
 const chooseUser = (folder: string): Effect.Effect<PostgresUser, DataDirUnusable> =>
   Effect.gen(function* () {
     if (process.getuid?.() !== 0) return { kind: "self" }
@@ -104,7 +102,7 @@ const chooseUser = (folder: string): Effect.Effect<PostgresUser, DataDirUnusable
     })
   })
 
-/** Whose files Postgres works on; undefined when there is nothing to hand over. */
+/** The owner of the files of Postgres; undefined when no owner must change. */
 const ownerFor = (user: PostgresUser) =>
   user.kind === "self" ? undefined : user.kind === "dropped" ? user : { uid: 0, gid: 0 }
 
@@ -113,8 +111,8 @@ const isOwned = async (folder: string, user: PostgresUser): Promise<boolean> => 
   return owner === undefined || (await fs.lstat(folder)).uid === owner.uid
 }
 
-/** Gives the folder to whoever runs Postgres now; root may have used another way last time. */
-const hand = async (folder: string, user: PostgresUser): Promise<void> => {
+/** Gives the folder to the user that runs Postgres now. Root may have used another user before. */
+const changeOwner = async (folder: string, user: PostgresUser): Promise<void> => {
   const owner = ownerFor(user)
   if (owner === undefined || (await isOwned(folder, user))) return
   const { gid, uid } = owner
@@ -140,10 +138,10 @@ const readLock = (data: string): number | undefined => {
 }
 
 /**
- * Is the process that left the lock a Postgres on this folder? Process numbers come round again: after a reboot the
- * number may be a browser's, and Postgres itself would refuse to start until it ends. Unknown counts as yes.
+ * Whether the process of the lock is a Postgres on this folder. Process ids are reused: after a reboot the id may belong to a
+ * browser, and Postgres would refuse to start until it ends. When it is unknown, the answer is yes.
  */
-const holds = (pid: number, data: string): boolean => {
+const isHolder = (pid: number, data: string): boolean => {
   if (process.platform !== "linux") return isAlive(pid)
   const name = read(`/proc/${pid}/comm`)
   if (name === undefined) return false
@@ -151,25 +149,25 @@ const holds = (pid: number, data: string): boolean => {
   try {
     return readlinkSync(`/proc/${pid}/cwd`) === data
   } catch {
-    return true // not ours to look at, so not ours to judge
+    return true // we may not read it, so assume that it holds the folder
   }
 }
 
-/** Takes away the lock of a process that is no Postgres (any more). */
+/** Removes the lock of a process that is not a Postgres on this folder. */
 const clearStale = async (data: string): Promise<void> => {
   const pid = readLock(data)
-  if (pid === undefined || holds(pid, data)) return
+  if (pid === undefined || isHolder(pid, data)) return
   if (read(`/proc/${pid}/comm`) !== undefined) await fs.rm(path.join(data, "postmaster.pid"), { force: true })
 }
 
-/** A private folder whose path leaves room for the name of the socket. */
+/** Makes a private folder with a path short enough for a socket. */
 const socketFolder = (user: PostgresUser): Effect.Effect<string, DataDirUnusable, Scope> =>
   Effect.acquireRelease(
     Effect.tryPromise({
       try: async () => {
         const base = tmpdir().length > 60 ? "/tmp" : tmpdir()
         const folder = await fs.mkdtemp(path.join(base, socketPrefix))
-        await hand(folder, user)
+        await changeOwner(folder, user)
         return folder
       },
       catch: (cause) => new DataDirUnusable({ detail: "no folder for the database socket", cause })
@@ -180,7 +178,7 @@ const socketFolder = (user: PostgresUser): Effect.Effect<string, DataDirUnusable
       )
   )
 
-/** Notes where the socket is, and takes away the folder of a gateway that was killed and could not. */
+/** Stores the path of the socket folder, and removes the folder that a killed gateway left. */
 const rememberFolder = async (home: string, folder: string): Promise<void> => {
   const note = path.join(home, "socket-folder")
   const former = read(note)?.trim() ?? ""
@@ -190,8 +188,7 @@ const rememberFolder = async (home: string, folder: string): Promise<void> => {
 }
 
 /**
- * Runs initdb in a draft folder, and gives the result its name. Nobody but root and the group of `user` gets through
- * the draft folder.
+ * Runs initdb in a draft folder and renames the result. Only root and the group of `user` can enter the draft folder.
  */
 const initialise = Effect.fnUntraced(function* (options: {
   readonly native: string
@@ -212,7 +209,7 @@ const initialise = Effect.fnUntraced(function* (options: {
     })
   yield* io(async () => {
     for (const name of await fs.readdir(home)) {
-      // A draft whose maker is gone: somebody pulled the plug on a first start.
+      // A draft whose process is gone: a first start was interrupted.
       const maker = /^postgres-draft-(\d+)-/.exec(name)?.[1]
       if (maker !== undefined && read(`/proc/${maker}/comm`) === undefined)
         await fs.rm(path.join(home, name), { recursive: true, force: true })
@@ -220,8 +217,8 @@ const initialise = Effect.fnUntraced(function* (options: {
     await fs.mkdir(draft, { mode: 0o700 })
     await fs.mkdir(made, { mode: 0o700 })
     await fs.writeFile(passwordFile, Redacted.value(password), { mode: 0o600, flag: "wx" })
-    await hand(made, maker)
-    await hand(passwordFile, maker)
+    await changeOwner(made, maker)
+    await changeOwner(passwordFile, maker)
     if (user.kind === "dropped") {
       await fs.chown(draft, 0, user.gid)
       await fs.chmod(draft, 0o710)
@@ -248,12 +245,12 @@ const initialise = Effect.fnUntraced(function* (options: {
     ]
   })
   yield* io(async () => {
-    await hand(made, user)
+    await changeOwner(made, user)
     await writeRules(made, password)
     try {
       await fs.rename(made, data)
     } catch (cause) {
-      // Two first starts at once: the faster one's is as good.
+      // Another first start at the same time was faster. Its database is used.
       if (!existsSync(path.join(data, "PG_VERSION"))) throw cause
     } finally {
       await fs.rm(draft, { recursive: true, force: true })
@@ -263,7 +260,7 @@ const initialise = Effect.fnUntraced(function* (options: {
   })
 })
 
-/** Makes DATA_DIR if need be, and starts its Postgres; stops it when the scope closes. */
+/** Creates DATA_DIR when it is missing, and starts its Postgres. Stops it when the scope closes. */
 export const embeddedPostgres = (options: {
   readonly dataDir: string
 }): Effect.Effect<EmbeddedPostgres, EmbeddedPostgresError, Scope> =>
@@ -274,7 +271,7 @@ export const embeddedPostgres = (options: {
         catch: (cause) => new DataDirUnusable({ detail: `${options.dataDir} cannot be used`, cause })
       })
     const home = yield* io(async () => {
-      // Root hands Postgres to somebody else, who has to get through here.
+      // Root runs Postgres as another user, who must be able to enter this folder.
       await fs.mkdir(options.dataDir, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 })
       return fs.realpath(options.dataDir)
     })
@@ -286,12 +283,12 @@ export const embeddedPostgres = (options: {
     const socketDir = yield* socketFolder(user)
     const address = { path: path.join(socketDir, ".s.PGSQL.5432"), database, username }
     const holder = readLock(data)
-    /** False when the server of another gateway works on the folder as another user, who has to end first. */
+    /** Returns false when another gateway's server uses the folder as another user; that server must end first. */
     const takeFolder = io(async () => {
       const holder = readLock(data)
-      if (holder !== undefined && holds(holder, data)) return isOwned(data, user)
+      if (holder !== undefined && isHolder(holder, data)) return isOwned(data, user)
       await clearStale(data)
-      await hand(data, user)
+      await changeOwner(data, user)
       return true
     })
     const start = (rules: string) =>
@@ -313,7 +310,7 @@ export const embeddedPostgres = (options: {
               })
             : Effect.fail(new PostgresFailed({ reason: "in-use", program: "postgres", log: "" }))
         ).pipe(
-          // The server of a gateway that was killed a moment ago is still shutting down.
+          // The server of a gateway that was just killed may still be shutting down.
           Effect.retry({
             schedule: Schedule.spaced("100 millis"),
             times: 30,
@@ -330,7 +327,7 @@ export const embeddedPostgres = (options: {
     const protect = Effect.gen(function* () {
       const rules = path.join(socketDir, "pg_hba.conf")
       yield* io(() => fs.writeFile(rules, setupRules, { mode: 0o600, flag: "wx" }))
-      yield* io(() => hand(rules, user))
+      yield* io(() => changeOwner(rules, user))
       yield* start(rules)
       yield* Effect.mapError(
         setPassword(address, password),

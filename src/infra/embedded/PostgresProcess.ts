@@ -1,12 +1,12 @@
 /**
- * One Postgres server as a child process that never outlives this one.
+ * One Postgres server as a child process that ends with this process.
  *
- * *Details* Postgres refuses to run as root, so root hands it to an unprivileged user, or, where the data folder
- * lies below one that only root can enter, runs it in a user namespace of its own. It gets its own session: a
- * Ctrl-C meant for the gateway must not stop the database while requests are still being settled.
+ * *Details* Postgres refuses to run as root. Root runs it as an unprivileged user, or, when only root can enter a folder above
+ * the data, in a user namespace. The server has its own session, so that Ctrl-C for the gateway does not stop the
+ * database while requests are being settled.
  *
- * *Gotchas* `setpriv --pdeathsig` fires when the *thread* that spawned the child ends; start servers from the main
- * thread. Where setpriv is missing, a shell that waits for the end of a pipe takes its place.
+ * *Gotchas* `setpriv --pdeathsig` fires when the *thread* that spawned the child ends, so servers must be started from the
+ * main thread. Without setpriv, a shell that waits for the end of a pipe does it.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
 import { Data, Deferred, Effect, Option } from "effect"
@@ -17,24 +17,23 @@ export type PostgresUser =
   | { readonly kind: "dropped"; readonly uid: number; readonly gid: number }
   | { readonly kind: "namespace" }
 
-/** "nobody" on every Linux; no account has to be created for it */
+/** "nobody" on every Linux. It needs no new account. */
 export const nobody = { kind: "dropped", uid: 65_534, gid: 65_534 } as const satisfies PostgresUser
 
 /**
- * A user and a group of our own, without an account. No distribution gives out the numbers from 65,520 to 65,533, so
- * no other program runs with this one; as "nobody" run the programs of other services too.
+ * A user and a group of our own, without an account. No distribution assigns the numbers from 65,520 to 65,533, so no other
+ * program runs with this number. Other services do run as "nobody".
  */
 export const unshared = { kind: "dropped", uid: 65_529, gid: 65_529 } as const satisfies PostgresUser
 
 /**
- * The user for `initdb` and what it makes for `user`. `initdb` refuses a user without an account, so it runs as
- * "nobody", but in the group of `user`: other processes of "nobody" can neither pass a folder of that group nor
- * look into this process.
+ * The user that runs `initdb` for `user`. `initdb` refuses a user without an account, so it runs as "nobody", in the group of
+ * `user`. Other processes of "nobody" can neither enter a folder of that group nor inspect this process.
  */
 export const initdbUser = (user: PostgresUser): PostgresUser =>
   user.kind === "dropped" ? { ...user, uid: nobody.uid } : user
 
-/** `in-use`: another server works on the folder. `log` is the end of what the server said. */
+/** `in-use`: another server uses the folder. `log` is the end of the output of the server. */
 export class PostgresFailed extends Data.TaggedError("PostgresFailed")<{
   readonly reason: "in-use" | "exit" | "timeout" | "spawn"
   readonly program: string
@@ -49,9 +48,9 @@ export class PostgresFailed extends Data.TaggedError("PostgresFailed")<{
 export interface PostgresProcess {
   /** of the postmaster itself */
   readonly pid: number
-  /** completes when the server is gone, whoever ended it */
+  /** completes when the server has ended, for any reason */
   readonly exited: Effect.Effect<void>
-  /** waits for the end: fast shutdown, after 10 s immediate, then SIGKILL */
+  /** stops the server and waits: fast shutdown, after 10 s immediate shutdown, then SIGKILL */
   readonly stop: Effect.Effect<void>
 }
 
@@ -64,20 +63,20 @@ const hasDeathSignal = (): boolean =>
 
 const namespaceArguments = ["--user", "--map-user=1000", "--map-group=1000"]
 
-/** May root make user namespaces here? */
+/** Whether root may make user namespaces here. */
 export const hasNamespaces = (): boolean =>
   process.platform === "linux" && works("unshare", [...namespaceArguments, "true"])
 
 const launch = (user: PostgresUser, tied: boolean, program: string, args: ReadonlyArray<string>) => {
-  const words = [program, ...args]
+  const commandLine = [program, ...args]
   const setpriv = [
     ...(user.kind === "dropped" ? [`--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups"] : []),
     ...(tied ? ["--pdeathsig", "INT"] : [])
   ]
-  // setpriv drops first and ties last: a change of user would clear the signal again.
-  if (tied) words.unshift("setpriv", ...setpriv)
-  if (user.kind === "namespace") words.unshift("unshare", ...namespaceArguments)
-  const [command = program, ...rest] = words
+  // setpriv changes the user first and sets the signal last: a change of user would clear the signal.
+  if (tied) commandLine.unshift("setpriv", ...setpriv)
+  if (user.kind === "namespace") commandLine.unshift("unshare", ...namespaceArguments)
+  const [command = program, ...rest] = commandLine
   return {
     command,
     args: rest,
@@ -134,7 +133,7 @@ export const runPostgresProgram = (options: {
     })
   )
 
-/** Interrupts `pid` when the pipe to this process ends, which the kernel sees to even on SIGKILL. */
+/** Interrupts `pid` when the pipe to this process ends. The kernel closes the pipe even on SIGKILL. */
 const watch = (pid: number): ChildProcess =>
   spawn("sh", ["-c", 'while read -r _; do :; done; kill -INT "$1"', "sh", String(pid)], {
     detached: true,
@@ -143,7 +142,7 @@ const watch = (pid: number): ChildProcess =>
 
 const occupied = /lock file "postmaster\.pid" already exists|pre-existing shared memory block/
 
-/** Starts `bin/postgres` and waits until it takes connections, at most 60 s (it may be recovering). */
+/** Starts `bin/postgres` and waits until it accepts connections, at most 60 s (it may be recovering). */
 export const startPostgres = Effect.fnUntraced(function* (options: {
   readonly user: PostgresUser
   /** the folder that holds `bin` */
@@ -183,12 +182,12 @@ export const startPostgres = Effect.fnUntraced(function* (options: {
     })
   )
   const watcher = tied || child.pid === undefined ? undefined : watch(child.pid)
-  // Neither may keep this process alive: `stop` does the waiting.
+  // The watcher must not keep this process alive; `stop` waits for the server.
   watcher?.unref()
   watcher?.on("error", () => child.kill("SIGINT"))
   const exited = Deferred.await(gone)
   const send = (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal))
-  /** Was it gone within `ms` of the signal? */
+  /** Sends a signal. Returns whether the server ended within `ms`. */
   const within = (signal: NodeJS.Signals, ms: number): Effect.Effect<boolean> =>
     Effect.andThen(send(signal), Effect.map(Effect.timeoutOption(exited, ms), Option.isSome))
   const stop = Effect.gen(function* () {

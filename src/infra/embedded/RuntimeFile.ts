@@ -1,7 +1,7 @@
 /**
- * `DATA_DIR/runtime.json`: how a command in a second terminal finds the database and the gateway that a running
- * `npm start` keeps in that folder. Readable by its owner only; gone when the gateway stops, and not believed when
- * the process it names has ended.
+ * `DATA_DIR/runtime.json`: a command in a second terminal reads here the addresses of the database and the gateway of a
+ * running `npm start`. Only the owner can read it. The gateway removes it when it stops. It is ignored when its process has
+ * ended.
  */
 import { randomBytes } from "node:crypto"
 import * as fs from "node:fs/promises"
@@ -18,14 +18,14 @@ export const Runtime = Schema.Struct({
     username: Schema.NonEmptyString,
     password: Schema.optionalKey(Schema.RedactedFromValue(Schema.NonEmptyString))
   }),
-  /** where the gateway listens */
+  /** the address on which the gateway listens */
   baseUrl: Schema.optionalKey(Schema.NonEmptyString),
-  /** the model server in use, the demo one included */
+  /** the model server in use, or the demo one */
   backendUrl: Schema.optionalKey(Schema.NonEmptyString)
 })
 export type Runtime = typeof Runtime.Type
 
-/** The file is there and cannot be read, or cannot be written. */
+/** The file exists and cannot be read, or it cannot be written. */
 export class RuntimeFileFailed extends Data.TaggedError("RuntimeFileFailed")<{
   readonly file: string
   readonly cause: unknown
@@ -44,7 +44,7 @@ const encode = Schema.encodeEffect(codec)
 const errorCode = (cause: unknown): unknown =>
   cause instanceof Error && "code" in cause ? cause.code : undefined
 
-/** Is there a process of this number? Another user's counts. */
+/** Whether a process with this id exists, of any user. */
 export const isAlive = (pid: number): boolean => {
   try {
     return process.kill(pid, 0)
@@ -53,7 +53,7 @@ export const isAlive = (pid: number): boolean => {
   }
 }
 
-/** Replaces the file in one step: a reader sees the old one or the new one. */
+/** Replaces the file in one step, so that a reader sees the old or the new file. */
 export const writeRuntime = (dataDir: string, runtime: Runtime): Effect.Effect<void, RuntimeFileFailed> => {
   const file = runtimeFile(dataDir)
   return encode(runtime).pipe(
@@ -68,7 +68,7 @@ export const writeRuntime = (dataDir: string, runtime: Runtime): Effect.Effect<v
   )
 }
 
-/** What runs in `dataDir` right now; none when nothing does, whatever an old file says. */
+/** Reads what runs in `dataDir` now; none when its process has ended. */
 export const readRuntime = (dataDir: string): Effect.Effect<Option.Option<Runtime>, RuntimeFileFailed> => {
   const file = runtimeFile(dataDir)
   return Effect.tryPromise({
@@ -90,7 +90,7 @@ export const readRuntime = (dataDir: string): Effect.Effect<Option.Option<Runtim
   )
 }
 
-/** Takes the file away if it is this process's. */
+/** Removes the file if it belongs to this process. */
 export const removeRuntime = (dataDir: string): Effect.Effect<void, RuntimeFileFailed> =>
   Effect.flatMap(readRuntime(dataDir), (runtime) =>
     Option.isSome(runtime) && runtime.value.pid !== process.pid
