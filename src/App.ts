@@ -147,6 +147,7 @@ export const layerApp = (
     shutdownGraceMs: settings.shutdownGraceMs,
     clientStallTimeoutMs: settings.clientStallTimeoutMs,
     maxConnectionsPerAddress: settings.maxConnectionsPerAddress,
+    anonymousRowsPerMinute: settings.anonymousRowsPerMinute,
     requestBodiesMaxBytes: requestBodiesMaxBytesOf(settings),
     unreadAnswersMaxBytes: settings.unreadAnswersMaxBytes,
     trustedProxies: settings.trustedProxies,

@@ -76,6 +76,7 @@ Server.layer({
   shutdownGraceMs: 1000,
   clientStallTimeoutMs: 60_000,
   maxConnectionsPerAddress: 4096,
+  anonymousRowsPerMinute: 1_000_000,
   requestBodiesMaxBytes: 67_108_864,
   unreadAnswersMaxBytes: 134_217_728,
   trustedProxies: new BlockList(),

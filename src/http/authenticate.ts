@@ -31,5 +31,5 @@ export const authenticate = (
 ) =>
   Effect.flatMap(keys.verify(bearerOf(incoming)), (key) => {
     context.caller = key.value
-    return Effect.as(freeWork.check(key.value.keyId), key)
+    return Effect.as(freeWork.check(key.value), key)
   })

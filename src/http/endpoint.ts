@@ -54,7 +54,7 @@ export const makeEndpoint = ({
 
   /** What no limit of the key has counted counts as free work, whatever route it took and however it ended. */
   const spendFreeWork = ({ bodyBytes, caller, opened }: RequestContext): void => {
-    if (caller !== undefined && !opened) freeWork.spend(caller.keyId, bodyBytes)
+    if (caller !== undefined && !opened) freeWork.spend(caller, bodyBytes)
   }
 
   /**
@@ -63,16 +63,25 @@ export const makeEndpoint = ({
    */
   const isTallied = (context: RequestContext, error: GatewayError): Effect.Effect<boolean> => {
     if (context.caller !== undefined) return Effect.succeed(error._tag === "FreeWorkExhausted")
-    if (isCrowded(error)) return Effect.map(tarpit.turnNow, (turn) => !turn)
-    if (isTheirs(error)) return Effect.map(tarpit.turn(context.arrival.clientIp), (turn) => !turn)
-    return Effect.succeed(false)
+    const { clientIp } = context.arrival
+    const waits = isTheirs(error) && !isCrowded(error)
+    return Effect.map(waits ? tarpit.turn(clientIp) : tarpit.turnNow(clientIp), (hasRow) => !hasRow)
+  }
+
+  /** What a refusal looks like: that of a key which floods comes late, or closes its connection. */
+  const faceOf = (context: RequestContext, error: GatewayError): Effect.Effect<ErrorResponse> => {
+    const face = toErrorResponse(error)
+    if (context.caller === undefined || error._tag !== "FreeWorkExhausted") return Effect.succeed(face)
+    return Effect.map(freeWork.delay(context.caller.keyId, error), (inTime) =>
+      inTime ? face : { ...face, headers: { ...face.headers, connection: "close" } }
+    )
   }
 
   /** Whether a request that its client did not wait for has no row of its own: of a stranger it never has. */
   const isTalliedWhenLeft = ({ caller }: RequestContext): Effect.Effect<boolean> =>
     caller === undefined
       ? Effect.succeed(true)
-      : Effect.match(freeWork.check(caller.keyId), { onFailure: () => true, onSuccess: () => false })
+      : Effect.match(freeWork.check(caller), { onFailure: () => true, onSuccess: () => false })
 
   /** For an request that never reached its own end: the client left, or something broke. */
   const abandon = Effect.fnUntraced(function* (context: RequestContext, exit: Exit.Exit<unknown, unknown>) {
@@ -101,7 +110,9 @@ export const makeEndpoint = ({
         if (error._tag !== "FreeWorkExhausted") spendFreeWork(context)
         return complain(context, error).pipe(
           Effect.andThen(isTallied(context, error)),
-          Effect.flatMap((tallied) => refuse(context, toErrorResponse(error), tallied))
+          Effect.flatMap((tallied) =>
+            Effect.flatMap(faceOf(context, error), (face) => refuse(context, face, tallied))
+          )
         )
       }),
       Effect.catchDefect((defect) =>

@@ -62,7 +62,7 @@ export const makeInference = (desk: Desk, answer: Answer, options: InferenceOpti
       Effect.flatMap(
         readBody(desk, incoming, response, received, share, options.maxRequestBodyBytes, (bytes) => {
           context.bodyBytes = bytes
-          return freeWork.check(key.value.keyId)
+          return freeWork.check(key.value)
         }),
         (body) => decided(context, key, body, decode)
       )

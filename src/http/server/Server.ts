@@ -35,6 +35,8 @@ export interface ServerOptions extends AppOptions {
   readonly clientStallTimeoutMs: number
   /** connections at the same time of one address that is no trusted proxy's */
   readonly maxConnectionsPerAddress: number
+  /** audit rows of their own that refusals of unknown callers from one address have in a minute */
+  readonly anonymousRowsPerMinute: number
   /** bytes of request bodies in memory, of all clients together */
   readonly requestBodiesMaxBytes: number
   /** bytes of unread answers in memory, of all clients together */
@@ -138,6 +140,12 @@ export const layer = (options: ServerOptions) =>
         help: "Connections cut since the start because too many were open",
         read: Effect.sync(() => connections.cut)
       })
+      const freeWork = yield* FreeWork
+      yield* metrics.probe({
+        name: "tollgate_delayed_refusals",
+        help: "Refusals of keys that go on asking although they were told to wait, which are answered late",
+        read: Effect.sync(() => freeWork.waiting)
+      })
       // In a fiber of its own: the one that is told to stop is interrupted, and could wait for nothing.
       const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
       // Built last, so ended first: the app is still whole while it drains.
@@ -156,7 +164,7 @@ export const layer = (options: ServerOptions) =>
   ).pipe(
     Layer.provide(Readiness.layer),
     Layer.provide(Pipeline.layer),
-    Layer.provide(Tarpit.layer()),
+    Layer.provide(Tarpit.layer({ rowsPerMinute: options.anonymousRowsPerMinute })),
     Layer.provide(RequestBodies.layer({ mostBytes: options.requestBodiesMaxBytes })),
     Layer.provide(FreeWork.layer()),
     Layer.provide(UnreadAnswers.layer({ mostBytes: options.unreadAnswersMaxBytes }))

@@ -1,13 +1,16 @@
 /**
  * Refusals of unknown callers come at a bounded rate: beyond it each waits its turn, and with it the connection it came
- * on. A flood of bad keys or paths then slows itself down instead of everybody who pays, and its audit rows come no
- * faster than this. Below the rate nothing waits.
+ * on. A flood of bad keys or paths then slows itself down instead of everybody who pays. Below the rate nothing waits.
  *
  * *Details* Addresses take turns, so that a flood from one of them does not delay a refusal of another by more than one
- * turn. A client that leaves gives its place in the line back. Whoever has waited `mostMs` is answered without a turn,
- * and has no audit row of its own.
+ * turn. A client that leaves gives its place in the line back; one that had left before its request was read has no
+ * address any more, and takes no turn. Whoever has waited `mostMs` is answered without a turn.
+ *
+ * A few refusals of each address have audit rows of their own, and ten times as many of all addresses; all others share
+ * one row a second (`audit/Tally.ts`). Whoever had to wait that long for its turn shares one too.
  */
 import { Context, Deferred, Effect, Exit, Layer, Option } from "effect"
+import { makeLruCache } from "../../gates/keys/LruCache.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { addressGroup } from "./addressGroup.ts"
 
@@ -18,26 +21,37 @@ export interface TarpitOptions {
   readonly burst?: number
   /** no refusal waits longer than this, in ms; default 3000 */
   readonly mostMs?: number
+  /** rows of their own for refusals of one address */
+  readonly rowsPerMinute: number
 }
+
+/** Rows of all addresses together, as a multiple of those of one. */
+const allAddresses = 10
+/** Addresses whose rows are counted, those that were refused last. */
+const mostAddresses = 10_000
+
+/** The address of a connection that was reset before it was looked at. */
+const gone = ""
 
 type Waiting = Deferred.Deferred<void>
 
 export class Tarpit extends Context.Service<
   Tarpit,
   {
-    /** Waits for the turn of one refusal to `address`. Answers whether it came: then the refusal has a row of its own. */
+    /** Waits for the turn of one refusal to `address`. Answers whether it has an audit row of its own. */
     turn(address: string): Effect.Effect<boolean>
-    /** The same without waiting: whether a turn is free right now, and taken. */
-    readonly turnNow: Effect.Effect<boolean>
+    /** The same without waiting. */
+    turnNow(address: string): Effect.Effect<boolean>
   }
 >()("tollgate/http/server/Tarpit") {
-  static readonly layer = (options: TarpitOptions = {}): Layer.Layer<Tarpit> =>
+  static readonly layer = (options: TarpitOptions): Layer.Layer<Tarpit> =>
     Layer.effect(
       Tarpit,
       Effect.gen(function* () {
         const nowMs = yield* makeMonotonicMs
         const scope = yield* Effect.scope
-        const { burst = 100, mostMs = 3000, perSecond = 200 } = options
+        const { burst = 100, mostMs = 3000, perSecond = 200, rowsPerMinute } = options
+        const rows = makeRowAllowance(rowsPerMinute, nowMs)
         /** who waits, by address; the address whose turn is next comes first */
         const lines = new Map<string, Set<Waiting>>()
         let turns = burst
@@ -100,11 +114,48 @@ export class Tarpit extends Context.Service<
 
         return Tarpit.of({
           turn: (address) =>
-            Effect.suspend(() =>
-              lines.size === 0 && takeTurn() ? Effect.succeed(true) : wait(addressGroup(address))
-            ),
-          turnNow: Effect.sync(() => lines.size === 0 && takeTurn())
+            Effect.suspend(() => {
+              if (address === gone) return Effect.succeed(false)
+              const group = addressGroup(address)
+              const turn = lines.size === 0 && takeTurn() ? Effect.succeed(true) : wait(group)
+              return Effect.map(turn, (came) => came && rows.take(group))
+            }),
+          turnNow: (address) =>
+            Effect.sync(
+              () => address !== gone && lines.size === 0 && takeTurn() && rows.take(addressGroup(address))
+            )
         })
       })
     )
+}
+
+interface Rows {
+  left: number
+  countedAt: number
+}
+
+/** Which refusals have rows of their own. */
+const makeRowAllowance = (perMinute: number, nowMs: () => number) => {
+  const byAddress = makeLruCache<Rows>(mostAddresses)
+  const all: Rows = { left: allAddresses * perMinute, countedAt: nowMs() }
+
+  const filled = (rows: Rows, perMinute: number, now: number): Rows => {
+    rows.left = Math.min(perMinute, rows.left + ((now - rows.countedAt) * perMinute) / 60_000)
+    rows.countedAt = now
+    return rows
+  }
+
+  return {
+    /** Whether there is one for this address, and takes it. */
+    take: (group: string): boolean => {
+      const now = nowMs()
+      const own = byAddress.get(group) ?? { left: perMinute, countedAt: now }
+      byAddress.set(group, own)
+      if (filled(own, perMinute, now).left < 1) return false
+      if (filled(all, allAddresses * perMinute, now).left < 1) return false
+      own.left -= 1
+      all.left -= 1
+      return true
+    }
+  }
 }

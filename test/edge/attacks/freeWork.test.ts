@@ -1,4 +1,4 @@
-/** docs/hardening.md, A22 and A23: requests that cost no tokens are bounded too, for a key and for strangers. */
+/** docs/hardening.md, A22, A23 and A25: requests that cost no tokens are bounded too, for a key and for strangers. */
 import { connect } from "node:net"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
@@ -22,110 +22,157 @@ const atOnce = <A, E, R>(count: number, one: Effect.Effect<A, E, R>) =>
 /** Malformed at its very end. Reading it costs 512 units of free work: more than there are, and five seconds' worth. */
 const large = `{"model":"m","prompt":"${"x".repeat(512 * 16_384)}",}`
 
-layer(layerGateway({ MAX_REQUEST_BODY_BYTES: "16777216" }), { excludeTestServices: true, timeout: 60_000 })(
-  "free work",
-  (it) => {
-    it.effect(
-      "A22 when a key has used up its free work, then it gets 429, and one row a second stands for them",
-      () =>
-        Effect.gen(function* () {
-          const [{ secret, prefix }, other] = [yield* newKey(), yield* newKey()]
-          assert.strictEqual((yield* call("/api/tags", { secret })).status, 200)
-          assert.strictEqual((yield* call("/api/generate", { secret, body: large })).status, 400)
-          const refused = yield* unharmed(
-            Effect.forEach(["/api/tags", "/v1/models", "/api/version", "/api/chat"], (path) =>
-              atOnce(10, call(path, { secret, ...(path === "/api/chat" ? { body: hello() } : {}) }))
-            )
-          )
-          for (const { headers, status, text } of refused.flat()) {
-            assert.strictEqual(status, 429)
-            assert.isAtLeast(Number(headers.get("retry-after")), 1)
-            assert.isTrue(headers.has("x-ratelimit-limit-requests"))
-            const { error } = JSON.parse(text)
-            assert.strictEqual(error.type, "rate_limit_exceeded")
-            assert.strictEqual(error.message, "limit of 100 unmetered or refused requests per second reached")
-          }
-          assert.strictEqual(
-            (yield* call("/api/tags", { secret: other.secret })).status,
-            200,
-            "another key has its own"
-          )
-          const rows = yield* eventually(audited("key_prefix", prefix), ({ requests }) => requests === 42)
-          assert.strictEqual(rows.requests, 42, "every request is in the audit")
-          assert.isAtMost(rows.n, 2 + 10)
-          assert.isAbove(rows.most, 1)
-          const { text } = yield* call("/metrics")
-          assert.match(text, /^gateway_requests_total\{[^}]*status="429"[^}]*\} 40$/m)
-          const again = yield* eventually(
-            call("/api/chat", { secret, body: hello({ stream: false }) }),
-            ({ status }) => status === 200,
-            15_000
-          )
-          assert.strictEqual(again.status, 200)
-        })
-    )
-
-    it.effect("A22 when a key has used up its free work, then its bodies are not parsed", () =>
+layer(layerGateway({ MAX_REQUEST_BODY_BYTES: "16777216", ANONYMOUS_ROWS_PER_MINUTE: "10" }), {
+  excludeTestServices: true,
+  timeout: 60_000
+})("free work", (it) => {
+  it.effect(
+    "A22 when a key has used up its free work, then it gets 429, and one row a second stands for them",
+    () =>
       Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        const answers = yield* unharmed(atOnce(8, call("/api/generate", { secret, body: large })))
-        const statuses = answers.map(({ status }) => status)
-        // All were let in before the first was read; one was parsed.
-        assert.strictEqual(statuses.filter((status) => status === 400).length, 1, statuses.join())
-        for (const status of statuses) assert.oneOf(status, [400, 429, 503])
-      })
-    )
-
-    it.effect("A22 when requests are admitted, then they take nothing from the key's free work", () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        const answers = yield* atOnce(300, call("/api/chat", { secret, body: hello({ stream: false }) }))
-        assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
+        const [{ secret, prefix }, other] = [yield* newKey(), yield* newKey()]
         assert.strictEqual((yield* call("/api/tags", { secret })).status, 200)
-      })
-    )
-
-    it.effect(
-      "A23 when strangers connect, send and reset, then an honest refusal is quick and few rows are written",
-      () =>
-        Effect.gen(function* () {
-          const { url } = yield* Gateway
-          const { hostname, port } = new URL(url)
-          const before = yield* audited("key_prefix", null)
-          const started = performance.now()
-          let sent = 0
-          const flood = setInterval(() => {
-            for (let n = 0; n < 5; n += 1) {
-              const socket = connect(Number(port), hostname, () => {
-                sent += 1
-                socket.write("GET /api/pull HTTP/1.1\r\nHost: h\r\n\r\n")
-                setTimeout(() => socket.resetAndDestroy(), 3)
-              })
-              socket.on("error", () => undefined)
-            }
-          }, 10)
-          yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(flood)))
-          yield* Effect.sleep("1500 millis")
-          let slowestMs = 0
-          for (let n = 0; n < 5; n += 1) {
-            const started = performance.now()
-            assert.strictEqual((yield* call("/api/pull")).status, 403)
-            slowestMs = Math.max(slowestMs, performance.now() - started)
-          }
-          clearInterval(flood)
-          // Three seconds is what it was.
-          assert.isBelow(slowestMs, 2500)
-          const after = yield* eventually(
-            audited("key_prefix", null),
-            ({ requests }) => requests - before.requests >= sent,
-            3000
+        assert.strictEqual((yield* call("/api/generate", { secret, body: large })).status, 400)
+        const refused = yield* unharmed(
+          Effect.forEach(["/api/tags", "/v1/models", "/api/version", "/api/chat"], (path) =>
+            atOnce(10, call(path, { secret, ...(path === "/api/chat" ? { body: hello() } : {}) }))
           )
-          // Some were reset before they were read: they are no requests.
-          assert.isAtMost(after.requests - before.requests, sent + 5)
-          // The burst, the rate, and one row a second for the rest.
-          const seconds = (performance.now() - started) / 1000
-          assert.isAtMost(after.n - before.n, 100 + 202 * seconds)
-        })
-    )
-  }
-)
+        )
+        for (const { headers, status, text } of refused.flat()) {
+          assert.strictEqual(status, 429)
+          assert.isAtLeast(Number(headers.get("retry-after")), 1)
+          assert.isTrue(headers.has("x-ratelimit-limit-requests"))
+          const { error } = JSON.parse(text)
+          assert.strictEqual(error.type, "rate_limit_exceeded")
+          assert.strictEqual(error.message, "limit of 100 unmetered or refused requests per second reached")
+        }
+        assert.strictEqual(
+          (yield* call("/api/tags", { secret: other.secret })).status,
+          200,
+          "another key has its own"
+        )
+        const rows = yield* eventually(audited("key_prefix", prefix), ({ requests }) => requests === 42)
+        assert.strictEqual(rows.requests, 42, "every request is in the audit")
+        assert.isAtMost(rows.n, 2 + 10)
+        assert.isAbove(rows.most, 1)
+        const { text } = yield* call("/metrics")
+        assert.match(text, /^gateway_requests_total\{[^}]*status="429"[^}]*\} 40$/m)
+        const again = yield* eventually(
+          call("/api/chat", { secret, body: hello({ stream: false }) }),
+          ({ status }) => status === 200,
+          15_000
+        )
+        assert.strictEqual(again.status, 200)
+      })
+  )
+
+  it.effect("A22 when a key has used up its free work, then its bodies are not parsed", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const answers = yield* unharmed(atOnce(8, call("/api/generate", { secret, body: large })))
+      const statuses = answers.map(({ status }) => status)
+      // All were let in before the first was read; one was parsed.
+      assert.strictEqual(statuses.filter((status) => status === 400).length, 1, statuses.join())
+      for (const status of statuses) assert.oneOf(status, [400, 429, 503])
+    })
+  )
+
+  it.effect("A22 when requests are admitted, then they take nothing from the key's free work", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const answers = yield* atOnce(300, call("/api/chat", { secret, body: hello({ stream: false }) }))
+      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
+      assert.strictEqual((yield* call("/api/tags", { secret })).status, 200)
+    })
+  )
+
+  it.effect(
+    "A23 when strangers connect, send and reset, then an honest refusal is quick and few rows are written",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { hostname, port } = new URL(url)
+        const before = yield* audited("key_prefix", null)
+        const started = performance.now()
+        let sent = 0
+        const flood = setInterval(() => {
+          for (let n = 0; n < 5; n += 1) {
+            const socket = connect(Number(port), hostname, () => {
+              sent += 1
+              socket.write("GET /api/pull HTTP/1.1\r\nHost: h\r\n\r\n")
+              setTimeout(() => socket.resetAndDestroy(), 3)
+            })
+            socket.on("error", () => undefined)
+          }
+        }, 10)
+        yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(flood)))
+        yield* Effect.sleep("1500 millis")
+        let slowestMs = 0
+        for (let n = 0; n < 5; n += 1) {
+          const started = performance.now()
+          assert.strictEqual((yield* call("/api/pull")).status, 403)
+          slowestMs = Math.max(slowestMs, performance.now() - started)
+        }
+        clearInterval(flood)
+        // Three seconds is what it was.
+        assert.isBelow(slowestMs, 2500)
+        const after = yield* eventually(
+          audited("key_prefix", null),
+          ({ requests }) => requests - before.requests >= sent,
+          3000
+        )
+        // Some were reset before they were read: they are no requests.
+        assert.isAtMost(after.requests - before.requests, sent + 5)
+        // Ten of their own, and one row a second for each way in which the others ended.
+        const seconds = (performance.now() - started) / 1000
+        assert.isAtMost(after.n - before.n, 11 + 3 * seconds)
+      })
+  )
+})
+
+layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("a key that floods", (it) => {
+  it.effect(
+    "A25 when a key does not wait as it is told, then its refusals come late and its bodies are not read",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ rpm: 1 })
+        const body = `{"model":"${"x".repeat(200_000)}`
+        const until = performance.now() + 4000
+        const counts = new Map<number, number>()
+        yield* Effect.forEach(
+          Array.from({ length: 16 }),
+          () =>
+            Effect.gen(function* () {
+              while (performance.now() < until) {
+                const { status } = yield* call("/api/generate", { secret, body })
+                counts.set(status, (counts.get(status) ?? 0) + 1)
+              }
+            }),
+          { concurrency: "unbounded" }
+        ).pipe(unharmed)
+        // 200 units at once and 100 a second, 13 for each body; and one answer a second on each connection.
+        assert.isAtMost(counts.get(400) ?? 0, 60)
+        assert.isAbove(counts.get(429) ?? 0, 0)
+        assert.isAtMost(counts.get(429) ?? 0, 1200)
+      })
+  )
+
+  it.effect(
+    "A25 when a key waits as it is told, then its refusal is quick, and the next request is served",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        for (let round = 0; round < 3; round += 1) {
+          let refused: string | null = null
+          while (refused === null) {
+            const answers = yield* atOnce(100, call("/api/tags", { secret }))
+            refused = answers.find(({ status }) => status === 429)?.headers.get("retry-after") ?? null
+          }
+          yield* Effect.sleep(Number(refused) * 1000)
+          const started = performance.now()
+          assert.strictEqual((yield* call("/api/tags", { secret })).status, 200)
+          assert.isBelow(performance.now() - started, 700)
+        }
+      })
+  )
+})

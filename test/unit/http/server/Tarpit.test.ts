@@ -19,7 +19,7 @@ const came = (fibers: Turns): number =>
     return exit !== undefined && Exit.isSuccess(exit) && exit.value
   }).length
 
-const slow = Tarpit.layer({ perSecond: 10, burst: 10, mostMs: 2000 })
+const slow = Tarpit.layer({ perSecond: 10, burst: 10, mostMs: 2000, rowsPerMinute: 100_000 })
 
 it.effect("below the rate nothing waits; beyond it each waits its turn, and none longer than the bound", () =>
   Effect.gen(function* () {
@@ -82,10 +82,57 @@ it.effect("when one address floods, then a refusal to another waits one turn, /6
 it.effect("when no turn is free, then asking for one without waiting says so", () =>
   Effect.gen(function* () {
     const { turnNow } = yield* Tarpit
-    const taken = yield* Effect.forEach(Array.from({ length: 12 }), () => turnNow)
+    const address = "192.0.2.1"
+    const taken = yield* Effect.forEach(Array.from({ length: 12 }), () => turnNow(address))
     assert.strictEqual(taken.filter(Boolean).length, 10)
     yield* TestClock.adjust("100 millis")
-    assert.isTrue(yield* turnNow)
-    assert.isFalse(yield* turnNow)
+    assert.isTrue(yield* turnNow(address))
+    assert.isFalse(yield* turnNow(address))
   }).pipe(Effect.provide(slow))
+)
+
+const scarce = Tarpit.layer({ rowsPerMinute: 3 })
+
+/** How many of `count` refusals have rows of their own. */
+const rows = (count: number, address: string) =>
+  Effect.gen(function* () {
+    const fibers = yield* turns(count, address)
+    yield* TestClock.adjust("1 second")
+    return came(fibers)
+  })
+
+it.effect(
+  "when an address is refused more often than it has rows, then the others have none of their own",
+  () =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* rows(50, "192.0.2.1"), 3)
+      assert.strictEqual(yield* rows(50, "192.0.2.1"), 0)
+      assert.strictEqual(yield* rows(5, "2001:db8::1"), 3, "another address has its own")
+      assert.strictEqual(yield* rows(5, "2001:db8::2"), 0, "all of a /64 have the same")
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* rows(50, "192.0.2.1"), 3)
+    }).pipe(Effect.provide(scarce))
+)
+
+it.effect("when many addresses are refused, then all together have ten times the rows of one", () =>
+  Effect.gen(function* () {
+    let own = 0
+    for (let n = 0; n < 50; n += 1) own += yield* rows(2, `192.0.2.${n}`)
+    // And what fifty seconds brought.
+    assert.isAtMost(own, 30 + 25)
+    assert.isAtLeast(own, 50)
+  }).pipe(Effect.provide(scarce))
+)
+
+it.effect(
+  "when a client had left before its request was read, then it takes no turn and has no row of its own",
+  () =>
+    Effect.gen(function* () {
+      const { turnNow } = yield* Tarpit
+      const left = yield* turns(500, "")
+      assert.strictEqual(done(left), 500)
+      assert.strictEqual(came(left), 0)
+      assert.isFalse(yield* turnNow(""))
+      assert.strictEqual(came(yield* turns(10)), 10)
+    }).pipe(Effect.provide(slow))
 )
