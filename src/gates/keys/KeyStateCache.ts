@@ -1,13 +1,13 @@
 /**
- * What the database says about keys, as of now: a state is handed out only if a read that started at most
- * `freshnessMs` ago confirmed it.
+ * The states of keys in the database. A state is returned only if a read that started at most `freshnessMs` ago confirmed
+ * it.
  *
- * *Details* One poll re-reads every key used lately, so that a busy key is answered from memory. Everything else
- * is read when it is asked for: askers of one prefix share a read that starts after they asked, and those who
- * come while two reads are under way ride the next together, so a flood of unknown prefixes costs a few queries.
+ * *Details* One poll reads all recently used keys again, so that a busy key is answered from memory. Other keys are read on
+ * demand: requests for one prefix share a read that starts after them. While two reads run, further requests wait for the
+ * next read together, so a flood of unknown prefixes costs few queries.
  *
- * *Gotchas* Eviction also fences reads already under way: what they bring about the evicted prefix may be older
- * than the change, so it is neither kept nor believed, and its askers read again.
+ * *Gotchas* Eviction also fences running reads: their result for the evicted prefix may be older than the change, so it is
+ * not used, and the waiting requests read again.
  */
 import { Deferred, Effect, Exit, type Scope } from "effect"
 import type { Metrics } from "../../observability/Metrics.ts"
@@ -17,11 +17,11 @@ import { makeMonotonicMs, timeoutDetached } from "../../infra/time.ts"
 import { background, spaced } from "../../observability/background.ts"
 import { makeLruCache } from "./LruCache.ts"
 
-/** One key with its tenant, as a single read saw them. */
+/** One key with its tenant, from one read. */
 export interface KeyState {
   readonly prefix: string
   readonly hash: string
-  /** active, tenant enabled, nothing in the revocations outbox, not expired: by the database's clock */
+  /** active, tenant enabled, not revoked and not expired, by the database's clock */
   readonly usable: boolean
   /** milliseconds from the read to the expiry; undefined when the key never expires */
   readonly expiresInMs: number | undefined
@@ -29,24 +29,24 @@ export interface KeyState {
 }
 
 export interface KeyStateCacheOptions {
-  /** The states of those `prefixes` that exist, in any order. */
+  /** Reads the states of the existing `prefixes`, in any order. */
   readonly read: (prefixes: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<KeyState>, Unavailable>
   readonly freshnessMs: number
-  /** default 900: an asker gets an answer or a refusal within this time */
+  /** default 900: a request gets an answer or a refusal within this time */
   readonly readTimeoutMs?: number
   /** default 10 000 */
   readonly capacity?: number
 }
 
-/** A state with the monotonic instant from which it may be relied on. */
+/** A fresh state. */
 export interface Confirmed {
   readonly state: KeyState
-  /** whether the key's own expiry has passed since the read */
+  /** whether the key has expired since the read */
   readonly expired: boolean
 }
 
 export interface KeyStateCache {
-  /** undefined: no key has this prefix */
+  /** Returns undefined when no key has this prefix. */
   confirmed(prefix: string): Effect.Effect<Confirmed | undefined, Unavailable>
   readonly evict: (prefix: string) => Effect.Effect<void>
   readonly evictAll: Effect.Effect<void>
@@ -57,7 +57,7 @@ interface Reading {
   readonly state: KeyState
 }
 
-interface Kept {
+interface Cached {
   reading: Reading
   usedAt: number
 }
@@ -70,11 +70,11 @@ interface Flight {
 
 type Answer = Deferred.Deferred<Reading | undefined | "fenced", Unavailable>
 
-const mostFlights = 2
-const mostPerFlight = 500
-const mostWaiting = 2000
-const mostPolled = 2000
-/** A key not used for this long is read when it is next asked for. */
+const maxFlights = 2
+const maxPerFlight = 500
+const maxWaiting = 2000
+const maxPolled = 2000
+/** A key that was not used for this long is not polled; it is read on demand. */
 const idleMs = 10_000
 
 const unanswered = new Unavailable({
@@ -89,23 +89,23 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
   const nowMs = yield* makeMonotonicMs
   const scope = yield* Effect.scope
   const readTimeoutMs = options.readTimeoutMs ?? 900
-  const kept = makeLruCache<Kept>(options.capacity ?? 10_000)
+  const kept = makeLruCache<Cached>(options.capacity ?? 10_000)
   const flights = new Set<Flight>()
   const waiting = new Map<string, Answer>()
   let reading = 0
 
-  const keep = (flight: Flight, prefix: string, state: KeyState | undefined, asked: boolean) => {
+  const store = (flight: Flight, prefix: string, state: KeyState | undefined, onDemand: boolean) => {
     if (flight.fencedAll || flight.fenced.has(prefix)) return
     const entry = kept.peek(prefix)
     if (entry !== undefined && entry.reading.startedAt >= flight.startedAt) return
     if (state === undefined) return kept.delete(prefix)
     const fresh = { startedAt: flight.startedAt, state }
     if (entry !== undefined) entry.reading = fresh
-    // The poll must not bring back what was evicted or pushed out meanwhile.
-    else if (asked) kept.set(prefix, { reading: fresh, usedAt: nowMs() })
+    // The poll must not bring back an entry that was evicted meanwhile.
+    else if (onDemand) kept.set(prefix, { reading: fresh, usedAt: nowMs() })
   }
 
-  const fly = Effect.fnUntraced(function* (prefixes: ReadonlyArray<string>, asked: boolean) {
+  const read = Effect.fnUntraced(function* (prefixes: ReadonlyArray<string>, onDemand: boolean) {
     const flight: Flight = { startedAt: nowMs(), fenced: new Set(), fencedAll: false }
     flights.add(flight)
     const exit = yield* options.read(prefixes).pipe(
@@ -116,17 +116,17 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
     flights.delete(flight)
     const states = Exit.map(exit, (found) => new Map(found.map((state) => [state.prefix, state])))
     if (Exit.isSuccess(states)) {
-      for (const prefix of prefixes) keep(flight, prefix, states.value.get(prefix), asked)
+      for (const prefix of prefixes) store(flight, prefix, states.value.get(prefix), onDemand)
     }
     return { flight, states }
   })
 
   const readWaiting: Effect.Effect<void> = Effect.suspend(() => {
-    if (reading >= mostFlights || waiting.size === 0) return Effect.void
-    const answers = [...waiting].slice(0, mostPerFlight)
+    if (reading >= maxFlights || waiting.size === 0) return Effect.void
+    const answers = [...waiting].slice(0, maxPerFlight)
     for (const [prefix] of answers) waiting.delete(prefix)
     reading += 1
-    return fly(
+    return read(
       answers.map(([prefix]) => prefix),
       true
     ).pipe(
@@ -153,11 +153,11 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
     )
   })
 
-  const ask = (prefix: string): Effect.Effect<Reading | undefined, Unavailable> =>
+  const readOnDemand = (prefix: string): Effect.Effect<Reading | undefined, Unavailable> =>
     Effect.suspend(() => {
       let answer = waiting.get(prefix)
       if (answer === undefined) {
-        if (waiting.size >= mostWaiting) return Effect.fail(unanswered)
+        if (waiting.size >= maxWaiting) return Effect.fail(unanswered)
         answer = Deferred.makeUnsafe()
         waiting.set(prefix, answer)
       }
@@ -165,7 +165,7 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
     }).pipe(
       Effect.filterOrElse(
         (found) => found !== "fenced",
-        () => ask(prefix)
+        () => readOnDemand(prefix)
       )
     )
 
@@ -183,7 +183,7 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
         if (now - entry.reading.startedAt <= options.freshnessMs)
           return Effect.succeed(confirm(entry.reading))
       }
-      return ask(prefix).pipe(
+      return readOnDemand(prefix).pipe(
         Effect.timeoutOrElse({ duration: readTimeoutMs, orElse: () => Effect.fail(unanswered) }),
         Effect.map((found) => (found === undefined ? undefined : confirm(found)))
       )
@@ -195,10 +195,10 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
     for (const [prefix, entry] of kept.entries()) {
       if (now - entry.usedAt <= idleMs) used.push(prefix)
     }
-    // Beyond the bound the longest unused fall back to reads of their own.
+    // Beyond the bound the least recently used keys are read on demand.
     return used.length === 0
       ? Effect.void
-      : Effect.flatMap(fly(used.slice(-mostPolled), false), ({ states }) => states)
+      : Effect.flatMap(read(used.slice(-maxPolled), false), ({ states }) => states)
   })
 
   yield* background("key_refresh", poll, spaced(Math.max(10, options.freshnessMs / 3)))

@@ -1,8 +1,8 @@
-/** A map that holds the `capacity` entries used last, so that nothing a client sends can make it grow. */
+/** A map with the `capacity` most recently used entries. No client can make it grow further. */
 export interface LruCache<V> {
-  /** the value, now the one used last */
+  /** returns the value and marks it as the most recently used */
   get(key: string): V | undefined
-  /** the value, its place in the order unchanged */
+  /** returns the value without changing the order */
   peek(key: string): V | undefined
   set(key: string, value: V): void
   delete(key: string): void
@@ -12,7 +12,7 @@ export interface LruCache<V> {
 }
 
 export const makeLruCache = <V>(capacity: number): LruCache<V> => {
-  // A Map iterates in the order of insertion: to use an entry is to insert it again.
+  // A Map iterates in the order of insertion, so a used entry is inserted again.
   const map = new Map<string, V>()
   let newest: string | undefined
   const set = (key: string, value: V) => {

@@ -1,14 +1,14 @@
 /**
- * Whether a secret matches the argon2id hash of its prefix, without letting that question take the machine.
+ * Checks whether a secret matches the argon2id hash of its prefix, with bounded CPU.
  *
- * *Details* A few workers take jobs from one bounded queue (`VerifyQueue.ts`). Prefixes that nobody has guessed at
- * lately go first and have a worker more: whoever uses a good key for the first time does not stand in line with a flood
- * of wrong ones. What is remembered is "this secret matches (or does not match) this hash", under a digest of the whole
- * key salted at boot: another hash in the row, or another tail behind the same prefix, finds nothing.
+ * *Details* A few workers take jobs from one bounded queue (`VerifyQueue.ts`). Prefixes without recent wrong secrets go first
+ * and have one more worker, so that the first use of a good key does not wait behind a flood of wrong ones. The result
+ * "this secret matches (or does not match) this hash" is cached under a digest of the whole key, salted at start. Another
+ * hash or another secret has another entry.
  *
- * *Gotchas* An unknown prefix costs what a known one costs: a verify against a hash of nothing when a worker is
- * idle, else a wait as long as the queue's, within the same bounds. Those verifies are held to a third of one
- * worker's time, and those of prefixes that are guessed at to half of it: the machine is for who pays.
+ * *Gotchas* An unknown prefix takes as long as a known one: when a worker is idle, a random hash is verified; otherwise the
+ * request waits as long as the queue would take, within the same bounds. Verifies of unknown prefixes get at most a third
+ * of one worker's time, and those of suspect prefixes half of it, so that paying traffic keeps most of the CPU.
  */
 import * as argon2 from "@node-rs/argon2"
 import { Deferred, Effect, Exit } from "effect"
@@ -22,11 +22,11 @@ import { type Entry, VerifyQueue } from "./VerifyQueue.ts"
 export interface SecretVerifierOptions {
   /** verifies at the same time; default: cores - 1, 1 to 3 */
   readonly concurrency?: number
-  /** verifies on top of these for prefixes that nobody guesses at; default 1 where there is a second core */
+  /** further verifies for prefixes that are not suspect; default 1 when there is a second core */
   readonly reserve?: number
   /** jobs waiting for a worker; default 128, which one worker clears in about a second */
   readonly queue?: number
-  /** default 5000: better late than 503, and what waits is bounded by the queue */
+  /** default 5000: a late answer is better than a 503, and the queue bounds how many wait */
   readonly maxWaitMs?: number
   /** jobs of one prefix, waiting or running; default 2 */
   readonly perPrefix?: number
@@ -35,7 +35,7 @@ export interface SecretVerifierOptions {
 }
 
 export interface SecretVerifier {
-  /** `hash` is undefined when no key has this prefix: the answer is false, after as long as it takes to say so. */
+  /** `hash` is undefined when no key has this prefix. The result is then false, after the time that a verify takes. */
   matches(secret: string, prefix: string, hash: string | undefined): Effect.Effect<boolean, Unavailable>
 }
 
@@ -45,40 +45,40 @@ interface Job extends Entry {
   readonly digest: string
   readonly deadline: number
   readonly decoy: boolean
-  /** its prefix does not exist, or somebody guesses at it */
+  /** its prefix does not exist, or had wrong secrets recently */
   readonly suspect: boolean
   readonly answer: Deferred.Deferred<boolean, Unavailable>
 }
 
-interface Remembered {
+interface CachedResult {
   readonly hash: string
   until: number
 }
 
 const matchTtlMs = 600_000
 const mismatchTtlMs = 45_000
-/** How long a wrong secret makes its prefix one that is guessed at. */
-const guessedTtlMs = 600_000
+/** How long a wrong secret makes its prefix suspect. */
+const suspectTtlMs = 600_000
 const matchCapacity = 10_000
 const mismatchCapacity = 1000
-const guessedCapacity = 10_000
-/** secrets that were turned away unverified: more than a flood of 1500 a second sends in an owner's pause of a few seconds */
+const suspectCapacity = 10_000
+/** secrets that were turned away unverified: more than a flood of 1500 a second sends while an owner pauses for a few seconds */
 const turnedAwayCapacity = 10_000
 
-/** Cost of the hashes we make; a row may ask for a little more, never for the whole machine. */
+/** Cost of the hashes we make. A stored hash may cost a little more, up to the bounds below. */
 export const argonCost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
-const mostMemoryCost = 65_536
-const mostTimeCost = 4
-const mostParallelism = 4
+const maxMemoryCost = 65_536
+const maxTimeCost = 4
+const maxParallelism = 4
 
-/** The argon2id hash that a key's row holds. */
+/** The argon2id hash that is stored for a key. */
 export const hashSecret = (secret: string): Promise<string> => argon2.hash(secret, argonCost)
 
 const verifyArgon = (hash: string, secret: string): Promise<boolean> => {
   const cost = argon2.parseOptions(hash)
-  return cost.memoryCost <= mostMemoryCost &&
-    cost.timeCost <= mostTimeCost &&
-    cost.parallelism <= mostParallelism
+  return cost.memoryCost <= maxMemoryCost &&
+    cost.timeCost <= maxTimeCost &&
+    cost.parallelism <= maxParallelism
     ? argon2.verify(hash, secret)
     : Promise.reject(new Error("the stored hash asks for more work than is allowed"))
 }
@@ -90,21 +90,21 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   options: SecretVerifierOptions
 ): Effect.fn.Return<SecretVerifier> {
   const nowMs = yield* makeMonotonicMs
-  // A worker is nobody's child: it must not end with the request that found it missing.
+  // Detached: a worker must outlive the request that started it.
   const run = Effect.runForkWith(yield* Effect.context<never>())
   const cores = availableParallelism()
-  // Three, because libuv has four threads and others need one too.
+  // At most three, because libuv has four threads and other work needs one.
   const concurrency = options.concurrency ?? Math.min(3, Math.max(1, cores - 1))
-  const most = concurrency + (options.reserve ?? (cores > 1 ? 1 : 0))
+  const maxWorkers = concurrency + (options.reserve ?? (cores > 1 ? 1 : 0))
   const maxWaitMs = options.maxWaitMs ?? 5000
   const verify = options.verify ?? verifyArgon
 
   const pepper = randomBytes(32).toString("hex")
   const decoyHash = yield* Effect.promise(() => hashSecret(randomBytes(32).toString("hex")))
-  const matched = makeLruCache<Remembered>(matchCapacity)
-  const mismatched = makeLruCache<Remembered>(mismatchCapacity)
-  /** prefixes with a wrong secret lately, and until when that counts */
-  const guessed = makeLruCache<number>(guessedCapacity)
+  const matched = makeLruCache<CachedResult>(matchCapacity)
+  const mismatched = makeLruCache<CachedResult>(mismatchCapacity)
+  /** prefixes with a recent wrong secret, and until when they are suspect */
+  const suspectUntil = makeLruCache<number>(suspectCapacity)
   /** digests of secrets that were turned away without being verified */
   const turnedAway = makeLruCache<true>(turnedAwayCapacity)
   const jobs = new Map<string, Job>()
@@ -117,9 +117,9 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   let lastCostMs = 8
   let workers = 0
 
-  const remember = (matches: boolean, { digest, hash }: Pick<Job, "digest" | "hash">) => {
-    const [memory, ttlMs] = matches ? [matched, matchTtlMs] : [mismatched, mismatchTtlMs]
-    memory.set(digest, { hash, until: nowMs() + ttlMs })
+  const cacheResult = (matches: boolean, { digest, hash }: Pick<Job, "digest" | "hash">) => {
+    const [cache, ttlMs] = matches ? [matched, matchTtlMs] : [mismatched, mismatchTtlMs]
+    cache.set(digest, { hash, until: nowMs() + ttlMs })
   }
 
   const turnAway = (digest: string): Unavailable => {
@@ -135,16 +135,16 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     queue.leave(job)
     forget(job)
     if (Exit.isSuccess(exit)) {
-      remember(exit.value, job)
+      cacheResult(exit.value, job)
       turnedAway.delete(job.digest)
-      if (!exit.value && !job.decoy) guessed.set(job.prefix, nowMs() + guessedTtlMs)
+      if (!exit.value && !job.decoy) suspectUntil.set(job.prefix, nowMs() + suspectTtlMs)
     }
     Deferred.doneUnsafe(job.answer, exit)
   }
 
   const work = Effect.fnUntraced(function* (job: Job) {
     const startedAt = nowMs()
-    // Whoever waited for it has been told already.
+    // The waiting request has already failed.
     if (startedAt > job.deadline) return finish(job, Exit.fail(overloaded("waited too long for a verify")))
     const exit = yield* Effect.tryPromise({
       try: () => verify(job.hash, job.secret),
@@ -157,22 +157,23 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     finish(job, job.decoy && Exit.isSuccess(exit) ? Exit.succeed(false) : exit)
   })
 
-  /** One worker beyond `concurrency` is there for clean prefixes only. */
-  const maySuspect = () => workers <= concurrency && queue.waits("suspect")
+  /** Workers beyond `concurrency` take clean prefixes only. */
+  const mayTakeSuspect = () => workers <= concurrency && queue.waits("suspect")
   const next = (): Job | undefined =>
-    queue.take("clean") ?? (maySuspect() && nowMs() >= suspectNotBefore ? queue.take("suspect") : undefined)
+    queue.take("clean") ??
+    (mayTakeSuspect() && nowMs() >= suspectNotBefore ? queue.take("suspect") : undefined)
 
   const worker = Effect.gen(function* () {
     for (;;) {
       const job = next()
       if (job !== undefined) yield* work(job)
-      else if (maySuspect()) yield* Effect.sleep(Math.max(0, suspectNotBefore - nowMs()))
+      else if (mayTakeSuspect()) yield* Effect.sleep(Math.max(0, suspectNotBefore - nowMs()))
       else return
     }
   }).pipe(Effect.ensuring(Effect.sync(() => void (workers -= 1))))
 
-  const hire = () => {
-    if (workers >= most || (workers >= concurrency && !queue.waits("clean"))) return
+  const startWorker = () => {
+    if (workers >= maxWorkers || (workers >= concurrency && !queue.waits("clean"))) return
     workers += 1
     run(worker)
   }
@@ -192,7 +193,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       const target = hash ?? decoyHash
       const match = matched.get(digest)
       if (match?.hash === target && match.until > now) {
-        // True for as long as the hash stands, so a key in use need never queue again.
+        // The result holds while the hash is the same, so a key in use never queues again.
         match.until = now + matchTtlMs
         return Effect.succeed(true)
       }
@@ -209,7 +210,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
         digest,
         deadline: now + maxWaitMs,
         decoy: hash === undefined,
-        suspect: hash === undefined || (guessed.get(prefix) ?? 0) > now,
+        suspect: hash === undefined || (suspectUntil.get(prefix) ?? 0) > now,
         answer,
         turnedAway: turnedAway.get(digest) === true,
         evicted: () => {
@@ -217,22 +218,22 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
           Deferred.doneUnsafe(answer, Exit.fail(turnAway(digest)))
         }
       }
-      if (hash === undefined && (queue.size >= concurrency || now < decoyNotBefore)) return pretend(job)
+      if (hash === undefined && (queue.size >= concurrency || now < decoyNotBefore)) return answerLater(job)
       if (!queue.enter(job, job.suspect ? "suspect" : "clean")) return Effect.fail(turnAway(digest))
       jobs.set(digest, job)
-      hire()
+      startWorker()
       return wait(job)
     })
 
   /**
-   * An unknown prefix while the workers are busy: refused after as long as its turn would take, and as an entry of its
-   * prefix, so that neither tells that the prefix does not exist.
+   * Refuses an unknown prefix while the workers are busy, after the time that its turn would take. It also counts as an
+   * entry of its prefix. So neither the time nor the bounds show that the prefix does not exist.
    */
-  const pretend = (job: Job): Effect.Effect<boolean, Unavailable> => {
+  const answerLater = (job: Job): Effect.Effect<boolean, Unavailable> => {
     if (queue.isFull || !queue.enter(job, "asleep")) return Effect.fail(turnAway(job.digest))
     const turnMs = lastCostMs * (1 + queue.size / concurrency) * (0.8 + 0.4 * Math.random())
     const asleep = Effect.sync(() => {
-      remember(false, job)
+      cacheResult(false, job)
       return false
     }).pipe(Effect.delay(Math.min(turnMs, maxWaitMs)))
     return Effect.raceFirst(asleep, Deferred.await(job.answer)).pipe(

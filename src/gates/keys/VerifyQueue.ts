@@ -1,31 +1,29 @@
 /**
- * Who waits for a verify, bounded in all and for each prefix.
+ * The queue for verifies, bounded in total and for each prefix.
  *
- * *Details* When there is no place left, a newcomer takes the place of a random entry that waits: of its own prefix
- * when that has too many, else of those that are suspect. First come, first served would give every place to whoever
- * asks most often; this way the owner of a prefix that somebody floods has a place each time he asks. A secret that
- * was turned away before is ahead of one that was not, and keeps its place against it: an owner asks with one secret
- * again and again, while most guesses are new secrets. How often it was turned away does not matter, or a flood that
- * repeats its guesses would stay ahead of the owner.
+ * *Details* When the queue is full, a new entry replaces a random waiting one: of its own prefix when that has too many,
+ * otherwise a suspect one. First come, first served would give all places to the client that sends most; this way the
+ * owner of a flooded prefix gets a place with each try. A secret that was turned away before goes ahead of a new secret and
+ * is not replaced by it: an owner repeats one secret, while most guesses are new. How often it was turned away does not
+ * count; otherwise a flood that repeats its guesses would stay ahead of the owner.
  *
- * *Gotchas* Whoever floods with few secrets, each of them often, gains nothing: a secret is verified once, and then its
- * answer is remembered.
+ * *Gotchas* A flood with few, repeated secrets gains nothing: a secret is verified once, and then its result is cached.
  */
 export interface Entry {
   readonly prefix: string
-  /** its secret was turned away before without being verified */
+  /** whether its secret was turned away before, unverified */
   readonly turnedAway: boolean
-  /** its place was given to another */
+  /** called when another entry replaces it */
   readonly evicted: () => void
 }
 
-/** `asleep` waits for a time and not for a worker, so it does not count in `size`. */
+/** An `asleep` entry waits for a time, not for a worker, so it does not count in `size`. */
 export type Line = "clean" | "suspect" | "asleep"
 
 export interface VerifyQueueOptions {
-  /** entries of one prefix, waiting or in work */
+  /** maximal number of entries of one prefix, waiting or in work */
   readonly perPrefix: number
-  /** entries in all, waiting or in work, without those asleep */
+  /** maximal number of all entries, waiting or in work, without those asleep */
   readonly most: number
 }
 
@@ -52,7 +50,7 @@ export class VerifyQueue<E extends Entry> {
     return this.#lines[line].length > 0
   }
 
-  /** Whether the entry got a place; another may have lost its own for it. */
+  /** Adds an entry, which may replace another one. Returns whether it got a place. */
   enter(entry: E, line: Line): boolean {
     const { asleep, clean, suspect } = this.#lines
     const full = (this.#ofPrefix.get(entry.prefix) ?? 0) >= this.#options.perPrefix
@@ -63,7 +61,7 @@ export class VerifyQueue<E extends Entry> {
     return true
   }
 
-  /** The entry whose turn it is; it keeps its place until `leave`. */
+  /** Takes the next entry. It keeps its place until `leave`. */
   take(line: "clean" | "suspect"): E | undefined {
     const waiting = this.#lines[line]
     const first =
@@ -74,13 +72,13 @@ export class VerifyQueue<E extends Entry> {
     return first
   }
 
-  /** An entry that was taken is done with. */
+  /** Removes an entry that was taken. */
   leave(entry: E): void {
     this.#working -= 1
     this.#free(entry)
   }
 
-  /** An entry that was asleep is done with; one that lost its place is left alone. */
+  /** Removes an entry that was asleep. Does nothing when it was replaced. */
   wake(entry: E): void {
     this.#remove(entry, "asleep")
   }

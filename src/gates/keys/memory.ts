@@ -1,6 +1,6 @@
 /**
- * The key store's twin for tests: the same answers without a database, and hands to change the world with.
- * Secrets are held in clear, so it must never be given a real one.
+ * The key store in memory, for tests. Tests can add, change and revoke keys. Secrets are stored in clear, so it must never
+ * get a real one.
  */
 import { Clock, Effect, Layer } from "effect"
 import type { Caller } from "../../domain/Caller.ts"
@@ -23,17 +23,17 @@ export interface MemoryKeyStore {
   readonly layer: Layer.Layer<KeyStore>
   /** Adds a key, or replaces the one with the same prefix. */
   readonly add: (key: MemoryKey) => void
-  /** Changes parts of a key; one that does not exist is left alone. */
+  /** Changes fields of a key. An unknown key is ignored. */
   readonly change: (
     prefix: string,
     changes: Partial<MemoryKey> | ((key: MemoryKey) => Partial<MemoryKey>)
   ) => void
   readonly revoke: (prefix: string) => void
-  /** While down, every question that would need the database is `Unavailable`. */
+  /** While down, every check that needs the database fails with `Unavailable`. */
   readonly setDown: (down: boolean) => void
 }
 
-/** A store with its controls; `namespace` defaults to `tg_`. */
+/** Makes a store with its controls. */
 export const makeMemory = (
   seed: Iterable<MemoryKey> = [],
   namespace: string = defaultNamespace

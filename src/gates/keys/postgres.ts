@@ -1,9 +1,8 @@
 /**
  * The key store on Postgres.
  *
- * The order matters. The shape is checked before any I/O. The secret of a key that cannot be used is never compared
- * with its hash. The status counts again after the secret check, from a read that is fresh then, however long the check
- * took.
+ * The order matters. The shape is checked before any I/O. The secret of an unusable key is never compared with its hash.
+ * After the check of the secret the status is read again, because the check may take long.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "effect"
@@ -28,7 +27,7 @@ export interface KeyStoreOptions {
   /** how long the database may take to answer; default 900 */
   readonly readTimeoutMs?: number
   readonly secretCheck?: SecretVerifierOptions
-  /** told of each revocation that was heard of, with the milliseconds since it was written */
+  /** called for each notified revocation, with the milliseconds since it was written */
   readonly onRevoked?: (latencyMs: number) => Effect.Effect<void>
 }
 
@@ -89,8 +88,8 @@ const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyStat
 }
 
 /**
- * Prefixes travel as one text: they hold no comma, and the statement stays the same however many there are.
- * Figures come as float8, exact up to 2^53, because int8 would arrive as bigint.
+ * The prefixes are one text, which contains no other commas, so that the statement is the same for any number of them.
+ * Numbers are read as float8, exact up to 2^53, because int8 would become bigint.
  */
 const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
   Effect.fnUntraced(
@@ -125,8 +124,8 @@ const decodeAge = Schema.decodeUnknownEffect(
   Schema.Tuple([Schema.Struct({ age_ms: Schema.NullOr(Schema.Finite) })])
 )
 
-/** How long ago, by the database's clock, a key that is forgotten now was revoked. For the metrics only. */
-const tellLatency = (
+/** Measures by the database's clock how long ago the key was revoked. For the metrics only. */
+const reportLatency = (
   pg: PgClient.PgClient,
   prefix: string,
   onRevoked: (latencyMs: number) => Effect.Effect<void>
@@ -140,11 +139,11 @@ const tellLatency = (
     Effect.catch((cause) => Effect.logDebug("revocation latency not measured", cause))
   )
 
-/** The connection on which notifications came has ended without an error. */
+/** The connection for notifications has ended without an error. */
 class ListeningEnded extends Data.TaggedError("ListeningEnded")<{}> {}
 
-/** The connection is named in no log line: its error may quote the database's address. */
-const tellDeaf = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
+/** Logs the message only: the error itself may quote the address of the database. */
+const logListenFailure = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
   const error = Cause.squash(cause)
   return Effect.logWarning(
     "revocation notifications lost, polling instead",
@@ -152,26 +151,26 @@ const tellDeaf = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
   )
 }
 
-/** Hears of revocations as they are committed; without it the poll is merely later. Ends when the connection does. */
+/** Listens for revocations. Without notifications the poll finds them later. */
 const listen = Effect.fnUntraced(function* (
   pg: PgClient.PgClient,
   keys: KeyStateCache,
   onRevoked: (latencyMs: number) => Effect.Effect<void>
 ): Effect.fn.Return<void, never, Metrics | Scope.Scope> {
-  const outage = yield* makeOutage("revocation_notifications", tellDeaf)
-  const hearing = Effect.gen(function* () {
+  const outage = yield* makeOutage("revocation_notifications", logListenFailure)
+  const listening = Effect.gen(function* () {
     const notifications = yield* pg.listen(channel)
     yield* outage.over
-    // Whatever was said while nobody listened is in the database.
+    // Changes may have been missed before the connection was there, so all states are read again.
     yield* keys.evictAll
     yield* Stream.fromQueue(notifications).pipe(
       Stream.runForEach(({ payload }) =>
-        Effect.andThen(keys.evict(payload), Effect.forkScoped(tellLatency(pg, payload, onRevoked)))
+        Effect.andThen(keys.evict(payload), Effect.forkScoped(reportLatency(pg, payload, onRevoked)))
       )
     )
     return yield* new ListeningEnded()
   })
-  yield* background("revocation_notifications", Effect.scoped(hearing), jittered(500), outage)
+  yield* background("revocation_notifications", Effect.scoped(listening), jittered(500), outage)
 })
 
 export const layerPostgres = (
@@ -195,8 +194,8 @@ export const layerPostgres = (
       const check = Effect.fnUntraced(function* (secret: string) {
         const prefix = prefixOf(secret)
         const found = yield* keys.confirmed(prefix)
-        // A dead key is checked like a prefix that does not exist: how long the answer takes cannot tell its right
-        // secret from a wrong one, because neither is compared with its hash.
+        // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
+        // answer does not show whether the secret was right.
         const before = found?.state.usable === true && !found.expired ? found : undefined
         const matches = yield* secrets.matches(secret, prefix, before?.state.hash)
         if (!matches || before === undefined) return yield* refused

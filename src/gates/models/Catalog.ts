@@ -1,11 +1,11 @@
-/** The installed models as names resolve against them, and who may use which. Pure; both layers stand on it. */
+/** The installed models: resolves names, and decides who may use which. Pure; both layers use it. */
 import type { ModelGrant } from "../../domain/Caller.ts"
 import type { Model } from "../../domain/Model.ts"
 
 /** More than any server has. The bound keeps a broken backend from exhausting our memory. */
-const mostModels = 10_000
+const maxModels = 10_000
 /** The longest name that Ollama accepts (docs/protocol.md, "Model names"). */
-const longestName = 350
+const maxNameLength = 350
 const defaultTag = ":latest"
 
 export class Catalog {
@@ -13,11 +13,11 @@ export class Catalog {
   readonly models: ReadonlyArray<Model>
   readonly #byName: ReadonlyMap<string, Model>
 
-  /** Leaves out names that are no names, and what comes twice. */
+  /** Leaves out invalid and repeated names. */
   constructor(listed: ReadonlyArray<Model>) {
     const byName = new Map<string, Model>()
     for (const model of listed) {
-      if (byName.size >= mostModels) break
+      if (byName.size >= maxModels) break
       if (isName(model.name) && !byName.has(model.name)) byName.set(model.name, model)
     }
     this.#byName = byName
@@ -45,8 +45,8 @@ const grants = (grant: ModelGrant, model: Model): boolean =>
   grant.has(model.name) ||
   (model.name.endsWith(defaultTag) && grant.has(model.name.slice(0, -defaultTag.length)))
 
-/** A tag comes after the last `/`: a colon before it belongs to a host's port. */
+/** A tag comes after the last `/`. A colon before that belongs to the port of a host. */
 const hasTag = (name: string): boolean => name.includes(":", name.lastIndexOf("/") + 1)
 
 const isName = (name: string): boolean =>
-  name.length > 0 && name.length <= longestName && !/[\p{Cc}\p{Cs}\s]/u.test(name)
+  name.length > 0 && name.length <= maxNameLength && !/[\p{Cc}\p{Cs}\s]/u.test(name)

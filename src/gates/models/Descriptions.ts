@@ -1,22 +1,22 @@
 /**
- * What the model list leaves out. Ollama up to 0.24 tells capabilities and context length in `/api/show` only, so each model
- * is asked for once per digest, beside the polls and never in their way.
+ * Adds what the model list leaves out. Ollama up to 0.24 sends capabilities and context length in `/api/show` only, so the
+ * gateway calls it once for each digest. The polls do not wait for it.
  *
- * Bounds: one call at a time, `longestMs` each, `mostPerRound` a poll; a model that cannot be described is left as it is and
- * asked for again after `retryMs`. Digests that are no longer listed are forgotten.
+ * Bounds: one call at a time, `timeoutMs` each, `maxPerRound` for each poll. When a call fails, the model is used without a
+ * description and is tried again after `retryMs`. Digests that are no longer listed are forgotten.
  */
 import { type Cause, Duration, Effect, Exit } from "effect"
 import type { BackendFailed } from "../../domain/Errors.ts"
 import type { Description, Model } from "../../domain/Model.ts"
 
-const longestMs = 3000
-const mostPerRound = 200
+const timeoutMs = 3000
+const maxPerRound = 200
 const retryMs = 300_000
 
 export class Descriptions {
   readonly #describe: (name: string) => Effect.Effect<Description, BackendFailed>
   readonly #nowMs: () => number
-  readonly #known = new Map<string, Description>()
+  readonly #byId = new Map<string, Description>()
   readonly #failedAt = new Map<string, number>()
 
   constructor(describe: (name: string) => Effect.Effect<Description, BackendFailed>, nowMs: () => number) {
@@ -24,49 +24,49 @@ export class Descriptions {
     this.#nowMs = nowMs
   }
 
-  /** The models with what is known of them; what the list itself says comes first. */
+  /** Returns the models with their descriptions. Fields of the list itself take precedence. */
   complete(models: ReadonlyArray<Model>): ReadonlyArray<Model> {
-    return models.map((model) => described(model, this.#known.get(idOf(model))))
+    return models.map((model) => described(model, this.#byId.get(idOf(model))))
   }
 
-  /** Whether a listed model could not be described when it was last asked for. */
+  /** Whether the last call for some listed model failed. */
   get failing(): boolean {
     return this.#failedAt.size > 0
   }
 
-  /** Asks for what is missing and not known yet, to the end; fails with the last failure. */
-  learn(models: ReadonlyArray<Model>): Effect.Effect<void, Failure> {
+  /** Fetches all missing descriptions. Fails with the last failure. */
+  fetchMissing(models: ReadonlyArray<Model>): Effect.Effect<void, Failure> {
     return Effect.suspend(() => {
       const listed = new Map(models.map((model) => [idOf(model), model]))
-      for (const asked of [this.#known, this.#failedAt])
-        for (const id of asked.keys()) if (!listed.has(id)) asked.delete(id)
-      const missing = [...listed].filter(([id, model]) => isIncomplete(model) && this.#mayAsk(id))
+      for (const entries of [this.#byId, this.#failedAt])
+        for (const id of entries.keys()) if (!listed.has(id)) entries.delete(id)
+      const missing = [...listed].filter(([id, model]) => isIncomplete(model) && this.#mayFetch(id))
       let last: Cause.Cause<Failure> | undefined
-      const asking = Effect.forEach(
-        missing.slice(0, mostPerRound),
+      const fetching = Effect.forEach(
+        missing.slice(0, maxPerRound),
         ([id, { name }]) =>
-          Effect.map(Effect.exit(this.#ask(id, name)), (exit) => {
+          Effect.map(Effect.exit(this.#fetch(id, name)), (exit) => {
             if (Exit.isFailure(exit)) last = exit.cause
           }),
         { discard: true }
       )
       return Effect.andThen(
-        asking,
+        fetching,
         Effect.suspend(() => (last === undefined ? Effect.void : Effect.failCause(last)))
       )
     })
   }
 
-  #mayAsk(id: string): boolean {
+  #mayFetch(id: string): boolean {
     const failedAt = this.#failedAt.get(id)
-    return !this.#known.has(id) && (failedAt === undefined || this.#nowMs() - failedAt >= retryMs)
+    return !this.#byId.has(id) && (failedAt === undefined || this.#nowMs() - failedAt >= retryMs)
   }
 
-  #ask(id: string, name: string): Effect.Effect<void, Failure> {
+  #fetch(id: string, name: string): Effect.Effect<void, Failure> {
     return this.#describe(name).pipe(
-      Effect.timeout(Duration.millis(longestMs)),
+      Effect.timeout(Duration.millis(timeoutMs)),
       Effect.map((description) => {
-        this.#known.set(id, description)
+        this.#byId.set(id, description)
         this.#failedAt.delete(id)
       }),
       Effect.tapCause(() => Effect.sync(() => this.#failedAt.set(id, this.#nowMs())))
@@ -76,7 +76,7 @@ export class Descriptions {
 
 type Failure = BackendFailed | Cause.TimeoutError
 
-/** The digest, so that a model that was replaced is asked for again and one with two names is asked for once. */
+/** The digest: a replaced model is fetched again, and a model with two names is fetched once. */
 const idOf = (model: Model): string => (model.digest === "" ? `name ${model.name}` : model.digest)
 
 const isIncomplete = (model: Model): boolean =>

@@ -19,9 +19,9 @@ export class Discovery extends Context.Service<
       caller: Caller,
       model: string
     ): Effect.Effect<Evidence<"Discovery", Model>, Forbidden | Unavailable>
-    /** The caller's effective set in the backend's order; empty when discovery is empty or expired. */
+    /** The models that the caller may use, in the backend's order; empty when the list is empty or expired. */
     effective(caller: Caller): Effect.Effect<ReadonlyArray<Model>, Unavailable>
-    /** Asks the backend soon, without waiting: for a model that turned out to be gone. */
+    /** Requests a new poll soon, without waiting for it, after a model was not found. */
     readonly refresh: Effect.Effect<void>
   }
 >()("tollgate/gates/models/Discovery") {}

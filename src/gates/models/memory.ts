@@ -1,4 +1,4 @@
-/** Discovery without a backend: knows what it is told. */
+/** Discovery in memory, for tests: the test sets the models. */
 import { Context, Effect, Layer } from "effect"
 import { Forbidden, Unavailable } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
@@ -7,20 +7,20 @@ import { Catalog } from "./Catalog.ts"
 import { described } from "./Descriptions.ts"
 import { Discovery } from "./Discovery.ts"
 
-/** The hand of a test on the memory twin. */
+/** What a test can change in the memory twin. */
 export class DiscoveryControl extends Context.Service<
   DiscoveryControl,
   {
-    /** What is installed from now on; an empty list is also what an expired one looks like. */
+    /** Sets the installed models. An empty list also stands for an expired one. */
     set(models: ReadonlyArray<Model>): Effect.Effect<void>
-    /** Whether every question is answered with 503 from now on. */
+    /** Whether every call fails with 503 from now on. */
     breakDown(down: boolean): Effect.Effect<void>
     /** How often a refresh was asked for. */
     readonly refreshes: Effect.Effect<number>
   }
 >()("tollgate/gates/models/DiscoveryControl") {}
 
-/** `descriptions` is what the backend would tell of models beside its list, by name. */
+/** `descriptions`: what the backend would answer in `/api/show`, by model name. */
 export const layerMemory = (
   models: ReadonlyArray<Model>,
   descriptions: Readonly<Record<string, Description>> = {}

@@ -1,7 +1,7 @@
 /**
- * Discovery by polling the backend in the background. One fiber polls, so polls never overlap; the first starts
- * with the layer and does not hold up the boot. A list is good for `ttlS` from the moment it was asked for: after
- * that, nobody is permitted anything until the backend answers again.
+ * Polls the backend for its models in the background. One fiber polls, so polls never overlap. The first poll starts with
+ * the layer, and the start does not wait for it. A list is valid for `ttlS` from the start of its poll; after that every
+ * model is denied until the backend answers again.
  */
 import { Cause, Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
@@ -18,14 +18,14 @@ import { Discovery } from "./Discovery.ts"
 export interface DiscoveryOptions {
   /** seconds between polls */
   readonly refreshS: number
-  /** seconds a list is good for; at least `refreshS` */
+  /** seconds for which a list is valid; at least `refreshS` */
   readonly ttlS: number
 }
 
-/** A failed poll is repeated sooner than a good one: a backend that comes back should not have to wait. */
+/** A failed poll is repeated sooner, so that a backend that comes back is noticed soon. */
 const retryS = 5
-/** A refresh that is asked for never comes closer than this to the poll before: no client sets the pace of the polls. */
-const spacingS = 5
+/** A requested refresh comes at least this long after the last poll, so that clients cannot cause more polls. */
+const minSpacingS = 5
 const nothing = new Catalog([])
 
 /** The cause of a failed call names the backend's address, so only its fault is logged. A defect is logged whole. */
@@ -55,7 +55,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
 
   const pause = (failed: boolean) => {
     const most = Effect.sleep(Duration.seconds(failed ? Math.min(retryS, refreshS) : refreshS))
-    const asked = Effect.delay(Queue.take(wanted), Duration.seconds(Math.min(spacingS, refreshS)))
+    const asked = Effect.delay(Queue.take(wanted), Duration.seconds(Math.min(minSpacingS, refreshS)))
     return Effect.raceFirst(most, asked)
   }
 
@@ -68,10 +68,10 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
     )
   )
 
-  // Beside the polls: a backend that is slow to describe its models does not make the list late.
+  // Separate from the polls, so that slow descriptions do not delay the list.
   const describe = Effect.suspend(() =>
     Effect.ensuring(
-      descriptions.learn(models),
+      descriptions.fetchMissing(models),
       Effect.sync(() => (catalog = new Catalog(descriptions.complete(models))))
     )
   )
@@ -80,11 +80,11 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   )
   yield* background("model_descriptions", describe, later({ pause: () => Queue.take(listed) }), {
     failed: undescribed.failed,
-    // A round in which nobody was asked says nothing.
+    // A round without calls does not end the outage.
     over: Effect.suspend(() => (descriptions.failing ? Effect.void : undescribed.over))
   })
 
-  /** What may be relied on now. */
+  /** The current list, or an empty one when it has expired. */
   const fresh = () => (nowMs() - askedAt <= ttlS * 1000 ? catalog : nothing)
 
   const metrics = yield* Metrics
