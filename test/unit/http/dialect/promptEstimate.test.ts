@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import * as fc from "fast-check"
 import { Backend } from "../../../../src/backend/Backend.ts"
-import type { DecodedRequest, InferenceRequest, Json } from "../../../../src/domain/Inference.ts"
+import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../../../src/domain/Inference.ts"
 import type { RequestDecoder } from "../../../../src/http/dialect/Dialect.ts"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
@@ -41,17 +41,34 @@ interface Places {
   readonly all: ReadonlySet<string>
   /** where it reached the backend, at some length and among some other fields */
   readonly forwarded: ReadonlySet<string>
+  /** of them, where it stands in the prompt as JSON */
+  readonly asJson: ReadonlySet<string>
 }
 
 const isImage = (path: string) => path.endsWith("images[]") || path.includes("image_url")
 
-const shortened = (body: Json, length: number): Json =>
-  JSON.parse(JSON.stringify(body).replaceAll(letters(length), letters(4)))
+const replaced = (body: Json, length: number, by: string): Json =>
+  JSON.parse(JSON.stringify(body).replaceAll(letters(length), by))
+
+/** Whether `text` stands inside of an object that is neither the body nor a message: a prompt has it as JSON. */
+const isInJson = (value: Json, text: string, inObject = false): boolean => {
+  if (typeof value === "string") return inObject && value.includes(text)
+  if (typeof value !== "object" || value === null) return false
+  if (Array.isArray(value)) return value.some((item) => isInJson(item, text, inObject))
+  return Object.entries(value).some(([key, inner]) => key.includes(text) || isInJson(inner, text, true))
+}
+const isWrittenAsJson = ({ messages = [], ...body }: JsonObject, text: string): boolean =>
+  [body, ...(Array.isArray(messages) ? messages : [])].some((ours) =>
+    Object.values<Json>(ours).some((value) => isInJson(value, text))
+  )
+
+/** What Go's JSON has for a `<`. */
+const escape = "\\u003c"
 
 /** Asserts that a text that reaches the backend adds to the estimate. */
 const places = Effect.fnUntraced(function* (fake: FakeBackend, decoder: RequestDecoder) {
   const { decoded } = decoding(decoder)
-  const [all, forwarded] = [new Set<string>(), new Set<string>()]
+  const [all, forwarded, asJson] = [new Set<string>(), new Set<string>(), new Set<string>()]
   for (const length of lengths) {
     for (const { body, path } of bodiesWith(decoder.accepts, letters(length))) {
       all.add(path)
@@ -64,12 +81,23 @@ const places = Effect.fnUntraced(function* (fake: FakeBackend, decoder: RequestD
         assert.isAtLeast(request.promptEstimate, 1024, path)
         continue
       }
-      const other = Result.getOrUndefined(decoded(shortened(body, length)))
+      const other = Result.getOrUndefined(decoded(replaced(body, length, letters(4))))
       const counted = request.promptEstimate - (other?.promptEstimate ?? Number.NaN)
       assert.isAtLeast(counted, ((length - 4) * times) / 4 - 1, `${path} is forwarded and not estimated`)
+      if (!isWrittenAsJson(request.body, letters(length))) continue
+      const escaped = Result.getOrUndefined(decoded(replaced(body, length, "<".repeat(length))))
+      // A schema is written anew, and may be without this text then.
+      if (escaped === undefined || !isWrittenAsJson(escaped.body, "<".repeat(length))) continue
+      asJson.add(path)
+      const bytes = (length - 4) * times * escape.length
+      assert.isAtLeast(
+        escaped.promptEstimate - (other?.promptEstimate ?? Number.NaN),
+        bytes / 4 - 1,
+        `${path} is escaped, and is not estimated as escaped`
+      )
     }
   }
-  return { all, forwarded } satisfies Places
+  return { all, forwarded, asJson } satisfies Places
 })
 
 const inSchema = (path: string) =>
@@ -107,9 +135,15 @@ describe("the estimate of a prompt", () => {
     it.live(`when a text of any field of ${name} reaches the backend, then it has been estimated`, () =>
       withBackend((fake) =>
         Effect.gen(function* () {
-          const { all, forwarded } = yield* places(fake, dialect)
+          const { all, asJson, forwarded } = yield* places(fake, dialect)
           const rest = [...all].filter((path) => !forwarded.has(path))
           assert.deepStrictEqual(rest.sort(), notForwarded[name])
+          if (name === "nativeChat" || name === "openaiChat") {
+            assert.isTrue(
+              [...asJson].some((path) => path.includes("arguments")),
+              [...asJson].join(" ")
+            )
+          }
         })
       )
     )
@@ -137,6 +171,33 @@ describe("the estimate of a prompt", () => {
         assert.isAtLeast(promptEstimate, least / 4)
       })
     )
+  })
+
+  it("is that of Go's JSON inside of an object, and that of the text itself elsewhere", () => {
+    const call = (text: string) => {
+      const one = { function: { name: "f", arguments: { a: text } } }
+      return request({ messages: [{ role: "assistant", tool_calls: [one] }] }).promptBytes
+    }
+    for (const [sign, bytes] of [
+      ["a", 1],
+      ['"', 2],
+      ["\\", 2],
+      ["\n", 2],
+      ["<", 6],
+      [">", 6],
+      ["&", 6],
+      ["\u0001", 6],
+      ["\u2028", 6],
+      ["\u2029", 6],
+      ["é", 2],
+      ["😀", 4]
+    ] as const) {
+      assert.strictEqual(call(sign.repeat(100)) - call(""), bytes * 100, JSON.stringify(sign))
+      const content = (text: string) => request({ messages: [{ role: "user", content: text }] }).promptBytes
+      assert.strictEqual(content(sign.repeat(100)) - content(""), Buffer.byteLength(sign) * 100)
+      const input = (text: string) => request({ input: [text] }, { kind: "embed" }).promptBytes
+      assert.strictEqual(input(sign.repeat(100)) - input(""), Buffer.byteLength(sign) * 100)
+    }
   })
 
   it("counts images and context by their place, not by their name", () => {
