@@ -135,7 +135,10 @@ for (const { zone, midnights } of hosts) {
             yield* eventually(listed, ({ text }) => text.includes('"m:latest"'))
             backend.script({
               does: "stream",
-              lines: [...Array.from({ length: 6 }, () => wire.chat("x")), wire.done()],
+              lines: [
+                ...Array.from({ length: 6 }, () => wire.chat("x")),
+                wire.done("chat", { eval_count: 6, prompt_eval_count: 4 })
+              ],
               gapMs: 50
             })
             const arrived = backend.requests.length
