@@ -24,7 +24,9 @@ export type Counted = Pick<Frame, "doneReason" | "promptEvalCount" | "evalCount"
 export interface Seen {
   /** output tokens, as far as frames tell */
   readonly frames: number
-  /** output tokens, as far as the text in the frames tells; not less than `frames` */
+  /** the smallest number of output tokens that the text in the frames can be; not less than `frames` */
+  readonly least: number
+  /** output tokens, as far as the text in the frames tells; not less than `least` */
   readonly estimate: number
   /** of them, those of a first run whose counts the final frame does not have; 0 when there was one run */
   readonly firstRun: number
@@ -44,18 +46,22 @@ const plausible = (count: number | undefined, least: number, most: number): coun
 const isLoad = ({ doneReason }: Counted, { frames }: Seen): boolean =>
   (doneReason === "load" || doneReason === "unload") && frames === 0
 
-/** Output tokens of all runs, as the final frame counts them; undefined when that cannot be believed. */
+/**
+ * Output tokens of all runs by the final frame's count; undefined when that cannot be true. A count below what the text
+ * must have been is raised to it. Each frame is at least one token: Ollama writes one for each token that it does not keep
+ * back, the end token has none, and a piece of text that a parser kept until the end belongs to tokens without a frame.
+ */
 export const believedOutput = (final: Counted, seen: Seen): number | undefined => {
   if (isLoad(final, seen)) return 0
-  const { firstRun } = seen
+  const { firstRun, least } = seen
   const most = Math.max(seen.maxTokens, seen.frames) - firstRun
-  return plausible(final.evalCount, 0, most) ? final.evalCount + firstRun : undefined
+  return plausible(final.evalCount, 0, most) ? Math.max(final.evalCount + firstRun, least) : undefined
 }
 
 /**
  * The charge for a request whose final frame is in. A count is believed when it could be true: whole, not
- * negative, output not above the bound that was sent, prompt not above its bytes plus a template. Otherwise the
- * gateway's own figure takes its place and the source says `counted`.
+ * negative, output not above the bound that was sent and not below what the frames show, prompt not above its bytes plus a
+ * template. Otherwise the gateway's own figure takes its place and the source says `counted`.
  *
  * Of an answer in two runs the final frame counts the second alone. That run has read what the first one wrote, so
  * the first run's output is moved from the count of the prompt to the count of the output: each token is charged once.
@@ -72,7 +78,8 @@ export const usageOf = (final: Counted, seen: Seen): Usage => {
   return {
     tokensIn: inBelieved ? final.promptEvalCount - firstRun : seen.promptEstimate,
     tokensOut: output ?? seen.estimate,
-    source: inBelieved && output !== undefined && firstRun === 0 ? "backend" : "counted"
+    // With one run this is the backend's own count; a sum of two runs never is.
+    source: inBelieved && output !== undefined && output === final.evalCount ? "backend" : "counted"
   }
 }
 

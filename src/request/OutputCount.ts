@@ -1,11 +1,11 @@
 /**
- * Output tokens of one answer, as far as its frames tell. A frame that says something is taken for one token; a frame
- * with log probabilities for as many as it has entries. A backend that collects text may send the log probabilities of
+ * Output tokens of one answer, as far as its frames tell. A frame that says something is at least one token; a frame
+ * with log probabilities at least as many as it has entries. A backend that collects text may send the log probabilities of
  * each token alone, and the text at the end: the two are counted apart, and the larger count is true.
  *
- * A frame may carry more than one token: a tool call, text that was held back, or whatever an odd backend sends. Where the
- * backend's own count is not believed, the text itself is counted too. `estimate` is what it costs. `least` is how many
- * tokens it must be: an answer is cut by this one, so that the estimate's error does not cut an honest answer.
+ * A frame may carry more than one token: a tool call, text that was held back, or whatever an odd backend sends. So the text
+ * of a long frame is counted too, in two ways. `estimate` is what it costs where the backend's own count is absent or cannot
+ * be true. `least` is how many tokens it must be at least: a smaller count cannot be true.
  */
 import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
@@ -13,28 +13,38 @@ import { tokensOfBytes } from "../domain/textTokens.ts"
 
 /**
  * A frame of so many bytes may be one token, and is counted as one: the longest tokens of prose have 27 bytes (Russian and
- * Hindi, o200k). A longer token is a run of blanks or of one sign, and is taken for several. A backend that puts several
- * tokens into frames of this size is charged at most eight times too little.
+ * Hindi, o200k), so a text never has more bytes to a token than this. A longer token is a run of blanks or of one sign. A
+ * backend that puts several tokens into frames of this size is charged at most eight times too little.
  */
-const longestTokenBytes = 32
-/**
- * The text of a longer frame has at most so many bytes to a token. Measured with o200k and cl100k: 6 in English, German and
- * program text, 8 in Thai, 10.5 in Russian and Hindi.
- */
-const mostBytesPerToken = 16
+export const longestTokenBytes = 32
 
-const callBytes = ({ name, arguments: given }: { readonly name: string; readonly arguments: JsonObject }) =>
-  Buffer.byteLength(name) + Buffer.byteLength(JSON.stringify(given))
-
-const textBytes = ({ text, thinking, toolCalls }: Frame): number => {
-  let bytes = Buffer.byteLength(text)
-  if (thinking !== undefined) bytes += Buffer.byteLength(thinking)
-  if (toolCalls !== undefined) for (const call of toolCalls) bytes += callBytes(call)
-  return bytes
+/** The texts of a frame, one after the other: reasoning, text, tool calls. */
+export const textOf = ({ text, thinking, toolCalls }: Frame): string => {
+  const said = thinking === undefined ? text : thinking + text
+  if (toolCalls === undefined) return said
+  return toolCalls.reduce((all, call) => all + call.name + JSON.stringify(call.arguments), said)
 }
 
-const entryBytes = ({ token }: JsonObject): number =>
-  typeof token === "string" ? Buffer.byteLength(token) : 0
+const tokenOf = ({ token }: JsonObject): string => (typeof token === "string" ? token : "")
+
+/** UTF-8 bytes of a UTF-16 unit; the two halves of a pair have four together. */
+const bytesOfUnit = (code: number): number => {
+  if (code < 0x80) return 1
+  if (code < 0x800) return 2
+  return code >= 0xd800 && code <= 0xdfff ? 2 : 3
+}
+
+/** UTF-8 bytes of `text` in which each run of one sign is a single sign: some vocabularies have a token for a long run. */
+const bytesWithoutRuns = (text: string): number => {
+  let bytes = 0
+  let before = -1
+  for (let i = 0; i < text.length; i += 1) {
+    const code = text.charCodeAt(i)
+    if (code !== before) bytes += bytesOfUnit(code)
+    before = code
+  }
+  return bytes
+}
 
 /** Pieces of an answer, each of them at least one token. */
 class Pieces {
@@ -42,11 +52,17 @@ class Pieces {
   least = 0
   estimate = 0
 
-  add(bytes: number): void {
-    const long = bytes > longestTokenBytes
+  add(text: string): void {
     this.count += 1
-    this.least += long ? Math.ceil(bytes / mostBytesPerToken) : 1
-    this.estimate += long ? tokensOfBytes(bytes) : 1
+    // A UTF-16 unit has at most 3 bytes of UTF-8.
+    const bytes = text.length * 3 > longestTokenBytes ? Buffer.byteLength(text) : 0
+    if (bytes <= longestTokenBytes) {
+      this.least += 1
+      this.estimate += 1
+    } else {
+      this.least += Math.max(1, Math.ceil(bytesWithoutRuns(text) / longestTokenBytes))
+      this.estimate += tokensOfBytes(bytes)
+    }
   }
 
   copy(from: Pieces): void {
@@ -68,7 +84,7 @@ export class OutputCount {
     return Math.max(this.#spoken.count, this.#entries.count)
   }
 
-  /** The least number of tokens that so much text can be; not less than `tokens`. */
+  /** The smallest number of tokens that so much text can be; not less than `tokens`. */
   get least(): number {
     return Math.max(this.#spoken.least, this.#entries.least)
   }
@@ -88,8 +104,8 @@ export class OutputCount {
 
   add(frame: Frame): void {
     const answers = frame.text !== "" || frame.toolCalls !== undefined
-    if (answers || frame.thinking !== undefined) this.#spoken.add(textBytes(frame))
-    if (frame.logprobs !== undefined) for (const entry of frame.logprobs) this.#entries.add(entryBytes(entry))
+    if (answers || frame.thinking !== undefined) this.#spoken.add(textOf(frame))
+    if (frame.logprobs !== undefined) for (const entry of frame.logprobs) this.#entries.add(tokenOf(entry))
     if (answers) this.#answered = true
     else if (!this.#answered) this.#thought = this.tokens
   }
@@ -101,6 +117,11 @@ export class OutputCount {
     mark.entries.copy(this.#entries)
     mark.thought = this.#thought
     mark.answered = this.#answered
+  }
+
+  /** Whether anything was counted since the last `mark`. */
+  get grown(): boolean {
+    return this.estimate > Math.max(this.#mark.spoken.estimate, this.#mark.entries.estimate)
   }
 
   /** Goes back to the count at the last `mark`. */

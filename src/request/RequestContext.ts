@@ -21,6 +21,8 @@ import type { Place } from "../gates/queue/FairQueue.ts"
 import type { Reservation } from "../domain/Reservation.ts"
 import type { Handle } from "../infra/DenseList.ts"
 import { OutputCount } from "./OutputCount.ts"
+import { noOutput, type OutputPlan } from "./outputPlan.ts"
+import type { Speech } from "./Speech.ts"
 
 export class RequestContext {
   readonly arrival: Arrival
@@ -58,10 +60,10 @@ export class RequestContext {
   promptBytes = 0
   /** output tokens the backend was allowed, in all its runs together */
   maxTokens = 0
-  /** runs the backend makes for this answer */
-  runs = 1
-  /** whether its output is collected by the backend: then frames do not tell how much was generated */
-  collected = false
+  /** decided at admission: how much of the output is held, and in how many runs it is made */
+  plan: OutputPlan = noOutput
+  /** how its answer is spoken; undefined when the request itself makes the backend collect its output */
+  speech: Speech | undefined
   /** monotonic ms of the call to the backend */
   sentAt = 0
   /** the most tokens that were ever held for it; undefined: nothing is held and nothing bounds the charge */
@@ -106,20 +108,33 @@ export class RequestContext {
   }
 
   /**
-   * What the request is charged when its client left. Of collected output nobody has seen everything, so it is charged
-   * `likely` tokens, what the model generates in the time it had: not less than was seen, not more than the bound.
+   * What the request is charged when its client left at `nowMs`. `likely` is what its model generates in a time. Nobody has
+   * seen what was kept back, so that is charged by the time it took: not less than was seen, not more than was held.
    */
-  usageWhenLeft(likely: number): Usage {
-    if (!this.sent || this.final !== undefined || !this.collected) return this.usage
-    const tokensOut = Math.max(this.output.estimate, Math.min(likely, this.maxTokens))
+  usageWhenLeft(likely: (ms: number) => number, nowMs: number): Usage {
+    if (!this.sent || this.final !== undefined) return this.usage
+    const seen = this.output.estimate
+    const generated = this.plan.collects
+      ? Math.max(seen, likely(nowMs - this.sentAt))
+      : seen + likely(this.#unseenMs(nowMs))
+    if (generated === seen) return this.usage
+    const tokensOut = Math.max(seen, Math.min(generated, this.maxTokens))
     return { ...this.#bounded({ ...this.running, tokensOut }), source: "estimated" }
+  }
+
+  /** The time in which a backend that need not collect may have generated what nobody saw. */
+  #unseenMs(nowMs: number): number {
+    if (this.speech?.begun === true) return this.speech.silentMsAt(nowMs)
+    // A model that speaks has generated nothing before its first token: the request waits, or its prompt is read.
+    return this.plan.holdsAll ? nowMs - this.sentAt : 0
   }
 
   get #seen(): Seen {
     return {
       frames: this.output.tokens,
+      least: this.output.least,
       estimate: this.output.estimate,
-      firstRun: this.runs > 1 ? this.output.firstRun : 0,
+      firstRun: this.plan.runs > 1 ? this.output.firstRun : 0,
       promptEstimate: this.promptEstimate,
       promptBytes: this.promptBytes,
       maxTokens: this.maxTokens

@@ -26,7 +26,7 @@ const scopeOf = {
 } as const satisfies Record<InferenceKind, KeyScope | undefined>
 
 export const makeAdmit = (ports: Ports) => {
-  const { settlements, audit, breaker, budget, discovery, leases, limiter, meter } = ports
+  const { settlements, audit, breaker, budget, discovery, leases, limiter, meter, rates } = ports
   const waitForPlace = makeWaitForPlace(ports)
 
   /**
@@ -67,7 +67,9 @@ export const makeAdmit = (ports: Ports) => {
     yield* checkCapabilities(request, model.value)
 
     let since = leases.now()
-    const plan = outputPlanOf(dropUnsupported(request, model.value), model.value)
+    const speaks = rates.speaks(caller.keyId, model.value.name)
+    const plan = outputPlanOf(dropUnsupported(request, model.value), model.value, speaks)
+    context.plan = plan
     const ask: ReserveRequest = {
       id: context.arrival.requestId,
       // The ledger books the least of it even when this process dies.

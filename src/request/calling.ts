@@ -11,9 +11,6 @@ import { Hold, type Restore } from "./Hold.ts"
 import type { OutputPlan } from "./outputPlan.ts"
 import type { Ports } from "./Ports.ts"
 
-/** What is answered in one object generates nothing. */
-export const noOutput: OutputPlan = { runs: 1, holdsAll: false }
-
 export const makeCalling = (ports: Ports) => {
   const { discovery, leases, meter, nowMs } = ports
   const restore: Restore = ({ caller, reservation }) =>
@@ -32,8 +29,7 @@ export const makeCalling = (ports: Ports) => {
     context.promptEstimate = request.promptEstimate
     context.promptBytes = request.promptBytes
     context.maxTokens = plan.runs * maxTokens
-    context.runs = plan.runs
-    context.collected = plan.holdsAll
+    context.plan = plan
     context.sentAt = nowMs()
     context.sent = true
     const hold = new Hold(context, meter, restore)

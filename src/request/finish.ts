@@ -105,10 +105,10 @@ export const makeFinish = ({
   /** The cost of the request. What its answer says about the speed of its model is noted. */
   const charge = (context: RequestContext, ending: Outcome): Usage => {
     const model = context.model ?? ""
-    const ms = nowMs() - context.sentAt
-    if (ending.status === clientLeft) return context.usageWhenLeft(rates.estimate(model, ms))
+    const now = nowMs()
+    if (ending.status === clientLeft) return context.usageWhenLeft((ms) => rates.estimate(model, ms), now)
     const usage = context.usage
-    if (context.final !== undefined) rates.observe(model, usage.tokensOut, ms)
+    if (context.final !== undefined) rates.observe(model, usage.tokensOut, now - context.sentAt)
     return usage
   }
 

@@ -8,11 +8,12 @@ import type { Permit } from "../domain/Permit.ts"
 import type { Calling } from "./calling.ts"
 import type { RequestContext } from "./RequestContext.ts"
 import { type Answer, meterStream } from "./meterStream.ts"
-import { numPredictOf, outputPlanOf } from "./outputPlan.ts"
+import { numPredictOf } from "./outputPlan.ts"
 import type { Ports } from "./Ports.ts"
+import { Speech } from "./Speech.ts"
 import { dropUnsupported } from "./capabilities.ts"
 
-export const makeForward = ({ backend, metrics, nowMs, promptLog }: Ports, calling: Calling) =>
+export const makeForward = ({ backend, metrics, nowMs, promptLog, rates }: Ports, calling: Calling) =>
   Effect.fnUntraced(function* (
     context: RequestContext,
     permit: Permit,
@@ -21,7 +22,11 @@ export const makeForward = ({ backend, metrics, nowMs, promptLog }: Ports, calli
   ): Effect.fn.Return<Answer, CallError, Scope.Scope> {
     context.transcript = promptLog.transcript(permit.caller, context.arrival, request)
     const sent = dropUnsupported(request, permit.model)
-    const plan = outputPlanOf(sent, permit.model)
+    // The plan that was admitted: by now the model may be known to answer in another way.
+    const { plan } = context
+    if (!plan.collects) {
+      context.speech = new Speech(rates, permit.caller.keyId, permit.model.name, nowMs)
+    }
     // What remained at admission bounds the answer too, whatever the client asked for.
     const bound = numPredictOf(plan, permit.reservation, request.promptEstimate, maxTokens)
     const call = { request: sent, maxTokens: bound, runs: plan.runs }

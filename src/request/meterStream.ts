@@ -2,6 +2,9 @@
  * A backend's frames, metered: every output token is counted, the hold grows with them, and nothing is shown that is not
  * held. This is true of every chunk, the one with the final frame too.
  *
+ * A frame that costs more than is left is cut, and so is its text. A long text costs what the backend counts, and only the
+ * final frame tells: where it may cost more than is held, and may cost less, it waits for that frame.
+ *
  * A stream whose limit or budget has nothing more to give is ended with `length`; one whose Meter does not answer fails
  * with `Unavailable`, once all that was held is shown. The final frame says what the request is charged; whoever encodes
  * that frame concludes the request before the client sees it.
@@ -10,13 +13,18 @@ import { Array as Arr, Cause, Effect, type Pull, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import * as YoungStream from "../infra/v8/stream.ts"
+import { bytesPerToken } from "../domain/textTokens.ts"
+import { cutFrames } from "./cutFrames.ts"
+import { longestTokenBytes, type OutputCount } from "./OutputCount.ts"
 import type { RequestContext } from "./RequestContext.ts"
 import type { Hold } from "./Hold.ts"
 
 type Frames = Arr.NonEmptyReadonlyArray<Frame>
+type Failure = BackendFailed | ShuttingDown | Unavailable
+type Step = Pull.Pull<Frames, Failure>
 
 /** Ends with the one frame that is `done`, as the last of its chunk. */
-export type Answer = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
+export type Answer = Stream.Stream<Frame, Failure>
 
 /** What of each chunk goes on to the client, up to the frame that is `done`; a step of a pull, not a stage. */
 export const meterStream = (
@@ -25,8 +33,13 @@ export const meterStream = (
   hold: Hold
 ): Answer =>
   YoungStream.transformPull(frames, (pull) => {
+    const count = context.output
     /** how the answer ends, once that is known */
-    let ending: Pull.Pull<never, Unavailable> | undefined
+    let ending: Pull.Pull<never, Failure> | undefined
+    /** frames that may cost more than is held, for as long as nothing tells */
+    let waiting: Frames | undefined
+    /** output tokens of the answer so far */
+    let heard = 0
 
     const end = (before: ReadonlyArray<Frame>, final: Frame): Effect.Effect<Frames> => {
       ending = Cause.done()
@@ -34,77 +47,81 @@ export const meterStream = (
     }
 
     /** What is held is shown, and then the answer fails. */
-    const fail = (before: ReadonlyArray<Frame>, error: Unavailable): Effect.Effect<Frames, Unavailable> => {
+    const fail = <E extends Failure>(before: ReadonlyArray<Frame>, error: E): Effect.Effect<Frames, E> => {
       if (!Arr.isReadonlyArrayNonEmpty(before)) return Effect.fail(error)
       ending = Effect.fail(error)
       return Effect.succeed(before)
     }
 
-    /** `output`: tokens of the answer up to the end of `chunk`. */
-    const show = (chunk: Frames, last: Frame, output: number): Effect.Effect<Frames, Unavailable> => {
-      const kept = output > hold.output ? fitting(chunk, context, output, hold.output) : chunk
-      context.transcript?.add(kept)
-      if (kept.length === chunk.length) {
+    /** What of `chunk` fits in what is held, when the answer up to its end costs `output` tokens. */
+    const kept = (chunk: Frames, output: number): ReadonlyArray<Frame> => {
+      const fitting = cutFrames(chunk, count, output, hold.output)
+      context.transcript?.add(fitting)
+      return fitting
+    }
+
+    /** `chunk` costs more than is held. */
+    const cut = (chunk: Frames, last: Frame, output: number): Effect.Effect<Frames, Unavailable> => {
+      const shown = kept(chunk, output)
+      const unavailable = hold.unavailable
+      if (unavailable !== undefined) return fail(shown, unavailable)
+      if (last.done) context.final = last
+      return end(shown, { createdAt: last.createdAt, text: "", done: true, doneReason: "length" })
+    }
+
+    /** An end that claims more than is held, after frames that were shown, takes nothing back. */
+    const show = (chunk: Frames, last: Frame, output: number): Step => {
+      if (output <= hold.output || (last.done && !count.grown)) {
+        context.transcript?.add(chunk)
         if (!last.done) return Effect.succeed(chunk)
         context.final = last
         return end(Arr.initNonEmpty(chunk), last)
       }
-      const unavailable = hold.unavailable
-      if (unavailable !== undefined) return fail(kept, unavailable)
-      if (last.done) context.final = last
-      return end(kept, { createdAt: last.createdAt, text: "", done: true, doneReason: "length" })
+      if (last.done || isCertainlyMore(count, hold.output)) return cut(chunk, last, output)
+      waiting = chunk
+      return nextOfWaiting
     }
 
-    const next = Effect.flatMap(pull, (chunk): Effect.Effect<Frames, Unavailable> => {
-      context.output.mark()
-      for (const frame of chunk) context.output.add(frame)
+    const judge = (fresh: Frames): Step => {
+      const chunk = waiting === undefined ? fresh : Arr.appendAll(waiting, fresh)
+      if (waiting === undefined) count.mark()
+      const hasAsked = waiting !== undefined && hold.unavailable !== undefined
+      waiting = undefined
+      for (const frame of fresh) count.add(frame)
       const last = Arr.lastNonEmpty(chunk)
-      const count = context.output
-      const claimed = last.done ? context.claimedBy(last) : undefined
-      const output = claimed === undefined ? count.least : Math.max(count.tokens, claimed)
-      // The text that nobody has counted may cost more than it is cut at: that much is held, as far as there is more and the
-      // Meter answers.
-      const cost = claimed === undefined && hold.unavailable === undefined ? count.estimate : output
-      const short = last.done ? hold.isShortOfFinal(cost) : hold.isShortOf(cost)
+      const output = (last.done ? context.claimedBy(last) : undefined) ?? count.estimate
+      context.speech?.heard(output - heard)
+      heard = output
+      const short = !hasAsked && (last.done ? hold.isShortOfFinal(output) : hold.isShortOf(output))
       if (!short) return show(chunk, last, output)
-      const extending = last.done ? hold.extendFinal(cost) : hold.extend(cost)
+      const extending = last.done ? hold.extendFinal(output) : hold.extend(output)
       return Effect.flatMap(extending, () => show(chunk, last, output))
+    }
+
+    const next: Step = Effect.flatMap(pull, judge)
+
+    /** When nothing more comes, nothing will tell either: the frames that wait cost what they are estimated at. */
+    const nextOfWaiting: Step = Effect.matchEffect(pull, {
+      onSuccess: judge,
+      onFailure: (error) => {
+        const chunk = waiting
+        waiting = undefined
+        if (chunk === undefined) return Effect.fail(error)
+        const shown = kept(chunk, count.estimate)
+        ending = Effect.fail(error)
+        return Arr.isReadonlyArrayNonEmpty(shown) ? Effect.succeed(shown) : ending
+      }
     })
 
-    return Effect.succeed(
-      Effect.suspend((): Pull.Pull<Frames, BackendFailed | ShuttingDown | Unavailable> => ending ?? next)
-    )
+    return Effect.succeed(Effect.suspend((): Step => ending ?? next))
   })
 
 /**
- * The beginning of `chunk` that fits in `most` output tokens, when all up to its end are `output`. A final frame may claim
- * more tokens than frames have shown: those of its own chunk then stand for all that were not shown before, in equal parts.
- * A chunk that shows nothing is kept as it is. What does not fit was generated too, so it stays in the count: the charge
- * goes to the end of what is held.
+ * Whether what was counted is more than `most` tokens by any count that can be true. This is also the bound of what waits:
+ * 32 bytes for each token that is held.
  */
-const fitting = (
-  chunk: Frames,
-  { output: count }: RequestContext,
-  output: number,
-  most: number
-): ReadonlyArray<Frame> => {
-  const counted = count.least
-  count.reset()
-  const before = count.least
-  if (counted === before) {
-    for (const frame of chunk) count.add(frame)
-    return chunk
-  }
-  const worth = Math.max(1, (output - before) / (counted - before))
-  const kept: Array<Frame> = []
-  let full = false
-  for (const frame of chunk) {
-    count.add(frame)
-    full ||= frame.done || before + (count.least - before) * worth > most
-    if (!full) kept.push(frame)
-  }
-  return kept
-}
+const isCertainlyMore = ({ estimate, least }: OutputCount, most: number): boolean =>
+  least > most || estimate > most * (longestTokenBytes / bytesPerToken)
 
 /** The client sees the counts it is charged, where they are not the backend's own. */
 const asCharged = (final: Frame, context: RequestContext): Frame => {

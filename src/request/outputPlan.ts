@@ -2,11 +2,12 @@
  * How many output tokens a request may cost, and how many of them are held before it is sent.
  *
  * A backend that speaks token by token can be metered as it speaks: a small part of the output is held at admission, and
- * the rest as it comes (`Hold`). Some requests make a backend collect its output first: tool calls, a schema, a stop
- * sequence, reasoning. Nothing is seen of them until they end, so their whole bound is held at admission.
+ * the rest as it comes (`Hold`). A backend that keeps output back cannot: nothing is seen until the end, so the whole bound
+ * is held at admission, and what is sent as `num_predict` is what is held. So it is for
  *
- * Whether a request is spoken token by token is decided by an allow-list of its fields. A field that is added later is
- * not on it, and a request that carries the field holds its whole bound.
+ * - requests that make a backend collect its output: tool calls, a schema, a stop sequence, reasoning. An allow-list of
+ *   fields says which do not; a field that is added later is not on it;
+ * - models that were not yet seen to speak, or that kept back what they last told this key (`TokenRates`).
  */
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Model } from "../domain/Model.ts"
@@ -18,7 +19,12 @@ export interface OutputPlan {
   readonly runs: number
   /** whether the whole bound is held at admission */
   readonly holdsAll: boolean
+  /** whether the request makes the backend collect its output; if so, `holdsAll` */
+  readonly collects: boolean
 }
+
+/** What is answered in one object generates nothing. */
+export const noOutput: OutputPlan = { runs: 1, holdsAll: false, collects: false }
 
 /**
  * Output tokens held at admission for a request that is spoken token by token. Small, so that many short answers fit in a
@@ -61,18 +67,22 @@ const isSpoken = ({ body, options }: InferenceRequest): boolean => {
   return true
 }
 
-/** `request` is what is sent: after `suited`. */
-export const outputPlanOf = (request: InferenceRequest, model: Model): OutputPlan => ({
-  // Ollama lets a model think freely first, then runs it again on the schema; without `think` a model that can does.
-  runs:
-    request.kind === "chat" &&
-    request.body["format"] !== undefined &&
-    request.body["think"] !== false &&
-    !cannotThink(model)
-      ? 2
-      : 1,
-  holdsAll: !isSpoken(request)
-})
+/** `request` is what is sent: after `dropUnsupported`. `speaks`: whether the model is known to speak token by token. */
+export const outputPlanOf = (request: InferenceRequest, model: Model, speaks: boolean): OutputPlan => {
+  const collects = !isSpoken(request)
+  return {
+    // Ollama lets a model think freely first, then runs it again on the schema; without `think` a model that can does.
+    runs:
+      request.kind === "chat" &&
+      request.body["format"] !== undefined &&
+      request.body["think"] !== false &&
+      !cannotThink(model)
+        ? 2
+        : 1,
+    holdsAll: collects || !speaks,
+    collects
+  }
+}
 
 /** What is asked of the Meter. `least` is held however little remains: the prompt, and one token of each run. */
 export const tokensToHold = (

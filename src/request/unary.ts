@@ -8,8 +8,9 @@ import type { CallError } from "../backend/errors.ts"
 import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
 import type { Permit } from "../domain/Permit.ts"
 import type { Counted } from "../domain/Usage.ts"
-import { type Calling, noOutput } from "./calling.ts"
+import type { Calling } from "./calling.ts"
 import type { RequestContext } from "./RequestContext.ts"
+import { noOutput } from "./outputPlan.ts"
 import type { Ports } from "./Ports.ts"
 
 /** One question, whose answer arrives whole. */

@@ -7,7 +7,16 @@ import { Ollama } from "ollama"
 import OpenAI from "openai"
 import { tollgateHere } from "../cli/inProcess.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
-import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import {
+  call,
+  eventually,
+  Fake,
+  Gateway,
+  hello,
+  layerGateway,
+  modelSpeaks,
+  newKey
+} from "../support/Gateway.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
@@ -97,6 +106,8 @@ layer(layerGateway(), live)("the main job", (it) => {
       Effect.gen(function* () {
         const [{ url }, fake, sql] = [yield* Gateway, yield* Fake, yield* SqlClient.SqlClient]
         const { secret, prefix } = yield* newKey({ concurrent: 1 })
+        // What a model that speaks has generated before its first token is nothing.
+        if (lines.length === 0) yield* modelSpeaks
         const calls = fake.requests.length
         fake.script({ does: "stream", lines, ends: "hang" })
         const leave = yield* Effect.sync(() => new AbortController())

@@ -1,14 +1,16 @@
 /**
  * Whatever a backend does, a budget is not overshot by what it writes. Random requests of one key, interleaved, before a
- * backend that holds back output, sends its end together with everything else, claims absurd counts, sends log
- * probabilities alone, puts many tokens in a frame, ignores its bound or breaks off; clients leave, and the Meter goes away and comes back.
+ * backend that holds back output (whether or not the request makes it), sends its end together with everything else, claims
+ * absurd counts or too small ones, sends log probabilities alone, puts many tokens or all of them in a frame, ignores its
+ * bound or breaks off; clients leave, and the Meter goes away and comes back.
  */
 import { assert, it } from "@effect/vitest"
 import type { Array as Arr } from "effect"
 import fc from "fast-check"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
-import { OutputCount } from "../../src/request/OutputCount.ts"
+import { longestTokenBytes, OutputCount } from "../../src/request/OutputCount.ts"
+import { assumedRate } from "../../src/request/TokenRates.ts"
 import { MeteredModel, type MeteredRequest } from "../support/MeteredModel.ts"
 import { full, seed, tell } from "./run.ts"
 
@@ -32,13 +34,15 @@ const behaviour = fc.record({
   frame: fc.constantFrom("text", "thinking", "logprobs", "both", "empty", "turns", "call"),
   /** letters in each frame */
   letters: fc.oneof({ weight: 2, arbitrary: fc.constant(1) }, fc.integer({ min: 2, max: 2000 })),
+  /** the first frame has so many letters beside: at most, a word for each token of a large bound */
+  giant: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, fc.integer({ min: 100, max: 60_000 })),
   /** frames that come in one read */
   together: fc.oneof(fc.integer({ min: 1, max: 40 }), fc.integer({ min: 1, max: 400 })),
   /** everything comes with the end */
   bundled: oneInFour,
   /** one frame has it all */
   collected: oneInFour,
-  count: fc.constantFrom("true", "absent", "bound", "twice", "huge", "negative", "fraction", "zero"),
+  count: fc.constantFrom("true", "absent", "bound", "twice", "huge", "negative", "fraction", "zero", "three"),
   prompt: fc.constantFrom("true", "absent", "half", "double", "huge"),
   breaks: oneInFour
 })
@@ -75,6 +79,10 @@ const event = fc.oneof(
 
 const scenario = fc.record({
   budget: fc.oneof(fc.integer({ min: 1, max: 400 }), fc.noBias(fc.integer({ min: 400, max: 6000 }))),
+  /** whether the model is known to speak as it generates */
+  speaks: fc.boolean(),
+  /** between two reads */
+  ms: fc.constantFrom(0, 5, 200, 5000),
   /** how many are there from the start */
   first: fc.integer({ min: 1, max: 4 }),
   requests: fc.array(request, { minLength: 2, maxLength: 8, size: "max" }),
@@ -89,7 +97,8 @@ const counts = {
   huge: () => 1e15,
   negative: () => -5,
   fraction: () => 3.7,
-  zero: () => 0
+  zero: () => 0,
+  three: () => 3
 } as const
 
 const prompts = {
@@ -100,9 +109,12 @@ const prompts = {
   huge: () => 1e12
 } as const
 
-const frameOf = ({ frame: kind, letters }: Behaviour, at: number, of: number): Frame => {
+/** Without a run of one sign, which some vocabularies have a token for. */
+const textOf = (letters: number): string => "ab".repeat(Math.ceil(letters / 2)).slice(0, letters)
+
+const frameOf = ({ frame: kind, giant, letters }: Behaviour, at: number, of: number): Frame => {
   const base = { createdAt, text: "", done: false }
-  const text = "a".repeat(letters)
+  const text = textOf(letters + (at === 0 ? giant : 0))
   const logprob = { token: text, logprob: -1 }
   switch (kind) {
     case "text":
@@ -132,7 +144,7 @@ const chunksOf = (
   const frames = Array.from({ length: shown }, (_, i) => frameOf(how, i, shown))
   const final: Frame = {
     createdAt,
-    text: how.collected ? "all" : "",
+    text: how.collected ? textOf(3 + how.giant) : "",
     done: true,
     doneReason: "stop",
     ...defined("evalCount", counts[how.count](written, bound)),
@@ -164,16 +176,51 @@ const lettersShownBy = ({ shown }: MeteredRequest): number =>
     return sum + text.length + (thinking?.length ?? 0) + (typeof given === "string" ? given.length : 0)
   }, 0)
 
+/** Whether the last text that was shown is a part of a frame. */
+const wasCut = ({ shown }: MeteredRequest): boolean => {
+  const lengths = shown
+    .map(({ text, thinking }) => text.length + (thinking?.length ?? 0))
+    .filter((n) => n > 0)
+  return lengths.length > 1 && lengths.at(-1) !== lengths.at(-2) && shown.at(-1)?.doneReason === "length"
+}
+
 /** How many scenarios met what they are about: a property that nothing reaches holds nothing. */
-const reached = { cut: 0, unavailable: 0, left: 0, refused: 0, spent: 0, long: 0 }
+const reached = {
+  cut: 0,
+  unavailable: 0,
+  left: 0,
+  leftUnseen: 0,
+  refused: 0,
+  spent: 0,
+  long: 0,
+  low: 0,
+  part: 0,
+  plainHeldWhole: 0,
+  mistrusted: 0
+}
+
+/** The charge of one that leaves is not less than was seen, and what was kept back costs the time it had. */
+const leave = (one: MeteredRequest, ms: number): void => {
+  const { context } = one
+  const [seen, held] = [context.output.estimate, (context.granted ?? 0) - context.promptEstimate]
+  one.leave(ms)
+  const charged = one.charged?.tokensOut ?? 0
+  assert.isAtLeast(charged, Math.min(seen, held))
+  if (seen > 0 || !context.plan.holdsAll) return
+  reached.leftUnseen += 1
+  assert.isAtLeast(charged, Math.min(assumedRate * Math.floor(ms / 1000), context.maxTokens, held))
+}
 
 const play = ({
   budget,
   events,
   first,
-  requests
+  ms: msBetweenReads,
+  requests,
+  speaks
 }: typeof scenario extends fc.Arbitrary<infer A> ? A : never): void => {
-  const model = new MeteredModel(budget)
+  const model = new MeteredModel(budget, speaks)
+  model.msBetweenReads = msBetweenReads
   const running: Array<MeteredRequest> = []
   const waiting = [...requests]
   let least = 0
@@ -186,6 +233,12 @@ const play = ({
       return
     }
     least = Math.max(least, wish.promptEstimate + admitted.runs)
+    const { plan, promptEstimate } = admitted.context
+    if (plan.holdsAll) {
+      const room = admitted.hold.held - promptEstimate
+      assert.isAtMost(plan.runs * admitted.numPredict, Math.max(plan.runs, room), "what may be made is held")
+      if (!plan.collects) reached.plainHeldWhole += 1
+    }
     admitted.answer(chunksOf(wish, admitted.numPredict))
     running.push(admitted)
   }
@@ -197,8 +250,10 @@ const play = ({
     else if (does === "step") one?.step()
     else if (does === "beat") one?.beat()
     else if (does === "leave") {
-      if (one?.over === false) reached.left += 1
-      one?.leave(ms)
+      if (one?.over === false) {
+        reached.left += 1
+        leave(one, ms)
+      }
     } else if (who === 0) model.away = true
     else model.comeBack()
     assert.isAtMost(model.renewals - before, 1, "one step asks the store once")
@@ -206,6 +261,7 @@ const play = ({
   while (waiting.length > 0) admit()
   for (const one of running) while (one.step() === "frames") continue
   for (const one of running) one.leave(1000)
+  if (speaks && !model.rates.speaks("k", "m")) reached.mistrusted += 1
   model.comeBack()
 
   for (const one of running) {
@@ -214,15 +270,20 @@ const play = ({
     const count = shownBy(one)
     const held = (context.granted ?? 0) - context.promptEstimate
     const believed = context.final === undefined ? undefined : context.claimedBy(context.final)
+    assert.isAtMost(count.tokens, one.runs * one.numPredict, "shown within the bound")
+    assert.isAtMost(count.least, held, "shown within what was held")
     // A count that can be true says how many tokens a text is, and nobody knows it before the end.
-    const shown = believed === undefined ? count.least : count.tokens
-    assert.isAtMost(shown, one.runs * one.numPredict, "shown within the bound")
-    assert.isAtMost(shown, held, "shown within what was held")
-    if (believed === undefined) assert.isAtMost(lettersShownBy(one), 32 * held, "32 bytes to a token at most")
+    // A stream that fails for want of the Meter has been cut by a final frame that it does not keep.
+    if (believed === undefined && one.error === undefined && one.hold.unavailable === undefined)
+      assert.isAtMost(count.estimate, held, "shown within what was held, by the text")
+    assert.isAtMost(lettersShownBy(one), longestTokenBytes * held, "32 bytes to a token at most")
+    assert.isAtLeast(context.usage.tokensOut, count.least, "charged what the text is at least")
     if (believed === undefined && context.output.estimate > context.output.tokens) {
       reached.long += 1
       assert.isAtLeast(context.usage.tokensOut, Math.min(held, count.estimate), "charged by its text")
     }
+    if (believed !== undefined && believed > (context.final?.evalCount ?? 0)) reached.low += 1
+    if (wasCut(one)) reached.part += 1
     if (one.error?.includes("Unavailable") === true) reached.unavailable += 1
     const end = one.shown.at(-1)
     if (end?.done === true && end.doneReason === "length") reached.cut += 1

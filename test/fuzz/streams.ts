@@ -151,6 +151,7 @@ const assertEvents = (text: string, done: boolean): void => {
 const assertCharge = (final: Frame, frames: number): void => {
   const usage = usageOf(final, {
     frames,
+    least: frames,
     estimate: frames,
     firstRun: 0,
     promptEstimate: 9,

@@ -13,7 +13,7 @@ import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerLive as layerRegistry } from "../../src/admin/live.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { readSettings, type SettingsValues } from "../../src/Settings.ts"
-import { type FakeBackend, makeFakeBackend } from "./FakeBackend.ts"
+import { fake, type FakeBackend, makeFakeBackend } from "./FakeBackend.ts"
 import { heard, secrets, type Witness } from "./invariants/Witness.ts"
 import { layerTestPostgres } from "./TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "./TestRedis.ts"
@@ -198,6 +198,17 @@ export const hello = (more: Readonly<Record<string, unknown>> = {}) => ({
   model: "m",
   messages: [{ role: "user", content: "Hello" }],
   ...more
+})
+
+/** Model `m` answers somebody token by token: from then on plain requests hold a part of their bound only. */
+export const modelSpeaks = Effect.gen(function* () {
+  const [backend, { secret }] = [yield* Fake, yield* newKey()]
+  backend.script({
+    does: "stream",
+    lines: [...Array.from({ length: 16 }, () => fake.chat("x")), fake.done("chat", { eval_count: 16 })],
+    gapMs: 5
+  })
+  yield* call("/api/chat", { secret, body: hello() })
 })
 
 /** The request's audit row, once it is there. */

@@ -7,7 +7,7 @@ import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { Model } from "../../src/domain/Model.ts"
-import { totalTokens } from "../../src/domain/Usage.ts"
+import { totalTokens, type Usage } from "../../src/domain/Usage.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
@@ -17,6 +17,7 @@ import { RequestContext } from "../../src/request/RequestContext.ts"
 import { Hold } from "../../src/request/Hold.ts"
 import { meterStream } from "../../src/request/meterStream.ts"
 import { numPredictOf, outputPlanOf, tokensToHold } from "../../src/request/outputPlan.ts"
+import { Speech } from "../../src/request/Speech.ts"
 import { TokenRates } from "../../src/request/TokenRates.ts"
 import { callOf, modelNamed } from "./permits.ts"
 import { noon } from "./records.ts"
@@ -30,6 +31,7 @@ export interface Wish {
 
 export type Step = "frames" | "ended" | "failed"
 
+const key = "k"
 const thinker: Model = { ...modelNamed("m"), capabilities: ["completion", "thinking"] }
 
 /** One admitted request. */
@@ -40,6 +42,8 @@ export class MeteredRequest {
   readonly runs: number
   readonly shown: Array<Frame> = []
   error: string | undefined
+  /** what it was charged, once it is over */
+  charged: Usage | undefined
   over = false
   readonly #model: MeteredModel
   readonly #scope = Scope.makeUnsafe()
@@ -71,6 +75,7 @@ export class MeteredRequest {
   /** Pulls once, as a client that reads. */
   step(): Step {
     if (this.#pull === undefined || this.over) return "ended"
+    this.#model.nowMs += this.#model.msBetweenReads
     const exit = Effect.runSyncExit(this.#pull)
     if (Exit.isSuccess(exit)) {
       this.shown.push(...exit.value)
@@ -93,7 +98,11 @@ export class MeteredRequest {
   /** The client leaves, `ms` after the call. */
   leave(ms: number): void {
     if (this.over) return
-    this.#model.settle(this, this.context.usageWhenLeft(this.#model.rates.estimate("m", ms)))
+    const { nowMs, rates } = this.#model
+    this.#model.settle(
+      this,
+      this.context.usageWhenLeft((silent) => rates.estimate("m", silent), nowMs + ms)
+    )
     this.#end()
   }
 
@@ -109,6 +118,8 @@ export class MeteredRequest {
 
 export class MeteredModel {
   readonly rates = new TokenRates()
+  nowMs = 0
+  msBetweenReads = 200
   /** while true the Meter answers nothing */
   away = false
   /** how often running requests asked for more, or renewed */
@@ -123,10 +134,12 @@ export class MeteredModel {
   /** what was settled while the Meter was away */
   #owed: Array<() => void> = []
 
-  constructor(budget: number, tpm = 1_000_000_000) {
+  /** `speaks`: whether its model is known to speak as it generates */
+  constructor(budget: number, speaks = true) {
+    if (speaks) this.rates.spoken(key, thinker.name)
     this.claims = {
-      account: { group: "g", key: "k" },
-      limits: { rpm: 1_000_000, tpm, concurrent: 1000 },
+      account: { group: "g", key },
+      limits: { rpm: 1_000_000, tpm: 1_000_000_000, concurrent: 1000 },
       budgets: { total: budget }
     }
     const meter = makeMemory(this.#counters, () => noon)
@@ -145,7 +158,8 @@ export class MeteredModel {
     // Nobody is admitted on an account that owes a settlement, nor by a Meter that does not answer.
     if (this.away) return undefined
     const request = callOf({ body, options: {}, promptEstimate, promptBytes: promptEstimate * 4 }).request
-    const [id, plan] = [`r${(this.#serial += 1)}`, outputPlanOf(request, thinker)]
+    const speaks = this.rates.speaks(key, thinker.name)
+    const [id, plan] = [`r${(this.#serial += 1)}`, outputPlanOf(request, thinker, speaks)]
     const ask = { id, slot: true, ...tokensToHold(plan, promptEstimate, maxTokens) }
     const verdict = this.#counters.reserve(this.claims, ask, noon)
     if (!(verdict instanceof Reserved)) return undefined
@@ -165,8 +179,9 @@ export class MeteredModel {
     context.promptEstimate = promptEstimate
     context.promptBytes = request.promptBytes
     context.maxTokens = plan.runs * numPredict
-    context.runs = plan.runs
-    context.collected = plan.holdsAll
+    context.plan = plan
+    if (!plan.collects) context.speech = new Speech(this.rates, key, thinker.name, () => this.nowMs)
+    context.sentAt = this.nowMs
     context.sent = true
     return new MeteredRequest(
       this,
@@ -177,10 +192,12 @@ export class MeteredModel {
     )
   }
 
-  settle({ context }: MeteredRequest, usage: ReturnType<RequestContext["usageWhenLeft"]>): void {
+  settle(request: MeteredRequest, usage: Usage): void {
+    const { context } = request
     if (context.finished) return
     context.finished = true
     const tokens = totalTokens(usage)
+    request.charged = usage
     this.spent += tokens
     this.underestimated += Math.max(0, usage.tokensIn - context.promptEstimate)
     const { reservation } = context

@@ -7,7 +7,7 @@ import { Cause, Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
 import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
 import { evidence } from "../../domain/Evidence.ts"
-import { Metrics } from "../../observability/Metrics.ts"
+import type { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, later, makeOutage } from "../../observability/background.ts"
 import type { Model } from "../../domain/Model.ts"
@@ -86,18 +86,6 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
 
   /** The current list, or an empty one when it has expired. */
   const fresh = () => (nowMs() - askedAt <= ttlS * 1000 ? catalog : nothing)
-
-  const metrics = yield* Metrics
-  yield* metrics.probe({
-    name: "tollgate_discovery_age_seconds",
-    help: "How long ago the model list was asked for that is in force; +Inf before the first",
-    read: Effect.sync(() => (nowMs() - askedAt) / 1000)
-  })
-  yield* metrics.probe({
-    name: "tollgate_discovery_models",
-    help: "Models that may be used now; 0 when the list is older than MODEL_DISCOVERY_CACHE_TTL_S",
-    read: Effect.sync(() => fresh().models.length)
-  })
 
   return Discovery.of({
     resolve: (caller, name) =>

@@ -17,7 +17,8 @@ layer(layerTwins, { excludeTestServices: true, timeout: 30_000 })("a stream whos
         Effect.gen(function* () {
           const { audit, newKey, renewals, setDown, speak, url } = yield* Twins
           const secret = newKey({ total: 10_000 })
-          // The first request brings the total into the counters.
+          // The first request brings the total into the counters, and shows that the model speaks as it generates.
+          speak(20, Effect.void)
           yield* Effect.promise(() => ask(url, path, secret, stream).then((response) => response.text()))
           speak(frames, setDown.Limiter(true))
           const asked = renewals()

@@ -4,7 +4,16 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake as wire } from "../../support/FakeBackend.ts"
-import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import {
+  call,
+  eventually,
+  Fake,
+  Gateway,
+  hello,
+  layerGateway,
+  modelSpeaks,
+  newKey
+} from "../../support/Gateway.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
@@ -23,6 +32,8 @@ interface Ending {
   readonly status: number
   readonly tokens: number
   readonly source: string
+  /** the model is known to speak as it generates: it has generated nothing before its first token */
+  readonly speaks?: boolean
 }
 
 const stream = (lines: ReadonlyArray<string | ReturnType<typeof wire.chat>>, more = {}): Behaviour => ({
@@ -101,7 +112,8 @@ const endings: ReadonlyArray<Ending> = [
     leavesAfterBytes: 0,
     status: 499,
     tokens: estimate,
-    source: "estimated"
+    source: "estimated",
+    speaks: true
   },
   {
     name: "left by the client in the middle",
@@ -150,6 +162,7 @@ layer(layerGateway(env), live)("a request", (it) => {
             const [backend, { url }, registry] = [yield* Fake, yield* Gateway, yield* Registry]
             const { secret, prefix } = yield* newKey({ concurrent: 1 })
             yield* registry.setBudgets(prefix, { total: budget })
+            if (ending.speaks === true) yield* modelSpeaks
             backend.always(ending.backend)
             const [arrived, before] = [backend.requests.length, yield* firstFrames]
 

@@ -2,7 +2,15 @@ import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { usageOf } from "../../../src/domain/Usage.ts"
 
-const seen = { frames: 7, estimate: 9, firstRun: 0, promptEstimate: 12, promptBytes: 50, maxTokens: 100 }
+const seen = {
+  frames: 7,
+  least: 8,
+  estimate: 9,
+  firstRun: 0,
+  promptEstimate: 12,
+  promptBytes: 50,
+  maxTokens: 100
+}
 const final = (counts: Partial<Frame>): Frame => ({
   createdAt: "",
   text: "",
@@ -38,10 +46,24 @@ describe("the charge for a finished request", () => {
     }
   })
 
+  it("when the backend counts fewer tokens than its text can be, then it is what the text is at least", () => {
+    for (const evalCount of [0, 3, 7]) {
+      const usage = usageOf(final({ promptEvalCount: 9, evalCount }), seen)
+      assert.deepStrictEqual(usage, { tokensIn: 9, tokensOut: 8, source: "counted" }, String(evalCount))
+    }
+    const usage = usageOf(final({ promptEvalCount: 9, evalCount: 8 }), seen)
+    assert.deepStrictEqual(usage, { tokensIn: 9, tokensOut: 8, source: "backend" })
+    const twoRuns = usageOf(final({ promptEvalCount: 9, evalCount: 2 }), { ...seen, firstRun: 5 })
+    assert.deepStrictEqual(twoRuns, { tokensIn: 4, tokensOut: 8, source: "counted" })
+  })
+
   it("is nothing for a model that was only loaded", () => {
     const nothing = { tokensIn: 0, tokensOut: 0, source: "backend" }
     for (const doneReason of ["load", "unload"]) {
-      assert.deepStrictEqual(usageOf(final({ doneReason }), { ...seen, frames: 0, estimate: 0 }), nothing)
+      assert.deepStrictEqual(
+        usageOf(final({ doneReason }), { ...seen, frames: 0, least: 0, estimate: 0 }),
+        nothing
+      )
     }
   })
 

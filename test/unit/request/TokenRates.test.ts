@@ -1,4 +1,4 @@
-import { assert, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { assumedRate, TokenRates } from "../../../src/request/TokenRates.ts"
 
 it("a model that has answered is estimated by its answers, another one by what is assumed", () => {
@@ -27,4 +27,30 @@ it("when more models answer than are remembered, then the one that answered long
   assert.strictEqual(rates.size, 256)
   assert.strictEqual(rates.estimate("m1", 1000), assumedRate)
   assert.strictEqual(rates.estimate("m0", 1000), 1000)
+})
+
+describe("a model", () => {
+  it("is known to speak once it has spoken to anybody, and to a key until it keeps back what it tells that key", () => {
+    const rates = new TokenRates()
+    assert.isFalse(rates.speaks("k", "m"))
+    rates.spoken("k", "m")
+    assert.isTrue(rates.speaks("k", "m"))
+    assert.isTrue(rates.speaks("other", "m"))
+    assert.isFalse(rates.speaks("k", "other"))
+    rates.collected("k", "m")
+    assert.isFalse(rates.speaks("k", "m"))
+    assert.isTrue(rates.speaks("other", "m"), "what one key asks for does not slow the others down")
+    rates.spoken("k", "m")
+    assert.isTrue(rates.speaks("k", "m"))
+  })
+
+  it("when more models and keys are seen than are remembered, then the oldest are forgotten", () => {
+    const rates = new TokenRates()
+    for (let i = 0; i <= 256; i += 1) rates.spoken("k", `m${i}`)
+    assert.isFalse(rates.speaks("k", "m0"))
+    assert.isTrue(rates.speaks("k", "m1"))
+    for (let i = 0; i <= 4096; i += 1) rates.collected(`k${i}`, "m1")
+    assert.isTrue(rates.speaks("k0", "m1"))
+    assert.isFalse(rates.speaks("k1", "m1"))
+  })
 })

@@ -1,46 +1,20 @@
 /** What of a backend's answer is shown and charged, chunk by chunk. */
 import { assert, describe, it } from "@effect/vitest"
-import type { Array as Arr } from "effect"
-import type { Frame } from "../../../src/domain/Frame.ts"
-import type { JsonObject } from "../../../src/domain/Inference.ts"
-import { MeteredModel, type MeteredRequest, type Wish } from "../../support/MeteredModel.ts"
-
-type Chunk = Arr.NonEmptyReadonlyArray<Frame>
-
-const createdAt = "2026-01-01T00:00:00Z"
-const base: Frame = { createdAt, text: "", done: false }
-const word: Frame = { ...base, text: "a" }
-const thought: Frame = { ...base, thinking: "hm" }
-const final = (counts: Partial<Frame>): Frame => ({ ...base, done: true, doneReason: "stop", ...counts })
-const times = (count: number, frame: Frame): ReadonlyArray<Frame> =>
-  Array.from({ length: count }, () => frame)
-const chunk = (frames: ReadonlyArray<Frame>): Chunk => {
-  const [first = word, ...rest] = frames
-  return [first, ...rest]
-}
-
-const wish = (body: JsonObject = {}, more: Partial<Wish> = {}): Wish => ({
-  body: { messages: [], ...body },
-  promptEstimate: 40,
-  maxTokens: 1000,
-  streamed: true,
-  ...more
-})
-
-const admitted = (model: MeteredModel, what: Wish = wish()): MeteredRequest => {
-  const request = model.admit(what)
-  assert.isDefined(request)
-  if (request === undefined) throw new Error("refused")
-  return request
-}
-
-const read = (request: MeteredRequest): MeteredRequest => {
-  while (request.step() === "frames") continue
-  return request
-}
-
-const wordsIn = (request: MeteredRequest): number =>
-  request.shown.filter(({ text, thinking }) => text !== "" || thinking !== undefined).length
+import { MeteredModel } from "../../support/MeteredModel.ts"
+import {
+  admitted,
+  base,
+  chunk,
+  type Chunk,
+  final,
+  read,
+  textIn,
+  thought,
+  times,
+  wish,
+  word,
+  wordsIn
+} from "../../support/metered.ts"
 
 describe("a chunk with the final frame", () => {
   it("when more text came with the end than the budget has, then it is cut there, and says length", () => {
@@ -58,12 +32,13 @@ describe("a chunk with the final frame", () => {
     assert.strictEqual(one.shown.at(-1)?.evalCount, 256)
   })
 
-  it("when one frame claims more than what may be shown, then it is not shown, and what was held is charged", () => {
+  it("when one frame claims more than what may be shown, then a part of it is shown, and what was held is charged", () => {
     const model = new MeteredModel(600)
     const [one, other] = [admitted(model), admitted(model)]
     one.answer([[final({ text: "a whole book", promptEvalCount: 40, evalCount: 560 })]])
     read(one)
-    assert.strictEqual(wordsIn(one), 0)
+    // 264 of its 560 tokens, and so much of its 12 letters
+    assert.deepStrictEqual(textIn(one), "a who")
     assert.strictEqual(one.shown.at(-1)?.evalCount, 264)
     other.leave(0)
     assert.strictEqual(model.spent, 304 + 40)
@@ -120,84 +95,28 @@ describe("output that is collected", () => {
       const one = admitted(model, wish({ tools: [] }, { maxTokens: 500 }))
       one.answer([chunk(times(Math.max(1, seen), seen === 0 ? base : word)), [final({})]])
       one.step()
-      assert.strictEqual(one.context.usageWhenLeft(model.rates.estimate("m", ms)).source, "estimated")
-      one.leave(ms)
+      one.leave(ms - 200)
+      assert.strictEqual(one.charged?.source, seen === left ? "counted" : "estimated")
       assert.strictEqual(model.spent, 40 + left)
       assert.strictEqual(model.counted, 40 + left)
     }
   })
 
   it("when the client of a spoken answer leaves, then it is charged for its prompt and what it saw", () => {
-    const model = new MeteredModel(5000)
-    const one = admitted(model)
-    one.answer([chunk(times(7, word)), [final({})]])
-    one.step()
-    one.leave(60_000)
-    assert.strictEqual(model.spent, 47)
-  })
-})
-
-describe("a frame with more than one token", () => {
-  const words = (count: number) => "words ".repeat(count)
-
-  it("when the backend's count cannot be true, then 10,000 words in a frame are not shown for 100 tokens", () => {
-    const model = new MeteredModel(5000)
-    const one = admitted(model, wish({}, { maxTokens: 100 }))
-    one.answer([[{ ...base, text: words(10_000) }], [final({ evalCount: 10_000 })]])
-    read(one)
-    assert.strictEqual(wordsIn(one), 0)
-    assert.strictEqual(one.shown.at(-1)?.doneReason, "length")
-    assert.strictEqual(model.spent, 140, "all that was held")
-  })
-
-  for (const [name, frame] of Object.entries<Partial<Frame>>({
-    text: { text: words(100) },
-    thinking: { thinking: words(100) },
-    "a tool call": { toolCalls: [{ name: "f", arguments: { a: words(100) } }] },
-    "log probabilities alone": { logprobs: [{ token: words(100), logprob: -1 }] }
-  }))
-    it(`when nobody counted ${name} of 600 bytes, then it is charged a quarter of its bytes`, () => {
-      for (const last of [final({}), final({ evalCount: 1e6 }), final({ doneReason: "load" }), undefined]) {
-        const model = new MeteredModel(50_000)
-        const one = admitted(model, wish({}, { maxTokens: 5000 }))
-        one.answer([...times(10, { ...base, ...frame }).map((each): Chunk => [each]), [last ?? word]])
-        read(one)
-        assert.isAtLeast(model.spent, 40 + 1500)
-        assert.isAtMost(model.spent, 40 + 1600)
-        assert.isAtLeast(one.shown.length, 10, "and nothing is cut")
-      }
-    })
-
-  it("when the backend's count can be true, then it is what is charged", () => {
-    const model = new MeteredModel(5000)
-    const one = admitted(model, wish({ tools: [] }))
-    const last = final({ promptEvalCount: 40, evalCount: 130 })
-    one.answer([[{ ...base, toolCalls: [{ name: "f", arguments: { a: words(100) } }] }], [last]])
-    read(one)
-    assert.strictEqual(one.shown.at(-1), last)
-    assert.strictEqual(model.spent, 170)
-  })
-
-  it("when each frame is one token of any length a language has, then each is counted as one", () => {
-    for (const text of [" a", " international", " сотрудничестве", "ประเทศไทย"]) {
+    for (const [reads, ms, left] of [
+      [0, 60_000, 0],
+      [7, 999, 7],
+      [7, 2000, 107],
+      // The pauses of one that is silent are charged as far as it is held.
+      [7, 60_000, 256]
+    ] as const) {
       const model = new MeteredModel(5000)
-      const one = admitted(model, wish({}, { maxTokens: 500 }))
-      one.answer([chunk(times(300, { ...base, text })), chunk(times(200, { ...base, text })), [final({})]])
-      read(one)
-      assert.strictEqual(wordsIn(one), 500, "none is cut")
-      assert.strictEqual(model.spent, 540)
+      const one = admitted(model)
+      one.answer([...times(7, word).map((frame): Chunk => [frame]), [final({})]])
+      for (let i = 0; i < reads; i += 1) one.step()
+      one.leave(ms)
+      assert.strictEqual(model.spent, 40 + left, `left ${ms} ms after ${reads} frames`)
     }
-  })
-
-  it("when an honest backend collects its whole bound in one frame, then it is shown whole", () => {
-    const model = new MeteredModel(5000)
-    const one = admitted(model, wish({ tools: [] }, { maxTokens: 300 }))
-    // 10.5 bytes to a token: the most that was measured in any language
-    const text = "с".repeat((300 * 10.5) / 2)
-    one.answer([[{ ...base, text }], [final({ promptEvalCount: 40, evalCount: 300, doneReason: "length" })]])
-    read(one)
-    assert.strictEqual(one.shown[0]?.text, text)
-    assert.strictEqual(model.spent, 340)
   })
 })
 

@@ -6,8 +6,8 @@ import { callOf, modelNamed } from "../../support/permits.ts"
 
 const plain = modelNamed("m")
 const thinker = { ...plain, capabilities: ["completion", "thinking"] }
-const planFor = (body: JsonObject, options: JsonObject = {}, model = plain) =>
-  outputPlanOf(callOf({ body: { messages: [], ...body }, options }).request, model)
+const planFor = (body: JsonObject, options: JsonObject = {}, model = plain, speaks = true) =>
+  outputPlanOf(callOf({ body: { messages: [], ...body }, options }).request, model, speaks)
 
 describe("a request", () => {
   it("that asks for nothing but text holds a part of its bound", () => {
@@ -23,6 +23,13 @@ describe("a request", () => {
     assert.deepStrictEqual(tokensToHold(plan, 40, 4096), { tokens: 40 + expectedOutput, least: 41 })
     assert.deepStrictEqual(tokensToHold(plan, 40, 100), { tokens: 140, least: 41 })
     assert.strictEqual(numPredictOf(plan, { held: 296, available: 1000 }, 40, 4096), 960)
+  })
+
+  it("of a model that is not known to speak holds its whole bound, and is not taken for one that is collected", () => {
+    const plan = planFor({}, {}, plain, false)
+    assert.deepStrictEqual(plan, { runs: 1, holdsAll: true, collects: false })
+    assert.deepStrictEqual(tokensToHold(plan, 40, 4096), { tokens: 4136, least: 41 })
+    assert.strictEqual(numPredictOf(plan, { held: 300, available: 1000 }, 40, 4096), 260)
   })
 
   it("that can make a backend collect its output holds its whole bound, a field nobody knows included", () => {
@@ -46,7 +53,7 @@ describe("a request", () => {
 
   it("with a schema on a model that thinks holds two runs, and the runs share what remains", () => {
     const plan = planFor({ format: "json" }, {}, thinker)
-    assert.deepStrictEqual(plan, { runs: 2, holdsAll: true })
+    assert.deepStrictEqual(plan, { runs: 2, holdsAll: true, collects: true })
     assert.deepStrictEqual(tokensToHold(plan, 40, 100), { tokens: 240, least: 42 })
     assert.strictEqual(numPredictOf(plan, { held: 240, available: 1000 }, 40, 100), 100)
     assert.strictEqual(numPredictOf(plan, { held: 141, available: 141 }, 40, 100), 50)
