@@ -8,10 +8,6 @@ const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 /** Long enough for any honest path, short enough that a hostile key name is no billboard. */
 export const maxDetail = 300
 
-/** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
-export const absentable = <S extends Schema.Constraint>(schema: S) =>
-  Schema.optionalKey(Schema.NullOr(schema))
-
 /** Messages name the path and what is expected there, never the value that was found. */
 const detailOf = (issue: SchemaIssue.Issue): string => {
   const first = issuesOf(issue).issues[0]
@@ -39,6 +35,19 @@ export const present = (fields: { readonly [key: string]: Json | undefined }): S
   for (const key of Object.keys(fields)) {
     const value = fields[key]
     if (value !== undefined && value !== null) kept[key] = value
+  }
+  return kept
+}
+
+/** The entries of `fields` that are there, of those that `names` lists. */
+export const presentOf = (
+  names: ReadonlyArray<string>,
+  fields: { readonly [key: string]: Json | undefined }
+): Schema.JsonObject => {
+  const kept: { [key: string]: Json } = {}
+  for (const name of names) {
+    const value = fields[name]
+    if (value !== undefined && value !== null) kept[name] = value
   }
   return kept
 }

@@ -5,6 +5,7 @@
  */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
+import { isFormed } from "./fields.ts"
 import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 
 /** A photograph of 12 megapixels passes. */
@@ -86,9 +87,10 @@ const isImage = (base64: string): boolean => {
 
 /** An image as it goes to the backend: base64, without a `data:` prefix. */
 export const Image = Schema.String.check(
-  Schema.isPattern(/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/, {
-    expected: "base64 without a data: prefix"
-  }).abort(),
+  isFormed(
+    /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/,
+    "base64 without a data: prefix"
+  ).abort(),
   Schema.makeFilter(isImage, { expected })
 )
 
@@ -119,6 +121,6 @@ export const base64Of = (url: string): string | undefined => dataUrl.exec(url)?.
 
 /** An image as clients of the OpenAI surface send it. */
 export const ImageUrl = Schema.String.check(
-  Schema.isPattern(dataUrl, { expected: "a data: URL of a base64 jpeg, png or webp image" }).abort(),
+  isFormed(dataUrl, "a data: URL of a base64 jpeg, png or webp image").abort(),
   Schema.makeFilter((url: string) => isImage(base64Of(url) ?? ""), { expected })
 )

@@ -1,65 +1,91 @@
 /**
- * Sampling options of both surfaces: which pass, and within which range. A value beyond its range is a 400, because the
- * model server does not check it: it allocates `repeat_last_n` numbers, and dies of a penalty of -1e38.
+ * The sampling options, one row each: what it takes, and what it means. A row is decoded, bounded, forwarded under its
+ * own name, and described in `openapi.json` and in docs/protocol.md (`npm run openapi`). On `/api` an option stands in
+ * `options`, on `/v1` it is a field of the request.
+ *
+ * A value beyond its range is a 400, because the model server does not check it: it allocates `repeat_last_n` numbers, and
+ * its runner crashes on a penalty of -1e38.
  */
 import { Schema } from "effect"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
-import { numberIn, type Range, textsIn, wholeIn } from "./bounded.ts"
-import { absentable, present } from "./decode.ts"
-
-/** The table in docs/protocol.md, which a test compares with this. */
-export const ranges = {
-  temperature: [0, 100],
-  top_p: [0, 1],
-  min_p: [0, 1],
-  typical_p: [0, 1],
-  /** The largest vocabulary has 262,144 tokens; -1 means all of them. */
-  top_k: [-1, 262_144],
-  /** The runner allocates so many; -1 means the whole context. */
-  repeat_last_n: [-1, 131_072],
-  num_keep: [-1, 131_072],
-  repeat_penalty: [0.01, 100],
-  presence_penalty: [-100, 100],
-  frequency_penalty: [-100, 100],
-  /** An int64 to the model server; the largest float64 below 2^63. */
-  seed: [-(2 ** 63), 2 ** 63 - 1024]
-} as const satisfies Record<string, Range>
+import { presentOf } from "./decode.ts"
+import { absentable, numberIn, textsIn, wholeIn } from "./fields.ts"
 
 export const maxStops = 64
 export const maxStopLength = 256
 
-export const Stops = textsIn(maxStops, maxStopLength)
-export const StopText = Schema.String.check(Schema.isMaxLength(maxStopLength))
+const Stops = textsIn(maxStops, maxStopLength)
+const StopText = Schema.String.check(Schema.isMaxLength(maxStopLength))
 
-/** Every option that passes, under the backend's names. */
-export const samplingFields = {
-  temperature: absentable(numberIn(ranges.temperature)),
-  top_p: absentable(numberIn(ranges.top_p)),
-  min_p: absentable(numberIn(ranges.min_p)),
-  typical_p: absentable(numberIn(ranges.typical_p)),
-  top_k: absentable(wholeIn(ranges.top_k)),
-  repeat_last_n: absentable(wholeIn(ranges.repeat_last_n)),
-  num_keep: absentable(wholeIn(ranges.num_keep)),
-  repeat_penalty: absentable(numberIn(ranges.repeat_penalty)),
-  presence_penalty: absentable(numberIn(ranges.presence_penalty)),
-  frequency_penalty: absentable(numberIn(ranges.frequency_penalty)),
-  /** Clients send fractions and 64 bits; the model server cuts a fraction off. */
-  seed: absentable(numberIn(ranges.seed)),
-  stop: absentable(Stops)
+/** On both surfaces. */
+const common = {
+  temperature: absentable(
+    numberIn([0, 100]),
+    "how random the answer is; 0 always takes the most likely token"
+  ),
+  top_p: absentable(
+    numberIn([0, 1]),
+    "tokens outside of the most likely ones that add up to this probability are left out"
+  ),
+  presence_penalty: absentable(numberIn([-100, 100]), "makes tokens that the text already has less likely"),
+  frequency_penalty: absentable(
+    numberIn([-100, 100]),
+    "makes tokens less likely the more often the text has them"
+  ),
+  // The largest float64 below 2^63.
+  seed: absentable(
+    numberIn([-(2 ** 63), 2 ** 63 - 1024]),
+    "the same seed gives the same answer; an int64, a fraction is cut off"
+  )
 }
 
-const Sampling = Schema.Struct(samplingFields)
+/** Every option of the native surface. */
+export const nativeOptions = {
+  ...common,
+  min_p: absentable(
+    numberIn([0, 1]),
+    "tokens less likely than this share of the most likely one are left out"
+  ),
+  typical_p: absentable(numberIn([0, 1]), "as `top_p`, in the order of how typical a token is"),
+  top_k: absentable(
+    wholeIn([-1, 262_144]),
+    "how many of the most likely tokens are considered; -1 is all of them"
+  ),
+  repeat_last_n: absentable(
+    wholeIn([-1, 131_072]),
+    "how many tokens back `repeat_penalty` looks; the runner allocates as many; -1 is the whole context"
+  ),
+  num_keep: absentable(
+    wholeIn([-1, 131_072]),
+    "how many tokens of the prompt stay when the context is full; -1 is all of them"
+  ),
+  repeat_penalty: absentable(
+    numberIn([0.01, 100]),
+    "makes repeated tokens less likely; the runner divides by it, 1 changes nothing"
+  ),
+  stop: absentable(Stops, "texts that end the answer")
+}
+
+/** Every option of the OpenAI surface. */
+export const openaiOptions = {
+  ...common,
+  stop: absentable(Schema.Union([StopText, Stops]), "a text that ends the answer, or several")
+}
+
+const names = Object.keys(nativeOptions)
 
 /** Smaller than this is 0: the runner divides by a temperature, and 1e-38 is too small to divide by. */
 export const smallest = 1e-6
 
-const forwarded = (value: Json | undefined): Json | undefined =>
-  typeof value === "number" && Math.abs(value) < smallest ? 0 : value
+const forwarded = (name: string, value: Json): Json => {
+  if (typeof value === "number")
+    return Math.abs(value) < smallest ? 0 : name === "seed" ? Math.trunc(value) : value
+  return name === "stop" && typeof value === "string" ? [value] : value
+}
 
-/** The options that go upstream, without `num_predict`, which is the pipeline's to set. */
-export const samplingOf = (sampling: typeof Sampling.Type): JsonObject => {
-  const options: { [key: string]: Json | undefined } = {}
-  for (const [key, value] of Object.entries(sampling)) options[key] = forwarded(value)
-  if (typeof sampling.seed === "number") options["seed"] = Math.trunc(sampling.seed)
-  return present(options)
+/** The options of a decoded request as the model server gets them, without `num_predict`, which the pipeline sets. */
+export const samplingOf = (fields: { readonly [key: string]: Json | undefined }): JsonObject => {
+  const options: { [key: string]: Json } = {}
+  for (const [name, value] of Object.entries(presentOf(names, fields))) options[name] = forwarded(name, value)
+  return options
 }

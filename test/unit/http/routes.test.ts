@@ -1,7 +1,5 @@
-import { readFileSync } from "node:fs"
-import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { type Route, routeOf, routes } from "../../../src/http/routes.ts"
+import { routeOf, routes } from "../../../src/http/routes.ts"
 
 describe("the allow-list", () => {
   it("when a method and a path stand in the table, then it finds their row, with and without a query", () => {
@@ -83,28 +81,4 @@ describe("the allow-list", () => {
       for (const target of targets) assert.isUndefined(routeOf(method, target), `${method} ${target}`)
     }
   })
-})
-
-it("the table in README.md has every route, what it needs and what it counts against", () => {
-  const readme = readFileSync(path.resolve(import.meta.dirname, "../../../README.md"), "utf8")
-  const needs: Record<Route["needs"], string> = {
-    nothing: "no key",
-    key: "any key",
-    chat: "scope `chat`",
-    embeddings: "scope `embeddings`"
-  }
-  const counts: Record<Route["cost"], string> = {
-    tokens: "requests and tokens",
-    request: "requests",
-    unmetered: "nothing",
-    free: "nothing"
-  }
-  const rows = routes.map(
-    ({ cost, method, path, summary, ...route }) =>
-      `| \`${method} ${path}\` | ${summary} | ${needs[route.needs]} | ${counts[cost]} |`
-  )
-  const table = ["| Method and path | What it does | Needs | Counts |", "|---|---|---|---|", ...rows].join(
-    "\n"
-  )
-  assert.include(readme, `${table}\n\n`)
 })

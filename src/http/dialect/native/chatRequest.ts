@@ -2,11 +2,11 @@
 import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { absentable, present } from "../decode.ts"
+import { present } from "../decode.ts"
+import { absentable, checkMaxTokens } from "../fields.ts"
 import { Images } from "../images.ts"
-import { checkMaxTokens } from "../bounds.ts"
-import { Format, Think, TopLogprobs } from "./fields.ts"
-import { Options, optionsOf } from "./options.ts"
+import { forwardedOf, generationFields } from "./fields.ts"
+import { optionsOf } from "./options.ts"
 
 const Role = Schema.Literals(["system", "user", "assistant", "tool"])
 
@@ -15,7 +15,7 @@ const ToolCall = Schema.Struct({
   function: Schema.Struct({ name: Schema.String, arguments: absentable(Schema.JsonObject) })
 })
 
-const Message = Schema.Struct({
+export const Message = Schema.Struct({
   role: Role,
   content: absentable(Schema.String),
   thinking: absentable(Schema.String),
@@ -30,21 +30,14 @@ export const Tool = Schema.Struct({
   function: Schema.Struct({
     name: Schema.String,
     description: absentable(Schema.String),
-    parameters: absentable(Schema.JsonObject)
+    parameters: absentable(Schema.JsonObject, "a JSON schema")
   })
 })
 
 const Chat = Schema.Struct({
-  model: Schema.NonEmptyString,
-  stream: absentable(Schema.Boolean),
-  messages: absentable(Schema.Array(Message)),
-  format: absentable(Format),
-  tools: absentable(Schema.Array(Tool)),
-  think: absentable(Think),
-  truncate: absentable(Schema.Boolean),
-  logprobs: absentable(Schema.Boolean),
-  top_logprobs: absentable(TopLogprobs),
-  options: absentable(Options)
+  ...generationFields,
+  messages: absentable(Schema.Array(Message), "without any, the model is only loaded"),
+  tools: absentable(Schema.Array(Tool), "what the model may call")
 })
 
 const messageOf = (message: typeof Message.Type): Schema.JsonObject => ({
@@ -68,21 +61,15 @@ export const chatRequest = requestDecoder(
     const options = chat.options ?? {}
     const maxTokens = yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
     const messages = chat.messages ?? []
-    const tools = chat.tools?.map(toolOf)
     return {
       kind: "chat",
       model: chat.model,
       // Without messages Ollama only loads the model, and answers one object also when `stream` is true.
       stream: messages.length > 0 && (chat.stream ?? true),
-      body: present({
-        messages: messages.map(messageOf),
-        format: chat.format === "" ? undefined : chat.format,
-        tools,
-        think: chat.think,
-        truncate: chat.truncate,
-        logprobs: chat.logprobs,
-        top_logprobs: chat.top_logprobs
-      }),
+      body: {
+        ...present({ messages: messages.map(messageOf), tools: chat.tools?.map(toolOf) }),
+        ...forwardedOf(chat)
+      },
       options: optionsOf(options, bounds),
       maxTokens
     } satisfies DecodedRequest

@@ -2,17 +2,21 @@
 import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { wholeIn } from "../bounded.ts"
-import { absentable, present } from "../decode.ts"
-import { maxDimensions, Texts } from "../embedInputs.ts"
-import { checkMaxTokens } from "../bounds.ts"
+import { present } from "../decode.ts"
+import { absentable, checkMaxTokens, maxDimensions, ModelName, Texts, wholeIn } from "../fields.ts"
 import { Options, optionsOf } from "./options.ts"
 
 const Embed = Schema.Struct({
-  model: Schema.NonEmptyString,
-  input: absentable(Schema.Union([Schema.String, Texts])),
-  truncate: absentable(Schema.Boolean),
-  dimensions: absentable(wholeIn([-(2 ** 31), maxDimensions])),
+  model: ModelName,
+  input: absentable(Schema.Union([Schema.String, Texts]), "without any, the model is only loaded"),
+  truncate: absentable(
+    Schema.Boolean,
+    "whether a text that is too long is cut; the default is the model server's"
+  ),
+  dimensions: absentable(
+    wholeIn([-(2 ** 31), maxDimensions]),
+    "how long the vectors are; 0 or less is the model's own"
+  ),
   options: absentable(Options)
 })
 
@@ -43,7 +47,7 @@ export const embedRequest = requestDecoder(
 )
 
 const Embeddings = Schema.Struct({
-  model: Schema.NonEmptyString,
+  model: ModelName,
   prompt: absentable(Schema.String),
   options: absentable(Options)
 })

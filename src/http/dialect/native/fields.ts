@@ -1,11 +1,35 @@
-/** Fields of both chat and generate on the native surface. */
+/** Fields that chat and generate of the native surface have in common. */
 import { Schema } from "effect"
-import { wholeIn } from "../bounded.ts"
+import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { presentOf } from "../decode.ts"
+import { absentable, ModelName, TopLogprobs } from "../fields.ts"
+import { Options } from "./options.ts"
 
-export const Format = Schema.Union([Schema.Literals(["json", ""]), Schema.JsonObject])
+const Format = Schema.Union([Schema.Literals(["json", ""]), Schema.JsonObject])
 
-export const Think = Schema.Union([Schema.Boolean, Schema.Literals(["low", "medium", "high", "max"])])
+const Think = Schema.Union([Schema.Boolean, Schema.Literals(["low", "medium", "high", "max"])])
 
-export const maxTopLogprobs = 20
+/** Those that the model server gets under the same name. */
+const forwarded = {
+  format: absentable(Format, "`json`, or a JSON schema that the answer has to follow"),
+  think: absentable(Think, "whether, or how hard, the model reasons before it answers"),
+  truncate: absentable(
+    Schema.Boolean,
+    "whether a prompt that is too long is cut; the default is the model server's"
+  ),
+  logprobs: absentable(Schema.Boolean, "whether the answer has log probabilities"),
+  top_logprobs: absentable(TopLogprobs, "how many alternatives each of them has")
+}
 
-export const TopLogprobs = wholeIn([0, maxTopLogprobs])
+export const generationFields = {
+  model: ModelName,
+  stream: absentable(Schema.Boolean, "default true"),
+  ...forwarded,
+  options: absentable(Options)
+}
+
+const names = Object.keys(forwarded)
+
+/** What goes out of those fields, beside what each endpoint has of its own. */
+export const forwardedOf = (request: { readonly [key: string]: Json | undefined }): JsonObject =>
+  presentOf(names, request.format === "" ? { ...request, format: null } : request)

@@ -2,35 +2,27 @@
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { wholeIn } from "../bounded.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { absentable, present } from "../decode.ts"
+import { present } from "../decode.ts"
+import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
 import { Images } from "../images.ts"
-import { checkMaxTokens } from "../bounds.ts"
-import { Format, Think, TopLogprobs } from "./fields.ts"
+import { forwardedOf, generationFields } from "./fields.ts"
+import { optionsOf } from "./options.ts"
 import { maxContextNumber, maxContextNumbers } from "./sealedContext.ts"
-import { Options, optionsOf } from "./options.ts"
 
 const SealedContext = Schema.Array(wholeIn([0, maxContextNumber])).check(
   Schema.isMaxLength(maxContextNumbers)
 )
 
 const Generate = Schema.Struct({
-  model: Schema.NonEmptyString,
-  stream: absentable(Schema.Boolean),
-  prompt: absentable(Schema.String),
-  suffix: absentable(Schema.String),
+  ...generationFields,
+  prompt: absentable(Schema.String, "without one, the model is only loaded"),
+  suffix: absentable(Schema.String, "what follows the text that is to be filled in"),
   images: absentable(Images),
-  format: absentable(Format),
-  system: absentable(Schema.String),
-  template: absentable(Schema.String),
-  raw: absentable(Schema.Boolean),
-  context: absentable(SealedContext),
-  think: absentable(Think),
-  truncate: absentable(Schema.Boolean),
-  logprobs: absentable(Schema.Boolean),
-  top_logprobs: absentable(TopLogprobs),
-  options: absentable(Options)
+  system: absentable(Schema.String, "instead of the model's own system prompt"),
+  template: absentable(Schema.String.annotate({ maxLength: 0 }), "not supported"),
+  raw: absentable(Schema.Boolean, "without the model's template; not together with `system` or `context`"),
+  context: absentable(SealedContext, "as an earlier answer to this key gave it")
 })
 
 export const generateRequest = requestDecoder(
@@ -52,18 +44,16 @@ export const generateRequest = requestDecoder(
       // Without a prompt Ollama only loads the model, and answers one object also when `stream` is true.
       stream: (generate.prompt ?? "") !== "" && (generate.stream ?? true),
       ...(context.length === 0 ? {} : { sealedContext: context }),
-      body: present({
-        prompt: generate.prompt ?? "",
-        suffix: generate.suffix,
-        images: generate.images,
-        format: generate.format === "" ? undefined : generate.format,
-        system: generate.system,
-        raw: generate.raw,
-        think: generate.think,
-        truncate: generate.truncate,
-        logprobs: generate.logprobs,
-        top_logprobs: generate.top_logprobs
-      }),
+      body: {
+        ...present({
+          prompt: generate.prompt ?? "",
+          suffix: generate.suffix,
+          images: generate.images,
+          system: generate.system,
+          raw: generate.raw
+        }),
+        ...forwardedOf(generate)
+      },
       options: optionsOf(options, bounds),
       maxTokens: yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
     } satisfies DecodedRequest

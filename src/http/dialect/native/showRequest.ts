@@ -3,12 +3,16 @@ import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { absentable } from "../decode.ts"
+import { absentable } from "../fields.ts"
 
 const Show = Schema.Struct({
-  model: absentable(Schema.String),
-  /** what older clients send */
-  name: absentable(Schema.String)
+  model: absentable(Schema.String, "a name from /api/tags; `:latest` may be left out"),
+  name: absentable(Schema.String, "what older clients send instead of `model`")
+}).annotate({
+  anyOf: ["model", "name"].map((name) => ({
+    required: [name],
+    properties: { [name]: { type: "string", minLength: 1 } }
+  }))
 })
 
 export const showRequest = requestDecoder(

@@ -3,12 +3,12 @@ import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { absentable, present } from "../decode.ts"
-import { checkMaxTokens, MaxTokens } from "../bounds.ts"
+import { present } from "../decode.ts"
+import { absentable, checkMaxTokens, MaxTokens, TopLogprobs } from "../fields.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
-import { TopLogprobs } from "../native/fields.ts"
+import { samplingOf } from "../sampling.ts"
+import { generationFields } from "./fields.ts"
 import { Message, nativeMessages } from "./messages.ts"
-import { openaiSamplingFields, openaiSamplingOf, StreamOptions } from "./sampling.ts"
 
 const ResponseFormat = Schema.Union([
   Schema.Struct({ type: Schema.Literals(["text", "json_object"]) }),
@@ -26,19 +26,19 @@ const ToolChoice = Schema.Union([
 const Effort = Schema.Literals(["none", "minimal", "low", "medium", "high", "max", "xhigh", "ultra"])
 
 const Chat = Schema.Struct({
-  ...openaiSamplingFields,
-  model: Schema.NonEmptyString,
-  stream: absentable(Schema.Boolean),
-  stream_options: absentable(StreamOptions),
+  ...generationFields,
   messages: Schema.NonEmptyArray(Message),
-  max_completion_tokens: absentable(MaxTokens),
-  tools: absentable(Schema.Array(Tool)),
-  tool_choice: absentable(ToolChoice),
-  response_format: absentable(ResponseFormat),
-  logprobs: absentable(Schema.Boolean),
-  top_logprobs: absentable(TopLogprobs),
-  reasoning_effort: absentable(Effort),
-  reasoning: absentable(Schema.Struct({ effort: absentable(Effort) })),
+  max_completion_tokens: absentable(MaxTokens, "wins over `max_tokens`"),
+  tools: absentable(Schema.Array(Tool), "what the model may call"),
+  tool_choice: absentable(
+    ToolChoice,
+    "`none` sends no tools, a name only that one; nothing can force a call"
+  ),
+  response_format: absentable(ResponseFormat, "JSON, or a JSON schema that the answer has to follow"),
+  logprobs: absentable(Schema.Boolean, "whether the answer has log probabilities"),
+  top_logprobs: absentable(TopLogprobs, "how many alternatives each of them has"),
+  reasoning_effort: absentable(Effort, "`none` is no reasoning; left out for a model that cannot reason"),
+  reasoning: absentable(Schema.Struct({ effort: absentable(Effort) }), "wins over `reasoning_effort`"),
   modalities: absentable(Schema.Array(Schema.Literal("text")))
 })
 
@@ -108,7 +108,7 @@ export const chatRequest = requestDecoder(
         logprobs: chat.logprobs,
         top_logprobs: chat.top_logprobs
       }),
-      options: openaiSamplingOf(chat),
+      options: samplingOf(chat),
       thinkIfAble: true,
       maxTokens: wanted ?? legacy
     } satisfies DecodedRequest

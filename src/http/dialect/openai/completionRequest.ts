@@ -2,24 +2,21 @@
 import { Effect, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { wholeIn } from "../bounded.ts"
-import { absentable, present } from "../decode.ts"
-import { checkMaxTokens } from "../bounds.ts"
-import { One, openaiSamplingFields, openaiSamplingOf, StreamOptions } from "./sampling.ts"
+import { present } from "../decode.ts"
+import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
+import { samplingOf } from "../sampling.ts"
+import { generationFields, One } from "./fields.ts"
 
 /** One prompt: the backend answers one at a time, and an empty one would only load the model. */
 const Prompt = Schema.Union([Schema.NonEmptyString, Schema.Tuple([Schema.NonEmptyString])])
 
 const Completion = Schema.Struct({
-  ...openaiSamplingFields,
-  model: Schema.NonEmptyString,
-  stream: absentable(Schema.Boolean),
-  stream_options: absentable(StreamOptions),
+  ...generationFields,
   prompt: Prompt,
-  suffix: absentable(Schema.String),
-  echo: absentable(Schema.Boolean),
+  suffix: absentable(Schema.String, "what follows the text that is to be filled in"),
+  echo: absentable(Schema.Boolean, "whether the answer begins with the prompt"),
   best_of: absentable(One),
-  logprobs: absentable(wholeIn([0, 5]))
+  logprobs: absentable(wholeIn([0, 5]), "how many alternatives each log probability has")
 })
 
 export const completionRequest = requestDecoder(
@@ -39,7 +36,7 @@ export const completionRequest = requestDecoder(
         logprobs: logprobs === undefined ? undefined : true,
         top_logprobs: logprobs
       }),
-      options: openaiSamplingOf(completion),
+      options: samplingOf(completion),
       maxTokens: yield* checkMaxTokens("max_tokens", completion.max_tokens, bounds.numPredictCap)
     } satisfies DecodedRequest
   })

@@ -3,9 +3,8 @@ import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { wholeIn } from "../bounded.ts"
-import { absentable, present } from "../decode.ts"
-import { maxDimensions, maxInputs, Texts } from "../embedInputs.ts"
+import { present } from "../decode.ts"
+import { absentable, isFormed, maxDimensions, maxInputs, ModelName, Texts, wholeIn } from "../fields.ts"
 
 const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinLength(1))]))
 
@@ -15,14 +14,20 @@ const notInput = new BadRequest({
 })
 
 const Encoding = Schema.String.check(
-  Schema.isPattern(/^(?:float|base64)$/i, { expected: '"float" or "base64"' })
+  isFormed(/^(?:[Ff][Ll][Oo][Aa][Tt]|[Bb][Aa][Ss][Ee]64)$/, '"float" or "base64"')
 )
 
 const Embeddings = Schema.Struct({
-  model: Schema.NonEmptyString,
-  input: Schema.Json,
-  dimensions: absentable(wholeIn([1, maxDimensions])),
-  encoding_format: absentable(Encoding)
+  model: ModelName,
+  input: Schema.Json.annotate({
+    description: "a text, or a list of them; token arrays are not supported",
+    anyOf: [
+      { type: "string" },
+      { type: "array", minItems: 1, maxItems: maxInputs, items: { type: "string" } }
+    ]
+  }),
+  dimensions: absentable(wholeIn([1, maxDimensions]), "how long the vectors are"),
+  encoding_format: absentable(Encoding, "`float`, or `base64` of little-endian float32")
 })
 
 export const embeddingsRequest = requestDecoder(

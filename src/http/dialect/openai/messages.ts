@@ -3,13 +3,17 @@ import { Effect, Result, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { parseJson } from "../../strictJson.ts"
-import { absentable, present } from "../decode.ts"
+import { present } from "../decode.ts"
+import { absentable } from "../fields.ts"
 import { Content, partsOf } from "./content.ts"
 
 const ToolCall = Schema.Struct({
   id: absentable(Schema.String),
   type: absentable(Schema.Literal("function")),
-  function: Schema.Struct({ name: Schema.String, arguments: absentable(Schema.String) })
+  function: Schema.Struct({
+    name: Schema.String,
+    arguments: absentable(Schema.String, "a JSON object as text")
+  })
 })
 
 export const Message = Schema.Struct({
@@ -20,6 +24,12 @@ export const Message = Schema.Struct({
   reasoning_content: absentable(Schema.String),
   tool_calls: absentable(Schema.Array(ToolCall)),
   tool_call_id: absentable(Schema.String)
+}).annotate({
+  anyOf: [
+    { required: ["content"], properties: { content: { type: ["string", "array"] } } },
+    { required: ["tool_calls"], properties: { tool_calls: { type: "array", minItems: 1 } } },
+    { properties: { role: { const: "assistant" } } }
+  ]
 })
 
 export type Message = typeof Message.Type

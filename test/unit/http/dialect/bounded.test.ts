@@ -3,7 +3,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { Schema, SchemaAST } from "effect"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
-import { ranges, smallest } from "../../../../src/http/dialect/sampling.ts"
+import { smallest } from "../../../../src/http/dialect/sampling.ts"
+import { ranges } from "../../../../src/http/openapi/generated.ts"
 import { cap, decoding } from "../decoding.ts"
 
 const dialects = Object.entries({ ...native, ...openai })
@@ -66,7 +67,7 @@ describe("numbers and lists of a request", () => {
   const withOptions = (options: { readonly [key: string]: number }) => ({ model: "m", messages: [], options })
   const plain = { model: "m", messages: [{ role: "user", content: "hi" }] }
 
-  for (const [name, [minimum, maximum]] of Object.entries(ranges)) {
+  for (const { name, minimum, maximum } of ranges()) {
     it(`${name} passes up to both of its bounds, and is refused beyond them on both surfaces`, () => {
       for (const value of [minimum, maximum]) {
         assert.strictEqual(chat.accepted(withOptions({ [name]: value })).options[name], value)

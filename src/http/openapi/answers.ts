@@ -1,0 +1,227 @@
+/**
+ * The shape of every answer, for `openapi.json`. Encoders write answers by hand, because they write each frame of a
+ * stream; `test/unit/http/openapi.test.ts` compares what they write with these schemas.
+ */
+import { Schema } from "effect"
+import { systemFingerprint } from "../dialect/openai/chatAnswer.ts"
+
+const optional = Schema.optionalKey
+
+const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+const Nanoseconds = Count.annotate({ description: "nanoseconds" })
+const Seconds = Schema.Int.annotate({ description: "unix seconds" })
+const Written = Schema.String.annotate({ description: "as the client wrote it" })
+const Objects = Schema.Array(Schema.JsonObject)
+const Numbers = Schema.Array(Schema.Finite)
+const Zero = Schema.Literal(0)
+
+// The native surface
+
+const nativeCounts = {
+  total_duration: optional(Nanoseconds),
+  load_duration: optional(Nanoseconds),
+  prompt_eval_count: optional(Count),
+  prompt_eval_duration: optional(Nanoseconds),
+  eval_count: optional(Count),
+  eval_duration: optional(Nanoseconds)
+}
+
+const NativeToolCall = Schema.Struct({
+  id: optional(Schema.String),
+  function: Schema.Struct({ index: Count, name: Schema.String, arguments: Schema.JsonObject })
+})
+
+const nativeFrame = {
+  model: Written,
+  created_at: Schema.String.annotate({ format: "date-time" }),
+  done: Schema.Boolean,
+  done_reason: optional(Schema.Literals(["stop", "length", "load", "unload"])),
+  logprobs: optional(Objects),
+  ...nativeCounts
+}
+
+const oneLine = "One line of the stream; with `stream: false` the whole answer, `done` true."
+
+export const NativeChatFrame = Schema.Struct({
+  ...nativeFrame,
+  message: Schema.Struct({
+    role: Schema.Literal("assistant"),
+    content: Schema.String,
+    thinking: optional(Schema.String),
+    tool_calls: optional(Schema.Array(NativeToolCall))
+  })
+}).annotate({ description: oneLine })
+
+export const NativeGenerateFrame = Schema.Struct({
+  ...nativeFrame,
+  response: Schema.String,
+  thinking: optional(Schema.String),
+  tool_calls: optional(Schema.Array(NativeToolCall)),
+  context: optional(
+    Schema.Array(Count).annotate({ description: "to send back; sealed for this key and model" })
+  )
+}).annotate({ description: oneLine })
+
+export const NativeStreamError = Schema.Struct({ error: Schema.String }).annotate({
+  description: "The last line of a stream that failed after its first frame."
+})
+
+export const Embed = Schema.Struct({
+  model: Written,
+  embeddings: Schema.Array(Numbers),
+  total_duration: optional(Nanoseconds),
+  load_duration: optional(Nanoseconds),
+  prompt_eval_count: optional(Count)
+})
+
+export const Embeddings = Schema.Struct({ embedding: Numbers })
+
+export const Show = Schema.Struct({
+  license: optional(Schema.String),
+  parameters: optional(Schema.String),
+  modified_at: optional(Schema.String),
+  requires: optional(Schema.String),
+  renderer: optional(Schema.String),
+  parser: optional(Schema.String),
+  details: Schema.JsonObject,
+  model_info: Schema.JsonObject,
+  projector_info: optional(Schema.JsonObject),
+  tensors: optional(Objects),
+  capabilities: Schema.Array(Schema.String)
+}).annotate({
+  description: "Without system prompt, template, modelfile and messages.",
+  additionalProperties: false
+})
+
+export const Tags = Schema.Struct({
+  models: Schema.Array(
+    Schema.Struct({
+      name: Schema.String,
+      model: Schema.String,
+      modified_at: Schema.String,
+      size: Schema.Int,
+      digest: Schema.String,
+      details: Schema.JsonObject,
+      capabilities: optional(Schema.Array(Schema.String))
+    })
+  )
+})
+
+export const Version = Schema.Struct({
+  version: Schema.String.annotate({ description: "the gateway's own" })
+})
+
+// The OpenAI surface
+
+export const Usage = Schema.Struct({ prompt_tokens: Count, completion_tokens: Count, total_tokens: Count })
+
+const calledFunction = {
+  id: Schema.String,
+  type: Schema.Literal("function"),
+  function: Schema.Struct({
+    name: Schema.String,
+    arguments: Schema.String.annotate({ description: "a JSON object as text" })
+  })
+}
+
+const openaiId = (prefix: string) => Schema.String.check(Schema.isStartingWith(`${prefix}-`))
+
+const completion = {
+  created: Seconds,
+  model: Written,
+  system_fingerprint: Schema.Literal(systemFingerprint)
+}
+
+const ChatLogprobs = Schema.Struct({ content: Objects, refusal: Schema.Null })
+
+export const ChatCompletion = Schema.Struct({
+  id: openaiId("chatcmpl"),
+  object: Schema.Literal("chat.completion"),
+  ...completion,
+  choices: Schema.Array(
+    Schema.Struct({
+      index: Zero,
+      message: Schema.Struct({
+        role: Schema.Literal("assistant"),
+        content: Schema.NullOr(Schema.String),
+        reasoning: optional(Schema.String),
+        tool_calls: optional(Schema.Array(Schema.Struct(calledFunction)))
+      }),
+      logprobs: optional(ChatLogprobs),
+      finish_reason: Schema.Literals(["stop", "length", "tool_calls"])
+    })
+  ).check(Schema.isBetweenLength(1, 1)),
+  usage: Usage
+})
+
+const ChatChoice = Schema.Struct({
+  index: Zero,
+  delta: Schema.Struct({
+    role: optional(Schema.Literal("assistant")),
+    content: optional(Schema.String),
+    reasoning: optional(Schema.String),
+    tool_calls: optional(Schema.Array(Schema.Struct({ index: Count, ...calledFunction })))
+  }),
+  logprobs: optional(ChatLogprobs),
+  finish_reason: Schema.NullOr(Schema.Literals(["stop", "length", "tool_calls"]))
+})
+
+export const ChatCompletionChunk = Schema.Struct({
+  id: openaiId("chatcmpl"),
+  object: Schema.Literal("chat.completion.chunk"),
+  ...completion,
+  choices: Schema.Array(ChatChoice).check(Schema.isMaxLength(1)),
+  usage: optional(Usage)
+}).annotate({
+  description:
+    "The data of one event. The last one has an empty delta, finish_reason and usage; `data: [DONE]` follows. With stream_options.include_usage the last one has no choices, and the usage instead of the one before. A stream that failed ends with an event of the Error shape instead."
+})
+
+const TextChoice = Schema.Struct({
+  text: Schema.String,
+  index: Zero,
+  logprobs: Schema.NullOr(Schema.JsonObject),
+  finish_reason: Schema.NullOr(Schema.Literals(["stop", "length"]))
+})
+
+export const Completion = Schema.Struct({
+  id: openaiId("cmpl"),
+  object: Schema.Literal("text_completion"),
+  ...completion,
+  choices: Schema.Array(TextChoice).check(Schema.isMaxLength(1)),
+  usage: optional(Usage)
+}).annotate({
+  description:
+    "The whole answer, or the data of one event; the last event has finish_reason and usage, or, with stream_options.include_usage, usage and no choices."
+})
+
+export const EmbeddingList = Schema.Struct({
+  object: Schema.Literal("list"),
+  model: Written,
+  data: Schema.Array(
+    Schema.Struct({
+      object: Schema.Literal("embedding"),
+      index: Count,
+      embedding: Schema.Union([Numbers, Schema.String])
+    })
+  ),
+  usage: Schema.Struct({ prompt_tokens: Count, total_tokens: Count })
+})
+
+export const ModelList = Schema.Struct({
+  object: Schema.Literal("list"),
+  data: Schema.Array(
+    Schema.Struct({
+      id: Schema.String,
+      object: Schema.Literal("model"),
+      created: Seconds,
+      owned_by: Schema.Literal("tollgate")
+    })
+  )
+})
+
+// Operations
+
+export const Status = Schema.Struct({ status: Schema.Literal("ok") })
+
+export const Text = Schema.String

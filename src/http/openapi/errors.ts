@@ -1,0 +1,89 @@
+/** The errors of `openapi.json`: each is an example that the table of error responses has made of a real error. */
+import { Schema } from "effect"
+import {
+  BackendFailed,
+  BadRequest,
+  BudgetExhausted,
+  CapacityExceeded,
+  CircuitOpen,
+  Forbidden,
+  FreeWorkExhausted,
+  type GatewayError,
+  PayloadTooLarge,
+  RateLimited,
+  ShuttingDown,
+  Unauthorized,
+  Unavailable
+} from "../../domain/Errors.ts"
+import { type ErrorResponse, internalError, toErrorResponse } from "../errorResponses.ts"
+
+const headroom = {
+  requests: { limit: 60, remaining: 0 },
+  tokens: { limit: 100_000, remaining: 0 },
+  budgets: {}
+}
+
+type Samples = {
+  readonly [Tag in GatewayError["_tag"]]: ReadonlyArray<Extract<GatewayError, { readonly _tag: Tag }>>
+}
+
+/** An error that is missing here does not compile. */
+const samples: Samples = {
+  BadRequest: [new BadRequest({ detail: "model: missing" })],
+  Unauthorized: [new Unauthorized()],
+  Forbidden: [new Forbidden({ what: "path" })],
+  PayloadTooLarge: [new PayloadTooLarge({ limitBytes: 262_144 })],
+  RateLimited: [
+    new RateLimited({ limit: "requests", value: 60, retryAfterS: 1, headroom }),
+    new RateLimited({ limit: "tokens", value: 100_000, retryAfterS: 1, headroom }),
+    new RateLimited({ limit: "concurrency", value: 4, retryAfterS: 1, headroom })
+  ],
+  FreeWorkExhausted: [new FreeWorkExhausted({ value: 100, retryAfterS: 1 })],
+  BudgetExhausted: [new BudgetExhausted({ period: "day", value: 100_000, retryAfterS: 1, headroom })],
+  CapacityExceeded: [new CapacityExceeded({ retryAfterS: 1 })],
+  CircuitOpen: [new CircuitOpen({ retryAfterS: 1 })],
+  BackendFailed: [new BackendFailed({ fault: "cut" })],
+  Unavailable: [new Unavailable({ gate: "Audit", retryAfterS: 1, cause: undefined })],
+  ShuttingDown: [new ShuttingDown()]
+}
+
+/** The response of every error there is. */
+export const errorResponses: ReadonlyArray<ErrorResponse> = [
+  ...Object.values(samples).flatMap((errors) => errors.map(toErrorResponse)),
+  internalError
+]
+
+export const ErrorBody = Schema.Struct({
+  error: Schema.Struct({
+    message: Schema.String,
+    type: Schema.Literals([...new Set(errorResponses.map(({ type }) => type))]),
+    code: Schema.Int.annotate({ description: "the HTTP status" })
+  }).annotate({ additionalProperties: false }),
+  request_id: Schema.String.annotate({ format: "uuid", description: "the same as in X-Request-ID" })
+}).annotate({ additionalProperties: false })
+
+/** Status → its name in the document, and what it means. */
+export const statuses: {
+  readonly [status: number]: { readonly name: string; readonly description: string }
+} = {
+  400: {
+    name: "BadRequest",
+    description: "The request itself is wrong; the message names the field and what is expected."
+  },
+  401: {
+    name: "Unauthorized",
+    description: "No key, or one that is malformed, unknown, expired, disabled or revoked: all alike."
+  },
+  403: {
+    name: "Forbidden",
+    description: "A blocked path, a scope the key lacks, a model outside its set: all alike."
+  },
+  413: { name: "TooLarge", description: "The body is larger than MAX_REQUEST_BODY_BYTES." },
+  429: {
+    name: "TooMany",
+    description: "A limit or a budget. A spent budget carries `x-should-retry: false`."
+  },
+  500: { name: "Internal", description: "A defect of the gateway." },
+  502: { name: "BadGateway", description: "The model server failed, or the circuit breaker is open." },
+  503: { name: "Unavailable", description: "Something needed to decide is down: the request is refused." }
+}

@@ -1,0 +1,100 @@
+/**
+ * Every text outside of the code that is made of it: `openapi.json`, the endpoints in README.md and the sampling options in
+ * docs/protocol.md. A test fails when a file differs.
+ */
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
+import { Schema } from "effect"
+import { nativeOptions } from "../dialect/sampling.ts"
+import { type Route, routes } from "../routes.ts"
+import { openapiText } from "./document.ts"
+
+const root = path.resolve(import.meta.dirname, "../../..")
+
+interface Generated {
+  readonly file: string
+  readonly text: string
+}
+
+const tableOf = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
+  [head, head.map(() => "---"), ...rows]
+    .map((cells, i) => (i === 1 ? `|${cells.join("|")}|` : `| ${cells.join(" | ")} |`))
+    .join("\n")
+
+/** The text of `file` with `table` after the comment that names it. */
+const withTable = (file: string, name: string, table: string): Generated => {
+  const at = path.join(root, file)
+  const text = readFileSync(at, "utf8")
+  const mark = `<!-- ${name} -->\n`
+  const [before, after] = [text.indexOf(mark) + mark.length, text.indexOf("\n\n", text.indexOf(mark))]
+  if (before < mark.length || after === -1) throw new Error(`${file}: no table after ${mark}`)
+  return { file: at, text: text.slice(0, before) + table + text.slice(after) }
+}
+
+const needs: Record<Route["needs"], string> = {
+  nothing: "no key",
+  key: "any key",
+  chat: "scope `chat`",
+  embeddings: "scope `embeddings`"
+}
+
+const counts: Record<Route["cost"], string> = {
+  tokens: "requests and tokens",
+  request: "requests",
+  unmetered: "nothing",
+  free: "nothing"
+}
+
+const endpoints = (): string =>
+  tableOf(
+    ["Method and path", "What it does", "Needs", "Counts"],
+    routes.map((route) => [
+      `\`${route.method} ${route.path}\``,
+      route.summary,
+      needs[route.needs],
+      counts[route.cost]
+    ])
+  )
+
+/** What JSON Schema says of a number, and what is said of it in words. */
+const Described = Schema.Struct({
+  description: Schema.String,
+  anyOf: Schema.Tuple([
+    Schema.Struct({ minimum: Schema.Number, maximum: Schema.Number }),
+    Schema.Struct({ type: Schema.Literal("null") })
+  ])
+})
+
+/** Name, range and description of every option that is a number. */
+export const ranges = (): ReadonlyArray<{
+  readonly name: string
+  readonly minimum: number
+  readonly maximum: number
+  readonly description: string
+}> =>
+  Object.entries(nativeOptions).flatMap(([name, option]) => {
+    const { schema } = Schema.toJsonSchemaDocument(Schema.Struct({ option }))
+    const described = Schema.decodeUnknownOption(
+      Schema.Struct({ properties: Schema.Struct({ option: Described }) })
+    )(schema)
+    if (described._tag === "None") return []
+    const { anyOf, description } = described.value.properties.option
+    return [{ name, description, minimum: anyOf[0].minimum, maximum: anyOf[0].maximum }]
+  })
+
+const options = (): string =>
+  tableOf(
+    ["Option", "From", "To", "What it is"],
+    ranges().map(({ description, maximum, minimum, name }) => [
+      `\`${name}\``,
+      String(minimum),
+      String(maximum),
+      description
+    ])
+  )
+
+export const generated = (): ReadonlyArray<Generated> => [
+  { file: path.join(root, "openapi.json"), text: openapiText() },
+  withTable("README.md", "endpoints", endpoints()),
+  withTable("docs/protocol.md", "options", options())
+]

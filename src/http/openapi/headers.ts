@@ -1,0 +1,43 @@
+/** The headers of `openapi.json`. A test compares them with those that answers really have. */
+import type { JsonObject } from "../../domain/Inference.ts"
+
+export type Header = JsonObject
+
+const text = (description: string): Header => ({ description, schema: { type: "string" } })
+const count = (description: string): Header => ({ description, schema: { type: "integer", minimum: 0 } })
+
+/** On every answer. */
+export const always = { "X-Request-ID": text("the request's id, also in the audit log") }
+
+/** On every answer to a known key, refusals included. */
+export const limits = {
+  "X-RateLimit-Limit-Requests": count("requests per minute"),
+  "X-RateLimit-Remaining-Requests": count("requests left in the last 60 seconds"),
+  "X-RateLimit-Limit-Tokens": count("tokens per minute"),
+  "X-RateLimit-Remaining-Tokens": count("tokens left in the last 60 seconds"),
+  "X-Budget-Period": text(
+    "the budget period with the fewest tokens left: day, month or total; only where a budget is set"
+  ),
+  "X-Budget-Tokens-Remaining": count("tokens left in it")
+}
+
+/** On the answer to a request that may have a schema. */
+export const relaxed = {
+  "X-Schema-Relaxed": text(
+    "keywords of the request's schema that the answer is not held to, as `format, pattern`; only where there are some"
+  )
+}
+
+/** On the answer to a request for the model server. */
+export const queued = {
+  "X-Queue-Wait-Ms": count(
+    "milliseconds that the request waited in line for the model server; only where BACKEND_MAX_CONCURRENT is set"
+  )
+}
+
+/** Those that the table of error responses sets, by their names there. */
+export const ofErrors: { readonly [name: string]: readonly [name: string, header: Header] } = {
+  "retry-after": ["Retry-After", { description: "seconds", schema: { type: "integer", minimum: 1 } }],
+  "www-authenticate": ["WWW-Authenticate", text("Bearer")],
+  "x-should-retry": ["X-Should-Retry", text("`false` where a client library would wait for too long")]
+}

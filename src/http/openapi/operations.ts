@@ -1,0 +1,97 @@
+/** What `openapi.json` says of each route beyond its row in the route table. A route that is missing here does not compile. */
+import type { Schema } from "effect"
+import type { Route, routes } from "../routes.ts"
+import * as Answers from "./answers.ts"
+import { ErrorBody } from "./errors.ts"
+
+type Routes = (typeof routes)[number]
+/** Method and path, as in `POST /api/chat`. */
+type Named = { readonly [R in Routes as `${R["method"]} ${R["path"]}`]: R }
+
+export interface Operation {
+  /** unique; clients that are generated from the document name their functions after it */
+  readonly id: string
+  /** what the schema of the body is called in the document */
+  readonly request?: string
+  /** what a 200 is, where it is not one object */
+  readonly answered?: string
+  /** content type → every shape that an answer, or one piece of a stream, can have */
+  readonly answers: { readonly [contentType: string]: ReadonlyArray<Schema.Top> }
+}
+
+const json = "application/json"
+const ndjson = "application/x-ndjson"
+const events = "text/event-stream"
+
+const streamed = "NDJSON, or one object with `stream: false`"
+const asked = "one object, or server-sent events with `stream: true`"
+
+/** A route that has a body has a name for it. */
+type Described = {
+  readonly [Name in keyof Named]: Named[Name] extends { readonly dialect: unknown }
+    ? Operation & { readonly request: string }
+    : Operation
+}
+
+const operations: Described = {
+  "POST /api/chat": {
+    id: "chat",
+    request: "NativeChatRequest",
+    answered: streamed,
+    answers: {
+      [ndjson]: [Answers.NativeChatFrame, Answers.NativeStreamError],
+      [json]: [Answers.NativeChatFrame]
+    }
+  },
+  "POST /api/generate": {
+    id: "generate",
+    request: "NativeGenerateRequest",
+    answered: streamed,
+    answers: {
+      [ndjson]: [Answers.NativeGenerateFrame, Answers.NativeStreamError],
+      [json]: [Answers.NativeGenerateFrame]
+    }
+  },
+  "POST /api/embed": { id: "embed", request: "EmbedRequest", answers: { [json]: [Answers.Embed] } },
+  "POST /api/embeddings": {
+    id: "embeddings",
+    request: "EmbeddingsRequest",
+    answers: { [json]: [Answers.Embeddings] }
+  },
+  "POST /api/show": { id: "show", request: "ShowRequest", answers: { [json]: [Answers.Show] } },
+  "GET /api/tags": { id: "tags", answers: { [json]: [Answers.Tags] } },
+  "GET /api/version": { id: "version", answers: { [json]: [Answers.Version] } },
+  "POST /v1/chat/completions": {
+    id: "createChatCompletion",
+    request: "ChatCompletionRequest",
+    answered: asked,
+    answers: {
+      [json]: [Answers.ChatCompletion],
+      [events]: [Answers.ChatCompletionChunk, ErrorBody]
+    }
+  },
+  "POST /v1/completions": {
+    id: "createCompletion",
+    request: "CompletionRequest",
+    answered: asked,
+    answers: { [json]: [Answers.Completion], [events]: [Answers.Completion, ErrorBody] }
+  },
+  "POST /v1/embeddings": {
+    id: "createEmbedding",
+    request: "EmbeddingRequest",
+    answers: { [json]: [Answers.EmbeddingList] }
+  },
+  "GET /v1/models": { id: "listModels", answers: { [json]: [Answers.ModelList] } },
+  "GET /healthz": { id: "healthz", answers: { [json]: [Answers.Status] } },
+  "GET /readyz": { id: "readyz", answers: { [json]: [Answers.Status] } },
+  "GET /playground": { id: "playground", answers: { "text/html": [Answers.Text] } },
+  "GET /metrics": { id: "metrics", answers: { "text/plain": [Answers.Text] } }
+}
+
+const byName = new Map<string, Operation>(Object.entries(operations))
+
+export const operationFor = ({ method, path }: Route): Operation => {
+  const operation = byName.get(`${method} ${path}`)
+  if (operation === undefined) throw new Error(`openapi: ${method} ${path} is not described`)
+  return operation
+}

@@ -1,0 +1,85 @@
+/** The schemas of `openapi.json`: Effect turns those of the code into JSON Schema. */
+import { JsonSchema, type Schema, SchemaRepresentation } from "effect"
+import type { Json, JsonObject } from "../../domain/Inference.ts"
+import { Message as NativeMessage, Tool } from "../dialect/native/chatRequest.ts"
+import { Options } from "../dialect/native/options.ts"
+import { Message } from "../dialect/openai/messages.ts"
+import { routes } from "../routes.ts"
+import * as Answers from "./answers.ts"
+import { ErrorBody } from "./errors.ts"
+import { operationFor } from "./operations.ts"
+
+/** Keys of JSON Schema that a schema may be annotated with, for what its checks cannot say. */
+const annotated = ["additionalProperties", "anyOf", "maxLength", "maximum", "not"]
+
+const { Text: _text, ...answers } = Answers
+
+/** Schemas that stand under a name of their own: what is used twice, and every request and answer. */
+const named: ReadonlyArray<readonly [name: string, schema: Schema.Top]> = [
+  ["Error", ErrorBody],
+  ["NativeMessage", NativeMessage],
+  ["Message", Message],
+  ["Tool", Tool],
+  ["Options", Options],
+  ...routes.flatMap((route) => {
+    const { request } = operationFor(route)
+    return "dialect" in route && request !== undefined ? [[request, route.dialect.accepts] as const] : []
+  }),
+  ...Object.entries(answers)
+]
+
+const namesByAst = new Map(named.map(([name, { ast }]) => [ast, name]))
+
+const definitions = (): JsonSchema.Definitions => {
+  const [first, ...rest] = named.map(([, { ast }]) => ast)
+  if (first === undefined) return {}
+  const representations = SchemaRepresentation.toRepresentations([first, ...rest], {
+    referencePolicy: ({ ast }) => namesByAst.get(ast)
+  })
+  return JsonSchema.toMultiDocumentOpenApi3_1(
+    SchemaRepresentation.toJsonSchemaMultiDocument(representations, {
+      includeAnnotationKey: (key) => annotated.includes(key)
+    })
+  ).definitions
+}
+
+const isObject = (value: unknown): value is { readonly [key: string]: unknown } =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Types in which every keyword but `enum` and `const` is about that one type, and says nothing of `null`. */
+const isPlain = (value: unknown): value is { readonly type: string } =>
+  isObject(value) && typeof value["type"] === "string" && !("enum" in value) && !("allOf" in value)
+
+/** The same schema in fewer words: `null` as a second type, and without what is so anyway. */
+const shortened = (value: unknown): Json => {
+  if (Array.isArray(value)) return value.map(shortened)
+  if (!isObject(value))
+    return typeof value === "string" || typeof value === "number" || typeof value === "boolean" ? value : null
+  const { anyOf, ...rest } = value
+  const [first, second] = Array.isArray(anyOf) && anyOf.length === 2 ? anyOf : []
+  const nullable = isPlain(first) && isPlain(second) && second.type === "null"
+  // A list of at least one, as Effect writes it.
+  const repeated = JSON.stringify(value["prefixItems"]) === JSON.stringify([value["items"]])
+  const schema = nullable ? { ...first, type: [first.type, "null"], ...rest } : value
+  return Object.fromEntries(
+    Object.entries(schema)
+      .filter(
+        ([key, inner]) =>
+          !(key === "additionalProperties" && inner === true) && !(repeated && key === "prefixItems")
+      )
+      .map(([key, inner]) => [key, shortened(inner)])
+  )
+}
+
+export const schemaOf = (schema: Schema.Top): JsonObject => {
+  const name = namesByAst.get(schema.ast)
+  return name === undefined ? { type: "string" } : { $ref: `#/components/schemas/${name}` }
+}
+
+/** In the order of their names, whatever order modules have them in. */
+export const componentSchemas = (): JsonObject =>
+  Object.fromEntries(
+    Object.entries(definitions())
+      .toSorted(([one], [other]) => (one < other ? -1 : 1))
+      .map(([name, schema]) => [name, shortened(schema)])
+  )
