@@ -97,7 +97,7 @@ export const responseOf = (
 }
 
 /** Headers that the document leaves out: they are about the connection, the cache or the browser. */
-const plumbing = ["x-content-type-options", "x-accel-buffering"]
+const plumbing = ["x-content-type-options", "x-accel-buffering", "x-frame-options"]
 const isOurs = (name: string) =>
   (name.startsWith("x-") || name === "retry-after" || name === "www-authenticate") && !plumbing.includes(name)
 

@@ -72,7 +72,7 @@ export const openaiOptions = {
   stop: absentable(Schema.Union([StopText, Stops]), "a text that ends the answer, or several")
 }
 
-const names = Object.keys(nativeOptions)
+const names = Object.keys({ ...nativeOptions, ...openaiOptions })
 
 /** Smaller than this is 0: the runner divides by a temperature, and 1e-38 is too small to divide by. */
 export const smallest = 1e-6
