@@ -97,9 +97,9 @@ export const responseOf = (
 }
 
 /** Headers that the document leaves out: they are about the connection, the cache or the browser. */
-const plumbing = ["x-content-type-options", "x-accel-buffering", "x-frame-options"]
+const plumbing = new Set(["x-content-type-options", "x-accel-buffering", "x-frame-options"])
 const isOurs = (name: string) =>
-  (name.startsWith("x-") || name === "retry-after" || name === "www-authenticate") && !plumbing.includes(name)
+  (name.startsWith("x-") || name === "retry-after" || name === "www-authenticate") && !plumbing.has(name)
 
 const piecesOf = (type: string, text: string): ReadonlyArray<unknown> => {
   if (type === "application/json") return [JSON.parse(text)]

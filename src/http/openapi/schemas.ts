@@ -10,7 +10,7 @@ import { ErrorBody } from "./errors.ts"
 import { operationFor } from "./operations.ts"
 
 /** Keys of JSON Schema that a schema may be annotated with, for what its checks cannot say. */
-const annotated = ["additionalProperties", "anyOf", "maxLength", "maximum", "not"]
+const annotated = new Set(["additionalProperties", "anyOf", "maxLength", "maximum", "not"])
 
 const { Text: _text, ...answers } = Answers
 
@@ -38,7 +38,7 @@ const definitions = (): JsonSchema.Definitions => {
   })
   return JsonSchema.toMultiDocumentOpenApi3_1(
     SchemaRepresentation.toJsonSchemaMultiDocument(representations, {
-      includeAnnotationKey: (key) => annotated.includes(key)
+      includeAnnotationKey: (key) => annotated.has(key)
     })
   ).definitions
 }
