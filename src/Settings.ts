@@ -144,7 +144,7 @@ export const table = {
     "a whole number of requests, 1 to 100000",
     undefined,
     integer("BACKEND_MAX_CONCURRENT", 0, "requests", 1, 100_000).read,
-    "unset: no line"
+    "unset: no queue"
   ),
   queueMaxWaitMs: integer("QUEUE_MAX_WAIT_MS", 30_000, "milliseconds", 1, msPerDay),
   queueMaxDepth: integer("QUEUE_MAX_DEPTH", 256, "requests", 0, 100_000),
