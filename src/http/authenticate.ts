@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http"
 import { Effect } from "effect"
 import type { RequestContext } from "../request/RequestContext.ts"
 import type { Desk } from "./Desk.ts"
+import { addressGroup } from "./server/addressGroup.ts"
 
 /**
  * A key stands in one place only: a single `Authorization: Bearer <key>` header (RFC 6750, section 2.1). The scheme is in any case,
@@ -29,7 +30,7 @@ export const authenticate = (
   context: RequestContext,
   incoming: IncomingMessage
 ) =>
-  Effect.flatMap(keys.verify(bearerOf(incoming)), (key) => {
+  Effect.flatMap(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
     context.caller = key.value
     return Effect.as(freeWork.check(key.value), key)
   })

@@ -14,10 +14,12 @@ export class KeyStore extends Context.Service<
   {
     /**
      * `secret` is what followed `Bearer `, or undefined when there was no such single header. Anything that does
-     * not have the shape of a key is refused before any I/O.
+     * not have the shape of a key is refused before any I/O. `from` is the address that asks (of IPv6 the /64): when more
+     * secrets are to be verified than there is time for, addresses take turns.
      */
     verify(
-      secret: string | undefined
+      secret: string | undefined,
+      from?: string
     ): Effect.Effect<Evidence<"KeyStore", Caller>, Unauthorized | Unavailable>
     /** Answers when the database answers: for readiness. */
     readonly ping: Effect.Effect<void, Unavailable>

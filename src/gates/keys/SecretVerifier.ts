@@ -35,8 +35,16 @@ export interface SecretVerifierOptions {
 }
 
 export interface SecretVerifier {
-  /** `hash` is undefined when no key has this prefix. The result is then false, after the time that a verify takes. */
-  matches(secret: string, prefix: string, hash: string | undefined): Effect.Effect<boolean, Unavailable>
+  /**
+   * `hash` is undefined when no key has this prefix. The result is then false, after the time that a verify takes. `from` is
+   * the client's address group: address groups take turns.
+   */
+  matches(
+    secret: string,
+    prefix: string,
+    hash: string | undefined,
+    from?: string
+  ): Effect.Effect<boolean, Unavailable>
 }
 
 interface Job extends Entry {
@@ -186,7 +194,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       })
     )
 
-  const matches: SecretVerifier["matches"] = (secret, prefix, hash) =>
+  const matches: SecretVerifier["matches"] = (secret, prefix, hash, from = "") =>
     Effect.suspend(() => {
       const digest = digestOf("sha256", pepper + secret, "base64url")
       const now = nowMs()
@@ -206,6 +214,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       const job: Job = {
         secret,
         prefix,
+        from,
         hash: target,
         digest,
         deadline: now + maxWaitMs,

@@ -2,15 +2,22 @@
  * The queue for verifies, bounded in total and for each prefix.
  *
  * *Details* When the queue is full, a new entry replaces a random waiting one: of its own prefix when that has too many,
- * otherwise a suspect one. First come, first served would give all places to the client that sends most; this way the
- * owner of a flooded prefix gets a place with each try. A secret that was turned away before goes ahead of a new secret and
- * is not replaced by it: an owner repeats one secret, while most guesses are new. How often it was turned away does not
- * count; otherwise a flood that repeats its guesses would stay ahead of the owner.
+ * otherwise a suspect one. First come, first served would give all places to the client that sends most.
  *
- * *Gotchas* A flood with few, repeated secrets gains nothing: a secret is verified once, and then its result is cached.
+ * Address groups take turns, and an entry is only replaced when no other address group has more entries than its own. So
+ * the owner of a prefix that one address floods is verified at the first try.
+ *
+ * Within that, a secret that was turned away before goes ahead of a new secret and is not replaced by it: an owner repeats
+ * one secret, while most guesses are new. How often it was turned away does not count; otherwise a flood that repeats its
+ * guesses would stay ahead of the owner.
+ *
+ * *Gotchas* A flood with few, repeated secrets gains nothing: a secret is verified once, and then its result is cached. An
+ * owner who shares the flood's address competes with all its guesses.
  */
 export interface Entry {
   readonly prefix: string
+  /** the client's address group (`http/server/addressGroup.ts`) */
+  readonly from: string
   /** whether its secret was turned away before, unverified */
   readonly turnedAway: boolean
   /** called when another entry replaces it */
@@ -31,7 +38,9 @@ export class VerifyQueue<E extends Entry> {
   readonly #options: VerifyQueueOptions
   readonly #lines: Record<Line, Array<E>> = { clean: [], suspect: [], asleep: [] }
   readonly #ofPrefix = new Map<string, number>()
-  #working = 0
+  /** entries in work */
+  readonly #working: Array<E> = []
+  #servedLast: string | undefined
 
   constructor(options: VerifyQueueOptions) {
     this.#options = options
@@ -39,7 +48,7 @@ export class VerifyQueue<E extends Entry> {
 
   /** entries that wait for a worker or are in work */
   get size(): number {
-    return this.#lines.clean.length + this.#lines.suspect.length + this.#working
+    return this.#lines.clean.length + this.#lines.suspect.length + this.#working.length
   }
 
   get isFull(): boolean {
@@ -54,7 +63,8 @@ export class VerifyQueue<E extends Entry> {
   enter(entry: E, line: Line): boolean {
     const { asleep, clean, suspect } = this.#lines
     const full = (this.#ofPrefix.get(entry.prefix) ?? 0) >= this.#options.perPrefix
-    if (full && !this.#replace(entry, [...clean, ...suspect, ...asleep].filter(sameAs(entry)))) return false
+    const ofPrefix = () => [...clean, ...suspect, ...asleep, ...this.#working].filter(sameAs(entry))
+    if (full && !this.#replace(entry, ofPrefix())) return false
     if (line !== "asleep" && this.isFull && !this.#replace(entry, suspect)) return false
     this.#lines[line].push(entry)
     this.#ofPrefix.set(entry.prefix, (this.#ofPrefix.get(entry.prefix) ?? 0) + 1)
@@ -64,17 +74,18 @@ export class VerifyQueue<E extends Entry> {
   /** Takes the next entry. It keeps its place until `leave`. */
   take(line: "clean" | "suspect"): E | undefined {
     const waiting = this.#lines[line]
-    const first =
-      (line === "suspect" ? waiting.find(({ turnedAway }) => turnedAway) : undefined) ?? waiting[0]
+    const first = line === "clean" ? waiting[0] : this.#nextSuspect
     if (first === undefined) return undefined
     waiting.splice(waiting.indexOf(first), 1)
-    this.#working += 1
+    this.#working.push(first)
+    this.#servedLast = first.from
     return first
   }
 
   /** Removes an entry that was taken. */
   leave(entry: E): void {
-    this.#working -= 1
+    const at = this.#working.indexOf(entry)
+    if (at !== -1) this.#working.splice(at, 1)
     this.#free(entry)
   }
 
@@ -83,9 +94,24 @@ export class VerifyQueue<E extends Entry> {
     this.#remove(entry, "asleep")
   }
 
-  #replace(newcomer: E, waiting: ReadonlyArray<E>): boolean {
+  get #nextSuspect(): E | undefined {
+    const { suspect } = this.#lines
+    const others = suspect.filter(({ from }) => from !== this.#servedLast)
+    const next = others.length > 0 ? others : suspect
+    return next.find(({ turnedAway }) => turnedAway) ?? next[0]
+  }
+
+  /** Gives the place of one of `entries` that waits to `newcomer`, if one has a weaker claim. */
+  #replace(newcomer: E, entries: ReadonlyArray<E>): boolean {
+    const places = new Map([[newcomer.from, 1]])
+    for (const { from } of entries) places.set(from, (places.get(from) ?? 0) + 1)
+    const most = Math.max(...places.values())
+    const waiting = entries.filter(
+      (entry) => places.get(entry.from) === most && !this.#working.includes(entry)
+    )
     const fresh = waiting.filter(({ turnedAway }) => !turnedAway)
-    const weakest = fresh.length > 0 || !newcomer.turnedAway ? fresh : waiting
+    const isAhead = newcomer.turnedAway || places.get(newcomer.from) !== most
+    const weakest = fresh.length > 0 || !isAhead ? fresh : waiting
     const victim = weakest[Math.floor(Math.random() * weakest.length)]
     if (victim === undefined) return false
     for (const line of lines) this.#remove(victim, line)

@@ -191,13 +191,13 @@ export const layerPostgres = (
       const shape = keyShape(options.namespace)
       const refused = Effect.suspend(() => Effect.fail(new Unauthorized()))
 
-      const check = Effect.fnUntraced(function* (secret: string) {
+      const check = Effect.fnUntraced(function* (secret: string, from: string | undefined) {
         const prefix = prefixOf(secret)
         const found = yield* keys.confirmed(prefix)
         // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
         // answer does not show whether the secret was right.
         const before = found?.state.usable === true && !found.expired ? found : undefined
-        const matches = yield* secrets.matches(secret, prefix, before?.state.hash)
+        const matches = yield* secrets.matches(secret, prefix, before?.state.hash, from)
         if (!matches || before === undefined) return yield* refused
         const now = yield* keys.confirmed(prefix)
         if (now === undefined || now.state.hash !== before.state.hash) return yield* refused
@@ -212,7 +212,8 @@ export const layerPostgres = (
       )
 
       return {
-        verify: (secret) => (secret === undefined || !shape.test(secret) ? refused : check(secret)),
+        verify: (secret, from) =>
+          secret === undefined || !shape.test(secret) ? refused : check(secret, from),
         ping
       }
     })

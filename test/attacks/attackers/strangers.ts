@@ -70,9 +70,16 @@ const sendAndStay: Attacker = async (order) => {
   return { answers }
 }
 
+const poolOf = ({ count, from: [localAddress], url }: Order): Pool =>
+  new Pool(url, {
+    connections: count,
+    headersTimeout: 20_000,
+    ...(localAddress === undefined ? {} : { localAddress })
+  })
+
 /** Wrong secrets: `rate` a second, behind the prefixes of `keys`, or behind no known prefix. */
 const guess: Attacker = async (order) => {
-  const pool = new Pool(order.url, { connections: order.count, headersTimeout: 20_000 })
+  const pool = poolOf(order)
   const counts: Record<string, number> = {}
   const count = (name: string) => void (counts[name] = (counts[name] ?? 0) + 1)
   let open = 0
@@ -98,7 +105,7 @@ const guess: Attacker = async (order) => {
  * prefers whoever was turned away, they look like owners.
  */
 const insist: Attacker = async (order) => {
-  const pool = new Pool(order.url, { connections: order.count, headersTimeout: 20_000 })
+  const pool = poolOf(order)
   const secrets = Array.from({ length: 1500 }, () => wrongKey(pick(order.keys, 0)))
   let [answered, refused, open] = [0, 0, 0]
   const sent = await openLoop(order, (i) => {

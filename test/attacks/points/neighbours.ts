@@ -162,6 +162,8 @@ const troubles: ReadonlyArray<Trouble> = [
   }),
   failures("500 to two keys of one tenant", "says-500", { keys: 2 }),
   lists("/api/tags, 64 connections", { attack: "hammer", path: "/api/tags", count: 64 }),
+  lists("/api/tags, 1,000 connections", { attack: "hammer", path: "/api/tags", count: 1000 }),
+  lists("/api/tags, left after 3 ms", { attack: "leave early", path: "/api/tags", count: 64, rate: 3 }),
   lists("/v1/models, pipelined", { attack: "pipelined lists", path: "/v1/models", count: 20 }),
   lists("HEAD /api/version, pipelined", {
     attack: "pipelined lists",
@@ -220,10 +222,11 @@ const lockout = (
   name: string,
   rate: number,
   {
+    from = [],
     how = "guess",
     leadS = 3,
     otherPrefixes = 0
-  }: { how?: string; leadS?: number; otherPrefixes?: number } = {}
+  }: { from?: ReadonlyArray<string>; how?: string; leadS?: number; otherPrefixes?: number } = {}
 ): Assault => ({
   point: 12,
   name,
@@ -234,7 +237,11 @@ const lockout = (
     const victim = yield* (yield* Arena).victim
     const guessed: ReadonlyArray<Key> = [owner, ...others].map(({ prefix }) => ({ prefix, secret: prefix }))
     const attacking = yield* startAttack(
-      completed({ attack: how, rate, count: 2000, seconds: mostSeconds + leadS + 1 }, victim.url, guessed)
+      completed(
+        { attack: how, rate, from, count: 2000, seconds: mostSeconds + leadS + 1 },
+        victim.url,
+        guessed
+      )
     )
     yield* Effect.sleep(leadS * 1000)
     const began = performance.now()
@@ -272,5 +279,10 @@ export const neighbours: ReadonlyArray<Assault> = [
   lockout("1,500 wrong secrets a second, one prefix", 1500),
   lockout("1,500 wrong secrets a second, 50 prefixes", 1500, { otherPrefixes: 49 }),
   lockout("1,500 a second, each wrong secret again and again", 1500, { how: "insist", leadS: 12 }),
+  lockout("1,500 a second, again and again, from another address", 1500, {
+    how: "insist",
+    leadS: 12,
+    from: ["127.0.0.21"]
+  }),
   ...troubles.filter(({ point }) => point >= 12).map(trouble)
 ]

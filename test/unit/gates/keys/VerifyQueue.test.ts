@@ -8,10 +8,11 @@ interface Named extends Entry {
 const makeQueue = (perPrefix: number, most: number) => {
   const evicted: Array<string> = []
   const queue = new VerifyQueue<Named>({ perPrefix, most })
-  const entry = (name: string, prefix = "p", turnedAway = false): Named => ({
+  const entry = (name: string, prefix = "p", turnedAway = false, from = ""): Named => ({
     name,
     prefix,
     turnedAway,
+    from,
     evicted: () => void evicted.push(name)
   })
   return { evicted, queue, entry }
@@ -92,4 +93,27 @@ it("when an entry that sleeps is replaced, then waking it later frees no second 
   assert.isTrue(queue.enter(entry("third"), "asleep"))
   assert.deepStrictEqual(evicted, ["sleeper", "newcomer"])
   assert.strictEqual(queue.size, 0)
+})
+
+it("when one address floods a prefix, then an entry of another takes a place, keeps it, and is taken next", () => {
+  const { entry, evicted, queue } = makeQueue(2, 100)
+  queue.enter(entry("in work", "p", true, "flood"), "suspect")
+  queue.take("suspect")
+  for (let n = 0; n < 20; n += 1) queue.enter(entry(`guess ${n}`, "p", true, "flood"), "suspect")
+  assert.isTrue(queue.enter(entry("owner", "p", false, "elsewhere"), "suspect"))
+  for (let n = 20; n < 40; n += 1) {
+    assert.isFalse(queue.enter(entry(`guess ${n}`, "p", true, "flood"), "suspect"))
+  }
+  assert.notInclude(evicted, "owner")
+  assert.strictEqual(queue.take("suspect")?.name, "owner")
+})
+
+it("when one address floods all prefixes, then an entry of another takes a place, keeps it, and is taken next", () => {
+  const { entry, evicted, queue } = makeQueue(2, 10)
+  for (let n = 0; n < 40; n += 1) queue.enter(entry(`guess ${n}`, `p${n}`, true, "flood"), "suspect")
+  queue.take("suspect")
+  assert.isTrue(queue.enter(entry("owner", "q", false, "elsewhere"), "suspect"))
+  for (let n = 40; n < 80; n += 1) queue.enter(entry(`guess ${n}`, `p${n}`, true, "flood"), "suspect")
+  assert.notInclude(evicted, "owner")
+  assert.strictEqual(queue.take("suspect")?.name, "owner")
 })
