@@ -1,27 +1,75 @@
 /**
- * Builds the real model server from the Go module proxy, once per machine. 0.11.4 is the newest version whose module
- * has everything it needs; later ones leave their C++ headers, then their engine, out of it.
+ * Builds the real model server from the Go module proxy, once per machine. OLLAMA_VERSION chooses which of `releases`.
+ * From 0.30 on a module has no engine: it is fetched while building, and is not in the module proxy.
  */
 import { spawn } from "node:child_process"
 import { existsSync, readFileSync } from "node:fs"
-import { cp, mkdir, rm, writeFile } from "node:fs/promises"
+import { cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises"
 import * as path from "node:path"
 import { Console, Effect, Schema } from "effect"
 import { TestServerFailed } from "../servers/processes.ts"
 import { cacheFolder, makeOnce } from "./cache.ts"
 
-export const pinned = {
-  module: "github.com/ollama/ollama",
-  version: "v0.11.4",
+interface GoModule {
+  readonly module: string
+  readonly version: string
   /** as go.sum has it: the Go command refuses a module that hashes to anything else */
-  sums: [
-    "github.com/ollama/ollama v0.11.4 h1:6xLYLEPTKtw6N20qQecyEL/rrBktPO4o5U05cnvkSmI=",
-    "github.com/ollama/ollama v0.11.4/go.mod h1:9+1//yWPsDE2u+l1a5mpaKrYw4VdnSsRU3ioq5BvMms="
-  ]
-} as const
+  readonly sums: readonly [module: string, itsGoMod: string]
+}
 
-/** The oldest Go that its go.mod accepts. */
-const oldestGo = [1, 24] as const
+/** A file that a release includes and leaves out of its module, out of another module. */
+interface Header extends GoModule {
+  readonly from: string
+  /** below `llama/llama.cpp/vendor` */
+  readonly to: string
+}
+
+interface Release extends GoModule {
+  /** The oldest Go that its go.mod accepts. */
+  readonly oldestGo: readonly [major: number, minor: number]
+  readonly headers: ReadonlyArray<Header>
+}
+
+const ollama = (version: string, ...sums: readonly [string, string]): GoModule => ({
+  module: "github.com/ollama/ollama",
+  version,
+  sums
+})
+
+/** The newest whose module has everything it needs. */
+const complete = ollama(
+  "v0.11.4",
+  "h1:6xLYLEPTKtw6N20qQecyEL/rrBktPO4o5U05cnvkSmI=",
+  "h1:9+1//yWPsDE2u+l1a5mpaKrYw4VdnSsRU3ioq5BvMms="
+)
+
+const malgo: GoModule = {
+  module: "github.com/gen2brain/malgo",
+  version: "v0.11.24",
+  sums: ["h1:hHcIJVfzWcEDHFdPl5Dl/CUSOjzOleY0zzAV8Kx+imE=", "h1:f9TtuN7DVrXMiV/yIceMeWpvanyVzJQMlBecJFVMxww="]
+}
+
+const releases: Readonly<Record<string, Release>> = {
+  "0.11.4": { ...complete, oldestGo: [1, 24], headers: [] },
+  /** The last one that has its engine. */
+  "0.24.0": {
+    ...ollama(
+      "v0.24.0",
+      "h1:CBZ0ffE+cxMWRWau5yD5vXHkiZHAeuxLk+3j55u0XxQ=",
+      "h1:lX6J1oDiqbQLNMg9qJbLyEbFwqgM4uD3VDFn6YYy2v4="
+    ),
+    oldestGo: [1, 26],
+    headers: [
+      { ...complete, from: "llama/llama.cpp/common/json.hpp", to: "nlohmann/json.hpp" },
+      // The same file declares what the smaller one does.
+      { ...complete, from: "llama/llama.cpp/common/json.hpp", to: "nlohmann/json_fwd.hpp" },
+      { ...complete, from: "llama/llama.cpp/common/stb_image.h", to: "stb/stb_image.h" },
+      { ...malgo, from: "miniaudio.h", to: "miniaudio/miniaudio.h" }
+    ]
+  }
+}
+
+const wanted = process.env["OLLAMA_VERSION"] || "0.11.4"
 
 interface Ran {
   readonly ok: boolean
@@ -48,12 +96,15 @@ const run = (
 
 /** Why this machine cannot build the server; undefined when it can. */
 export const missing = async (): Promise<string | undefined> => {
+  const release = releases[wanted]
+  if (release === undefined)
+    return `OLLAMA_VERSION is ${wanted}, and can be ${Object.keys(releases).join(" or ")}`
   const { ok, output } = await run("go", ["env", "GOVERSION"])
   if (!ok) return "there is no Go on this machine"
   const [, major = "0", minor = "0"] = /^go(\d+)\.(\d+)/.exec(output) ?? []
-  const [wantedMajor, wantedMinor] = oldestGo
-  if (Number(major) < wantedMajor || (Number(major) === wantedMajor && Number(minor) < wantedMinor))
-    return `Go ${major}.${minor} is too old: ${wantedMajor}.${wantedMinor} or newer is needed`
+  const [oldestMajor, oldestMinor] = release.oldestGo
+  if (Number(major) < oldestMajor || (Number(major) === oldestMajor && Number(minor) < oldestMinor))
+    return `Go ${major}.${minor} is too old: ${oldestMajor}.${oldestMinor} or newer is needed`
   const compiler = await run("g++", ["--version"])
   return compiler.ok ? undefined : "there is no C++ compiler (g++) on this machine"
 }
@@ -71,50 +122,60 @@ const compilerFlags = (): ReadonlyArray<string> => {
 
 const Download = Schema.fromJsonString(Schema.Struct({ Dir: Schema.String, Sum: Schema.String }))
 
-/** The module's sources, in the Go module cache, checked against `pinned.sums`. */
-const download = async (folder: string): Promise<string> => {
-  const requiring = path.join(folder, "requiring")
-  await mkdir(requiring)
-  const { module, sums, version } = pinned
+/** The module's sources, in the Go module cache, checked against its sums. */
+const download = async ({ module, sums, version }: GoModule, folder: string): Promise<string> => {
+  const requiring = await mkdtemp(path.join(folder, "requiring-"))
   await writeFile(path.join(requiring, "go.mod"), `module pin\n\ngo 1.24\n\nrequire ${module} ${version}\n`)
-  await writeFile(path.join(requiring, "go.sum"), `${sums.join("\n")}\n`)
+  const [sum, itsGoMod] = sums
+  await writeFile(
+    path.join(requiring, "go.sum"),
+    `${module} ${version} ${sum}\n${module} ${version}/go.mod ${itsGoMod}\n`
+  )
   const { ok, output } = await run("go", ["mod", "download", "-json", module], { cwd: requiring })
-  if (!ok) throw new Error(`the sources of the model server could not be had:\n${output.slice(-2000)}`)
+  await rm(requiring, { recursive: true, force: true })
+  if (!ok) throw new Error(`the sources of ${module} could not be had:\n${output.slice(-2000)}`)
   const { Dir, Sum } = Schema.decodeSync(Download)(output.slice(output.indexOf("{")))
-  if (!sums[0].endsWith(` ${Sum}`)) throw new Error(`${module} ${version} hashes to ${Sum}`)
+  if (sum !== Sum) throw new Error(`${module} ${version} hashes to ${Sum}`)
   return Dir
 }
 
-const build = async (folder: string): Promise<void> => {
+const build = async (release: Release, folder: string): Promise<void> => {
   const sources = path.join(folder, "sources")
   // The module cache is read-only, and cgo wants to write next to its sources.
-  await cp(await download(folder), sources, { recursive: true })
+  await cp(await download(release, folder), sources, { recursive: true })
   await run("chmod", ["-R", "u+w", sources])
+  for (const header of release.headers) {
+    const to = path.join(sources, "llama/llama.cpp/vendor", header.to)
+    await mkdir(path.dirname(to), { recursive: true })
+    await cp(path.join(await download(header, folder), header.from), to)
+  }
   const flags = compilerFlags().join(" ")
-  const stamp = `-X ${pinned.module}/version.Version=${pinned.version.slice(1)}`
+  const stamp = `-X ${release.module}/version.Version=${release.version.slice(1)}`
   const words = ["build", "-p", "2", "-trimpath", "-buildvcs=false", "-ldflags", `-s -w ${stamp}`]
   const { ok, output } = await run("nice", ["go", ...words, "-o", path.join(folder, "ollama"), "."], {
     cwd: sources,
     env: { CGO_ENABLED: "1", CGO_CFLAGS: flags, CGO_CXXFLAGS: flags }
   })
   if (!ok) throw new Error(`the model server could not be built:\n${output.slice(-4000)}`)
+  await run("chmod", ["-R", "u+w", sources])
   await rm(sources, { recursive: true, force: true })
 }
 
 /** Where the binary is, or will be: builds for other instruction sets lie beside it. */
 export const binaryPath = (): string => {
   const set = compilerFlags().length > 1 ? "avx2" : "plain"
-  return path.join(cacheFolder(), `ollama-${pinned.version.slice(1)}-${process.arch}-${set}`, "ollama")
+  return path.join(cacheFolder(), `ollama-${wanted}-${process.arch}-${set}`, "ollama")
 }
 
-/** The binary of the pinned version; the first call on a machine builds it, which takes some minutes. */
+/** The binary of the wanted version; the first call on a machine builds it, which takes some minutes. */
 export const buildOllama: Effect.Effect<string, TestServerFailed> = Effect.suspend(() => {
-  const binary = binaryPath()
+  const [binary, release] = [binaryPath(), releases[wanted]]
+  if (release === undefined) return new TestServerFailed({ detail: `no release ${wanted} is known` })
   return makeOnce(path.dirname(binary), (folder) =>
-    Console.log(`building the real model server ${pinned.version}: some minutes, once on this machine`).pipe(
+    Console.log(`building the real model server ${wanted}: some minutes, once on this machine`).pipe(
       Effect.andThen(
         Effect.tryPromise({
-          try: () => build(folder),
+          try: () => build(release, folder),
           catch: (cause) =>
             new TestServerFailed({ detail: "the real model server could not be built", cause })
         })

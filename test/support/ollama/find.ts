@@ -1,4 +1,4 @@
-/** The binary of the real model server: OLLAMA_BIN, or the pinned version, built where Go is. */
+/** The binary of the real model server: OLLAMA_BIN, or one that is built where Go is. */
 import { existsSync } from "node:fs"
 import { Effect } from "effect"
 import { TestServerFailed } from "../servers/processes.ts"
