@@ -9,6 +9,16 @@ export type JsonObject = Schema.JsonObject
 /** The endpoints of the backend. The path that is called is a constant for each kind, never the client's. */
 export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show"
 
+/** What an image says of itself. */
+export interface ImageInfo {
+  readonly format: "png" | "jpeg" | "webp" | "sound"
+  /** in pixels; 0 for sound */
+  readonly width: number
+  readonly height: number
+  /** false: it is a PNG or a JPEG that is cut off, or has a wrong checksum */
+  readonly whole: boolean
+}
+
 /** A decoded body. */
 export interface DecodedRequest {
   readonly kind: InferenceKind
@@ -34,6 +44,8 @@ export interface DecodedRequest {
   readonly contextDigest?: string
   /** keywords that were left out of the schema, for `X-Schema-Relaxed` */
   readonly relaxed?: ReadonlyArray<string>
+  /** its images, in order, as far as their headers tell */
+  readonly images?: ReadonlyArray<ImageInfo>
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */
   readonly maxTokens: number | undefined
 }

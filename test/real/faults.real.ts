@@ -91,6 +91,15 @@ layer(layerOwnGateway({ OLLAMA_NUM_PARALLEL: "1", OLLAMA_MAX_QUEUE: "4" }, { BRE
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
+        const { url } = yield* OwnOllama
+        // The queue fills up while the model loads: that takes longer than to send all requests.
+        yield* Effect.promise((signal) =>
+          fetch(new URL("/api/generate", url), {
+            method: "POST",
+            body: JSON.stringify({ model: "slow", keep_alive: 0, stream: false }),
+            signal
+          }).then((answer) => answer.text())
+        )
         const body = { ...long, stream: false, options: { num_predict: 30 } }
         const answers = yield* Effect.forEach(
           Array.from({ length: 16 }, () => body),

@@ -7,6 +7,7 @@ import { OwnOllama } from "./RealOllama.ts"
 
 const messages = [{ role: "user", content: "x" }]
 const options = { num_predict: 20 }
+const brief = { num_predict: 1 }
 
 const ofText = (text: Readonly<Record<string, unknown>>) => ({
   type: "object",
@@ -58,6 +59,47 @@ const bodies = [
     path: "/api/generate",
     body: { model: "plain", prompt: "x", stream: false, context, options }
   })),
+  // At the bound of characters in a row …
+  ...["7", "!", "a", " ", "a\u0301"].flatMap((unit) => {
+    const text = unit.repeat(4096 / unit.length)
+    const what = `4096 of ${JSON.stringify(unit)}`
+    return [
+      {
+        what,
+        path: "/api/chat",
+        body: { model: "split", messages: [{ role: "user", content: text }], stream: false, options: brief }
+      },
+      { what: `${what}, embedded`, path: "/api/embed", body: { model: "embed", input: text } }
+    ]
+  }),
+  // … and beyond it.
+  ...["7", "!", "a", "A", "漢", " ", "\n", "🙂", "\u0301", "a\u0301", "!\u0301"].flatMap((unit) => {
+    const text = unit.repeat(Math.floor(120_000 / Buffer.byteLength(unit)))
+    const what = `120 kB of ${JSON.stringify(unit)}`
+    return ["plain", "split"].flatMap((model) => [
+      {
+        what: `${what}, ${model}`,
+        path: "/api/chat",
+        body: { model, messages: [{ role: "user", content: text }], stream: false, options: brief }
+      },
+      {
+        what: `${what}, ${model}, raw`,
+        path: "/api/generate",
+        body: { model, prompt: text, raw: true, stream: false, options: brief }
+      },
+      { what: `${what}, embedded`, path: "/api/embed", body: { model: "embed", input: text } }
+    ])
+  }),
+  ...["7", "\n"].map((unit) => ({
+    what: `${JSON.stringify(unit)} in many messages`,
+    path: "/api/chat",
+    body: {
+      model: "split",
+      messages: Array.from({ length: 60 }, () => ({ role: "user", content: unit.repeat(2000) })),
+      stream: false,
+      options: brief
+    }
+  })),
   ...[
     { repeat_last_n: 1_500_000_000 },
     { num_keep: 1_500_000_000 },
@@ -83,10 +125,18 @@ layer(layerOwnGateway(), { excludeTestServices: true, timeout: 600_000 })("a rea
         body: { model: "plain", messages, stream: false, options }
       })
       assert.strictEqual(first.status, 200)
+      const models = [
+        { path: "/api/generate", body: { model: "split", prompt: "x", stream: false, options } },
+        { path: "/api/embed", body: { model: "embed", input: "x" } }
+      ]
+      for (const { body, path } of models)
+        assert.strictEqual((yield* call(path, { secret, body })).status, 200)
       const before = { pid: server.pid(), runners: server.runners() }
       const wrong: Array<string> = []
-      for (const { body, path, what } of bodies) {
-        const { status, text } = yield* call(path, { secret, body })
+      // A key may be refused a hundred times a second.
+      const keys = yield* Effect.replicateEffect(newKey(), 8)
+      for (const [i, { body, path, what }] of bodies.entries()) {
+        const { status, text } = yield* call(path, { secret: keys[i % keys.length]?.secret ?? secret, body })
         if (status !== 200 && status !== 400) wrong.push(`${what}: ${status} ${text}`)
         const after = { pid: server.pid(), runners: server.runners() }
         if (JSON.stringify(after) !== JSON.stringify(before)) wrong.push(`${what}: another process`)

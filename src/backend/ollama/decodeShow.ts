@@ -49,8 +49,15 @@ export const decodeDescription = (text: string): Description | undefined => {
     ...(capabilities === undefined
       ? {}
       : { capabilities: capabilities.filter((name) => name.length <= 64).slice(0, mostCapabilities) }),
-    ...contextLengthOf(length)
+    ...contextLengthOf(length),
+    ...tokenizerOf(isObject(info) ? info : {})
   }
+}
+
+const tokenizerOf = (info: JsonObject): Pick<Description, "tokenizer"> => {
+  const { "tokenizer.ggml.model": kind, "tokenizer.ggml.pre": split } = info
+  if (typeof kind !== "string" || kind.length > 64) return {}
+  return { tokenizer: { kind, split: typeof split === "string" && split.length <= 64 ? split : "" } }
 }
 
 /** A context length that can be one, as a field of a model. */

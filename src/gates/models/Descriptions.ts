@@ -1,6 +1,6 @@
 /**
- * Adds what the model list leaves out. Ollama up to 0.24 sends capabilities and context length in `/api/show` only, so the
- * gateway calls it once for each digest. The polls do not wait for it.
+ * Adds what the model list leaves out: the tokenizer, and up to Ollama 0.24 capabilities and context length. Ollama sends them in
+ * `/api/show`, so the gateway calls it once for each digest. The polls do not wait for it.
  *
  * Bounds: one call at a time, `timeoutMs` each, `maxPerRound` for each poll. When a call fails, the model is used without a
  * description and is tried again after `retryMs`. Digests that are no longer listed are forgotten.
@@ -80,7 +80,7 @@ type Failure = BackendFailed | Cause.TimeoutError
 const idOf = (model: Model): string => (model.digest === "" ? `name ${model.name}` : model.digest)
 
 const isIncomplete = (model: Model): boolean =>
-  model.capabilities === undefined || model.contextLength === undefined
+  model.capabilities === undefined || model.contextLength === undefined || model.tokenizer === undefined
 
 export const described = (model: Model, description: Description | undefined): Model =>
   description === undefined ? model : { ...description, ...model }

@@ -7,82 +7,32 @@ import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
 import { isFormed } from "./fields.ts"
 import type { DecodedRequest, Json } from "../../domain/Inference.ts"
+import { readImage } from "./imageFormat.ts"
 
 /** A photograph of 12 megapixels passes. */
 export const maxPixels = 4096 * 4096
 
+/** Pixels of a side. Some models fill an image up to a square, and their runner ends on one of 1 by 60,000. */
+export const mostSide = 8192
+
 /** Images of one request, in all of its messages. */
 export const maxImages = 32
 
-const pngSignature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
-
-/** Width and height stand at fixed places of the first chunk. */
-const pngPixels = (bytes: Buffer): number | undefined =>
-  bytes.length >= 24 && bytes.toString("latin1", 12, 16) === "IHDR"
-    ? bytes.readUInt32BE(16) * bytes.readUInt32BE(20)
-    : undefined
-
-/** SOF0 to SOF15, without the three markers in between that mean something else. */
-const isFrame = (marker: number): boolean =>
-  marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc
-
-/** The largest frame of all that are declared before the image itself begins. */
-const jpegPixels = (bytes: Buffer): number | undefined => {
-  let pixels: number | undefined
-  let at = 2
-  while (at + 4 <= bytes.length) {
-    if (bytes[at] !== 0xff) return undefined
-    const marker = bytes[at + 1] ?? 0
-    // A marker may be preceded by any number of fill bytes.
-    if (marker === 0xff) {
-      at += 1
-      continue
-    }
-    const scans = marker === 0xda
-    if (scans) return pixels
-    const length = bytes.readUInt16BE(at + 2)
-    if (isFrame(marker)) {
-      if (at + 9 > bytes.length) return undefined
-      pixels = Math.max(pixels ?? 0, bytes.readUInt16BE(at + 5) * bytes.readUInt16BE(at + 7))
-    }
-    at += 2 + length
-  }
-  return pixels
-}
-
-/** A WebP starts with one of three chunks, each of which says the size in its own way. */
-const webpPixels = (bytes: Buffer): number | undefined => {
-  if (bytes.length < 30) return undefined
-  switch (bytes.toString("latin1", 12, 16)) {
-    case "VP8 ":
-      return (bytes.readUInt16LE(26) & 0x3fff) * (bytes.readUInt16LE(28) & 0x3fff)
-    case "VP8L": {
-      const bits = bytes.readUInt32LE(21)
-      return ((bits & 0x3fff) + 1) * (((bits >>> 14) & 0x3fff) + 1)
-    }
-    case "VP8X":
-      return (bytes.readUIntLE(24, 3) + 1) * (bytes.readUIntLE(27, 3) + 1)
-    default:
-      return undefined
-  }
-}
+const imageOf = (base64: string) => readImage(Buffer.from(base64, "base64"))
 
 /** Pixels as the header of an image declares them; 0 for sound, undefined for anything else. */
 export const pixelsOf = (base64: string): number | undefined => {
-  const bytes = Buffer.from(base64, "base64")
-  if (bytes.subarray(0, 8).equals(pngSignature)) return pngPixels(bytes)
-  if (bytes[0] === 0xff && bytes[1] === 0xd8) return jpegPixels(bytes)
-  if (bytes.toString("latin1", 0, 4) !== "RIFF") return undefined
-  const kind = bytes.toString("latin1", 8, 12)
-  // Newer models hear: sound comes in the same field.
-  return kind === "WEBP" ? webpPixels(bytes) : kind === "WAVE" ? 0 : undefined
+  const image = imageOf(base64)
+  return image && image.width * image.height
 }
 
-const expected = `a PNG, JPEG or WebP image of at most ${maxPixels} pixels`
+const expected = `a PNG, JPEG or WebP image of at most ${maxPixels} pixels, and ${mostSide} a side`
 
 const isImage = (base64: string): boolean => {
-  const pixels = pixelsOf(base64)
-  return pixels !== undefined && pixels <= maxPixels
+  const image = imageOf(base64)
+  if (image === undefined) return false
+  const { height, width } = image
+  return width <= mostSide && height <= mostSide && width * height <= maxPixels
 }
 
 /** An image as it goes to the backend: base64, without a `data:` prefix. */
@@ -96,23 +46,37 @@ export const Image = Schema.String.check(
 
 export const Images = Schema.Array(Image).check(Schema.isMaxLength(maxImages))
 
-const countIn = (holder: Json | undefined): number =>
+const imagesIn = (holder: Json | undefined): ReadonlyArray<Json> =>
   typeof holder === "object" && holder !== null && "images" in holder && Array.isArray(holder.images)
-    ? holder.images.length
-    : 0
+    ? holder.images
+    : []
 
 /** The images of a decoded request: those of the prompt, and those of each message. */
-const imagesOf = ({ body }: DecodedRequest): number => {
+const imagesOf = ({ body }: DecodedRequest): ReadonlyArray<Json> => {
   const { messages } = body
-  return Array.isArray(messages)
-    ? messages.reduce((sum, message) => sum + countIn(message), 0)
-    : countIn(body)
+  return Array.isArray(messages) ? messages.flatMap(imagesIn) : imagesIn(body)
 }
 
-export const checkImages = (request: DecodedRequest): Effect.Effect<DecodedRequest, BadRequest> =>
-  imagesOf(request) > maxImages
-    ? new BadRequest({ detail: `images: expected at most ${maxImages} in one request` })
-    : Effect.succeed(request)
+/**
+ * Tags of images in the texts of a request, as the model server's own templates write them. The server puts an image of
+ * hundreds of tokens at each: 37,000 tags fit in a body of 256 KiB.
+ */
+const tagsIn = (value: Json): number => {
+  if (typeof value === "string") return value.split(/\[img-\d+\]/).length - 1
+  if (typeof value !== "object" || value === null) return 0
+  return Object.values(value).reduce<number>((sum, item) => sum + tagsIn(item), 0)
+}
+
+export const checkImages = (request: DecodedRequest): Effect.Effect<DecodedRequest, BadRequest> => {
+  const images = imagesOf(request)
+  if (images.length === 0) return Effect.succeed(request)
+  if (images.length > maxImages)
+    return new BadRequest({ detail: `images: expected at most ${maxImages} in one request` })
+  if (tagsIn(request.body) > maxImages)
+    return new BadRequest({ detail: `images: expected at most ${maxImages} tags like [img-0] in the texts` })
+  const known = images.flatMap((image) => (typeof image === "string" ? (imageOf(image) ?? []) : []))
+  return Effect.succeed({ ...request, images: known })
+}
 
 const dataUrl = /^data:(?:image\/(?:jpeg|jpg|png|webp))?;base64,([A-Za-z0-9+/]+={0,2})$/
 

@@ -10,8 +10,8 @@ export type GgufValue =
 
 export interface GgufTensor {
   readonly name: string
-  /** rows and columns of a matrix, or the length of a vector */
-  readonly shape: readonly [number] | readonly [rows: number, columns: number]
+  /** the length of a vector, rows and columns of a matrix, or more dimensions; the one that changes fastest is last */
+  readonly shape: ReadonlyArray<number>
   readonly type: "f32" | "f16"
   /** row by row; absent: all zero */
   readonly values?: Float32Array
@@ -77,7 +77,7 @@ const encodeValue = (entry: GgufValue): Buffer => {
   }
 }
 
-const elements = ({ shape }: GgufTensor): number => shape[0] * (shape[1] ?? 1)
+const elements = ({ shape }: GgufTensor): number => shape.reduce((product, length) => product * length, 1)
 const byteLength = (tensor: GgufTensor): number => elements(tensor) * bytesPerElement[tensor.type]
 const aligned = (length: number): number => Math.ceil(length / alignment) * alignment
 

@@ -3,6 +3,8 @@ import { weights } from "./tinyModels.ts"
 
 export interface ModelDefinition {
   readonly weights: keyof typeof weights
+  /** what makes tokens of its images */
+  readonly projector?: keyof typeof weights
   readonly template?: string
   readonly system?: string
   readonly license?: string
@@ -69,6 +71,10 @@ export const definitions = {
   think: { weights: "tiny", template: thinkTemplate },
   /** completes between a prefix and a suffix */
   fim: { weights: "tiny", template: fimTemplate },
+  /** chat, and a tokenizer that ends on long words */
+  split: { weights: "split", template: plainTemplate },
+  /** takes images, and sees nothing in them */
+  sees: { weights: "tiny", projector: "projector", template: plainTemplate },
   /** tens of tokens a second, and never the last one */
   slow: { weights: "slow", template: plainTemplate },
   /** embeds only */

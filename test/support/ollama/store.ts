@@ -48,12 +48,16 @@ export const createModels = async (
     const digests = new Map<string, string>()
     const all: ReadonlyArray<readonly [string, ModelDefinition]> = Object.entries(definitions)
     for (const [name, definition] of all.filter(([name]) => names.includes(name))) {
-      const digest = digests.get(definition.weights) ?? (await upload(server, definition.weights, folder))
-      digests.set(definition.weights, digest)
-      const { weights: file, parameters, ...rest } = definition
+      const { projector, weights: text, parameters, ...rest } = definition
+      const files: Record<string, string> = {}
+      for (const file of projector === undefined ? [text] : [text, projector]) {
+        const digest = digests.get(file) ?? (await upload(server, file, folder))
+        digests.set(file, digest)
+        files[`${file}.gguf`] = digest
+      }
       await post(new URL("/api/create", server), {
         model: name,
-        files: { [`${file}.gguf`]: digest },
+        files,
         // More threads than free cores wait for each other, and the tests are not alone on their machine.
         parameters: { num_thread: 1, ...parameters },
         ...rest,

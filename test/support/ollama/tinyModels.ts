@@ -230,8 +230,66 @@ const small = {
 /** Size of the vocabulary: ids from here on exist in no model of these. */
 export const vocabularySize = tokens.length
 
+const flags = (keys: ReadonlyArray<string>): Readonly<Record<string, GgufValue>> =>
+  Object.fromEntries(keys.map((key) => [key, { type: "bool", value: true }]))
+const thirds = (value: number): GgufValue => ({ type: "float32s", value: [value, value, value] })
+
+/**
+ * What turns an image into tokens for a model of `outputs` numbers to a token: a CLIP with one block and four patches, all
+ * of it zero. The server decodes and scales images for it as for any other.
+ */
+const projector = (outputs: number): GgufModel => {
+  const [width, hidden, side, patch] = [32, 64, 28, 14]
+  const zero = (name: string, ...shape: ReadonlyArray<number>): GgufTensor => ({ name, shape, type: "f32" })
+  const block = (name: string, rows: number, columns: number): ReadonlyArray<GgufTensor> => [
+    { name: `v.blk.0.${name}.weight`, shape: [rows, columns], type: "f16" },
+    zero(`v.blk.0.${name}.bias`, rows)
+  ]
+  const norm = (name: string): ReadonlyArray<GgufTensor> => [
+    { name: `${name}.weight`, shape: [width], type: "f32", values: ones(width) },
+    zero(`${name}.bias`, width)
+  ]
+  return {
+    metadata: {
+      "general.architecture": s("clip"),
+      "general.type": s("projector"),
+      "general.name": s("tiny-projector"),
+      "general.file_type": u(1),
+      ...flags(["clip.has_vision_encoder", "clip.has_llava_projector", "clip.use_gelu"]),
+      "clip.projector_type": s("mlp"),
+      "clip.vision.image_size": u(side),
+      "clip.vision.patch_size": u(patch),
+      "clip.vision.embedding_length": u(width),
+      "clip.vision.feed_forward_length": u(hidden),
+      "clip.vision.projection_dim": u(outputs),
+      "clip.vision.attention.head_count": u(2),
+      "clip.vision.attention.layer_norm_epsilon": { type: "float32", value: 1e-5 },
+      "clip.vision.block_count": u(1),
+      "clip.vision.image_mean": thirds(0.5),
+      "clip.vision.image_std": thirds(0.5)
+    },
+    tensors: [
+      zero("v.class_embd", width),
+      { name: "v.patch_embd.weight", shape: [width, 3, patch, patch], type: "f16" },
+      zero("v.position_embd.weight", (side / patch) ** 2 + 1, width),
+      ...norm("v.pre_ln"),
+      ...norm("v.blk.0.ln1"),
+      ...norm("v.blk.0.ln2"),
+      ...["attn_k", "attn_q", "attn_v", "attn_out"].flatMap((name) => block(name, width, width)),
+      ...block("ffn_up", hidden, width),
+      ...block("ffn_down", width, hidden),
+      { name: "mm.0.weight", shape: [outputs, width], type: "f16" },
+      zero("mm.0.bias", outputs),
+      { name: "mm.2.weight", shape: [outputs, outputs], type: "f16" },
+      zero("mm.2.bias", outputs)
+    ]
+  }
+}
+
 export const weights = {
   tiny: markovChain({ ...small, name: "tiny", endShare: 0.03 }),
+  /** Its texts are split by the expression of gpt-oss and Mistral Nemo, the one that takes the most stack. */
+  split: markovChain({ ...small, name: "split", endShare: 0.03 }, { "tokenizer.ggml.pre": s("gpt-4o") }),
   /** As many multiplications as a model of 130 million parameters: a stream that lasts long enough to be cut. */
   slow: markovChain({
     name: "slow",
@@ -248,5 +306,6 @@ export const weights = {
   embed: markovChain(
     { ...small, name: "tiny-embed", width: 64, endShare: 0, says: "vectors" },
     { "llama.pooling_type": u(3) }
-  )
+  ),
+  projector: projector(small.width)
 }

@@ -73,6 +73,15 @@ describe("the description of a model", () => {
       contextLength: 4096
     })
     assert.deepStrictEqual(told({}), {})
+    const words = { "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2" }
+    assert.deepStrictEqual(told({ model_info: words }), { tokenizer: { kind: "gpt2", split: "qwen2" } })
+    for (const split of [undefined, 5, "x".repeat(65)]) {
+      assert.deepStrictEqual(told({ model_info: { ...words, "tokenizer.ggml.pre": split } }), {
+        tokenizer: { kind: "gpt2", split: "" }
+      })
+    }
+    for (const kind of [null, 5, "x".repeat(65)])
+      assert.deepStrictEqual(told({ model_info: { ...words, "tokenizer.ggml.model": kind } }), {})
     for (const length of [0, -1, 1.5, 1e300, "4096", null])
       assert.deepStrictEqual(told({ model_info: { ...info, "llama.context_length": length } }), {})
     for (const capabilities of [null, "thinking", [1]]) assert.deepStrictEqual(told({ capabilities }), {})

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { maxDimensions, maxInputs, maxTopLogprobs } from "../../../src/http/dialect/fields.ts"
-import { maxImages, maxPixels } from "../../../src/http/dialect/images.ts"
+import { maxImages, maxPixels, mostSide } from "../../../src/http/dialect/images.ts"
 import { schemaBounds } from "../../../src/http/dialect/schema/bounds.ts"
 import { maxStopLength, maxStops } from "../../../src/http/dialect/sampling.ts"
 
@@ -26,7 +26,7 @@ const table = (name: string): ReadonlyArray<ReadonlyArray<string>> =>
 it("the table of lists has their bounds", () => {
   assert.deepStrictEqual(
     table("lists").map(([, most]) => Number(most)),
-    [maxStops, maxStopLength, maxInputs, maxDimensions, maxTopLogprobs, maxImages, maxPixels]
+    [maxStops, maxStopLength, maxInputs, maxDimensions, maxTopLogprobs, maxImages, maxPixels, mostSide]
   )
 })
 

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
-import type { Json } from "../../../src/domain/Inference.ts"
+import type { ImageInfo, Json } from "../../../src/domain/Inference.ts"
 import type { Model } from "../../../src/domain/Model.ts"
 import { dropUnsupported, checkCapabilities } from "../../../src/request/capabilities.ts"
 import { callOf, modelNamed } from "../../support/permits.ts"
@@ -23,6 +23,61 @@ describe("a request and its model", () => {
       assert.isFalse(refused(think, plain, true), "a wish is no demand")
     }
     assert.isFalse(refused(false, plain))
+  })
+
+  it("do not suit each other when a model with a projector or of Qwen gets an image that ends it", () => {
+    const png: ImageInfo = { format: "png", width: 64, height: 64, whole: true }
+    const fails = (families: Json, ...images: ReadonlyArray<ImageInfo>) =>
+      Result.isFailure(
+        Effect.runSync(
+          Effect.result(
+            checkCapabilities(callOf({ body: { messages: [] }, images }).request, {
+              ...plain,
+              details: { families }
+            })
+          )
+        )
+      )
+    const llava = ["llama", "clip"]
+    for (const format of ["webp", "sound"] as const) assert.isTrue(fails(llava, png, { ...png, format }))
+    assert.isTrue(fails(llava, { ...png, whole: false }))
+    assert.isFalse(fails(llava, png, { ...png, format: "jpeg", width: 1 }))
+    for (const family of ["qwen25vl", "qwen3vl", "qwen3vlmoe", "qwen2.5vl"]) {
+      assert.isFalse(fails([family], png, { ...png, width: 32, height: 6400, whole: false }))
+      for (const sides of [
+        { width: 31, height: 64 },
+        { width: 64, height: 31 },
+        { width: 32, height: 6401 },
+        { width: 0, height: 0 }
+      ])
+        assert.isTrue(fails([family], png, { ...png, ...sides }))
+    }
+    const odd = { ...png, format: "webp", width: 1, whole: false } as const
+    for (const families of [["gemma3"], ["qwen2"], null, "clip"]) assert.isFalse(fails(families, odd))
+  })
+
+  it("do not suit each other when the tokenizer overflows on a run of the text", () => {
+    const body = { messages: [{ role: "user", content: "7".repeat(5000) }] }
+    const check = (tokenizer: Model["tokenizer"]) =>
+      Effect.runSync(
+        Effect.result(
+          checkCapabilities(callOf({ body }).request, {
+            ...plain,
+            ...(tokenizer === undefined ? {} : { tokenizer })
+          })
+        )
+      )
+    const refusal = check({ kind: "gpt2", split: "qwen2" })
+    assert.strictEqual(
+      Result.isFailure(refusal) ? refusal.failure.detail : "",
+      "messages: this model takes at most 4096 letters, digits, signs or blanks in a row"
+    )
+    for (const tokenizer of [
+      undefined,
+      { kind: "llama", split: "default" },
+      { kind: "gpt2", split: "llama-bpe" }
+    ])
+      assert.isTrue(Result.isSuccess(check(tokenizer)), "nothing is refused on what is not known")
   })
 
   it("are made to suit by leaving a wish out, and only then", () => {

@@ -1,8 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
-import { maxImages, maxPixels, pixelsOf } from "../../../../src/http/dialect/images.ts"
+import { maxImages, maxPixels, mostSide, pixelsOf } from "../../../../src/http/dialect/images.ts"
+import { readImage } from "../../../../src/http/dialect/imageFormat.ts"
 import { nativeChat, nativeGenerate } from "../../../../src/http/dialect/native/dialect.ts"
 import { openaiChat } from "../../../../src/http/dialect/openai/dialect.ts"
-import { picture, pictures } from "../../../support/pictures.ts"
+import { decodablePng, picture, pictures } from "../../../support/pictures.ts"
 import { decoding } from "../decoding.ts"
 
 const native = decoding(nativeChat)
@@ -33,7 +34,7 @@ describe("images", () => {
         accepted(body(make(4096, 4096)))
         assert.match(
           refused(body(make(4096, 4097))),
-          /expected a PNG, JPEG or WebP image of at most 16777216 pixels/
+          /expected a PNG, JPEG or WebP image of at most 16777216 pixels, and 8192 a side/
         )
       }
       assert.include(
@@ -42,6 +43,86 @@ describe("images", () => {
       )
     })
   }
+
+  it("when an image has a side beyond the bound, then it is refused: a runner ends on some of these", () => {
+    const { png } = pictures
+    for (const [width, height] of [
+      [1, 1],
+      [1, mostSide],
+      [2048, mostSide],
+      [mostSide, 2048]
+    ] as const) {
+      native.accepted(chatWith(png(width, height)))
+    }
+    for (const [width, height] of [
+      [1, mostSide + 1],
+      [1, 60_000],
+      [60_000, 1],
+      [4_294_967_295, 4_294_967_295]
+    ] as const) {
+      assert.include(native.refused(chatWith(png(width, height))), "8192 a side", `${width} by ${height}`)
+      assert.include(openai.refused(openaiWith(png(width, height))), "8192 a side")
+    }
+  })
+
+  it("when a JPEG declares two sizes, then it is refused", () => {
+    const [one, two] = [64, 60_000].map((side) => Buffer.from(pictures.jpeg(side, 64), "base64"))
+    const frame = two?.subarray(11, -6) ?? Buffer.alloc(0)
+    const end = Buffer.from([0xff, 0xda, 0, 2, 0xff, 0xd9])
+    const declaring = (...frames: ReadonlyArray<Buffer>) =>
+      chatWith(Buffer.concat([one?.subarray(0, -6) ?? frame, ...frames, end]).toString("base64"))
+    native.accepted(declaring())
+    assert.include(native.refused(declaring(frame)), "expected a PNG")
+  })
+
+  it("when a PNG or a JPEG is cut off or changed, then the request says that it is not whole", () => {
+    const isWhole = (bytes: Buffer): boolean => readImage(bytes)?.whole === true
+    for (const whole of [
+      Buffer.from(decodablePng(64, 64), "base64"),
+      Buffer.from(pictures.jpeg(64, 64), "base64")
+    ]) {
+      assert.isTrue(isWhole(whole))
+      assert.isTrue(isWhole(Buffer.concat([whole, Buffer.from("and more")])))
+      for (let length = 0; length < whole.length - 2; length += 1)
+        assert.isFalse(isWhole(whole.subarray(0, length)), `${length} bytes`)
+    }
+    const png = Buffer.from(decodablePng(64, 64), "base64")
+    for (let at = 0; at < png.length - 2; at += 1) {
+      const changed = Buffer.from(png)
+      changed[at] = (changed[at] ?? 0) ^ 0x10
+      assert.isFalse(isWhole(changed), `byte ${at}`)
+    }
+    const cut = png.subarray(0, 40).toString("base64")
+    const [jpeg, webp] = [pictures.jpeg(3, 4), pictures["webp, lossy"](5, 6)]
+    assert.deepStrictEqual(native.accepted(chatWith(cut, jpeg, webp)).images, [
+      { format: "png", width: 64, height: 64, whole: false },
+      { format: "jpeg", width: 3, height: 4, whole: true },
+      { format: "webp", width: 5, height: 6, whole: true }
+    ])
+  })
+
+  it("when texts name images more often than the bound, wherever they stand, then it is refused", () => {
+    const tags = (count: number) => "[img-0]".repeat(count)
+    const message = (content: string) => ({ role: "user", content, images: [picture] })
+    native.accepted({ model: "m", messages: [message(tags(maxImages))] })
+    const tool = (description: string) => ({
+      type: "function",
+      function: { name: "f", parameters: { type: "object", properties: { a: { description } } } }
+    })
+    for (const body of [
+      { messages: [message(tags(maxImages + 1))] },
+      { messages: [message(tags(20)), { role: "assistant", content: tags(13) }] },
+      { messages: [message("")], tools: [tool(tags(maxImages + 1))] }
+    ]) {
+      assert.include(native.refused({ model: "m", ...body }), `at most ${maxImages} tags like [img-0]`)
+    }
+    assert.include(
+      generate.refused({ model: "m", prompt: "", system: tags(maxImages + 1), images: [picture] }),
+      `at most ${maxImages} tags like [img-0]`
+    )
+    // Without an image there is nothing to put there.
+    native.accepted({ model: "m", messages: [{ role: "user", content: tags(maxImages + 1) }] })
+  })
 
   it("when bytes are no image that the model server decodes, then they are refused", () => {
     const bytes = ["GIF89a", "BM", "hi", "", "RIFF0000AVI ", "\x89PNG\r\n\x1a\n", "<svg"].map((text) =>

@@ -1,0 +1,103 @@
+/**
+ * How many characters of one class may follow each other in a text. A model server that runs llama.cpp splits texts by
+ * `std::regex`, which calls itself once or more for each character of a match, in the main process too: 11,000 letters in
+ * a row, or 33,500 digits, signs or blanks, overflow its stack (measured on Ollama 0.11.4 and 0.24.0; docs/protocol.md).
+ */
+import type { Json, JsonObject } from "./Inference.ts"
+import type { Tokenizer } from "./Model.ts"
+
+/** UTF-16 units. The longest runs that people send are lines of signs and lists without blanks. */
+export const maxRun = 4096
+
+/** The classes of the expressions in llama.cpp. Marks belong to two of them: they follow letters, and they are no letters. */
+const classes = [/[\p{L}\p{M}]/u, /\p{N}/u, /\p{White_Space}/u, /[^\p{White_Space}\p{L}\p{N}]/u]
+
+const classesOf = (character: string): number =>
+  classes.reduce((bits, pattern, i) => (pattern.test(character) ? bits | (1 << i) : bits), 0)
+
+const ofAscii = Uint8Array.from({ length: 128 }, (_, code) => classesOf(String.fromCharCode(code)))
+
+const isLowSurrogate = (unit: number): boolean => unit >= 0xdc00 && unit <= 0xdfff
+
+/** Classes, as bits, of the character that the unit at `at` is part of. */
+const classesAt = (text: string, at: number): number => {
+  const unit = text.charCodeAt(at)
+  if (unit < ofAscii.length) return ofAscii[unit] ?? 0
+  const start = isLowSurrogate(unit) && at > 0 ? at - 1 : at
+  return classesOf(String.fromCodePoint(text.codePointAt(start) ?? unit))
+}
+
+/** Units around `at` that share a class with it, `maxRun` at most to each side. */
+const runAround = (text: string, at: number): number => {
+  let most = 0
+  for (let rest = classesAt(text, at); rest !== 0; rest &= rest - 1) {
+    const bit = rest & -rest
+    let [from, to] = [at, at + 1]
+    while (from > 0 && at - from < maxRun && (classesAt(text, from - 1) & bit) !== 0) from -= 1
+    while (to < text.length && to - at <= maxRun && (classesAt(text, to) & bit) !== 0) to += 1
+    most = Math.max(most, to - from)
+  }
+  return most
+}
+
+/** A run that is too long covers one of the places that are looked at, so a text of short runs is hardly read. */
+const hasLongRun = (text: string): boolean => {
+  for (let at = maxRun; at < text.length; at += maxRun) if (runAround(text, at) > maxRun) return true
+  return false
+}
+
+/** Whether a text or a key inside of a value has one. */
+const hasLongRunIn = (value: Json): boolean => {
+  if (typeof value === "string") return hasLongRun(value)
+  if (typeof value !== "object" || value === null) return false
+  if (Array.isArray(value)) return value.some(hasLongRunIn)
+  return Object.entries(value).some(([key, item]) => hasLongRun(key) || hasLongRunIn(item))
+}
+
+const isObject = (value: Json): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Images are no text. A message is one of ours, and its `images` are checked already. */
+const withoutImages = (message: Json): Json => {
+  if (!isObject(message) || message["images"] === undefined) return message
+  const { images: _images, ...texts } = message
+  return texts
+}
+
+/** The model server puts messages one after the other, with blanks in between or with nothing. */
+const hasLongRunAcross = (messages: ReadonlyArray<Json>): boolean => {
+  const contents = messages.map((message) => {
+    const content = isObject(message) ? message["content"] : ""
+    return typeof content === "string" ? content : ""
+  })
+  return contents.length > 1 && (hasLongRun(contents.join("")) || hasLongRun(contents.join("\n\n")))
+}
+
+/** The field whose text has a run that is too long. */
+export const fieldWithLongRun = (body: JsonObject): string | undefined =>
+  Object.keys(body).find((field) => {
+    const value = body[field] ?? null
+    if (field === "images" || field === "context") return false
+    return field === "messages" && Array.isArray(value)
+      ? value.some((message: Json) => hasLongRunIn(withoutImages(message))) || hasLongRunAcross(value)
+      : hasLongRunIn(value)
+  })
+
+/** For the expressions of these llama.cpp has loops of its own, on which a long run has no effect. */
+const splitByLoop: ReadonlySet<string> = new Set([
+  "gpt-2",
+  "llama3",
+  "llama-v3",
+  "llama-bpe",
+  "dbrx",
+  "smaug-bpe",
+  "starcoder",
+  "refact",
+  "command-r",
+  "codeshell",
+  "smollm"
+])
+
+/** Whether long runs overflow the stack. Of the kinds of tokenizers only `gpt2` splits by expressions. */
+export const overflowsOnLongRuns = ({ kind, split }: Tokenizer): boolean =>
+  kind === "gpt2" && !splitByLoop.has(split)
