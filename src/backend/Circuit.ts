@@ -16,7 +16,7 @@
  */
 import type { Caller } from "../domain/Caller.ts"
 
-/** `open` refuses; `half-open` lets the next request through, one at a time. */
+/** `open` refuses calls. `half-open` lets the next call through, one at a time. */
 export type BreakerState = "closed" | "open" | "half-open"
 
 export interface CircuitOptions {
@@ -25,7 +25,7 @@ export interface CircuitOptions {
   readonly openMs: number
 }
 
-/** What a call showed of the backend; a client that left showed nothing. */
+/** The outcome of a call. A client that left is `ignored`. */
 export type Outcome = "success" | "failure" | "ignored"
 
 /** Who makes a call. */
@@ -46,7 +46,7 @@ export class Refusal {
   }
 }
 
-/** While a probe is under way its verdict may come at any moment. */
+/** While a probe runs, its result may come at any moment. */
 const probingWaitMs = 1000
 
 export class Circuit {
@@ -80,7 +80,10 @@ export class Circuit {
     return this.#closed
   }
 
-  /** Notes that `party` asked; answers milliseconds until a call of it could be let through, 0: now. Reserves nothing. */
+  /**
+   * Records a request of `party`. Returns the milliseconds until its call could be let through; 0: now. It reserves
+   * nothing.
+   */
   waitMs(party: Party, now: number): number {
     this.#asked.note(party, now)
     if (this.#closed) return 0
@@ -102,8 +105,8 @@ export class Circuit {
   }
 
   /**
-   * The first frame is in. It proves a probe, but does not end a streak: streams that all break after it open the circuit
-   * too. Answers the admission that the end of the stream is recorded with.
+   * Records the first frame. It closes the circuit after a probe, but does not end a streak: streams that all break
+   * after their first frame open the circuit too. Returns the admission for recording the end of the stream.
    */
   began(admission: Admission, now: number): Admission {
     this.#served.note(admission.party, now)
@@ -112,13 +115,13 @@ export class Circuit {
     return { generation: this.#generation, party: admission.party, probe: false }
   }
 
-  /** How a call, or the stream behind its head, ended. */
+  /** Records how a call, or its stream, ended. */
   record(admission: Admission, outcome: Outcome, now: number): void {
     if (outcome === "success") this.#served.note(admission.party, now)
     if (admission.generation !== this.#generation) return
     if (this.#closed) this.#count(admission.party, outcome, now)
     else if (outcome === "success") this.#close()
-    // A probe that was given up on can still prove the backend, but not speak against it.
+    // A late result of an abandoned probe may close the circuit, but does not count as a failure.
     else if (admission === this.#probe) {
       if (outcome === "failure") this.#open(now)
       else {
@@ -139,7 +142,7 @@ export class Circuit {
     }
   }
 
-  /** Whether the streak speaks against one key or one tenant and not against the backend. */
+  /** Whether the streak is one of a single key or tenant while others were served. */
   #isCausedByOne(now: number): boolean {
     const since = now - this.#openMs
     return (
@@ -148,7 +151,7 @@ export class Circuit {
     )
   }
 
-  /** Whether the probe is kept for another key, or another tenant, that has asked lately. */
+  /** Whether the probe is reserved for another key or tenant that asked recently. */
   #isPassedOver({ keyId, tenantId }: Party, now: number): boolean {
     const since = now - 4 * this.#openMs
     return (

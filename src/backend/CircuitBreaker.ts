@@ -1,18 +1,18 @@
 /**
- * The breaker toward the backend: opens after `BREAKER_FAILURES` consecutive failures, stays open for
- * `BREAKER_OPEN_MS`, then lets one request through as a probe. Fair among keys and tenants: see `Circuit.ts`.
+ * The circuit breaker for the backend. It opens after `BREAKER_FAILURES` consecutive failures, stays open for
+ * `BREAKER_OPEN_MS`, and then lets one request through as a probe. It is fair among keys and tenants (`Circuit.ts`).
  *
- * The caller says what counts as a failure. A client that leaves is neither success nor failure, and a probe
- * whose client leaves gives its place back. A result that arrives after the breaker has changed its state is ignored.
+ * The caller defines which errors are failures. A client that leaves is neither success nor failure; if it had the
+ * probe, the next request becomes the probe. A result that arrives after a change of state is ignored.
  */
 import { Context, type Effect } from "effect"
 import type { CircuitOpen } from "../domain/Errors.ts"
 import type { BreakerState, Party } from "./Circuit.ts"
 
-/** What a head gave, with the way to say how the rest of the call went. */
+/** The result of a head, with a function to report how the stream ended. */
 export interface Guarded<A> {
   readonly value: A
-  /** The stream behind this head has ended: well, or badly. Once; not called when the client left. */
+  /** Reports the end of the stream, once. Not called when the client left. */
   report(outcome: "success" | "failure"): Effect.Effect<void>
 }
 

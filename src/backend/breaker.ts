@@ -1,6 +1,6 @@
 /**
- * `CircuitBreaker` on the state machine in `Circuit.ts`, with a clock that cannot be set back. Per process: each replica
- * decides for itself. A change of state is logged once, however many requests it refuses.
+ * Runs calls through the state machine of `Circuit.ts`, with the monotonic clock. Each process has its own breaker. A
+ * change of state is logged once.
  */
 import { Cause, Effect, Exit, Layer } from "effect"
 import { CircuitOpen } from "../domain/Errors.ts"
@@ -39,7 +39,7 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
     const judged = Effect.onExit(head, (exit) =>
       Exit.isSuccess(exit) ? Effect.void : record(admission, outcomeOf(exit.cause, isFailure))
     )
-    // Only a probe's first frame changes the state; all other requests are spared the steps that log it.
+    // Only the first frame of a probe changes the state; other requests skip this step.
     if (!admission.probe)
       return Effect.map(judged, (value) => guarded(circuit.began(admission, nowMs()), value))
     return Effect.flatMap(judged, (value) => {
@@ -61,7 +61,7 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
           ? Effect.fail(circuitOpen(admission.waitMs))
           : run(admission, mark(head), isFailure)
       })
-    // A probe's place must be given back whatever happens, so nothing may interrupt between taking it and the call.
+    // No interruption may come between taking the probe and the call, so that the probe is always given back.
     return Effect.suspend(() =>
       circuit.isClosed ? admitted((head) => head) : Effect.uninterruptibleMask((restore) => admitted(restore))
     )
@@ -81,7 +81,7 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
 const circuitOpen = (waitMs: number): CircuitOpen =>
   new CircuitOpen({ retryAfterS: Math.max(1, Math.ceil(waitMs / 1000)) })
 
-/** A client that left says nothing about the backend; a defect is ours. Either frees a probe's place. */
+/** A client that left, or a defect of the gateway, is no result of the backend. Both give the probe back. */
 const outcomeOf = <E>(cause: Cause.Cause<E>, isFailure: (error: E) => boolean): Outcome => {
   if (Cause.hasInterrupts(cause)) return "ignored"
   const error = Cause.findErrorOption(cause)

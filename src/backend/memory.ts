@@ -1,4 +1,4 @@
-/** A backend without sockets: answers as scripted, through the breaker like the real one. */
+/** A backend without sockets, for tests. It answers as scripted, through the breaker like the real one. */
 import { Effect, Layer, Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../domain/Errors.ts"
@@ -79,7 +79,7 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
 
 const unscripted = Effect.suspend(() => new BackendFailed({ fault: "unreachable" }))
 
-/** One frame per word and a final one with counts: an answer that went well, cut at `maxTokens` with `length`. */
+/** A successful answer: one frame for each word and a final one with counts, cut at `maxTokens` with `length`. */
 export const say = (
   words: ReadonlyArray<string>,
   maxTokens: number,

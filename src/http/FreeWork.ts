@@ -1,20 +1,20 @@
 /**
- * What a key may have done without its limits counting it: lists, the version, and refusals of its own requests. A key
- * that has used that up is refused everything for a while, after its secret is known and before anything else is done.
- * When it goes on asking all the same, those refusals are answered late.
+ * Limits the work of a key that its limits do not count: lists, the version, and refusals of its own requests. A key
+ * that has used it up is refused everything for a while, after authentication and before any other work. If it goes
+ * on, these refusals are delayed.
  *
- * *Details* A bucket for each key: 100 a second and 200 at once; and one for each tenant, of three times as much, so that
- * many keys of one tenant do not take the whole process. A list or a refusal takes 1, and 1 more for each 16 KiB of body
- * that was read for it, because reading is what a refused body costs. A request that was admitted takes nothing: the
- * key's own limits count it. A bucket owes ten seconds at most.
+ * *Details* Each key has a bucket: 100 a second and 200 at once. Each tenant has one of three times as much, so that
+ * many keys of one tenant do not use the whole process. A list or a refusal takes 1, and 1 more for each 16 KiB of
+ * body that was read for it. An admitted request takes nothing, because the limits of the key count it. A bucket is
+ * overdrawn by ten seconds at most.
  *
- * A refusal is answered at once unless the key was told to wait (`Retry-After`) and has not: then each one doubles the
- * delay, from 25 ms up to a second. Requests that were under way when the key was first told are not held against it.
- * After ten seconds without such a request all is forgotten. Of one key 256 refusals wait; whoever comes beyond them is
- * refused at once, and its connection is closed.
+ * A refusal is answered at once unless the key was told to wait (`Retry-After`) and did not. Then each refusal
+ * doubles the delay, from 25 ms up to a second. Requests that were running when the key was first told do not count.
+ * After ten seconds without such a request the delay ends. At most 256 refusals of one key wait; further ones are
+ * answered at once, and their connection is closed.
  *
- * *Gotchas* Buckets are of this process. The 10 000 keys used last have one; a key that was pushed out starts with a full
- * one again.
+ * *Gotchas* The buckets belong to this process. The 10,000 most recently used keys have one; a key that returns after
+ * that starts with a full one.
  */
 import { Context, Effect, Layer } from "effect"
 import type { Caller } from "../domain/Caller.ts"
@@ -34,16 +34,16 @@ export interface FreeWorkOptions {
   readonly mostWaiting?: number
 }
 
-/** Whose free work it is. */
+/** The owner of a bucket. */
 export type Spender = Pick<Caller, "keyId" | "tenantId">
 
 const bytesPerUnit = 16_384
 const mostOwedMs = 10_000
-/** A tenant has as much as so many of its keys. */
+/** A tenant has this many times as much as a key. */
 const keysPerTenant = 3
-/** How old the limits may be that a refusal without free work shows. */
+/** How old the limits in the headers of such a refusal may be. */
 const headroomMs = 1000
-/** Requests that come so soon after the first word of waiting were sent before it. */
+/** Requests within this time after the first such refusal were sent before the client knew. */
 const graceMs = 250
 const firstDelayMs = 25
 const mostDelayMs = 1000
@@ -71,7 +71,7 @@ class Bucket {
     this.left = Math.max(-(mostOwedMs * this.#perSecond) / 1000, this.left - units)
   }
 
-  /** Why nothing is left; undefined when something is. */
+  /** The refusal when nothing is left; undefined otherwise. */
   get exhausted(): FreeWorkExhausted | undefined {
     if (this.left > 0) return undefined
     const retryAfterS = Math.max(1, Math.ceil((1 - this.left) / this.#perSecond))
@@ -79,7 +79,7 @@ class Bucket {
   }
 }
 
-/** What is known of a key. */
+/** The state of a key. */
 interface Account {
   readonly bucket: Bucket
   headroom: Headroom | undefined
@@ -87,7 +87,7 @@ interface Account {
   /** since when, and until when, it has been told to wait */
   toldAt: number
   toldUntil: number
-  /** refusals that came although it was told to wait, and when the last of them came */
+  /** refusals that came although it was told to wait, and the time of the last one */
   ignored: number
   ignoredAt: number
   /** late answers that wait */
@@ -99,16 +99,16 @@ export class FreeWork extends Context.Service<
   {
     /** Fails when the key, or its tenant, has nothing left. */
     check(spender: Spender): Effect.Effect<void, FreeWorkExhausted>
-    /** Takes what one unmetered request has cost that read a body of `bodyBytes`. */
+    /** Takes the cost of one unmetered request that read a body of `bodyBytes`. */
     spend(spender: Spender, bodyBytes: number): void
     /**
-     * Waits before a key is refused that has nothing left, as long as it has earned. False when too many wait already: then
-     * its connection is to be closed.
+     * Delays the refusal of a key that has nothing left. Returns false when too many wait; then its connection must
+     * be closed.
      */
     delay(keyId: string, refusal: FreeWorkExhausted): Effect.Effect<boolean>
-    /** late answers that wait, of all keys */
+    /** delayed refusals of all keys */
     readonly waiting: number
-    /** What was last shown of the key's limits; undefined once a second, so that one asker reads them anew. */
+    /** The limits last shown to the key; undefined once a second, so that one request reads them again. */
     headroom(keyId: string): Headroom | undefined
     noteHeadroom(keyId: string, headroom: Headroom): void
   }
@@ -155,7 +155,7 @@ export class FreeWork extends Context.Service<
           return buckets
         }
 
-        /** How long a refusal that comes now waits. */
+        /** How long a new refusal waits. */
         const delayMs = (account: Account, retryAfterS: number, now: number): number => {
           if (now - account.ignoredAt >= forgivenAfterMs) account.ignored = 0
           if (now >= account.toldUntil) account.toldAt = now
@@ -171,7 +171,7 @@ export class FreeWork extends Context.Service<
         const wait = (account: Account, ms: number): Effect.Effect<boolean> => {
           account.waiting += 1
           waiting += 1
-          // Spread, so that they do not all come again in the same moment.
+          // Randomised, so that the clients do not all come back at the same moment.
           return Effect.sleep(ms * (0.75 + Math.random() / 2)).pipe(
             Effect.as(true),
             Effect.interruptible,

@@ -1,4 +1,4 @@
-/** What a request tells of itself before anybody is asked: its id, target, and where it came from. */
+/** The facts of a request before authentication: id, target, and client address. */
 import type { IncomingMessage } from "node:http"
 import { type BlockList, isIP } from "node:net"
 import { randomUUIDv7 } from "node:crypto"
@@ -17,8 +17,8 @@ export const isWithin = (proxies: BlockList, address: string): boolean => {
 }
 
 /**
- * The socket's peer, unless that is a trusted proxy: then the right-most hop of `X-Forwarded-For` that is not one
- * itself. A hop that is no address ends the walk: nothing left of it can be believed.
+ * The address of the socket, unless it is a trusted proxy. Then it is the right-most hop of `X-Forwarded-For` that is
+ * not a trusted proxy. A hop that is not an address ends the search, because nothing to its left can be trusted.
  */
 export const clientIpOf = (peer: string, forwardedFor: string | undefined, proxies: BlockList): string => {
   let address = plainAddress(peer)
@@ -33,8 +33,8 @@ export const clientIpOf = (peer: string, forwardedFor: string | undefined, proxi
 }
 
 /**
- * Printable ASCII only, at most 64 characters: the client's own id goes to the audit row and nowhere else. Keys are
- * redacted before it is cut, because half a key would not look like one.
+ * The client's own request id: printable ASCII, at most 64 characters. It is only written to the audit row. Keys are
+ * redacted before it is cut, because half a key would not be recognised.
  */
 const cleanRequestId = (text: string): string => redactKeys(text.replaceAll(/[^\x21-\x7e]/g, "")).slice(0, 64)
 

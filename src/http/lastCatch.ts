@@ -1,7 +1,7 @@
 /**
- * Around everything the app does with a request: what breaks outside an endpoint (reading the arrival, routing, health,
- * metrics, the page) or in an endpoint's own answer to a defect is a 500 in the error shape all the same, with an id that
- * the log has too. An interruption stays one.
+ * The last error handler, around the whole app. A defect outside an endpoint (arrival, routing, health, metrics, the
+ * page), or in an endpoint's own answer to a defect, becomes a 500 in the error shape, with an id that the log has
+ * too. An interruption stays an interruption.
  */
 import { randomUUIDv7 } from "node:crypto"
 import { Effect } from "effect"

@@ -1,10 +1,10 @@
 /**
- * Who may read `/metrics`: a scraper on this machine.
+ * Decides who may read `/metrics`: a scraper on this machine.
  *
- * Three things must hold. The socket's peer is loopback. `Host` names loopback, so that a page whose own name was
+ * Three conditions must hold. The socket address is loopback. `Host` names loopback, so that a page whose name was
  * rebound to 127.0.0.1 cannot read the answer. The request has only headers that a scraper or a browser sends by
- * itself: any other header is taken for the mark of a proxy. The list says what is allowed, because proxies invent new
- * headers and a list of theirs would never be complete.
+ * itself; any other header counts as a sign of a proxy. The list contains allowed headers, because a list of proxy
+ * headers would never be complete.
  */
 import type { IncomingMessage } from "node:http"
 import { BlockList, isIP } from "node:net"

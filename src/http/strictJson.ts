@@ -19,7 +19,7 @@ const colon = 0x3a
 
 const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpace(text, from)) === colon
 
-/** What is wrong with the nesting or the keys of `text`; says nothing about text that is not JSON at all. */
+/** Finds errors in the nesting or the keys of `text`. It does not check whether the text is JSON at all. */
 const objection = (text: string): string | undefined => {
   // One entry per open bracket: the keys of an object, or undefined for an array.
   const open: Array<Set<string> | undefined> = []

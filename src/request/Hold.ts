@@ -1,21 +1,21 @@
 /**
- * The tokens that are held for a running request. A stream that comes near the end of what it holds asks for more; when
- * a limit or a budget has nothing more to give, it is ended with `length`.
+ * The tokens that a running request holds. A stream that comes near the end of its hold asks for more. When a limit
+ * or budget has nothing more to give, the stream ends with `length`.
  *
- * The hold fails closed. A Meter that does not answer gives nothing: the stream goes on to the end of what is held, and
- * is then ended as `Unavailable`. The stream itself asks twice at most: near the end of what it holds, and once more when
- * all of it is used up, so that one lost reply does not end a stream. Heartbeats ask in between.
+ * The hold fails closed: when the Meter does not answer, the stream goes on to the end of the hold and then ends as
+ * `Unavailable`. The stream asks twice at most: near the end of its hold, and once more when all of it is used, so
+ * that one lost reply does not end a stream. Heartbeats ask in between.
  */
 import { Effect } from "effect"
 import { Unavailable } from "../domain/Errors.ts"
 import type { Meter, MeterDown } from "../gates/meter/Meter.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
-/** How far ahead of what was seen a stream holds, and how near it may come before it asks for more. */
+/** How many tokens a stream holds ahead of its output, and how few may be left before it asks for more. */
 const ahead = 256
 const margin = 64
 
-/** Loads the totals of a request that the Meter has lost. */
+/** Loads the totals that the Meter has lost. */
 export type Restore = (context: RequestContext) => Effect.Effect<void, Unavailable>
 
 export class Hold {
@@ -36,39 +36,43 @@ export class Hold {
     context.granted = context.reservation?.held
   }
 
-  /** Output tokens that may be shown with what is held now. */
+  /** Output tokens that may be sent with the present hold. */
   get output(): number {
     return Math.min(this.context.maxTokens, Math.max(0, this.held - this.context.promptEstimate))
   }
 
-  /** Whether `output` tokens are nearly all that is held, and more could be had. After a failure: whether they are more. */
+  /**
+   * Whether `output` nearly uses up the hold and more could be had. After a failure: whether it uses up all of it.
+   */
   isShortOf(output: number): boolean {
     return this.#lacks(this.#undecided === undefined ? output + margin : output)
   }
 
-  /** As `isShortOf`, at the end: nothing will come after these. */
+  /** The same for the last tokens of an answer. */
   isShortOfFinal(output: number): boolean {
     return this.#lacks(output)
   }
 
-  /** Holds more than `output` tokens, as far as there is more. That the Meter does not answer shows in `unavailable`. */
+  /** Tries to hold more than `output` tokens. A Meter that does not answer sets `unavailable`. */
   extend(output: number): Effect.Effect<void> {
     return this.#ask(output + ahead)
   }
 
-  /** As `extend`, at the end: not more than these. */
+  /** The same for the last tokens of an answer: it does not hold more than these. */
   extendFinal(output: number): Effect.Effect<void> {
     return this.#ask(output)
   }
 
-  /** The heartbeat: the lease lives on, and so does what is held. A Meter that did not answer is asked for more again. */
+  /**
+   * The heartbeat: renews the lease and the hold. It also asks again for more when the Meter did not answer before.
+   */
   renew(): Effect.Effect<void, MeterDown> {
     const tokens = this.context.output.estimate
     const short = this.#undecided !== undefined && this.held < this.#wanted(tokens + margin)
     return this.#request(short ? this.#wanted(tokens + ahead) : this.held)
   }
 
-  /** Set when the end of what is held is the end of the answer because the Meter could not decide. */
+  /** Set when the answer must end at the end of its hold because the Meter did not answer. */
   get unavailable(): Unavailable | undefined {
     return this.#undecided === undefined || this.#exhausted
       ? undefined
@@ -79,7 +83,7 @@ export class Hold {
     return !this.#exhausted && this.held < this.#wanted(output)
   }
 
-  /** Tokens to hold for so much output; never more than the whole bound. */
+  /** Tokens to hold for this output, at most the whole bound. */
   #wanted(output: number): number {
     const { maxTokens, promptEstimate } = this.context
     return promptEstimate + Math.min(maxTokens, output)
@@ -93,7 +97,7 @@ export class Hold {
     return Effect.ignore(asked)
   }
 
-  /** Totals were lost: they come back from the ledger, and then the Meter can decide. */
+  /** Loads lost totals from the ledger, so that the Meter can decide. */
   #restored(want: number): Effect.Effect<void, MeterDown | Unavailable> {
     const loaded = Effect.tapError(this.#restore(this.context), ({ cause }) =>
       Effect.sync(() => void (this.#undecided = { cause }))
@@ -104,7 +108,7 @@ export class Hold {
     )
   }
 
-  /** A failure is remembered: it is why the stream ends, if it comes to the end of its hold. */
+  /** Remembers a failure: it becomes the error of the stream if the stream reaches the end of its hold. */
   #request(want: number): Effect.Effect<void, MeterDown> {
     const { context } = this
     const { reservation } = context
@@ -124,11 +128,11 @@ export class Hold {
     })
   }
 
-  /** Never more than is held: what is beyond it is not shown, and the Meter would have to charge it whatever remains. */
+  /** Never more than is held. Output beyond it is not sent, and the Meter would have to charge it. */
   get #used(): number {
     return Math.min(this.held, this.context.promptEstimate + this.context.output.estimate)
   }
 }
 
-/** Nothing more is given on a total that is missing, and nothing is known to be spent. */
+/** When a total is missing, nothing more is given, and what is spent is unknown. */
 const missingTotals = { cause: "a total is missing" }

@@ -1,8 +1,8 @@
 /**
- * The leases of the requests under way. Each is renewed three times in its life, and the ledger is told what has been
- * used so far: that is what a request is charged if this process dies. One beat serves them all, so that a request
- * that is over before it costs nothing. A store that has lost its memory is told at once who is under way, or it would
- * give their slots away until the next beat.
+ * Renews the leases of running requests, three times in the life of a lease, and reports to the ledger what they have
+ * used so far: a request is charged that amount if this process dies. One timer serves all requests, so a short
+ * request costs nothing. If Redis restarts empty, running requests register again at once, so that their slots are
+ * not given out twice.
  */
 import { Context, Effect, Exit, Layer } from "effect"
 import { Audit } from "../audit/Audit.ts"
@@ -14,25 +14,25 @@ import { background, later, spaced } from "../observability/background.ts"
 import type { RequestContext } from "./RequestContext.ts"
 import type { Hold } from "./Hold.ts"
 
-/** How long a store that has lost its memory may give slots away that are taken. */
+/** How long an emptied store may give out slots that are taken. */
 const remindMs = 250
 
 interface Lease {
   readonly hold: Hold
-  /** when it is renewed next, in monotonic ms: a wall clock that is set back must not delay it */
+  /** time of the next renewal, in monotonic ms, which a change of the wall clock does not delay */
   due: number
 }
 
 export class LeaseKeeper extends Context.Service<
   LeaseKeeper,
   {
-    /** From now on, until its context is dropped. */
+    /** Keeps the lease until the context is dropped. */
     keep(hold: Hold): void
-    /** Milliseconds that only grow: when a reservation is asked for. */
+    /** Monotonic milliseconds: the time at which a reservation is requested. */
     now(): number
-    /** Whether the lease of a reservation that was asked for at `since` may have ended. */
+    /** Whether the lease of a reservation that was requested at `since` may have ended. */
     lapsed(since: number): boolean
-    /** Over: nothing is renewed any more. */
+    /** Stops the renewal of a request. */
     drop(context: RequestContext): void
   }
 >()("tollgate/request/Leases") {
@@ -48,7 +48,7 @@ export class LeaseKeeper extends Context.Service<
         const beatMs = (options.leaseS * 1000) / 4
         const running = new DenseList<Lease>()
 
-        /** Of a request that is settled, and whose answer is being written. */
+        /** Renews the slot of a settled request whose answer is still being written. */
         const renewSlot = ({ reservation, slotKept }: RequestContext) =>
           slotKept && reservation !== undefined
             ? Effect.catch(meter.renewSlot(reservation), (error) =>
@@ -64,7 +64,7 @@ export class LeaseKeeper extends Context.Service<
                   Effect.suspend(() => hold.renew())
                 )
           )
-        /** One that cannot be renewed keeps no other from it; then the whole has failed. */
+        /** A failed renewal does not stop the others; the run fails afterwards. */
         const renewAll = (leases: ReadonlyArray<Lease>) =>
           Effect.flatMap(
             Effect.forEach(leases, (lease) => Effect.exit(renew(lease)), { concurrency: "unbounded" }),

@@ -1,7 +1,7 @@
 /**
- * The backend of a machine that has none: a small server on a loopback port that speaks the native wire and answers
- * deterministically, with honest counts. It is a server and not a layer so that the gateway in front of it does
- * everything it does in front of a real one.
+ * The built-in demo model server: a small server on a loopback port that speaks Ollama's protocol and gives
+ * deterministic answers with correct counts. It is a real server, so that the gateway works as in front of a real
+ * one.
  */
 import { Deferred, Effect, Option, Schema, type Scope } from "effect"
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
@@ -27,7 +27,7 @@ export interface DemoBackend {
 
 export class DemoFailed extends Schema.TaggedError<DemoFailed>()("DemoFailed", { cause: Schema.Defect() }) {}
 
-/** Between two words: fast enough to be pleasant, slow enough to be seen. */
+/** Pause between two words. */
 const wordMs = 15
 const bodyBytes = 16 * 1024 * 1024
 const fallbackTokens = 512
@@ -84,7 +84,7 @@ const answer = async (request: IncomingMessage, response: ServerResponse): Promi
 
 type Handler = (asked: Asked, model: string, response: ServerResponse) => Promise<void> | void
 
-/** Words go out one at a time until they end, the bound is reached, or nobody listens. */
+/** Sends one word at a time until the text ends, the bound is reached, or the client leaves. */
 const speak = async (kind: Kind, asked: Asked, model: string, response: ServerResponse): Promise<void> => {
   if (model !== chatModel) return send(response, 400, { error: `"${model}" does not support ${kind}` })
   const echoed = asked.model ?? model
@@ -150,7 +150,7 @@ export const makeDemoBackend: Effect.Effect<DemoBackend, DemoFailed, Scope.Scope
   yield* Effect.acquireRelease(
     Effect.sync(() => {
       const server = createServer((request, response) => {
-        // A client that goes away mid-body is the only way to fail here; there is nobody left to tell.
+        // Only a client that leaves within its body gets here, so nobody waits for an answer.
         answer(request, response).catch(() => response.destroy())
       })
       server.on("error", (cause) => Deferred.doneUnsafe(listening, Effect.fail(new DemoFailed({ cause }))))
@@ -159,7 +159,7 @@ export const makeDemoBackend: Effect.Effect<DemoBackend, DemoFailed, Scope.Scope
         const port = typeof address === "object" && address !== null ? address.port : 0
         Deferred.doneUnsafe(listening, Effect.succeed(port))
       })
-      // It must not be what keeps the process alive.
+      // It must not keep the process alive.
       return server.unref()
     }),
     (server) =>

@@ -5,7 +5,7 @@ import type { JsonObject } from "../../domain/Inference.ts"
 export const chatModel = "demo-chat:latest"
 export const embedModel = "demo-embed:latest"
 
-/** Models are found as the real server finds them: by short or full name, whatever the case. */
+/** Finds a model as Ollama does: by short or full name, in any case. */
 export const knownModel = (name: string): string | undefined => {
   const asked = name.trim().toLowerCase()
   return [chatModel, embedModel].find(
@@ -76,7 +76,7 @@ export interface Counts {
   readonly firstMs: number
 }
 
-/** Durations in nanoseconds, of the time that really went by. */
+/** Durations in nanoseconds, as measured. */
 export const final = (kind: Kind, model: string, reason: string, counts?: Counts): JsonObject => ({
   model,
   created_at: new Date().toISOString(),
@@ -99,7 +99,7 @@ const durations = (counts: Counts): JsonObject => {
   }
 }
 
-/** About what a tokenizer would make of it. */
+/** A rough token count. */
 export const countTokens = (text: string): number => Math.max(1, Math.ceil(Buffer.byteLength(text) / 4))
 
 /** The words of an answer, blanks kept with the word they precede: one frame each. */

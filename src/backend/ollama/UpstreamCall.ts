@@ -1,9 +1,10 @@
 /**
- * One HTTP request with the backend on undici's `dispatch`, turned into pulls: bytes are taken when somebody asks
- * for them, and the socket is paused while too many wait.
+ * One HTTP request to the backend with undici's `dispatch`. Readers pull its bytes, and the socket is paused while
+ * too many bytes wait.
  *
- * It uses `dispatch` and not `request` or `fetch`: `dispatch` makes no streams and no promises, and `abort` closes the
- * connection within a tick. A redirect is an answer like any other. Proxy settings of the environment are not read.
+ * It uses `dispatch` and not `request` or `fetch`: `dispatch` makes no streams and no promises, and `abort` closes
+ * the connection within a tick. A redirect is an answer like any other. Proxy settings of the environment are not
+ * read.
  */
 import { Effect } from "effect"
 import { Client, type Dispatcher, errors } from "undici"
@@ -12,11 +13,11 @@ import type { Timer } from "../../infra/time.ts"
 
 /** Bytes that may wait before the socket is paused. */
 const highWater = 64 * 1024
-/** How much, and how long, a response may go on after all that is wanted of it, before its connection is given up. */
+/** Bytes and time that the rest of an unwanted response may take before its connection is closed. */
 const drainBytes = 64 * 1024
 const drainMs = 1000
 
-/** What became of an request that did not end well. */
+/** Why a call failed. */
 export class TransportError extends Error {
   readonly _tag = "WireError"
   /**
@@ -24,7 +25,7 @@ export class TransportError extends Error {
    * this process ends
    */
   readonly kind: "lost" | "timeout" | "garbled" | "stopped"
-  /** whether any byte of a response had come */
+  /** whether any byte of a response came */
   readonly answered: boolean
   /** whether the connection had served another request before */
   readonly reused: boolean
@@ -41,7 +42,7 @@ export interface Head {
   readonly status: number
   readonly contentType: string
   readonly encoded: boolean
-  /** whether the body says by itself where it ends; else its end cannot be told from a connection that broke */
+  /** whether the body marks its own end; otherwise its end looks like a broken connection */
   readonly delimited: boolean
   /** of `Retry-After`, when it is in seconds */
   readonly retryAfterS: number | undefined
@@ -60,7 +61,7 @@ export class CountingClient extends Client {
     if (handler instanceof UpstreamCall) handler.client = this
     return super.dispatch(options, handler)
   }
-  /** Notes a request on the connection and tells how many came before it. */
+  /** Counts a request of the connection, and returns how many came before it. */
   begin(): number {
     const before = this.#served
     this.#served += 1
@@ -88,21 +89,21 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#alarm = alarm
   }
 
-  /** Ends the request in `ms`, unless it has ended by then. A new limit takes the place of the one before. */
+  /** Sets the deadline of the request. It replaces an earlier one. */
   limit(ms: number, why: string): void {
     this.#cancelTimer?.()
     if (this.#ended || this.#error !== undefined) return
     this.#cancelTimer = this.#alarm(ms, () => this.abort(new TooLong(why)))
   }
 
-  /** Ends the request, unless it has ended by then, when what it registers with says that this process stops. */
+  /** Registers the request with the shutdown, which ends it. */
   onShutdown(register: (stop: () => void) => () => void): void {
     this.#unregister = register(() => this.abort(new ShuttingDown()))
   }
 
   /**
-   * Succeeds once the response's head is in; when it announces an answer, once that has begun, which is nearly always in
-   * the same read and makes one wake-up of two.
+   * Succeeds when the head of the response is in. For an answer it waits for the first bytes too: they usually come
+   * in the same read, so there is one wake-up instead of two.
    */
   readonly head: Effect.Effect<Head, TransportError> = Effect.callback((resume) =>
     this.#when(
@@ -117,7 +118,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     )
   )
 
-  /** The bytes that came since the last time, at least one chunk; none when the body has ended. */
+  /** Returns the bytes since the last call, at least one chunk; none when the body has ended. */
   readonly chunks: Effect.Effect<ReadonlyArray<Buffer> | TransportError> = Effect.callback((resume) =>
     this.#when(
       () => resume(Effect.succeed(this.#takeNow())),
@@ -135,7 +136,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   )
 
   #takeNow(): ReadonlyArray<Buffer> | TransportError {
-    // What came before an error was said before it.
+    // Bytes that came before an error are returned first.
     if (this.#chunks.length === 0 && this.#error !== undefined) return this.#error
     const chunks = this.#chunks
     this.#chunks = []
@@ -144,7 +145,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     return chunks
   }
 
-  /** Runs `then` as soon as `ready` holds; one waiter at a time. Answers the way to stop waiting. */
+  /** Runs `then` when `ready` holds. Only one waiter at a time. Returns a function that stops waiting. */
   #when(then: () => void, ready: () => boolean): Effect.Effect<void> {
     if (ready()) {
       then()
@@ -161,7 +162,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     })
   }
 
-  /** Ends the request now, whatever its state; the connection goes with it. */
+  /** Ends the request now, in any state, and closes its connection. */
   abort(reason: Error): void {
     if (this.#ended || this.#error !== undefined) return
     this.#aborted = reason
@@ -169,13 +170,15 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#fail(reason)
   }
 
-  /** Lets go of it: a response that is only being seen off may do so, anything else ends now. */
+  /**
+   * Releases the request: the unwanted rest of a response may still arrive; in any other state the request ends now.
+   */
   close(): void {
     this.#unregister?.()
     if (this.#draining === undefined) this.abort(new Error("no longer wanted"))
   }
 
-  /** Nothing more is wanted: lets a response that is about to end do so, to keep its connection. */
+  /** Discards the rest: a response that is about to end may end, which keeps its connection. */
   finish(): void {
     if (this.#ended || this.#error !== undefined || this.#draining !== undefined) return
     this.#cancelTimer?.()
@@ -189,7 +192,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller
     this.#reused = (this.client?.begin() ?? 0) > 0
-    // It was called off while it waited for a connection.
+    // It was cancelled while it waited for a connection.
     if (this.#aborted !== undefined) controller.abort(this.#aborted)
   }
 
@@ -198,7 +201,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     status: number,
     headers: Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
   ): void {
-    // 1xx are announcements, not answers.
+    // 1xx responses are not the answer.
     if (status < 200) return
     const retryAfter = Number(headers["retry-after"])
     this.#head = {
@@ -243,7 +246,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 }
 
-/** Says that an request, or the wait for its first frame, lasted longer than any may. */
+/** The error of a request, or of the wait for its first frame, that took too long. */
 export class TooLong extends Error {}
 
 const kindOf = (error: Error): TransportError["kind"] => {

@@ -1,8 +1,10 @@
 /**
- * Which errors of the model server are the request's fault, by their text, and what the client reads instead of it. Such an
- * error is a 400 and no failure of the server: else one client could close the gateway to everybody.
+ * Decides by their text which errors of the model server are caused by the request, and which sentence the client
+ * gets. Such an error is a 400 and no failure of the server; otherwise one client could open the circuit for
+ * everybody.
  *
- * The texts are Ollama's own (0.11.4, 0.24.0, and llama-server's from 0.30 on). An unknown text is the server's failure.
+ * The texts are those of Ollama (0.11.4, 0.24.0) and of llama-server (from 0.30 on). An unknown text counts as a
+ * failure of the server.
  */
 
 /** The only sentences a client reads about its request being refused by the backend. */
@@ -16,7 +18,10 @@ export const refusals = {
 
 export type Refusal = keyof typeof refusals
 
-/** Texts about the server itself, which may quote anything in its log: they are its failure whatever else they say. */
+/**
+ * Texts about the server itself. They may quote its log, so they count as its failure even if another pattern
+ * matches.
+ */
 const serverAtFault =
   /runner|terminated|out of memory|system memory|resource limitations|error was encountered while running|panic|cuda|ggml|unable to (?:load|allocate)/i
 
@@ -38,9 +43,9 @@ const requestAtFault: ReadonlyArray<readonly [Refusal, RegExp]> = [
   ]
 ]
 
-/** What of the request an error text blames; `undefined` when the server itself failed, or nobody can tell. */
+/** Which part of the request an error text blames; undefined for a failure of the server or an unknown text. */
 export const refusalOf = (text: string): Refusal | undefined =>
   serverAtFault.test(text) ? undefined : requestAtFault.find(([, pattern]) => pattern.test(text))?.[0]
 
-/** The model said the same token over and over, and the server ended the answer (an error line since September 2026). */
+/** Whether the server ended the answer because the model repeated one token (an error line since September 2026). */
 export const isRepeatLimit = (text: string): boolean => /token repeat limit/i.test(text)

@@ -1,7 +1,7 @@
 /**
- * The rules of the queue as a data structure: who goes next, and what each tenant has had. No effects, no clock: every
- * verb is told the time. The memory twin is this class; the Lua script of the Redis twin does the same, and one
- * property suite compares both with a plain model.
+ * The rules of the queue as a data structure: which request goes next, and what each tenant has used. It has no
+ * effects and no clock: each method gets the time. The memory twin is this class. The Lua script of the Redis twin
+ * does the same, and one property suite compares both with a plain model.
  */
 import type { Priority } from "../../domain/Caller.ts"
 import {
@@ -15,11 +15,11 @@ import {
   Waiting
 } from "./QueueStore.ts"
 
-/** A line of requests that share a tag: a key's, or a tenant's keys together. */
+/** Requests that share a tag: those of a key, or of all keys of a tenant. */
 interface Flow {
   /** backlogged: start tag of its next request; idle: finish tag of its last */
   tag: number
-  /** when it last became backlogged; ties go to the one that waits longer */
+  /** when it last became backlogged; of equal tags, the one that waits longer goes first */
   since: number
   backlogged: boolean
 }
@@ -31,14 +31,14 @@ interface TenantFlow extends Flow {
 }
 
 interface KeyFlow extends Flow {
-  /** waiting requests, first come first */
+  /** waiting requests, oldest first */
   readonly line: Array<Entry>
 }
 
 interface Entry {
   readonly ticket: Ticket
   readonly replica: string
-  /** place among all that ever came */
+  /** number among all requests that ever came */
   readonly order: number
   running: boolean
   /** the last beat of its replica before it came */
@@ -67,13 +67,13 @@ export interface SchedulerOptions {
   readonly batchEveryMs: number
 }
 
-/** A request that got a place because of somebody else's call. */
+/** A request that got a place because of another call. */
 export interface Grant {
   readonly id: string
   readonly replica: string
 }
 
-/** An idle flow at or behind the virtual time is as good as none: it would start at the virtual time anyway. */
+/** An idle flow at or behind the virtual time can be forgotten: it would start at the virtual time anyway. */
 const forgotten = (flow: Flow, time: number): boolean => !flow.backlogged && flow.tag <= time
 
 const first = <F extends Flow>(flows: Iterable<[string, F]>): [string, F] | undefined => {
@@ -109,12 +109,12 @@ export class FairScheduler {
   #endsAt: number
   readonly #opensAt: number
 
-  /** `graceMs` after `now` the first place is given, unless `fresh`: then nothing can have been lost. */
+  /** The first place is given `graceMs` after `now`, unless `fresh`: then no request can have been lost. */
   constructor(options: SchedulerOptions, now: number, fresh: boolean) {
     this.#options = options
     this.#endsAt = now
     this.#opensAt = fresh ? now : now + options.graceMs
-    // What is restored came before all that comes now, and keeps its place in its line.
+    // Restored requests came before all new ones, and keep their order.
     this.#order = fresh ? 0 : Math.floor(now * 1000)
   }
 
@@ -137,7 +137,7 @@ export class FairScheduler {
     const before = this.#settle(now, bounds).filter(({ id }) => id !== ticket.id)
     const known = this.#entries.get(ticket.id)
     if (known !== undefined) return { answer: standing(known), grants: before }
-    // A request that would go at once does not wait, however short the line may be.
+    // A request that can go at once does not wait, so the depth does not matter.
     if (this.waiting >= bounds.depth && !(this.waiting === 0 && this.#open(now, bounds))) {
       return { answer: new Full({ retryAfterS: this.#retryAfterS(now) }), grants: before }
     }
@@ -209,7 +209,7 @@ export class FairScheduler {
     return this.#settle(now, bounds)
   }
 
-  /** Drops those whose replica is dead, then fills the places. */
+  /** Drops requests of dead replicas, then fills the places. */
   #settle(now: number, bounds: Bounds): ReadonlyArray<Grant> {
     for (const [name, replica] of this.#replicas) {
       if (replica.leaseEnd > now) continue
@@ -273,14 +273,14 @@ export class FairScheduler {
       key.since = ++this.#order
       key.backlogged = true
     }
-    // Nearly always the last: only what is restored comes out of turn.
+    // Nearly always the last one: only restored requests come out of order.
     let at = key.line.length
     while (at > 0 && (key.line[at - 1]?.order ?? 0) > order) at -= 1
     key.line.splice(at, 0, entry)
     return entry
   }
 
-  /** Out of its line; the flows behind it may become idle. */
+  /** Removes a waiting request; its flows may become idle. */
   #withdraw(entry: Entry): void {
     const line = this.#lines[entry.ticket.priority]
     const tenant = line.tenants.get(entry.ticket.tenant)
@@ -294,7 +294,7 @@ export class FairScheduler {
     tenant.backlogged = [...tenant.keys.values()].some(({ backlogged }) => backlogged)
   }
 
-  /** Takes a place and pays for it. */
+  /** Takes a place and charges its flows. */
   #start(now: number, entry: Entry): void {
     const { cost, priority, weight } = entry.ticket
     const line = this.#lines[priority]
@@ -322,7 +322,7 @@ export class FairScheduler {
     for (const [name, tenant] of line.tenants) if (forgotten(tenant, line.time)) line.tenants.delete(name)
   }
 
-  /** What it used in place of what it was expected to use. */
+  /** Replaces the expected cost by the actual one. */
   #correct(entry: Entry, used: number): void {
     const { cost, key: keyName, priority, tenant: tenantName, weight } = entry.ticket
     const line = this.#lines[priority]

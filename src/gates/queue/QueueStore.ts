@@ -17,7 +17,7 @@
 import { Context, Data, type Effect } from "effect"
 import type { Priority } from "../../domain/Caller.ts"
 
-/** The store did not answer in time, or answered nonsense: nobody may be let in on it. */
+/** The store did not answer in time, or gave an invalid answer. No request may go on it. */
 export class QueueStoreDown extends Data.TaggedError("QueueStoreDown")<{ readonly cause: unknown }> {}
 
 /** One request that wants a place. */
@@ -33,7 +33,7 @@ export interface Ticket {
   readonly cost: number
 }
 
-/** What applies to a call, as the calling replica was configured. */
+/** The limits of a call, from the settings of the calling replica. */
 export interface Bounds {
   /** requests at the backend at the same time, over all replicas; at least 1 */
   readonly places: number
@@ -41,14 +41,17 @@ export interface Bounds {
   readonly depth: number
 }
 
-/** It has a place: the backend may be called. */
+/** The request has a place: the backend may be called. */
 export class Granted extends Data.TaggedClass("Granted")<{}> {}
-/** It waits. `order` is its place among all that ever came, for `restore`. */
+/** The request waits. `order` is its number among all requests that ever came, for `restore`. */
 export class Waiting extends Data.TaggedClass("Waiting")<{ readonly order: number }> {}
-/** Too many wait. `retryAfterS`: whole seconds, at least 1, until the line has moved so far at its present rate. */
+/**
+ * Too many requests wait. `retryAfterS`: whole seconds, at least 1, until the queue has moved so far at its present
+ * rate.
+ */
 export class Full extends Data.TaggedClass("Full")<{ readonly retryAfterS: number }> {}
 
-/** What a replica knows of one of its own requests. */
+/** One request of a replica, as the replica knows it. */
 export interface Held {
   readonly ticket: Ticket
   /** of `Waiting`; undefined: it has a place */
@@ -56,30 +59,36 @@ export interface Held {
 }
 
 export interface Beat {
-  /** which of the replica's waiting requests have a place by now, told again until the replica no longer says they wait */
+  /**
+   * which waiting requests of the replica have a place now; repeated until the replica no longer reports them as
+   * waiting
+   */
   readonly granted: ReadonlyArray<string>
-  /** which of its requests the store does not know: it has lost them, and wants them back by `restore` */
+  /** which of its requests the store has lost; the replica gives them back with `restore` */
   readonly unknown: ReadonlyArray<string>
 }
 
 export class QueueStore extends Context.Service<
   QueueStore,
   {
-    /** Gives a place, or one in the line, or refuses. Repeated, it answers how the request stands now. */
+    /**
+     * Gives a place, puts the request into the queue, or refuses it. A repeated call returns the present state of the
+     * request.
+     */
     enter(ticket: Ticket, bounds: Bounds): Effect.Effect<Granted | Waiting | Full, QueueStoreDown>
 
     /**
-     * The request no longer waits, and had no use of a place it may have got meanwhile: it costs its tenant nothing. Answers
-     * the seconds a request that comes now may expect to wait, as `Full` does.
+     * The request no longer waits, and did not use a place that it may have got meanwhile. It costs its tenant
+     * nothing. Returns the seconds that a new request would wait, as `Full` does.
      */
     leave(id: string, bounds: Bounds): Effect.Effect<number, QueueStoreDown>
 
-    /** The request has ended and used so many tokens. Its place goes to the next. */
+    /** The request has ended and used this many tokens. The next request gets its place. */
     end(id: string, used: number, bounds: Bounds): Effect.Effect<void, QueueStoreDown>
 
     /**
-     * This replica is alive, and these are its requests: those that have a place, and those that wait. Requests of the
-     * replica that the store has and the replica does not name are forgotten, if they came before its last beat.
+     * Reports that this replica is alive, with its requests: those with a place, and those that wait. The store
+     * forgets requests of the replica that are not reported, if they came before its last beat.
      */
     beat(
       running: ReadonlyArray<string>,
@@ -88,14 +97,14 @@ export class QueueStore extends Context.Service<
     ): Effect.Effect<Beat, QueueStoreDown>
 
     /**
-     * Gives back what the store has lost. A store that finds itself without state lets nobody in for `graceMs`, so that
-     * every replica can name the requests that have a place before places are given to others.
+     * Gives lost requests back to the store. A store without state gives no places for `graceMs`, so that every
+     * replica can first report the requests that have one.
      */
     restore(held: ReadonlyArray<Held>, bounds: Bounds): Effect.Effect<void, QueueStoreDown>
 
     /**
-     * Calls `listener` with the id of each of this replica's requests that gets a place because of somebody else's call. A
-     * call may be lost, never made twice for nothing: `beat` tells it again. Answers the way to stop.
+     * Calls `listener` with the id of each request of this replica that gets a place because of another request. A
+     * message may be lost; `beat` repeats it. Returns a function that unregisters the listener.
      */
     onGranted(listener: (id: string) => void): () => void
   }
@@ -104,15 +113,15 @@ export class QueueStore extends Context.Service<
 export interface QueueStoreOptions {
   /** seconds a replica's requests live without its beat (`CONCURRENCY_LEASE_S`) */
   readonly leaseS: number
-  /** how long nobody is let in after the store lost its state: longer than two beats, milliseconds. 2500 */
+  /** how long no request goes after the store lost its state: longer than two beats, milliseconds. 2500 */
   readonly graceMs?: number
-  /** a batch request goes at least so often, milliseconds. 600,000 */
+  /** a batch request goes at least this often, milliseconds. 600,000 */
   readonly batchEveryMs?: number
 }
 
 export const defaultGraceMs = 2500
 export const defaultBatchEveryMs = 600_000
-/** Ends are counted with a half-life of about 42 s to tell the rate at which the line moves. */
+/** The rate of the queue is measured with a half-life of about 42 s. */
 export const rateWindowMs = 60_000
-/** No client is told to stay away for longer than this, in seconds. */
+/** Longest `Retry-After`, in seconds. */
 export const mostRetryAfterS = 600

@@ -1,4 +1,4 @@
-/** How many places at the backend are taken: what an operator compares with `BACKEND_MAX_CONCURRENT`. */
+/** A gauge of the places at the backend that are taken, to compare with `BACKEND_MAX_CONCURRENT`. */
 import { Effect, Layer } from "effect"
 import { Metrics } from "../../observability/Metrics.ts"
 import { FairQueue } from "./FairQueue.ts"

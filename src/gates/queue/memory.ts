@@ -1,10 +1,10 @@
-/** The queue of one process, or of several fakes in a test that share a `QueueMemory`. */
+/** The queue in memory: of one process, or of several in a test that share a `QueueMemory`. */
 import { Effect, Layer } from "effect"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { FairScheduler, type Grant } from "./FairScheduler.ts"
 import { defaultBatchEveryMs, defaultGraceMs, QueueStore, type QueueStoreOptions } from "./QueueStore.ts"
 
-/** What all replicas share. */
+/** The state that all replicas share. */
 export class QueueMemory {
   readonly #options: QueueStoreOptions
   readonly #listeners = new Map<string, Set<(id: string) => void>>()
@@ -15,7 +15,7 @@ export class QueueMemory {
     this.#options = options
   }
 
-  /** Loses everything, as a store does that was emptied. */
+  /** Loses all state, as a store that was emptied. */
   clear(): void {
     this.#scheduler = undefined
     this.#lost = true

@@ -1,12 +1,12 @@
-/** How long a client may take to say what it wants. Not settings: there is no good reason for others in production. */
+/** Time limits for clients. They are not settings: production needs no other values. */
 import { Context } from "effect"
 
 export interface ClientTimeoutsMs {
-  /** for a request's head, from the first byte of the connection or the end of the request before */
+  /** for the head of a request, from the start of the connection or the end of the request before */
   readonly head: number
-  /** for a body, once its sender is known and it is wanted; it holds nothing but its socket meanwhile */
+  /** for a body, after authentication; meanwhile the request holds only its socket */
   readonly body: number
-  /** for a whole request, whoever sent it: also what nobody wants to read */
+  /** for a whole request, of any sender; also for bodies that are not wanted */
   readonly request: number
   /** between two requests on one connection */
   readonly idle: number

@@ -1,9 +1,9 @@
 /**
- * A body as it comes in, copied into one growing buffer from the first byte on, whoever sent it: Node keeps an object of
- * some 400 bytes for each chunk that nobody takes, and a chunk may be one byte long.
+ * Collects a request body in one growing buffer from its first byte on. Node would keep an object of about 400 bytes
+ * for each unread chunk, and a chunk may be one byte long.
  *
- * Before its sender is known, `earlyBytes` of it are taken (and what was read with them), then its connection is not read.
- * What is more than a small body has its share of the memory for those (`RequestBodies.early`).
+ * Before authentication, `earlyBytes` are taken (and what was read with them); then the connection is not read. A
+ * body that is larger than a small one takes its share of the memory for bodies (`RequestBodies.early`).
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
@@ -12,14 +12,16 @@ import type { EarlyShare, NoRoom, Share } from "./RequestBodies.ts"
 
 const earlyBytes = 16_384
 
-/** A body may come in so many chunks, and one more for each 64 bytes: no client needs more. */
+/** Number of chunks that a body may have, and one more for each 64 bytes. No client needs more. */
 const fewChunks = 1024
 const chunkBytes = 64
 
 export type BodyRefused = BadRequest | PayloadTooLarge | NoRoom
 
 export interface ReceivedBody {
-  /** Calls `resume` with all bytes, or with why there are none, once. Answers the way to stop waiting. */
+  /**
+   * Calls `resume` once, with all bytes or with the reason why there are none. Returns a function that stops waiting.
+   */
   read(
     limitBytes: number,
     share: Share,
@@ -48,8 +50,8 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0"
 
 /**
- * Stops reading the connection of `incoming` until the answer is called, or `response` is finished and what is left is no
- * more than to be thrown away. Node resumes the connection by itself whenever somebody reads the request.
+ * Stops reading the connection of `incoming` until the returned function is called, or `response` is finished and
+ * only little is left to discard. Node resumes a connection by itself whenever code reads the request.
  */
 const stopReading = ({ socket }: IncomingMessage, response: ServerResponse): (() => void) => {
   const pause = (): void => void socket.pause()
@@ -64,7 +66,7 @@ const stopReading = ({ socket }: IncomingMessage, response: ServerResponse): (()
   return goOn
 }
 
-/** To be called in the tick in which the request is handed out. */
+/** Must be called in the tick in which Node emits the request. */
 export const receiveBody = (
   incoming: IncomingMessage,
   response: ServerResponse,
@@ -76,7 +78,7 @@ export const receiveBody = (
   let chunks = 0
   let goOn: (() => void) | undefined
   let reader: Reader | undefined
-  /** how it has ended, once it has */
+  /** the result, once there is one */
   let outcome: Effect.Effect<Buffer, BodyRefused> | undefined
 
   const settle = (how: Effect.Effect<Buffer, BodyRefused>): void => {
@@ -91,7 +93,7 @@ export const receiveBody = (
     settle(Effect.fail(why))
   }
 
-  /** Nothing more of it is read. */
+  /** Stops reading the body. */
   const refuse = (why: BodyRefused): void => {
     goOn ??= stopReading(incoming, response)
     fail(why)
@@ -106,7 +108,7 @@ export const receiveBody = (
   }
 
   const onData = (chunk: Buffer): void => {
-    // Answered without it: what still comes is thrown away.
+    // The request was answered without the body; the rest of the body is discarded.
     if (outcome !== undefined || response.writableFinished) return
     const needed = size + chunk.length
     chunks += 1
@@ -129,11 +131,11 @@ export const receiveBody = (
     if (reader === undefined && size >= earlyBytes) goOn ??= stopReading(incoming, response)
   }
   const onEnd = (): void => {
-    // Kept until somebody wants it, or the request is answered without it.
+    // Kept until the handler wants it, or the request is answered without it.
     if (reader === undefined) response.once("close", () => early.close())
     settle(Effect.succeed(buffer.subarray(0, size)))
   }
-  // A listener for errors stays: without one, an error after this would be everybody's.
+  // Keep an error listener: a late error event would crash the process.
   const onCut = (): void => {
     if (outcome === undefined) fail(notWhole)
   }

@@ -1,14 +1,15 @@
 /**
- * How much memory the request bodies take that are being received, or whose requests are being admitted: by key and in all.
+ * Bounds the memory of request bodies that are being received or admitted, by key and in total.
  *
- * - A key has no more bodies here at once than its concurrent requests and `spare`: 429 beyond.
- * - A key holds no more bytes than are left of the whole: one key alone gets half, two get a third each, and something is
- *   always left for the others. Beyond it 429 when the key holds a quarter of the whole, else 503, both with `Retry-After`.
+ * - A key has at most as many bodies at once as its concurrent requests plus `spare`; more are 429.
+ * - A key holds at most as many bytes as are left for all others: one key alone gets half, two get a third each, so
+ *   something is always left. Beyond it the answer is 429 when the key holds a quarter of the total, else 503, both
+ *   with `Retry-After`.
  *
- * Bytes are counted when memory is taken for them, not when they are announced. Whoever leaves gives them back.
+ * Bytes count when memory is allocated, not when they are announced. They are given back when the request ends.
  *
- * What comes of a body before its sender is known has half as much memory of its own, so that nobody without a key takes
- * that of those who have one; `smallBytes` of each are free, so that small requests pass when it is full.
+ * Bodies before authentication have half as much memory of their own, so that callers without a key cannot use up the
+ * memory of those with one. `smallBytes` of each are free, so that small requests pass when it is full.
  */
 import { Context, Effect, Layer } from "effect"
 import { Metrics } from "../../observability/Metrics.ts"
@@ -20,20 +21,20 @@ export interface RequestBodiesOptions {
   readonly mostBytes: number
 }
 
-/** Bodies of one key at once, beside those that its slots are for. */
+/** Bodies that one key may have at once, in addition to its slots. */
 export const spare = 16
 
 export type NoRoom = RateLimited | Unavailable
 
 /** The memory for one body. */
 export interface Share {
-  /** Takes memory for `bytes` in all. When there is none, the share stays as it is. */
+  /** Takes memory for `bytes` in total. When there is none, the share does not change. */
   grow(bytes: number): NoRoom | undefined
 }
 
-/** The memory for what comes of one body before its sender is known. */
+/** The memory for a body before authentication. */
 export interface EarlyShare extends Share {
-  /** Gives all of it back; once is enough. */
+  /** Gives all of it back. A second call does nothing. */
   close(): void
 }
 
@@ -57,7 +58,7 @@ const crowded = new Unavailable({
 export class RequestBodies extends Context.Service<
   RequestBodies,
   {
-    /** Gives `use` a share of the caller's, and takes it back when that has ended, whichever way. */
+    /** Runs `use` with a share of the caller's memory, and takes the share back when `use` ends. */
     withShare<A, E, R>(
       caller: Caller,
       use: (share: Share) => Effect.Effect<A, E, R>

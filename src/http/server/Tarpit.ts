@@ -1,13 +1,13 @@
 /**
- * Refusals of unknown callers come at a bounded rate: beyond it each waits its turn, and with it the connection it came
- * on. A flood of bad keys or paths then slows itself down instead of everybody who pays. Below the rate nothing waits.
+ * Limits the rate of refusals of unknown callers. Beyond the rate each refusal waits, and so does its connection. A
+ * flood of bad keys or paths then slows itself down, and not the paying clients. Below the rate nothing waits.
  *
- * *Details* Addresses take turns, so that a flood from one of them does not delay a refusal of another by more than one
- * turn. A client that leaves gives its place in the line back; one that had left before its request was read has no
- * address any more, and takes no turn. Whoever has waited `mostMs` is answered without a turn.
+ * *Details* Addresses take turns, so that a flood from one address delays a refusal of another by at most one turn. A
+ * client that leaves gives its place back; one that left before its request was read has no address and takes no
+ * turn. After `mostMs` a refusal is answered without a turn.
  *
- * A few refusals of each address have audit rows of their own, and ten times as many of all addresses; all others share
- * one row a second (`audit/Tally.ts`). Whoever had to wait that long for its turn shares one too.
+ * A few refusals of each address have audit rows of their own, and ten times as many of all addresses together. All
+ * others, and refusals that waited that long, share one row a second (`audit/Tally.ts`).
  */
 import { Context, Deferred, Effect, Exit, Layer, Option } from "effect"
 import { makeLruCache } from "../../gates/keys/LruCache.ts"
@@ -17,7 +17,7 @@ import { addressGroup } from "./addressGroup.ts"
 export interface TarpitOptions {
   /** refusals a second; default 200 */
   readonly perSecond?: number
-  /** how many may come at once after a quiet second; default 100 */
+  /** how many are answered at once after a quiet second; default 100 */
   readonly burst?: number
   /** no refusal waits longer than this, in ms; default 3000 */
   readonly mostMs?: number
@@ -30,7 +30,7 @@ const allAddresses = 10
 /** Addresses whose rows are counted, those that were refused last. */
 const mostAddresses = 10_000
 
-/** The address of a connection that was reset before it was looked at. */
+/** Stands for the address of a connection that was already reset. */
 const gone = ""
 
 type Waiting = Deferred.Deferred<void>
@@ -38,7 +38,7 @@ type Waiting = Deferred.Deferred<void>
 export class Tarpit extends Context.Service<
   Tarpit,
   {
-    /** Waits for the turn of one refusal to `address`. Answers whether it has an audit row of its own. */
+    /** Waits for the turn of one refusal to `address`. Returns whether the refusal has an audit row of its own. */
     turn(address: string): Effect.Effect<boolean>
     /** The same without waiting. */
     turnNow(address: string): Effect.Effect<boolean>
@@ -52,7 +52,7 @@ export class Tarpit extends Context.Service<
         const scope = yield* Effect.scope
         const { burst = 100, mostMs = 3000, perSecond = 200, rowsPerMinute } = options
         const rows = makeRowAllowance(rowsPerMinute, nowMs)
-        /** who waits, by address; the address whose turn is next comes first */
+        /** waiting refusals by address; the address whose turn is next comes first */
         const lines = new Map<string, Set<Waiting>>()
         let turns = burst
         let countedAt = nowMs()
@@ -73,7 +73,7 @@ export class Tarpit extends Context.Service<
           if (line?.size === 0) lines.delete(group)
         }
 
-        /** The turn of whoever has waited longest at the next address. */
+        /** Lets the oldest refusal of the next address go. */
         const serveNext = (): void => {
           for (const [group, line] of lines) {
             for (const waiting of line) {
@@ -92,7 +92,7 @@ export class Tarpit extends Context.Service<
           }
           serving = false
         }).pipe(
-          // Whatever broke it, whoever waits next starts another.
+          // After a defect the next refusal starts a new loop.
           Effect.onError(() => Effect.sync(() => void (serving = false)))
         )
 
@@ -146,7 +146,7 @@ const makeRowAllowance = (perMinute: number, nowMs: () => number) => {
   }
 
   return {
-    /** Whether there is one for this address, and takes it. */
+    /** Takes a row for this address. Returns whether there was one. */
     take: (group: string): boolean => {
       const now = nowMs()
       const own = byAddress.get(group) ?? { left: perMinute, countedAt: now }

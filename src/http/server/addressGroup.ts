@@ -1,4 +1,4 @@
-/** Whom an address belongs to, as far as it tells: limits that are per address are per group. */
+/** The group of an address. Limits for an address apply to its group. */
 import { isIP } from "node:net"
 
 /** The first four groups of eight of an IPv6 address; `::` stands for as many zeros as are missing. */
@@ -13,8 +13,8 @@ const network = (address: string): string => {
 }
 
 /**
- * An IPv4 address, or the /64 of an IPv6 address: whoever has one address of it has them all. Expects the spelling of
- * the socket (`plainAddress`), which is in lower case and without leading zeros.
+ * An IPv4 address, or the /64 of an IPv6 address, because the owner of one address of a /64 has all of them. Expects
+ * the spelling of the socket (`plainAddress`): lower case, without leading zeros.
  */
 export const addressGroup = (address: string): string =>
   isIP(address) === 6 ? `${network(address)}::/64` : address

@@ -1,15 +1,14 @@
 /**
- * Who may be connected, and how long without a request. Connections are few: 16,384 that say nothing would shut everybody
- * out.
+ * Limits the connections of clients. Otherwise 16,384 silent connections would refuse all new ones.
  *
- * *Details* An address (of IPv6 a /64) has a number of connections of its own; those of trusted proxies have not, because
- * they bring everybody's requests. When an address or the house is full, a newcomer takes the place of a random
- * connection that waits for a request: of its own address when that is full, else of all. Connections whose request is
- * under way are never cut for another; when all are, the newcomer is. From half full on, the time that a connection may
- * wait for a request shrinks, down to a second when there is no place left.
+ * *Details* An address (of IPv6 a /64) has a number of connections; trusted proxies have no such limit, because they
+ * bring the requests of all. When an address or the server is full, a new connection replaces a random one that waits
+ * for a request: of the same address when that is full, else of all. A connection with a running request is never cut
+ * for another one; when all have one, the new connection is cut. When more than half of all places are taken, a
+ * connection may wait less long for a request, down to a second when no place is left.
  *
- * *Gotchas* A connection waits from its first moment until the whole head of a request is in, and again from the end of its
- * last answer. A head that comes slowly is therefore bounded too. Node's own limits (`ClientTimeouts.ts`) hold as well.
+ * *Gotchas* A connection waits from its start until the whole head of a request is in, and again from the end of its
+ * last answer. So a slow head is bounded too. The limits of Node (`ClientTimeouts.ts`) apply as well.
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
@@ -25,18 +24,18 @@ export interface ConnectionLimits {
   readonly perAddress: number
   /** whose connections do not count per address */
   readonly isExempt: (address: string) => boolean
-  /** how long one may wait for its first request, and for another, while there is room */
+  /** how long a connection may wait for its first request, and for another one, while there is room */
   readonly headMs: number
   readonly idleMs: number
-  /** how long it always may; default 1000 */
+  /** how long it may always wait; default 1000 */
   readonly leastMs?: number
-  /** how often that is looked at; default 500 */
+  /** how often this is checked; default 500 */
   readonly everyMs?: number
 }
 
 export interface Connections {
   readonly open: number
-  /** cut since the start, to make room or because they had no request for too long while room was short */
+  /** connections cut since the start, to make room or because they had no request for too long */
   readonly cut: number
 }
 
@@ -50,7 +49,7 @@ interface Connection {
   served: boolean
 }
 
-/** How many random ones are looked at before all are. */
+/** How many random connections are tried before all are searched. */
 const tries = 16
 
 /** A random connection without a request; undefined when all have one. */
@@ -73,12 +72,12 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
 
   const end = (socket: Socket): void => {
     cut += 1
-    // Its place is free now; the socket says that it is closed a little later.
+    // Its place is free at once; the socket reports its close a little later.
     leaving.get(socket)?.()
     socket.destroy()
   }
 
-  /** Makes room for `newcomer` among `others`; without it the newcomer goes. */
+  /** Cuts one of `others` to make room for `newcomer`, or cuts `newcomer` when all are busy. */
   const makeRoom = (others: DenseList<Connection>, newcomer: Socket): boolean => {
     const victim = waitingOf(others)
     end(victim?.socket ?? newcomer)

@@ -1,6 +1,6 @@
 /**
- * Node takes any list of transfer codings that ends in `chunked` and undoes only that one: the body is not what its
- * sender meant, and where it ends is anybody's guess. Such a request is refused, and with it whatever follows on its
+ * Node accepts any list of transfer codings that ends in `chunked`, and decodes only that one. The body is then not
+ * what its sender meant, and its end is unclear. Such a request is refused, with everything that follows on its
  * connection, which may be part of it.
  */
 import type { IncomingMessage } from "node:http"
@@ -8,7 +8,7 @@ import type { Socket } from "node:net"
 
 const misframed = new WeakSet<Socket>()
 
-/** What follows `request` on its connection is refused. */
+/** Refuses what follows `request` on its connection. */
 export const distrust = ({ socket }: IncomingMessage): void => void misframed.add(socket)
 
 /** To be told of every request before anything is done about it; answers whether its connection may be kept. */
@@ -29,8 +29,9 @@ export const headerCount = ({ rawHeaders }: IncomingMessage, name: string): numb
 }
 
 /**
- * Exactly one `Host`, as HTTP/1.1 wants it; none will do for HTTP/1.0. Nothing here depends on it, but a proxy before
- * us may have chosen by one of two. Node keeps the first of them, and would answer a missing one without a body.
+ * Checks for exactly one `Host`, as HTTP/1.1 requires; HTTP/1.0 may have none. The gateway does not use it, but a
+ * proxy in front may have routed by one of two. Node keeps the first one, and would answer a missing one without a
+ * body.
  */
 export const isHosted = (request: IncomingMessage): boolean => {
   const hosts = headerCount(request, "host")

@@ -33,7 +33,7 @@ const refusals: ReadonlyMap<string | undefined, Refusal> = new Map([
 const tunnel: Refusal = { reason: "tunnel", status: 403, type: "forbidden", message: "forbidden" }
 const expectation = invalid("expectation", 417, "Expect: expected nothing but 100-continue")
 
-/** What a client gets to read its answer: a socket destroyed with unread input takes the answer with it. */
+/** How long a client may read its answer. Destroying a socket with unread input would destroy the answer too. */
 const lingerMs = 500
 
 const bytesOf = (refusal: Refusal): string => {
@@ -61,14 +61,16 @@ const endWith = (socket: Duplex, refusal: Refusal): void => {
 }
 
 interface Conversation {
-  /** answers that are still being made, in order; a list, because a Set that lives long keeps what was in it (`infra/Roster.ts`) */
+  /**
+   * unfinished answers, in order; a list, because a long-lived Set keeps removed entries in memory (`DenseList.ts`)
+   */
   readonly open: Array<ServerResponse>
   /** the request that was read last */
   last: IncomingMessage | undefined
   refused: boolean
 }
 
-/** Ends the connection with `refusal`, once the answers that were asked for before it are there, and whole. */
+/** Ends the connection with `refusal`, after the answers to all earlier requests are complete. */
 const endAfter = (answers: ReadonlyArray<ServerResponse>, socket: Duplex, refusal: Refusal): void => {
   const waited = new Set(answers)
   if (waited.size === 0) return endWith(socket, refusal)
@@ -81,7 +83,7 @@ const endAfter = (answers: ReadonlyArray<ServerResponse>, socket: Duplex, refusa
   }
 }
 
-/** `count` is told of each request that is refused, answered or not. */
+/** `count` is called for each refused request, answered or not. */
 export const refuseMalformed = (server: Server, count: (reason: MalformedReason) => void): void => {
   const conversations = new WeakMap<Duplex, Conversation>()
   const conversationOn = (socket: Duplex): Conversation => {
@@ -105,15 +107,15 @@ export const refuseMalformed = (server: Server, count: (reason: MalformedReason)
     if (conversation.refused) return
     conversation.refused = true
     const refusal = refusals.get(error.code) ?? unreadable
-    // A client that hangs up has sent nothing wrong.
+    // A client that closes the connection has sent nothing wrong.
     if (error.code !== "ECONNRESET") count(refusal.reason)
     if (!socket.writable || error.code === "ECONNRESET") {
       socket.destroy()
       return
     }
     const before = [...conversation.open]
-    // The body of the last request is what broke. Whatever its answer had begun to say is not continued, and a
-    // second answer to it would be taken for the next request's.
+    // The body of the last request is malformed. Its answer is not continued: a second answer to it would be taken as
+    // the answer to the next request.
     const broken = conversation.last?.complete === false
     const own = broken ? before.findLast((response) => response.req === conversation.last) : undefined
     if (broken && (own === undefined || own.headersSent)) {
@@ -127,14 +129,14 @@ export const refuseMalformed = (server: Server, count: (reason: MalformedReason)
     )
   })
 
-  // Node would close it without a word.
+  // Node would close it without an answer.
   server.on("connect", (_request, socket) => {
-    // Node has taken its own listeners from the socket: an error of it would end the process.
+    // Node has removed its own listeners from the socket, so an error event would crash the process.
     socket.on("error", () => socket.destroy())
     count(tunnel.reason)
     const conversation = conversationOn(socket)
     conversation.refused = true
-    // Answers that were asked for before can no longer be written in order: Node does not tell them of room any more.
+    // Earlier answers can no longer be written in order: Node does not report free space to them any more.
     if (conversation.open.length > 0) socket.destroy()
     else endWith(socket, tunnel)
   })

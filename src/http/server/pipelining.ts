@@ -1,28 +1,29 @@
 /**
- * Requests that a client sends on a connection before it has the answers to earlier ones. The app begins one only when the
- * answer before it is over, and few may wait: Node itself hands out every request as soon as it is parsed.
+ * Handles pipelined requests: those that a client sends before it has the answers to earlier ones. The app starts a
+ * request only after the answer before it is over, and few may wait. Node itself emits each request as soon as it is
+ * parsed.
  *
- * *Details* At most `mostWaiting` requests of a connection wait. Then the connection is not read, until one fewer waits.
- * More may have come in the same read: they are dropped, and the last request before them is answered with
- * `Connection: close`. When more than `mostDropped` are dropped, the connection is destroyed at once, because Node keeps
- * the objects of each until its end.
+ * *Details* At most `mostWaiting` requests of a connection wait. Then the connection is not read until one fewer
+ * waits. More requests may have come in the same read: they are dropped, and the last request before them is answered
+ * with `Connection: close`. When more than `mostDropped` are dropped, the connection is destroyed at once, because
+ * Node keeps the objects of each until the connection ends.
  *
- * *Gotchas* While a connection is not read, nobody learns that its client has left: the next write tells.
+ * *Gotchas* While a connection is not read, the gateway notices only at its next write that the client has left.
  */
 import { IncomingMessage, Server, type ServerOptions, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 import { Effect } from "effect"
 
-/** Requests of one connection that may wait for their turn, beside the one that is being answered. */
+/** Number of requests of one connection that may wait, in addition to the running one. */
 export const mostWaiting = 16
-/** Requests of one connection that may be dropped before the answers ahead of them are cut too. */
+/** Number of requests of one connection that may be dropped before the answers ahead of them are cut too. */
 export const mostDropped = 48
 
 interface Waiting {
   readonly response: ServerResponse
   /** whether its turn has come */
   hasTurn: boolean
-  /** goes on with it, once the app waits for its turn */
+  /** resumes the app, once it waits for its turn */
   begin: ((turn: Effect.Effect<void>) => void) | undefined
 }
 
@@ -39,7 +40,7 @@ interface Line {
 const lines = new WeakMap<Socket, Line>()
 const places = new WeakMap<IncomingMessage, Waiting>()
 
-/** Node resumes a connection by itself whenever somebody reads a request of it. */
+/** Node resumes a connection by itself whenever code reads a request of it. */
 const stopReading = (line: Line): void => {
   if (line.paused) return
   line.paused = true
@@ -54,7 +55,7 @@ const goOnReading = (line: Line): void => {
   line.socket.resume()
 }
 
-/** Node does this too, but not once a CONNECT has taken its listeners from the connection. Twice does no harm. */
+/** Node does this too, but not after a CONNECT has removed its listeners. Doing it twice is harmless. */
 const closeWaiting = ({ waiting }: Line): void => {
   for (const { response } of waiting.splice(0)) response.destroy()
 }
@@ -77,7 +78,7 @@ const answerCurrent = (line: Line, response: ServerResponse): void => {
   line.current = response
   response.once("close", () => {
     line.current = undefined
-    // An answer to the next one would reach nobody; it is closed with the connection.
+    // The next request would get no answer; it ends with the connection.
     if (!line.socket.writable) return
     const next = line.waiting.shift()
     if (next === undefined) return
@@ -91,7 +92,7 @@ const answerCurrent = (line: Line, response: ServerResponse): void => {
 const drop = (line: Line, request: IncomingMessage): void => {
   line.dropped += 1
   stopReading(line)
-  // Whatever has come of its body is thrown away.
+  // The part of its body that has arrived is discarded.
   request.resume()
   const last = line.waiting.at(-1)?.response ?? line.current
   if (line.dropped > mostDropped || last === undefined) line.socket.destroy()
@@ -116,7 +117,7 @@ const enter = (request: IncomingMessage, response: ServerResponse): boolean => {
   return true
 }
 
-/** Ends when all answers before that to `request` are over. It is interrupted when the connection ends first. */
+/** Waits until all answers before the one to `request` are over. It is interrupted when the connection ends first. */
 export const waitForTurn = (request: IncomingMessage): Effect.Effect<void> => {
   const place = places.get(request)
   if (place === undefined || place.hasTurn) return Effect.void
@@ -128,7 +129,7 @@ export const waitForTurn = (request: IncomingMessage): Effect.Effect<void> => {
   )
 }
 
-/** A server whose listeners learn of no request that is dropped. */
+/** A server that does not emit dropped requests. */
 export class PipeliningServer extends Server {
   readonly #refused: () => void
 

@@ -1,4 +1,4 @@
-/** What the store in memory keeps of one account, and the arithmetic of a request on it. */
+/** The state of one account in memory, and the arithmetic of a request on it. */
 import type { Period } from "../../../domain/Limits.ts"
 import { whole } from "../verdicts.ts"
 import type { AccountLeases } from "./AccountLeases.ts"
@@ -6,7 +6,7 @@ import type { Bucket, Reservation } from "../../../domain/Reservation.ts"
 import { ledgerLagMs } from "../bounds.ts"
 import { type Noted, Window } from "./windows.ts"
 
-/** A total; another object under the same name is another load of it. */
+/** A total. A new object under the same name means that it was loaded again. */
 export interface Total {
   tokens: number
   readonly loadedAt: number
@@ -36,7 +36,7 @@ export interface Request {
   readonly charged: Map<Period, Total>
 }
 
-/** A request the store no longer knows, from what its owner says of it. */
+/** Rebuilds a request that the store has lost, from what its owner reports. */
 export const revived = ({ admittedAt, available, slot, held }: Reservation): Request => ({
   admittedAt,
   available,

@@ -1,4 +1,4 @@
-/** What the running requests of an account hold in memory, with its sums: every verb asks for them. */
+/** What the running requests of an account hold, with the sums that every call needs. */
 
 export interface Lease {
   /** epoch ms; 0 once it has ended: what remains is the hold */
@@ -29,7 +29,7 @@ export class AccountLeases {
     return this.#leases.size
   }
 
-  /** ids of those that have ended and hold tokens all the same */
+  /** ids of requests whose lease has ended and that still hold tokens */
   get lapsed(): ReadonlyArray<string> {
     return [...this.#leases].flatMap(([id, { until }]) => (until === 0 ? [id] : []))
   }
@@ -56,7 +56,7 @@ export class AccountLeases {
     this.#tokens -= lease.tokens
   }
 
-  /** Ends the leases that are over; none is longer than one given now (`leaseMs`): a clock may have gone back. */
+  /** Ends expired leases. No lease is longer than one given now (`leaseMs`), because a clock may have gone back. */
   moveTo(now: number, leaseMs: number): void {
     const longest = now + leaseMs
     if (now < this.#soonest && this.#latest <= longest) return

@@ -1,6 +1,6 @@
 /**
- * The Meter in this process: for a single gateway without Redis, and for tests. Windows and leases are measured by the
- * monotonic clock, so that a wall clock that is set gives no slot away; the wall clock says only which day it is.
+ * The Meter in this process, for a single gateway without Redis, and for tests. Windows and leases use the monotonic
+ * clock, so that a change of the wall clock frees no slot. The wall clock only decides the day.
  */
 import { Clock, Effect, Layer } from "effect"
 import { makeMonotonicMs } from "../../../infra/time.ts"
@@ -35,8 +35,8 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
 }
 
 /**
- * A Meter on counters of one's own, told the wall clock as a store with a clock of its own would be; tests keep them to
- * look inside and to make them forget.
+ * A Meter on given counters, with the wall clock as its time. Tests keep the counters to read them and to make them
+ * forget.
  */
 export const layerMemoryMeter = (counters: MemoryMeter): Layer.Layer<Meter> =>
   Layer.effect(

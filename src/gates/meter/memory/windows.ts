@@ -1,6 +1,6 @@
 /**
- * What happened in the last 60 seconds, in 11 buckets of 6 s: the ten that are full and the one under way. A thing
- * leaves 60 to 66 s after it came, so no 60-second span ever has more than the window says.
+ * The requests or tokens of the last 60 seconds, in 11 buckets of 6 s: ten full ones and the current one. An entry
+ * leaves 60 to 66 s after it came, so that no 60-second span has more than the window says.
  */
 import { bucketCount, bucketMs } from "../bounds.ts"
 
@@ -27,7 +27,7 @@ export class Window {
     return this.#amounts.reduce((sum, amount) => sum + amount, 0)
   }
 
-  /** Lets go of what is over. A clock that went back makes all of the window as recent as can be. */
+  /** Drops expired buckets. When the clock went back, all entries count as recent. */
   moveTo(now: number): void {
     const bucket = Math.floor(now / bucketMs)
     if (bucket < this.#bucket) {
@@ -44,7 +44,7 @@ export class Window {
     this.#set(this.#bucket, amount)
   }
 
-  /** Takes back something that came at `at`, if it is still here. */
+  /** Takes back an entry of `at`, if it is still in the window. */
   takeBack(at: number, amount: number): void {
     const bucket = Math.floor(at / bucketMs)
     if (this.#holds(bucket)) this.#set(bucket, -amount)
@@ -69,7 +69,7 @@ export class Window {
     })
   }
 
-  /** Milliseconds until no more than `room` is left of what is here now. */
+  /** Milliseconds until at most `room` of the present amount is left. */
   waitFor(room: number, now: number): number {
     let sum = this.sum
     if (sum <= room) return 1

@@ -1,6 +1,6 @@
 /**
- * What a script answers (`start.lua`): a tag and whole numbers with blanks between them; a survey names ids after that,
- * each behind a semicolon. Read by hand, because two of them are in the way of every request.
+ * Parses the reply of a script (`start.lua`): a tag and whole numbers separated by blanks; a survey adds ids, each
+ * after a semicolon. It is parsed by hand, because every request waits for two of them.
  */
 
 const tags = [
@@ -25,7 +25,7 @@ export interface Reply {
 
 const none: ReadonlyArray<string> = []
 
-/** `undefined` for anything that is no answer of a script. */
+/** Returns undefined for anything else. */
 export const parseReply = (value: unknown): Reply | undefined => {
   if (typeof value !== "string") return undefined
   const end = value.indexOf(";")
@@ -35,7 +35,7 @@ export const parseReply = (value: unknown): Reply | undefined => {
   const numbers: Array<number> = []
   for (let i = 1; i < words.length; i++) {
     const word = words[i]
-    // An empty word would be taken for 0.
+    // An empty part would be read as 0.
     const number = word === "" ? Number.NaN : Number(word)
     if (!Number.isSafeInteger(number)) return undefined
     numbers.push(number)

@@ -1,6 +1,6 @@
 /**
- * Whether a Redis can be trusted with limits. One that evicts would forget who has spent what, or who is under way, and
- * that is a limit nobody has to keep; one before 7.0 does not know the scripts' flags. Nobody is admitted on either.
+ * Checks that a Redis server is suitable. A server that evicts keys would forget what was spent and which requests
+ * run. A server before 7.0 does not know the flags of our scripts. With either, no request is admitted.
  */
 import { Effect } from "effect"
 import { OutageLog } from "../../../infra/OutageLog.ts"
@@ -21,15 +21,15 @@ const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefined => 
 const remindMs = 10_000
 
 /**
- * Lets through what is asked of servers that are all fit; else fails with the fault of the first that has one, which is in
- * the log every ten seconds for as long as it lasts.
+ * Runs commands only when all servers are suitable; otherwise fails with the first fault, and logs it every ten
+ * seconds while it lasts.
  */
 export const checkRequirements = (
   servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>,
   nowMs: () => number
 ) => {
   const log = new OutageLog(nowMs, { remindMs })
-  /** What was said last and found good; it is the same until the servers are asked anew. */
+  /** The last facts that were found suitable; the same object until the servers are read again. */
   let good: ReadonlyArray<RedisInfo> | undefined
   const refuse = Effect.fnUntraced(function* (cause: string) {
     yield* log.failed(() => Effect.logError("refusing all requests, Redis is not usable", cause))

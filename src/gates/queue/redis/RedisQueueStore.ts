@@ -1,6 +1,7 @@
 /**
- * The queue in Redis, shared by all replicas: one script (`queue.lua`), one round trip a verb. A replica that gets a place
- * by another's call is told over Pub/Sub on a channel of its own; a message that is lost costs one beat.
+ * The queue in Redis, shared by all replicas. Each method is one script (`queue.lua`) and one round trip. When
+ * another replica's call gives this replica a place, a Pub/Sub message on its own channel tells it; a lost message
+ * delays it by one beat.
  */
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
@@ -103,7 +104,7 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
   subscriber.on("message", (name: string, id: string) => {
     if (name === channel) for (const listener of listeners) listener(id)
   })
-  // What goes wrong with the connection is logged where the commands go; a missed message costs one beat.
+  // Connection errors are logged with the commands. A missed message costs one beat.
   subscriber.on("error", () => undefined)
   subscriber.subscribe(channel).catch(() => undefined)
 

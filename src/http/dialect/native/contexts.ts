@@ -1,4 +1,4 @@
-/** Contexts on their way in and out, with the secret they are sealed with. */
+/** Opens and seals contexts with the shared secret. */
 import { Effect } from "effect"
 import { BadRequest, type Unavailable } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
@@ -9,7 +9,7 @@ type Secret = ContextSecret["Service"]
 
 const notOurs = new BadRequest({ detail: "context: expected what an earlier answer to this key gave" })
 
-/** The request with the ids of the context it was sent, when it was sent one. */
+/** Opens the context of a request, if it has one. */
 export const withContext = (
   secret: Secret,
   keyId: string,
@@ -29,12 +29,12 @@ export const withContext = (
   })
 }
 
-/** How the ids of an answer are given to a client; undefined: not at all. */
+/** Seals the ids of an answer for a client; undefined: the answer has no context. */
 export type SealContext = (ids: ReadonlyArray<number>) => ReadonlyArray<number> | undefined
 
 export const noContext: SealContext = () => undefined
 
-/** Without the secret a client gets no context: never one that can be read. */
+/** Without the secret the answer has no context, because an unsealed one could be read. */
 export const sealFor = (secret: Secret, owner: SealedFor): Effect.Effect<SealContext> =>
   secret.read.pipe(
     Effect.map(

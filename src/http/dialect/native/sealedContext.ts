@@ -1,15 +1,16 @@
 /**
- * The `context` of generate: token ids of the conversation so far, which a client sends back to go on. Turned back into
- * text they are the model's system prompt and template, and an id that the model does not have ends the model server. So
- * a client gets them sealed, as a list of whole numbers as its types want it, and only what was sealed for the same key
- * and the same model is taken back.
+ * Seals the `context` of generate: the token ids of the conversation, which a client sends back to continue. As text
+ * they would show the system prompt and the template of the model, and an unknown id crashes the model server. So a
+ * client gets them sealed, as a list of whole numbers, and only a context that was sealed for the same key and model
+ * is accepted.
  *
- * *Details* AES-256-GCM under a key that is derived from the shared secret for each API key, with a random nonce. Inside:
- * the model's digest and the ids. Outside: the number of bytes, then three bytes to a number.
+ * *Details* AES-256-GCM with a key derived from the shared secret for each API key, and a random nonce. The sealed
+ * part has the digest of the model and the ids. The list starts with the number of bytes; then each number holds
+ * three bytes.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from "node:crypto"
 
-/** What the ids of a context mean something to. */
+/** The key and the model that a context belongs to. */
 export interface SealedFor {
   readonly keyId: string
   /** of the model; another version of it may have another vocabulary */
@@ -21,7 +22,7 @@ export interface OpenedContext {
   readonly ids: ReadonlyArray<number>
 }
 
-/** Numbers of a sealed context: about 130,000 tokens. A longer one is not given, and none is taken. */
+/** Maximal count of numbers in a sealed context: about 130,000 tokens. A longer one is neither sent nor accepted. */
 export const maxContextNumbers = 131_072
 /** Three bytes. */
 export const maxContextNumber = 0xff_ff_ff
@@ -75,7 +76,7 @@ const unpacked = (bytes: Buffer): ReadonlyArray<number> => {
   return ids
 }
 
-/** Undefined when it would be longer than what is taken back. */
+/** Returns undefined when the result would be too long to be accepted again. */
 export const sealContext = (
   secret: Buffer,
   { digest, keyId }: SealedFor,
@@ -93,7 +94,7 @@ export const sealContext = (
   return numbers.length <= maxContextNumbers ? numbers : undefined
 }
 
-/** Undefined when it was not sealed for this key, or by nobody. */
+/** Returns undefined when it was not sealed for this key, or is forged. */
 export const openContext = (
   secret: Buffer,
   keyId: string,
