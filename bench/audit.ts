@@ -24,6 +24,7 @@ import type { Caller } from "../src/domain/Caller.ts"
 import { embeddedPostgres } from "../src/infra/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../src/infra/Migrations.ts"
 import { type DatabaseAddress, layerPostgres } from "../src/infra/Postgres.ts"
+import { queuedFor } from "../test/support/permits.ts"
 
 const pairs = Number(process.env["PAIRS"] ?? 10_000)
 
@@ -99,7 +100,7 @@ const through = Effect.fnUntraced(function* (inFlight: number, count: number) {
         Effect.gen(function* () {
           const intent = intentAt(n)
           const began = performance.now()
-          yield* audit.open(intent)
+          yield* audit.open(queuedFor(intent))
           yield* Effect.flatten(audit.close(endOf(intent)))
           times.push(performance.now() - began)
         }),

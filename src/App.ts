@@ -26,7 +26,8 @@ import { layerRedis as layerRedisQueueStore } from "./gates/queue/redis/RedisQue
 import * as Server from "./http/server/Server.ts"
 import { Drain } from "./infra/Drain.ts"
 import { layerRedis } from "./infra/Redis.ts"
-import { SettlementQueue } from "./request/SettlementQueue.ts"
+import { ModelRates } from "./gates/limits/TokenRates.ts"
+import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
 import { layerLive as layerRegistry } from "./admin/live.ts"
 import { layerLive as layerContextSecret } from "./secrets/live.ts"
@@ -92,20 +93,23 @@ const layerKeys = (settings: SettingsValues) =>
     )
   )
 
+/** Limits and budgets are claimed together, after what is still owed for earlier requests was settled. */
+const layerLimits = layerLimiter.pipe(
+  Layer.provideMerge(Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 2000 })))
+)
+
 /** The gates and the records of a request. It needs the client of the database and knows nothing of HTTP. */
 export const layerGates = (settings: SettingsValues, surroundings: BackendAddress) =>
   Layer.mergeAll(
     layerKeys(settings),
     layerDiscovery({ refreshS: settings.discoveryRefreshS, ttlS: settings.discoveryTtlS }),
-    layerLimiter,
-    layerBudget,
+    layerLimits,
     layerContextSecret,
     layerCrashRecovery({ leaseS: settings.concurrencyLeaseS }),
     layerBreakerGauge,
     layerQueueGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention(),
-    SettlementQueue.layer({ drainMs: 2000 }),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...auditTimeouts })),

@@ -17,7 +17,8 @@ import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts
 import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
 import * as Server from "../../src/http/server/Server.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { SettlementQueue } from "../../src/request/SettlementQueue.ts"
+import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "../../src/request/LeaseKeeper.ts"
 
 const caller = (secret: string, rpm: number) => ({
@@ -44,11 +45,11 @@ const keys = makeKeys([
 const gates = Layer.mergeAll(
   keys.layer,
   layerDiscovery({ refreshS: 60, ttlS: 300 }),
-  layerLimiter,
+  layerLimiter.pipe(
+    Layer.provideMerge(Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 500 })))
+  ),
   layerNoQueue,
-  layerBudget,
   Layer.succeed(PromptLog, { transcript: () => undefined }),
-  SettlementQueue.layer({ drainMs: 500 }),
   LeaseKeeper.layer({ leaseS: 30 })
 ).pipe(
   // What a store would have written to disk, or let go, is not this process's work to keep.

@@ -4,15 +4,15 @@
  */
 import { Context, type Effect } from "effect"
 import type { Unavailable } from "../domain/Errors.ts"
-import type { Evidence } from "../domain/Evidence.ts"
+import type { Evidence, Permit } from "../domain/Evidence.ts"
 import type { Usage } from "../domain/Usage.ts"
-import type { AuditRecord, Intent } from "../domain/AuditRecord.ts"
+import type { AuditRecord } from "../domain/AuditRecord.ts"
 
 export class Audit extends Context.Service<
   Audit,
   {
-    /** Writes the intent row. Without the row there is no evidence and no backend call: the answer is a 503. */
-    open(intent: Intent): Effect.Effect<Evidence<"Audit", { readonly requestId: string }>, Unavailable>
+    /** Writes the intent row. Without the row there is no permit and no backend call: the answer is a 503. */
+    open(queued: Evidence<"Queue">): Effect.Effect<Permit, Unavailable>
     /**
      * Records what an open request has used so far and what it holds, without I/O. The heartbeat writes both with the
      * lease. If this process dies, the request is charged what it used. Until the request ends, the ledger counts what it

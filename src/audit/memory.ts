@@ -6,11 +6,12 @@
 import { Context, Effect, Layer } from "effect"
 import { dayOf, monthOf } from "../domain/Calendar.ts"
 import { Unavailable } from "../domain/Errors.ts"
-import { evidence } from "../domain/Evidence.ts"
+import { seal } from "../domain/Evidence.ts"
+import { outcomes } from "../domain/Outcome.ts"
 import { Audit } from "./Audit.ts"
 import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
 import type { Intent } from "../domain/AuditRecord.ts"
-import { type AuditRow, auditRow, recordAs503, intentRow } from "./rows.ts"
+import { type AuditRow, auditRow, intentOf, intentRow, recordAs503 } from "./rows.ts"
 import { makeTally } from "./Tally.ts"
 
 /** A row of the log. `admittedAt` (ISO) is set when the row counts in the ledger. */
@@ -70,7 +71,7 @@ const make = (maxRows: number) =>
       intents.delete(row.request_id)
       const written = rows.get(row.request_id)
       if (written !== undefined) {
-        if (opened && written.error_type === "aborted" && !corrections.has(row.request_id)) {
+        if (opened && written.error_type === outcomes.aborted.type && !corrections.has(row.request_id)) {
           corrections.set(row.request_id, {
             tokens_in: row.tokens_in - written.tokens_in,
             tokens_out: row.tokens_out - written.tokens_out,
@@ -103,14 +104,15 @@ const make = (maxRows: number) =>
     const tally = yield* makeTally((row) => Effect.sync(() => (put(row, false), true)))
 
     const audit = Audit.of({
-      open: (intent) =>
+      open: (queued) =>
         Effect.suspend(() => {
+          const intent = intentOf(queued.known)
           const { requestId } = intent.arrival
           if (down) return unavailable("down")
           if (!rows.has(requestId) && !intents.has(requestId)) {
             intents.set(requestId, { intent, tokensIn: intentRow(intent).tokens_in, tokensOut: 0 })
           }
-          return Effect.succeed(evidence("Audit", { requestId }))
+          return Effect.succeed(seal.Audit(queued, {}))
         }),
       progress: (requestId, usage) =>
         Effect.sync(() => {
@@ -180,8 +182,8 @@ const make = (maxRows: number) =>
             model: intent.model,
             streamed: intent.streamed,
             usage: { tokensIn, tokensOut, source: "counted" },
-            status: 500,
-            errorType: "aborted",
+            status: outcomes.aborted.status,
+            errorType: outcomes.aborted.type,
             latencyMs: 0
           })
           write({ row, opened: true })

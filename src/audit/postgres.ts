@@ -9,7 +9,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Effect, Layer, Predicate, Schedule, Schema } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
-import { evidence } from "../domain/Evidence.ts"
+import { seal } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
@@ -21,7 +21,15 @@ import { chargeCorrection, correctAudit } from "../ledger/corrections.ts"
 import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
 import { SuspectAccounts } from "../ledger/SuspectAccounts.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
-import { auditRow, type AuditRow, recordAs503, intentRow, type Progress, progressRow } from "./rows.ts"
+import {
+  auditRow,
+  type AuditRow,
+  intentOf,
+  intentRow,
+  type Progress,
+  recordAs503,
+  progressRow
+} from "./rows.ts"
 import { makeTally } from "./Tally.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
 
@@ -196,23 +204,22 @@ const make = (options: AuditOptions) =>
     )
 
     return Audit.of({
-      open: (intent) =>
-        Effect.suspend(() =>
-          closing.lagMs() > lateAfterMs
-            ? unavailable("completions are late")
-            : Effect.mapBoth(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), {
-                onFailure: unavailable,
-                onSuccess: () => {
-                  const { requestId } = intent.arrival
-                  open.set(requestId, {
-                    ...noUsage,
-                    tokensIn: intent.promptEstimate,
-                    held: intent.reservation.held
-                  })
-                  return evidence("Audit", { requestId })
-                }
+      open: (queued) =>
+        Effect.suspend(() => {
+          if (closing.lagMs() > lateAfterMs) return unavailable("completions are late")
+          const intent = intentOf(queued.known)
+          return Effect.mapBoth(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), {
+            onFailure: unavailable,
+            onSuccess: () => {
+              open.set(intent.arrival.requestId, {
+                ...noUsage,
+                tokensIn: intent.promptEstimate,
+                held: intent.reservation.held
               })
-        ),
+              return seal.Audit(queued, {})
+            }
+          })
+        }),
       progress: (requestId, usage, held = 0) =>
         Effect.sync(() => {
           if (open.has(requestId)) open.set(requestId, { ...usage, held })

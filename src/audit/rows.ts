@@ -1,6 +1,8 @@
 /** Turns records into rows of the tables, with texts cleaned and cut. No text of a client can make an insert fail. */
 import { controls } from "../domain/controls.ts"
 import { redactKeys, shorterThanKey } from "../domain/Key.ts"
+import type { Known } from "../domain/Evidence.ts"
+import { outcomes } from "../domain/Outcome.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
 
@@ -35,6 +37,16 @@ const arrivalColumns = (arrival: Arrival) => ({
   endpoint: clean(arrival.endpoint, 256),
   client_ip: clean(arrival.clientIp, 64),
   client_request_id: arrival.clientRequestId === undefined ? null : clean(arrival.clientRequestId, 64)
+})
+
+/** The intent of a request that every gate has let through. */
+export const intentOf = ({ arrival, caller, model, request, reservation }: Known<"Queue">): Intent => ({
+  arrival,
+  caller,
+  model: model.name,
+  streamed: request.stream,
+  reservation,
+  promptEstimate: request.promptEstimate
 })
 
 export const intentRow = (intent: Intent) => ({
@@ -73,8 +85,8 @@ export const auditRow = (record: AuditRecord) => ({
  */
 export const recordAs503 = (row: AuditRow): void => {
   if (row.status >= 400) return
-  row.status = 503
-  row.error_type = "service_unavailable"
+  row.status = outcomes.unavailable.status
+  row.error_type = outcomes.unavailable.type
 }
 
 /** What an open request has used, and the most it has held. */

@@ -1,5 +1,5 @@
 /**
- * The model server. Nothing reaches it without a `Permit`, and nothing it says leaves this port but `Frame`s,
+ * The model server. Nothing reaches it without a `Permit`, which holds the call itself, and nothing it says leaves this port but `Frame`s,
  * `Embeddings` and models rebuilt from allow-lists.
  *
  * Upstream is always streamed for chat and generate, whatever the client asked for: one path, live token counts,
@@ -9,18 +9,10 @@ import { Context, type Effect, type Scope, type Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { InferenceRequest, JsonObject } from "../domain/Inference.ts"
+import type { JsonObject } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
-import type { Permit } from "../domain/Permit.ts"
+import type { Permit } from "../domain/Evidence.ts"
 import type { CallError } from "./errors.ts"
-
-export interface BackendCall {
-  readonly request: InferenceRequest
-  /** output tokens the backend may produce in one run; always sent where it produces any */
-  readonly maxTokens: number
-  /** runs it may make for this answer (`request/outputPlan.ts`) */
-  readonly runs: number
-}
 
 export class Backend extends Context.Service<
   Backend,
@@ -35,14 +27,13 @@ export class Backend extends Context.Service<
      * answer does (`Drain.cut`), either fails with `ShuttingDown`.
      */
     forward(
-      permit: Permit,
-      call: BackendCall
+      permit: Permit
     ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown>, CallError, Scope.Scope>
     /**
      * Embeds in one answer: `POST /api/embed`, or the legacy `/api/embeddings` for a request of that kind. One
      * vector per input or `BackendFailed`; fails as `forward` does.
      */
-    embed(permit: Permit, call: BackendCall): Effect.Effect<Embeddings, CallError>
+    embed(permit: Permit): Effect.Effect<Embeddings, CallError>
     /**
      * `POST /api/show` for the permitted model, without system prompt, template, modelfile, messages and remote
      * hosts; `details`, `model_info` and `capabilities` are always there. Fails as `forward` does.

@@ -3,13 +3,13 @@ import { Effect, Layer, Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { JsonObject } from "../domain/Inference.ts"
+import type { JsonObject, ModelCall } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
-import type { Permit } from "../domain/Permit.ts"
+import type { Known } from "../domain/Evidence.ts"
 import type { Scope } from "effect"
 import { Drain } from "../infra/Drain.ts"
 import { frameBoundsOf } from "./ollama/answerBounds.ts"
-import { Backend, type BackendCall } from "./Backend.ts"
+import { Backend } from "./Backend.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { streamWithBreaker, callWithBreaker } from "./withBreaker.ts"
 
@@ -18,12 +18,12 @@ export interface MemoryScript {
   readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
   /** one answer; succeeds when its first frame is in */
   reply(
-    permit: Permit,
-    call: BackendCall
+    call: ModelCall,
+    admitted: Known<"Audit">
   ): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, Scope.Scope>
   /** unset: what is not scripted is not there */
-  embed?(permit: Permit, call: BackendCall): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
-  show?(permit: Permit): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
+  embed?(call: ModelCall): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
+  show?(admitted: Known<"Audit">): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
   describe?(name: string): Effect.Effect<Description, BackendFailed>
   readonly ping?: Effect.Effect<void, BackendFailed>
 }
@@ -40,7 +40,7 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
       const stoppable = (frames: Stream.Stream<Frame, BackendFailed>) =>
         Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull)))
       /** The bound on frames is the wire's; there are no bytes to bound here. */
-      const bounded = (frames: Stream.Stream<Frame, BackendFailed>, call: BackendCall) =>
+      const bounded = (frames: Stream.Stream<Frame, BackendFailed>, call: ModelCall) =>
         Stream.mapAccumEffect(
           frames,
           () => 0,
@@ -50,26 +50,16 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
               : new BackendFailed({ fault: "protocol", cause: new Error("more frames than it may have") })
         )
       return Backend.of({
-        forward: (permit, call) =>
-          streamWithBreaker(
-            breaker,
-            permit,
-            Effect.map(beforeCut(Effect.suspend(() => script.reply(permit, call))), (frames) =>
-              stoppable(bounded(frames, call))
+        forward: (permit) =>
+          streamWithBreaker(breaker, permit, (admitted) =>
+            Effect.map(beforeCut(script.reply(admitted.call, admitted)), (frames) =>
+              stoppable(bounded(frames, admitted.call))
             )
           ),
-        embed: (permit, call) =>
-          callWithBreaker(
-            breaker,
-            permit,
-            beforeCut(Effect.suspend(() => script.embed?.(permit, call) ?? unscripted))
-          ),
+        embed: (permit) =>
+          callWithBreaker(breaker, permit, ({ call }) => beforeCut(script.embed?.(call) ?? unscripted)),
         show: (permit) =>
-          callWithBreaker(
-            breaker,
-            permit,
-            beforeCut(Effect.suspend(() => script.show?.(permit) ?? unscripted))
-          ),
+          callWithBreaker(breaker, permit, (admitted) => beforeCut(script.show?.(admitted) ?? unscripted)),
         models: script.models,
         describe: (name) => Effect.suspend(() => script.describe?.(name) ?? unscripted),
         ping: script.ping ?? Effect.void

@@ -2,7 +2,7 @@
 import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { Permit } from "../domain/Permit.ts"
+import type { Known, Permit } from "../domain/Evidence.ts"
 import * as YoungStream from "../infra/v8/stream.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { isBreakerFailure, type CallError } from "./errors.ts"
@@ -13,7 +13,7 @@ type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown>
  * A failure is reported as it passes, because whoever reads the stream may make last words of it; all else at the end.
  * Not `Stream.onExit`, which takes three steps for each chunk of each stream where this takes one.
  */
-const reported = ({ report, value }: Guarded<Frames>): Frames =>
+const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
   YoungStream.transformPull(value, (pull, scope) => {
     let failed = false
     const watched = Effect.tapCause(pull, (cause) => {
@@ -30,18 +30,18 @@ const reported = ({ report, value }: Guarded<Frames>): Frames =>
     return Effect.as(ended, watched)
   })
 
+/** Makes the call that was admitted. */
+type Call<A, R> = (admitted: Known<"Audit">) => Effect.Effect<A, CallError, R>
+
 /** The one call that a permit is good for, if the breaker lets it. Only a call that is made uses the permit. */
-const called = <A, R>(
+const spend = <A, R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
-  call: Effect.Effect<A, CallError, R>
+  call: Call<A, R>
 ): Effect.Effect<Guarded<A>, CallError, R> =>
   breaker.guard(
-    permit.caller,
-    Effect.suspend(() => {
-      permit.use()
-      return call
-    }),
+    permit.known.caller,
+    Effect.suspend(() => call(permit.spend())),
     isBreakerFailure
   )
 
@@ -49,13 +49,13 @@ const called = <A, R>(
 export const streamWithBreaker = <R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
-  head: Effect.Effect<Frames, CallError, R>
-): Effect.Effect<Frames, CallError, R> => Effect.map(called(breaker, permit, head), reported)
+  head: Call<Frames, R>
+): Effect.Effect<Frames, CallError, R> => Effect.map(spend(breaker, permit, head), reportEnd)
 
 /** A call with one answer: when it is in, the call has gone well. */
 export const callWithBreaker = <A, R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
-  answer: Effect.Effect<A, CallError, R>
+  answer: Call<A, R>
 ): Effect.Effect<A, CallError, R> =>
-  Effect.flatMap(called(breaker, permit, answer), ({ value, report }) => Effect.as(report("success"), value))
+  Effect.flatMap(spend(breaker, permit, answer), ({ value, report }) => Effect.as(report("success"), value))

@@ -2,14 +2,14 @@
  * Every way a request can end other than well, as the gateway itself understands it.
  *
  * Ports name these errors and nothing else, so a database or socket error cannot reach a route: the layer
- * that meets it has to say which of these it means. `http/faces.ts` is the only place that turns one into a
+ * that meets it has to say which of these it means. `http/errorResponses.ts` is the only place that turns one into a
  * response; causes travel for the log and are never shown.
  */
 import { Data } from "effect"
 import type { Headroom, Period } from "./Limits.ts"
 
 /** The subsystems whose answer is needed before a request may reach the backend. */
-export const gates = ["KeyStore", "Discovery", "Limiter", "Budget", "Audit"] as const
+export const gates = ["KeyStore", "Discovery", "Limiter", "Budget", "Queue", "Audit"] as const
 export type Gate = (typeof gates)[number]
 
 /** 400: the caller's own request is wrong. `detail` speaks only of that request and is shown as it is. */

@@ -1,25 +1,122 @@
 /**
- * Proof that a gate has decided in favour of a request.
+ * Proof that the gates let a request through: a chain with one link for each decision.
  *
- * The class is private to this module and carries a private field, so a value of this type cannot be written
- * as a literal or cast into being; it comes out of `evidence`, which only the layers of gates import
- * (`test/unit/architecture.test.ts` keeps it so). `domain/Permit.ts` asks for one piece per gate.
+ * Each gate takes the link before it and nothing else, so what one gate decided cannot be mixed with what another gate
+ * decided about another request. The last link is the `Permit`. It holds the call itself, so the backend is sent what was
+ * admitted, and it is good for one call.
+ *
+ * The classes are private to this module and have private fields: a link cannot be written as a literal. `seal` makes links.
+ * Each of its functions is for the layers of one gate only (`test/unit/architecture.test.ts`); `test/types/forgeries.ts`
+ * tries to get around it.
+ *
+ * A gate that is added to `gates` does not compile before `Carried` names its link, a link not before another link follows
+ * it, and `request` not before the new gate is asked.
  */
+import type { Arrival } from "./AuditRecord.ts"
+import type { Caller } from "./Caller.ts"
 import type { Gate } from "./Errors.ts"
+import type { InferenceRequest, ModelCall } from "./Inference.ts"
+import type { Headroom } from "./Limits.ts"
+import type { Model } from "./Model.ts"
+import type { Place, Reservation } from "./Reservation.ts"
 
-class Sealed<G extends Gate, A> {
-  readonly #gate: G
-  readonly value: A
-  constructor(gate: G, value: A) {
-    this.#gate = gate
-    this.value = value
+/** A request of a client, before anything is known of its model. */
+export interface Asked {
+  readonly arrival: Arrival
+  /** as the client asked for it */
+  readonly request: InferenceRequest
+  /** output tokens that the client may have: its own bound, or the cap */
+  readonly maxTokens: number
+}
+
+/** What each link adds, and the link that it needs. */
+interface Chain {
+  readonly KeyStore: { readonly after: undefined; readonly adds: { readonly caller: Caller } }
+  readonly Discovery: { readonly after: "KeyStore"; readonly adds: Asked & { readonly model: Model } }
+  readonly Limiter: {
+    readonly after: "Discovery"
+    readonly adds: {
+      readonly reservation: Reservation
+      /** tokens that the request is expected to use; what was asked for, however much of it is held */
+      readonly expectedTokens: number
+      /** what is left for the caller beside this reservation */
+      readonly headroom: Headroom
+      /** what the backend will be sent */
+      readonly call: ModelCall
+    }
   }
-  get gate(): G {
-    return this.#gate
+  readonly Queue: {
+    readonly after: "Limiter"
+    /** undefined: the request needs no place */
+    readonly adds: { readonly place: Place | undefined }
+  }
+  readonly Audit: { readonly after: "Queue"; readonly adds: {} }
+}
+
+export type Link = keyof Chain
+
+/** Everything that is known at a link: what it adds, and what all links before it added. */
+export type Known<L extends Link> = Chain[L]["adds"] &
+  (Chain[L]["after"] extends Link ? Known<Chain[L]["after"]> : unknown)
+
+/** The link that carries the decision of each gate. Limiter and Budget decide together, in one reservation. */
+export type Carried = Complete<
+  Gate,
+  {
+    readonly KeyStore: "KeyStore"
+    readonly Discovery: "Discovery"
+    readonly Limiter: "Limiter"
+    readonly Budget: "Limiter"
+    readonly Queue: "Queue"
+    readonly Audit: "Audit"
+  }
+>
+
+/** A table that names a link for each of `Gates`. */
+export type Complete<Gates extends string, Table extends { readonly [G in Gates]: Link }> = Table
+
+class Sealed<L extends Link> {
+  readonly #link: L
+  readonly known: Known<L>
+  constructor(link: L, known: Known<L>) {
+    this.#link = link
+    this.known = known
+  }
+  get link(): L {
+    return this.#link
   }
 }
 
-export type Evidence<G extends Gate, A> = Sealed<G, A>
+/** The right to call the backend once. One that was used says that the backend was called, so the request costs something. */
+class OneCall extends Sealed<"Audit"> {
+  #used = false
+  get used(): boolean {
+    return this.#used
+  }
+  /** Marks the call, and answers what it is. A second call is a defect: nothing was reserved for it. */
+  spend(): Known<"Audit"> {
+    if (this.#used) throw new Error("a permit is good for one call")
+    this.#used = true
+    return this.known
+  }
+}
 
-/** Seals `value` as the decision of `gate`. For the layers of that gate only. */
-export const evidence = <G extends Gate, A>(gate: G, value: A): Evidence<G, A> => new Sealed(gate, value)
+export type Permit = OneCall
+export type Evidence<L extends Link> = L extends "Audit" ? Permit : Sealed<L>
+
+type Before<L extends Link> = Chain[L]["after"] extends Link ? [before: Evidence<Chain[L]["after"]>] : []
+type Seals = {
+  readonly [L in Link]: (...args: [...Before<L>, adds: Chain[L]["adds"]]) => Evidence<L>
+}
+
+/** Every link but the last has one that follows it; else its gate could be left out. */
+export type Followed = Complete<Exclude<Link, "Audit">, { readonly [L in Link as `${Chain[L]["after"]}`]: L }>
+
+/** Makes the link of a gate from the link before it and from what the gate decided. */
+export const seal: Seals = {
+  KeyStore: (adds) => new Sealed("KeyStore", adds),
+  Discovery: (key, adds) => new Sealed("Discovery", { ...key.known, ...adds }),
+  Limiter: (model, adds) => new Sealed("Limiter", { ...model.known, ...adds }),
+  Queue: (reserved, adds) => new Sealed("Queue", { ...reserved.known, ...adds }),
+  Audit: (queued) => new OneCall("Audit", queued.known)
+}

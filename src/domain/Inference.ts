@@ -2,6 +2,7 @@
  * One request about a model. Both surfaces decode to it, and the backend gets nothing else.
  */
 import type { Schema } from "effect"
+import type { OutputPlan } from "./outputPlan.ts"
 
 export type Json = Schema.Json
 export type JsonObject = Schema.JsonObject
@@ -56,4 +57,13 @@ export interface InferenceRequest extends DecodedRequest {
   readonly promptBytes: number
   /** estimated prompt tokens, from these bytes and the images; 0 when the model does not run */
   readonly promptEstimate: number
+}
+
+/** What the backend is sent. Only a `Permit` has one. */
+export interface ModelCall {
+  readonly request: InferenceRequest
+  /** output tokens that the backend may produce in one run; always sent where it produces any */
+  readonly maxTokens: number
+  /** how its output is made, and how much of it is held at admission */
+  readonly plan: OutputPlan
 }

@@ -1,4 +1,5 @@
 /** What a request holds of its counters. It is plain data: the audit stores it, and any replica can settle it. */
+import type { Effect } from "effect"
 import type { Budgets, EffectiveLimits, Period } from "./Limits.ts"
 
 /** The owner of counters. `group` (the tenant) keeps them on one node of a cluster. */
@@ -30,4 +31,12 @@ export interface Reservation {
   /** the counters it is charged to */
   readonly buckets: { readonly [P in Period]?: Bucket }
   readonly slot: boolean
+}
+
+/** A place at the backend, among those of `BACKEND_MAX_CONCURRENT`. */
+export interface Place {
+  /** milliseconds the request waited for it */
+  readonly queuedMs: number
+  /** The backend is done with the request: the place goes to the next. Again, it does nothing. */
+  readonly giveBack: Effect.Effect<void>
 }

@@ -1,14 +1,16 @@
-/** The first gate of every endpoint but health: nothing of a request is read before its sender is known. */
+/**
+ * The first gate of every endpoint but health: nothing of a request is read before its sender is known.
+ *
+ * A key may stand in one place only: a single `Authorization: Bearer <key>` header (RFC 6750, section 2.1).
+ */
 import type { IncomingMessage } from "node:http"
 import { Effect } from "effect"
+import { KeyStore } from "../gates/keys/KeyStore.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
-import type { Desk } from "./Desk.ts"
+import { FreeWork } from "./FreeWork.ts"
 import { addressGroup } from "./server/addressGroup.ts"
 
-/**
- * A key stands in one place only: a single `Authorization: Bearer <key>` header (RFC 6750, section 2.1). The scheme is in any case,
- * then comes exactly one space; the key store judges the rest.
- */
+/** Scheme in any case, exactly one space; what follows is the key store's to judge. */
 const bearer = /^bearer ([^\s]+)$/i
 
 /**
@@ -25,12 +27,12 @@ const bearerOf = (incoming: IncomingMessage): string | undefined => {
   return value === undefined ? undefined : bearer.exec(value)?.[1]
 }
 
-export const authenticate = (
-  { freeWork, keys }: Pick<Desk, "freeWork" | "keys">,
-  context: RequestContext,
-  incoming: IncomingMessage
-) =>
-  Effect.flatMap(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
-    context.caller = key.value
-    return Effect.as(freeWork.check(key.value), key)
-  })
+export const makeAuthenticate = Effect.gen(function* () {
+  const [freeWork, keys] = [yield* FreeWork, yield* KeyStore]
+
+  return (context: RequestContext, incoming: IncomingMessage) =>
+    Effect.flatMap(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
+      context.identify(key)
+      return Effect.as(freeWork.check(key.known.caller), key)
+    })
+})

@@ -2,15 +2,16 @@
  * Reads a client's JSON body, after authentication. It checks content type, encoding, exact size, UTF-8, nesting and
  * duplicate keys before anything else uses the body.
  */
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http"
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http"
 import { Effect, Result } from "effect"
 import { BadRequest, type FreeWorkExhausted, PayloadTooLarge } from "../domain/Errors.ts"
 import type { Json } from "../domain/Inference.ts"
-import { callbackWithTimeout } from "../infra/time.ts"
-import type { Desk } from "./Desk.ts"
+import { callbackWithTimeout, makeTimer } from "../infra/time.ts"
+import type { Exchange } from "./Exchange.ts"
+import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { headerCount, isMisframed } from "./server/framing.ts"
 import { parseJson } from "./strictJson.ts"
-import type { BodyRefused, ReceivedBody } from "./server/ReceivedBody.ts"
+import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { Share } from "./server/RequestBodies.ts"
 
 const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
@@ -50,42 +51,43 @@ const problemOf = (incoming: IncomingMessage): string | undefined =>
   (headerCount(incoming, "content-type") > 1 ? "Content-Type: expected it once" : undefined)
 
 /** `mayParse` is asked once the body is in, and may refuse it before any work is done on it. */
-export const readBody = (
-  { alarm, patience }: Pick<Desk, "alarm" | "patience">,
-  incoming: IncomingMessage,
-  response: ServerResponse,
-  received: ReceivedBody,
-  share: Share,
-  limitBytes: number,
-  mayParse: (bytes: number) => Effect.Effect<void, FreeWorkExhausted>
-): Effect.Effect<Body, BodyRefused | FreeWorkExhausted> =>
-  Effect.suspend((): Effect.Effect<Body, BodyRefused | FreeWorkExhausted> => {
-    if (isMisframed(incoming)) {
-      return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
-    }
-    const declared = Number(incoming.headers["content-length"] ?? 0)
-    if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
-    // Said only to those whose body is wanted (RFC 9110, section 10.1.1); Node hands out such a request without saying it.
-    if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
-    return callbackWithTimeout<Buffer, BodyRefused>(
-      alarm,
-      patience.body,
-      (resume) => received.read(limitBytes, share, resume),
-      () => Effect.fail(notInTime)
-    ).pipe(
-      Effect.tap(({ byteLength }) => mayParse(byteLength)),
-      Effect.flatMap((bytes): Effect.Effect<Body, BodyRefused> => {
-        const problem = problemOf(incoming)
-        if (problem !== undefined) return new BadRequest({ detail: problem })
-        const body = parseBody(bytes)
-        return Result.isSuccess(body)
-          ? Effect.succeed(body.success)
-          : new BadRequest({ detail: body.failure })
-      }),
-      Effect.tapError(() => {
-        // What is still to come of it is not waited for.
-        if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
-        return Effect.void
+export const makeReadBody = Effect.map(
+  Effect.all([makeTimer, ClientTimeouts]),
+  ([timer, timeouts]) =>
+    (
+      { incoming, received, response }: Exchange,
+      share: Share,
+      limitBytes: number,
+      mayParse: (bytes: number) => Effect.Effect<void, FreeWorkExhausted>
+    ): Effect.Effect<Body, BodyRefused | FreeWorkExhausted> =>
+      Effect.suspend((): Effect.Effect<Body, BodyRefused | FreeWorkExhausted> => {
+        if (isMisframed(incoming)) {
+          return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
+        }
+        const declared = Number(incoming.headers["content-length"] ?? 0)
+        if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
+        // Said only to those whose body is wanted (RFC 9110, section 10.1.1); Node hands out such a request without saying it.
+        if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
+        return callbackWithTimeout<Buffer, BodyRefused>(
+          timer,
+          timeouts.body,
+          (resume) => received.read(limitBytes, share, resume),
+          () => Effect.fail(notInTime)
+        ).pipe(
+          Effect.tap(({ byteLength }) => mayParse(byteLength)),
+          Effect.flatMap((bytes): Effect.Effect<Body, BodyRefused> => {
+            const problem = problemOf(incoming)
+            if (problem !== undefined) return new BadRequest({ detail: problem })
+            const body = parseBody(bytes)
+            return Result.isSuccess(body)
+              ? Effect.succeed(body.success)
+              : new BadRequest({ detail: body.failure })
+          }),
+          Effect.tapError(() => {
+            // What is still to come of it is not waited for.
+            if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
+            return Effect.void
+          })
+        )
       })
-    )
-  })
+)

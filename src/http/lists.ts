@@ -1,14 +1,15 @@
 /** What a key may look at without consuming anything: the models it may use, and the gateway's own version. */
-import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
-import type { Caller } from "../domain/Caller.ts"
+import type { Evidence } from "../domain/Evidence.ts"
 import type { Model } from "../domain/Model.ts"
-import type { RequestContext } from "../request/RequestContext.ts"
+import { Limiter } from "../gates/limits/Limiter.ts"
+import { Discovery } from "../gates/models/Discovery.ts"
 import { version } from "../version.ts"
-import type { Answer } from "./answer.ts"
-import { authenticate } from "./authenticate.ts"
-import type { Desk } from "./Desk.ts"
+import { makeAuthenticate } from "./authenticate.ts"
 import { present } from "./dialect/decode.ts"
+import type { Exchange } from "./Exchange.ts"
+import { makeReplies } from "./replies.ts"
+import { UnreadAnswers } from "./server/UnreadAnswers.ts"
 
 const tagOf = (model: Model) => ({
   name: model.name,
@@ -30,24 +31,24 @@ const entryOf = (model: Model) => {
   }
 }
 
-const bodies = {
-  tags: ({ discovery }: Desk, caller: Caller) =>
-    Effect.map(discovery.effective(caller), (models) => ({ models: models.map(tagOf) })),
-  models: ({ discovery }: Desk, caller: Caller) =>
-    Effect.map(discovery.effective(caller), (models) => ({ object: "list", data: models.map(entryOf) })),
-  version: () => Effect.succeed({ version })
-}
+type Key = Evidence<"KeyStore">
 
-export const makeList = (desk: Desk, answer: Answer) =>
-  Effect.fnUntraced(function* (
-    context: RequestContext,
-    incoming: IncomingMessage,
-    response: ServerResponse,
-    name: keyof typeof bodies
-  ) {
-    const key = yield* authenticate(desk, context, incoming)
-    yield* desk.unread.room(key.value)
-    context.headroom = yield* desk.pipeline.headroom(key.value)
-    const body = yield* bodies[name](desk, key.value)
-    return yield* answer(context, incoming, response, JSON.stringify(body))
+export const makeList = Effect.gen(function* () {
+  const [discovery, limiter, unread] = [yield* Discovery, yield* Limiter, yield* UnreadAnswers]
+  const [authenticate, replies] = [yield* makeAuthenticate, yield* makeReplies]
+
+  const bodies = {
+    tags: (key: Key) => Effect.map(discovery.effective(key), (models) => ({ models: models.map(tagOf) })),
+    models: (key: Key) =>
+      Effect.map(discovery.effective(key), (models) => ({ object: "list", data: models.map(entryOf) })),
+    version: () => Effect.succeed({ version })
+  }
+
+  return Effect.fnUntraced(function* (exchange: Exchange, name: keyof typeof bodies) {
+    const { context, incoming } = exchange
+    const key = yield* authenticate(context, incoming)
+    yield* unread.room(key.known.caller)
+    context.show(yield* limiter.headroom(key))
+    return replies.object(exchange, JSON.stringify(yield* bodies[name](key)))
   })
+})

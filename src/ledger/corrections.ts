@@ -14,6 +14,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import type { Meter } from "../gates/meter/Meter.ts"
 import type { AuditRow } from "../audit/rows.ts"
+import { outcomes } from "../domain/Outcome.ts"
 import type { SuspectAccounts } from "./SuspectAccounts.ts"
 
 const Correction = Schema.Struct({
@@ -43,7 +44,7 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
       SELECT a.request_id, a.tenant_id, a.key_id, a.key_prefix, a.admitted_at, r.tokens_in - a.tokens_in,
         r.tokens_out - a.tokens_out, r.usage_source, r.status, r.error_type
       FROM r JOIN audit_log a USING (request_id)
-      WHERE a.error_type = 'aborted' AND a.admitted_at IS NOT NULL AND a.key_id IS NOT NULL AND a.tenant_id IS NOT NULL
+      WHERE a.error_type = ${outcomes.aborted.type} AND a.admitted_at IS NOT NULL AND a.key_id IS NOT NULL AND a.tenant_id IS NOT NULL
       ON CONFLICT (request_id) DO NOTHING
       RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
     ), sums AS (

@@ -3,6 +3,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Option, Schema } from "effect"
 import { timeoutDetached } from "../infra/time.ts"
 import type { Meter } from "../gates/meter/Meter.ts"
+import { outcomes } from "../domain/Outcome.ts"
 import type { Reservation } from "../domain/Reservation.ts"
 import { closeIntents } from "../audit/statements.ts"
 import type { SuspectAccounts } from "./SuspectAccounts.ts"
@@ -119,8 +120,8 @@ export const closeExpired = (
               usage_source: "counted" as const,
               queued_ms: null,
               repeats: 1,
-              status: 500,
-              error_type: "aborted"
+              status: outcomes.aborted.status,
+              error_type: outcomes.aborted.type
             }))
           )
         }

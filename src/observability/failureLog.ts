@@ -5,7 +5,7 @@
  * An outage of a gate is logged with its cause once in ten seconds, with the number of other requests that failed. Each
  * single failure is logged at debug.
  */
-import { Effect } from "effect"
+import { Context, Effect, Layer } from "effect"
 import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
@@ -19,7 +19,7 @@ export const withRequestId = (context: RequestContext, line: Effect.Effect<void>
 
 export type LogFailure = (context: RequestContext, error: GatewayError) => Effect.Effect<void>
 
-export const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotonicMs, (nowMs): LogFailure => {
+const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotonicMs, (nowMs): LogFailure => {
   const logs = new Map<Gate, OutageLog>()
   const logOf = (gate: Gate): OutageLog => {
     const log = logs.get(gate) ?? new OutageLog(nowMs, { remindMs })
@@ -61,3 +61,13 @@ export const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotoni
     }
   }
 })
+
+/** One for the whole process: how often an outage is logged does not depend on who meets it. */
+export class FailureLog extends Context.Service<FailureLog, { readonly log: LogFailure }>()(
+  "tollgate/observability/FailureLog"
+) {
+  static readonly layer: Layer.Layer<FailureLog> = Layer.effect(
+    FailureLog,
+    Effect.map(makeLogFailure, (log) => ({ log }))
+  )
+}

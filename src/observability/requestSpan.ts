@@ -4,18 +4,18 @@
  */
 import { Effect, type Scope, type Tracer } from "effect"
 import type { RequestContext } from "../request/RequestContext.ts"
-import { routeOf } from "../http/routes.ts"
 
 /** A blocked path is text of the client, so it does not become the name of a span. */
-const nameOf = ({ arrival: { method, endpoint } }: RequestContext): string =>
-  routeOf(method, endpoint) === undefined ? "blocked path" : `${method} ${endpoint}`
+const nameOf = ({ arrival: { endpoint, method }, served }: RequestContext): string =>
+  served ? `${method} ${endpoint}` : "blocked path"
 
 const describe = (span: Tracer.Span, context: RequestContext): void => {
-  const { caller, model, modelResolved, outcome, usage } = context
+  const { caller, cost, model, modelResolved, outcome } = context
+  const { usage } = cost
   const facts = {
     "http.request.method": context.arrival.method,
     "http.response.status_code": outcome?.status,
-    "error.type": outcome?.errorType,
+    "error.type": outcome?.type,
     "tollgate.request_id": context.arrival.requestId,
     "tollgate.tenant": caller?.tenantName,
     "tollgate.key_prefix": caller?.keyPrefix,

@@ -8,18 +8,19 @@
  */
 import { Effect } from "effect"
 import { Unavailable } from "../domain/Errors.ts"
+import type { Reservation } from "../domain/Reservation.ts"
 import type { Meter, MeterDown } from "../gates/meter/Meter.ts"
-import type { RequestContext } from "./RequestContext.ts"
+import type { RequestCost } from "./RequestCost.ts"
 
 /** How many tokens a stream holds ahead of its output, and how few may be left before it asks for more. */
 const ahead = 256
 const margin = 64
 
 /** Loads the totals that the Meter has lost. */
-export type Restore = (context: RequestContext) => Effect.Effect<void, Unavailable>
+export type Restore = (reservation: Reservation) => Effect.Effect<void, Unavailable>
 
 export class Hold {
-  readonly context: RequestContext
+  readonly cost: RequestCost
   readonly #meter: Meter["Service"]
   readonly #restore: Restore
   held: number
@@ -28,17 +29,16 @@ export class Hold {
   /** why the Meter could not decide, until it does */
   #undecided: { readonly cause: unknown } | undefined
 
-  constructor(context: RequestContext, meter: Meter["Service"], restore: Restore) {
-    this.context = context
+  constructor(cost: RequestCost, meter: Meter["Service"], restore: Restore) {
+    this.cost = cost
     this.#meter = meter
     this.#restore = restore
-    this.held = context.reservation?.held ?? 0
-    context.granted = context.reservation?.held
+    this.held = cost.reservation?.held ?? 0
   }
 
   /** Output tokens that may be sent with the present hold. */
   get output(): number {
-    return Math.min(this.context.maxTokens, Math.max(0, this.held - this.context.promptEstimate))
+    return Math.min(this.cost.maxTokens, Math.max(0, this.held - this.cost.promptEstimate))
   }
 
   /**
@@ -67,7 +67,7 @@ export class Hold {
    * The heartbeat: renews the lease and the hold. It also asks again for more when the Meter did not answer before.
    */
   renew(): Effect.Effect<void, MeterDown> {
-    const tokens = this.context.output.estimate
+    const tokens = this.cost.output.estimate
     const short = this.#undecided !== undefined && this.held < this.#wanted(tokens + margin)
     return this.#request(short ? this.#wanted(tokens + ahead) : this.held)
   }
@@ -85,21 +85,23 @@ export class Hold {
 
   /** Tokens to hold for this output, at most the whole bound. */
   #wanted(output: number): number {
-    const { maxTokens, promptEstimate } = this.context
+    const { maxTokens, promptEstimate } = this.cost
     return promptEstimate + Math.min(maxTokens, output)
   }
 
   #ask(output: number): Effect.Effect<void> {
     const want = this.#wanted(output)
     const asked = Effect.flatMap(this.#request(want), () =>
-      this.#undecided === missingTotals ? this.#restored(want) : Effect.void
+      this.#undecided === missingTotals ? this.#requestRestored(want) : Effect.void
     )
     return Effect.ignore(asked)
   }
 
   /** Loads lost totals from the ledger, so that the Meter can decide. */
-  #restored(want: number): Effect.Effect<void, MeterDown | Unavailable> {
-    const loaded = Effect.tapError(this.#restore(this.context), ({ cause }) =>
+  #requestRestored(want: number): Effect.Effect<void, MeterDown | Unavailable> {
+    const { reservation } = this.cost
+    if (reservation === undefined) return Effect.void
+    const loaded = Effect.tapError(this.#restore(reservation), ({ cause }) =>
       Effect.sync(() => void (this.#undecided = { cause }))
     )
     return Effect.andThen(
@@ -110,9 +112,9 @@ export class Hold {
 
   /** Remembers a failure: it becomes the error of the stream if the stream reaches the end of its hold. */
   #request(want: number): Effect.Effect<void, MeterDown> {
-    const { context } = this
-    const { reservation } = context
-    if (reservation === undefined || context.finished) return Effect.void
+    const { cost } = this
+    const { reservation } = cost
+    if (reservation === undefined || cost.settled) return Effect.void
     return Effect.mapBoth(this.#meter.renew(reservation, this.#used, want), {
       onFailure: (down) => {
         this.#undecided = { cause: down.cause }
@@ -122,15 +124,14 @@ export class Hold {
         this.held = held
         this.#exhausted = exhausted
         this.#undecided = exhausted || held >= want ? undefined : missingTotals
-        context.reservation = { ...reservation, held }
-        context.granted = Math.max(context.granted ?? 0, held)
+        cost.extend(held)
       }
     })
   }
 
   /** Never more than is held. Output beyond it is not sent, and the Meter would have to charge it. */
   get #used(): number {
-    return Math.min(this.held, this.context.promptEstimate + this.context.output.estimate)
+    return Math.min(this.held, this.cost.promptEstimate + this.cost.output.estimate)
   }
 }
 

@@ -11,7 +11,7 @@ import { Meter } from "../gates/meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { DenseList } from "../infra/DenseList.ts"
 import { background, later, spaced } from "../observability/background.ts"
-import type { RequestContext } from "./RequestContext.ts"
+import type { RequestCost } from "./RequestCost.ts"
 import type { Hold } from "./Hold.ts"
 
 /** How long an emptied store may give out slots that are taken. */
@@ -26,14 +26,14 @@ interface Lease {
 export class LeaseKeeper extends Context.Service<
   LeaseKeeper,
   {
-    /** Keeps the lease until the context is dropped. */
+    /** Keeps the lease until the cost is dropped. */
     keep(hold: Hold): void
     /** Monotonic milliseconds: the time at which a reservation is requested. */
     now(): number
     /** Whether the lease of a reservation that was requested at `since` may have ended. */
     lapsed(since: number): boolean
     /** Stops the renewal of a request. */
-    drop(context: RequestContext): void
+    drop(cost: RequestCost): void
   }
 >()("tollgate/request/Leases") {
   /** `leaseS`: `CONCURRENCY_LEASE_S` */
@@ -49,21 +49,21 @@ export class LeaseKeeper extends Context.Service<
         const running = new DenseList<Lease>()
 
         /** Renews the slot of a settled request whose answer is still being written. */
-        const renewSlot = ({ reservation, slotKept }: RequestContext) =>
+        const renewSlot = ({ reservation, slotKept }: RequestCost) =>
           slotKept && reservation !== undefined
             ? Effect.catch(meter.renewSlot(reservation), (error) =>
                 Effect.logDebug("slot not renewed", error.cause)
               )
             : Effect.void
         const renew = ({ hold }: Lease) =>
-          Effect.suspend(() =>
-            hold.context.finished
-              ? renewSlot(hold.context)
-              : Effect.andThen(
-                  audit.progress(hold.context.arrival.requestId, hold.context.running, hold.held),
-                  Effect.suspend(() => hold.renew())
-                )
-          )
+          Effect.suspend(() => {
+            const { reservation, running: usage, settled } = hold.cost
+            if (settled || reservation === undefined) return renewSlot(hold.cost)
+            return Effect.andThen(
+              audit.progress(reservation.id, usage, hold.held),
+              Effect.suspend(() => hold.renew())
+            )
+          })
         /** A failed renewal does not stop the others; the run fails afterwards. */
         const renewAll = (leases: ReadonlyArray<Lease>) =>
           Effect.flatMap(
@@ -90,7 +90,7 @@ export class LeaseKeeper extends Context.Service<
           now,
           lapsed: (since) => now() - since >= options.leaseS * 1000,
           keep: (hold) => {
-            hold.context.lease = running.add({ hold, due: now() + beatMs })
+            hold.cost.keep(running.add({ hold, due: now() + beatMs }))
           },
           drop: ({ lease }) => {
             if (lease !== undefined) running.remove(lease)

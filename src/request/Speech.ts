@@ -2,8 +2,8 @@
  * How one answer is spoken: as it is generated, or kept back and sent at once. What is generated and kept back is seen by
  * nobody, so a model is trusted to speak (`TokenRates`) only after an answer of its own has shown it.
  */
-import { expectedOutput } from "./outputPlan.ts"
-import type { TokenRates } from "./TokenRates.ts"
+import { expectedOutput } from "../domain/outputPlan.ts"
+import type { TokenRates } from "../gates/limits/TokenRates.ts"
 
 /**
  * More tokens than are held ahead, in so short a time, were not generated in that time: it would be 2,560 tokens a second.

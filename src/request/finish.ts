@@ -1,81 +1,79 @@
 /**
- * The end of every request, whichever way it came: charged, audited, counted, once.
- *
- * It runs before the client sees the end: the response of a refusal, the object of a
- * non-stream answer and the last frame of a stream go out only after it. They are encoded before it, because an answer
- * that cannot be encoded is not the answer the row would speak of.
+ * The end of a request: charged, audited and counted. `http/endRequest.ts` is the only caller, once for each request, after
+ * the backend is done with it and before its client sees the end.
  *
  * An answer that the kernel will not take at once keeps its slot: `release` frees it when the last byte is written or the
  * connection is gone.
  */
 import { Cause, Effect } from "effect"
+import { Audit } from "../audit/Audit.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import type { Unavailable } from "../domain/Errors.ts"
+import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { totalTokens, type Usage } from "../domain/Usage.ts"
+import { SettlementQueue } from "../gates/limits/SettlementQueue.ts"
+import { ModelRates } from "../gates/limits/TokenRates.ts"
+import { Meter } from "../gates/meter/Meter.ts"
+import { headroomWithout } from "../gates/meter/verdicts.ts"
+import { makeMonotonicMs } from "../infra/time.ts"
+import { Metrics } from "../observability/Metrics.ts"
+import { RequestLines, requestLine } from "../observability/requestLine.ts"
+import { LeaseKeeper } from "./LeaseKeeper.ts"
 import type { RequestContext } from "./RequestContext.ts"
-import type { Ports } from "./Ports.ts"
-import { requestLine } from "../observability/requestLine.ts"
 
-export interface Outcome {
-  readonly status: number
-  /** the error's public type; absent when all went well */
-  readonly errorType?: string
+export interface FinishOptions {
   /** the answer takes long to write: its slot stays taken until `release` */
-  readonly keepSlot?: boolean
+  readonly keepSlot: boolean
   /** a refusal without an audit row of its own: it is counted in one row with others (`audit/Tally.ts`) */
-  readonly tallied?: boolean
+  readonly tallied: boolean
 }
-
-/** The client left. That is no refusal of ours, so it costs the request even before the backend was called. */
-const clientLeft = 499
 
 /**
  * Whether the request leaves the counters as if it had never come: the gateway refused it. This follows from whether the
- * backend was called, never from the error: what the backend refuses has cost a call.
+ * backend was called, never from the error: what the backend refuses has cost a call. A client that leaves was not refused,
+ * unless it was still waiting for a place.
  */
-const isFree = (context: RequestContext, ending: Outcome): boolean =>
-  context.permit?.used !== true && (ending.status !== clientLeft || isWaiting(context))
+const isFree = (context: RequestContext, { status }: Outcome): boolean =>
+  context.cost.permit?.used !== true && (status !== outcomes.clientLeft.status || context.isWaiting)
 
-/** Whoever leaves the line for the backend has cost nothing. */
-const isWaiting = ({ queuedMs, queuedSince }: RequestContext): boolean =>
-  queuedSince !== undefined && queuedMs === undefined
-
-/** What is broken of ours must not keep a request from its end. A store that is down is no defect. */
-const defect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
+/** Logs a defect of ours and goes on: the request has to come to its end. A store that is down is no defect. */
+const logDefect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
-export const makeFinish = ({
-  settlements,
-  audit,
-  leases,
-  meter,
-  metrics,
-  nowMs,
-  rates,
-  requestLines
-}: Ports) => {
+export const makeFinish = Effect.gen(function* () {
+  const [audit, leases, meter, metrics, settlements] = [
+    yield* Audit,
+    yield* LeaseKeeper,
+    yield* Meter,
+    yield* Metrics,
+    yield* SettlementQueue
+  ]
+  const [nowMs, rates, requestLines] = [yield* makeMonotonicMs, yield* ModelRates, yield* RequestLines]
+
   /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
-  const settle = (context: RequestContext, ending: Outcome, tokens: number): Effect.Effect<void> => {
-    const { reservation } = context
+  const settle = (context: RequestContext, free: boolean, tokens: number): Effect.Effect<void> => {
+    const { reservation } = context.cost
     if (reservation === undefined) return Effect.void
-    if (isFree(context, ending)) {
+    if (free) {
+      // The client is told what is left without the claims that are given back here.
+      if (context.headroom !== undefined) context.show(headroomWithout(context.headroom, reservation))
       const cancel = Effect.suspend(() => meter.cancel(reservation))
       return Effect.catchCause(cancel, (cause) =>
-        Effect.andThen(defect(cause), settlements.retry(`cancel ${reservation.id}`, cancel))
+        Effect.andThen(logDefect(cause), settlements.retry(`cancel ${reservation.id}`, cancel))
       )
     }
     // Asked each time: a settlement that is repeated may come after the release.
     const settling = Effect.suspend(() =>
-      meter.settle(reservation, tokens, context.slotKept ? { keepSlot: true } : undefined)
+      meter.settle(reservation, tokens, context.cost.slotKept ? { keepSlot: true } : undefined)
     )
     return Effect.matchCauseEffect(settling, {
       onSuccess: (headroom) => {
-        context.headroom = headroom
+        context.show(headroom)
         return Effect.void
       },
       onFailure: (cause) =>
         Effect.andThen(
-          defect(cause),
+          logDefect(cause),
           settlements.enqueue(reservation.claims.account, `settle ${reservation.id}`, settling)
         )
     })
@@ -94,79 +92,79 @@ export const makeFinish = ({
       Effect.suspend(() =>
         context.opened ? audit.close(row) : Effect.succeed(tallied ? audit.tally(row) : audit.refuse(row))
       )
-    const broken = () =>
+    const { status, type: errorType } = outcomes.internalError
+    const retry = () =>
       settlements.retry(
         `audit ${record.arrival.requestId}`,
-        Effect.flatten(put({ ...record, status: 500, errorType: "internal_error" }))
+        Effect.flatten(put({ ...record, status, errorType }))
       )
-    return Effect.map(Effect.tapDefect(put(record), broken), (durable) => Effect.tapDefect(durable, broken))
+    return Effect.map(Effect.tapDefect(put(record), retry), (durable) => Effect.tapDefect(durable, retry))
   }
 
   /** The cost of the request. What its answer says about the speed of its model is noted. */
-  const charge = (context: RequestContext, ending: Outcome): Usage => {
+  const charge = (context: RequestContext, { status }: Outcome): Usage => {
     const model = context.model ?? ""
+    const { cost } = context
     const now = nowMs()
-    if (ending.status === clientLeft) return context.usageWhenLeft((ms) => rates.estimate(model, ms), now)
-    const usage = context.usage
-    if (context.final !== undefined) rates.observe(model, usage.tokensOut, now - context.sentAt)
+    if (status === outcomes.clientLeft.status) {
+      return cost.usageWhenLeft((ms) => rates.estimate(model, ms), now)
+    }
+    const { usage } = cost
+    if (cost.final !== undefined) rates.observe(model, usage.tokensOut, now - cost.sentAt)
     return usage
   }
 
-  const once = Effect.fnUntraced(function* (context: RequestContext, ending: Outcome) {
-    context.finished = true
-    context.outcome = ending
-    context.slotKept = ending.keepSlot === true && context.reservation?.slot === true
-    if (!context.slotKept) leases.drop(context)
-    const usage = charge(context, ending)
-    // The backend ended the answer by itself, or refused it: the place is free before the answer is written.
-    if (context.place !== undefined && (context.final !== undefined || !context.sent)) {
-      yield* context.place.giveBack
-    }
-    if (context.queuedSince !== undefined) context.queuedMs ??= Math.round(nowMs() - context.queuedSince)
+  /** Fails when the audit row could not be made durable in time; the row is then still on its way. */
+  const finish = Effect.fnUntraced(function* (
+    context: RequestContext,
+    outcome: Outcome,
+    { keepSlot, tallied }: FinishOptions
+  ): Effect.fn.Return<void, Unavailable> {
+    const now = nowMs()
+    const free = isFree(context, outcome)
+    context.end(outcome, now)
+    context.cost.settle(keepSlot)
+    if (!context.cost.slotKept) leases.drop(context.cost)
+    const usage = charge(context, outcome)
+    // The backend is done with the request: the place is free before the answer is written.
+    if (context.cost.place !== undefined) yield* context.cost.place.giveBack
     const record: AuditRecord = {
       arrival: context.arrival,
       streamed: context.streamed,
       usage,
-      status: ending.status,
-      latencyMs: Math.max(0, Math.round(nowMs() - context.arrivedMs)),
+      status: outcome.status,
+      latencyMs: Math.max(0, Math.round(now - context.arrivedMs)),
       ...(context.caller === undefined ? {} : { caller: context.caller }),
       ...(context.model === undefined ? {} : { model: context.model }),
       ...(context.queuedMs === undefined ? {} : { queuedMs: context.queuedMs }),
-      ...(ending.errorType === undefined ? {} : { errorType: ending.errorType })
+      ...(outcome.type === undefined ? {} : { errorType: outcome.type })
     }
     yield* Effect.catchCause(
       Effect.suspend(() => metrics.observe(record, context.modelResolved)),
-      defect
+      logDefect
     )
     // A flood must not become a flood of log lines: its row tells.
-    if (requestLines && ending.tallied !== true) yield* requestLine(record)
+    if (requestLines && !tallied) yield* requestLine(record)
     // The row is on its way while the counters are told; each to its end, whatever becomes of the other.
-    const written = yield* Effect.exit(write(context, record, ending.tallied === true))
-    yield* settle(context, ending, totalTokens(usage))
+    const written = yield* Effect.exit(write(context, record, tallied))
+    yield* settle(context, free, totalTokens(usage))
     yield* Effect.flatten(written)
     // After the audit row, never instead of it.
     if (context.transcript !== undefined) yield* context.transcript.keep
   }, Effect.uninterruptible)
 
-  /**
-   * Ends an request, once. Fails when the audit row could not be made durable in time; the row is then still on its
-   * way.
-   */
-  const finish = (context: RequestContext, ending: Outcome): Effect.Effect<void, Unavailable> =>
-    Effect.suspend(() => (context.finished ? Effect.void : once(context, ending)))
-
-  /** Frees the slot that an request kept when it was finished. Costs nothing when it kept none. */
+  /** Frees the slot that a request kept when it was finished. Costs nothing when it kept none. */
   const release = (context: RequestContext): Effect.Effect<void> =>
     Effect.suspend(() => {
-      const { reservation } = context
-      if (!context.slotKept || reservation === undefined) return Effect.void
-      context.slotKept = false
-      leases.drop(context)
+      const { reservation } = context.cost
+      if (!context.cost.slotKept || reservation === undefined) return Effect.void
+      context.cost.freeSlot()
+      leases.drop(context.cost)
       const freeing = Effect.suspend(() => meter.freeSlot(reservation))
       return Effect.catchCause(freeing, (cause) =>
-        Effect.andThen(defect(cause), settlements.retry(`free the slot of ${reservation.id}`, freeing))
+        Effect.andThen(logDefect(cause), settlements.retry(`free the slot of ${reservation.id}`, freeing))
       )
     })
 
   return { finish, release }
-}
+})

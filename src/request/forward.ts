@@ -1,36 +1,105 @@
 /**
- * From a `Permit` to the answer: bounds the request, calls the backend and meters what comes back.
+ * From a permit to an answer: the book-keeping around every call to the backend. The call is noted as sent, its lease is
+ * kept alive, and a backend that fails before its first frame is paid nothing.
  */
 import { Effect, type Scope } from "effect"
+import { Backend } from "../backend/Backend.ts"
 import type { CallError } from "../backend/errors.ts"
+import type { Embeddings } from "../domain/Embeddings.ts"
+import type { Permit } from "../domain/Evidence.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
-import type { Permit } from "../domain/Permit.ts"
-import type { Calling } from "./calling.ts"
-import type { RequestContext } from "./RequestContext.ts"
+import type { Counted } from "../domain/Usage.ts"
+import { Budget } from "../gates/limits/Budget.ts"
+import { ModelRates } from "../gates/limits/TokenRates.ts"
+import { Meter } from "../gates/meter/Meter.ts"
+import { totalsOf } from "../gates/meter/verdicts.ts"
+import { Discovery } from "../gates/models/Discovery.ts"
+import { makeMonotonicMs } from "../infra/time.ts"
+import { Metrics } from "../observability/Metrics.ts"
+import { PromptLog } from "../promptlog/PromptLog.ts"
+import { Hold, type Restore } from "./Hold.ts"
+import { LeaseKeeper } from "./LeaseKeeper.ts"
 import { type Answer, meterStream } from "./meterStream.ts"
-import { numPredictOf } from "./outputPlan.ts"
-import type { Ports } from "./Ports.ts"
+import type { RequestContext } from "./RequestContext.ts"
 import { Speech } from "./Speech.ts"
-import { dropUnsupported } from "./capabilities.ts"
 
-export const makeForward = ({ backend, metrics, nowMs, promptLog, rates }: Ports, calling: Calling) =>
-  Effect.fnUntraced(function* (
+export const makeForward = Effect.gen(function* () {
+  const [backend, budget, discovery, leases] = [
+    yield* Backend,
+    yield* Budget,
+    yield* Discovery,
+    yield* LeaseKeeper
+  ]
+  const [meter, metrics, promptLog, rates] = [
+    yield* Meter,
+    yield* Metrics,
+    yield* PromptLog,
+    yield* ModelRates
+  ]
+  const nowMs = yield* makeMonotonicMs
+
+  const restore: Restore = (reservation) => budget.restore(reservation.claims.account, totalsOf(reservation))
+
+  /** Notes that the call is made now, and keeps what is held for it alive. */
+  const send = ({ cost }: RequestContext, permit: Permit, speech?: Speech): Hold => {
+    cost.send(permit, nowMs(), speech)
+    const hold = new Hold(cost, meter, restore)
+    leases.keep(hold)
+    return hold
+  }
+
+  const onFailure = (context: RequestContext) => (error: CallError) => {
+    context.cost.unsend()
+    // The list of models is older than the backend's.
+    return error._tag === "Forbidden" ? discovery.refresh : Effect.void
+  }
+
+  /** Chat and generate: succeeds with the metered answer when its first frame is in. */
+  const forward = Effect.fnUntraced(function* (
     context: RequestContext,
-    permit: Permit,
-    request: InferenceRequest,
-    maxTokens: number
+    permit: Permit
   ): Effect.fn.Return<Answer, CallError, Scope.Scope> {
-    context.transcript = promptLog.transcript(permit.caller, context.arrival, request)
-    const sent = dropUnsupported(request, permit.model)
-    // The plan that was admitted: by now the model may be known to answer in another way.
-    const { plan } = context
-    if (!plan.collects) {
-      context.speech = new Speech(rates, permit.caller.keyId, permit.model.name, nowMs)
-    }
-    // What remained at admission bounds the answer too, whatever the client asked for.
-    const bound = numPredictOf(plan, permit.reservation, request.promptEstimate, maxTokens)
-    const call = { request: sent, maxTokens: bound, runs: plan.runs }
-    const { answer, hold } = yield* calling(context, request, plan, bound, backend.forward(permit, call))
+    const { arrival, call, caller, model, request } = permit.known
+    context.transcribe(promptLog.transcript(caller, arrival, request))
+    const speech = call.plan.collects ? undefined : new Speech(rates, caller.keyId, model.name, nowMs)
+    const hold = send(context, permit, speech)
+    const frames = yield* Effect.tapError(backend.forward(permit), onFailure(context))
     yield* metrics.firstFrame(nowMs() - context.arrivedMs)
-    return meterStream(answer, context, hold)
+    return meterStream(frames, hold, context.transcript)
   })
+
+  /** Embeddings, with the count that they are charged. */
+  const embed = Effect.fnUntraced(function* (
+    context: RequestContext,
+    permit: Permit
+  ): Effect.fn.Return<Embeddings, CallError> {
+    const { arrival, caller, request } = permit.known
+    // Vectors say nothing to people: what was asked is kept, and no answer.
+    context.transcribe(promptLog.transcript(caller, arrival, request))
+    send(context, permit)
+    const answer = yield* Effect.tapError(backend.embed(permit), onFailure(context))
+    context.cost.count(costOf(request, answer))
+    const { source, tokensIn } = context.cost.usage
+    // The client sees the count it is charged, where the backend's own could not be believed.
+    return source === "counted" ? { ...answer, promptEvalCount: tokensIn } : answer
+  })
+
+  /** What there is to know of a model. */
+  const show = (context: RequestContext, permit: Permit) =>
+    Effect.suspend(() => {
+      send(context, permit)
+      return Effect.tapError(backend.show(permit), onFailure(context))
+    })
+
+  return { forward, embed, show }
+})
+
+/** Embeddings write nothing, and no vector means that nothing was read. The legacy endpoint never counts: the estimate stands. */
+const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefined => {
+  if (answer.vectors.every(({ numbers }) => numbers.length === 0)) return { doneReason: "load" }
+  if (request.kind === "embeddings") return undefined
+  return {
+    evalCount: 0,
+    ...(answer.promptEvalCount === undefined ? {} : { promptEvalCount: answer.promptEvalCount })
+  }
+}

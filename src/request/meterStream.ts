@@ -16,7 +16,8 @@ import * as YoungStream from "../infra/v8/stream.ts"
 import { bytesPerToken } from "../domain/textTokens.ts"
 import { cutFrames } from "./cutFrames.ts"
 import { longestTokenBytes, type OutputCount } from "./OutputCount.ts"
-import type { RequestContext } from "./RequestContext.ts"
+import type { Transcript } from "../promptlog/PromptLog.ts"
+import type { RequestCost } from "./RequestCost.ts"
 import type { Hold } from "./Hold.ts"
 
 type Frames = Arr.NonEmptyReadonlyArray<Frame>
@@ -29,11 +30,12 @@ export type Answer = Stream.Stream<Frame, Failure>
 /** What of each chunk goes on to the client, up to the frame that is `done`; a step of a pull, not a stage. */
 export const meterStream = (
   frames: Stream.Stream<Frame, BackendFailed | ShuttingDown>,
-  context: RequestContext,
-  hold: Hold
+  hold: Hold,
+  transcript: Transcript | undefined
 ): Answer =>
   YoungStream.transformPull(frames, (pull) => {
-    const count = context.output
+    const { cost } = hold
+    const count = cost.output
     /** how the answer ends, once that is known */
     let ending: Pull.Pull<never, Failure> | undefined
     /** frames that may cost more than is held, for as long as nothing tells */
@@ -43,7 +45,7 @@ export const meterStream = (
 
     const end = (before: ReadonlyArray<Frame>, final: Frame): Effect.Effect<Frames> => {
       ending = Cause.done()
-      return Effect.succeed(Arr.append(before, asCharged(final, context)))
+      return Effect.succeed(Arr.append(before, asCharged(final, cost)))
     }
 
     /** What is held is shown, and then the answer fails. */
@@ -56,7 +58,7 @@ export const meterStream = (
     /** What of `chunk` fits in what is held, when the answer up to its end costs `output` tokens. */
     const kept = (chunk: Frames, output: number): ReadonlyArray<Frame> => {
       const fitting = cutFrames(chunk, count, output, hold.output)
-      context.transcript?.add(fitting)
+      transcript?.add(fitting)
       return fitting
     }
 
@@ -65,16 +67,16 @@ export const meterStream = (
       const shown = kept(chunk, output)
       const unavailable = hold.unavailable
       if (unavailable !== undefined) return fail(shown, unavailable)
-      if (last.done) context.final = last
+      if (last.done) cost.count(last)
       return end(shown, { createdAt: last.createdAt, text: "", done: true, doneReason: "length" })
     }
 
     /** An end that claims more than is held, after frames that were shown, takes nothing back. */
     const show = (chunk: Frames, last: Frame, output: number): Step => {
       if (output <= hold.output || (last.done && !count.grown)) {
-        context.transcript?.add(chunk)
+        transcript?.add(chunk)
         if (!last.done) return Effect.succeed(chunk)
-        context.final = last
+        cost.count(last)
         return end(Arr.initNonEmpty(chunk), last)
       }
       if (last.done || isCertainlyMore(count, hold.output)) return cut(chunk, last, output)
@@ -89,8 +91,8 @@ export const meterStream = (
       waiting = undefined
       for (const frame of fresh) count.add(frame)
       const last = Arr.lastNonEmpty(chunk)
-      const output = (last.done ? context.claimedBy(last) : undefined) ?? count.estimate
-      context.speech?.heard(output - heard)
+      const output = (last.done ? cost.claimedBy(last) : undefined) ?? count.estimate
+      cost.speech?.heard(output - heard)
       heard = output
       const short = !hasAsked && (last.done ? hold.isShortOfFinal(output) : hold.isShortOf(output))
       if (!short) return show(chunk, last, output)
@@ -124,9 +126,9 @@ const isCertainlyMore = ({ estimate, least }: OutputCount, most: number): boolea
   least > most || estimate > most * (longestTokenBytes / bytesPerToken)
 
 /** The client sees the counts it is charged, where they are not the backend's own. */
-const asCharged = (final: Frame, context: RequestContext): Frame => {
-  const usage = context.usage
-  return usage.source === "backend" && final === context.final
+const asCharged = (final: Frame, cost: RequestCost): Frame => {
+  const { usage } = cost
+  return usage.source === "backend" && final === cost.final
     ? final
     : { ...final, promptEvalCount: usage.tokensIn, evalCount: usage.tokensOut }
 }

@@ -3,50 +3,50 @@
  * requests of the minute), and its lease is renewed while it waits.
  */
 import { Effect, type Scope } from "effect"
-import type { Caller } from "../domain/Caller.ts"
 import type { CapacityExceeded, Unavailable } from "../domain/Errors.ts"
+import type { Evidence } from "../domain/Evidence.ts"
 import { totalTokens } from "../domain/Usage.ts"
-import type { RequestContext } from "./RequestContext.ts"
-import { meterUnavailable } from "./remaining.ts"
+import { Meter, meterUnavailable } from "../gates/meter/Meter.ts"
+import { FairQueue } from "../gates/queue/FairQueue.ts"
+import { Metrics } from "../observability/Metrics.ts"
 import { Hold } from "./Hold.ts"
-import type { Ports } from "./Ports.ts"
+import { LeaseKeeper } from "./LeaseKeeper.ts"
+import type { RequestContext } from "./RequestContext.ts"
 
 /** A wait that was shorter leaves nearly all of the lease. */
 const shortMs = 1000
 
-export const makeWaitForPlace = ({ leases, meter, metrics, queue }: Ports) => {
+export const makeWaitForPlace = Effect.gen(function* () {
+  const [leases, meter, metrics, queue] = [yield* LeaseKeeper, yield* Meter, yield* Metrics, yield* FairQueue]
+
   const wait = Effect.fnUntraced(function* (
     context: RequestContext,
-    caller: Caller,
-    tokens: number
-  ): Effect.fn.Return<number | undefined, CapacityExceeded | Unavailable, Scope.Scope> {
+    reserved: Evidence<"Limiter">
+  ): Effect.fn.Return<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope> {
     const since = leases.now()
-    context.queuedSince = since
-    const hold = new Hold(context, meter, () => Effect.void)
+    context.startWaiting(since)
+    const hold = new Hold(context.cost, meter, () => Effect.void)
     leases.keep(hold)
-    const place = yield* queue
-      .enter(
-        {
-          id: context.arrival.requestId,
-          tenant: caller.tenantId,
-          key: caller.keyId,
-          weight: caller.weight,
-          priority: caller.priority,
-          cost: Math.max(1, tokens)
-        },
-        () => totalTokens(context.usage)
+    const queued = yield* queue
+      .enter(reserved, () => totalTokens(context.cost.usage))
+      .pipe(
+        metrics.queueing(reserved.known.caller.tenantName),
+        Effect.ensuring(Effect.sync(() => leases.drop(context.cost)))
       )
-      .pipe(metrics.queueing(caller.tenantName), Effect.ensuring(Effect.sync(() => leases.drop(context))))
-    context.place = place
-    context.queuedMs = Math.round(place.queuedMs)
-    if (place.queuedMs < shortMs) return undefined
+    const { place } = queued.known
+    if (place === undefined) return queued
+    context.cost.take(place)
+    context.stopWaiting(place.queuedMs)
+    if (place.queuedMs < shortMs) return queued
     // A process that was paused while it waited may have been taken for dead.
     const renewedAt = leases.now()
     yield* Effect.mapError(hold.renew(), meterUnavailable)
-    return renewedAt
+    context.cost.renewLease(renewedAt)
+    return queued
   })
 
-  /** Answers when the lease was renewed after a wait; `undefined`: it was not, because there was none to speak of. */
-  return (context: RequestContext, caller: Caller, tokens: number) =>
-    queue.limited ? wait(context, caller, tokens) : Effect.succeed(undefined)
-}
+  return (context: RequestContext, reserved: Evidence<"Limiter">) =>
+    queue.limited && reserved.known.reservation.slot
+      ? wait(context, reserved)
+      : queue.enter(reserved, () => totalTokens(context.cost.usage))
+})

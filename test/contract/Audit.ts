@@ -8,6 +8,7 @@ import type { Usage } from "../../src/domain/Usage.ts"
 import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
 import type { LedgerDay } from "../support/auditDatabase.ts"
+import { queuedFor } from "../support/permits.ts"
 
 export interface SeenRow {
   readonly status: number
@@ -53,9 +54,9 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
-        const proof = yield* audit.open(intent)
-        assert.strictEqual(proof.gate, "Audit")
-        assert.strictEqual(proof.value.requestId, intent.arrival.requestId)
+        const proof = yield* audit.open(queuedFor(intent))
+        assert.strictEqual(proof.link, "Audit")
+        assert.strictEqual(proof.known.arrival.requestId, intent.arrival.requestId)
         assert.isTrue(yield* written.hasIntent(intent.arrival.requestId))
         assert.isUndefined(yield* written.row(intent.arrival.requestId))
       })
@@ -66,9 +67,12 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
         const { requestId } = intent.arrival
-        yield* Effect.all([audit.open(intent), audit.open(intent), audit.open(intent)], {
-          concurrency: 3
-        })
+        yield* Effect.all(
+          [audit.open(queuedFor(intent)), audit.open(queuedFor(intent)), audit.open(queuedFor(intent))],
+          {
+            concurrency: 3
+          }
+        )
         const end = Effect.flatten(audit.close(endOf(intent, usageOf(7, 3))))
         yield* Effect.all([end, end, Effect.flatten(audit.close(endOf(intent, usageOf(7, 3))))], {
           concurrency: 3
@@ -77,7 +81,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         yield* Effect.flatten(
           audit.close(endOf(intent, usageOf(1000, 1000), { status: 500, errorType: "aborted" }))
         )
-        yield* audit.open(intent)
+        yield* audit.open(queuedFor(intent))
         yield* audit.progress(requestId, usageOf(1, 1))
         yield* audit.refuse(endOf(intent, usageOf(5, 5), { status: 503 }))
         assert.isFalse(yield* written.hasIntent(requestId))
@@ -92,7 +96,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
-        yield* audit.open(intent)
+        yield* audit.open(queuedFor(intent))
         const durable = yield* audit.close(endOf(intent, usageOf(2, 1)))
         const row = yield* eventually(written.row(intent.arrival.requestId), (row) => row !== undefined)
         assert.deepInclude(row, { status: 200, tokens_in: 2, tokens_out: 1 })
@@ -125,7 +129,10 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
             admittedAt: midnight + (n % 3) - 1
           })
         )
-        yield* Effect.forEach(intents, audit.open, { concurrency: "unbounded", discard: true })
+        yield* Effect.forEach(intents, (intent) => audit.open(queuedFor(intent)), {
+          concurrency: "unbounded",
+          discard: true
+        })
         yield* Effect.forEach(
           intents,
           (intent, n) => Effect.flatten(audit.close(endOf(intent, usageOf(n, 1)))),
@@ -210,11 +217,11 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
-        yield* audit.open(intent)
+        yield* audit.open(queuedFor(intent))
         yield* audit.refuse(endOf(intent, usageOf(0, 0), { status: 499, errorType: "client_closed_request" }))
         assert.isFalse(yield* written.hasIntent(intent.arrival.requestId))
         assert.deepInclude(yield* written.row(intent.arrival.requestId), { status: 499 })
-        yield* audit.open(intent)
+        yield* audit.open(queuedFor(intent))
         assert.isFalse(yield* written.hasIntent(intent.arrival.requestId), "what has ended is not opened")
       })
     )
@@ -261,7 +268,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         }
         for (const count of counts) {
           const intent = intentOf({ promptEstimate: count, held: count })
-          yield* audit.open(intent)
+          yield* audit.open(queuedFor(intent))
           yield* audit.progress(intent.arrival.requestId, usageOf(count, count))
           yield* Effect.flatten(audit.close(endOf(intent, usageOf(count, count), { latencyMs: count })))
           const row = yield* written.row(intent.arrival.requestId)
@@ -285,8 +292,8 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
             const caller = callerOf(randomUUID())
             const [paused, neighbour] = [intentOf({ caller }), intentOf({ caller })]
             const { requestId } = paused.arrival
-            yield* audit.open(paused)
-            yield* audit.open(neighbour)
+            yield* audit.open(queuedFor(paused))
+            yield* audit.open(queuedFor(neighbour))
             yield* Effect.flatten(audit.close(endOf(neighbour, usageOf(1, 2))))
             yield* audit.progress(requestId, usageOf(5, 10))
             yield* written.beat(requestId, usageOf(5, 10))
@@ -321,7 +328,10 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         yield* Effect.forEach(
           intents,
           (intent) =>
-            Effect.andThen(audit.open(intent), Effect.flatten(audit.close(endOf(intent, usageOf(3, 2))))),
+            Effect.andThen(
+              audit.open(queuedFor(intent)),
+              Effect.flatten(audit.close(endOf(intent, usageOf(3, 2))))
+            ),
           { concurrency: "unbounded", discard: true }
         )
         assert.deepStrictEqual(yield* written.ledger(caller.keyId), [

@@ -7,6 +7,7 @@ import { Audit } from "../../src/audit/Audit.ts"
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { callerOf, endOf, intentOf, noon, usageOf } from "../support/records.ts"
 import { Written } from "./Audit.ts"
+import { queuedFor } from "../support/permits.ts"
 
 const held = 100
 const day = 86_400_000
@@ -77,7 +78,7 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
             const { arrivedAt, requestId } = intent.arrival
             const fate = after(fates.get(step.request), step, arrivedAt, intent.reservation.admittedAt)
             if (fate !== undefined) fates.set(step.request, fate)
-            if (step.verb === "open") yield* audit.open(intent)
+            if (step.verb === "open") yield* audit.open(queuedFor(intent))
             if (step.verb === "progress") yield* audit.progress(requestId, usageOf(step.tokens, 0))
             if (step.verb === "close")
               yield* Effect.flatten(audit.close(endOf(intent, usageOf(step.tokens, 0))))

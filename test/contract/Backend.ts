@@ -34,10 +34,10 @@ export const suite = (
     situation: Situation,
     test: Effect.Effect<A, E, Backend | CircuitBreaker | Drain | Scope.Scope>
   ) => Effect.flatMap(arrange(situation), (layer) => Effect.provide(test, layer))
-  const forward = Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), callOf()))
+  const forward = Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest")))
   const run = Effect.flatMap(forward, Stream.runCollect)
   const embed = Effect.flatMap(Backend, (backend) =>
-    backend.embed(permitFor("fake:latest"), callOf({ kind: "embed", body: { input: ["a", "b"] } }, 0))
+    backend.embed(permitFor("fake:latest", callOf({ kind: "embed", body: { input: ["a", "b"] } }, 0)))
   )
   const show = Effect.flatMap(Backend, (backend) => backend.show(permitFor("fake:latest")))
   const faultOf = Effect.map(Effect.flip(run), named)

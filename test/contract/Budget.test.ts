@@ -7,7 +7,7 @@ import type { Budgets } from "../../src/domain/Limits.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { layerFromMeter } from "../../src/gates/limits/budgetFromMeter.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
-import { Meter, MeterDown, Missing, Refused, Reserved } from "../../src/gates/meter/Meter.ts"
+import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
 
 const callerWith = (budgets: Budgets): Caller => ({
@@ -22,6 +22,8 @@ const callerWith = (budgets: Budgets): Caller => ({
   weight: 1,
   priority: "interactive"
 })
+
+const { account } = claimsOf({})
 
 const spent = { day: 10, month: 200, total: 3000 }
 
@@ -43,7 +45,7 @@ it.effect("missing totals come back from the ledger, each from its own period", 
   return Effect.gen(function* () {
     yield* TestClock.setTime(noon)
     const [budget, meter] = [yield* Budget, yield* Meter]
-    yield* budget.restore(callerWith(budgets), yield* missingOf(budgets))
+    yield* budget.restore(account, yield* missingOf(budgets))
     const headroom = yield* meter.peek(claimsOf({ budgets }))
     assert.notInstanceOf(headroom, Missing)
     assert.deepInclude(headroom, {
@@ -81,7 +83,7 @@ it.effect(
       yield* Effect.gen(function* () {
         const budget = yield* Budget
         const missing = yield* missingOf({ total: 9 })
-        const restore = budget.restore(callerWith({ total: 9 }), missing)
+        const restore = budget.restore(account, missing)
         const first = yield* Effect.forkChild(restore, { startImmediately: true })
         const herd = yield* Effect.forEach(Array.from({ length: 50 }), () =>
           Effect.forkChild(restore, { startImmediately: true })
@@ -101,9 +103,7 @@ it.effect(
 it.effect("no answer from the ledger or the Meter is no decision", () =>
   Effect.gen(function* () {
     const missing = new Missing({ buckets: { day: "2026-11-21" } })
-    const restore = Effect.flatMap(Budget, (budget) =>
-      Effect.flip(budget.restore(callerWith(budgets), missing))
-    )
+    const restore = Effect.flatMap(Budget, (budget) => Effect.flip(budget.restore(account, missing)))
     const broken = yield* restore.pipe(
       Effect.provide(over(() => Effect.fail(new LedgerDown({ cause: "connection lost" }))))
     )
@@ -127,24 +127,8 @@ it.effect("no answer from the ledger or the Meter is no decision", () =>
   })
 )
 
-it.effect("only a reservation is evidence; a spent period is the Budget's error", () =>
+it.effect("the budgets of a caller are those the key store resolved", () =>
   Effect.gen(function* () {
-    const budget = yield* Budget
-    const meter = yield* Meter
-    assert.deepStrictEqual(budget.budgets(callerWith(budgets)), budgets)
-    const verdict = yield* meter.reserve(claimsOf({}), { id: "a", tokens: 5, slot: true })
-    assert.instanceOf(verdict, Reserved)
-    const evidence = yield* budget.judge(verdict)
-    assert.deepStrictEqual([evidence.gate, evidence.value.held], ["Budget", 5])
-
-    const headroom = verdict instanceof Reserved ? verdict.headroom : yield* Effect.die("no headroom")
-    const refused = (by: Refused["by"]) => new Refused({ by, limit: 7, retryAfterS: 11, headroom })
-    for (const period of ["day", "month", "total"] as const) {
-      const error = yield* Effect.flip(budget.judge(refused(period)))
-      assert.deepInclude(error, { _tag: "BudgetExhausted", period, value: 7, retryAfterS: 11, headroom })
-    }
-    for (const undecided of [refused("requests"), new Missing({ buckets: {} })]) {
-      assert.deepInclude(yield* Effect.flip(budget.judge(undecided)), { _tag: "Unavailable", gate: "Budget" })
-    }
+    assert.deepStrictEqual((yield* Budget).budgets(callerWith(budgets)), budgets)
   }).pipe(Effect.provide(over(() => Effect.succeed(spent))))
 )

@@ -11,7 +11,7 @@ import type { Description, Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
 import { layerPolling } from "../../src/gates/models/polling.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { callerWith, modelNamed } from "../support/permits.ts"
+import { verified, modelNamed } from "../support/permits.ts"
 import { onWallClock, WallClock } from "../support/SteppedClock.ts"
 import { bareModel, effective, resolved, suite } from "./Discovery.ts"
 
@@ -113,7 +113,7 @@ describe("Discovery: what the list leaves out", () => {
         assert.strictEqual(host.most, 1)
         const { effective: all } = yield* Discovery
         assert.deepStrictEqual(
-          (yield* all(callerWith("all"))).map(({ contextLength }) => contextLength),
+          (yield* all(verified())).map(({ contextLength }) => contextLength),
           [1, 1, 1]
         )
         list = [bareModel("a:1", "three")]

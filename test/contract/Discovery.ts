@@ -5,16 +5,18 @@ import { describe } from "vitest"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Description, Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
-import { callerWith, modelNamed } from "../support/permits.ts"
+import { askedOf, callerWith, callOf, modelNamed, verified } from "../support/permits.ts"
 
 export const resolved = (models: Caller["models"], name: string) =>
-  Effect.flatMap(Discovery, (discovery) => discovery.resolve(callerWith(models), name)).pipe(
-    Effect.map(({ value }) => value.name),
+  Effect.flatMap(Discovery, (discovery) =>
+    discovery.resolve(verified(callerWith(models)), askedOf(callOf({ model: name }).request))
+  ).pipe(
+    Effect.map(({ known }) => known.model.name),
     Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what}`))
   )
 
 export const effective = (models: Caller["models"]) =>
-  Effect.flatMap(Discovery, (discovery) => discovery.effective(callerWith(models))).pipe(
+  Effect.flatMap(Discovery, (discovery) => discovery.effective(verified(callerWith(models)))).pipe(
     Effect.map((list) => list.map(({ name }) => name))
   )
 
@@ -114,7 +116,7 @@ export const suite = (
       Effect.gen(function* () {
         yield* TestClock.adjust("1 millis")
         const { effective: list } = yield* Discovery
-        const models = yield* list(callerWith("all"))
+        const models = yield* list(verified())
         assert.deepStrictEqual(
           models.map(({ capabilities, contextLength }) => [capabilities, contextLength]),
           [

@@ -64,8 +64,11 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
           budgets: { day: 0, total: Number.MAX_SAFE_INTEGER }
         })
         const store = yield* KeyStore
-        const { gate, value } = yield* store.verify(secret)
-        assert.strictEqual(gate, "KeyStore")
+        const {
+          link,
+          known: { caller: value }
+        } = yield* store.verify(secret)
+        assert.strictEqual(link, "KeyStore")
         assert.strictEqual(value.keyPrefix, prefixOf(secret))
         assert.deepStrictEqual(value.limits, { rpm: 60, tpm: 7, concurrent: 4 })
         assert.deepStrictEqual(value.budgets, { day: 0, total: Number.MAX_SAFE_INTEGER })
@@ -160,7 +163,7 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
         const secret = yield* addKey()
         const store = yield* KeyStore
         const rpm = store.verify(secret).pipe(
-          Effect.map(({ value }) => value.limits.rpm),
+          Effect.map(({ known }) => known.caller.limits.rpm),
           Effect.orDie
         )
         assert.strictEqual(yield* rpm, 60)

@@ -4,6 +4,7 @@ import { Effect, type Layer } from "effect"
 import { Audit } from "../../src/audit/Audit.ts"
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
+import { queuedFor } from "../support/permits.ts"
 
 const day = 86_400_000
 
@@ -16,7 +17,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
     ) {
       const audit = yield* Audit
       const intent = intentOf({ caller, admittedAt, arrivedAt: admittedAt })
-      yield* audit.open(intent)
+      yield* audit.open(queuedFor(intent))
       yield* Effect.flatten(audit.close(endOf(intent, usageOf(tokens, 0))))
     })
 
@@ -63,7 +64,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
         const caller = callerOf()
         yield* closed(caller, noon, 7)
         const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
-        yield* audit.open(intent)
+        yield* audit.open(queuedFor(intent))
         assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 507, total: 507 })
         yield* Effect.flatten(audit.close(endOf(intent, usageOf(20, 3))))
         assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 30, total: 30 })

@@ -1,10 +1,23 @@
 import { assert, it } from "@effect/vitest"
-import { Effect } from "effect"
-import type { Caller } from "../../src/domain/Caller.ts"
+import { Effect, Layer } from "effect"
 import type { Headroom } from "../../src/domain/Limits.ts"
+import type { Claims } from "../../src/domain/Reservation.ts"
+import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
 import { layerFromMeter } from "../../src/gates/limits/limiterFromMeter.ts"
-import { type ClaimName, Missing, Refused, Reserved } from "../../src/gates/meter/Meter.ts"
+import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
+import {
+  type ClaimName,
+  Meter,
+  Missing,
+  Refused,
+  Reserved,
+  type Verdict
+} from "../../src/gates/meter/Meter.ts"
+import * as Metrics from "../../src/observability/Metrics.ts"
+import { seal } from "../../src/domain/Evidence.ts"
+import { askedOf, callerWith, modelNamed, verified } from "../support/permits.ts"
 import { claimsOf } from "./Meter.ts"
 
 const headroom: Headroom = {
@@ -13,59 +26,78 @@ const headroom: Headroom = {
   budgets: {}
 }
 const refusedBy = (by: ClaimName) => new Refused({ by, limit: 7, retryAfterS: 11, headroom })
+const reservation = {
+  id: "a",
+  claims: claimsOf({}),
+  held: 50,
+  available: 60,
+  admittedAt: 0,
+  buckets: {},
+  slot: true
+}
+const caller = { ...callerWith("all"), limits: { rpm: 1, tpm: 2, concurrent: 3 }, budgets: { day: 4 } }
+const model = seal.Discovery(verified(caller), { ...askedOf(), model: modelNamed("m") })
 
-const caller: Caller = {
-  tenantId: "t",
-  tenantName: "tenant",
-  keyId: "k",
-  keyPrefix: "tg_000000000",
-  scopes: new Set(),
-  limits: { rpm: 1, tpm: 2, concurrent: 3 },
-  budgets: {},
-  models: "all",
-  weight: 1,
-  priority: "interactive"
+/** The Limiter on a Meter that answers `verdict`, and what the Meter was asked. */
+const answering = (verdict: Verdict) => {
+  const asked: Array<Claims> = []
+  const meter = Layer.mock(Meter, {
+    reserve: (claims) =>
+      Effect.sync(() => {
+        asked.push(claims)
+        return verdict
+      })
+  })
+  const budget = Layer.succeed(Budget, { budgets: (one) => one.budgets, restore: () => Effect.void })
+  const layer = layerFromMeter.pipe(
+    Layer.provide([meter, budget, ModelRates.layer, SettlementQueue.layer({ drainMs: 0 })]),
+    Layer.provide(Metrics.layer)
+  )
+  const reserve = Effect.flatMap(Limiter, (limiter) => limiter.reserve(model)).pipe(Effect.provide(layer))
+  return { asked, reserve }
 }
 
-it.effect("the limits of a caller are those the key store resolved", () =>
+it.effect("when a request is reserved, then its claims are the limits and budgets of its caller", () =>
   Effect.gen(function* () {
-    assert.deepStrictEqual((yield* Limiter).limits(caller), caller.limits)
-  }).pipe(Effect.provide(layerFromMeter))
+    const { asked, reserve } = answering(new Reserved({ reservation, headroom }))
+    yield* reserve
+    assert.deepStrictEqual(asked, [
+      { account: { group: caller.tenantId, key: caller.keyId }, limits: caller.limits, budgets: { day: 4 } }
+    ])
+  })
 )
 
 it.effect("a refused rate or slot is the Limiter's error, with the figures of the verdict", () =>
   Effect.gen(function* () {
-    const limiter = yield* Limiter
     for (const limit of ["requests", "tokens", "concurrency"] as const) {
-      const error = yield* Effect.flip(limiter.judge(refusedBy(limit)))
-      assert.strictEqual(error._tag, "RateLimited")
-      assert.deepInclude(error, { limit, value: 7, retryAfterS: 11, headroom })
+      const error = yield* Effect.flip(answering(refusedBy(limit)).reserve)
+      assert.deepInclude(error, { _tag: "RateLimited", limit, value: 7, retryAfterS: 11, headroom })
     }
-  }).pipe(Effect.provide(layerFromMeter))
+  })
 )
 
-it.effect("a reservation, or a refusal that only the budget has to answer for, is evidence of room", () =>
+it.effect("a spent period is the Budget's error, with the figures of the verdict", () =>
   Effect.gen(function* () {
-    const limiter = yield* Limiter
-    const reservation = {
-      id: "a",
-      claims: claimsOf({}),
-      held: 0,
-      available: 0,
-      admittedAt: 0,
-      buckets: {},
-      slot: true
+    for (const period of ["day", "month", "total"] as const) {
+      const error = yield* Effect.flip(answering(refusedBy(period)).reserve)
+      assert.deepInclude(error, { _tag: "BudgetExhausted", period, value: 7, retryAfterS: 11, headroom })
     }
-    for (const verdict of [new Reserved({ reservation, headroom }), refusedBy("day"), refusedBy("total")]) {
-      const evidence = yield* limiter.judge(verdict)
-      assert.deepStrictEqual([evidence.gate, evidence.value], ["Limiter", headroom])
-    }
-  }).pipe(Effect.provide(layerFromMeter))
+  })
 )
 
-it.effect("a verdict that is still missing counters decides nothing", () =>
+it.effect("only a reservation is evidence, and the call it pays for fits in it", () =>
   Effect.gen(function* () {
-    const error = yield* Effect.flip((yield* Limiter).judge(new Missing({ buckets: { day: "2026-11-21" } })))
-    assert.deepInclude(error, { _tag: "Unavailable", gate: "Limiter" })
-  }).pipe(Effect.provide(layerFromMeter))
+    const evidence = yield* answering(new Reserved({ reservation, headroom })).reserve
+    assert.strictEqual(evidence.link, "Limiter")
+    assert.deepInclude(evidence.known, { reservation, headroom, caller })
+    assert.strictEqual(evidence.known.call.maxTokens, 49)
+  })
+)
+
+it.effect("when totals are missing after they were restored, then nothing is decided", () =>
+  Effect.gen(function* () {
+    const { asked, reserve } = answering(new Missing({ buckets: { day: "2026-11-21" } }))
+    assert.deepInclude(yield* Effect.flip(reserve), { _tag: "Unavailable", gate: "Budget" })
+    assert.lengthOf(asked, 2)
+  })
 )

@@ -37,16 +37,19 @@ interface Step {
   /** what the audit row says of it, where that is not what the client was told */
   readonly audited?: number
   readonly stream?: boolean
+  /** whether the key is new: its totals are in nobody's memory yet */
+  readonly cold?: boolean
 }
 
 const before: ReadonlyArray<Step> = [
   "KeyStore.verify",
   "Discovery.resolve",
-  "Limiter.judge",
-  "Budget.judge",
+  "Limiter.reserve",
   "Meter.reserve",
   "Audit.open"
 ].map((part) => ({ part, status: 500, tokens: 0 }))
+
+const cold: ReadonlyArray<Step> = [{ part: "Budget.restore", status: 500, tokens: 0, cold: true }]
 
 const after: ReadonlyArray<Step> = [
   { part: "Backend.forward", status: 500, tokens: estimate },
@@ -64,8 +67,9 @@ const streams: ReadonlyArray<Step> = [
 ]
 
 layer(world, { excludeTestServices: true, timeout: 60_000 })("a defect", (it) => {
-  for (const { part, status, tokens, audited = status, stream = false } of [
+  for (const { part, status, tokens, audited = status, cold: isNew = false, stream = false } of [
     ...before,
+    ...cold,
     ...after,
     ...streams
   ]) {
@@ -79,9 +83,13 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a defect", (it) =>
         ]
         const { secret, prefix } = yield* newKey({ concurrent: 1 })
         yield* registry.setBudgets(prefix, { total: budget })
-        const chat = (id: string) =>
-          call("/api/chat", { secret, body: hello({ stream }), headers: { "x-request-id": id } })
-        assert.strictEqual((yield* eventually(chat("first"), (answer) => answer.status === 200)).status, 200)
+        const warm = isNew ? yield* newKey() : { secret }
+        const chat = (id: string, by = secret) =>
+          call("/api/chat", { secret: by, body: hello({ stream }), headers: { "x-request-id": id } })
+        assert.strictEqual(
+          (yield* eventually(chat("first", warm.secret), (answer) => answer.status === 200)).status,
+          200
+        )
         if (stream) {
           const words = Array.from({ length: 400 }, () => wire.chat("x"))
           // The first answer long enough to be looked after makes Redis remember that it was there: not the defect's turn.

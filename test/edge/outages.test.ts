@@ -55,6 +55,7 @@ const matrix = {
   Discovery: { lists: 503, rowAtOnce: true },
   Limiter: { lists: 503, rowAtOnce: true },
   Budget: { budget: 1_000_000, lists: 503, rowAtOnce: true },
+  Queue: { lists: 200, rowAtOnce: true },
   Audit: { lists: 503, rowAtOnce: false }
 } as const satisfies Record<Gate, Row>
 

@@ -94,11 +94,36 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
           assert.isAtLeast(Number(refused.headers.get("retry-after")), 1)
         }
         for (const refused of late) assert.isAtLeast(waitOf(refused), 1400)
+        // Five others hold a request each; its own claim is given back.
+        assert.strictEqual(full.headers.get("x-ratelimit-remaining-requests"), "15")
         backend.always(slowly(1))
         yield* Fiber.interruptAll(stuck)
         const next = yield* chat(secret)
         assert.deepStrictEqual([next.status, next.headers.get("x-ratelimit-remaining-requests")], [200, "17"])
       })
+  )
+
+  it.effect("when a client leaves the line, then it has consumed nothing", () =>
+    Effect.gen(function* () {
+      yield* open()
+      const backend = yield* Fake
+      const { secret, tenant } = yield* newKey({ rpm: 20 })
+      backend.always({ does: "hang" })
+      const stuck = yield* Effect.forEach([1, 2], () => Effect.forkChild(chat(secret)))
+      yield* eventually(running, (count) => count === 2)
+      const waiting = yield* Effect.forkChild(chat(secret))
+      const depth = Effect.map(
+        call("/metrics"),
+        ({ text }) => new RegExp(`tollgate_queue_depth\\{tenant="${tenant}"\\} (\\d)`).exec(text)?.[1]
+      )
+      yield* eventually(depth, (count) => count === "1")
+      yield* Fiber.interrupt(waiting)
+      yield* eventually(depth, (count) => count === "0")
+      backend.always(slowly(1))
+      yield* Fiber.interruptAll(stuck)
+      const next = yield* chat(secret)
+      assert.deepStrictEqual([next.status, next.headers.get("x-ratelimit-remaining-requests")], [200, "17"])
+    })
   )
 
   it.effect("when one tenant has a long line, then another's only request goes next", () =>

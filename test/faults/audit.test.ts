@@ -11,6 +11,7 @@ import { another, openTimeoutMs, patience } from "../support/anotherAudit.ts"
 import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
 import { layerPrivatePostgres, TestCluster, TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { queuedFor } from "../support/permits.ts"
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.suspend(() => {
@@ -50,11 +51,11 @@ for (const fault of ["stopped", "frozen"] as const) {
         const [audit, ledger, cluster] = [yield* Audit, yield* Ledger, yield* TestCluster]
         const caller = callerOf()
         const running = intentOf({ caller })
-        yield* audit.open(running)
+        yield* audit.open(queuedFor(running))
         yield* fault === "stopped" ? cluster.stop : cluster.pause
 
         const late = intentOf({ caller })
-        refusedInTime(yield* timed(audit.open(late)), openTimeoutMs + 300)
+        refusedInTime(yield* timed(audit.open(queuedFor(late))), openTimeoutMs + 300)
         refusedInTime(yield* timed(ledger.spent(caller.keyId, Date.now())), 1500)
         const refusal = refusalOf({ caller, status: 429 })
         const refused = yield* timed(audit.refuse(refusal))
@@ -91,7 +92,7 @@ for (const fault of ["stopped", "frozen"] as const) {
           "nobody waited for this intent, so it is not there"
         )
         const next = intentOf({ caller })
-        yield* eventually(Effect.exit(audit.open(next)), Exit.isSuccess, 15_000)
+        yield* eventually(Effect.exit(audit.open(queuedFor(next))), Exit.isSuccess, 15_000)
         yield* Effect.flatten(audit.close(endOf(next, usageOf(1, 1))))
         const days = yield* ledgerOf(caller.keyId)
         assert.deepStrictEqual(days, yield* auditSumsOf(caller.keyId))
@@ -108,11 +109,11 @@ it.live(
       const audit = yield* Audit
       const caller = callerOf()
       const running = intentOf({ caller })
-      yield* audit.open(running)
+      yield* audit.open(queuedFor(running))
       yield* Effect.gen(function* () {
         yield* lock("audit_log")
         refusedInTime(yield* timed(Effect.flatten(audit.close(endOf(running, usageOf(7, 3))))), 1500)
-        refusedInTime(yield* timed(audit.open(intentOf({ caller }))), 50)
+        refusedInTime(yield* timed(audit.open(queuedFor(intentOf({ caller })))), 50)
         assert.isTrue(Exit.isSuccess((yield* timed(audit.refuse(refusalOf()))).exit))
       }).pipe(Effect.scoped)
       const id = running.arrival.requestId
@@ -122,7 +123,7 @@ it.live(
         "it was being written already when its client was told otherwise"
       )
       const next = intentOf({ caller })
-      yield* eventually(Effect.exit(audit.open(next)), Exit.isSuccess, 10_000)
+      yield* eventually(Effect.exit(audit.open(queuedFor(next))), Exit.isSuccess, 10_000)
       yield* Effect.flatten(audit.close(endOf(next, usageOf(1, 0))))
       assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
     }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres))),
@@ -147,7 +148,7 @@ it.live(
         assert.isTrue(Exit.isSuccess(known.exit))
       }).pipe(Effect.scoped)
       const intent = intentOf({ caller })
-      yield* eventually(Effect.exit(audit.open(intent)), Exit.isSuccess, 10_000)
+      yield* eventually(Effect.exit(audit.open(queuedFor(intent))), Exit.isSuccess, 10_000)
       yield* Effect.flatten(audit.close(endOf(intent, usageOf(1, 1))))
       const sql = yield* SqlClient.SqlClient
       const count = Effect.map(
@@ -178,7 +179,10 @@ it.live(
           intents.map((intent, n) =>
             // Every tenth request is ended by both, as a crash that was none would have it.
             n % 2 === process || n % 10 === 0
-              ? Effect.andThen(audit.open(intent), Effect.flatten(audit.close(endOf(intent, usageOf(n, 1)))))
+              ? Effect.andThen(
+                  audit.open(queuedFor(intent)),
+                  Effect.flatten(audit.close(endOf(intent, usageOf(n, 1))))
+                )
               : Effect.void
           )
         ),
@@ -245,12 +249,12 @@ it.live(
       const scope = yield* Scope.make()
       const audit = yield* Scope.provide(another(), scope)
       const intent = intentOf()
-      yield* audit.open(intent)
+      yield* audit.open(queuedFor(intent))
       const unlock = yield* Scope.make()
       yield* Scope.provide(lock("audit_log"), unlock)
       yield* Effect.exit(Effect.flatten(audit.close(endOf(intent, usageOf(4, 2)))))
       const ending = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
-      refusedInTime(yield* timed(audit.open(intentOf())), 700)
+      refusedInTime(yield* timed(audit.open(queuedFor(intentOf()))), 700)
       yield* Effect.sleep("300 millis")
       assert.isUndefined(ending.pollUnsafe(), "it waits for the row")
       yield* Scope.close(unlock, Exit.void)

@@ -50,13 +50,23 @@ const matrix = {
     withinMs: 2000
   },
   Budget: { hang: lock("ledger"), status: 503, withinMs: 4000 },
+  // The places are in the same store as the counters: the Limiter answers first.
+  Queue: {
+    hang: Effect.acquireRelease(
+      Effect.flatMap(TestRedisServer, (server) => server.pause),
+      () => Effect.flatMap(TestRedisServer, (server) => server.resume)
+    ),
+    status: 503,
+    withinMs: 2000
+  },
   Audit: { hang: lock("intents"), status: 503, withinMs: 2500 }
 } as const satisfies Record<Gate, Hang>
 
 const layerWorld = layerGatewayOn({
   MODEL_DISCOVERY_REFRESH_S: "1",
   MODEL_DISCOVERY_CACHE_TTL_S: "2",
-  KEY_FRESHNESS_MS: "300"
+  KEY_FRESHNESS_MS: "300",
+  BACKEND_MAX_CONCURRENT: "100"
 }).pipe(
   Layer.provideMerge(Layer.fresh(layerFake)),
   Layer.provideMerge(layerTestPostgres()),

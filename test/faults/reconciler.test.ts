@@ -16,6 +16,7 @@ import { another, patience } from "../support/anotherAudit.ts"
 import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { layerPrivatePostgres, TestCluster, TestPostgres } from "../support/TestPostgres.ts"
+import { queuedFor } from "../support/permits.ts"
 
 const leaseOf = (requestId: string) =>
   Effect.flatMap(
@@ -47,8 +48,8 @@ it.live(
       const verdict = yield* meter.reserve(claims, { id: dead.arrival.requestId, tokens: 500, slot: true })
       assert.instanceOf(verdict, Reserved)
       const reservation = verdict instanceof Reserved ? verdict.reservation : dead.reservation
-      yield* dying.open({ ...dead, reservation })
-      yield* alive.open(living)
+      yield* dying.open(queuedFor({ ...dead, reservation }))
+      yield* alive.open(queuedFor(living))
       yield* dying.progress(dead.arrival.requestId, { tokensIn: 5, tokensOut: 40, source: "counted" })
       const beaten = yield* eventually(leaseOf(dead.arrival.requestId), (lease) => lease?.tokens_out === 40)
       assert.strictEqual(beaten?.tokens_out, 40, "the heartbeat tells what was used")
@@ -83,7 +84,7 @@ it.live(
     Effect.gen(function* () {
       const [audit, cluster] = [yield* Audit, yield* TestCluster]
       const intent = intentOf()
-      yield* audit.open(intent)
+      yield* audit.open(queuedFor(intent))
       yield* cluster.stop
       yield* Effect.sleep("4 seconds")
       yield* cluster.start
@@ -128,8 +129,8 @@ it.live(
       yield* Effect.scoped(
         Effect.gen(function* () {
           const audit = yield* another({ leaseS: 1, drainMs: 0 })
-          yield* audit.open(bad)
-          yield* audit.open(good)
+          yield* audit.open(queuedFor(bad))
+          yield* audit.open(queuedFor(good))
         })
       )
       // A row the log does not take, whatever is tried.

@@ -139,8 +139,12 @@ check(
     const [registry, sql, store] = [yield* Registry, yield* SqlClient.SqlClient, yield* KeyStore]
     const { prefix, secret, tenant } = yield* newKey
     const told = store.verify(secret).pipe(
-      Effect.map(({ value: { budgets, limits, models, scopes } }) =>
-        JSON.stringify([limits, budgets, models === "all" ? "all" : [...models], [...scopes].sort()])
+      Effect.map(
+        ({
+          known: {
+            caller: { budgets, limits, models, scopes }
+          }
+        }) => JSON.stringify([limits, budgets, models === "all" ? "all" : [...models], [...scopes].sort()])
       ),
       Effect.orElseSucceed(() => "refused")
     )

@@ -10,7 +10,7 @@ import fc from "fast-check"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import { longestTokenBytes, OutputCount } from "../../src/request/OutputCount.ts"
-import { assumedRate } from "../../src/request/TokenRates.ts"
+import { assumedRate } from "../../src/gates/limits/TokenRates.ts"
 import { MeteredModel, type MeteredRequest } from "../support/MeteredModel.ts"
 import { full, seed, tell } from "./run.ts"
 
@@ -201,14 +201,14 @@ const reached = {
 
 /** The charge of one that leaves is not less than was seen, and what was kept back costs the time it had. */
 const leave = (one: MeteredRequest, ms: number): void => {
-  const { context } = one
-  const [seen, held] = [context.output.estimate, (context.granted ?? 0) - context.promptEstimate]
+  const { cost } = one
+  const [seen, held] = [cost.output.estimate, (cost.granted ?? 0) - cost.promptEstimate]
   one.leave(ms)
   const charged = one.charged?.tokensOut ?? 0
   assert.isAtLeast(charged, Math.min(seen, held))
-  if (seen > 0 || !context.plan.holdsAll) return
+  if (seen > 0 || !cost.plan.holdsAll) return
   reached.leftUnseen += 1
-  assert.isAtLeast(charged, Math.min(assumedRate * Math.floor(ms / 1000), context.maxTokens, held))
+  assert.isAtLeast(charged, Math.min(assumedRate * Math.floor(ms / 1000), cost.maxTokens, held))
 }
 
 const play = ({
@@ -233,7 +233,7 @@ const play = ({
       return
     }
     least = Math.max(least, wish.promptEstimate + admitted.runs)
-    const { plan, promptEstimate } = admitted.context
+    const { plan, promptEstimate } = admitted.cost
     if (plan.holdsAll) {
       const room = admitted.hold.held - promptEstimate
       assert.isAtMost(plan.runs * admitted.numPredict, Math.max(plan.runs, room), "what may be made is held")
@@ -265,11 +265,11 @@ const play = ({
   model.comeBack()
 
   for (const one of running) {
-    const { context } = one
-    assert.isTrue(context.finished)
+    const { cost } = one
+    assert.isTrue(cost.settled)
     const count = shownBy(one)
-    const held = (context.granted ?? 0) - context.promptEstimate
-    const believed = context.final === undefined ? undefined : context.claimedBy(context.final)
+    const held = (cost.granted ?? 0) - cost.promptEstimate
+    const believed = cost.final === undefined ? undefined : cost.claimedBy(cost.final)
     assert.isAtMost(count.tokens, one.runs * one.numPredict, "shown within the bound")
     assert.isAtMost(count.least, held, "shown within what was held")
     // A count that can be true says how many tokens a text is, and nobody knows it before the end.
@@ -277,12 +277,12 @@ const play = ({
     if (believed === undefined && one.error === undefined && one.hold.unavailable === undefined)
       assert.isAtMost(count.estimate, held, "shown within what was held, by the text")
     assert.isAtMost(lettersShownBy(one), longestTokenBytes * held, "32 bytes to a token at most")
-    assert.isAtLeast(context.usage.tokensOut, count.least, "charged what the text is at least")
-    if (believed === undefined && context.output.estimate > context.output.tokens) {
+    assert.isAtLeast(cost.usage.tokensOut, count.least, "charged what the text is at least")
+    if (believed === undefined && cost.output.estimate > cost.output.tokens) {
       reached.long += 1
-      assert.isAtLeast(context.usage.tokensOut, Math.min(held, count.estimate), "charged by its text")
+      assert.isAtLeast(cost.usage.tokensOut, Math.min(held, count.estimate), "charged by its text")
     }
-    if (believed !== undefined && believed > (context.final?.evalCount ?? 0)) reached.low += 1
+    if (believed !== undefined && believed > (cost.final?.evalCount ?? 0)) reached.low += 1
     if (wasCut(one)) reached.part += 1
     if (one.error?.includes("Unavailable") === true) reached.unavailable += 1
     const end = one.shown.at(-1)

@@ -1,4 +1,5 @@
 /** One body through all that decides on it, to what the backend is sent; and what must hold of that. */
+import { noOutput } from "../../src/domain/outputPlan.ts"
 import { assert } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import { Backend } from "../../src/backend/Backend.ts"
@@ -212,13 +213,13 @@ const ask = Effect.fnUntraced(function* (
   maxTokens: number
 ) {
   const backend = yield* Backend
-  const [permit, call] = [permitFor(model), { request, maxTokens, runs: 1 }]
+  const permit = permitFor(model, { request, maxTokens, plan: noOutput })
   if (request.kind === "embed" || request.kind === "embeddings") {
-    yield* backend.embed(permit, call)
+    yield* backend.embed(permit)
     return
   }
   fake.script(brief)
-  yield* Effect.scoped(Effect.asVoid(backend.forward(permit, call)))
+  yield* Effect.scoped(Effect.asVoid(backend.forward(permit)))
 })
 
 export type Verdict = "unreadable" | "refused" | "forbidden" | "sent"

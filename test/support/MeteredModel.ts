@@ -13,13 +13,13 @@ import { MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import * as YoungStream from "../../src/infra/v8/stream.ts"
-import { RequestContext } from "../../src/request/RequestContext.ts"
+import { makeRequestCost, type RequestCost } from "../../src/request/RequestCost.ts"
 import { Hold } from "../../src/request/Hold.ts"
 import { meterStream } from "../../src/request/meterStream.ts"
-import { numPredictOf, outputPlanOf, tokensToHold } from "../../src/request/outputPlan.ts"
+import { numPredictOf, outputPlanOf, tokensToHold } from "../../src/domain/outputPlan.ts"
 import { Speech } from "../../src/request/Speech.ts"
-import { TokenRates } from "../../src/request/TokenRates.ts"
-import { callOf, modelNamed } from "./permits.ts"
+import { TokenRates } from "../../src/gates/limits/TokenRates.ts"
+import { callOf, modelNamed, permitFor, reservedFor } from "./permits.ts"
 import { noon } from "./records.ts"
 
 export interface Wish {
@@ -36,7 +36,7 @@ const thinker: Model = { ...modelNamed("m"), capabilities: ["completion", "think
 
 /** One admitted request. */
 export class MeteredRequest {
-  readonly context: RequestContext
+  readonly cost: RequestCost
   readonly hold: Hold
   readonly numPredict: number
   readonly runs: number
@@ -49,9 +49,9 @@ export class MeteredRequest {
   readonly #scope = Scope.makeUnsafe()
   #pull: Pull.Pull<ReadonlyArray<Frame>, unknown> | undefined
 
-  constructor(model: MeteredModel, context: RequestContext, hold: Hold, numPredict: number, runs: number) {
+  constructor(model: MeteredModel, cost: RequestCost, hold: Hold, numPredict: number, runs: number) {
     this.#model = model
-    this.context = context
+    this.cost = cost
     this.hold = hold
     this.numPredict = numPredict
     this.runs = runs
@@ -68,7 +68,7 @@ export class MeteredRequest {
         return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
       })
     )
-    const metered = meterStream(frames, this.context, this.hold)
+    const metered = meterStream(frames, this.hold, undefined)
     this.#pull = Effect.runSync(Scope.provide(Stream.toPull(metered), this.#scope))
   }
 
@@ -80,7 +80,7 @@ export class MeteredRequest {
     if (Exit.isSuccess(exit)) {
       this.shown.push(...exit.value)
       if (this.shown.at(-1)?.done === true) {
-        this.#model.settle(this, this.context.usage)
+        this.#model.settle(this, this.cost.usage)
         this.#end()
       }
       return "frames"
@@ -89,7 +89,7 @@ export class MeteredRequest {
     if (error._tag === "None") throw new Error("a defect", { cause: exit.cause })
     if (!Cause.isDone(error.value)) {
       this.error = String(error.value)
-      this.#model.settle(this, this.context.usage)
+      this.#model.settle(this, this.cost.usage)
     }
     this.#end()
     return this.error === undefined ? "ended" : "failed"
@@ -101,7 +101,7 @@ export class MeteredRequest {
     const { nowMs, rates } = this.#model
     this.#model.settle(
       this,
-      this.context.usageWhenLeft((silent) => rates.estimate("m", silent), nowMs + ms)
+      this.cost.usageWhenLeft((silent) => rates.estimate("m", silent), nowMs + ms)
     )
     this.#end()
   }
@@ -157,50 +157,42 @@ export class MeteredModel {
   admit({ body, maxTokens, promptEstimate, streamed }: Wish): MeteredRequest | undefined {
     // Nobody is admitted on an account that owes a settlement, nor by a Meter that does not answer.
     if (this.away) return undefined
-    const request = callOf({ body, options: {}, promptEstimate, promptBytes: promptEstimate * 4 }).request
+    const request = callOf({
+      body,
+      options: {},
+      promptEstimate,
+      promptBytes: promptEstimate * 4,
+      stream: streamed
+    }).request
     const speaks = this.rates.speaks(key, thinker.name)
     const [id, plan] = [`r${(this.#serial += 1)}`, outputPlanOf(request, thinker, speaks)]
     const ask = { id, slot: true, ...tokensToHold(plan, promptEstimate, maxTokens) }
     const verdict = this.#counters.reserve(this.claims, ask, noon)
     if (!(verdict instanceof Reserved)) return undefined
-    const context = new RequestContext(
-      {
-        requestId: id,
-        arrivedAt: noon,
-        method: "POST",
-        endpoint: "/api/chat",
-        clientIp: "127.0.0.1"
-      },
-      0
-    )
     const numPredict = numPredictOf(plan, verdict.reservation, promptEstimate, maxTokens)
-    context.reservation = verdict.reservation
-    context.streamed = streamed
-    context.promptEstimate = promptEstimate
-    context.promptBytes = request.promptBytes
-    context.maxTokens = plan.runs * numPredict
-    context.plan = plan
-    if (!plan.collects) context.speech = new Speech(this.rates, key, thinker.name, () => this.nowMs)
-    context.sentAt = this.nowMs
-    context.sent = true
+    const call = { request, maxTokens: numPredict, plan }
+    const speech = plan.collects ? undefined : new Speech(this.rates, key, thinker.name, () => this.nowMs)
+    const cost = makeRequestCost()
+    cost.hold(reservedFor("m", { call, reservation: verdict.reservation }), 0)
+    cost.send(permitFor("m", call), this.nowMs, speech)
     return new MeteredRequest(
       this,
-      context,
-      new Hold(context, this.#meter, () => Effect.void),
+      cost,
+      new Hold(cost, this.#meter, () => Effect.void),
       numPredict,
       plan.runs
     )
   }
 
   settle(request: MeteredRequest, usage: Usage): void {
-    const { context } = request
-    if (context.finished) return
-    context.finished = true
+    const { cost } = request
+    if (cost.settled) return
+    cost.settle(false)
     const tokens = totalTokens(usage)
     request.charged = usage
     this.spent += tokens
-    this.underestimated += Math.max(0, usage.tokensIn - context.promptEstimate)
-    const { reservation } = context
+    this.underestimated += Math.max(0, usage.tokensIn - cost.promptEstimate)
+    const { reservation } = cost
     if (reservation === undefined) return
     const tell = () => void this.#counters.settle(reservation, tokens, noon)
     if (this.away) this.#owed.push(tell)

@@ -10,6 +10,7 @@ import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
+import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import * as Server from "../../src/http/server/Server.ts"
 import { readSettings, type SettingsValues } from "../../src/Settings.ts"
@@ -54,7 +55,6 @@ const layerBreakable = Layer.effectContext(
   Effect.gen(function* () {
     return Context.make(KeyStore, breakable("KeyStore", yield* KeyStore)).pipe(
       Context.add(Discovery, breakable("Discovery", yield* Discovery)),
-      Context.add(Limiter, breakable("Limiter", yield* Limiter)),
       Context.add(Budget, breakable("Budget", yield* Budget)),
       Context.add(Meter, breakable("Meter", yield* Meter)),
       Context.add(Audit, breakable("Audit", yield* Audit)),
@@ -63,6 +63,12 @@ const layerBreakable = Layer.effectContext(
     )
   })
 )
+
+/** On the parts that can break, so that they break inside the Limiter too. */
+const layerBreakableLimiter = Layer.effect(
+  Limiter,
+  Effect.map(Limiter, (limiter) => breakable("Limiter", limiter))
+).pipe(Layer.provide(Layer.fresh(layerLimiter)))
 
 export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
   Layer.unwrap(
@@ -81,7 +87,11 @@ export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
         requestBodiesMaxBytes: requestBodiesMaxBytesOf(settings),
         shutdownDrainMs: 0,
         playground: false
-      }).pipe(Layer.provide(layerBreakable), Layer.provide(layerGates(settings, { backendUrl })))
+      }).pipe(
+        Layer.provide(layerBreakableLimiter),
+        Layer.provide(layerBreakable),
+        Layer.provide(layerGates(settings, { backendUrl }))
+      )
       const gateway = Layer.effect(
         Gateway,
         Effect.map(HttpServer.HttpServer, ({ address }) => ({

@@ -20,12 +20,15 @@ import { DiscoveryControl, layerMemory as layerDiscovery } from "../../src/gates
 import { makeMemory as makeKeys } from "../../src/gates/keys/memory.ts"
 import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
-import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
+import { layerFromStore as layerQueueFromStore } from "../../src/gates/queue/fromStore.ts"
+import { layerMemory as layerMemoryQueueStore } from "../../src/gates/queue/memory.ts"
+import { QueueStore, QueueStoreDown } from "../../src/gates/queue/QueueStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
 import * as Server from "../../src/http/server/Server.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { SettlementQueue } from "../../src/request/SettlementQueue.ts"
+import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "../../src/request/LeaseKeeper.ts"
 import { modelNamed } from "./permits.ts"
 
@@ -77,16 +80,40 @@ const layerSwitchedMeter = (isDown: () => boolean, renewed: () => void): Layer.L
     })
   ).pipe(Layer.provide(Layer.fresh(layerMeter({ leaseS: 30 }))))
 
+/** The places at the backend, which answer nothing but `QueueStoreDown` while they are down. */
+const layerSwitchedQueue = (isDown: () => boolean) => {
+  const store = Layer.effect(
+    QueueStore,
+    Effect.map(QueueStore, (store) => {
+      const up = <A, E>(effect: Effect.Effect<A, E>) =>
+        Effect.suspend((): Effect.Effect<A, E | QueueStoreDown> =>
+          isDown() ? new QueueStoreDown({ cause: new Error("down") }) : effect
+        )
+      return QueueStore.of({
+        enter: (...args) => up(store.enter(...args)),
+        leave: (...args) => up(store.leave(...args)),
+        end: (...args) => up(store.end(...args)),
+        beat: (...args) => up(store.beat(...args)),
+        restore: (...args) => up(store.restore(...args)),
+        onGranted: store.onGranted
+      })
+    })
+  ).pipe(Layer.provide(Layer.fresh(layerMemoryQueueStore({ leaseS: 30 }))))
+  return layerQueueFromStore({ places: 100, depth: 100, maxWaitMs: 10_000 }).pipe(Layer.provide(store))
+}
+
 const layerTwinsWith = Layer.unwrap(
   Effect.sync(() => {
     const keys = makeKeys()
     let meterDown = false
+    let queueDown = false
+    const layerQueue = layerSwitchedQueue(() => queueDown)
     let calls = 0
     let renewals = 0
     let next: { readonly frames: number; readonly first: Effect.Effect<void> } | undefined
     const backend = layerBackend({
       models: Effect.succeed([modelNamed("m:latest")]),
-      reply: (_permit, { maxTokens }) =>
+      reply: ({ maxTokens }) =>
         Effect.suspend(() => {
           calls += 1
           const [words, first] = [next?.frames ?? 0, next?.first ?? Effect.void]
@@ -98,12 +125,14 @@ const layerTwinsWith = Layer.unwrap(
     const gates = Layer.mergeAll(
       keys.layer,
       layerDiscovery([modelNamed("m:latest")]),
-      layerLimiter,
-      layerNoQueue,
-      layerBudget,
+      layerLimiter.pipe(
+        Layer.provideMerge(
+          Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 500 }))
+        )
+      ),
+      layerQueue,
       // Nobody here has opted in.
       Layer.succeed(PromptLog, { transcript: () => undefined }),
-      SettlementQueue.layer({ drainMs: 500 }),
       LeaseKeeper.layer({ leaseS: 30 }),
       layerContextSecret
     ).pipe(
@@ -149,6 +178,7 @@ const layerTwinsWith = Layer.unwrap(
             Discovery: discovery.breakDown,
             Limiter: (down) => Effect.sync(() => void (meterDown = down)),
             Budget: audit.setLedgerDown,
+            Queue: (down) => Effect.sync(() => void (queueDown = down)),
             Audit: audit.setDown
           },
           newKey: (budgets = {}) => {

@@ -1,10 +1,10 @@
-/** Permits and calls for tests of what stands behind the gates. */
-import type { BackendCall } from "../../src/backend/Backend.ts"
+/** Evidence, permits and calls for tests of one gate, and of what stands behind all of them. */
+import type { Arrival, Intent } from "../../src/domain/AuditRecord.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
-import { evidence } from "../../src/domain/Evidence.ts"
-import type { InferenceRequest } from "../../src/domain/Inference.ts"
+import { type Asked, type Evidence, type Permit, seal } from "../../src/domain/Evidence.ts"
+import type { InferenceRequest, ModelCall } from "../../src/domain/Inference.ts"
 import type { Model } from "../../src/domain/Model.ts"
-import { issue, type Permit } from "../../src/domain/Permit.ts"
+import type { Reservation } from "../../src/domain/Reservation.ts"
 
 export const modelNamed = (name: string): Model => ({
   name,
@@ -28,26 +28,15 @@ export const callerWith = (models: Caller["models"]): Caller => ({
   priority: "interactive"
 })
 
-export const permitFor = (model: string, caller: Caller = callerWith("all")): Permit => {
-  const full = { limit: 60, remaining: 60 }
-  return issue({
-    KeyStore: evidence("KeyStore", caller),
-    Discovery: evidence("Discovery", modelNamed(model)),
-    Limiter: evidence("Limiter", { requests: full, tokens: full, budgets: {} }),
-    Budget: evidence("Budget", {
-      id: "r",
-      claims: { account: { group: "1", key: "1" }, limits: caller.limits, budgets: {} },
-      held: 1,
-      available: 1000,
-      admittedAt: 0,
-      buckets: {},
-      slot: true
-    }),
-    Audit: evidence("Audit", { requestId: "r" })
-  })
-}
+export const arrivalOf = (requestId = "r"): Arrival => ({
+  requestId,
+  arrivedAt: 0,
+  method: "POST",
+  endpoint: "/api/chat",
+  clientIp: "127.0.0.1"
+})
 
-export const callOf = (request: Partial<InferenceRequest> = {}, maxTokens = 100): BackendCall => ({
+export const callOf = (request: Partial<InferenceRequest> = {}, maxTokens = 100): ModelCall => ({
   request: {
     kind: "chat",
     model: "client-spelling",
@@ -60,5 +49,70 @@ export const callOf = (request: Partial<InferenceRequest> = {}, maxTokens = 100)
     ...request
   },
   maxTokens,
-  runs: 1
+  plan: { runs: 1, holdsAll: false, collects: false }
 })
+
+export const askedOf = (request: InferenceRequest = callOf().request, arrival = arrivalOf()): Asked => ({
+  arrival,
+  request,
+  maxTokens: 100
+})
+
+/** A key that was verified. */
+export const verified = (caller: Caller = callerWith("all")): Evidence<"KeyStore"> =>
+  seal.KeyStore({ caller })
+
+export interface Terms {
+  readonly arrival?: Arrival
+  readonly caller?: Caller
+  readonly call?: ModelCall
+  readonly expectedTokens?: number
+  readonly reservation?: Partial<Reservation>
+}
+
+/** What the Limiter has let through. */
+export const reservedFor = (
+  model: string,
+  { arrival = arrivalOf(), call = callOf(), caller = callerWith("all"), ...terms }: Terms = {}
+): Evidence<"Limiter"> => {
+  const full = { limit: 60, remaining: 60 }
+  return seal.Limiter(
+    seal.Discovery(verified(caller), { ...askedOf(call.request, arrival), model: modelNamed(model) }),
+    {
+      reservation: {
+        id: arrival.requestId,
+        claims: {
+          account: { group: caller.tenantId, key: caller.keyId },
+          limits: caller.limits,
+          budgets: caller.budgets
+        },
+        held: 1,
+        available: 1000,
+        admittedAt: 0,
+        buckets: {},
+        slot: true,
+        ...terms.reservation
+      },
+      headroom: { requests: full, tokens: full, budgets: {} },
+      expectedTokens: terms.expectedTokens ?? 1,
+      call
+    }
+  )
+}
+
+/** A request of which the audit makes this intent. */
+export const queuedFor = ({
+  arrival,
+  caller,
+  model,
+  promptEstimate,
+  reservation,
+  streamed
+}: Intent): Evidence<"Queue"> =>
+  seal.Queue(
+    reservedFor(model, { arrival, caller, reservation, call: callOf({ promptEstimate, stream: streamed }) }),
+    { place: undefined }
+  )
+
+export const permitFor = (model: string, call: ModelCall = callOf()): Permit =>
+  seal.Audit(seal.Queue(reservedFor(model, { call }), { place: undefined }), {})

@@ -11,7 +11,8 @@ import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFr
 import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { SettlementQueue } from "../../src/request/SettlementQueue.ts"
+import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "../../src/request/LeaseKeeper.ts"
 import { modelNamed } from "./permits.ts"
 
@@ -21,11 +22,11 @@ export const leaseS = 30
 export const layerPorts = Layer.fresh(
   Layer.mergeAll(
     layerDiscovery([modelNamed("m:latest")]),
-    layerLimiter,
+    layerLimiter.pipe(
+      Layer.provideMerge(Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 0 })))
+    ),
     layerNoQueue,
-    layerBudget,
     Layer.succeed(PromptLog, { transcript: () => undefined }),
-    SettlementQueue.layer({ drainMs: 0 }),
     LeaseKeeper.layer({ leaseS })
   ).pipe(
     Layer.provideMerge(layerMeter({ leaseS })),
@@ -33,7 +34,7 @@ export const layerPorts = Layer.fresh(
     Layer.provideMerge(
       layerBackend({
         models: Effect.succeed([modelNamed("m:latest")]),
-        reply: (_permit, { maxTokens }) => Effect.succeed(say(["x"], maxTokens))
+        reply: ({ maxTokens }) => Effect.succeed(say(["x"], maxTokens))
       })
     ),
     Layer.provideMerge([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer]),

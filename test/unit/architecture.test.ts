@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
+import { seal } from "../../src/domain/Evidence.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
@@ -65,12 +66,32 @@ it("imports point one way: domain, ports, request, http", () => {
   )
 })
 
-it("only gates, the audit and tests seal evidence", () => {
-  const allowed = within("src/gates", "src/audit", "test")
-  const sealing = imports.filter(
-    ({ from, to, typeOnly }) => to === "src/domain/Evidence.ts" && !typeOnly && !allowed(from)
+it("each gate seals its own link of the evidence, and nobody else does: domain/Evidence.ts", () => {
+  const rooms: Readonly<Record<string, (file: string) => boolean>> = {
+    KeyStore: within("src/gates/keys"),
+    Discovery: within("src/gates/models"),
+    Limiter: within("src/gates/limits"),
+    Queue: within("src/gates/queue"),
+    Audit: within("src/audit")
+  }
+  assert.sameMembers(Object.keys(rooms), Object.keys(seal))
+  const importers = imports.filter(
+    ({ from, to, typeOnly }) => to === "src/domain/Evidence.ts" && !typeOnly && !within("test")(from)
   )
-  assert.deepStrictEqual(shown(sealing), [])
+  const wrong = importers.flatMap(({ from }) => {
+    const text = readFileSync(path.join(root, from), "utf8")
+    // Only by its name, so that this test can read which link is sealed.
+    const other = /\bseal\b(?!\.\w)(?!\s*\})/.test(
+      text.replaceAll(/^import .*$/gm, "").replaceAll(/\/\*[^]*?\*\//g, "")
+    )
+    const sealed = [...text.matchAll(/\bseal\.(\w+)/g)].map((match) => match[1] ?? "")
+    return [
+      ...(other ? [`${from}: seal without the name of a link`] : []),
+      ...sealed.filter((link) => rooms[link]?.(from) !== true).map((link) => `${from}: seal.${link}`)
+    ]
+  })
+  assert.deepStrictEqual(wrong, [])
+  assert.isAbove(importers.length, 5)
 })
 
 it("only the wiring names live layers and their twins", () => {

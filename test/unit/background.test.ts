@@ -28,7 +28,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/http/server/Tarpit.ts": [1, "ends when nobody waits, and who waits next starts another"],
   "src/http/server/connections.ts": [1, "a throw in a timer of Node ends the process: not silent"],
   "src/http/server/stalledClients.ts": [1, "a throw in a timer of Node ends the process: not silent"],
-  "src/request/SettlementQueue.ts": [5, "tries end, and what is given up is counted and logged"]
+  "src/gates/limits/SettlementQueue.ts": [5, "tries end, and what is given up is counted and logged"]
 }
 
 const codeOf = (file: string): string =>

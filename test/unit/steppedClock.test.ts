@@ -18,7 +18,6 @@ import { Readiness } from "../../src/http/health.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { OutageLog } from "../../src/infra/OutageLog.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
-import { callerWith } from "../support/permits.ts"
 import { onWallClock, WallClock } from "../support/SteppedClock.ts"
 
 const hourMs = 3_600_000
@@ -67,7 +66,9 @@ for (const stepMs of steps) {
       })
       return Effect.gen(function* () {
         const budget = yield* Budget
-        const restore = here(budget.restore(callerWith("all"), new Missing({ buckets: { total: "total" } })))
+        const restore = here(
+          budget.restore({ group: "1", key: "1" }, new Missing({ buckets: { total: "total" } }))
+        )
         yield* restore
         yield* stepped(stepMs)
         yield* TestClock.adjust("1 second")

@@ -5,7 +5,7 @@
  *
  * docs/operations.md has the figures as a table.
  */
-import type { BackendCall } from "../Backend.ts"
+import type { ModelCall } from "../../domain/Inference.ts"
 
 const kib = 1024
 const mib = 1024 * kib
@@ -36,8 +36,8 @@ const templateTokens = 65_536
 const longestLine = 8 * mib
 const mostTopLogprobs = 20
 
-export const frameBoundsOf = ({ maxTokens, request, runs }: BackendCall): FrameBounds => {
-  const tokens = runs * maxTokens
+export const frameBoundsOf = ({ maxTokens, plan, request }: ModelCall): FrameBounds => {
+  const tokens = plan.runs * maxTokens
   const top = request.body["top_logprobs"]
   const entries =
     request.body["logprobs"] === true ? 1 + (typeof top === "number" ? Math.min(top, mostTopLogprobs) : 0) : 0
@@ -54,7 +54,7 @@ const vectorBytes = 128 * kib
 const mostVectorBytes = 32 * mib
 
 /** Bytes of an answer with a vector for each input. */
-export const vectorBytesOf = ({ body }: BackendCall["request"]): number => {
+export const vectorBytesOf = ({ body }: ModelCall["request"]): number => {
   const input = body["input"]
   return Math.min(mostVectorBytes, spareBytes + vectorBytes * (Array.isArray(input) ? input.length : 1))
 }

@@ -11,7 +11,7 @@ import { Effect, Layer, Scope, Semaphore, type Stream } from "effect"
 import { Pool } from "undici"
 import { BackendFailed, type ShuttingDown } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
-import type { JsonObject } from "../../domain/Inference.ts"
+import type { InferenceRequest, JsonObject, ModelCall } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
 import { makeMonotonicMs, makeTimer } from "../../infra/time.ts"
 import { Drain } from "../../infra/Drain.ts"
@@ -23,7 +23,7 @@ import {
   tagsBytes,
   vectorBytesOf
 } from "./answerBounds.ts"
-import { Backend, type BackendCall } from "../Backend.ts"
+import { Backend } from "../Backend.ts"
 import { ByteList } from "./ByteList.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
@@ -182,34 +182,31 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     )
 
   return Backend.of({
-    forward: (permit, call) => {
-      const { kind } = call.request
+    forward: (permit) => {
+      const { kind } = permit.known.request
       if (kind !== "chat" && kind !== "generate") {
         return protocol(`${kind} does not answer in frames`)
       }
-      return streamWithBreaker(
-        breaker,
-        permit,
-        head(kind, bodyOf(permit.model.name, call), frameBoundsOf(call))
+      return streamWithBreaker(breaker, permit, ({ call, model }) =>
+        head(kind, bodyOf(model.name, call), frameBoundsOf(call))
       )
     },
-    embed: (permit, { request }) => {
-      const { kind } = request
+    embed: (permit) => {
+      const { kind } = permit.known.request
       if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
-      const vectors = {
-        limit: vectorBytesOf(request),
-        decode: (text: string) =>
-          known(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
-      }
-      const body = wholeBodyOf(permit.model.name, request)
-      return callWithBreaker(breaker, permit, ask(kind, body, vectors, options.firstByteTimeoutMs))
+      return callWithBreaker(breaker, permit, ({ call: { request }, model }) => {
+        const vectors = {
+          limit: vectorBytesOf(request),
+          decode: (text: string) =>
+            known(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
+        }
+        return ask(kind, wholeBodyOf(model.name, request), vectors, options.firstByteTimeoutMs)
+      })
     },
     show: (permit) =>
-      callWithBreaker(
-        breaker,
-        permit,
+      callWithBreaker(breaker, permit, ({ model }) =>
         // The name and nothing else: the other fields can echo what has to stay hidden.
-        ask("show", JSON.stringify({ model: permit.model.name }), description, listTimeoutMs)
+        ask("show", JSON.stringify({ model: model.name }), description, listTimeoutMs)
       ),
     models: lookUp("models", null, list, listTimeoutMs),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
@@ -243,7 +240,7 @@ const headersFor = (path: keyof typeof paths, body: string | null) => ({
 })
 
 /** Upstream is always streamed and always bounded, whatever the client asked for. */
-const bodyOf = (model: string, { request, maxTokens }: BackendCall): string =>
+const bodyOf = (model: string, { request, maxTokens }: ModelCall): string =>
   JSON.stringify({
     ...request.body,
     model,
@@ -252,7 +249,7 @@ const bodyOf = (model: string, { request, maxTokens }: BackendCall): string =>
   })
 
 /** An answer in one object: nothing to stream, and nothing is generated that would need a bound. */
-const wholeBodyOf = (model: string, { body, options }: BackendCall["request"]): string =>
+const wholeBodyOf = (model: string, { body, options }: InferenceRequest): string =>
   JSON.stringify({ ...body, model, ...(Object.keys(options).length === 0 ? {} : { options }) })
 
 const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>

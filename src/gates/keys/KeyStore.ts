@@ -5,7 +5,6 @@
  * matches its hash. It may not remember status, limits or grants.
  */
 import { Context, type Effect } from "effect"
-import type { Caller } from "../../domain/Caller.ts"
 import type { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import type { Evidence } from "../../domain/Evidence.ts"
 
@@ -20,7 +19,7 @@ export class KeyStore extends Context.Service<
     verify(
       secret: string | undefined,
       from?: string
-    ): Effect.Effect<Evidence<"KeyStore", Caller>, Unauthorized | Unavailable>
+    ): Effect.Effect<Evidence<"KeyStore">, Unauthorized | Unavailable>
     /** Answers when the database answers: for readiness. */
     readonly ping: Effect.Effect<void, Unavailable>
   }

@@ -5,7 +5,7 @@
 import { Clock, Effect, Layer } from "effect"
 import type { Caller } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
-import { evidence } from "../../domain/Evidence.ts"
+import { seal } from "../../domain/Evidence.ts"
 import { defaultNamespace, keyShape, prefixOf } from "../../domain/Key.ts"
 import { KeyStore } from "./KeyStore.ts"
 
@@ -66,7 +66,7 @@ export const makeMemory = (
     ) {
       return yield* new Unauthorized()
     }
-    return evidence("KeyStore", key.caller)
+    return seal.KeyStore({ caller: key.caller })
   })
   return {
     add,

@@ -8,7 +8,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "effect"
 import { type Caller, priorities, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
-import { evidence } from "../../domain/Evidence.ts"
+import { seal } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { timeoutDetached } from "../../infra/time.ts"
@@ -202,7 +202,7 @@ export const layerPostgres = (
         const now = yield* keys.confirmed(prefix)
         if (now === undefined || now.state.hash !== before.state.hash) return yield* refused
         if (!now.state.usable || now.expired) return yield* refused
-        return evidence("KeyStore", now.state.caller)
+        return seal.KeyStore({ caller: now.state.caller })
       })
 
       const ping = Effect.suspend(() => pg`SELECT 1`).pipe(

@@ -1,22 +1,19 @@
 /**
- * The gate for token budgets. It reads the budget part of the Meter's verdict. The ledger is the truth: counters that the
- * Meter does not know are restored from it.
+ * The gate for token budgets: it says which budgets a caller has, and loads totals that the Meter does not know from the
+ * ledger, which is the truth. Its budgets are claimed in the same step as the limits (`Limiter.reserve`).
  */
 import { Context, type Effect } from "effect"
 import type { Caller } from "../../domain/Caller.ts"
-import type { BudgetExhausted, Unavailable } from "../../domain/Errors.ts"
-import type { Evidence } from "../../domain/Evidence.ts"
+import type { Unavailable } from "../../domain/Errors.ts"
 import type { Budgets } from "../../domain/Limits.ts"
-import type { Reservation } from "../../domain/Reservation.ts"
-import type { Missing, Verdict } from "../meter/Meter.ts"
+import type { Account } from "../../domain/Reservation.ts"
+import type { Missing } from "../meter/Meter.ts"
 
 export class Budget extends Context.Service<
   Budget,
   {
     budgets(caller: Caller): Budgets
-    /** Loads the missing counters from ledger plus open intents. Ledger unreadable: 503. */
-    restore(caller: Caller, missing: Missing): Effect.Effect<void, Unavailable>
-    /** Evidence only for a reservation that was made. */
-    judge(verdict: Verdict): Effect.Effect<Evidence<"Budget", Reservation>, BudgetExhausted | Unavailable>
+    /** Loads the missing totals from the ledger and the open intents. Fails when the ledger cannot be read. */
+    restore(account: Account, missing: Missing): Effect.Effect<void, Unavailable>
   }
 >()("tollgate/gates/limits/Budget") {}

@@ -1,19 +1,23 @@
 /**
- * The gate for requests and tokens per minute and for concurrency: brings the limits that apply to a caller and
- * reads its own part of the Meter's verdict. The counting itself is the Meter's.
+ * The gate for requests and tokens per minute, concurrency and budgets: one reservation claims all of them or none. The
+ * counting itself is the Meter's.
  */
 import { Context, type Effect } from "effect"
-import type { Caller } from "../../domain/Caller.ts"
-import type { RateLimited, Unavailable } from "../../domain/Errors.ts"
+import type { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
 import type { Evidence } from "../../domain/Evidence.ts"
-import type { EffectiveLimits, Headroom } from "../../domain/Limits.ts"
-import type { Verdict } from "../meter/Meter.ts"
+import type { Headroom } from "../../domain/Limits.ts"
 
 export class Limiter extends Context.Service<
   Limiter,
   {
-    limits(caller: Caller): EffectiveLimits
-    /** Evidence unless a rate or slot claim was refused. A verdict that is still `Missing` decides nothing: 503. */
-    judge(verdict: Verdict): Effect.Effect<Evidence<"Limiter", Headroom>, RateLimited | Unavailable>
+    /**
+     * Claims limits and budgets, and bounds the call by what they have left. Whoever gets a reservation has to settle or
+     * cancel it, so no interruption comes between the Meter's answer and the end of this.
+     */
+    reserve(
+      model: Evidence<"Discovery">
+    ): Effect.Effect<Evidence<"Limiter">, BudgetExhausted | RateLimited | Unavailable>
+    /** What is left for a caller, without consuming anything. */
+    headroom(key: Evidence<"KeyStore">): Effect.Effect<Headroom, Unavailable>
   }
 >()("tollgate/gates/limits/Limiter") {}

@@ -1,5 +1,5 @@
 /**
- * The Budget's decisions, and the way back of totals the Meter has lost.
+ * The budgets of a caller, and the way back of totals that the Meter has lost.
  *
  * A herd of requests that meet the same missing counters makes one ledger read: those that come while it is under
  * way wait for it. Nobody is admitted meanwhile, and nothing is remembered afterwards; the counter itself says that
@@ -7,8 +7,7 @@
  */
 import { Cache, Clock, Data, Duration, Effect, Layer } from "effect"
 import { Ledger } from "./Ledger.ts"
-import { BudgetExhausted, Unavailable } from "../../domain/Errors.ts"
-import { evidence } from "../../domain/Evidence.ts"
+import { Unavailable } from "../../domain/Errors.ts"
 import { periods } from "../../domain/Limits.ts"
 import { measured, unmeasured } from "../../infra/time.ts"
 import type { Account } from "../../domain/Reservation.ts"
@@ -71,26 +70,8 @@ export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter> = Layer.
 
     return {
       budgets: (caller) => caller.budgets,
-      restore: (caller, { buckets: { day, month, total } }) =>
-        measured(
-          Cache.get(flights, new Gap({ group: caller.tenantId, key: caller.keyId, day, month, total }))
-        ),
-      judge: (verdict) => {
-        switch (verdict._tag) {
-          case "Reserved":
-            return Effect.succeed(evidence("Budget", verdict.reservation))
-          case "Missing":
-            return new Unavailable({ gate: "Budget", cause: verdict })
-          case "Refused": {
-            const { by, limit: value, retryAfterS, headroom } = verdict
-            if (by === "day" || by === "month" || by === "total") {
-              return new BudgetExhausted({ period: by, value, retryAfterS, headroom })
-            }
-            // The Limiter's refusal, which it has to speak first; without a reservation there is no evidence.
-            return new Unavailable({ gate: "Budget", cause: verdict })
-          }
-        }
-      }
+      restore: ({ group, key }, { buckets: { day, month, total } }) =>
+        measured(Cache.get(flights, new Gap({ group, key, day, month, total })))
     }
   })
 )

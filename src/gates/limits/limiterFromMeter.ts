@@ -1,28 +1,122 @@
-/** The Limiter's decisions; the counting behind them is the Meter's. */
+/** The Limiter on the Meter: claims, what the Meter answers to them, and the call that the reservation pays for. */
 import { Effect, Layer } from "effect"
-import { RateLimited, Unavailable } from "../../domain/Errors.ts"
-import { evidence } from "../../domain/Evidence.ts"
+import { dropUnsupported } from "../../domain/capabilities.ts"
+import type { Caller } from "../../domain/Caller.ts"
+import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
+import { seal } from "../../domain/Evidence.ts"
+import type { InferenceRequest } from "../../domain/Inference.ts"
+import type { Headroom } from "../../domain/Limits.ts"
+import { noOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../domain/outputPlan.ts"
+import type { Claims } from "../../domain/Reservation.ts"
+import {
+  Meter,
+  type MeterDown,
+  meterUnavailable,
+  Missing,
+  type Refused,
+  type ReserveRequest,
+  type Verdict
+} from "../meter/Meter.ts"
+import { Budget } from "./Budget.ts"
 import { Limiter } from "./Limiter.ts"
+import { SettlementQueue } from "./SettlementQueue.ts"
+import { ModelRates } from "./TokenRates.ts"
 
-export const layerFromMeter: Layer.Layer<Limiter> = Layer.succeed(
-  Limiter,
-  Limiter.of({
-    limits: (caller) => caller.limits,
-    judge: (verdict) => {
-      switch (verdict._tag) {
-        case "Reserved":
-          return Effect.succeed(evidence("Limiter", verdict.headroom))
-        case "Missing":
-          return new Unavailable({ gate: "Limiter", cause: verdict })
-        case "Refused": {
-          const { by, limit: value, retryAfterS, headroom } = verdict
-          if (by === "requests" || by === "tokens" || by === "concurrency") {
-            return new RateLimited({ limit: by, value, retryAfterS, headroom })
-          }
-          // Budgets are checked last: the limits had room, and the Budget has the last word.
-          return Effect.succeed(evidence("Limiter", headroom))
-        }
+/** The totals are still missing after they were restored: nobody can tell what is left of a budget. */
+const stillMissing = (missing: Missing): Unavailable => new Unavailable({ gate: "Budget", cause: missing })
+
+const refusalOf = ({ by, headroom, limit: value, retryAfterS }: Refused): BudgetExhausted | RateLimited =>
+  by === "requests" || by === "tokens" || by === "concurrency"
+    ? new RateLimited({ limit: by, value, retryAfterS, headroom })
+    : new BudgetExhausted({ period: by, value, retryAfterS, headroom })
+
+const generates = ({ kind }: InferenceRequest): boolean => kind === "chat" || kind === "generate"
+
+export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelRates | SettlementQueue> =
+  Layer.effect(
+    Limiter,
+    Effect.gen(function* () {
+      const [budget, meter, rates, settlements] = [
+        yield* Budget,
+        yield* Meter,
+        yield* ModelRates,
+        yield* SettlementQueue
+      ]
+
+      const claimsOf = (caller: Caller): Claims => ({
+        account: { group: caller.tenantId, key: caller.keyId },
+        limits: caller.limits,
+        budgets: budget.budgets(caller)
+      })
+
+      /** Asks the Meter. When it misses totals, they are restored from the ledger and it is asked once more. */
+      const withTotals = <A>(
+        { account }: Claims,
+        question: Effect.Effect<A | Missing, MeterDown>
+      ): Effect.Effect<A, Unavailable> => {
+        const asked = Effect.mapError(question, meterUnavailable)
+        return Effect.flatMap(asked, (first) => {
+          if (!(first instanceof Missing)) return Effect.succeed(first)
+          // The ledger may take seconds: a client that leaves meanwhile has nothing to give back.
+          const restored = Effect.interruptible(budget.restore(account, first))
+          return Effect.flatMap(Effect.andThen(restored, asked), (second) =>
+            second instanceof Missing ? Effect.fail(stillMissing(second)) : Effect.succeed(second)
+          )
+        })
       }
-    }
-  })
-)
+
+      /** A reservation that may have been made without an answer is undone later. */
+      const attempt = (claims: Claims, ask: ReserveRequest): Effect.Effect<Verdict, MeterDown> =>
+        // First what this account owes: the counters may stand below the ledger, and would admit too much.
+        Effect.andThen(
+          settlements.flush(claims.account),
+          Effect.tapError(meter.reserve(claims, ask), () =>
+            settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
+          )
+        )
+
+      return Limiter.of({
+        reserve: (model) => {
+          const { arrival, caller, maxTokens, model: resolved, request } = model.known
+          const sent = dropUnsupported(request, resolved)
+          const plan = generates(sent)
+            ? outputPlanOf(sent, resolved, rates.speaks(caller.keyId, resolved.name))
+            : noOutput
+          const claims = claimsOf(caller)
+          const ask: ReserveRequest = {
+            id: arrival.requestId,
+            // The ledger books the least of it even when this process dies.
+            ...tokensToHold(plan, request.promptEstimate, maxTokens),
+            // A description occupies the model no more than a list does.
+            slot: request.kind !== "show"
+          }
+          return Effect.uninterruptible(
+            Effect.flatMap(withTotals(claims, attempt(claims, ask)), (verdict) => {
+              if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict))
+              const { headroom, reservation } = verdict
+              return Effect.succeed(
+                seal.Limiter(model, {
+                  reservation,
+                  headroom,
+                  expectedTokens: ask.tokens,
+                  call: {
+                    request: sent,
+                    // What remained at admission bounds the answer too, whatever the client asked for.
+                    maxTokens: generates(request)
+                      ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
+                      : 0,
+                    plan
+                  }
+                })
+              )
+            })
+          )
+        },
+        headroom: (key) =>
+          Effect.suspend(() => {
+            const claims = claimsOf(key.known.caller)
+            return withTotals<Headroom>(claims, meter.peek(claims))
+          })
+      })
+    })
+  )

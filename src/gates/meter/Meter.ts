@@ -18,11 +18,16 @@
  * `Missing`, and the caller loads it from the ledger first.
  */
 import { Context, Data, type Effect } from "effect"
+import { Unavailable } from "../../domain/Errors.ts"
 import type { Headroom, Period } from "../../domain/Limits.ts"
 import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
 
 /** The store did not answer in time or answered nonsense: nobody may be admitted on it. */
 export class MeterDown extends Data.TaggedError("MeterDown")<{ readonly cause: unknown }> {}
+
+/** What a request is refused with then. */
+export const meterUnavailable = ({ cause }: MeterDown): Unavailable =>
+  new Unavailable({ gate: "Limiter", cause })
 
 /** What one request asks for. */
 export interface ReserveRequest {

@@ -1,7 +1,7 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
 import { dayOf, monthOf, secondsToEndOf } from "../../domain/Calendar.ts"
-import { type Headroom, type Period, periods } from "../../domain/Limits.ts"
-import { type ReserveRequest, type ClaimName, Refused } from "./Meter.ts"
+import { type Headroom, type Period, periods, type Remaining } from "../../domain/Limits.ts"
+import { type ClaimName, Missing, Refused, type ReserveRequest } from "./Meter.ts"
 import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
 
 /** In the order in which they are checked. */
@@ -72,6 +72,28 @@ export const marked = (
     if (flags[i] === true) some[period] = all[period]
   })
   return some
+}
+
+/** The totals that `reservation` is charged to, as if the Meter knew none of them. */
+export const totalsOf = ({ admittedAt, claims }: Reservation): Missing => {
+  const claimed = periods.map((period) => claims.budgets[period] !== undefined)
+  return new Missing({ buckets: marked(bucketsAt(admittedAt), claimed) })
+}
+
+/** What is left once `reservation` is given back, of what was left beside it. */
+export const headroomWithout = (headroom: Headroom, { available, held }: Reservation): Headroom => {
+  const more = ({ limit, remaining }: Remaining, released: number): Remaining => ({
+    limit,
+    remaining: Math.min(limit, remaining + released)
+  })
+  /** Of a claim that has nothing left, no more is known to be released than was available. */
+  const tokens = (left: Remaining) => more(left, left.remaining > 0 ? held : Math.min(held, available))
+  const budgets: { -readonly [P in Period]?: Remaining } = {}
+  for (const period of periods) {
+    const left = headroom.budgets[period]
+    if (left !== undefined) budgets[period] = tokens(left)
+  }
+  return { requests: more(headroom.requests, 1), tokens: tokens(headroom.tokens), budgets }
 }
 
 /** `waitMs` speaks for windows and slots; a budget's wait is its calendar's (store time `now`). */

@@ -1,11 +1,11 @@
 /** Discovery in memory, for tests: the test sets the models. */
 import { Context, Effect, Layer } from "effect"
-import { Forbidden, Unavailable } from "../../domain/Errors.ts"
-import { evidence } from "../../domain/Evidence.ts"
+import { Unavailable } from "../../domain/Errors.ts"
 import type { Description, Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
 import { described } from "./Descriptions.ts"
 import { Discovery } from "./Discovery.ts"
+import { resolveModel } from "./resolveModel.ts"
 
 /** What a test can change in the memory twin. */
 export class DiscoveryControl extends Context.Service<
@@ -38,14 +38,8 @@ export const layerMemory = (
           : Effect.succeed(catalog)
       )
       return Context.make(Discovery, {
-        resolve: (caller, name) =>
-          Effect.flatMap(known, (list) => {
-            const model = list.resolve(caller.models, name)
-            return model === undefined
-              ? new Forbidden({ what: "model" })
-              : Effect.succeed(evidence("Discovery", model))
-          }),
-        effective: (caller) => Effect.map(known, (list) => list.effective(caller.models)),
+        resolve: (key, asked) => Effect.flatMap(known, (list) => resolveModel(list, key, asked)),
+        effective: (key) => Effect.map(known, (list) => list.effective(key.known.caller.models)),
         refresh: Effect.sync(() => void (refreshes += 1))
       }).pipe(
         Context.add(DiscoveryControl, {

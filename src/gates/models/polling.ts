@@ -5,8 +5,7 @@
  */
 import { Cause, Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
-import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
-import { evidence } from "../../domain/Evidence.ts"
+import { BackendFailed } from "../../domain/Errors.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, later, makeOutage } from "../../observability/background.ts"
@@ -14,6 +13,7 @@ import type { Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
 import { Descriptions } from "./Descriptions.ts"
 import { Discovery } from "./Discovery.ts"
+import { resolveModel } from "./resolveModel.ts"
 
 export interface DiscoveryOptions {
   /** seconds between polls */
@@ -87,15 +87,21 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   /** The current list, or an empty one when it has expired. */
   const fresh = () => (nowMs() - askedAt <= ttlS * 1000 ? catalog : nothing)
 
+  const metrics = yield* Metrics
+  yield* metrics.probe({
+    name: "tollgate_discovery_age_seconds",
+    help: "How long ago the model list was asked for that is in force; +Inf before the first",
+    read: Effect.sync(() => (nowMs() - askedAt) / 1000)
+  })
+  yield* metrics.probe({
+    name: "tollgate_discovery_models",
+    help: "Models that may be used now; 0 when the list is older than MODEL_DISCOVERY_CACHE_TTL_S",
+    read: Effect.sync(() => fresh().models.length)
+  })
+
   return Discovery.of({
-    resolve: (caller, name) =>
-      Effect.suspend(() => {
-        const model = fresh().resolve(caller.models, name)
-        return model === undefined
-          ? new Forbidden({ what: "model" })
-          : Effect.succeed(evidence("Discovery", model))
-      }),
-    effective: (caller) => Effect.sync(() => fresh().effective(caller.models)),
+    resolve: (key, asked) => Effect.suspend(() => resolveModel(fresh(), key, asked)),
+    effective: (key) => Effect.sync(() => fresh().effective(key.known.caller.models)),
     refresh: Effect.asVoid(Queue.offer(wanted, undefined))
   })
 })

@@ -8,15 +8,7 @@
  */
 import { Context, type Effect, type Scope } from "effect"
 import type { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
-import type { Ticket } from "./QueueStore.ts"
-
-/** A place at the backend. */
-export interface Place {
-  /** milliseconds the request waited for it */
-  readonly queuedMs: number
-  /** The backend is done with the request: the place goes to the next. Again, it does nothing. */
-  readonly giveBack: Effect.Effect<void>
-}
+import type { Evidence } from "../../domain/Evidence.ts"
 
 /** What the line looks like from this replica. */
 export interface QueueStatus {
@@ -29,19 +21,20 @@ export interface QueueStatus {
 export class FairQueue extends Context.Service<
   FairQueue,
   {
-    /** Whether `BACKEND_MAX_CONCURRENT` is set. Without it there is no line, and nobody needs to enter it. */
+    /** Whether `BACKEND_MAX_CONCURRENT` is set. Without it there is no line, and `enter` answers at once. */
     readonly limited: boolean
     /**
      * Waits for a place, at most `QUEUE_MAX_WAIT_MS`. Closing the scope gives it back; `used` is asked then for the tokens
-     * of the request. Whoever is interrupted while waiting has left the line and cost nothing.
+     * of the request. Whoever is interrupted while waiting has left the line and cost nothing. A request without a slot
+     * (`show`) needs no place.
      *
      * Fails with `CapacityExceeded` when too many wait or the wait was too long, with `Unavailable` when the store does
      * not answer.
      */
     enter(
-      ticket: Ticket,
+      reserved: Evidence<"Limiter">,
       used: () => number
-    ): Effect.Effect<Place, CapacityExceeded | Unavailable, Scope.Scope>
+    ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope>
     /** For metrics and status; without I/O. */
     readonly status: () => QueueStatus
   }

@@ -4,7 +4,8 @@ import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, spaced } from "../../observability/background.ts"
-import { FairQueue, type Place, type QueueStatus } from "./FairQueue.ts"
+import { type Evidence, seal } from "../../domain/Evidence.ts"
+import { FairQueue, type QueueStatus } from "./FairQueue.ts"
 import {
   type Bounds,
   Full,
@@ -23,7 +24,18 @@ export interface FairQueueOptions extends Bounds {
 /** Milliseconds between two beats; the store waits for more than two of them before it takes a loss for complete. */
 export const beatMs = 1000
 
-const unavailable = ({ cause }: QueueStoreDown) => new Unavailable({ gate: "Limiter", cause })
+const unavailable = ({ cause }: QueueStoreDown) => new Unavailable({ gate: "Queue", cause })
+
+const withoutPlace = (reserved: Evidence<"Limiter">) => seal.Queue(reserved, { place: undefined })
+
+const ticketOf = ({ known: { caller, expectedTokens, reservation } }: Evidence<"Limiter">): Ticket => ({
+  id: reservation.id,
+  tenant: caller.tenantId,
+  key: caller.keyId,
+  weight: caller.weight,
+  priority: caller.priority,
+  cost: Math.max(1, expectedTokens)
+})
 
 /** One request of this replica that the store knows of. */
 interface Local {
@@ -80,10 +92,12 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     )
 
   const enter = (
-    ticket: Ticket,
+    reserved: Evidence<"Limiter">,
     used: () => number
-  ): Effect.Effect<Place, CapacityExceeded | Unavailable, Scope.Scope> =>
-    Effect.uninterruptibleMask((restore) =>
+  ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope> => {
+    if (!reserved.known.reservation.slot) return Effect.succeed(withoutPlace(reserved))
+    const ticket = ticketOf(reserved)
+    return Effect.uninterruptibleMask((restore) =>
       Effect.gen(function* () {
         const since = now()
         const turn = yield* Deferred.make<void, Unavailable>()
@@ -107,9 +121,10 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
         local.known = true
         const giveBack = Effect.suspend(() => (locals.has(ticket.id) ? end(ticket.id, used) : Effect.void))
         yield* Effect.addFinalizer(() => giveBack)
-        return { queuedMs: now() - since, giveBack }
+        return seal.Queue(reserved, { place: { queuedMs: now() - since, giveBack } })
       })
     )
+  }
 
   const beat = Effect.gen(function* () {
     if (locals.size === 0 && cleanupBeats === 0) return
@@ -161,7 +176,7 @@ export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(
   FairQueue,
   FairQueue.of({
     limited: false,
-    enter: () => Effect.succeed({ queuedMs: 0, giveBack: Effect.void }),
+    enter: (reserved) => Effect.succeed(withoutPlace(reserved)),
     status: () => ({ running: 0, waiting: new Map() })
   })
 )

@@ -7,8 +7,8 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
 import { type MalformedReason, Metrics } from "../../observability/Metrics.ts"
-import { Pipeline } from "../../request/Pipeline.ts"
 import { type AppOptions, makeApp } from "./app.ts"
+import { FailureLog } from "../../observability/failureLog.ts"
 import { Drain } from "../../infra/Drain.ts"
 import { type Connections, limitConnections } from "./connections.ts"
 import { onRequest } from "./onRequest.ts"
@@ -163,7 +163,7 @@ export const layer = (options: ServerOptions) =>
     })
   ).pipe(
     Layer.provide(Readiness.layer),
-    Layer.provide(Pipeline.layer),
+    Layer.provide(FailureLog.layer),
     Layer.provide(Tarpit.layer({ rowsPerMinute: options.anonymousRowsPerMinute })),
     Layer.provide(RequestBodies.layer({ mostBytes: options.requestBodiesMaxBytes })),
     Layer.provide(FreeWork.layer()),

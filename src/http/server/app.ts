@@ -2,28 +2,30 @@
 import type { BlockList } from "node:net"
 import { IncomingMessage, ServerResponse } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Effect } from "effect"
+import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BadRequest, Forbidden } from "../../domain/Errors.ts"
-import { RequestContext } from "../../request/RequestContext.ts"
+import { makeRequestContext, type RequestContext } from "../../request/RequestContext.ts"
 import { type Route, routeOf } from "../routes.ts"
-import { makeAnswer } from "../answer.ts"
 import { arrivalOf } from "../arrival.ts"
-import { desk } from "../Desk.ts"
-import { makeEndpoint } from "../endpoint.ts"
+import { makeEndRequest } from "../endRequest.ts"
 import { toErrorResponse } from "../errorResponses.ts"
 import { isHosted } from "./framing.ts"
 import { withLastCatch } from "../lastCatch.ts"
-import { type InferenceOptions, makeInference } from "../handle.ts"
+import { makeHandle } from "../handle.ts"
 import { makeList } from "../lists.ts"
 import { mayReadMetrics } from "../metricsAccess.ts"
-import { healthz, metrics, readyz } from "../health.ts"
+import { healthz, metrics, Readiness, readyz } from "../health.ts"
+import { RequestBodies } from "./RequestBodies.ts"
+import type { RequestOptions } from "../readRequest.ts"
+import { makeMonotonicMs } from "../../infra/time.ts"
+import { Metrics } from "../../observability/Metrics.ts"
 import { waitForTurn } from "./pipelining.ts"
 import { makePage, respondPage } from "../playground/page.ts"
 import { receiveBody } from "./ReceivedBody.ts"
 import { respondError } from "../respond.ts"
 
-export interface AppOptions extends InferenceOptions {
+export interface AppOptions extends RequestOptions {
   readonly trustedProxies: BlockList
   /** `PLAYGROUND_ENABLED`; without it the page is a blocked path */
   readonly playground: boolean
@@ -36,11 +38,14 @@ type OperationsPage = Extract<Route, { readonly handler: "operations" }>["page"]
 
 /** The app on the services it is made among; a request brings nothing but itself. */
 export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
-  const stand = yield* desk
-  const endpoint = makeEndpoint(stand)
-  const answer = makeAnswer(stand)
-  const { embedded, generated, shown } = makeInference(stand, answer, options)
-  const list = makeList(stand, answer)
+  const [bodies, clock, registry, readiness] = [
+    yield* RequestBodies,
+    yield* Clock.Clock,
+    yield* Metrics,
+    yield* Readiness
+  ]
+  const nowMs = yield* makeMonotonicMs
+  const [endRequest, handle, list] = [yield* makeEndRequest, yield* makeHandle(options), yield* makeList]
   const page = options.playground ? makePage() : undefined
 
   /**
@@ -52,19 +57,19 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       case "healthz":
         return healthz(context)
       case "readyz":
-        return Effect.catch(readyz(stand.readiness, context), (error) =>
+        return Effect.catch(readyz(readiness, context), (error) =>
           Effect.succeed(respondError(context, toErrorResponse(error)))
         )
       case "metrics":
-        return mayReadMetrics(incoming) ? metrics(stand.metrics, context) : endpoint(context, forbiddenPath)
+        return mayReadMetrics(incoming) ? metrics(registry, context) : endRequest(context, forbiddenPath)
       case "playground":
         return page === undefined
-          ? endpoint(context, forbiddenPath)
+          ? endRequest(context, forbiddenPath)
           : Effect.succeed(respondPage(context, page))
     }
   }
 
-  const routed = Effect.fnUntraced(function* (request: HttpServerRequest.HttpServerRequest) {
+  const serve = Effect.fnUntraced(function* (request: HttpServerRequest.HttpServerRequest) {
     const [incoming, response] = [
       NodeHttpServerRequest.toIncomingMessage(request),
       NodeHttpServerRequest.toServerResponse(request)
@@ -72,29 +77,31 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
       return yield* Effect.die("HTTP/1.1 only")
     }
-    const received = receiveBody(incoming, response, stand.bodies.early())
+    const received = receiveBody(incoming, response, bodies.early())
     yield* waitForTurn(incoming)
-    const context = new RequestContext(
-      arrivalOf(incoming, stand.clock.currentTimeMillisUnsafe(), options.trustedProxies),
-      stand.nowMs()
-    )
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
-    if (route !== undefined && !isHosted(incoming)) return yield* endpoint(context, unhosted)
+    const context = makeRequestContext(
+      arrivalOf(incoming, clock.currentTimeMillisUnsafe(), options.trustedProxies),
+      nowMs(),
+      route !== undefined
+    )
+    const exchange = { context, incoming, response, received }
+    if (route !== undefined && !isHosted(incoming)) return yield* endRequest(context, unhosted)
     switch (route?.handler) {
       case undefined:
-        return yield* endpoint(context, forbiddenPath)
+        return yield* endRequest(context, forbiddenPath)
       case "generate":
-        return yield* endpoint(context, generated(context, incoming, response, received, route.dialect))
+        return yield* endRequest(context, handle.generate(exchange, route.dialect))
       case "embed":
-        return yield* endpoint(context, embedded(context, incoming, response, received, route.dialect))
+        return yield* endRequest(context, handle.embed(exchange, route.dialect))
       case "show":
-        return yield* endpoint(context, shown(context, incoming, response, received, route.dialect))
+        return yield* endRequest(context, handle.show(exchange, route.dialect))
       case "list":
-        return yield* endpoint(context, list(context, incoming, response, route.list))
+        return yield* endRequest(context, list(exchange, route.list))
       case "operations":
         return yield* operations(context, incoming, route.page)
     }
   })
 
-  return Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => withLastCatch(routed(request)))
+  return Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => withLastCatch(serve(request)))
 })

@@ -9,29 +9,35 @@ import type { Duplex } from "node:stream"
 import type { MalformedReason } from "../../observability/Metrics.ts"
 import { onRequest } from "./onRequest.ts"
 import { distrust } from "./framing.ts"
+import { outcomes } from "../../domain/Outcome.ts"
+import type { ErrorResponse } from "../errorResponses.ts"
 import { errorBody } from "../respond.ts"
 
-interface Refusal {
+interface Refusal extends ErrorResponse {
   readonly reason: MalformedReason
-  readonly status: number
-  readonly type: string
-  readonly message: string
 }
 
-const invalid = (reason: MalformedReason, status: number, message: string): Refusal => ({
-  reason,
-  status,
-  type: "invalid_request",
-  message
-})
-
-const unreadable = invalid("syntax", 400, "malformed HTTP request")
-const refusals: ReadonlyMap<string | undefined, Refusal> = new Map([
-  ["HPE_HEADER_OVERFLOW", invalid("size", 431, "request headers are too large")],
-  ["ERR_HTTP_REQUEST_TIMEOUT", invalid("time", 408, "the request was not received in time")]
+const unreadable: Refusal = {
+  reason: "syntax",
+  ...outcomes.invalidRequest,
+  message: "malformed HTTP request"
+}
+const refusals: ReadonlyMap<string | undefined, Refusal> = new Map<string, Refusal>([
+  [
+    "HPE_HEADER_OVERFLOW",
+    { reason: "size", ...outcomes.headersTooLarge, message: "request headers are too large" }
+  ],
+  [
+    "ERR_HTTP_REQUEST_TIMEOUT",
+    { reason: "time", ...outcomes.requestTimeout, message: "the request was not received in time" }
+  ]
 ])
-const tunnel: Refusal = { reason: "tunnel", status: 403, type: "forbidden", message: "forbidden" }
-const expectation = invalid("expectation", 417, "Expect: expected nothing but 100-continue")
+const tunnel: Refusal = { reason: "tunnel", ...outcomes.forbidden, message: "forbidden" }
+const expectation: Refusal = {
+  reason: "expectation",
+  ...outcomes.expectationFailed,
+  message: "Expect: expected nothing but 100-continue"
+}
 
 /** How long a client may read its answer. Destroying a socket with unread input would destroy the answer too. */
 const lingerMs = 500

@@ -26,7 +26,7 @@ export const withBackend = <A, E>(
   })
 
 export const forward = (call = callOf()) =>
-  Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), call))
+  Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest", call)))
 export const run = (call = callOf()) => Effect.scoped(Effect.flatMap(forward(call), Stream.runCollect))
 export const named = (error: CallError): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
 export const failure = Effect.map(Effect.flip(run()), named)

@@ -39,17 +39,17 @@ describe("the demo backend", () => {
         )
         const body = { messages: [{ role: "user", content: "marmalade" }] }
         const full = yield* Effect.flatMap(
-          backend.forward(permitFor("demo-chat:latest"), callOf({ body })),
+          backend.forward(permitFor("demo-chat:latest", callOf({ body }))),
           Stream.runCollect
         )
         assert.include(full.map(({ text }) => text).join(""), "“marmalade”")
         assert.deepInclude(full.at(-1), { doneReason: "stop", evalCount: full.length - 1 })
         const cut = yield* Effect.flatMap(
-          backend.forward(permitFor("demo-chat:latest"), callOf({ body }, 3)),
+          backend.forward(permitFor("demo-chat:latest", callOf({ body }, 3))),
           Stream.runCollect
         )
         const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
-        const { vectors } = yield* backend.embed(permitFor("demo-embed:latest"), embedding)
+        const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding))
         assert.deepStrictEqual(
           vectors.map(({ numbers }) => numbers.length),
           [64, 64]

@@ -27,7 +27,7 @@ const told = Effect.fnUntraced(function* <A, E>(
       })),
     state: Effect.succeed("closed")
   }
-  const given = yield* streamWithBreaker(breaker, permitFor("m"), Effect.succeed(stream))
+  const given = yield* streamWithBreaker(breaker, permitFor("m"), () => Effect.succeed(stream))
   yield* Effect.exit(read(given))
   return reports
 })

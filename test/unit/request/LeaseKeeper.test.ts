@@ -7,10 +7,10 @@ import * as Metrics from "../../../src/observability/Metrics.ts"
 import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../../src/domain/Reservation.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
-import { RequestContext } from "../../../src/request/RequestContext.ts"
+import { makeRequestCost } from "../../../src/request/RequestCost.ts"
 import { Hold } from "../../../src/request/Hold.ts"
 import { LeaseKeeper } from "../../../src/request/LeaseKeeper.ts"
-import { noon } from "../../support/records.ts"
+import { reservedFor } from "../../support/permits.ts"
 import { onWallClock, WallClock } from "../../support/SteppedClock.ts"
 
 const leaseS = 30
@@ -29,18 +29,11 @@ const running = Effect.gen(function* () {
   const [leases, meter] = [yield* LeaseKeeper, yield* Meter]
   const verdict = yield* reserve("01a1fe92-0000-7000-8000-00000000000a")
   assert.instanceOf(verdict, Reserved)
-  const context = new RequestContext(
-    {
-      requestId: "01a1fe92-0000-7000-8000-00000000000a",
-      arrivedAt: noon,
-      method: "POST",
-      endpoint: "/api/chat",
-      clientIp: "127.0.0.1"
-    },
-    0
-  )
-  if (verdict instanceof Reserved) context.reservation = verdict.reservation
-  leases.keep(new Hold(context, meter, () => Effect.void))
+  const cost = makeRequestCost()
+  if (verdict instanceof Reserved) {
+    cost.hold(reservedFor("m", { reservation: verdict.reservation }), leases.now())
+  }
+  leases.keep(new Hold(cost, meter, () => Effect.void))
 })
 
 const leases = onWallClock(LeaseKeeper.layer({ leaseS })).pipe(Layer.provide(Metrics.layer))

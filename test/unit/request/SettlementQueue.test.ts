@@ -4,7 +4,7 @@ import { Effect, Fiber, Layer, Logger } from "effect"
 import { TestClock } from "effect/testing"
 import { MeterDown } from "../../../src/gates/meter/Meter.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
-import { SettlementQueue } from "../../../src/request/SettlementQueue.ts"
+import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
 
 const layer = SettlementQueue.layer({ drainMs: 0 }).pipe(
   Layer.provide(Metrics.layer),

@@ -50,7 +50,7 @@ describe("a plain request of a model that keeps its output back", () => {
       const model = new MeteredModel(20_000)
       const one = admitted(model)
       one.answer([...chunks, [final({})]])
-      const speech = one.context.speech
+      const speech = one.cost.speech
       // Both reads within a tenth of a second
       model.msBetweenReads = 0
       read(one)

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { assumedRate, TokenRates } from "../../../src/request/TokenRates.ts"
+import { assumedRate, TokenRates } from "../../../src/gates/limits/TokenRates.ts"
 
 it("a model that has answered is estimated by its answers, another one by what is assumed", () => {
   const rates = new TokenRates()

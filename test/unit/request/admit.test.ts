@@ -2,37 +2,34 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import { TestClock } from "effect/testing"
+import { Audit } from "../../../src/audit/Audit.ts"
 import { AuditMemory } from "../../../src/audit/memory.ts"
-import { evidence } from "../../../src/domain/Evidence.ts"
-import { makeAdmit } from "../../../src/request/admit.ts"
-import { RequestContext } from "../../../src/request/RequestContext.ts"
-import { ports } from "../../../src/request/Ports.ts"
-import { callOf, callerWith } from "../../support/permits.ts"
+import { Discovery } from "../../../src/gates/models/Discovery.ts"
+import { makeOpenIntent } from "../../../src/request/openIntent.ts"
+import { makeRequestContext } from "../../../src/request/RequestContext.ts"
+import { makeReserve } from "../../../src/request/reserve.ts"
+import { makeWaitForPlace } from "../../../src/request/waitForPlace.ts"
+import { arrivalOf, askedOf, callOf, callerWith, verified } from "../../support/permits.ts"
 import { layerPorts, leaseS } from "../../support/ports.ts"
 import { noon } from "../../support/records.ts"
 
 /** Admits a chat of an estimated 40 tokens whose intent takes so long to be written. */
 const admitting = Effect.fnUntraced(function* (requestId: string, budget: number, intentMs: number) {
-  const all = yield* ports
-  const audit = {
-    ...all.audit,
-    open: (intent: Parameters<typeof all.audit.open>[0]) =>
-      Effect.andThen(TestClock.adjust(intentMs), all.audit.open(intent))
-  }
+  const audit = yield* Audit
+  const slow = Audit.of({
+    ...audit,
+    open: (queued) => Effect.andThen(TestClock.adjust(intentMs), audit.open(queued))
+  })
   const caller = { ...callerWith("all"), budgets: { total: budget } }
   const { request } = callOf({ model: "m", promptEstimate: 40, promptBytes: 160 })
-  const context = new RequestContext(
-    {
-      requestId,
-      arrivedAt: noon,
-      method: "POST",
-      endpoint: "/api/chat",
-      clientIp: "127.0.0.1"
-    },
-    0
-  )
-  const admit = makeAdmit({ ...all, audit })
-  return yield* Effect.result(admit(context, evidence("KeyStore", caller), request, 100))
+  const arrival = { ...arrivalOf(requestId), arrivedAt: noon }
+  const context = makeRequestContext(arrival, 0, true)
+  return yield* Effect.gen(function* () {
+    const [reserve, waitForPlace] = [yield* makeReserve, yield* makeWaitForPlace]
+    const openIntent = yield* makeOpenIntent
+    const model = yield* (yield* Discovery).resolve(verified(caller), askedOf(request, arrival))
+    return yield* openIntent(context, yield* waitForPlace(context, yield* reserve(context, model)))
+  }).pipe(Effect.scoped, Effect.provideService(Audit, slow), Effect.result)
 })
 
 const ids = ["a", "b", "c"].map((letter) => `01a1fe92-0000-7000-8000-00000000000${letter}`)

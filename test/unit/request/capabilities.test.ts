@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import type { ImageInfo, Json } from "../../../src/domain/Inference.ts"
 import type { Model } from "../../../src/domain/Model.ts"
-import { dropUnsupported, checkCapabilities } from "../../../src/request/capabilities.ts"
+import { dropUnsupported, checkCapabilities } from "../../../src/domain/capabilities.ts"
 import { callOf, modelNamed } from "../../support/permits.ts"
 
 const thinker: Model = { ...modelNamed("t"), capabilities: ["completion", "thinking"] }

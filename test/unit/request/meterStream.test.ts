@@ -79,7 +79,7 @@ describe("output that is collected", () => {
     const logprobs = [{ token: "a", logprob: -1 }]
     one.answer([chunk(times(50, { ...base, logprobs })), [word], [final({})]])
     read(one)
-    assert.strictEqual(one.context.output.tokens, 50)
+    assert.strictEqual(one.cost.output.tokens, 50)
     assert.strictEqual(one.shown.at(-1)?.doneReason, "stop")
     assert.strictEqual(model.spent, 90)
   })
@@ -193,7 +193,7 @@ describe("an answer in two runs", () => {
     assert.strictEqual(one.shown.at(-1)?.doneReason, "stop")
     assert.strictEqual(wordsIn(one), 53)
     // The second run has read what the first one wrote.
-    assert.deepStrictEqual(one.context.usage, { tokensIn: 11, tokensOut: 53, source: "counted" })
+    assert.deepStrictEqual(one.cost.usage, { tokensIn: 11, tokensOut: 53, source: "counted" })
     assert.strictEqual(model.spent, 39 + 25)
   })
 
@@ -205,7 +205,7 @@ describe("an answer in two runs", () => {
       [final({ promptEvalCount: 11, evalCount: 30, doneReason: "length" })]
     ])
     read(one)
-    assert.deepStrictEqual(one.context.usage, { tokensIn: 11, tokensOut: 30, source: "backend" })
+    assert.deepStrictEqual(one.cost.usage, { tokensIn: 11, tokensOut: 30, source: "backend" })
   })
 
   it("fits in a budget that has room for less than both", () => {

@@ -1,7 +1,7 @@
 /** Which requests hold their whole bound at admission, and what bound they are sent with. */
 import { assert, describe, it } from "@effect/vitest"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
-import { expectedOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../../src/request/outputPlan.ts"
+import { expectedOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../../src/domain/outputPlan.ts"
 import { callOf, modelNamed } from "../../support/permits.ts"
 
 const plain = modelNamed("m")

@@ -1,4 +1,5 @@
 /** How much of an answer is taken: honest answers fit, and nothing beyond a bound is kept. */
+import { noOutput } from "../../../../src/domain/outputPlan.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { frameBoundsOf, showBytes, vectorBytesOf } from "../../../../src/backend/ollama/answerBounds.ts"
@@ -16,7 +17,7 @@ describe("the bounds of an answer", () => {
     assert.deepStrictEqual(plain, { frames: 4352, lineBytes: 0.75 * mib, bytes: 0.75 * mib + 4352 * 512 })
     const logprobs = frameBoundsOf(callOf({ body: { logprobs: true, top_logprobs: 20 } }, 4096))
     assert.strictEqual(logprobs.bytes - plain.bytes, 4096 * 21 * 192)
-    assert.strictEqual(frameBoundsOf({ ...callOf({}, 100), runs: 2 }).frames, 456)
+    assert.strictEqual(frameBoundsOf({ ...callOf({}, 100), plan: { ...noOutput, runs: 2 } }).frames, 456)
     assert.isBelow(frameBoundsOf(callOf({ kind: "generate", promptBytes: 1e9 }, 1e6)).lineBytes, 8 * mib + 1)
     const input = Array.from({ length: 2048 }, () => "a")
     assert.strictEqual(vectorBytesOf(callOf({ body: { input } }).request), 32 * mib)
@@ -58,13 +59,12 @@ describe("the bounds of an answer", () => {
     withBackend((fakeBackend) =>
       Effect.gen(function* () {
         const backend = yield* Backend
-        const permit = permitFor("fake:latest")
-        const call = callOf({ kind: "embed", body: { input: "a" } }, 0)
+        const permit = permitFor("fake:latest", callOf({ kind: "embed", body: { input: "a" } }, 0))
         fakeBackend.script(
           { does: "flood", line: "1,".repeat(8000) },
           { does: "flood", line: " ".repeat(16_000) }
         )
-        assert.strictEqual(named(yield* Effect.flip(backend.embed(permit, call))), "protocol")
+        assert.strictEqual(named(yield* Effect.flip(backend.embed(permit))), "protocol")
         assert.strictEqual(named(yield* Effect.flip(backend.show(permitFor("fake:latest")))), "protocol")
         for (const { written } of fakeBackend.requests) assert.isBelow(written, showBytes + 8 * mib)
       })

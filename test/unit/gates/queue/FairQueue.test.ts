@@ -7,6 +7,7 @@ import { FairQueue } from "../../../../src/gates/queue/FairQueue.ts"
 import { beatMs, layerFromStore } from "../../../../src/gates/queue/fromStore.ts"
 import { layerMemoryOf, QueueMemory } from "../../../../src/gates/queue/memory.ts"
 import { QueueStore, QueueStoreDown, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
+import { arrivalOf, callerWith, reservedFor } from "../../../support/permits.ts"
 
 const ticket = (id: string, tenant = "t"): Ticket => ({
   id,
@@ -16,6 +17,14 @@ const ticket = (id: string, tenant = "t"): Ticket => ({
   priority: "interactive",
   cost: 100
 })
+
+/** The request of a ticket, with claims that were granted. */
+const requestOf = ({ cost, id, key, priority, tenant, weight }: Ticket) =>
+  reservedFor("m", {
+    arrival: arrivalOf(id),
+    caller: { ...callerWith("all"), keyId: key, priority, tenantId: tenant, weight },
+    expectedTokens: cost
+  })
 
 const options = { places: 1, depth: 4, maxWaitMs: 30_000 }
 
@@ -67,12 +76,12 @@ const test = (
 /** Has a place until the scope it answers is closed. */
 const enter = Effect.fnUntraced(function* (id: string, used = 100) {
   const scope = yield* Scope.make()
-  const { queuedMs } = yield* Effect.provideService(
-    (yield* FairQueue).enter(ticket(id), () => used),
+  const { known } = yield* Effect.provideService(
+    (yield* FairQueue).enter(requestOf(ticket(id)), () => used),
     Scope.Scope,
     scope
   )
-  return { queuedMs, close: Scope.close(scope, Exit.void) }
+  return { queuedMs: known.place?.queuedMs, close: Scope.close(scope, Exit.void) }
 })
 
 const waiting = Effect.map(FairQueue, (queue) => queue.status().waiting.get("t") ?? 0)

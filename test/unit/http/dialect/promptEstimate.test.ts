@@ -1,4 +1,5 @@
 /** Every text that reaches the backend has been estimated. The texts are found in the schemas, not listed here. */
+import { noOutput } from "../../../../src/domain/outputPlan.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import * as fc from "fast-check"
@@ -8,7 +9,7 @@ import type { RequestDecoder } from "../../../../src/http/dialect/Dialect.ts"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
 import { withPromptSize } from "../../../../src/http/dialect/promptEstimate.ts"
-import { dropUnsupported } from "../../../../src/request/capabilities.ts"
+import { dropUnsupported } from "../../../../src/domain/capabilities.ts"
 import { type FakeBackend } from "../../../support/FakeBackend.ts"
 import { modelNamed, permitFor } from "../../../support/permits.ts"
 import { bodiesWith } from "../../../support/requestFields.ts"
@@ -25,13 +26,13 @@ const dialects = Object.entries({ ...native, ...openai })
 const written = Effect.fnUntraced(function* (fake: FakeBackend, request: InferenceRequest) {
   const backend = yield* Backend
   const before = fake.requests.length
-  const [permit, call] = [permitFor("m:latest"), { request, maxTokens: 100, runs: 1 }]
+  const permit = permitFor("m:latest", { request, maxTokens: 100, plan: noOutput })
   const asked =
     request.kind === "embed" || request.kind === "embeddings"
-      ? backend.embed(permit, call)
+      ? backend.embed(permit)
       : request.kind === "show"
         ? backend.show(permit)
-        : Effect.scoped(backend.forward(permit, call))
+        : Effect.scoped(backend.forward(permit))
   yield* Effect.ignore(asked)
   return fake.requests[before]?.raw ?? ""
 })

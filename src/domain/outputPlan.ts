@@ -9,9 +9,9 @@
  *   fields says which do not; a field that is added later is not on it;
  * - models that were not yet seen to speak, or that kept back what they last told this key (`TokenRates`).
  */
-import type { InferenceRequest } from "../domain/Inference.ts"
-import type { Model } from "../domain/Model.ts"
-import type { Reservation } from "../domain/Reservation.ts"
+import type { InferenceRequest } from "./Inference.ts"
+import type { Model } from "./Model.ts"
+import type { Reservation } from "./Reservation.ts"
 import { cannotThink } from "./capabilities.ts"
 
 export interface OutputPlan {

@@ -5,10 +5,10 @@
  * of a model are unknown, the backend decides.
  */
 import { Effect } from "effect"
-import { BadRequest } from "../domain/Errors.ts"
-import type { ImageInfo, InferenceRequest } from "../domain/Inference.ts"
-import type { Model } from "../domain/Model.ts"
-import { fieldWithLongRun, maxRun, overflowsOnLongRuns } from "../domain/textRuns.ts"
+import { BadRequest } from "./Errors.ts"
+import type { ImageInfo, InferenceRequest } from "./Inference.ts"
+import type { Model } from "./Model.ts"
+import { fieldWithLongRun, maxRun, overflowsOnLongRuns } from "./textRuns.ts"
 
 /** Whether the model is known not to think. */
 export const cannotThink = (model: Model): boolean =>

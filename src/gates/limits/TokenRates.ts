@@ -9,6 +9,7 @@
  * At most `mostModels` models and `mostPairs` pairs of key and model are remembered; the one that answered longest ago is
  * forgotten first.
  */
+import { Context, Layer } from "effect"
 
 /** For a model that has not answered since this process began. */
 export const assumedRate = 50
@@ -67,4 +68,11 @@ export class TokenRates {
   estimate(model: string, ms: number): number {
     return Math.ceil(((this.#rates.get(model) ?? assumedRate) * Math.max(0, ms)) / 1000)
   }
+}
+
+/** What this process has seen of its models. */
+export class ModelRates extends Context.Service<ModelRates, TokenRates>()(
+  "tollgate/gates/limits/ModelRates"
+) {
+  static readonly layer: Layer.Layer<ModelRates> = Layer.sync(ModelRates, () => new TokenRates())
 }

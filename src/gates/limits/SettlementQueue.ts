@@ -8,9 +8,9 @@
  * told. So nobody is admitted on an account before this process has paid what it owes there.
  */
 import { Cause, Context, Deferred, Duration, Effect, FiberSet, Layer, Schedule } from "effect"
-import { MeterDown } from "../gates/meter/Meter.ts"
-import type { Account } from "../domain/Reservation.ts"
-import { makeOutage } from "../observability/background.ts"
+import { MeterDown } from "../meter/Meter.ts"
+import type { Account } from "../../domain/Reservation.ts"
+import { makeOutage } from "../../observability/background.ts"
 
 /** More than this many open ends mean that the store is gone for good: the ledger then repairs the counters. */
 const capacity = 10_000
@@ -31,7 +31,7 @@ export class SettlementQueue extends Context.Service<
     /** how many open ends there are now */
     readonly backlog: Effect.Effect<number>
   }
->()("tollgate/request/Aftercare") {
+>()("tollgate/gates/limits/SettlementQueue") {
   static readonly layer = (options: { readonly drainMs: number }) =>
     Layer.effect(
       SettlementQueue,

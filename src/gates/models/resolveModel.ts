@@ -1,0 +1,31 @@
+/** What discovery decides of a request, on the models it knows: the same in both layers. */
+import { Effect } from "effect"
+import { checkCapabilities } from "../../domain/capabilities.ts"
+import type { Scope } from "../../domain/Caller.ts"
+import { type BadRequest, Forbidden } from "../../domain/Errors.ts"
+import { type Asked, type Evidence, seal } from "../../domain/Evidence.ts"
+import type { InferenceKind } from "../../domain/Inference.ts"
+import type { Catalog } from "./Catalog.ts"
+
+const scopeOf = {
+  chat: "chat",
+  generate: "chat",
+  embed: "embeddings",
+  embeddings: "embeddings",
+  // Any valid key may look at what it may use.
+  show: undefined
+} as const satisfies Record<InferenceKind, Scope | undefined>
+
+/** In the order of refusal: scope, model, capabilities. */
+export const resolveModel = (
+  catalog: Catalog,
+  key: Evidence<"KeyStore">,
+  asked: Asked
+): Effect.Effect<Evidence<"Discovery">, BadRequest | Forbidden> => {
+  const { caller } = key.known
+  const scope = scopeOf[asked.request.kind]
+  if (scope !== undefined && !caller.scopes.has(scope)) return new Forbidden({ what: "scope" })
+  const model = catalog.resolve(caller.models, asked.request.model)
+  if (model === undefined) return new Forbidden({ what: "model" })
+  return Effect.map(checkCapabilities(asked.request, model), () => seal.Discovery(key, { ...asked, model }))
+}

@@ -1,0 +1,92 @@
+/**
+ * Around every audited request: the only catch there is, and the one place where a request ends. A handler makes a `Reply`
+ * or fails; either way the request is charged and audited here, and then its client sees the end.
+ */
+import { Cause, Effect, Exit, Scope } from "effect"
+import { HttpServerError, type HttpServerResponse } from "effect/http"
+import type { GatewayError } from "../domain/Errors.ts"
+import { type Outcome, outcomes } from "../domain/Outcome.ts"
+import { FailureLog, withRequestId } from "../observability/failureLog.ts"
+import { withRequestSpan } from "../observability/requestSpan.ts"
+import { Traced } from "../observability/Trace.ts"
+import { makeFinish } from "../request/finish.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
+import { internalError, toErrorResponse } from "./errorResponses.ts"
+import { makeRefuse } from "./refuse.ts"
+import type { Reply } from "./Reply.ts"
+
+type Response = HttpServerResponse.HttpServerResponse
+
+export const makeEndRequest = Effect.gen(function* () {
+  const [{ finish, release }, { log }, traced] = [yield* makeFinish, yield* FailureLog, yield* Traced]
+  const { isTalliedWhenLeft, refuse, refuseDefect, spendFreeWork } = yield* makeRefuse
+
+  /** Sends a reply once the request is charged and audited; when it cannot be, the client is told that it has failed. */
+  const send = (context: RequestContext, reply: Reply): Effect.Effect<Response> => {
+    const { keepSlot, outcome, tallied } = reply
+    const sent = finish(context, outcome, { keepSlot, tallied }).pipe(
+      Effect.matchCauseEffect({
+        onSuccess: () => Effect.void,
+        onFailure: (cause) => {
+          const error = Cause.findErrorOption(cause)
+          return error._tag === "Some"
+            ? Effect.as(log(context, error.value), toErrorResponse(error.value))
+            : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
+        }
+      }),
+      // A client that leaves does not wait for the rest.
+      Effect.flatMap((error) =>
+        Effect.interruptible(Effect.suspend(() => (error === undefined ? reply.send() : reply.fail(error))))
+      )
+    )
+    return keepSlot ? Effect.ensuring(sent, release(context)) : sent
+  }
+
+  /** Ends a request that has no reply: its client left, this process stops, or something broke while it was refused. */
+  const abandon = Effect.fnUntraced(function* (context: RequestContext, cause: Cause.Cause<never>) {
+    const outcome = outcomeOf(cause)
+    const tallied = outcome === outcomes.clientLeft && (yield* isTalliedWhenLeft(context))
+    spendFreeWork(context)
+    yield* Effect.catch(finish(context, outcome, { keepSlot: false, tallied }), (error) =>
+      withRequestId(context, Effect.logWarning("audit row late", error.cause))
+    )
+    return yield* Effect.failCause(cause)
+  })
+
+  const end = Effect.fnUntraced(function* <R>(
+    context: RequestContext,
+    handler: Effect.Effect<Reply, GatewayError, R>
+  ): Effect.fn.Return<Response, never, Exclude<R, Scope.Scope>> {
+    const scope = Scope.makeUnsafe()
+    // The server runs its app uninterruptibly: without this a client that leaves would never be noticed.
+    const handled = yield* Effect.exit(Effect.interruptible(Scope.provide(handler, scope)))
+    if (Exit.isSuccess(handled)) spendFreeWork(context)
+    const answered = Exit.isSuccess(handled) && handled.value.outcome === outcomes.answered
+    // Before it ends, the backend is done with a request that failed. An answer may hold memory until it is sent.
+    if (!answered) yield* Scope.close(scope, handled)
+    const replied = Exit.isSuccess(handled)
+      ? handled
+      : yield* handled.pipe(
+          Effect.catch((error) => refuse(context, error)),
+          Effect.catchDefect((defect) => refuseDefect(context, defect)),
+          Effect.exit
+        )
+    if (Exit.isFailure(replied)) return yield* abandon(context, replied.cause)
+    const sent = send(context, replied.value)
+    return yield* answered ? Effect.ensuring(sent, Scope.close(scope, Exit.void)) : sent
+  }, Effect.uninterruptible)
+
+  return <R>(context: RequestContext, handler: Effect.Effect<Reply, GatewayError, R>) =>
+    traced ? withRequestSpan(context, end(context, handler)) : end(context, handler)
+})
+
+export type EndRequest = Effect.Success<typeof makeEndRequest>
+
+/** When the client left it is 499; when this process stopped, the client was not served. */
+const outcomeOf = (cause: Cause.Cause<never>): Outcome => {
+  const interrupts = cause.reasons.filter((reason) => reason._tag === "Interrupt")
+  if (interrupts.length === 0) return outcomes.internalError
+  return interrupts.some((reason) => reason.annotations.has(HttpServerError.ClientAbort.key))
+    ? outcomes.clientLeft
+    : outcomes.unavailable
+}

@@ -1,0 +1,41 @@
+/** From the bytes of a body to what its client asks for. */
+import { Effect } from "effect"
+import type { Asked, Evidence } from "../domain/Evidence.ts"
+import { ContextSecret } from "../secrets/ContextSecret.ts"
+import { makeReadBody } from "./body.ts"
+import type { Bounds, Decode } from "./dialect/Dialect.ts"
+import { withContext } from "./dialect/native/contexts.ts"
+import { withPromptSize } from "./dialect/promptEstimate.ts"
+import type { Exchange } from "./Exchange.ts"
+import { FreeWork } from "./FreeWork.ts"
+import type { Share } from "./server/RequestBodies.ts"
+
+export interface RequestOptions extends Bounds {
+  readonly maxRequestBodyBytes: number
+}
+
+export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOptions) {
+  const [contexts, freeWork, readBody] = [yield* ContextSecret, yield* FreeWork, yield* makeReadBody]
+
+  return Effect.fnUntraced(function* (
+    exchange: Exchange,
+    key: Evidence<"KeyStore">,
+    share: Share,
+    decode: Decode
+  ) {
+    const { context } = exchange
+    const { caller } = key.known
+    const body = yield* readBody(exchange, share, options.maxRequestBodyBytes, (bytes) => {
+      context.readBody(bytes)
+      // Requests that came at the same time may have used its free work up.
+      return freeWork.check(caller)
+    })
+    const decoded = yield* decode(body, options)
+    const request = withPromptSize(yield* withContext(contexts, caller.keyId, decoded))
+    return {
+      arrival: context.arrival,
+      request,
+      maxTokens: request.maxTokens ?? options.numPredictCap
+    } satisfies Asked
+  })
+})

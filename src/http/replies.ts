@@ -1,0 +1,149 @@
+/**
+ * The answers of requests that went well: one object, or a stream of frames.
+ *
+ * A small answer goes out in one write and has left this process by then, unless its client does not read. Any other keeps
+ * the concurrency slot until the kernel has its last byte or the connection is gone, so that a key has no more answers in
+ * memory than slots.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http"
+import { Array as Arr, Cause, Effect, Stream } from "effect"
+import { BackendFailed } from "../domain/Errors.ts"
+import { outcomes } from "../domain/Outcome.ts"
+import { FailureLog, withRequestId } from "../observability/failureLog.ts"
+import type { Answer } from "../request/meterStream.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
+import type { Dialect, Encoder } from "./dialect/Dialect.ts"
+import { Fold } from "./dialect/fold.ts"
+import { type ErrorResponse, internalError, toErrorResponse } from "./errorResponses.ts"
+import type { Exchange } from "./Exchange.ts"
+import { refusal, type Reply, written } from "./Reply.ts"
+import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
+import { AnswerBody, pieceBytes } from "./server/AnswerBody.ts"
+import { UnreadAnswers, type Waiting } from "./server/UnreadAnswers.ts"
+
+/**
+ * Whether `text` leaves this process when it is written: it is one piece, nothing waits before it on its connection, and
+ * no answer that was asked for before it is still to be given there.
+ */
+const leavesAtOnce = (text: string, incoming: IncomingMessage, response: ServerResponse): boolean =>
+  text.length <= pieceBytes && response.socket !== null && incoming.socket.writableLength <= pieceBytes
+
+export const makeReplies = Effect.gen(function* () {
+  const [unread, { log: logFailure }] = [yield* UnreadAnswers, yield* FailureLog]
+
+  /** An answer's share of the memory for unread ones; it is cut with its connection. */
+  const waitingFor = ({ context, incoming }: Exchange): Waiting =>
+    unread.answer(context.caller, () => incoming.socket.destroy())
+
+  /** One object; `json` is the body as text. */
+  const object = (exchange: Exchange, json: string): Reply => {
+    const { context, incoming, response } = exchange
+    const fail = (error: ErrorResponse) => Effect.succeed(respondError(context, error))
+    const outcome = outcomes.answered
+    if (incoming.method === "HEAD" || leavesAtOnce(json, incoming, response)) {
+      return {
+        outcome,
+        keepSlot: false,
+        tallied: false,
+        send: () => Effect.succeed(respondText(context, json)),
+        fail
+      }
+    }
+    // The text is not kept while the client reads.
+    const bytes = Buffer.from(json)
+    const send = () => {
+      const headers = {
+        ...headersOf(context),
+        "content-type": jsonType,
+        "content-length": String(bytes.length)
+      }
+      const body = new AnswerBody(response, headers, waitingFor(exchange))
+      return body.writeBytes(bytes).pipe(Effect.andThen(body.endAndWait()), Effect.as(written))
+    }
+    return { outcome, keepSlot: true, tallied: false, send, fail }
+  }
+
+  /** The object that a backend's frames make together. */
+  const whole = Effect.fnUntraced(function* (exchange: Exchange, frames: Answer, encoder: Encoder) {
+    const fold = new Fold()
+    yield* Stream.runForEachArray(frames, (chunk) => {
+      for (const frame of chunk) fold.add(frame)
+      return Effect.void
+    })
+    const run = fold.whole
+    if (run === undefined) return yield* new BackendFailed({ fault: "cut" })
+    return object(exchange, JSON.stringify(encoder.whole(run)))
+  })
+
+  /** How a stream has failed, in the surface's own words. */
+  const failStream = (
+    context: RequestContext,
+    body: AnswerBody,
+    encoder: Encoder,
+    cause: Cause.Cause<Stream.Error<Answer>>
+  ) => {
+    const failure = cause.reasons.find((reason) => reason._tag === "Fail")
+    const error = failure === undefined ? internalError : toErrorResponse(failure.error)
+    const send = () => endWith(body, encoder.failure(error, context.arrival.requestId))
+    const reply: Reply = { ...refusal(context, error), send, fail: send }
+    return Effect.as(
+      failure === undefined
+        ? withRequestId(context, Effect.logError("defect", cause))
+        : logFailure(context, failure.error),
+      reply
+    )
+  }
+
+  /**
+   * A stream: the headers go out with the first frame, which is already in. What came with the last frame need not wait
+   * for the end of the request, so everything but the last frame is sent here. An interruption stays one.
+   */
+  const stream = (exchange: Exchange, frames: Answer, dialect: Dialect, encoder: Encoder) =>
+    Effect.suspend(() => {
+      const { context, incoming, response } = exchange
+      const body = new AnswerBody(
+        response,
+        { "content-type": dialect.contentType, "x-accel-buffering": "no", ...headersOf(context) },
+        waitingFor(exchange)
+      )
+      let last: string | undefined
+      return Stream.runForEachArray(frames, (chunk) => {
+        const final = Arr.lastNonEmpty(chunk)
+        if (!final.done) return body.write(encoder.frames(chunk))
+        const before = Arr.initNonEmpty(chunk)
+        const text = Arr.isArrayNonEmpty(before) ? encoder.frames(before) : ""
+        last = encoder.frames([final])
+        return body.write(text)
+      }).pipe(
+        Effect.flatMap((): Effect.Effect<Reply, BackendFailed> => {
+          if (last === undefined) return new BackendFailed({ fault: "cut" })
+          const text = last
+          const keepSlot = !leavesAtOnce(text, incoming, response)
+          return Effect.succeed({
+            outcome: outcomes.answered,
+            keepSlot,
+            tallied: false,
+            send: () => (keepSlot ? waitUntilRead(body, text) : endWith(body, text)),
+            fail: (error) => endWith(body, encoder.failure(error, context.arrival.requestId))
+          })
+        }),
+        Effect.catchCause((cause) =>
+          Cause.hasInterrupts(cause) ? Effect.failCause(cause) : failStream(context, body, encoder, cause)
+        )
+      )
+    })
+
+  return { object, whole, stream }
+})
+
+const endWith = (body: AnswerBody, text: string) =>
+  Effect.map(body.write(text), () => {
+    body.end()
+    return written
+  })
+
+const waitUntilRead = (body: AnswerBody, text: string) =>
+  Effect.andThen(
+    body.write(text),
+    Effect.suspend(() => Effect.as(body.endAndWait(), written))
+  )

@@ -1,0 +1,25 @@
+/** The intent row, which makes a request ready to be sent. */
+import { Effect } from "effect"
+import { Audit } from "../audit/Audit.ts"
+import { Unavailable } from "../domain/Errors.ts"
+import type { Evidence, Permit } from "../domain/Evidence.ts"
+import { LeaseKeeper } from "./LeaseKeeper.ts"
+import type { RequestContext } from "./RequestContext.ts"
+
+export const makeOpenIntent = Effect.gen(function* () {
+  const [audit, leases] = [yield* Audit, yield* LeaseKeeper]
+
+  return Effect.fnUntraced(function* (
+    context: RequestContext,
+    queued: Evidence<"Queue">
+  ): Effect.fn.Return<Permit, Unavailable> {
+    const permit = yield* audit.open(queued)
+    context.open()
+    context.cost.admit(permit)
+    // This process may have been paused, and what it holds been given to others meanwhile.
+    if (leases.lapsed(context.cost.leasedAt)) {
+      return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
+    }
+    return permit
+  })
+})
