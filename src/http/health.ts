@@ -1,21 +1,28 @@
 /** Health and metrics: no key, no audit row, no limits. */
-import { Context, Duration, Effect, Layer } from "effect"
+import { Cause, Context, Duration, Effect, Layer } from "effect"
 import { HttpServerResponse } from "effect/http"
-import type { Metrics } from "../observability/Metrics.ts"
+import { Metrics } from "../observability/Metrics.ts"
 import { Backend } from "../backend/Backend.ts"
-import { ShuttingDown, Unavailable } from "../domain/Errors.ts"
+import { type Gate, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import { Meter } from "../gates/meter/Meter.ts"
-import { measured, timeoutDetached, unmeasured } from "../infra/time.ts"
+import { makeMonotonicMs, measured, timeoutDetached, unmeasured } from "../infra/time.ts"
+import { OutageLog } from "../infra/OutageLog.ts"
 import { Drain } from "../infra/Drain.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { headersOf, respondJson } from "./respond.ts"
 
 const probeTimeout = Duration.seconds(1)
 
+/** What a replica needs to serve: the database, the cache store, and the model server. */
+type Dependency = "database" | "counters" | "backend"
+
 /**
- * Whether database, cache store and backend all answer, and this process is not on its way out. One probe a second
- * at most, however many ask: readiness must not become an amplifier.
+ * Whether database, cache store and backend all answer, and this process is not on its way out. Each is asked once a
+ * second at most, however many want to know: readiness must not become an amplifier.
+ *
+ * `tollgate_ready{dependency}` says the same to the alerts, and the first failure of an outage is logged, because a
+ * load balancer that takes all replicas away shows the operator nothing.
  */
 export class Readiness extends Context.Service<
   Readiness,
@@ -25,19 +32,50 @@ export class Readiness extends Context.Service<
     Readiness,
     Effect.gen(function* () {
       const [keys, meter, backend, drain] = [yield* KeyStore, yield* Meter, yield* Backend, yield* Drain]
-      const bounded = <E>(probe: Effect.Effect<void, E>) =>
-        probe.pipe(
+      const [metrics, nowMs] = [yield* Metrics, yield* makeMonotonicMs]
+
+      const probeOf = <E>(dependency: Dependency, gate: Gate, ping: Effect.Effect<void, E>) => {
+        const log = new OutageLog(nowMs)
+        return ping.pipe(
           timeoutDetached(probeTimeout),
-          Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
+          Effect.mapError((cause) => new Unavailable({ gate, cause })),
+          Effect.tapError(({ cause }) =>
+            log.failed(() =>
+              // The cause of a failed backend call names its address.
+              dependency === "backend"
+                ? Effect.logWarning("dependency not ready", { dependency })
+                : Effect.logWarning("dependency not ready", { dependency }, Cause.fail(cause))
+            )
+          ),
+          Effect.tap(log.over(Effect.logInfo("dependency ready again", { dependency }))),
+          Effect.result,
+          unmeasured,
+          Effect.cachedWithTTL("1 second"),
+          Effect.map((probe) => Effect.flatMap(measured(probe), Effect.fromResult))
         )
-      const probe = yield* Effect.all([bounded(keys.ping), bounded(meter.ping), bounded(backend.ping)], {
-        concurrency: "unbounded",
-        discard: true
-      }).pipe(Effect.result, unmeasured, Effect.cachedWithTTL("1 second"))
+      }
+      const probes = yield* Effect.all({
+        database: probeOf("database", "KeyStore", keys.ping),
+        counters: probeOf("counters", "Limiter", meter.ping),
+        backend: probeOf("backend", "Discovery", backend.ping)
+      })
+      const figure = (probe: Effect.Effect<void, Unavailable>) =>
+        Effect.match(probe, { onFailure: () => 0, onSuccess: () => 1 })
+      yield* metrics.probes({
+        name: "tollgate_ready",
+        help: "Whether a dependency answers: database, counters (the cache store), backend (the model server)",
+        label: "dependency",
+        values: {
+          database: figure(probes.database),
+          counters: figure(probes.counters),
+          backend: figure(probes.backend)
+        }
+      })
+      const all = Effect.all(Object.values(probes), { concurrency: "unbounded", discard: true })
       const stopping = Effect.suspend(() =>
         drain.draining() ? Effect.fail(new ShuttingDown()) : Effect.void
       )
-      return { check: Effect.andThen(stopping, Effect.flatMap(measured(probe), Effect.fromResult)) }
+      return { check: Effect.andThen(stopping, all) }
     })
   )
 }

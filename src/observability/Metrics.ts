@@ -16,6 +16,14 @@ export interface Probe {
   readonly read: Effect.Effect<number>
 }
 
+/** The same for several things: one gauge, with a value for each value of `label`. */
+export interface LabelledProbe {
+  readonly name: string
+  readonly help: string
+  readonly label: string
+  readonly values: Readonly<Record<string, Effect.Effect<number>>>
+}
+
 /** Why Node's parser or timers refused a request. */
 export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation", "pipelined"] as const
 export type MalformedReason = (typeof malformedReasons)[number]
@@ -63,6 +71,7 @@ export class Metrics extends Context.Service<
       tenant: string
     ): <A, E extends { readonly _tag: string }, R>(wait: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
     probe(probe: Probe): Effect.Effect<void>
+    probes(probe: LabelledProbe): Effect.Effect<void>
     /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
   }
@@ -70,6 +79,13 @@ export class Metrics extends Context.Service<
 
 /** From a cache hit to a long answer of a slow model. */
 const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
+
+/** A probe that fails or hangs becomes NaN. The other metrics are still given. */
+const known = (read: Effect.Effect<number>): Effect.Effect<number> =>
+  read.pipe(
+    Effect.timeoutOrElse({ duration: "1500 millis", orElse: () => Effect.succeed(Number.NaN) }),
+    Effect.catchCause(() => Effect.succeed(Number.NaN))
+  )
 
 const make = Effect.sync(() => {
   const registry = new Registry()
@@ -181,16 +197,29 @@ const make = Effect.sync(() => {
       }),
     probe: ({ name, help, read }) =>
       Effect.map(Effect.context(), (context) => {
-        // A probe that fails or hangs becomes NaN. The other metrics are still given.
-        const value = read.pipe(
-          Effect.timeoutOrElse({ duration: "500 millis", orElse: () => Effect.succeed(Number.NaN) }),
-          Effect.catchCause(() => Effect.succeed(Number.NaN))
-        )
         const gauge: Gauge = new Gauge({
           name,
           help,
           registers,
-          collect: () => Effect.runPromiseWith(context)(value).then((value) => gauge.set(value))
+          collect: () => Effect.runPromiseWith(context)(known(read)).then((value) => gauge.set(value))
+        })
+      }),
+    probes: ({ name, help, label, values }) =>
+      Effect.map(Effect.context(), (context) => {
+        const read = Effect.forEach(
+          Object.entries(values),
+          ([value, probe]) => Effect.map(known(probe), (figure) => [value, figure] as const),
+          { concurrency: "unbounded" }
+        )
+        const gauge = new Gauge({
+          name,
+          help,
+          labelNames: [label],
+          registers,
+          collect: () =>
+            Effect.runPromiseWith(context)(read).then((figures) => {
+              for (const [value, figure] of figures) gauge.set({ [label]: value }, figure)
+            })
         })
       }),
     exposition: Effect.promise(() => registry.metrics())

@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
-import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 /** The value of a series; undefined when there is no such line. */
 const valueOf = (text: string, series: string): number | undefined => {
@@ -45,6 +45,11 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 30_000 })(
           1
         )
         assert.strictEqual(valueOf(text, "tollgate_breaker_state"), 0)
+        for (const dependency of ["database", "counters", "backend"]) {
+          assert.strictEqual(valueOf(text, `tollgate_ready{dependency="${dependency}"}`), 1, dependency)
+        }
+        assert.isAbove(valueOf(text, "tollgate_discovery_models") ?? 0, 0)
+        assert.isBelow(valueOf(text, "tollgate_discovery_age_seconds") ?? 99, 10)
         assert.strictEqual(valueOf(text, "tollgate_open_leases"), 0)
         assert.strictEqual(valueOf(text, "tollgate_audit_backlog"), 0)
         assert.strictEqual(valueOf(text, "tollgate_audit_lag_seconds"), 0)
@@ -55,6 +60,31 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 30_000 })(
         assert.notInclude(text, "made-up")
         assert.notInclude(text, prefix)
       })
+    )
+  }
+)
+
+layer(layerGateway({ MODEL_DISCOVERY_CACHE_TTL_S: "1" }), { excludeTestServices: true, timeout: 30_000 })(
+  "metrics of a gateway whose model server is gone",
+  (it) => {
+    it.effect(
+      "when the model server is gone, then metrics say that it is not ready and that no model is in force",
+      () =>
+        Effect.gen(function* () {
+          const fake = yield* Fake
+          yield* eventually(call("/metrics"), ({ text }) => valueOf(text, "tollgate_discovery_models") !== 0)
+          fake.onLookup({ does: "reset" })
+          const { text } = yield* eventually(
+            call("/metrics"),
+            (page) =>
+              valueOf(page.text, `tollgate_ready{dependency="backend"}`) === 0 &&
+              valueOf(page.text, "tollgate_discovery_models") === 0
+          )
+          assert.strictEqual(valueOf(text, `tollgate_ready{dependency="backend"}`), 0)
+          assert.strictEqual(valueOf(text, `tollgate_ready{dependency="database"}`), 1)
+          assert.strictEqual(valueOf(text, "tollgate_discovery_models"), 0)
+          assert.isAbove(valueOf(text, "tollgate_discovery_age_seconds") ?? 0, 1)
+        })
     )
   }
 )

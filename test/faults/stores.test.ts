@@ -28,7 +28,15 @@ interface Outage<R> {
   readonly end: Effect.Effect<void, unknown, R>
   /** ms from its beginning to the first refusal, and the longest a refusal may take */
   readonly refusedWithinMs: number
+  readonly dependency: "database" | "counters"
 }
+
+/** What `tollgate_ready` says of a dependency; undefined when it says nothing. */
+const readyOf = (dependency: string) =>
+  Effect.map(call("/metrics"), ({ text }) => {
+    const value = new RegExp(`^tollgate_ready\\{dependency="${dependency}"\\} (\\d)$`, "m").exec(text)?.[1]
+    return value === undefined ? undefined : Number(value)
+  })
 
 /** Refused in time, every time, without the backend being asked; served again within three seconds of its end. */
 const survives = Effect.fnUntraced(function* <R>(outage: Outage<R>) {
@@ -52,6 +60,7 @@ const survives = Effect.fnUntraced(function* <R>(outage: Outage<R>) {
     // Readiness may be a second old, and has a second to find out.
     const ready = yield* eventually(call("/readyz"), ({ status }) => status === 503, 2500)
     assert.strictEqual(ready.status, 503)
+    assert.strictEqual(yield* readyOf(outage.dependency), 0)
   })
   yield* Effect.acquireUseRelease(
     outage.begin,
@@ -62,6 +71,7 @@ const survives = Effect.fnUntraced(function* <R>(outage: Outage<R>) {
   assert.strictEqual(back.status, 200, back.text)
   const ready = yield* eventually(call("/readyz"), ({ status }) => status === 200, 3000)
   assert.strictEqual(ready.status, 200)
+  assert.strictEqual(yield* readyOf(outage.dependency), 1)
 })
 
 const postgres = (use: (cluster: TestCluster["Service"]) => Effect.Effect<void, unknown>) =>
@@ -76,7 +86,8 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
       survives({
         begin: postgres(({ stop }) => stop),
         end: postgres(({ start }) => start),
-        refusedWithinMs: 2500
+        refusedWithinMs: 2500,
+        dependency: "database"
       })
     )
 
@@ -84,7 +95,8 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
       survives({
         begin: postgres(({ pause }) => pause),
         end: postgres(({ resume }) => resume),
-        refusedWithinMs: 2500
+        refusedWithinMs: 2500,
+        dependency: "database"
       })
     )
 
@@ -92,7 +104,8 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
       survives({
         begin: redis(({ stop }) => stop),
         end: redis(({ start }) => start),
-        refusedWithinMs: 600
+        refusedWithinMs: 600,
+        dependency: "counters"
       })
     )
 
@@ -100,7 +113,8 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
       survives({
         begin: redis(({ pause }) => pause),
         end: redis(({ resume }) => resume),
-        refusedWithinMs: 1500
+        refusedWithinMs: 1500,
+        dependency: "counters"
       })
     )
   }

@@ -15,6 +15,7 @@ import { layerMemory as layerKeys } from "../../src/gates/keys/memory.ts"
 import { Missing } from "../../src/gates/meter/Meter.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { Readiness } from "../../src/http/health.ts"
+import * as Metrics from "../../src/observability/Metrics.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { OutageLog } from "../../src/infra/OutageLog.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
@@ -113,7 +114,7 @@ for (const stepMs of steps) {
     }).pipe(
       Effect.provide(
         onWallClock(Readiness.layer).pipe(
-          Layer.provide([keys, layerMeter({ leaseS: 30 }), backend, Drain.layer]),
+          Layer.provide([keys, layerMeter({ leaseS: 30 }), backend, Drain.layer, Metrics.layer]),
           Layer.provideMerge(WallClock.layer)
         )
       )

@@ -6,7 +6,7 @@
 import { Cause, Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
 import { BackendFailed } from "../../domain/Errors.ts"
-import type { Metrics } from "../../observability/Metrics.ts"
+import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, later, makeOutage } from "../../observability/background.ts"
 import type { Model } from "../../domain/Model.ts"
