@@ -28,10 +28,20 @@ import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { bucketCount, bucketMs, lapsedMost, ledgerLagMs } from "../bounds.ts"
 
-const read = (name: string): string => readFileSync(path.join(import.meta.dirname, `${name}.lua`), "utf8")
+/** A script names these, and is sent with the figures: as local variables Lua would capture them anew for each function at each call. */
+const figures: Readonly<Record<string, number>> = {
+  BUCKET_MS: bucketMs,
+  BUCKETS: bucketCount,
+  LEDGER_LAG_MS: ledgerLagMs,
+  MOST_LAPSED: lapsedMost
+}
 
-const start = `local BUCKET_MS, BUCKETS, LEDGER_LAG_MS, MOST_LAPSED = ${bucketMs}, ${bucketCount}, ${ledgerLagMs}, ${lapsedMost}
-${read("start")}`
+const read = (name: string): string =>
+  readFileSync(path.join(import.meta.dirname, `${name}.lua`), "utf8").replaceAll(/\b[A-Z_]+\b/g, (word) =>
+    String(figures[word] ?? word)
+  )
+
+const start = read("start")
 const account = read("account")
 
 /** Redis takes the flags from the very first line. */
