@@ -7,7 +7,7 @@
  */
 import { Result } from "effect"
 import type { Json } from "../domain/Inference.ts"
-import { requestDepth } from "../domain/depth.ts"
+import { requestDepth } from "../domain/json.ts"
 import { afterSpace, endOfString } from "../domain/jsonText.ts"
 
 const quote = 0x22

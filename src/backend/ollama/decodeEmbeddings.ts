@@ -3,7 +3,8 @@
  * numbers, and each is looked at. An answer that does not fit the request is no answer.
  */
 import type { Embeddings, Vector } from "../../domain/Embeddings.ts"
-import type { InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
+import type { InferenceRequest, Json } from "../../domain/Inference.ts"
+import { isArray, isCount, isObject, tryParseJson } from "../../domain/json.ts"
 import { sliceVectors } from "./embeddingSlices.ts"
 
 /** The endpoints that answer with vectors. */
@@ -15,7 +16,7 @@ export const decodeEmbeddings = (
   body: InferenceRequest["body"],
   text: string
 ): Embeddings | undefined => {
-  const value = parse(text)
+  const value = tryParseJson(text)
   if (!isObject(value)) return undefined
   if (kind === "embeddings") {
     const vector = value["embedding"]
@@ -47,22 +48,8 @@ const withTexts = (
 /** An empty string is no input; an empty string in a list is one (docs/protocol.md, "Embeddings"). */
 const inputsOf = (input: Json | undefined): number => (isArray(input) ? input.length : input === "" ? 0 : 1)
 
-const parse = (text: string): Json | undefined => {
-  try {
-    return JSON.parse(text)
-  } catch {
-    // Not JSON is an answer here, not an error: the caller makes a protocol fault of it.
-    return undefined
-  }
-}
-
-const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)
-const isObject = (value: Json | undefined): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 /** Finite as the float32 it becomes for clients that ask for base64. */
 const isFinite32 = (value: Json): value is number =>
   typeof value === "number" && Number.isFinite(Math.fround(value))
 const isVector = (value: Json | undefined): value is ReadonlyArray<number> =>
   isArray(value) && value.every(isFinite32)
-const isCount = (value: Json | undefined): value is number =>
-  Number.isSafeInteger(value) && Number(value) >= 0

@@ -5,9 +5,9 @@
  * It never throws. It copies known fields only, so `remote_host`, `_debug_info` and fields of later versions do not reach
  * the client. Counts are read from the final frame only (docs/protocol.md, "Chat").
  */
-import { answerDepth, isDeeperThan } from "../../domain/depth.ts"
 import type { Frame, ToolCall } from "../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
+import { answerDepth, isArray, isCount, isDeeperThan, isObject, tryParseJson } from "../../domain/json.ts"
 
 /** The endpoints that answer with frames. */
 export type FrameKind = "chat" | "generate"
@@ -36,7 +36,7 @@ export const isFrame = (line: Line): line is Frame =>
 type Draft = { -readonly [K in keyof Frame]: Frame[K] }
 
 export const decodeFrame = (kind: FrameKind, line: string): Line => {
-  const value = parse(line)
+  const value = tryParseJson(line)
   if (!isObject(value)) return new Malformed("not a JSON object")
   if (value.error !== undefined && value.error !== null && value.error !== "") {
     return new ErrorLine(typeof value.error === "string" ? value.error : textOf(value.error))
@@ -120,18 +120,3 @@ export const epoch = "1970-01-01T00:00:00Z"
 const timeOf = (value: Json | undefined): string =>
   typeof value === "string" && value.length >= 20 && value.length <= 40 ? value : epoch
 
-const parse = (line: string): Json | undefined => {
-  try {
-    return JSON.parse(line)
-  } catch {
-    // Not JSON is an answer here, not an error: the caller makes a protocol fault of it.
-    return undefined
-  }
-}
-
-const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)
-const isObject = (value: Json | undefined): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-/** int64 nanoseconds of 104 days are the largest durations told exactly. */
-const isCount = (value: Json | undefined): value is number =>
-  Number.isSafeInteger(value) && Number(value) >= 0

@@ -5,6 +5,7 @@
 import { Option, Schema } from "effect"
 import type { Description } from "../../domain/Model.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
+import { isArray, isObject } from "../../domain/json.ts"
 import { Details, detailsOf } from "./decodeDetails.ts"
 
 const Shown = Schema.fromJsonString(Schema.JsonObject)
@@ -93,7 +94,3 @@ const tensorOf = ({ name, shape, type }: JsonObject): JsonObject => ({
   type: typeof type === "string" ? type : "",
   shape: shape !== undefined && isArray(shape) ? shape.filter((size) => typeof size === "number") : []
 })
-
-const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)
-const isObject = (value: Json | undefined): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)

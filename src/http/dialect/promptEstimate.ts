@@ -17,6 +17,7 @@
  * that it spends to the end; it is charged what the backend counted.
  */
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
+import { isArray, isObject } from "../../domain/json.ts"
 import { bytesPerToken, tokensOfBytes } from "../../domain/textTokens.ts"
 import { pixelsOf } from "./images.ts"
 
@@ -25,10 +26,6 @@ const tokensPerMessage = 8
 /** Most vision encoders cost 256 to 2000 tokens; some cost a token for each square of 28 pixels. */
 const tokensPerImage = 1024
 const pixelsPerToken = 28 * 28
-
-const isArray = (value: Json): value is ReadonlyArray<Json> => Array.isArray(value)
-const isObject = (value: Json): value is JsonObject =>
-  typeof value === "object" && value !== null && !isArray(value)
 
 /** Estimated tokens of one piece of text. */
 export const estimateText = (text: string): number => tokensOfBytes(Buffer.byteLength(text))

@@ -2,6 +2,7 @@
 import { Effect, Result, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { isObject } from "../../../domain/json.ts"
 import { parseJson } from "../../strictJson.ts"
 import { present } from "../decode.ts"
 import { absentable } from "../fields.ts"
@@ -36,9 +37,6 @@ export type Message = typeof Message.Type
 
 const roleOf = (role: Message["role"]): string =>
   role === "developer" ? "system" : role === "function" ? "tool" : role
-
-const isObject = (value: Json): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 /** Arguments come as JSON text and go as an object; "" is what some clients send for none. */
 const argumentsOf = (

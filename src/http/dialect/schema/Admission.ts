@@ -3,13 +3,11 @@
  * out. The order in which keywords are looked at is that of the model server's converter, which looks at one kind only.
  */
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { isArray, isCount, isObject } from "../../../domain/json.ts"
 import { schemaBounds as bounds } from "./bounds.ts"
 import {
   ignored,
   impliedType,
-  isArray,
-  isCount,
-  isObject,
   isPlain,
   isType,
   knownFormat,

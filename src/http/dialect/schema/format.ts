@@ -1,12 +1,10 @@
 /** The schema of a decoded request, whichever surface it came by: admitted, or refused in words. */
 import { Effect, Result } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
-import type { DecodedRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import type { DecodedRequest } from "../../../domain/Inference.ts"
+import { isObject } from "../../../domain/json.ts"
 import { maxDetail } from "../decode.ts"
 import { admitSchema } from "./admit.ts"
-
-const isSchema = (format: Json | undefined): format is JsonObject =>
-  typeof format === "object" && format !== null && !Array.isArray(format)
 
 /** `field`: the client's own name of it. */
 export const admitFormat = (
@@ -14,7 +12,7 @@ export const admitFormat = (
   field: string
 ): Effect.Effect<DecodedRequest, BadRequest> => {
   const { format } = request.body
-  if (!isSchema(format)) return Effect.succeed(request)
+  if (!isObject(format)) return Effect.succeed(request)
   const admitted = admitSchema(format, field)
   return Result.isSuccess(admitted)
     ? Effect.succeed({

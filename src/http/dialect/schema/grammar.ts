@@ -5,6 +5,7 @@
  * never less than what the converter of 0.11.4 wrote, and about twice that where it is large.
  */
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { isArray, isObject } from "../../../domain/json.ts"
 
 /** All rules that the converter has of its own. */
 const builtinRules = 2048
@@ -12,10 +13,6 @@ const builtinRules = 2048
 const ruleOverhead = 14
 /** `date-time-string` */
 const longestBuiltin = 16
-
-const isObject = (value: Json | undefined): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)
 
 const bytesOf = (text: string): number => Buffer.byteLength(text)
 /** A text as a literal of the grammar: in quotes, with those inside of it escaped. */

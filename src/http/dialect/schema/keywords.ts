@@ -1,15 +1,11 @@
 /** JSON Schema as clients write it: its types, its keywords, and what may stand in a grammar. */
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { isArray, isObject } from "../../../domain/json.ts"
 
 export const types = ["object", "array", "string", "number", "integer", "boolean", "null"] as const
 export type Type = (typeof types)[number]
 
 export const isType = (value: Json | undefined): value is Type => types.some((type) => type === value)
-export const isObject = (value: Json | undefined): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-export const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)
-export const isCount = (value: Json | undefined): value is number =>
-  Number.isSafeInteger(value) && Number(value) >= 0
 
 /** Says what a schema means, so to leave it out would turn that around. */
 export const refused = ["not", "if", "then", "else", "dependentSchemas"] as const
