@@ -4,7 +4,7 @@
  */
 import { Data, Effect, Option, Result } from "effect"
 import { readRuntime } from "../src/infra/embedded/RuntimeFile.ts"
-import { describeProblem, readSettings, table, variablesOf } from "../src/Settings.ts"
+import { describeProblem, localBackendUrl, readSettings, table, variablesOf } from "../src/Settings.ts"
 
 export class NoDatabase extends Data.TaggedError("NoDatabase") {
   override get message(): string {
@@ -41,11 +41,9 @@ export const databaseAddress = Effect.gen(function* () {
   return Option.isNone(runtime) ? yield* new NoDatabase() : runtime.value.database
 })
 
-const local = new URL("http://127.0.0.1:11434")
-
 export const backendUrl = Effect.gen(function* () {
   const { backendUrl, dataDir } = yield* settings
   if (backendUrl !== undefined) return backendUrl
   const fromGateway = Option.flatMapNullishOr(yield* readRuntime(dataDir), (runtime) => runtime.backendUrl)
-  return Option.match(fromGateway, { onNone: () => local, onSome: (url) => new URL(url) })
+  return Option.match(fromGateway, { onNone: () => localBackendUrl, onSome: (url) => new URL(url) })
 })

@@ -8,7 +8,7 @@ import { layerOllama } from "../src/backend/ollama/client.ts"
 import { Drain } from "../src/infra/Drain.ts"
 import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
-import { layerLive as layerRegistry } from "../src/admin/live.ts"
+import { layerOf as layerRegistry } from "../src/admin/live.ts"
 import { version } from "../src/version.ts"
 import { interrupted, presenter, reportFailure } from "./exit.ts"
 import { makeProgram } from "./program.ts"
@@ -26,14 +26,10 @@ const layerDatabase = Layer.unwrap(
   )
 )
 
-const layerAdmin = Layer.unwrap(
-  Effect.map(settings, ({ defaultConcurrent, defaultRpm, defaultTpm, keyNamespace }) =>
-    layerRegistry({
-      namespace: keyNamespace,
-      defaults: { rpm: defaultRpm, tpm: defaultTpm, concurrent: defaultConcurrent }
-    })
-  )
-).pipe(Layer.provide(Layer.effectDiscard(assertSchema)), Layer.provide(layerDatabase))
+const layerAdmin = Layer.unwrap(Effect.map(settings, layerRegistry)).pipe(
+  Layer.provide(Layer.effectDiscard(assertSchema)),
+  Layer.provide(layerDatabase)
+)
 
 const layerBackend = Layer.unwrap(
   Effect.map(backendUrl, (url) =>

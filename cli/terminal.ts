@@ -1,7 +1,7 @@
 /** The output of commands: results on stdout, as a table or as JSON; everything else on stderr. */
 import { Console, Effect } from "effect"
 import { Flag, GlobalFlag } from "effect/cli"
-import { escapeControls } from "../src/domain/controls.ts"
+import { escapeControls } from "../src/domain/text.ts"
 
 export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))

@@ -7,6 +7,7 @@ import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBreakerGauge } from "./observability/BreakerGauge.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
 import { layerLive as layerAudit } from "./audit/postgres.ts"
+import * as PostgresLedger from "./ledger/postgres.ts"
 import * as Metrics from "./observability/Metrics.ts"
 import { layerPromptLog } from "./promptlog/postgres.ts"
 import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
@@ -29,7 +30,6 @@ import { layerRedis } from "./infra/Redis.ts"
 import { ModelRates } from "./gates/limits/TokenRates.ts"
 import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
-import { layerLive as layerRegistry } from "./admin/live.ts"
 import { layerLive as layerContextSecret } from "./secrets/live.ts"
 import type { SettingsValues } from "./Settings.ts"
 
@@ -112,6 +112,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     layerRetention(),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
+    Layer.provideMerge(PostgresLedger.layer),
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...auditTimeouts })),
     Layer.provideMerge(layerCounterReconciler().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerBackend(settings, surroundings)),
@@ -119,13 +120,6 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
   )
-
-/** Administration, for the commands and for the first start of embedded mode. */
-export const layerAdmin = (settings: SettingsValues) =>
-  layerRegistry({
-    namespace: settings.keyNamespace,
-    defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
-  })
 
 /** Off by default. On in embedded mode, where the person who starts the gateway also tries it. */
 export const playgroundOf = (settings: SettingsValues): boolean =>

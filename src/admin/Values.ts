@@ -2,6 +2,7 @@
 import { Effect, Schema } from "effect"
 import { priorities, scopes } from "../domain/Caller.ts"
 import { redactKeys } from "../domain/Key.ts"
+import { isPrintable } from "../domain/text.ts"
 import { InvalidValue } from "./Errors.ts"
 
 interface Value<A> {
@@ -11,14 +12,11 @@ interface Value<A> {
 
 const value = <A>(expected: string, schema: Schema.Decoder<A>): Value<A> => ({ schema, expected })
 
-/** Characters that move the cursor, break a line or reverse text are not allowed in a name. */
-const unprintable = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/u
-
 const text = (maxLength: number, extra: (value: string) => boolean) =>
   Schema.String.check(
     Schema.makeFilter((value: string) => {
       const length = [...value].length
-      return length > 0 && length <= maxLength && !unprintable.test(value) && extra(value)
+      return length > 0 && length <= maxLength && isPrintable(value) && extra(value)
     })
   )
 

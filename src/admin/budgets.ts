@@ -1,6 +1,7 @@
 /** Token budgets of a key: their amounts, and the tokens that the ledger counts. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
+import { daysOf, sumsByPeriod } from "../ledger/periods.ts"
 import { UnknownKey } from "./Errors.ts"
 import type { BudgetChange, BudgetState } from "./Registry.ts"
 import { budgetRows } from "./rows.ts"
@@ -15,12 +16,11 @@ const budgetOrNull = (field: string, given: number | null | undefined) =>
 
 export const readBudgets = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, prefix: string) {
   const rows = yield* sql`
+    WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
     SELECT k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
       k.budget_total::float8 AS budget_total,
-      coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day = date_trunc('day', now() AT TIME ZONE 'UTC')::date), 0)::float8 AS day,
-      coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day >= date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0)::float8 AS month,
-      coalesce(sum(l.tokens_in + l.tokens_out), 0)::float8 AS total
-    FROM api_keys k LEFT JOIN ledger l ON l.key_id = k.id WHERE k.prefix = ${prefix} GROUP BY k.id`
+      ${sumsByPeriod(sql, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
+    FROM at CROSS JOIN api_keys k LEFT JOIN ledger l ON l.key_id = k.id WHERE k.prefix = ${prefix} GROUP BY k.id`
   const [row] = yield* budgetRows(rows)
   if (row === undefined) return yield* new UnknownKey({ prefix })
   const states: ReadonlyArray<BudgetState> = [

@@ -6,6 +6,8 @@ import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
 import { timeoutDetached } from "../infra/time.ts"
+import { daysOf, inPeriod } from "../ledger/periods.ts"
+import type { SettingsValues } from "../Settings.ts"
 import {
   DuplicateTenant,
   InvalidValue,
@@ -155,14 +157,13 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
 
   const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
     yield* showTenant(tenant)
-    const from =
-      period === "total" ? sql`'-infinity'::date` : sql`date_trunc(${period}, now() AT TIME ZONE 'UTC')::date`
     const rows = yield* sql`
+      WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
       SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
         coalesce(sum(l.tokens_in), 0)::float8 AS tokens_in,
         coalesce(sum(l.tokens_out), 0)::float8 AS tokens_out
-      FROM ledger l JOIN tenants t ON t.id = l.tenant_id
-      WHERE t.name = ${tenant} AND l.day >= ${from}`
+      FROM at CROSS JOIN ledger l JOIN tenants t ON t.id = l.tenant_id
+      WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`
     const [row] = yield* usageRows(rows)
     return {
       requests: row?.requests ?? 0,
@@ -362,3 +363,12 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
 
 export const layerLive = (options: RegistryOptions): Layer.Layer<Registry, never, SqlClient.SqlClient> =>
   Layer.effect(Registry, make(options))
+
+/** The registry as the settings have it. */
+export const layerOf = (
+  settings: Pick<SettingsValues, "keyNamespace" | "defaultRpm" | "defaultTpm" | "defaultConcurrent">
+) =>
+  layerLive({
+    namespace: settings.keyNamespace,
+    defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
+  })

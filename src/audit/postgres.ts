@@ -18,7 +18,6 @@ import { Audit } from "./Audit.ts"
 import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { chargeCorrection, correctAudit } from "../ledger/corrections.ts"
-import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
 import { SuspectAccounts } from "../ledger/SuspectAccounts.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
 import {
@@ -262,37 +261,7 @@ const make = (options: AuditOptions) =>
     })
   })
 
-const Spent = Schema.Struct({ day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
-const decodeSpent = Schema.decodeUnknownEffect(Schema.Tuple([Spent]))
-
-const makeLedger = Effect.gen(function* () {
-  const pg = yield* PgClient.PgClient
-  return Ledger.of({
-    spent: (keyId, at) => {
-      const instant = new Date(at).toISOString()
-      return timeoutDetached("1 second")(
-        pg`
-          WITH tokens AS (
-            SELECT day, (tokens_in + tokens_out) AS n FROM ledger WHERE key_id = ${keyId}::text::uuid
-            UNION ALL
-            SELECT (admitted_at AT TIME ZONE 'UTC')::date, greatest(held, tokens_in + tokens_out)
-            FROM intents WHERE key_id = ${keyId}::text::uuid
-          ), at AS (SELECT (${instant}::text::timestamptz AT TIME ZONE 'UTC')::date AS day)
-          SELECT
-            coalesce(sum(n) FILTER (WHERE tokens.day = at.day), 0)::float8 AS day,
-            coalesce(sum(n) FILTER (WHERE date_trunc('month', tokens.day) = date_trunc('month', at.day)), 0)::float8 AS month,
-            coalesce(sum(n), 0)::float8 AS total
-          FROM at LEFT JOIN tokens ON true`
-      ).pipe(
-        Effect.flatMap(decodeSpent),
-        Effect.map(([spent]) => spent),
-        Effect.mapError((cause) => new LedgerDown({ cause }))
-      )
-    }
-  })
-})
-
 export const layerLive = (
   options: AuditOptions
-): Layer.Layer<Audit | Ledger, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
-  Layer.merge(Layer.effect(Audit, make(options)), Layer.effect(Ledger, makeLedger))
+): Layer.Layer<Audit, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
+  Layer.effect(Audit, make(options))

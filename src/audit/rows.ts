@@ -1,8 +1,8 @@
 /** Turns records into rows of the tables, with texts cleaned and cut. No text of a client can make an insert fail. */
-import { controls } from "../domain/controls.ts"
 import { redactKeys, shorterThanKey } from "../domain/Key.ts"
 import type { Known } from "../domain/Evidence.ts"
 import { outcomes } from "../domain/Outcome.ts"
+import { replaceControls } from "../domain/text.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
 
@@ -20,7 +20,7 @@ export const clean = (text: string, maxLength: number): string =>
  * redacting, because such characters may split a key.
  */
 const scrub = (text: string, maxLength: number): string =>
-  redactKeys(text.slice(0, maxRead).toWellFormed().replaceAll(controls, ""))
+  redactKeys(replaceControls(text.slice(0, maxRead).toWellFormed()))
     .slice(0, maxLength)
     .toWellFormed()
 

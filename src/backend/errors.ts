@@ -10,6 +10,7 @@ import {
   Forbidden,
   ShuttingDown
 } from "../domain/Errors.ts"
+import { replaceControls } from "../domain/text.ts"
 import { type Refusal, refusalOf, refusals } from "./ollama/refusals.ts"
 import type { Head, TransportError } from "./ollama/UpstreamCall.ts"
 
@@ -94,6 +95,5 @@ export const isBreakerFailure = (error: CallError): boolean => {
   return !(error.cause instanceof UnexpectedAnswer && error.cause.status >= 400 && error.cause.status < 500)
 }
 
-/** One line, no control characters, not long. */
-// eslint-disable-next-line no-control-regex
-const cleaned = (text: string): string => text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").slice(0, 500)
+/** One line, no control characters, at most 500 characters. */
+const cleaned = (text: string): string => replaceControls(text, " ").slice(0, 500)

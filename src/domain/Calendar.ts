@@ -3,27 +3,39 @@
  * the instant as an argument and reads no clock and no time zone.
  */
 import type { Period } from "./Limits.ts"
+import type { Bucket } from "./Reservation.ts"
 
 const dayMs = 86_400_000
 
-/** The day of the last call: consecutive calls usually have the same day. */
-let last = { number: Number.NaN, name: "" }
+/** The number of the UTC day that holds an instant (epoch ms). */
+export const dayNumber = (epochMs: number): number => Math.floor(epochMs / dayMs)
 
-/** `2026-11-21` for an instant in milliseconds since the epoch. */
-export const dayOf = (epochMs: number): string => {
-  const number = Math.floor(epochMs / dayMs)
-  if (number !== last.number) last = { number, name: new Date(epochMs).toISOString().slice(0, 10) }
-  return last.name
+type Buckets = { readonly [P in Period]: Bucket }
+
+const bucketsOfDay = (number: number): Buckets => {
+  const day = new Date(number * dayMs).toISOString().slice(0, 10)
+  return { day, month: day.slice(0, 7), total: "total" }
 }
 
-/** `2026-11` for an instant in milliseconds since the epoch. */
-export const monthOf = (epochMs: number): string => dayOf(epochMs).slice(0, 7)
+/** The names of the last call: consecutive calls usually have the same day. */
+let last = { number: 0, buckets: bucketsOfDay(0) }
+
+/** The counters of a request that was admitted at an instant (epoch ms): `2026-11-21`, `2026-11` and `total`. */
+export const bucketsAt = (epochMs: number): Buckets => {
+  const number = dayNumber(epochMs)
+  if (number !== last.number) last = { number, buckets: bucketsOfDay(number) }
+  return last.buckets
+}
+
+export const dayOf = (epochMs: number): string => bucketsAt(epochMs).day
+
+export const monthOf = (epochMs: number): string => bucketsAt(epochMs).month
 
 /** First instant (epoch ms) after the period that holds `epochMs`; `undefined` for `total`. */
 export const endOf = (period: Period, epochMs: number): number | undefined => {
   switch (period) {
     case "day":
-      return (Math.floor(epochMs / dayMs) + 1) * dayMs
+      return (dayNumber(epochMs) + 1) * dayMs
     case "month": {
       const at = new Date(epochMs)
       return Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1)

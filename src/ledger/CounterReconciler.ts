@@ -14,6 +14,7 @@ import { Meter, type Snapshot } from "../gates/meter/Meter.ts"
 import type { Account } from "../domain/Reservation.ts"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { background, jittered, later } from "../observability/background.ts"
+import { daysOf, sumsByPeriod } from "./periods.ts"
 import { settleExpired } from "./expiredHolds.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
 import { SuspectAccounts } from "./SuspectAccounts.ts"
@@ -48,15 +49,10 @@ const atOnce = 100
 const truthsOf = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, instant: string) =>
   timeoutDetached("3 seconds")(pg`
     WITH k AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(keys)}))::uuid[]) AS key_id),
-      today AS (SELECT (${instant}::text::timestamptz AT TIME ZONE 'UTC')::date AS day),
-      at AS MATERIALIZED (
-        SELECT day, date_trunc('month', day)::date AS month, (date_trunc('month', day) + interval '1 month')::date AS next
-        FROM today)
+      at AS MATERIALIZED (${daysOf(pg, pg`${instant}::text::timestamptz`)})
     SELECT k.key_id::text,
       (SELECT count(*) FROM intents i WHERE i.key_id = k.key_id)::float8 AS open,
-      coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day = at.day), 0)::float8 AS day,
-      coalesce(sum(l.tokens_in + l.tokens_out) FILTER (WHERE l.day >= at.month AND l.day < at.next), 0)::float8 AS month,
-      coalesce(sum(l.tokens_in + l.tokens_out), 0)::float8 AS total
+      ${sumsByPeriod(pg, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
     FROM k CROSS JOIN at LEFT JOIN ledger l ON l.key_id = k.key_id
     GROUP BY k.key_id`).pipe(Effect.flatMap(decodeTruths))
 

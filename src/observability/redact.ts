@@ -1,5 +1,5 @@
 /** Makes text safe for a terminal or a log: escapes control characters, and removes the secrets of keys. */
-import { escapeControls } from "../domain/controls.ts"
+import { escapeControls } from "../domain/text.ts"
 import { redactKeys } from "../domain/Key.ts"
 
 /** Returns one line. With `lines`, line feeds are kept, because the gateway wrote them. */

@@ -1,6 +1,7 @@
 /** Prompts and answers as text of bounded size, without characters that Postgres refuses. */
 import type { Frame } from "../domain/Frame.ts"
 import type { Json, JsonObject } from "../domain/Inference.ts"
+import { storable } from "../domain/text.ts"
 
 /** UTF-8 bytes stored of a prompt, and as many of an answer. */
 export const maxBytes = 65_536
@@ -9,9 +10,6 @@ export interface Cut {
   readonly text: string
   readonly truncated: boolean
 }
-
-/** Postgres takes no NUL and no lone surrogate. */
-const storable = (text: string): string => text.toWellFormed().replaceAll("\u0000", "\ufffd")
 
 /** Cuts to at most `limit` bytes, never inside a character. */
 export const cut = (text: string, limit = maxBytes): Cut => {

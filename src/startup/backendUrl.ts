@@ -1,11 +1,11 @@
 /** Finds a model server when `BACKEND_URL` is not set: the one on this machine, else the built-in demo. */
-import { Effect, Schema, type Scope } from "effect"
+import { Effect, type Scope } from "effect"
 import { makeDemoBackend } from "../backend/demo/DemoBackend.ts"
-
-const local = new URL("http://127.0.0.1:11434")
+import { decodeTags } from "../backend/ollama/decodeTags.ts"
+import { localBackendUrl } from "../Settings.ts"
 
 const answers = Effect.tryPromise((signal) =>
-  fetch(new URL("/api/version", local), { signal, redirect: "error" })
+  fetch(new URL("/api/version", localBackendUrl), { signal, redirect: "error" })
 ).pipe(
   Effect.tap((response) => Effect.promise(() => response.arrayBuffer())),
   Effect.map((response) => response.ok),
@@ -19,29 +19,20 @@ export interface FoundBackend {
 }
 
 export const findBackend: Effect.Effect<FoundBackend, unknown, Scope.Scope> = Effect.gen(function* () {
-  if (yield* answers) return { url: local, what: local.origin }
+  if (yield* answers) return { url: localBackendUrl, what: localBackendUrl.origin }
   const demo = yield* makeDemoBackend
-  return { url: new URL(demo.url), what: "built-in demo (nothing answers at http://127.0.0.1:11434)" }
-})
-
-const Tags = Schema.Struct({
-  models: Schema.Array(
-    Schema.Struct({
-      name: Schema.String,
-      capabilities: Schema.optionalKey(Schema.Array(Schema.String))
-    })
-  )
+  return { url: new URL(demo.url), what: `built-in demo (nothing answers at ${localBackendUrl.origin})` }
 })
 
 /** The first model that can chat, for the lines to paste; a placeholder when there is none. */
 export const chatModelAt = (backend: URL): Effect.Effect<string> =>
   Effect.tryPromise((signal) =>
-    fetch(new URL("/api/tags", backend), { signal, redirect: "error" }).then((response) => response.json())
+    fetch(new URL("/api/tags", backend), { signal, redirect: "error" }).then((response) => response.text())
   ).pipe(
-    Effect.flatMap(Schema.decodeUnknownEffect(Tags)),
     Effect.map(
-      ({ models }) =>
-        models.find((model) => model.capabilities?.includes("completion") ?? true)?.name ?? "<a model>"
+      (text) =>
+        decodeTags(text)?.find((model) => model.capabilities?.includes("completion") ?? true)?.name ??
+        "<a model>"
     ),
     Effect.timeout("2 seconds"),
     Effect.catch(() => Effect.succeed("<a model>"))

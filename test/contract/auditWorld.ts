@@ -7,6 +7,7 @@ import { type AuditOptions, layerLive } from "../../src/audit/postgres.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { progressRow } from "../../src/audit/rows.ts"
 import { renewIntents } from "../../src/audit/statements.ts"
+import * as PostgresLedger from "../../src/ledger/postgres.ts"
 import { closeExpired } from "../../src/ledger/expiredIntents.ts"
 import { SuspectAccounts } from "../../src/ledger/SuspectAccounts.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
@@ -59,7 +60,7 @@ const layerCounters = Layer.merge(
 )
 
 export const layerLiveAudit = (options: Partial<AuditOptions> = {}) =>
-  layerLive({ leaseS: 30, ...options }).pipe(
+  Layer.merge(layerLive({ leaseS: 30, ...options }), PostgresLedger.layer).pipe(
     Layer.provide(layerCounters),
     Layer.provide(Layer.fresh(Metrics.layer))
   )

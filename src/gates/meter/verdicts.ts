@@ -1,5 +1,5 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
-import { dayOf, monthOf, secondsToEndOf } from "../../domain/Calendar.ts"
+import { secondsToEndOf } from "../../domain/Calendar.ts"
 import { type Headroom, type Period, periods, type Remaining } from "../../domain/Limits.ts"
 import { type ClaimName, Missing, Refused, type ReserveRequest } from "./Meter.ts"
 import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
@@ -13,21 +13,6 @@ export const claimNames = [
 ] as const satisfies ReadonlyArray<ClaimName>
 
 const dayMs = 86_400_000
-
-/** The UTC day as a number; what decides whether bucket names are still right. */
-export const dayNumber = (at: number): number => Math.floor(at / dayMs)
-
-type Buckets = { readonly [P in Period]: Bucket }
-
-/** The names of one day: nearly every request asks for those of today. */
-let lately: { readonly day: number; readonly buckets: Buckets } | undefined
-
-/** The counters of a request admitted at `at` (epoch ms, the store's). */
-export const bucketsAt = (at: number): Buckets => {
-  const day = dayNumber(at)
-  if (lately?.day !== day) lately = { day, buckets: { day: dayOf(at), month: monthOf(at), total: "total" } }
-  return lately.buckets
-}
 
 /**
  * How long a total is kept, in ms: well past its period, so that it is there when the period's last request

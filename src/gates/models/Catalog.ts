@@ -1,6 +1,7 @@
 /** The installed models: resolves names, and decides who may use which. Pure; both layers use it. */
 import type { ModelGrant } from "../../domain/Caller.ts"
 import type { Model } from "../../domain/Model.ts"
+import { isPrintable } from "../../domain/text.ts"
 
 /** More than any server has. The bound keeps a broken backend from exhausting our memory. */
 const maxModels = 10_000
@@ -49,4 +50,4 @@ const grants = (grant: ModelGrant, model: Model): boolean =>
 const hasTag = (name: string): boolean => name.includes(":", name.lastIndexOf("/") + 1)
 
 const isName = (name: string): boolean =>
-  name.length > 0 && name.length <= maxNameLength && !/[\p{Cc}\p{Cs}\s]/u.test(name)
+  name.length > 0 && name.length <= maxNameLength && isPrintable(name) && !/\s/.test(name)

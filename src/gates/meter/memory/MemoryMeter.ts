@@ -3,9 +3,10 @@
  * are. JavaScript runs a verb to its end, so each is atomic. Every verb is told the time in ms: windows and leases are
  * measured by it. Days and months come from `epoch`, which may be another clock.
  */
+import { bucketsAt } from "../../../domain/Calendar.ts"
 import type { Headroom, Period } from "../../../domain/Limits.ts"
 import { periods } from "../../../domain/Limits.ts"
-import { bucketsAt, headroomOf, leastOf, lifeOf, marked, refusal, tagOf, whole } from "../verdicts.ts"
+import { headroomOf, leastOf, lifeOf, marked, refusal, tagOf, whole } from "../verdicts.ts"
 import {
   type ReserveRequest,
   type ClaimName,

@@ -8,13 +8,12 @@
  */
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
+import { bucketsAt, dayNumber } from "../../../domain/Calendar.ts"
 import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import { makeMonotonicMs } from "../../../infra/time.ts"
 import { Redis } from "../../../infra/Redis.ts"
 import {
-  bucketsAt,
   claimNames,
-  dayNumber,
   headroomOf,
   leastOf,
   lifeOf,
