@@ -119,4 +119,3 @@ export const epoch = "1970-01-01T00:00:00Z"
 /** Clients parse this field: something that cannot be a time becomes one. */
 const timeOf = (value: Json | undefined): string =>
   typeof value === "string" && value.length >= 20 && value.length <= 40 ? value : epoch
-

@@ -12,16 +12,7 @@ import { bucketsAt, dayNumber } from "../../../domain/Calendar.ts"
 import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import { makeMonotonicMs } from "../../../infra/time.ts"
 import { Redis } from "../../../infra/Redis.ts"
-import {
-  claimNames,
-  headroomOf,
-  leastOf,
-  lifeOf,
-  marked,
-  refusal,
-  tagOf,
-  whole
-} from "../verdicts.ts"
+import { claimNames, headroomOf, leastOf, lifeOf, marked, refusal, tagOf, whole } from "../verdicts.ts"
 import { type ReserveRequest, Meter, MeterDown, Missing, Reserved, type Verdict } from "../Meter.ts"
 import type { Account, Claims, Reservation } from "../../../domain/Reservation.ts"
 import { checkRequirements } from "./requirements.ts"
