@@ -7,6 +7,7 @@ import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBreakerGauge } from "./observability/BreakerGauge.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
 import { layerLive as layerAudit } from "./audit/postgres.ts"
+import { layerOf as layerRegistry } from "./admin/live.ts"
 import * as PostgresLedger from "./ledger/postgres.ts"
 import * as Metrics from "./observability/Metrics.ts"
 import { layerPromptLog } from "./promptlog/postgres.ts"
@@ -120,6 +121,9 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
   )
+
+/** Administration, for the first start of embedded mode. */
+export const layerAdmin = layerRegistry
 
 /** Off by default. On in embedded mode, where the person who starts the gateway also tries it. */
 export const playgroundOf = (settings: SettingsValues): boolean =>

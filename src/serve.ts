@@ -2,8 +2,7 @@
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
-import { layerOf as layerRegistry } from "./admin/live.ts"
-import { drainMsOf, layerApp, playgroundOf } from "./App.ts"
+import { drainMsOf, layerAdmin, layerApp, playgroundOf } from "./App.ts"
 import { welcome } from "./startup/banner.ts"
 import { type StartupError, startupError, settingsFrom } from "./startup/StartupError.ts"
 import { seedDemo } from "./startup/demoTenant.ts"
@@ -63,7 +62,7 @@ const runEmbedded = Effect.fnUntraced(function* (
   embedded: NonNullable<Dependencies["embedded"]>
 ) {
   const key = yield* Effect.andThen(migrate, seedDemo).pipe(
-    Effect.provide(layerRegistry(settings)),
+    Effect.provide(layerAdmin(settings)),
     Effect.mapError((error) => startupError(`the embedded database cannot be used: ${error._tag}`))
   )
   const baseUrl = yield* listen(settings, dependencies)
