@@ -4,7 +4,7 @@
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
-import { layerBreakerGauge } from "./observability/BreakerGauge.ts"
+import { layerBreakerGauge } from "./backend/breakerGauge.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
 import { layerLive as layerAudit } from "./audit/postgres.ts"
 import { layerOf as layerRegistry } from "./admin/live.ts"

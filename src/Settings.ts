@@ -5,7 +5,7 @@
 import { BlockList, isIP } from "node:net"
 import { Redacted, Result, Schema, Struct } from "effect"
 import { readRedisUrl } from "./infra/RedisUrl.ts"
-import { type Environment, findMisspelt, readSecretFiles } from "./startup/environment.ts"
+import { type Environment, findMisspelt, readSecretFiles } from "./infra/environment.ts"
 
 export interface Setting<A> {
   readonly name: string

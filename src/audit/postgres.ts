@@ -17,8 +17,8 @@ import { background, later, makeOutage, spaced } from "../observability/backgrou
 import { Audit } from "./Audit.ts"
 import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
 import { Meter } from "../gates/meter/Meter.ts"
-import { chargeCorrection, correctAudit } from "../ledger/corrections.ts"
-import { SuspectAccounts } from "../ledger/SuspectAccounts.ts"
+import { chargeCorrection, correctAudit } from "./corrections.ts"
+import { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
 import {
   auditRow,

@@ -6,7 +6,7 @@
  * Code that waits for another server listens for the cut itself. A race in every request would cost two fibers each.
  */
 import { Context, Effect, Layer } from "effect"
-import { DenseList } from "./DenseList.ts"
+import { DenseList } from "./v8/DenseList.ts"
 
 interface DrainState {
   /** whether shutdown has begun */

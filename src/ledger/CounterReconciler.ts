@@ -17,7 +17,7 @@ import { background, jittered, later } from "../observability/background.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
 import { settleExpired } from "./expiredHolds.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
-import { SuspectAccounts } from "./SuspectAccounts.ts"
+import { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 
 export interface CounterReconcilerOptions {
   /** seconds between two comparisons; default 10 */

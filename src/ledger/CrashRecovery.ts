@@ -19,7 +19,7 @@ import { Meter } from "../gates/meter/Meter.ts"
 import { background, jittered } from "../observability/background.ts"
 import { closeExpired, type Which } from "./expiredIntents.ts"
 import { Metrics } from "../observability/Metrics.ts"
-import { SuspectAccounts } from "./SuspectAccounts.ts"
+import { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 
 /** Number of requests remembered as stuck; further ones are tried with the others. */
 const maxStuck = 1000

@@ -6,7 +6,7 @@ import type { Meter } from "../gates/meter/Meter.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import type { Reservation } from "../domain/Reservation.ts"
 import { closeIntents } from "../audit/statements.ts"
-import type { SuspectAccounts } from "./SuspectAccounts.ts"
+import type { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 
 const Amount = Schema.Finite
 const optionalAmount = Schema.optionalKey(Amount)

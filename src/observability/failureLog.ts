@@ -6,18 +6,23 @@
  * single failure is logged at debug.
  */
 import { Context, Effect, Layer } from "effect"
+import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
-import type { RequestContext } from "../request/RequestContext.ts"
 
 const remindMs = 10_000
 
+/** The part of a request that a log line names. */
+interface ArrivedRequest {
+  readonly arrival: Pick<Arrival, "requestId">
+}
+
 /** A log line that says which request it is about. */
-export const withRequestId = (context: RequestContext, line: Effect.Effect<void>): Effect.Effect<void> =>
+export const withRequestId = (context: ArrivedRequest, line: Effect.Effect<void>): Effect.Effect<void> =>
   Effect.annotateLogs(line, "request_id", context.arrival.requestId)
 
-export type LogFailure = (context: RequestContext, error: GatewayError) => Effect.Effect<void>
+export type LogFailure = (context: ArrivedRequest, error: GatewayError) => Effect.Effect<void>
 
 const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotonicMs, (nowMs): LogFailure => {
   const logs = new Map<Gate, OutageLog>()

@@ -15,7 +15,7 @@ import {
   type Usage,
   usageOf
 } from "../domain/Usage.ts"
-import type { Handle } from "../infra/DenseList.ts"
+import type { Handle } from "../infra/v8/DenseList.ts"
 import { OutputCount } from "./OutputCount.ts"
 import type { Speech } from "./Speech.ts"
 

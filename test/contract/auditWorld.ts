@@ -9,7 +9,7 @@ import { progressRow } from "../../src/audit/rows.ts"
 import { renewIntents } from "../../src/audit/statements.ts"
 import * as PostgresLedger from "../../src/ledger/postgres.ts"
 import { closeExpired } from "../../src/ledger/expiredIntents.ts"
-import { SuspectAccounts } from "../../src/ledger/SuspectAccounts.ts"
+import { SuspectAccounts } from "../../src/gates/limits/SuspectAccounts.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import {

@@ -2,7 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
-import { chargeCorrection, correctAudit } from "../../src/ledger/corrections.ts"
+import { chargeCorrection, correctAudit } from "../../src/audit/corrections.ts"
 import { auditRow, intentRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
 import { Meter, Reserved } from "../../src/gates/meter/Meter.ts"

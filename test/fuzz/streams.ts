@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Cause, Effect, Exit } from "effect"
 import type { Dispatcher } from "undici"
-import { fromTransport } from "../../src/backend/errors.ts"
+import { fromTransport } from "../../src/backend/ollama/errors.ts"
 import { frameBoundsOf } from "../../src/backend/ollama/answerBounds.ts"
 import { FrameReader } from "../../src/backend/ollama/FrameReader.ts"
 import { UpstreamCall } from "../../src/backend/ollama/UpstreamCall.ts"

@@ -12,7 +12,7 @@
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
-import { DenseList, type Handle } from "../../infra/DenseList.ts"
+import { DenseList, type Handle } from "../../infra/v8/DenseList.ts"
 import { addressGroup } from "./addressGroup.ts"
 import { plainAddress } from "../arrival.ts"
 import { onRequest } from "./onRequest.ts"

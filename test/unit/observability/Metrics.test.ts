@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { layerBreakerGauge } from "../../../src/observability/BreakerGauge.ts"
+import { layerBreakerGauge } from "../../../src/backend/breakerGauge.ts"
 import { layer, Metrics } from "../../../src/observability/Metrics.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"

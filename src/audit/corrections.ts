@@ -13,9 +13,9 @@
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import type { Meter } from "../gates/meter/Meter.ts"
-import type { AuditRow } from "../audit/rows.ts"
 import { outcomes } from "../domain/Outcome.ts"
-import type { SuspectAccounts } from "./SuspectAccounts.ts"
+import type { AuditRow } from "./rows.ts"
+import type { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 
 const Correction = Schema.Struct({
   id: Schema.String,

@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { DenseList, type Handle } from "../../../src/infra/DenseList.ts"
+import { DenseList, type Handle } from "../../../../src/infra/v8/DenseList.ts"
 
 it("whoever entered and has not left is there, and nobody else", () => {
   fc.assert(

@@ -1,8 +1,8 @@
 /** The state of the circuit breaker as a gauge. */
 import { Effect, Layer } from "effect"
-import type { BreakerState } from "../backend/Circuit.ts"
-import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
-import { Metrics } from "./Metrics.ts"
+import type { BreakerState } from "./Circuit.ts"
+import { CircuitBreaker } from "./CircuitBreaker.ts"
+import { Metrics } from "../observability/Metrics.ts"
 
 const figure = { closed: 0, "half-open": 1, open: 2 } as const satisfies Record<BreakerState, number>
 
