@@ -2,35 +2,21 @@
  * The whole gateway on a real socket with the memory twin of everything behind it, and a switch for each gate: what
  * happens when a subsystem is gone, without taking a real one down.
  */
-import { BlockList } from "node:net"
-import { randomUUID } from "node:crypto"
 import { Context, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
-import { AuditMemory, layerMemory as layerAudit } from "../../src/audit/memory.ts"
-import * as Metrics from "../../src/observability/Metrics.ts"
+import { AuditMemory } from "../../src/audit/memory.ts"
 import { layerLogging } from "../../src/observability/logging.ts"
-import { PromptLog } from "../../src/promptlog/PromptLog.ts"
-import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { layerMemory as layerBackend, say } from "../../src/backend/memory.ts"
 import type { Gate } from "../../src/domain/Errors.ts"
-import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
-import { layerFromMeter as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
 import { DiscoveryControl, layerMemory as layerDiscovery } from "../../src/gates/models/memory.ts"
-import { makeMemory as makeKeys } from "../../src/gates/keys/memory.ts"
-import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
-import { layerMemory as layerContextSecret } from "../../src/secrets/memory.ts"
+import { makeMemory as makeKeys, memoryKey } from "../../src/gates/keys/memory.ts"
 import { layerFromStore as layerQueueFromStore } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMemoryQueueStore } from "../../src/gates/queue/memory.ts"
 import { QueueStore, QueueStoreDown } from "../../src/gates/queue/QueueStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
-import * as Server from "../../src/http/server/Server.ts"
-import { Drain } from "../../src/infra/Drain.ts"
-import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
-import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
-import { LeaseKeeper } from "../../src/request/LeaseKeeper.ts"
-import { modelNamed } from "./permits.ts"
+import { layerInMemory, memoryModel } from "../../src/inMemory.ts"
 
 /** A subsystem that can be taken away and given back. */
 export type Switch = (down: boolean) => Effect.Effect<void>
@@ -112,7 +98,7 @@ const layerTwinsWith = Layer.unwrap(
     let renewals = 0
     let next: { readonly frames: number; readonly first: Effect.Effect<void> } | undefined
     const backend = layerBackend({
-      models: Effect.succeed([modelNamed("m:latest")]),
+      models: Effect.succeed([memoryModel("m:latest")]),
       reply: ({ maxTokens }) =>
         Effect.suspend(() => {
           calls += 1
@@ -121,47 +107,18 @@ const layerTwinsWith = Layer.unwrap(
           next = undefined
           return Effect.as(first, say(said, maxTokens))
         })
-    }).pipe(Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })))
-    const gates = Layer.mergeAll(
-      keys.layer,
-      layerDiscovery([modelNamed("m:latest")]),
-      layerLimiter.pipe(
-        Layer.provideMerge(
-          Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 500 }))
-        )
+    })
+    const discovery = layerDiscovery([memoryModel("m:latest")])
+    const gateway = layerInMemory({
+      keyStore: keys.layer,
+      discovery,
+      queue: layerQueue,
+      meter: layerSwitchedMeter(
+        () => meterDown,
+        () => void (renewals += 1)
       ),
-      layerQueue,
-      // Nobody here has opted in.
-      Layer.succeed(PromptLog, { transcript: () => undefined }),
-      LeaseKeeper.layer({ leaseS: 30 }),
-      layerContextSecret
-    ).pipe(
-      Layer.provideMerge(
-        layerSwitchedMeter(
-          () => meterDown,
-          () => void (renewals += 1)
-        )
-      ),
-      Layer.provideMerge(layerAudit),
-      Layer.provideMerge(backend),
-      Layer.provideMerge(Layer.fresh(Metrics.layer)),
-      Layer.provideMerge(Drain.layer)
-    )
-    const server = Server.layer({
-      host: "127.0.0.1",
-      port: 0,
-      shutdownDrainMs: 0,
-      shutdownGraceMs: 1000,
-      clientStallTimeoutMs: 60_000,
-      maxConnectionsPerAddress: 4096,
-      anonymousRowsPerMinute: 1_000_000,
-      requestBodiesMaxBytes: 67_108_864,
-      unreadAnswersMaxBytes: 134_217_728,
-      trustedProxies: new BlockList(),
-      maxRequestBodyBytes: 262_144,
-      playground: false,
-      numPredictCap: 4096,
-      numCtxCap: undefined
+      backend,
+      drainMs: 500
     })
     const twins = Layer.effect(
       Twins,
@@ -182,23 +139,9 @@ const layerTwinsWith = Layer.unwrap(
             Audit: audit.setDown
           },
           newKey: (budgets = {}) => {
-            const secret = mintKey("tg_")
-            keys.add({
-              secret,
-              caller: {
-                tenantId: randomUUID(),
-                tenantName: "acme",
-                keyId: randomUUID(),
-                keyPrefix: prefixOf(secret),
-                scopes: new Set(["chat", "embeddings"]),
-                limits: { rpm: 1000, tpm: 1_000_000, concurrent: 100 },
-                budgets,
-                models: "all",
-                weight: 1,
-                priority: "interactive"
-              }
-            })
-            return secret
+            const key = memoryKey({ budgets })
+            keys.add(key)
+            return key.secret
           },
           backendCalls: () => calls,
           audit,
@@ -208,8 +151,7 @@ const layerTwinsWith = Layer.unwrap(
       })
     )
     return twins.pipe(
-      Layer.provide(server),
-      Layer.provide(gates),
+      Layer.provide([gateway, discovery]),
       Layer.provide(layerLogging({ logLevel: "fatal", production: false }))
     )
   })

@@ -2,11 +2,12 @@
  * The key store in memory, for tests. Tests can add, change and revoke keys. Secrets are stored in clear, so it must never
  * get a real one.
  */
+import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
-import type { Caller } from "../../domain/Caller.ts"
+import { type Caller, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { seal } from "../../domain/Evidence.ts"
-import { defaultNamespace, keyShape, prefixOf } from "../../domain/Key.ts"
+import { defaultNamespace, keyShape, mintKey, prefixOf } from "../../domain/Key.ts"
 import { KeyStore } from "./KeyStore.ts"
 
 export interface MemoryKey {
@@ -17,6 +18,27 @@ export interface MemoryKey {
   readonly tenantDisabled?: boolean
   /** epoch milliseconds of the Effect clock */
   readonly expiresAtMs?: number
+}
+
+/** A key for the memory twin: a new random one, of a new tenant, for all models, with wide limits. */
+export const memoryKey = (caller: Partial<Caller> = {}): MemoryKey => {
+  const secret = mintKey(defaultNamespace)
+  return {
+    secret,
+    caller: {
+      tenantId: randomUUID(),
+      tenantName: "acme",
+      keyId: randomUUID(),
+      keyPrefix: prefixOf(secret),
+      scopes: new Set(scopes),
+      limits: { rpm: 1000, tpm: 1_000_000, concurrent: 100 },
+      budgets: {},
+      models: "all",
+      weight: 1,
+      priority: "interactive",
+      ...caller
+    }
+  }
 }
 
 export interface MemoryKeyStore {

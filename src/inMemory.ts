@@ -1,0 +1,129 @@
+/**
+ * The whole gateway on memory twins: no Postgres, no Redis, no model server. For tests and benchmarks.
+ *
+ * @example
+ * ```ts
+ * const key = memoryKey()
+ * const gateway = layerInMemory({ keys: [key] })
+ * // `HttpServer.HttpServer` has the address, and the gateway takes `key.secret`
+ * ```
+ *
+ * *Details* Every part can be replaced by another layer, for example by a twin that fails on demand. Each use of
+ * `layerInMemory` is a gateway of its own, unless the same layer is provided twice.
+ */
+import { BlockList } from "node:net"
+import { Effect, Layer } from "effect"
+import { type AuditMemory, layerMemory as layerAudit } from "./audit/memory.ts"
+import type { Audit } from "./audit/Audit.ts"
+import type { Backend } from "./backend/Backend.ts"
+import { layerCircuitBreaker } from "./backend/breaker.ts"
+import type { CircuitBreaker } from "./backend/CircuitBreaker.ts"
+import { layerMemory as layerBackend, say } from "./backend/memory.ts"
+import type { Model } from "./domain/Model.ts"
+import { layerFromMeter as layerBudget } from "./gates/limits/budgetFromMeter.ts"
+import type { Ledger } from "./gates/limits/Ledger.ts"
+import { layerFromMeter as layerLimiter } from "./gates/limits/limiterFromMeter.ts"
+import { ModelRates } from "./gates/limits/TokenRates.ts"
+import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
+import { layerMemory as layerKeys, type MemoryKey } from "./gates/keys/memory.ts"
+import type { KeyStore } from "./gates/keys/KeyStore.ts"
+import { layerMemory as layerMeter } from "./gates/meter/memory/layer.ts"
+import type { Meter } from "./gates/meter/Meter.ts"
+import type { Discovery } from "./gates/models/Discovery.ts"
+import { layerMemory as layerDiscovery } from "./gates/models/memory.ts"
+import type { FairQueue } from "./gates/queue/FairQueue.ts"
+import { layerNone as layerNoQueue } from "./gates/queue/fromStore.ts"
+import * as Server from "./http/server/Server.ts"
+import { Drain } from "./infra/Drain.ts"
+import * as Metrics from "./observability/Metrics.ts"
+import { PromptLog } from "./promptlog/PromptLog.ts"
+import { LeaseKeeper } from "./request/LeaseKeeper.ts"
+import { layerMemory as layerContextSecret } from "./secrets/memory.ts"
+
+export { memoryKey } from "./gates/keys/memory.ts"
+
+/** Parts to put in place of the default ones. */
+export interface InMemoryOptions {
+  /** keys that exist from the start; default: none */
+  readonly keys?: ReadonlyArray<MemoryKey>
+  /** in place of a store of `keys` */
+  readonly keyStore?: Layer.Layer<KeyStore>
+  /** default: the one model `m:latest` */
+  readonly discovery?: Layer.Layer<Discovery, never, Backend | Metrics.Metrics>
+  /** default: no queue, as without `BACKEND_MAX_CONCURRENT` */
+  readonly queue?: Layer.Layer<FairQueue>
+  readonly meter?: Layer.Layer<Meter>
+  readonly audit?: Layer.Layer<Audit | Ledger | AuditMemory>
+  /** default: a model that answers "Hello world" */
+  readonly backend?: Layer.Layer<Backend, never, CircuitBreaker | Drain>
+  /** seconds that a slot lives without being renewed; default 30 */
+  readonly leaseS?: number
+  /** how long a shutdown waits for settlements, milliseconds; default 0 */
+  readonly drainMs?: number
+  /** default: a free port of this machine, and the default settings */
+  readonly server?: Partial<Server.ServerOptions>
+}
+
+/** A model as `/api/tags` lists it. */
+export const memoryModel = (name: string): Model => ({
+  name,
+  modifiedAt: "2026-01-01T00:00:00Z",
+  size: 1,
+  digest: "d",
+  details: {},
+  capabilities: ["completion"]
+})
+
+const models = [memoryModel("m:latest")]
+
+/** Everything that a request passes, without a socket. */
+export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
+  const leaseS = options.leaseS ?? 30
+  const backend =
+    options.backend ??
+    layerBackend({
+      models: Effect.succeed(models),
+      reply: ({ maxTokens }) => Effect.succeed(say(["Hello", " world"], maxTokens))
+    })
+  return Layer.mergeAll(
+    options.keyStore ?? layerKeys(options.keys),
+    options.discovery ?? layerDiscovery(models),
+    layerLimiter.pipe(
+      Layer.provideMerge(
+        Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: options.drainMs ?? 0 }))
+      )
+    ),
+    options.queue ?? layerNoQueue,
+    // No key has opted in to the prompt log.
+    Layer.succeed(PromptLog, { transcript: () => undefined }),
+    LeaseKeeper.layer({ leaseS }),
+    layerContextSecret
+  ).pipe(
+    Layer.provideMerge(options.meter ?? layerMeter({ leaseS })),
+    Layer.provideMerge(options.audit ?? layerAudit),
+    Layer.provideMerge(backend),
+    Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
+    Layer.provideMerge(Metrics.layer),
+    Layer.provideMerge(Drain.layer)
+  )
+}
+
+/** The gateway on a socket; provides its `HttpServer`, and the ports behind it. */
+export const layerInMemory = (options: InMemoryOptions = {}) =>
+  Server.layer({
+    host: "127.0.0.1",
+    port: 0,
+    shutdownDrainMs: 0,
+    shutdownGraceMs: 1000,
+    clientStallTimeoutMs: 60_000,
+    maxConnectionsPerAddress: 4096,
+    anonymousRowsPerMinute: 1_000_000,
+    requestBodiesMaxBytes: 67_108_864,
+    unreadAnswersMaxBytes: 134_217_728,
+    trustedProxies: new BlockList(),
+    maxRequestBodyBytes: 262_144,
+    playground: false,
+    numPredictCap: 4096,
+    numCtxCap: undefined,
+    ...options.server
+  }).pipe(Layer.provideMerge(layerGatesInMemory(options)))
