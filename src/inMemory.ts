@@ -90,7 +90,11 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     options.discovery ?? layerDiscovery(models),
     layerLimiter.pipe(
       Layer.provideMerge(
-        Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: options.drainMs ?? 0 }))
+        Layer.mergeAll(
+          layerBudget,
+          ModelRates.layer,
+          SettlementQueue.layer({ drainMs: options.drainMs ?? 0 })
+        )
       )
     ),
     options.queue ?? layerNoQueue,

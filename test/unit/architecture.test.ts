@@ -82,14 +82,21 @@ it("imports point one way: no arrow up, and so no circle of rooms", () => {
 })
 
 /** Files that speak to one kind of store or server. */
-const adapter = /^src\/.*(?:\/(?:redis|memory|ollama|demo|embedded)\/|\/(?:live|postgres|memory|polling)\.ts$)/
+const adapter =
+  /^src\/.*(?:\/(?:redis|memory|ollama|demo|embedded)\/|\/(?:live|postgres|memory|polling)\.ts$)/
 
 it("a port knows no adapter: a file that declares a service imports nothing of those who speak to a store", () => {
   const ports = files.filter(
     (file) =>
-      within("src/gates", "src/backend", "src/audit", "src/ledger", "src/promptlog", "src/secrets", "src/admin")(
-        file
-      ) &&
+      within(
+        "src/gates",
+        "src/backend",
+        "src/audit",
+        "src/ledger",
+        "src/promptlog",
+        "src/secrets",
+        "src/admin"
+      )(file) &&
       !adapter.test(file) &&
       /\bContext\.Service</.test(readFileSync(path.join(root, file), "utf8"))
   )
@@ -135,7 +142,8 @@ it("each gate seals its own link of the evidence, and nobody else does: domain/E
 })
 
 it("only the wiring names live layers and their twins", () => {
-  const wiring = (file: string) => ["src/App.ts", "src/inMemory.ts", "cli/main.ts"].includes(file) || within("test")(file)
+  const wiring = (file: string) =>
+    ["src/App.ts", "src/inMemory.ts", "cli/main.ts"].includes(file) || within("test")(file)
   const named = imports.filter(
     ({ from, to }) =>
       /^src\/.*\/(?:live|postgres|polling|\w+FromMeter|RedisMeter|RedisQueueStore|client|memory|layer)\.ts$/.test(

@@ -7,7 +7,8 @@ import { assert, it } from "@effect/vitest"
 const root = path.resolve(import.meta.dirname, "../..")
 
 it("when a tester runs the README's script, then the gateway in memory answers", () => {
-  const [, script] = /```ts\n([\s\S]*?layerInMemory[\s\S]*?)```/.exec(readFileSync(path.join(root, "README.md"), "utf8")) ?? []
+  const [, script] =
+    /```ts\n([\s\S]*?layerInMemory[\s\S]*?)```/.exec(readFileSync(path.join(root, "README.md"), "utf8")) ?? []
   assert.isDefined(script)
   const file = path.join(root, `.readme-${process.pid}.ts`)
   writeFileSync(file, script ?? "")
