@@ -1,5 +1,5 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
-import { secondsToEndOf } from "../../domain/Calendar.ts"
+import { bucketsAt, secondsToEndOf } from "../../domain/Calendar.ts"
 import { type Headroom, type Period, periods, type Remaining } from "../../domain/Limits.ts"
 import { type ClaimName, Missing, Refused, type ReserveRequest } from "./Meter.ts"
 import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
