@@ -16,7 +16,9 @@ import { table, variablesOf } from "../../src/Settings.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const read = (file: string) => readFileSync(path.join(root, file), "utf8")
-const docs = readdirSync(path.join(root, "docs")).map((name) => `docs/${name}`)
+const docs = readdirSync(path.join(root, "docs"), { recursive: true, encoding: "utf8" })
+  .filter((name) => path.extname(name) !== "")
+  .map((name) => path.posix.join("docs", name))
 const papers = ["README.md", "CONTRIBUTING.md", "Dockerfile", "docker-compose.yml", ...docs].map((file) => ({
   file,
   text: read(file)
