@@ -6,11 +6,11 @@ import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBreakerGauge } from "./backend/breakerGauge.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
-import { layerLive as layerAudit } from "./audit/postgres.ts"
-import { layerOf as layerRegistry } from "./admin/live.ts"
-import * as PostgresLedger from "./ledger/postgres.ts"
+import { layerPostgres as layerAudit } from "./audit/postgres.ts"
+import { layerFromSettings as layerRegistry } from "./admin/postgres.ts"
+import { layerPostgres as layerLedger } from "./ledger/postgres.ts"
 import * as Metrics from "./observability/Metrics.ts"
-import { layerPromptLog } from "./promptlog/postgres.ts"
+import { layerPostgres as layerPromptLog } from "./promptlog/postgres.ts"
 import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
 import { layerRetention } from "./promptlog/retention.ts"
 import { layerCircuitBreaker } from "./backend/breaker.ts"
@@ -31,7 +31,7 @@ import { layerRedis } from "./infra/Redis.ts"
 import { ModelRates } from "./gates/limits/TokenRates.ts"
 import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
-import { layerLive as layerContextSecret } from "./secrets/live.ts"
+import { layerPostgres as layerContextSecret } from "./secrets/postgres.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /** The address of the model server. */
@@ -113,7 +113,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     layerRetention(),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
-    Layer.provideMerge(PostgresLedger.layer),
+    Layer.provideMerge(layerLedger),
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...auditTimeouts })),
     Layer.provideMerge(layerCounterReconciler().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerBackend(settings, surroundings)),

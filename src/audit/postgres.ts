@@ -261,7 +261,7 @@ const make = (options: AuditOptions) =>
     })
   })
 
-export const layerLive = (
+export const layerPostgres = (
   options: AuditOptions
 ): Layer.Layer<Audit, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
   Layer.effect(Audit, make(options))

@@ -8,7 +8,7 @@ import { daysOf, sumsByPeriod } from "./periods.ts"
 const Spent = Schema.Struct({ day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
 const decodeSpent = Schema.decodeUnknownEffect(Schema.Tuple([Spent]))
 
-export const layer: Layer.Layer<Ledger, never, PgClient.PgClient> = Layer.effect(
+export const layerPostgres: Layer.Layer<Ledger, never, PgClient.PgClient> = Layer.effect(
   Ledger,
   Effect.gen(function* () {
     const pg = yield* PgClient.PgClient

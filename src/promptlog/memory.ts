@@ -40,6 +40,6 @@ const make = ({ defaultDays }: { readonly defaultDays: number }) =>
     return Context.make(PromptLog, log).pipe(Context.add(PromptLogMemory, memory))
   })
 
-export const layerPromptLogMemory = (options: {
+export const layerMemory = (options: {
   readonly defaultDays: number
 }): Layer.Layer<PromptLog | PromptLogMemory> => Layer.effectContext(make(options))

@@ -81,6 +81,6 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
   })
 })
 
-export const layerPromptLog = (
+export const layerPostgres = (
   options: PromptLogOptions
 ): Layer.Layer<PromptLog, never, PgClient.PgClient | Metrics> => Layer.effect(PromptLog, make(options))

@@ -8,7 +8,7 @@ import { presenter, reportFailure } from "../../cli/exit.ts"
 import { makeProgram } from "../../cli/program.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
-import { layerLive } from "../../src/admin/live.ts"
+import { layerPostgres } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
@@ -18,7 +18,7 @@ const noBackend = Layer.mock(Backend, {
 })
 
 /** A database of its own with the registry on it. */
-export const Admin = layerLive({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
+export const Admin = layerPostgres({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
   Layer.provideMerge(TestPostgres)
 )
 

@@ -1,5 +1,5 @@
 import { Effect, Layer } from "effect"
-import { layerPromptLogMemory, PromptLogMemory } from "../../src/promptlog/memory.ts"
+import { layerMemory as layerPromptLogMemory, PromptLogMemory } from "../../src/promptlog/memory.ts"
 import { callerOf } from "../support/records.ts"
 import { defaultDays, Kept, suite } from "./PromptLog.ts"
 

@@ -3,11 +3,11 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import { AuditMemory, layerMemory } from "../../src/audit/memory.ts"
-import { type AuditOptions, layerLive } from "../../src/audit/postgres.ts"
+import { type AuditOptions, layerPostgres } from "../../src/audit/postgres.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { progressRow } from "../../src/audit/rows.ts"
 import { renewIntents } from "../../src/audit/statements.ts"
-import * as PostgresLedger from "../../src/ledger/postgres.ts"
+import { layerPostgres as layerLedger } from "../../src/ledger/postgres.ts"
 import { closeExpired } from "../../src/ledger/expiredIntents.ts"
 import { SuspectAccounts } from "../../src/gates/limits/SuspectAccounts.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
@@ -60,7 +60,7 @@ const layerCounters = Layer.merge(
 )
 
 export const layerLiveAudit = (options: Partial<AuditOptions> = {}) =>
-  Layer.merge(layerLive({ leaseS: 30, ...options }), PostgresLedger.layer).pipe(
+  Layer.merge(layerPostgres({ leaseS: 30, ...options }), layerLedger).pipe(
     Layer.provide(layerCounters),
     Layer.provide(Layer.fresh(Metrics.layer))
   )

@@ -2,7 +2,7 @@
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Fiber, Layer, Redacted } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
-import { layerLive as layerRegistry } from "../../src/admin/live.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { Fake, generous, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"

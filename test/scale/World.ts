@@ -11,7 +11,7 @@ import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/Redis
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
-import { layerLive as layerRegistry } from "../../src/admin/live.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { type BudgetChange, type LimitValues, Registry } from "../../src/admin/Registry.ts"
 import { makePostgresCluster } from "../support/servers/PostgresCluster.ts"
 import { freePort, type TestServerFailed } from "../support/servers/processes.ts"

@@ -155,6 +155,32 @@ it("only the wiring names live layers and their twins", () => {
   assert.deepStrictEqual(shown(named), [])
 })
 
+/** The adapter that a file speaks for, by its name or its folder. */
+const adapterOf = (file: string): string | undefined => {
+  const [, folder = "", name = ""] = /^src\/.*?([^/]+)\/([^/]+)\.ts$/.exec(file) ?? []
+  if (name === "postgres" || name === "memory" || name === "polling") return name
+  if (folder === "redis" || folder === "memory" || folder === "ollama") return folder
+  return name.endsWith("FromMeter") ? "fromMeter" : undefined
+}
+
+it("a layer is named by its adapter: layerPostgres, layerRedis, layerMemory; whoever joins them renames them by port", () => {
+  const wrong = files.filter(within("src")).flatMap((file) => {
+    const adapter = adapterOf(file)
+    const exported = [...readFileSync(path.join(root, file), "utf8").matchAll(/^export const (layer\w*)/gm)]
+    return exported
+      .map(([, name = ""]) => name)
+      .filter((name) =>
+        adapter === undefined
+          ? name === "layerLive"
+          : !["FromSettings", adapter[0]?.toUpperCase() + adapter.slice(1)].some((as) =>
+              name.startsWith(`layer${as}`)
+            )
+      )
+      .map((name) => `${file}: ${name}`)
+  })
+  assert.deepStrictEqual(wrong, [])
+})
+
 it("a released migration stands alone: it imports nothing of ours", () => {
   const ours = imports.filter(({ from, to }) => within("migrations")(from) && /^(?:src|cli|test)\//.test(to))
   assert.deepStrictEqual(shown(ours), [])

@@ -3,12 +3,12 @@ import { verify } from "@node-rs/argon2"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
-import { layerLive, type RegistryOptions } from "../../../src/admin/live.ts"
+import { layerPostgres, type RegistryOptions } from "../../../src/admin/postgres.ts"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 
 const layerRegistry = (options: Partial<RegistryOptions> = {}) =>
-  layerLive({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 }, ...options }).pipe(
+  layerPostgres({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 }, ...options }).pipe(
     Layer.provideMerge(TestPostgres)
   )
 

@@ -361,14 +361,14 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   }
 })
 
-export const layerLive = (options: RegistryOptions): Layer.Layer<Registry, never, SqlClient.SqlClient> =>
+export const layerPostgres = (options: RegistryOptions): Layer.Layer<Registry, never, SqlClient.SqlClient> =>
   Layer.effect(Registry, make(options))
 
 /** The registry as the settings have it. */
-export const layerOf = (
+export const layerFromSettings = (
   settings: Pick<SettingsValues, "keyNamespace" | "defaultRpm" | "defaultTpm" | "defaultConcurrent">
 ) =>
-  layerLive({
+  layerPostgres({
     namespace: settings.keyNamespace,
     defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
   })

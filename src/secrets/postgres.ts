@@ -25,7 +25,7 @@ const make = Effect.gen(function* () {
   })
 })
 
-export const layerLive: Layer.Layer<ContextSecret, never, PgClient.PgClient> = Layer.effect(
+export const layerPostgres: Layer.Layer<ContextSecret, never, PgClient.PgClient> = Layer.effect(
   ContextSecret,
   make
 )
