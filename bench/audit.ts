@@ -15,7 +15,7 @@ import { Effect, Layer, Redacted, Result } from "effect"
 import { SuspectAccounts } from "../src/gates/limits/SuspectAccounts.ts"
 import { layerMemory as layerMeter } from "../src/gates/meter/memory/layer.ts"
 import { Audit } from "../src/audit/Audit.ts"
-import { layerPostgres } from "../src/audit/postgres.ts"
+import { layerPostgres as layerAudit } from "../src/audit/postgres.ts"
 import * as Metrics from "../src/observability/Metrics.ts"
 import type { AuditRecord, Intent } from "../src/domain/AuditRecord.ts"
 import { auditRow, type AuditRow } from "../src/audit/rows.ts"
@@ -204,7 +204,7 @@ const measure = (url: DatabaseAddress) =>
     }
   }).pipe(
     Effect.provide(
-      layerPostgres({ leaseS: 30 }).pipe(
+      layerAudit({ leaseS: 30 }).pipe(
         Layer.provide([
           Metrics.layer,
           layerMeter({ leaseS: 30 }),

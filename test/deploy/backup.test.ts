@@ -8,7 +8,7 @@ import { Effect, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { assertSchema, migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
-import { layerPostgres } from "../../src/admin/postgres.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { root } from "../support/Checkout.ts"
 import { blocks, lines, readPaper } from "../support/Paper.ts"
@@ -103,7 +103,7 @@ it.live(
       const { before, prefix } = yield* Effect.gen(function* () {
         yield* migrate
         const prefix = yield* fill.pipe(
-          Effect.provide(layerPostgres({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }))
+          Effect.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }))
         )
         return { before: yield* contents, prefix }
       }).pipe(Effect.provide(inside("tollgate")))
