@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { seal } from "../../src/domain/Evidence.ts"
+import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
@@ -139,6 +140,18 @@ it("each gate seals its own link of the evidence, and nobody else does: domain/E
   })
   assert.deepStrictEqual(wrong, [])
   assert.isAbove(importers.length, 5)
+})
+
+it("every way a request can end stands in domain/Outcome.ts: no other file writes an error type", () => {
+  const types = new Set(Object.values<Outcome>(outcomes).flatMap(({ type }) => type ?? []))
+  const named = files.filter(within("src")).filter((file) => {
+    if (file === "src/domain/Outcome.ts") return false
+    // A message may read like a type: it is what a person is told.
+    const text = readFileSync(path.join(root, file), "utf8").replaceAll(/message: "\w+"/g, "")
+    return [...text.matchAll(/["'](\w+)["']/g)].some((match) => types.has(match[1] ?? ""))
+  })
+  assert.deepStrictEqual(named, [])
+  assert.isAbove(types.size, 10)
 })
 
 it("only the wiring names live layers and their twins", () => {
