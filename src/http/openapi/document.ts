@@ -9,6 +9,7 @@ import { errorBody } from "../respond.ts"
 import { errorResponses, statuses } from "./errors.ts"
 import { always, type Header, limits, ofErrors, queued, relaxed } from "./headers.ts"
 import { type Operation, operationFor } from "./operations.ts"
+import { counts, needs } from "./words.ts"
 import { componentSchemas, schemaOf } from "./schemas.ts"
 
 const contentOf = (answers: Operation["answers"]): JsonObject =>
@@ -52,6 +53,7 @@ const operationOf = (route: Route): JsonObject => {
   return {
     operationId: operation.id,
     summary: route.summary,
+    description: `Needs ${needs[route.needs]}; counts ${counts[route.cost]}.`,
     tags: [route.surface],
     ...(isFree(route) ? { security: [] } : {}),
     ...(operation.request === undefined

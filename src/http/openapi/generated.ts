@@ -6,8 +6,9 @@ import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { Schema } from "effect"
 import { nativeOptions } from "../dialect/sampling.ts"
-import { type Route, routes } from "../routes.ts"
+import { routes } from "../routes.ts"
 import { openapiText } from "./document.ts"
+import { counts, needs } from "./words.ts"
 
 const root = path.resolve(import.meta.dirname, "../../..")
 
@@ -29,20 +30,6 @@ const withTable = (file: string, name: string, table: string): Generated => {
   const [before, after] = [text.indexOf(mark) + mark.length, text.indexOf("\n\n", text.indexOf(mark))]
   if (before < mark.length || after === -1) throw new Error(`${file}: no table after ${mark}`)
   return { file: at, text: text.slice(0, before) + table + text.slice(after) }
-}
-
-const needs: Record<Route["needs"], string> = {
-  nothing: "no key",
-  key: "any key",
-  chat: "scope `chat`",
-  embeddings: "scope `embeddings`"
-}
-
-const counts: Record<Route["cost"], string> = {
-  tokens: "requests and tokens",
-  request: "requests",
-  unmetered: "nothing",
-  free: "nothing"
 }
 
 const endpoints = (): string =>

@@ -1,0 +1,16 @@
+/** What a route needs and what it counts against, in words for readers of the papers and of `openapi.json`. */
+import type { Route } from "../routes.ts"
+
+export const needs: Record<Route["needs"], string> = {
+  nothing: "no key",
+  key: "any key",
+  chat: "scope `chat`",
+  embeddings: "scope `embeddings`"
+}
+
+export const counts: Record<Route["cost"], string> = {
+  tokens: "requests and tokens",
+  request: "requests",
+  unmetered: "nothing",
+  free: "nothing"
+}
