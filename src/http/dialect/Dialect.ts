@@ -8,6 +8,7 @@ import { decodeWith } from "./decode.ts"
 import { checkImages } from "./images.ts"
 import type { SealContext } from "./native/contexts.ts"
 import { admitFormat } from "./schema/format.ts"
+import { checkTools } from "./tools.ts"
 import type { ErrorResponse } from "../errorResponses.ts"
 
 /** Bounds on what a client may ask for. */
@@ -37,7 +38,7 @@ export interface RequestDecoder {
 }
 
 /**
- * The one way to make a decoder: nothing reaches `build` but what `accepts` lets through, and no image or schema passes that
+ * The one way to make a decoder: nothing reaches `build` but what `accepts` lets through, and no image, tool or schema passes that
  * could harm the model server. `schemaField`: what the surface calls the field of a schema.
  */
 export const requestDecoder = <A, I>(
@@ -52,6 +53,7 @@ export const requestDecoder = <A, I>(
       decode(body.json).pipe(
         Effect.flatMap((value) => build(value, bounds)),
         Effect.flatMap(checkImages),
+        Effect.flatMap(checkTools),
         Effect.flatMap((request) => admitFormat(request, schemaField))
       )
   }

@@ -6,6 +6,7 @@ import { maxDimensions, maxInputs, maxTopLogprobs } from "../../../src/http/dial
 import { maxImages, maxPixels, mostSide } from "../../../src/http/dialect/images.ts"
 import { schemaBounds } from "../../../src/http/dialect/schema/bounds.ts"
 import { maxStopLength, maxStops } from "../../../src/http/dialect/sampling.ts"
+import { maxToolDepth, maxTools, maxToolValues } from "../../../src/http/dialect/tools.ts"
 
 const page = readFileSync(path.resolve(import.meta.dirname, "../../../docs/protocol.md"), "utf8")
 
@@ -26,7 +27,19 @@ const table = (name: string): ReadonlyArray<ReadonlyArray<string>> =>
 it("the table of lists has their bounds", () => {
   assert.deepStrictEqual(
     table("lists").map(([, most]) => Number(most)),
-    [maxStops, maxStopLength, maxInputs, maxDimensions, maxTopLogprobs, maxImages, maxPixels, mostSide]
+    [
+      maxStops,
+      maxStopLength,
+      maxInputs,
+      maxDimensions,
+      maxTopLogprobs,
+      maxImages,
+      maxPixels,
+      mostSide,
+      maxTools,
+      maxToolDepth,
+      maxToolValues
+    ]
   )
 })
 

@@ -1,0 +1,45 @@
+/**
+ * Bounds of tools. Their `parameters` are forwarded unchanged: they are part of the prompt, and Ollama up to 0.24 makes no
+ * grammar of them. A server that makes one works for each level and each part of them, so these are bounded.
+ */
+import { Effect } from "effect"
+import { isDeeperThan } from "../../domain/depth.ts"
+import { BadRequest } from "../../domain/Errors.ts"
+import type { DecodedRequest, Json } from "../../domain/Inference.ts"
+
+/** Tools of one request. */
+export const maxTools = 128
+/** Levels of objects and lists in the `parameters` of one tool. */
+export const maxToolDepth = 32
+/** Values in the `parameters` of one tool, the objects and lists among them included. */
+export const maxToolValues = 4096
+
+const valuesIn = (value: Json): number =>
+  typeof value === "object" && value !== null
+    ? Object.values(value).reduce<number>((sum, item) => sum + valuesIn(item), 1)
+    : 1
+
+const parametersOf = (tool: Json): Json => {
+  if (typeof tool !== "object" || tool === null || !("function" in tool)) return null
+  const { function: named } = tool
+  return typeof named === "object" && named !== null && "parameters" in named
+    ? (named.parameters ?? null)
+    : null
+}
+
+const problemOf = (tool: Json): string | undefined => {
+  const parameters = parametersOf(tool)
+  if (isDeeperThan(parameters, maxToolDepth)) return `expected at most ${maxToolDepth} levels`
+  return valuesIn(parameters) > maxToolValues ? `expected at most ${maxToolValues} values` : undefined
+}
+
+export const checkTools = (request: DecodedRequest): Effect.Effect<DecodedRequest, BadRequest> => {
+  const { tools } = request.body
+  if (!Array.isArray(tools)) return Effect.succeed(request)
+  if (tools.length > maxTools) return new BadRequest({ detail: `tools: expected at most ${maxTools}` })
+  for (const [i, tool] of tools.entries()) {
+    const problem = problemOf(tool)
+    if (problem !== undefined) return new BadRequest({ detail: `tools.${i}.function.parameters: ${problem}` })
+  }
+  return Effect.succeed(request)
+}
