@@ -70,7 +70,12 @@ const hasLongRunAcross = (messages: ReadonlyArray<Json>): boolean => {
     const content = isObject(message) ? message["content"] : ""
     return typeof content === "string" ? content : ""
   })
-  return contents.length > 1 && (hasLongRun(contents.join("")) || hasLongRun(contents.join("\n\n")))
+  const together = contents.reduce((sum, content) => sum + content.length + 2, 0)
+  return (
+    contents.length > 1 &&
+    together > maxRun &&
+    (hasLongRun(contents.join("")) || hasLongRun(contents.join("\n\n")))
+  )
 }
 
 /** The field whose text has a run that is too long. */
