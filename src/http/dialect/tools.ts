@@ -3,7 +3,7 @@
  * grammar of them. A server that makes one works for each level and each part of them, so these are bounded.
  */
 import { Effect } from "effect"
-import { isDeeperThan } from "../../domain/depth.ts"
+import { isDeeperThan } from "../../domain/json.ts"
 import { BadRequest } from "../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 
