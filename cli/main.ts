@@ -3,6 +3,7 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Exit, Layer } from "effect"
 import { Command } from "effect/cli"
+import { AnswerMemory } from "../src/backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "../src/backend/breaker.ts"
 import { layerOllama } from "../src/backend/ollama/client.ts"
 import { Drain } from "../src/infra/Drain.ts"
@@ -35,7 +36,13 @@ const layerBackend = Layer.unwrap(
   Effect.map(backendUrl, (url) =>
     layerOllama({ url, connectTimeoutMs: 3000, firstByteTimeoutMs: 10_000, idleTimeoutMs: 10_000 })
   )
-).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
+).pipe(
+  Layer.provide([
+    layerCircuitBreaker({ failures: 5, openMs: 1000 }),
+    Drain.layer,
+    AnswerMemory.layer({ mostBytes: 67_108_864 })
+  ])
+)
 
 const program = makeProgram({
   registry: layerAdmin,

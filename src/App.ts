@@ -13,6 +13,8 @@ import * as Metrics from "./observability/Metrics.ts"
 import { layerPostgres as layerPromptLog } from "./promptlog/postgres.ts"
 import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
 import { layerRetention } from "./promptlog/retention.ts"
+import { layerAnswerGauge } from "./backend/answerGauge.ts"
+import { AnswerMemory } from "./backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "./backend/breaker.ts"
 import { layerOllama } from "./backend/ollama/client.ts"
 import { layerFromMeter as layerBudget } from "./gates/limits/budgetFromMeter.ts"
@@ -109,6 +111,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     layerCrashRecovery({ leaseS: settings.concurrencyLeaseS }),
     layerBreakerGauge,
     layerQueueGauge,
+    layerAnswerGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention(),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
@@ -118,6 +121,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     Layer.provideMerge(layerCounterReconciler().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(layerQueue(settings)),
+    Layer.provideMerge(AnswerMemory.layer({ mostBytes: settings.unreadAnswersMaxBytes })),
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
   )
@@ -151,7 +155,6 @@ export const layerApp = (
     maxConnectionsPerAddress: settings.maxConnectionsPerAddress,
     anonymousRowsPerMinute: settings.anonymousRowsPerMinute,
     requestBodiesMaxBytes: requestBodiesMaxBytesOf(settings),
-    unreadAnswersMaxBytes: settings.unreadAnswersMaxBytes,
     trustedProxies: settings.trustedProxies,
     playground: playgroundOf(settings),
     maxRequestBodyBytes: settings.maxRequestBodyBytes,

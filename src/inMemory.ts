@@ -15,6 +15,7 @@ import { BlockList } from "node:net"
 import { Effect, Layer } from "effect"
 import { type AuditMemory, layerMemory as layerAudit } from "./audit/memory.ts"
 import type { Audit } from "./audit/Audit.ts"
+import { AnswerMemory } from "./backend/AnswerMemory.ts"
 import type { Backend } from "./backend/Backend.ts"
 import { layerCircuitBreaker } from "./backend/breaker.ts"
 import type { CircuitBreaker } from "./backend/CircuitBreaker.ts"
@@ -55,7 +56,7 @@ export interface InMemoryOptions {
   readonly meter?: Layer.Layer<Meter>
   readonly audit?: Layer.Layer<Audit | Ledger | AuditMemory>
   /** default: a model that answers "Hello world" */
-  readonly backend?: Layer.Layer<Backend, never, CircuitBreaker | Drain>
+  readonly backend?: Layer.Layer<Backend, never, AnswerMemory | CircuitBreaker | Drain>
   /** seconds that a slot lives without being renewed; default 30 */
   readonly leaseS?: number
   /** how long a shutdown waits for settlements, milliseconds; default 0 */
@@ -106,6 +107,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     Layer.provideMerge(options.meter ?? layerMeter({ leaseS })),
     Layer.provideMerge(options.audit ?? layerAudit),
     Layer.provideMerge(backend),
+    Layer.provideMerge(AnswerMemory.layer({ mostBytes: 134_217_728 })),
     Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
@@ -123,7 +125,6 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
     maxConnectionsPerAddress: 4096,
     anonymousRowsPerMinute: 1_000_000,
     requestBodiesMaxBytes: 67_108_864,
-    unreadAnswersMaxBytes: 134_217_728,
     trustedProxies: new BlockList(),
     maxRequestBodyBytes: 262_144,
     playground: false,

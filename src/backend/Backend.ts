@@ -7,7 +7,7 @@
  */
 import { Context, type Effect, type Scope, type Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
-import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
+import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
@@ -24,21 +24,22 @@ export class Backend extends Context.Service<
      *
      * Fails with `Forbidden` when the backend no longer has the model, with `BadRequest` (one of a few fixed
      * sentences, never the backend's text) when it refused the request itself. When this process ends before the
-     * answer does (`Drain.cut`), either fails with `ShuttingDown`.
+     * answer does (`Drain.cut`), either fails with `ShuttingDown`; when there is no memory for the answer, with
+     * `Unavailable` (`AnswerMemory.ts`). That memory is given back when the Scope closes.
      */
     forward(
       permit: Permit
-    ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown>, CallError, Scope.Scope>
+    ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>, CallError, Scope.Scope>
     /**
      * Embeds in one answer: `POST /api/embed`, or the legacy `/api/embeddings` for a request of that kind. One
      * vector per input or `BackendFailed`; fails as `forward` does.
      */
-    embed(permit: Permit): Effect.Effect<Embeddings, CallError>
+    embed(permit: Permit): Effect.Effect<Embeddings, CallError, Scope.Scope>
     /**
      * `POST /api/show` for the permitted model, without system prompt, template, modelfile, messages and remote
      * hosts; `details`, `model_info` and `capabilities` are always there. Fails as `forward` does.
      */
-    show(permit: Permit): Effect.Effect<JsonObject, CallError>
+    show(permit: Permit): Effect.Effect<JsonObject, CallError, Scope.Scope>
     /** `GET /api/tags`: installed local models; entries that would be proxied elsewhere are left out. */
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** `POST /api/show` for discovery: what the model of this name can do. Not through the breaker, and for no client. */

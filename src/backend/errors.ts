@@ -5,15 +5,19 @@ import type {
   BadRequest,
   CircuitOpen,
   Forbidden,
-  ShuttingDown
+  ShuttingDown,
+  Unavailable
 } from "../domain/Errors.ts"
 import { replaceControls } from "../domain/text.ts"
 
 /** The backend's text for the log: one line, no control characters, at most 500 characters. */
 export const loggable = (text: string): string => replaceControls(text, " ").slice(0, 500)
 
-/** What a call to the backend can end in: its own failure, a fault of the request, or the end of this process; or no call. */
-export type CallError = BackendFailed | BadRequest | CircuitOpen | Forbidden | ShuttingDown
+/**
+ * What a call to the backend can end in: its own failure, a fault of the request, no memory for its answer, or the end of this
+ * process; or no call.
+ */
+export type CallError = BackendFailed | BadRequest | CircuitOpen | Forbidden | ShuttingDown | Unavailable
 
 /** An HTTP answer other than the one hoped for. */
 export class UnexpectedAnswer extends Error {

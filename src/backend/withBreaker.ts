@@ -1,13 +1,13 @@
 /** Calls to the backend through the breaker: how each ends is reported, once. */
 import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
-import type { BackendFailed, ShuttingDown } from "../domain/Errors.ts"
+import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { Known, Permit } from "../domain/Evidence.ts"
 import * as YoungStream from "../infra/v8/stream.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { isBreakerFailure, type CallError } from "./errors.ts"
 
-type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown>
+type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 
 /**
  * A failure is reported as it passes, because whoever reads the stream may make last words of it; all else at the end.

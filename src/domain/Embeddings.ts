@@ -1,9 +1,11 @@
-/** One vector, as numbers and as JSON. */
+import type { Json } from "./Inference.ts"
+
+/** One vector, as JSON in memory of its own: as numbers, many vectors would take that memory a second time. */
 export interface Vector {
-  /** each is finite as a float32 */
-  readonly numbers: ReadonlyArray<number>
-  /** the array as text, in the backend's own digits where possible */
-  readonly json: string
+  /** the array in ASCII, in the backend's own digits; every number is finite as a float32 */
+  readonly json: Buffer
+  /** how many numbers it has */
+  readonly length: number
 }
 
 /** The answer of an embedding model (docs/protocol.md, "Embeddings"). An absent count stays absent; it is not 0. */
@@ -16,3 +18,13 @@ export interface Embeddings {
   /** the older endpoint does not send it */
   readonly promptEvalCount?: number
 }
+
+export const numbersOf = ({ json }: Vector): ReadonlyArray<number> => {
+  const numbers: Json = JSON.parse(json.toString("latin1"))
+  return Array.isArray(numbers) ? numbers.filter((value) => typeof value === "number") : []
+}
+
+export const vectorOf = (numbers: ReadonlyArray<number>): Vector => ({
+  json: Buffer.from(JSON.stringify(numbers)),
+  length: numbers.length
+})

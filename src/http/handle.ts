@@ -7,6 +7,7 @@
  * no gate can be left out. How a request ends, whichever way, stands in `endRequest.ts`.
  */
 import { Effect, type Scope } from "effect"
+import { AnswerMemory } from "../backend/AnswerMemory.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { GatewayError } from "../domain/Errors.ts"
@@ -27,15 +28,14 @@ import type { Exchange } from "./Exchange.ts"
 import { makeReadRequest, type RequestOptions } from "./readRequest.ts"
 import { makeReplies } from "./replies.ts"
 import { RequestBodies } from "./server/RequestBodies.ts"
-import { UnreadAnswers } from "./server/UnreadAnswers.ts"
 
 export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) {
-  const [bodies, breaker, contexts, discovery, unread] = [
+  const [bodies, breaker, contexts, discovery, memory] = [
     yield* RequestBodies,
     yield* CircuitBreaker,
     yield* ContextSecret,
     yield* Discovery,
-    yield* UnreadAnswers
+    yield* AnswerMemory
   ]
   const [authenticate, readRequest] = [yield* makeAuthenticate, yield* makeReadRequest(options)]
   const [reserve, waitForPlace, openIntent] = [
@@ -74,7 +74,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const key = yield* step("authenticate")(authenticate(context, incoming))
     const { caller } = key.known
     // 429. A key that does not read its answers gets no others.
-    yield* unread.room(caller)
+    yield* memory.room(caller)
     // 429, 503. Memory for the body, until it is admitted.
     return yield* bodies.withShare(caller, (share) =>
       // 413, 400. Read and decoded before anything is held for it.
@@ -104,13 +104,13 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   const embed = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
     const permit = yield* handle(exchange, dialect.decode)
     const embeddings = yield* step("backend")(backend.embed(exchange.context, permit))
-    return replies.object(exchange, dialect.encode(permit.known.request, embeddings))
+    return yield* replies.object(exchange, dialect.encode(permit.known.request, embeddings))
   })
 
   const show = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {
     const permit = yield* handle(exchange, dialect.decode)
     const description = yield* step("backend")(backend.show(exchange.context, permit))
-    return replies.object(exchange, dialect.encode(permit.known.request, description))
+    return yield* replies.object(exchange, dialect.encode(permit.known.request, description))
   })
 
   return { generate, embed, show }

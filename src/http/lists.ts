@@ -1,5 +1,6 @@
 /** What a key may look at without consuming anything: the models it may use, and the gateway's own version. */
 import { Effect } from "effect"
+import { AnswerMemory } from "../backend/AnswerMemory.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { Model } from "../domain/Model.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
@@ -9,7 +10,6 @@ import { makeAuthenticate } from "./authenticate.ts"
 import { present } from "./dialect/decode.ts"
 import type { Exchange } from "./Exchange.ts"
 import { makeReplies } from "./replies.ts"
-import { UnreadAnswers } from "./server/UnreadAnswers.ts"
 
 const tagOf = (model: Model) => ({
   name: model.name,
@@ -34,7 +34,7 @@ const entryOf = (model: Model) => {
 type Key = Evidence<"KeyStore">
 
 export const makeList = Effect.gen(function* () {
-  const [discovery, limiter, unread] = [yield* Discovery, yield* Limiter, yield* UnreadAnswers]
+  const [discovery, limiter, memory] = [yield* Discovery, yield* Limiter, yield* AnswerMemory]
   const [authenticate, replies] = [yield* makeAuthenticate, yield* makeReplies]
 
   const bodies = {
@@ -47,8 +47,8 @@ export const makeList = Effect.gen(function* () {
   return Effect.fnUntraced(function* (exchange: Exchange, name: keyof typeof bodies) {
     const { context, incoming } = exchange
     const key = yield* authenticate(context, incoming)
-    yield* unread.room(key.known.caller)
+    yield* memory.room(key.known.caller)
     context.show(yield* limiter.headroom(key))
-    return replies.object(exchange, JSON.stringify(yield* bodies[name](key)))
+    return yield* replies.object(exchange, JSON.stringify(yield* bodies[name](key)))
   })
 })

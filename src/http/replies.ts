@@ -6,7 +6,8 @@
  * memory than slots.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Array as Arr, Cause, Effect, Stream } from "effect"
+import { Array as Arr, Cause, Effect, type Scope, Stream } from "effect"
+import { AnswerMemory, type AnswerShare } from "../backend/AnswerMemory.ts"
 import { BackendFailed } from "../domain/Errors.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
@@ -19,60 +20,80 @@ import type { Exchange } from "./Exchange.ts"
 import { refusal, type Reply, written } from "./Reply.ts"
 import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
 import { AnswerBody, pieceBytes } from "./server/AnswerBody.ts"
-import { UnreadAnswers, type Waiting } from "./server/UnreadAnswers.ts"
 
 /**
- * Whether `text` leaves this process when it is written: it is one piece, nothing waits before it on its connection, and
+ * Whether an answer of `length` characters leaves this process when it is written: it is one piece, nothing waits before it on its connection, and
  * no answer that was asked for before it is still to be given there.
  */
-const leavesAtOnce = (text: string, incoming: IncomingMessage, response: ServerResponse): boolean =>
-  text.length <= pieceBytes && response.socket !== null && incoming.socket.writableLength <= pieceBytes
+const leavesAtOnce = (length: number, incoming: IncomingMessage, response: ServerResponse): boolean =>
+  length <= pieceBytes && response.socket !== null && incoming.socket.writableLength <= pieceBytes
+
+/** The body of an answer as text, or in parts that are written one after the other. */
+type BodyText = string | ReadonlyArray<string | Buffer>
+
+const lengthOf = (body: BodyText): number =>
+  typeof body === "string" ? body.length : body.reduce((sum, { length }) => sum + length, 0)
+
+const textOf = (body: BodyText): string =>
+  typeof body === "string" ? body : body.map((part) => part.toString()).join("")
+
+const partsOf = (body: BodyText): ReadonlyArray<Buffer> =>
+  typeof body === "string"
+    ? [Buffer.from(body)]
+    : body.map((part) => (typeof part === "string" ? Buffer.from(part) : part))
+
+const failWith = (context: RequestContext) => (error: ErrorResponse) =>
+  Effect.succeed(respondError(context, error))
 
 export const makeReplies = Effect.gen(function* () {
-  const [unread, { log: logFailure }] = [yield* UnreadAnswers, yield* FailureLog]
+  const [memory, { log: logFailure }] = [yield* AnswerMemory, yield* FailureLog]
 
-  /** An answer's share of the memory for unread ones; it is cut with its connection. */
-  const waitingFor = ({ context, incoming }: Exchange): Waiting =>
-    unread.answer(context.caller, () => incoming.socket.destroy())
+  /** The answer's share of the memory for answers; it is cut with its connection. */
+  const shareOf = ({ context, incoming }: Exchange): Effect.Effect<AnswerShare, never, Scope.Scope> =>
+    Effect.tap(memory.share(context.caller), (share) =>
+      Effect.sync(() => share.onCut(() => void incoming.socket.destroy()))
+    )
 
-  /** One object; `json` is the body as text. */
-  const object = (exchange: Exchange, json: string): Reply => {
+  /** An object that takes long to read. A function of its own: its closures keep `parts`, and no text beside them. */
+  const large = (exchange: Exchange, parts: ReadonlyArray<Buffer>): Effect.Effect<Reply, never, Scope.Scope> =>
+    Effect.map(shareOf(exchange), (share) => {
+      const { context, response } = exchange
+      const bytes = parts.reduce((sum, { length }) => sum + length, 0)
+      share.deliver(bytes)
+      const send = () => {
+        const headers = { ...headersOf(context), "content-type": jsonType, "content-length": String(bytes) }
+        const body = new AnswerBody(response, headers, share)
+        return body.writeBytes(...parts).pipe(Effect.andThen(body.endAndWait()), Effect.as(written))
+      }
+      return { outcome: outcomes.answered, keepSlot: true, tallied: false, send, fail: failWith(context) }
+    })
+
+  /** One object. */
+  const object = (exchange: Exchange, body: BodyText): Effect.Effect<Reply, never, Scope.Scope> => {
     const { context, incoming, response } = exchange
-    const fail = (error: ErrorResponse) => Effect.succeed(respondError(context, error))
-    const outcome = outcomes.answered
-    if (incoming.method === "HEAD" || leavesAtOnce(json, incoming, response)) {
-      return {
-        outcome,
-        keepSlot: false,
-        tallied: false,
-        send: () => Effect.succeed(respondText(context, json)),
-        fail
-      }
+    if (incoming.method !== "HEAD" && !leavesAtOnce(lengthOf(body), incoming, response)) {
+      return large(exchange, partsOf(body))
     }
-    // The text is not kept while the client reads.
-    const bytes = Buffer.from(json)
-    const send = () => {
-      const headers = {
-        ...headersOf(context),
-        "content-type": jsonType,
-        "content-length": String(bytes.length)
-      }
-      const body = new AnswerBody(response, headers, waitingFor(exchange))
-      return body.writeBytes(bytes).pipe(Effect.andThen(body.endAndWait()), Effect.as(written))
-    }
-    return { outcome, keepSlot: true, tallied: false, send, fail }
+    return Effect.succeed({
+      outcome: outcomes.answered,
+      keepSlot: false,
+      tallied: false,
+      send: () => Effect.succeed(respondText(context, textOf(body))),
+      fail: failWith(context)
+    })
   }
 
   /** The object that a backend's frames make together. */
   const whole = Effect.fnUntraced(function* (exchange: Exchange, frames: Answer, encoder: Encoder) {
-    const fold = new Fold()
+    const fold = new Fold(encoder.logprobs)
     yield* Stream.runForEachArray(frames, (chunk) => {
       for (const frame of chunk) fold.add(frame)
       return Effect.void
     })
-    const run = fold.whole
-    if (run === undefined) return yield* new BackendFailed({ fault: "cut" })
-    return object(exchange, JSON.stringify(encoder.whole(run)))
+    const whole = fold.whole(encoder.whole)
+    return whole === undefined
+      ? yield* new BackendFailed({ fault: "cut" })
+      : yield* object(exchange, whole)
   })
 
   /** How a stream has failed, in the surface's own words. */
@@ -99,12 +120,12 @@ export const makeReplies = Effect.gen(function* () {
    * for the end of the request, so everything but the last frame is sent here. An interruption stays one.
    */
   const stream = (exchange: Exchange, frames: Answer, dialect: Dialect, encoder: Encoder) =>
-    Effect.suspend(() => {
+    Effect.flatMap(shareOf(exchange), (share) => {
       const { context, incoming, response } = exchange
       const body = new AnswerBody(
         response,
         { "content-type": dialect.contentType, "x-accel-buffering": "no", ...headersOf(context) },
-        waitingFor(exchange)
+        share
       )
       let last: string | undefined
       return Stream.runForEachArray(frames, (chunk) => {
@@ -118,7 +139,7 @@ export const makeReplies = Effect.gen(function* () {
         Effect.flatMap((): Effect.Effect<Reply, BackendFailed> => {
           if (last === undefined) return new BackendFailed({ fault: "cut" })
           const text = last
-          const keepSlot = !leavesAtOnce(text, incoming, response)
+          const keepSlot = !leavesAtOnce(text.length, incoming, response)
           return Effect.succeed({
             outcome: outcomes.answered,
             keepSlot,

@@ -72,7 +72,7 @@ export const makeForward = Effect.gen(function* () {
   const embed = Effect.fnUntraced(function* (
     context: RequestContext,
     permit: Permit
-  ): Effect.fn.Return<Embeddings, CallError> {
+  ): Effect.fn.Return<Embeddings, CallError, Scope.Scope> {
     const { arrival, caller, request } = permit.known
     // Vectors say nothing to people: what was asked is kept, and no answer.
     context.transcribe(promptLog.transcript(caller, arrival, request))
@@ -96,7 +96,7 @@ export const makeForward = Effect.gen(function* () {
 
 /** Embeddings write nothing, and no vector means that nothing was read. The legacy endpoint never counts: the estimate stands. */
 const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefined => {
-  if (answer.vectors.every(({ numbers }) => numbers.length === 0)) return { doneReason: "load" }
+  if (answer.vectors.every(({ length }) => length === 0)) return { doneReason: "load" }
   if (request.kind === "embeddings") return undefined
   return {
     evalCount: 0,

@@ -29,7 +29,7 @@ export type Answer = Stream.Stream<Frame, Failure>
 
 /** What of each chunk goes on to the client, up to the frame that is `done`; a step of a pull, not a stage. */
 export const meterStream = (
-  frames: Stream.Stream<Frame, BackendFailed | ShuttingDown>,
+  frames: Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>,
   hold: Hold,
   transcript: Transcript | undefined
 ): Answer =>

@@ -1,5 +1,6 @@
 import { Effect, Layer, Stream } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
+import { vectorOf } from "../../src/domain/Embeddings.ts"
 import { layerMemory, say } from "../../src/backend/memory.ts"
 import { refusals } from "../../src/backend/ollama/refusals.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
@@ -39,10 +40,7 @@ suite("memory", (situation) =>
       reply: () => replies[situation],
       embed: () =>
         inOne(situation, {
-          vectors: [
-            { numbers: [0.6, 0.8], json: "[0.6,0.8]" },
-            { numbers: [1, 0], json: "[1,0]" }
-          ],
+          vectors: [vectorOf([0.6, 0.8]), vectorOf([1, 0])],
           promptEvalCount: 8
         }),
       show: () => inOne(situation, { model_info: {}, capabilities: ["completion"] })

@@ -1,4 +1,5 @@
 /** One backend answer through wire, frames and both encoders; and what must hold of what a client would read. */
+import { uncounted } from "../../src/backend/AnswerMemory.ts"
 import { assert } from "@effect/vitest"
 import { Cause, Effect, Exit } from "effect"
 import type { Dispatcher } from "undici"
@@ -179,10 +180,18 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
     delimited: true,
     retryAfterS: undefined
   }
-  const reader = new FrameReader(wire, kind, head, frameBoundsOf(callOf({ kind }, 100)))
+  const reader = new FrameReader(wire, kind, head, {
+    bounds: frameBoundsOf(callOf({ kind }, 100)),
+    share: uncounted,
+    isFolded: true
+  })
   const encoders = encodersOf(kind)
   const texts = encoders.map(() => "")
-  const fold = new Fold()
+  const folds = encodersOf(kind).map(([name, encoder]) => ({
+    name,
+    encoder,
+    fold: new Fold(encoder.logprobs)
+  }))
   let outcome: Outcome | undefined
   let last: Frame | undefined
   let frames = 0
@@ -198,7 +207,7 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
       if (error._tag === "None") return "failed"
       assert.include(["BackendFailed", "WireError"], error.value._tag)
       const face = toErrorResponse(
-        error.value._tag === "BackendFailed" ? error.value : fromTransport(error.value)
+        error.value._tag === "WireError" ? fromTransport(error.value) : error.value
       )
       encoders.forEach(([, encoder], i) => (texts[i] += encoder.failure(face, "id")))
       outcome = "failed"
@@ -207,7 +216,7 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
     } else {
       const read = exit.value
       assert.isNotTrue(last?.done, "frames after the last")
-      for (const frame of read) fold.add(frame)
+      for (const { fold } of folds) for (const frame of read) fold.add(frame)
       frames += read.length
       last = read.at(-1)
       encoders.forEach(([, encoder], i) => (texts[i] += encoder.frames(read)))
@@ -217,11 +226,13 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
   encoders.forEach(([name], i) =>
     (name.startsWith("native") ? assertNative : assertEvents)(texts[i] ?? "", outcome === "done")
   )
-  const whole = fold.whole
-  if (outcome === "done" && whole !== undefined) {
-    assertCharge(whole, frames)
-    for (const [name, encoder] of encodersOf(kind)) {
-      const text = JSON.stringify(encoder.whole(whole))
+  if (outcome === "done") {
+    for (const { encoder, fold, name } of folds) {
+      const whole = fold.whole((run, logprobs) => {
+        assertCharge(run, frames)
+        return encoder.whole(run, logprobs)
+      })
+      const text = typeof whole === "string" ? whole : (whole ?? []).map(String).join("")
       assert.strictEqual(objectIn(text)["model"], "client-spelling", name)
       texts.push(text)
     }

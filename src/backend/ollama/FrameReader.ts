@@ -6,10 +6,11 @@
  * frame before it there is nothing to send on, which is a failed call but does not speak against the server either.
  */
 import { Cause, Effect, Pull, type Stream } from "effect"
-import { BackendFailed, type ShuttingDown } from "../../domain/Errors.ts"
+import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import * as YoungStream from "../../infra/v8/stream.ts"
-import type { FrameBounds } from "./answerBounds.ts"
+import type { AnswerShare } from "../AnswerMemory.ts"
+import { type FrameBounds, foldedBytesOf } from "./answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
 import { ofErrorLine, fromTransport } from "./errors.ts"
 import { LineSplitter, LineTooLong } from "./LineSplitter.ts"
@@ -18,13 +19,25 @@ import { type Head, type UpstreamCall, TransportError } from "./UpstreamCall.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
 
+/** How much of an answer is taken, and where its memory comes from. */
+export interface Taken {
+  readonly bounds: FrameBounds
+  readonly share: AnswerShare
+  /** whether all of it is kept until its end, to be one object */
+  readonly isFolded: boolean
+}
+
 export class FrameReader {
   readonly #wire: UpstreamCall
   readonly #kind: FrameKind
   readonly #delimited: boolean
   readonly #streamed: boolean
   readonly #bounds: FrameBounds
+  readonly #share: AnswerShare
+  readonly #isFolded: boolean
   readonly #lines: LineSplitter
+  /** bytes that are kept of the frames so far */
+  #folded = 0
   #bytes = 0
   #count = 0
   #failure: BackendFailed | undefined
@@ -32,9 +45,11 @@ export class FrameReader {
   /** Time of the last frame, as the backend told it. */
   #lastAt: string | undefined
 
-  constructor(wire: UpstreamCall, kind: FrameKind, head: Head, bounds: FrameBounds) {
+  constructor(wire: UpstreamCall, kind: FrameKind, head: Head, { bounds, isFolded, share }: Taken) {
     this.#wire = wire
     this.#bounds = bounds
+    this.#share = share
+    this.#isFolded = isFolded
     this.#lines = new LineSplitter(bounds.lineBytes)
     this.#kind = kind
     this.#delimited = head.delimited
@@ -42,16 +57,23 @@ export class FrameReader {
   }
 
   /**
-   * The frames of each read, up to the final one. `lost` names a connection that broke. It runs for every chunk of every stream, so it takes no more steps than it must.
+   * The frames of each read, up to the final one. `lost` names a connection that broke. It runs for every chunk of every
+   * stream, so it takes no more steps than it must. What has been read waits here for memory, and no more is read meanwhile.
    */
-  #pull<E>(lost: (error: TransportError) => E): Pull.Pull<Frames, BackendFailed | E> {
-    const reading = Effect.flatMap(this.#wire.chunks, (bytes): Pull.Pull<Frames, BackendFailed | E> => {
-      if (bytes instanceof TransportError) return Effect.fail(lost(bytes))
+  #pull<E>(lost: (error: TransportError) => E): Pull.Pull<Frames, BackendFailed | Unavailable | E> {
+    type Next = Pull.Pull<Frames, BackendFailed | Unavailable | E>
+    const framesOf = (bytes: ReadonlyArray<Buffer>): Next => {
       const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
       // Frames that came before a failure go out before it.
       return first === undefined ? next : Effect.succeed<Frames>([first, ...rest])
+    }
+    const reading = Effect.flatMap(this.#wire.chunks, (bytes): Next => {
+      if (bytes instanceof TransportError) return Effect.fail(lost(bytes))
+      const needed = this.#neededFor(bytes)
+      if (this.#share.tryCollect(needed)) return framesOf(bytes)
+      return Effect.flatMap(this.#share.collect(needed), () => framesOf(bytes))
     })
-    const next = Effect.suspend((): Pull.Pull<Frames, BackendFailed | E> => {
+    const next = Effect.suspend((): Next => {
       if (this.#failure !== undefined) return Effect.fail(this.#failure)
       return this.#done ? Cause.done() : reading
     })
@@ -59,7 +81,7 @@ export class FrameReader {
   }
 
   /** The next frames, or `undefined` after the final one; a lost connection is told as it was. */
-  get next(): Effect.Effect<Frames | undefined, BackendFailed | TransportError> {
+  get next(): Effect.Effect<Frames | undefined, BackendFailed | TransportError | Unavailable> {
     return Pull.catchDone(
       this.#pull((error) => error),
       () => Effect.undefined
@@ -67,7 +89,7 @@ export class FrameReader {
   }
 
   /** The stream from `first` on. It can be run once. */
-  rest(first: Frames): Stream.Stream<Frame, BackendFailed | ShuttingDown> {
+  rest(first: Frames): Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable> {
     const next = this.#pull(fromTransport)
     let held: Frames | undefined = first
     const start = Effect.suspend(() => {
@@ -77,6 +99,13 @@ export class FrameReader {
       return Effect.succeed(frames)
     })
     return YoungStream.fromPull(start)
+  }
+
+  /** Memory for what is kept so far and the line under way, when `bytes` belong to it. */
+  #neededFor(bytes: ReadonlyArray<Buffer>): number {
+    let size = this.#lines.pending
+    for (const { length } of bytes) size += length
+    return this.#folded + size
   }
 
   #read(bytes: ReadonlyArray<Buffer>): ReadonlyArray<Frame> {
@@ -129,6 +158,7 @@ export class FrameReader {
       if (this.#count > this.#bounds.frames)
         return this.#fail("protocol", new Error(`more than the ${this.#bounds.frames} frames it may have`))
       frames.push(frame)
+      if (this.#isFolded) this.#folded += foldedBytesOf(frame, line.length)
       this.#lastAt = frame.createdAt
       if (frame.done) {
         this.#done = true

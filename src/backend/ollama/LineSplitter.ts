@@ -3,7 +3,7 @@
  * whole. Holds the line that is not complete yet, and nothing else.
  */
 
-import { ByteList } from "./ByteList.ts"
+import { ByteList } from "../../infra/ByteList.ts"
 
 /**
  * Longest line kept, unless told otherwise: what the backend's own client accepts. A final frame with the `context` of a
@@ -29,6 +29,11 @@ export class LineSplitter {
 
   constructor(limit: number = maxLineBytes) {
     this.#limit = limit
+  }
+
+  /** bytes of the line under way */
+  get pending(): number {
+    return this.#pending.size
   }
 
   /** The lines that `chunk` completes, blank ones left out; a `\r` before the `\n` stays, JSON does not mind it. */

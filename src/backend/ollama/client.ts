@@ -7,31 +7,25 @@
  * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
  * the one that does not read; `maxDurationMs` for the whole.
  */
-import { Effect, Layer, Scope, Semaphore, type Stream } from "effect"
+import { Effect, Layer, Scope, type Stream } from "effect"
 import { Pool } from "undici"
-import { BackendFailed, type ShuttingDown } from "../../domain/Errors.ts"
+import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { InferenceRequest, JsonObject, ModelCall } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
+import { ByteList } from "../../infra/ByteList.ts"
 import { makeMonotonicMs, makeTimer } from "../../infra/time.ts"
 import { Drain } from "../../infra/Drain.ts"
-import {
-  type FrameBounds,
-  frameBoundsOf,
-  mostWholeBytes,
-  showBytes,
-  tagsBytes,
-  vectorBytesOf
-} from "./answerBounds.ts"
+import { frameBoundsOf, parsedFactor, showBytes, tagsBytes, vectorBytesOf } from "./answerBounds.ts"
+import { AnswerMemory, type AnswerShare, uncounted } from "../AnswerMemory.ts"
 import { Backend } from "../Backend.ts"
-import { ByteList } from "./ByteList.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
 import type { CallError } from "../errors.ts"
 import { beforeFirstFrame, fromStatus, fromTransport } from "./errors.ts"
-import { FrameReader } from "./FrameReader.ts"
+import { FrameReader, type Taken } from "./FrameReader.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
 import { CountingClient, type Head, UpstreamCall, TransportError } from "./UpstreamCall.ts"
@@ -75,7 +69,7 @@ type Lookup = (typeof lookups)[number]
 const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) => lookup === path)
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
-  const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
+  const [breaker, drain, memory] = [yield* CircuitBreaker, yield* Drain, yield* AnswerMemory]
   const [alarm, nowMs] = [yield* makeTimer, yield* makeMonotonicMs]
   const prefix = options.url.pathname.replace(/\/+$/, "")
   const makePool = (connections: number | null) =>
@@ -94,8 +88,6 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       ),
       (pool) => Effect.promise(() => pool.destroy())
     )
-  /** in KiB */
-  const wholeAnswers = yield* Semaphore.make(mostWholeBytes / 1024)
   const requests = yield* makePool(options.connections ?? null)
   const lookupPool = yield* makePool(lookupConnections)
 
@@ -134,16 +126,17 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const askOnce = <A>(
     path: keyof typeof paths,
     body: string | null,
-    { decode, limit }: Expected<A>,
+    { decode, factor, limit }: Expected<A>,
+    share: AnswerShare,
     deadline: number
   ): Effect.Effect<A, CallError | TransportError> =>
     Effect.gen(function* () {
       const wire = yield* context(path, body, deadline)
       const head = yield* wire.head
       if (head.status !== 200) return yield* fromStatus(head, yield* beginning(wire))
-      const answer = Effect.flatMap(whole(wire, limit), decode)
-      // There are few look-ups at a time, and readiness must not wait for what clients ask.
-      return yield* isLookup(path) ? answer : wholeAnswers.withPermits(Math.ceil(limit / 1024))(answer)
+      const read = yield* whole(wire, limit, share)
+      if (factor > 1) yield* share.collect(read.size * factor)
+      return yield* decode(read)
     }).pipe(Effect.scoped)
 
   /**
@@ -162,20 +155,28 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     })
 
   /** The whole of an answer that is one JSON object. */
-  const ask = <A>(path: keyof typeof paths, body: string | null, expected: Expected<A>, timeoutMs: number) =>
-    inTime(timeoutMs, (deadline) => askOnce(path, body, expected, deadline))
+  const ask = <A>(
+    path: keyof typeof paths,
+    body: string | null,
+    expected: Expected<A>,
+    share: AnswerShare,
+    timeoutMs: number
+  ) => inTime(timeoutMs, (deadline) => askOnce(path, body, expected, share, deadline))
 
-  /** For the gateway itself: there is no client whose request could be at fault. */
+  /**
+   * For the gateway itself: there is no client whose request could be at fault. There are few at a time, and readiness must
+   * not wait for what clients ask.
+   */
   const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, timeoutMs: number) =>
-    Effect.mapError(ask(path, body, expected, timeoutMs), (error) =>
+    Effect.mapError(ask(path, body, expected, uncounted, timeoutMs), (error) =>
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
   /** Up to the first frame; after that the answer has a clock of its own. */
-  const head = (kind: FrameKind, body: string, bounds: FrameBounds) =>
+  const head = (kind: FrameKind, body: string, taken: Taken) =>
     inTime(options.firstByteTimeoutMs, (deadline) =>
       Effect.flatMap(context(kind, body, deadline), (wire) =>
-        Effect.map(open(wire, kind, bounds), (answer) => {
+        Effect.map(open(wire, kind, taken), (answer) => {
           wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
           return answer
         })
@@ -188,26 +189,37 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       if (kind !== "chat" && kind !== "generate") {
         return protocol(`${kind} does not answer in frames`)
       }
-      return streamWithBreaker(breaker, permit, ({ call, model }) =>
-        head(kind, bodyOf(model.name, call), frameBoundsOf(call))
+      return Effect.flatMap(memory.share(permit.known.caller), (share) =>
+        streamWithBreaker(breaker, permit, ({ call, model }) =>
+          head(kind, bodyOf(model.name, call), {
+            bounds: frameBoundsOf(call),
+            share,
+            isFolded: !call.request.stream
+          })
+        )
       )
     },
     embed: (permit) => {
       const { kind } = permit.known.request
       if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
-      return callWithBreaker(breaker, permit, ({ call: { request }, model }) => {
-        const vectors = {
-          limit: vectorBytesOf(request),
-          decode: (text: string) =>
-            known(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
-        }
-        return ask(kind, wholeBodyOf(model.name, request), vectors, options.firstByteTimeoutMs)
-      })
+      return Effect.flatMap(memory.share(permit.known.caller), (share) =>
+        callWithBreaker(breaker, permit, ({ call: { request }, model }) => {
+          const vectors = {
+            limit: vectorBytesOf(request),
+            factor: 1,
+            decode: (bytes: ByteList) =>
+              known(decodeEmbeddings(kind, request.body, bytes), "not the vectors asked for")
+          }
+          return ask(kind, wholeBodyOf(model.name, request), vectors, share, options.firstByteTimeoutMs)
+        })
+      )
     },
     show: (permit) =>
-      callWithBreaker(breaker, permit, ({ model }) =>
-        // The name and nothing else: the other fields can echo what has to stay hidden.
-        ask("show", JSON.stringify({ model: model.name }), description, listTimeoutMs)
+      Effect.flatMap(memory.share(permit.known.caller), (share) =>
+        callWithBreaker(breaker, permit, ({ model }) =>
+          // The name and nothing else: the other fields can echo what has to stay hidden.
+          ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs)
+        )
       ),
     models: lookUp("models", null, list, listTimeoutMs),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
@@ -218,22 +230,27 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
 /** An answer in one object, and the most bytes it may have. */
 interface Expected<A> {
   readonly limit: number
-  readonly decode: (text: string) => Effect.Effect<A, BackendFailed>
+  /** how many times its bytes the decoded answer may take */
+  readonly factor: number
+  readonly decode: (bytes: ByteList) => Effect.Effect<A, BackendFailed>
 }
 
 const description: Expected<JsonObject> = {
   limit: showBytes,
-  decode: (text) => known(decodeShow(text), "not a model's description")
+  factor: parsedFactor,
+  decode: ({ text }) => known(decodeShow(text), "not a model's description")
 }
 const ownDescription: Expected<Description> = {
   limit: showBytes,
-  decode: (text) => known(decodeDescription(text), "not a model's description")
+  factor: parsedFactor,
+  decode: ({ text }) => known(decodeDescription(text), "not a model's description")
 }
 const list: Expected<ReadonlyArray<Model>> = {
   limit: tagsBytes,
-  decode: (text) => known(decodeTags(text), "not a list of models")
+  factor: parsedFactor,
+  decode: ({ text }) => known(decodeTags(text), "not a list of models")
 }
-const anything: Expected<void> = { limit: errorBytes, decode: () => Effect.void }
+const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 
 const headersFor = (path: keyof typeof paths, body: string | null) => ({
   accept: isLookup(path) ? "application/json" : "application/x-ndjson, application/json",
@@ -260,8 +277,11 @@ const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, Bac
 const open = Effect.fnUntraced(function* (
   wire: UpstreamCall,
   kind: FrameKind,
-  bounds: FrameBounds
-): Effect.fn.Return<Stream.Stream<Frame, BackendFailed | ShuttingDown>, CallError | TransportError> {
+  taken: Taken
+): Effect.fn.Return<
+  Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>,
+  CallError | TransportError
+> {
   const head = yield* wire.head
   if (head.status !== 200) return yield* fromStatus(head, yield* beginning(wire))
   if (!isFrames(head)) {
@@ -269,7 +289,7 @@ const open = Effect.fnUntraced(function* (
     wire.abort(fault)
     return yield* fault
   }
-  const reader = new FrameReader(wire, kind, head, bounds)
+  const reader = new FrameReader(wire, kind, head, taken)
   const first = yield* Effect.mapError(reader.next, beforeFirstFrame)
   if (first === undefined)
     return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
@@ -304,18 +324,20 @@ const beginning = (wire: UpstreamCall): Effect.Effect<string> => {
   )
 }
 
-/** The whole body as text; more than `limit` bytes is a protocol fault. */
-const whole = Effect.fnUntraced(function* (wire: UpstreamCall, limit: number) {
+/** The whole body; more than `limit` bytes is a protocol fault. While there is no memory for more, the rest is not read. */
+const whole = Effect.fnUntraced(function* (wire: UpstreamCall, limit: number, share: AnswerShare) {
   const read = new ByteList()
   while (true) {
     const bytes = yield* wire.take
-    if (bytes.length === 0) return read.text
-    for (const chunk of bytes) read.push(chunk)
-    if (read.size > limit) {
+    if (bytes.length === 0) return read
+    const more = bytes.reduce((sum, { length }) => sum + length, 0)
+    if (read.size + more > limit) {
       const fault = protocol(`the answer is larger than the ${limit} bytes it may have`)
       wire.abort(fault)
       return yield* fault
     }
+    yield* share.collect(read.capacityWith(more))
+    for (const chunk of bytes) read.push(chunk)
   }
 })
 
@@ -326,5 +348,6 @@ const diedIdle = (error: CallError | TransportError): boolean =>
 const refusedBy = (error: CallError | TransportError): CallError =>
   error instanceof TransportError ? fromTransport(error) : error
 
-export const layerOllama = (options: OllamaOptions): Layer.Layer<Backend, never, CircuitBreaker | Drain> =>
-  Layer.effect(Backend, make(options))
+export const layerOllama = (
+  options: OllamaOptions
+): Layer.Layer<Backend, never, AnswerMemory | CircuitBreaker | Drain> => Layer.effect(Backend, make(options))

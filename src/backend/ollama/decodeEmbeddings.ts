@@ -1,49 +1,53 @@
 /**
  * Embeddings rebuilt from what the backend said, by hand-written guards: two thousand vectors are some million
- * numbers, and each is looked at. An answer that does not fit the request is no answer.
+ * numbers, and each is looked at, one vector at a time. An answer that does not fit the request is no answer.
  */
 import type { Embeddings, Vector } from "../../domain/Embeddings.ts"
 import type { InferenceRequest, Json } from "../../domain/Inference.ts"
 import { isArray, isCount, isObject, tryParseJson } from "../../domain/json.ts"
+import type { ByteList } from "../../infra/ByteList.ts"
 import { sliceVectors } from "./embeddingSlices.ts"
 
 /** The endpoints that answer with vectors. */
 export type EmbedKind = "embed" | "embeddings"
 
-/** `undefined` when the text is not one vector per input of `body`. */
+/** `undefined` when the bytes are not one vector per input of `body`. The vectors stay in the memory of `bytes`. */
 export const decodeEmbeddings = (
   kind: EmbedKind,
   body: InferenceRequest["body"],
-  text: string
+  bytes: ByteList
 ): Embeddings | undefined => {
-  const value = tryParseJson(text)
-  if (!isObject(value)) return undefined
+  const slices = sliceVectors(kind === "embed" ? "embeddings" : "embedding", bytes)
+  const value = slices === undefined ? undefined : tryParseJson(slices.envelope)
+  if (slices === undefined || !isObject(value)) return undefined
   if (kind === "embeddings") {
-    const vector = value["embedding"]
+    const vectors = vectorsOf(slices.vectors)
     // Nothing in, nothing out: an empty prompt only loads the model.
     const expected = body["prompt"] !== ""
-    if (!isVector(vector) || vector.length > 0 !== expected) return undefined
-    return { vectors: withTexts([vector], sliceVectors("embedding", text)) }
+    return vectors?.every(({ length }) => length > 0 === expected) === true ? { vectors } : undefined
   }
-  const vectors = value["embeddings"]
-  if (!isArray(vectors) || vectors.length !== inputsOf(body["input"])) return undefined
-  if (!vectors.every((vector) => isVector(vector) && vector.length > 0)) return undefined
+  if (slices.vectors.length !== inputsOf(body["input"])) return undefined
+  const vectors = vectorsOf(slices.vectors)
+  if (vectors === undefined || vectors.some(({ length }) => length === 0)) return undefined
   return {
-    vectors: withTexts(vectors.filter(isVector), sliceVectors("embeddings", text)),
+    vectors,
     ...(isCount(value["total_duration"]) ? { totalDuration: value["total_duration"] } : {}),
     ...(isCount(value["load_duration"]) ? { loadDuration: value["load_duration"] } : {}),
     ...(isCount(value["prompt_eval_count"]) ? { promptEvalCount: value["prompt_eval_count"] } : {})
   }
 }
 
-const withTexts = (
-  vectors: ReadonlyArray<ReadonlyArray<number>>,
-  texts: ReadonlyArray<string> = []
-): ReadonlyArray<Vector> =>
-  vectors.map((numbers, i) => ({
-    numbers,
-    json: (texts.length === vectors.length ? texts[i] : undefined) ?? JSON.stringify(numbers)
-  }))
+/** Undefined when one of them is no vector. */
+const vectorsOf = (slices: ReadonlyArray<Buffer>): ReadonlyArray<Vector> | undefined => {
+  const vectors: Array<Vector> = []
+  for (const json of slices) {
+    // Every byte is its own character here, so that none passes for a digit or a blank that is none.
+    const numbers = tryParseJson(json.toString("latin1"))
+    if (!isVector(numbers)) return undefined
+    vectors.push({ json, length: numbers.length })
+  }
+  return vectors
+}
 
 /** An empty string is no input; an empty string in a list is one (docs/protocol.md, "Embeddings"). */
 const inputsOf = (input: Json | undefined): number => (isArray(input) ? input.length : input === "" ? 0 : 1)

@@ -2,7 +2,7 @@
 import { Effect, type Schema } from "effect"
 import type { BadRequest } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
-import type { DecodedRequest, InferenceRequest, Json } from "../../domain/Inference.ts"
+import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import type { Body } from "../body.ts"
 import { decodeWith } from "./decode.ts"
 import { checkImages } from "./images.ts"
@@ -24,8 +24,10 @@ export interface Encoder {
   readonly frames: (chunk: ReadonlyArray<Frame>) => string
   /** how the surface says, after the first byte, that the answer has failed */
   readonly failure: (face: ErrorResponse, requestId: string) => string
-  /** the single object of a non-stream answer, from the folded run */
-  readonly whole: (run: Frame) => Json
+  /** the single object of a non-stream answer, from the folded run; `logprobs` is what stands for its log probabilities */
+  readonly whole: (run: Frame, logprobs?: Json) => Json
+  /** log probabilities of some frames of a run that is folded: a list, or an object with lists of the run's length */
+  readonly logprobs: (entries: ReadonlyArray<JsonObject>) => Json
 }
 
 export type Decode = (body: Body, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>
@@ -67,6 +69,6 @@ export interface Dialect extends RequestDecoder {
 
 /** An endpoint that is answered in one object. */
 export interface ObjectDialect<A> extends RequestDecoder {
-  /** the answer as JSON text */
-  readonly encode: (request: InferenceRequest, answer: A) => string
+  /** the answer as JSON text, or as parts of it: a copy of a large answer costs as much memory as the answer */
+  readonly encode: (request: InferenceRequest, answer: A) => string | ReadonlyArray<string | Buffer>
 }

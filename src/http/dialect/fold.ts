@@ -1,34 +1,111 @@
 /**
  * Joins all frames of an answer to the single object of a non-stream answer, as Ollama does: the fields of the last frame,
  * with the text, thinking, log probabilities and tool calls of all frames (docs/protocol.md, "Chat").
+ *
+ * Log probabilities are many times the text, and as objects three times what they are as JSON. So they become JSON as they
+ * come in.
  */
+import { randomUUID } from "node:crypto"
 import type { Frame, ToolCall } from "../../domain/Frame.ts"
-import type { JsonObject } from "../../domain/Inference.ts"
+import type { Json, JsonObject } from "../../domain/Inference.ts"
+import { ByteList } from "../../infra/ByteList.ts"
+
+/** Entries that are kept as objects until they are so many. */
+const entriesAtOnce = 32
+
+const isList = (value: Json): value is ReadonlyArray<Json> => Array.isArray(value)
+
+/** JSON lists that grow by what other lists have. */
+class ListText {
+  readonly #bytes = new ByteList()
+
+  add(items: ReadonlyArray<Json>): void {
+    if (items.length === 0) return
+    const text = JSON.stringify(items).slice(1, -1)
+    this.#bytes.push(Buffer.from(this.#bytes.size === 0 ? text : `,${text}`))
+  }
+
+  get parts(): ReadonlyArray<string | Buffer> {
+    return ["[", ...this.#bytes.parts, "]"]
+  }
+}
+
+/** A list, or an object of lists and plain values, that grows by others of its shape. */
+class GrowingText {
+  readonly #list = new ListText()
+  readonly #members = new Map<string, ListText | Json>()
+  #isList = true
+
+  add(value: Json): void {
+    if (typeof value !== "object" || value === null) return
+    if (isList(value)) return this.#list.add(value)
+    this.#isList = false
+    for (const [key, member] of Object.entries(value)) {
+      const known = this.#members.get(key)
+      if (known instanceof ListText && isList(member)) known.add(member)
+      else if (known === undefined && isList(member)) {
+        const list = new ListText()
+        list.add(member)
+        this.#members.set(key, list)
+      } else this.#members.set(key, member)
+    }
+  }
+
+  get parts(): ReadonlyArray<string | Buffer> {
+    if (this.#isList) return this.#list.parts
+    const members = [...this.#members].flatMap(([key, member], i) => [
+      `${i === 0 ? "" : ","}${JSON.stringify(key)}:`,
+      ...(member instanceof ListText ? member.parts : [JSON.stringify(member)])
+    ])
+    return ["{", ...members, "}"]
+  }
+}
 
 export class Fold {
+  readonly #logprobsOf: (entries: ReadonlyArray<JsonObject>) => Json
   #last: Frame | undefined
   #text = ""
   #thinking = ""
   readonly #toolCalls: Array<ToolCall> = []
-  readonly #logprobs: Array<JsonObject> = []
+  #entries: Array<JsonObject> = []
+  #logprobs: GrowingText | undefined
+
+  /** `logprobsOf`: how the surface writes log probabilities (`Encoder.logprobs`). */
+  constructor(logprobsOf: (entries: ReadonlyArray<JsonObject>) => Json) {
+    this.#logprobsOf = logprobsOf
+  }
 
   add(frame: Frame): void {
-    this.#last = frame
+    const { logprobs, ...rest } = frame
+    this.#last = rest
     this.#text += frame.text
     if (frame.thinking !== undefined) this.#thinking += frame.thinking
     if (frame.toolCalls !== undefined) this.#toolCalls.push(...frame.toolCalls)
-    if (frame.logprobs !== undefined) this.#logprobs.push(...frame.logprobs)
+    if (logprobs === undefined) return
+    for (const entry of logprobs) this.#entries.push(entry)
+    this.#logprobs ??= new GrowingText()
+    if (this.#entries.length >= entriesAtOnce) this.#write(this.#logprobs)
   }
 
-  /** The whole run as one frame; undefined when there was none. */
-  get whole(): Frame | undefined {
+  /** The whole run as the JSON text of one object, which `encode` makes; undefined when there was no frame. */
+  whole(encode: (run: Frame, logprobs?: Json) => Json): string | ReadonlyArray<string | Buffer> | undefined {
     if (this.#last === undefined) return undefined
-    return {
+    const run: Frame = {
       ...this.#last,
       text: this.#text,
       ...(this.#thinking === "" ? {} : { thinking: this.#thinking }),
-      ...(this.#toolCalls.length === 0 ? {} : { toolCalls: this.#toolCalls }),
-      ...(this.#logprobs.length === 0 ? {} : { logprobs: this.#logprobs })
+      ...(this.#toolCalls.length === 0 ? {} : { toolCalls: this.#toolCalls })
     }
+    if (this.#logprobs === undefined) return JSON.stringify(encode(run))
+    this.#write(this.#logprobs)
+    // Nobody knows this text before the answer is made, so it stands nowhere else in it.
+    const place = randomUUID()
+    const [before = "", after = ""] = JSON.stringify(encode(run, place)).split(`"${place}"`)
+    return [before, ...this.#logprobs.parts, after]
+  }
+
+  #write(text: GrowingText): void {
+    text.add(this.#logprobsOf(this.#entries))
+    this.#entries = []
   }
 }

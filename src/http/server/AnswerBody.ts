@@ -8,22 +8,24 @@
  */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http"
 import { Effect } from "effect"
-import type { Waiting } from "./UnreadAnswers.ts"
+import type { Unread } from "../../backend/AnswerMemory.ts"
 
 /** Bytes of one write. A client that takes fewer in `CLIENT_STALL_TIMEOUT_MS` does not read. */
 export const pieceBytes = 65_536
 
 export class AnswerBody {
   readonly #response: ServerResponse
-  readonly #waiting: Waiting
+  readonly #unread: Unread
   /** whether pieces are framed here: not when the length is known, nor for HTTP/1.0, where the end of the connection is the end */
   readonly #framed: boolean
 
+  readonly #taken = Effect.sync(() => this.#unread.hold(0))
+
   /** The head goes out with the first piece. Throws when Node does not take the headers. */
-  constructor(response: ServerResponse, headers: OutgoingHttpHeaders, waiting: Waiting) {
+  constructor(response: ServerResponse, headers: OutgoingHttpHeaders, unread: Unread) {
     response.writeHead(200, headers)
     this.#response = response
-    this.#waiting = waiting
+    this.#unread = unread
     this.#framed = response.chunkedEncoding
     // It stands in the head; from here on Node passes on what it is given.
     response.chunkedEncoding = false
@@ -36,22 +38,24 @@ export class AnswerBody {
     // The text itself is not kept: it would be as long as its bytes once more.
     if (text.length > pieceBytes) return this.writeBytes(Buffer.from(text))
     if (this.#response.write(this.#framed ? chunkOf(text) : text)) return Effect.void
-    return this.#drained(Buffer.byteLength(text))
+    return Effect.ensuring(this.#drained(Buffer.byteLength(text)), this.#taken)
   }
 
-  /** The same for many bytes. They are one chunk, however many writes it takes. */
-  writeBytes(bytes: Buffer): Effect.Effect<void> {
-    const next = (at: number): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        if (at === 0 && this.#framed) this.#response.write(`${bytes.length.toString(16)}\r\n`)
-        const end = at + pieceBytes
-        const hasRoom = this.#response.write(bytes.subarray(at, end))
-        const written = hasRoom ? Effect.void : this.#drained(bytes.length)
-        if (end < bytes.length) return Effect.andThen(written, next(end))
+  /** The same for many bytes. They are one chunk, however many writes it takes, and all of them are kept until the last. */
+  writeBytes(...parts: ReadonlyArray<Buffer>): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const total = parts.reduce((sum, { length }) => sum + length, 0)
+      const pieces = piecesOf(parts)
+      if (this.#framed) this.#response.write(`${total.toString(16)}\r\n`)
+      const next: Effect.Effect<void> = Effect.suspend(() => {
+        for (let piece = pieces.next(); piece.done !== true; piece = pieces.next()) {
+          if (!this.#response.write(piece.value)) return Effect.andThen(this.#drained(total), next)
+        }
         if (this.#framed) this.#response.write("\r\n")
-        return written
+        return Effect.void
       })
-    return next(0)
+      return Effect.ensuring(next, this.#taken)
+    })
   }
 
   /** All has been said. Whoever ends a response without it destroys it, so that half an answer does not look whole. */
@@ -65,14 +69,14 @@ export class AnswerBody {
       const response = this.#response
       const forget = () => {
         response.off("finish", over).off("close", over)
-        this.#waiting.hold(0)
+        this.#unread.hold(0)
       }
       const over = () => {
         forget()
         resume(Effect.void)
       }
       if (response.destroyed) return over()
-      this.#waiting.hold(response.writableLength)
+      this.#unread.hold(response.writableLength)
       response.once("finish", over).once("close", over)
       this.end()
       return Effect.sync(forget)
@@ -82,18 +86,32 @@ export class AnswerBody {
   /** Waits for room, while `bytes` are kept in memory. */
   #drained(bytes: number): Effect.Effect<void> {
     return Effect.callback((resume) => {
-      this.#waiting.hold(bytes)
-      const drained = () => {
-        this.#waiting.hold(0)
-        resume(Effect.void)
-      }
+      this.#unread.hold(bytes)
+      const drained = () => resume(Effect.void)
       this.#response.once("drain", drained)
-      return Effect.sync(() => {
-        this.#waiting.hold(0)
-        this.#response.off("drain", drained)
-      })
+      return Effect.sync(() => void this.#response.off("drain", drained))
     })
   }
 }
 
 const chunkOf = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`
+
+/** The same bytes in writes of `pieceBytes` at most: many small parts are one, a large one is many. */
+const piecesOf = function* (parts: ReadonlyArray<Buffer>): Generator<Buffer, void> {
+  let gathered: Array<Buffer> = []
+  let size = 0
+  for (const part of parts) {
+    for (let at = 0; at < part.length; at += pieceBytes) {
+      const piece = part.subarray(at, at + pieceBytes)
+      if (size + piece.length > pieceBytes) {
+        yield Buffer.concat(gathered)
+        gathered = []
+        size = 0
+      }
+      gathered.push(piece)
+      size += piece.length
+    }
+  }
+  const [only] = gathered
+  if (only !== undefined) yield gathered.length === 1 ? only : Buffer.concat(gathered)
+}

@@ -22,7 +22,6 @@ import { PipeliningServer } from "./pipelining.ts"
 import { RequestBodies } from "./RequestBodies.ts"
 import { cutStalledClients } from "./stalledClients.ts"
 import { Tarpit } from "./Tarpit.ts"
-import { UnreadAnswers } from "./UnreadAnswers.ts"
 
 export interface ServerOptions extends AppOptions {
   readonly host: string
@@ -39,8 +38,6 @@ export interface ServerOptions extends AppOptions {
   readonly anonymousRowsPerMinute: number
   /** bytes of request bodies in memory, of all clients together */
   readonly requestBodiesMaxBytes: number
-  /** bytes of unread answers in memory, of all clients together */
-  readonly unreadAnswersMaxBytes: number
 }
 
 /** Connections at the same time: idle ones cost a few KiB each, and nobody honest comes near. */
@@ -166,6 +163,5 @@ export const layer = (options: ServerOptions) =>
     Layer.provide(FailureLog.layer),
     Layer.provide(Tarpit.layer({ rowsPerMinute: options.anonymousRowsPerMinute })),
     Layer.provide(RequestBodies.layer({ mostBytes: options.requestBodiesMaxBytes })),
-    Layer.provide(FreeWork.layer()),
-    Layer.provide(UnreadAnswers.layer({ mostBytes: options.unreadAnswersMaxBytes }))
+    Layer.provide(FreeWork.layer())
   )

@@ -5,6 +5,7 @@ import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import type { CallError } from "../../../src/backend/errors.ts"
 import { layerOllama, type OllamaOptions } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
+import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 
@@ -21,7 +22,9 @@ export const withBackend = <A, E>(
       idleTimeoutMs: 3000,
       connections: 8,
       ...options
-    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer]))
+    }).pipe(
+      Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer, layerAnswerMemory])
+    )
     return yield* Effect.provide(test(backend), layer)
   })
 

@@ -5,6 +5,7 @@ import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
+import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { forward, stream, withBackend } from "./calls.ts"
 
@@ -17,7 +18,9 @@ it.live("400 streams are under way at the same time", () =>
       connectTimeoutMs: 3000,
       firstByteTimeoutMs: 5000,
       idleTimeoutMs: 10_000
-    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
+    }).pipe(
+      Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
+    )
     const first = Effect.flatMap(forward(), (frames) => Stream.runHead(frames))
     const begun = yield* Effect.forEach(Array.from({ length: 400 }), () => first, {
       concurrency: "unbounded"

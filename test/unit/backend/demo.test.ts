@@ -6,6 +6,7 @@ import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { makeDemoBackend } from "../../../src/backend/demo/DemoBackend.ts"
 import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
+import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 
 const post = (url: string, body: object) =>
@@ -28,7 +29,9 @@ describe("the demo backend", () => {
         connectTimeoutMs: 1000,
         firstByteTimeoutMs: 2000,
         idleTimeoutMs: 2000
-      }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
+      }).pipe(
+        Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
+      )
       yield* Effect.gen(function* () {
         const backend = yield* Backend
         yield* backend.ping
@@ -51,7 +54,7 @@ describe("the demo backend", () => {
         const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
         const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding))
         assert.deepStrictEqual(
-          vectors.map(({ numbers }) => numbers.length),
+          vectors.map(({ length }) => length),
           [64, 64]
         )
         const shown = yield* backend.show(permitFor("demo-chat:latest"))

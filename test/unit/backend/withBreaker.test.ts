@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber, Stream } from "effect"
 import type { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { streamWithBreaker } from "../../../src/backend/withBreaker.ts"
-import { BackendFailed, ShuttingDown } from "../../../src/domain/Errors.ts"
+import { BackendFailed, ShuttingDown, type Unavailable } from "../../../src/domain/Errors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { permitFor } from "../../support/permits.ts"
 
@@ -10,7 +10,7 @@ const frame: Frame = { createdAt: "2026-01-01T00:00:00Z", text: "x", done: false
 const frames = Stream.rechunk(Stream.make(frame, frame, frame), 1)
 const cut = new BackendFailed({ fault: "cut" })
 
-type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown>
+type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 
 /** What the breaker is told of `stream` when `read` reads it. */
 const told = Effect.fnUntraced(function* <A, E>(

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { decodeShow } from "../../../src/backend/ollama/decodeShow.ts"
+import { vectorOf } from "../../../src/domain/Embeddings.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import type { Json } from "../../../src/domain/Inference.ts"
 import type { Decode, Dialect } from "../../../src/http/dialect/Dialect.ts"
@@ -265,7 +266,7 @@ const answers: ReadonlyArray<readonly [Dialect, Json, piece: string, whole: stri
 
 it("Embed, Embeddings and EmbeddingList are what the endpoints say", () => {
   const answer = {
-    vectors: [{ numbers: [0.5, -1], json: "[0.5,-1.0]" }],
+    vectors: [vectorOf([0.5, -1])],
     totalDuration: 5,
     promptEvalCount: 4
   }
@@ -275,7 +276,7 @@ it("Embed, Embeddings and EmbeddingList are what the endpoints say", () => {
     [openaiEmbeddings, { model: "m", input: "a" }, "EmbeddingList"],
     [openaiEmbeddings, { model: "m", input: "a", encoding_format: "base64" }, "EmbeddingList"]
   ] as const) {
-    const said = dialect.encode(decoding(dialect).accepted(body), answer)
+    const said = [dialect.encode(decoding(dialect).accepted(body), answer)].flat().map(String).join("")
     assert.strictEqual(objection(schema, JSON.parse(said)), "", said)
   }
   const shown = decodeShow(

@@ -36,17 +36,18 @@ const messageOf = (frame: Frame): JsonObject => ({
 export const nativeFailure = (face: ErrorResponse): string => `${JSON.stringify({ error: face.message })}\n`
 
 export const chatEncoder = (model: string): Encoder => {
-  const objectOf = (frame: Frame): Json => ({
+  const objectOf = (frame: Frame, logprobs: Json | undefined = frame.logprobs): Json => ({
     model,
     created_at: frame.createdAt,
     message: messageOf(frame),
-    ...present({ logprobs: frame.logprobs }),
+    ...present({ logprobs }),
     done: frame.done,
     ...(frame.done ? { ...present({ done_reason: frame.doneReason }), ...countsOf(frame) } : {})
   })
   return {
     frames: (chunk) => chunk.map((frame) => `${JSON.stringify(objectOf(frame))}\n`).join(""),
     failure: nativeFailure,
-    whole: objectOf
+    whole: objectOf,
+    logprobs: (entries) => entries
   }
 }

@@ -7,14 +7,14 @@ import type { SealContext } from "./contexts.ts"
 import { countsOf, nativeFailure, nativeToolCalls } from "./chatAnswer.ts"
 
 export const generateEncoder = (model: string, seal: SealContext): Encoder => {
-  const objectOf = (frame: Frame): Json => ({
+  const objectOf = (frame: Frame, logprobs: Json | undefined = frame.logprobs): Json => ({
     model,
     created_at: frame.createdAt,
     response: frame.text,
     ...present({
       thinking: frame.thinking,
       tool_calls: frame.toolCalls === undefined ? undefined : nativeToolCalls(frame.toolCalls),
-      logprobs: frame.logprobs
+      logprobs
     }),
     done: frame.done,
     ...(frame.done
@@ -30,6 +30,7 @@ export const generateEncoder = (model: string, seal: SealContext): Encoder => {
   return {
     frames: (chunk) => chunk.map((frame) => `${JSON.stringify(objectOf(frame))}\n`).join(""),
     failure: nativeFailure,
-    whole: objectOf
+    whole: objectOf,
+    logprobs: (entries) => entries
   }
 }

@@ -112,7 +112,8 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
   return {
     frames: (frames) => frames.map((frame) => carried(frame) + (frame.done ? last(frame) : "")).join(""),
     failure: openaiFailure,
-    whole: (run) => ({
+    logprobs: logprobsOf,
+    whole: (run, logprobs) => ({
       id,
       object: "chat.completion",
       created: createdOf(run),
@@ -129,7 +130,7 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
               tool_calls: run.toolCalls === undefined ? undefined : toolCallsOf(run.toolCalls)
             })
           },
-          ...(run.logprobs === undefined ? {} : { logprobs: logprobsOf(run.logprobs) }),
+          ...present({ logprobs }),
           finish_reason: finishReasonOf(run, run.toolCalls !== undefined)
         }
       ],

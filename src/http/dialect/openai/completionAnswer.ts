@@ -52,17 +52,26 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
   let offset = (echo ?? "").length
   let started = false
 
-  const objectOf = (frame: Frame, text: string, finish: string | null): { [key: string]: Json } => {
+  const logprobsOf = (entries: ReadonlyArray<JsonObject>): Json => {
+    const { to, value } = legacyLogprobs(entries, offset)
+    offset = to
+    return value
+  }
+
+  const objectOf = (
+    frame: Frame,
+    text: string,
+    finish: string | null,
+    logprobs: Json | undefined
+  ): { [key: string]: Json } => {
     created ??= createdOf(frame)
-    const logprobs = frame.logprobs === undefined ? undefined : legacyLogprobs(frame.logprobs, offset)
-    if (logprobs !== undefined) offset = logprobs.to
     return {
       id,
       object: "text_completion",
       created,
       model,
       system_fingerprint: systemFingerprint,
-      choices: [{ text, index: 0, logprobs: logprobs?.value ?? null, finish_reason: finish }]
+      choices: [{ text, index: 0, logprobs: logprobs ?? null, finish_reason: finish }]
     }
   }
 
@@ -71,7 +80,8 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
   const carried = (frame: Frame): string => {
     const text = started ? frame.text : (echo ?? "") + frame.text
     started = true
-    return text === "" && frame.logprobs === undefined ? "" : event(objectOf(frame, text, null))
+    const logprobs = frame.logprobs === undefined ? undefined : logprobsOf(frame.logprobs)
+    return text === "" && logprobs === undefined ? "" : event(objectOf(frame, text, null, logprobs))
   }
 
   const last = (frame: Frame): string =>
@@ -91,6 +101,10 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
   return {
     frames: (frames) => frames.map((frame) => carried(frame) + (frame.done ? last(frame) : "")).join(""),
     failure: openaiFailure,
-    whole: (run) => ({ ...objectOf(run, (echo ?? "") + run.text, finishOf(run)), usage: usageOf(run) })
+    logprobs: logprobsOf,
+    whole: (run, logprobs) => ({
+      ...objectOf(run, (echo ?? "") + run.text, finishOf(run), logprobs),
+      usage: usageOf(run)
+    })
   }
 }

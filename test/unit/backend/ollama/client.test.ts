@@ -5,6 +5,7 @@ import { Backend } from "../../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../../src/backend/breaker.ts"
 import { layerOllama } from "../../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../../src/infra/Drain.ts"
+import { layerAnswerMemory } from "../../../support/answerMemory.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
 import { withBackend, forward, run, failure, texts, generate, stream } from "../calls.ts"
@@ -45,7 +46,9 @@ describe("what the backend is sent", () => {
           connectTimeoutMs: 1000,
           firstByteTimeoutMs: 1000,
           idleTimeoutMs: 1000
-        }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
+        }).pipe(
+          Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
+        )
         yield* Effect.provide(run(), layer)
         assert.strictEqual(backend.requests[0]?.path, "/gpu-1/api/chat")
       })

@@ -4,7 +4,7 @@ import { assert, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber, type Scope } from "effect"
 import * as fc from "fast-check"
 import { AnswerBody } from "../../../../src/http/server/AnswerBody.ts"
-import { Unread } from "../../../../src/http/server/UnreadAnswers.ts"
+import { uncounted } from "../../../../src/backend/AnswerMemory.ts"
 
 /** A server that answers with what `serve` writes; gives its port. */
 const served = (
@@ -41,12 +41,9 @@ const answerOf = (port: number) =>
 
 const heads = { "content-type": "text/plain" }
 
-/** An answer whose memory nobody bounds. */
-const unheeded = () => new Unread(Number.POSITIVE_INFINITY, () => 0).answer("k", () => undefined)
-
 const wholly = (pieces: ReadonlyArray<string>) => (response: ServerResponse) =>
   Effect.gen(function* () {
-    const body = new AnswerBody(response, heads, unheeded())
+    const body = new AnswerBody(response, heads, uncounted)
     for (const piece of pieces) yield* body.write(piece)
     body.end()
   })
@@ -112,7 +109,7 @@ it.live("what was not ended does not look whole", () =>
   Effect.gen(function* () {
     const port = yield* served((response) =>
       Effect.gen(function* () {
-        yield* new AnswerBody(response, heads, unheeded()).write("half an ans")
+        yield* new AnswerBody(response, heads, uncounted).write("half an ans")
         response.destroy()
       })
     )
@@ -127,7 +124,7 @@ it.live("a client that does not read is waited for, and one that reads again is 
     let written = 0
     const port = yield* served((response) =>
       Effect.gen(function* () {
-        const body = new AnswerBody(response, heads, unheeded())
+        const body = new AnswerBody(response, heads, uncounted)
         for (const piece of pieces) {
           yield* body.write(piece)
           written += 1
@@ -167,7 +164,7 @@ it.live("whoever stops waiting for room leaves no listener behind", () =>
     const listeners = yield* Deferred.make<readonly [waiting: number, after: number]>()
     const port = yield* served((response) =>
       Effect.gen(function* () {
-        const body = new AnswerBody(response, heads, unheeded())
+        const body = new AnswerBody(response, heads, uncounted)
         const writing = yield* Effect.forkChild(Effect.forever(body.write("x".repeat(1_000_000))))
         while (response.listenerCount("drain") === 0) yield* Effect.sleep("1 millis")
         const waiting = response.listenerCount("drain")

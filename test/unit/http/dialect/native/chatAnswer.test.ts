@@ -29,7 +29,8 @@ describe("POST /api/chat, the answer", () => {
   })
 
   it("folds a run into the object the backend itself would have sent", () => {
-    const fold = new Fold()
+    const encoder = chatEncoder("m")
+    const fold = new Fold(encoder.logprobs)
     const call = { name: "f", arguments: { a: 1 } }
     for (const next of [
       frame("Hel", { thinking: "h" }),
@@ -38,7 +39,7 @@ describe("POST /api/chat, the answer", () => {
     ]) {
       fold.add(next)
     }
-    assert.deepStrictEqual(fold.whole && chatEncoder("m").whole(fold.whole), {
+    assert.deepStrictEqual(JSON.parse(String(fold.whole(encoder.whole))), {
       model: "m",
       created_at: createdAt,
       message: {
@@ -57,6 +58,7 @@ describe("POST /api/chat, the answer", () => {
   })
 
   it("makes nothing of an empty run", () => {
-    assert.isUndefined(new Fold().whole)
+    const { logprobs, whole } = chatEncoder("m")
+    assert.isUndefined(new Fold(logprobs).whole(whole))
   })
 })

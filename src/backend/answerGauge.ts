@@ -1,0 +1,25 @@
+/** What the memory for answers is used for, as metrics. */
+import { Effect, Layer } from "effect"
+import { Metrics } from "../observability/Metrics.ts"
+import { AnswerMemory } from "./AnswerMemory.ts"
+
+export const layerAnswerGauge = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const [memory, metrics] = [yield* AnswerMemory, yield* Metrics]
+    yield* metrics.probe({
+      name: "tollgate_unread_answer_bytes",
+      help: "Bytes of answers in this process: collected from the backend, or not yet read by their clients",
+      read: Effect.sync(memory.bytes)
+    })
+    yield* metrics.probe({
+      name: "tollgate_unread_answers_cut",
+      help: "Answers cut since the start, because all together took more than UNREAD_ANSWERS_MAX_BYTES",
+      read: Effect.sync(memory.cuts)
+    })
+    yield* metrics.probe({
+      name: "tollgate_answers_waiting",
+      help: "Answers that wait for memory before more of them is read from the backend",
+      read: Effect.sync(memory.waiting)
+    })
+  })
+)
