@@ -32,7 +32,7 @@ export interface AnswerShare extends Unread {
 }
 
 /** How long an answer may wait for memory. The first that waits has it within a second (`AnswerAccount.ts`). */
-export const mostWaitMs = 5000
+export const mostWaitMs = 10_000
 const lookMs = 250
 
 const crowded = new Unavailable({
@@ -55,7 +55,8 @@ const shareOf = (account: AnswerAccount, key: string): { readonly share: AnswerS
   const own = account.open(key)
   const wait = (bytes: number): Effect.Effect<void, Unavailable> =>
     Effect.callback<void>((resume) => {
-      const leave = account.wait(own, bytes, () => resume(Effect.void))
+      // Not at once: whoever gives the memory back may be in the middle of undici's parser, which takes no other call.
+      const leave = account.wait(own, bytes, () => queueMicrotask(() => resume(Effect.void)))
       return Effect.sync(leave)
     }).pipe(
       Effect.raceFirst(

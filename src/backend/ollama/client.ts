@@ -51,6 +51,7 @@ const listTimeoutMs = 10_000
 /** Connections for lists and pings: whether the backend answers must not depend on how many streams run. */
 const lookupConnections = 2
 const pingTimeoutMs = 3000
+const notInTime = "nothing in time"
 
 const paths = {
   chat: "/api/chat",
@@ -106,7 +107,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
           Effect.sync(() => wire.close())
         ),
         () => {
-          wire.limit(Math.max(0, deadline - nowMs()), "nothing in time")
+          wire.limit(Math.max(0, deadline - nowMs()), notInTime)
           wire.onShutdown(drain.onCut)
           const pool = isLookup(path) ? lookupPool : requests
           pool.dispatch(
@@ -134,8 +135,19 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const wire = yield* context(path, body, deadline)
       const head = yield* wire.head
       if (head.status !== 200) return yield* fromStatus(head, yield* beginning(wire))
-      const read = yield* whole(wire, limit, share)
-      if (factor > 1) yield* share.collect(read.size * factor)
+      /** The time in which an answer waits for memory is not the backend's. */
+      let waitedMs = 0
+      const collect = (bytes: number) => {
+        if (share.tryCollect(bytes)) return Effect.void
+        const since = nowMs()
+        wire.limit(Number.POSITIVE_INFINITY, notInTime)
+        return Effect.map(share.collect(bytes), () => {
+          waitedMs += nowMs() - since
+          wire.limit(Math.max(0, deadline + waitedMs - nowMs()), notInTime)
+        })
+      }
+      const read = yield* whole(wire, limit, collect)
+      if (factor > 1) yield* collect(read.size * factor)
       return yield* decode(read)
     }).pipe(Effect.scoped)
 
@@ -325,7 +337,11 @@ const beginning = (wire: UpstreamCall): Effect.Effect<string> => {
 }
 
 /** The whole body; more than `limit` bytes is a protocol fault. While there is no memory for more, the rest is not read. */
-const whole = Effect.fnUntraced(function* (wire: UpstreamCall, limit: number, share: AnswerShare) {
+const whole = Effect.fnUntraced(function* (
+  wire: UpstreamCall,
+  limit: number,
+  collect: (bytes: number) => Effect.Effect<void, Unavailable>
+) {
   const read = new ByteList()
   while (true) {
     const bytes = yield* wire.take
@@ -336,7 +352,7 @@ const whole = Effect.fnUntraced(function* (wire: UpstreamCall, limit: number, sh
       wire.abort(fault)
       return yield* fault
     }
-    yield* share.collect(read.capacityWith(more))
+    yield* collect(read.capacityWith(more))
     for (const chunk of bytes) read.push(chunk)
   }
 })
