@@ -8,7 +8,8 @@
  *
  * - Answers that are collected have half of `mostBytes` together. One beyond it waits, and its connection is not read.
  * - Whoever waits first goes on beyond that half, one answer at a time, until it is whole. So the others always get their
- *   turn. It waits at most `readersMs` for clients to read; then answers are cut until a quarter at most is unread.
+ *   turn. For it, unread answers are cut whose clients have taken nothing for `stalledMs`, until a quarter at most is unread.
+ *   For clients that read it waits `readersMs`.
  * - Unread answers are cut when all together take more than `mostBytes`: first the one with the largest product of its bytes
  *   and the time in which its client took none of them. A client that reads is hardly ever the one, nor is a small answer.
  *   The only answer that is unread is never cut for this, so the largest answer can be sent.
@@ -20,8 +21,10 @@
 
 /** Bytes of each answer that may be collected uncounted: its connection has a buffer of this size anyway. */
 export const freeBytes = 65_536
-/** How long clients may take to read before an answer is cut to make room for one that is collected. */
-const readersMs = 1000
+/** A client that takes nothing for so long may be cut to make room for an answer that is collected. */
+const stalledMs = 1000
+/** After so long any client may be. */
+const readersMs = 5000
 
 interface Share {
   readonly key: string
@@ -149,9 +152,8 @@ export class AnswerAccount {
     if (this.#hasRoom(share, bytes, true)) return true
     if (this.#first !== undefined && this.#first !== share) return false
     this.#first = share
-    if (this.#nowMs() - since >= readersMs) {
-      while (!this.#hasRoom(share, bytes, true) && this.#cutOne()) continue
-    }
+    const leastMs = this.#nowMs() - since >= readersMs ? 0 : stalledMs
+    while (!this.#hasRoom(share, bytes, true) && this.#cutOne(leastMs)) continue
     return this.#hasRoom(share, bytes, true)
   }
 
@@ -167,16 +169,17 @@ export class AnswerAccount {
   /** The one that goes beyond the half costs no reader its answer: it has waited for them. */
   #cutBeyondAll(): void {
     while (this.bytes - (this.#first?.collected ?? 0) > this.#mostBytes && this.#readers.size > 1)
-      this.#cutOne()
+      this.#cutOne(0)
   }
 
-  #cutOne(): boolean {
+  /** Cuts the worst of those whose clients have taken nothing for `leastMs`. */
+  #cutOne(leastMs: number): boolean {
     const now = this.#nowMs()
     let worst: Share | undefined
     let most = -1
     for (const share of this.#readers) {
       const cost = share.unread * (now - share.since)
-      if (cost > most) [worst, most] = [share, cost]
+      if (cost > most && now - share.since >= leastMs) [worst, most] = [share, cost]
     }
     if (worst === undefined) return false
     this.#change(worst, worst.collected, 0)

@@ -31,7 +31,7 @@ export interface AnswerShare extends Unread {
   onCut(cut: () => void): void
 }
 
-/** How long an answer may wait for memory. The first that waits has it within a second (`AnswerAccount.ts`). */
+/** How long an answer may wait for memory. The first that waits has it in half that time (`AnswerAccount.ts`). */
 export const mostWaitMs = 10_000
 const lookMs = 250
 

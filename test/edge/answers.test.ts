@@ -198,3 +198,30 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "1500", CONCURRENCY_LEASE_S: "3" }
     )
   }
 )
+
+layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "33554432" }), live)(
+  "when there is little memory for answers",
+  (it) => {
+    it.effect(
+      "when many large ones are asked for at once, then they come one after the other, and nobody is refused",
+      () =>
+        Effect.gen(function* () {
+          const backend = yield* Fake
+          const keys = yield* Effect.forEach([1, 2, 3, 4, 5], () => newKey())
+          backend.script(...keys.map(() => large))
+          const answers = yield* Effect.forEach(
+            keys,
+            ({ secret }) => call("/api/embed", { secret, body: embed }),
+            {
+              concurrency: "unbounded"
+            }
+          )
+          assert.deepStrictEqual(
+            answers.map(({ status }) => status),
+            keys.map(() => 200)
+          )
+          for (const { text } of answers) assert.include(text, vector)
+        })
+    )
+  }
+)

@@ -128,21 +128,33 @@ describe("answers that are collected", () => {
     assert.deepStrictEqual([gone, account.waiting], [["first", "third"], 0])
   })
 
-  it("when readers have all the memory, then one is cut after a second, the one that reads least", () => {
+  it("when readers have all the memory, then one that takes nothing for a second is cut", () => {
     const { account, cut, gone, open, pass } = makeWorld()
     const reads = open("reads")
     reads.hold(6 * mib)
     open("does not").hold(6 * mib)
-    const asks = open("asks")
     pass(600)
-    asks.wait(6 * mib)
-    pass(600)
+    open("asks").wait(6 * mib)
     reads.hold(5 * mib)
     account.look()
     assert.deepStrictEqual([cut, gone], [[], []])
     pass(400)
     account.look()
     assert.deepStrictEqual([cut, gone], [["does not"], ["asks"]])
+  })
+
+  it("when all readers read, then they are waited for, but not for more than five seconds", () => {
+    const { account, cut, gone, open, pass } = makeWorld()
+    const readers = ["small", "large"].map((name, i) => ({ share: open(name), bytes: (i + 5) * mib }))
+    for (const { bytes, share } of readers) share.hold(bytes)
+    open("waits").wait(6 * mib)
+    for (let i = 0; i < 10; i += 1) {
+      for (const { bytes, share } of readers) share.hold(bytes)
+      assert.deepStrictEqual([cut, gone], [[], []], String(i))
+      pass(500)
+      account.look()
+    }
+    assert.deepStrictEqual([cut, gone], [["large"], ["waits"]])
   })
 
   it("when collected answers fill their half, then no reader is cut for it", () => {

@@ -1,6 +1,7 @@
 /** What the tests of the undici backend have in common: one backend on a fake, one call, its frames or its failure. */
 import { Effect, Layer, type Scope, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
+import type { AnswerMemory } from "../../../src/backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import type { CallError } from "../../../src/backend/errors.ts"
 import { layerOllama, type OllamaOptions } from "../../../src/backend/ollama/client.ts"
@@ -10,8 +11,9 @@ import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../s
 import { callOf, permitFor } from "../../support/permits.ts"
 
 export const withBackend = <A, E>(
-  test: (fakeBackend: FakeBackend) => Effect.Effect<A, E, Backend | Scope.Scope>,
-  options: Partial<OllamaOptions> = {}
+  test: (fakeBackend: FakeBackend) => Effect.Effect<A, E, AnswerMemory | Backend | Scope.Scope>,
+  options: Partial<OllamaOptions> = {},
+  memory = layerAnswerMemory
 ) =>
   Effect.gen(function* () {
     const backend = yield* makeFakeBackend
@@ -23,7 +25,8 @@ export const withBackend = <A, E>(
       connections: 8,
       ...options
     }).pipe(
-      Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer, layerAnswerMemory])
+      Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer]),
+      Layer.provideMerge(memory)
     )
     return yield* Effect.provide(test(backend), layer)
   })
