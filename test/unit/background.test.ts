@@ -20,6 +20,10 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/infra/time.ts": [2, "one timer of a test's clock; a deadline, whose caller gets the outcome"],
   "src/infra/Redis.ts": [1, "logs what ioredis says"],
   "src/audit/GroupCommit.ts": [1, "whoever offered a row hears how it went; lanes count what fails"],
+  "src/backend/AnswerMemory.ts": [
+    1,
+    "looks whether there is room for an answer while that answer waits for it"
+  ],
   "src/gates/keys/KeyStateCache.ts": [1, "one read, whose askers hear how it went"],
   "src/gates/keys/postgres.ts": [1, "one measurement for the metrics"],
   "src/gates/keys/SecretVerifier.ts": [1, "workers on demand, whose askers hear how it went"],
