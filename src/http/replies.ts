@@ -55,7 +55,10 @@ export const makeReplies = Effect.gen(function* () {
     )
 
   /** An object that takes long to read. A function of its own: its closures keep `parts`, and no text beside them. */
-  const large = (exchange: Exchange, parts: ReadonlyArray<Buffer>): Effect.Effect<Reply, never, Scope.Scope> =>
+  const large = (
+    exchange: Exchange,
+    parts: ReadonlyArray<Buffer>
+  ): Effect.Effect<Reply, never, Scope.Scope> =>
     Effect.map(shareOf(exchange), (share) => {
       const { context, response } = exchange
       const bytes = parts.reduce((sum, { length }) => sum + length, 0)
@@ -91,9 +94,7 @@ export const makeReplies = Effect.gen(function* () {
       return Effect.void
     })
     const whole = fold.whole(encoder.whole)
-    return whole === undefined
-      ? yield* new BackendFailed({ fault: "cut" })
-      : yield* object(exchange, whole)
+    return whole === undefined ? yield* new BackendFailed({ fault: "cut" }) : yield* object(exchange, whole)
   })
 
   /** How a stream has failed, in the surface's own words. */

@@ -78,7 +78,7 @@ describe("the memory of an answer", () => {
           const body = `{"embeddings":[${input.map(() => vector).join(",")}]}`
           fakeBackend.script({ does: "answer", status: 200, body })
           const asking = yield* Effect.forkChild(
-            backend.embed(permitFor("fake:latest"), callOf({ kind: "embed", body: { input } }, 0)),
+            backend.embed(permitFor("fake:latest", callOf({ kind: "embed", body: { input } }, 0))),
             { startImmediately: true }
           )
           yield* fakeBackend.until(() => memory.waiting() === 1)
