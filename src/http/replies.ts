@@ -22,8 +22,8 @@ import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
 import { AnswerBody, pieceBytes } from "./server/AnswerBody.ts"
 
 /**
- * Whether an answer of `length` characters leaves this process when it is written: it is one piece, nothing waits before it on its connection, and
- * no answer that was asked for before it is still to be given there.
+ * Whether an answer of `length` characters leaves this process when it is written: it is one piece, nothing waits before it
+ * on its connection, and no answer that was asked for before it is still to be given there.
  */
 const leavesAtOnce = (length: number, incoming: IncomingMessage, response: ServerResponse): boolean =>
   length <= pieceBytes && response.socket !== null && incoming.socket.writableLength <= pieceBytes

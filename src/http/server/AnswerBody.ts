@@ -45,11 +45,11 @@ export class AnswerBody {
   writeBytes(...parts: ReadonlyArray<Buffer>): Effect.Effect<void> {
     return Effect.suspend(() => {
       const total = parts.reduce((sum, { length }) => sum + length, 0)
-      const pieces = piecesOf(parts)
+      const groups = groupsOf(parts)
       if (this.#framed) this.#response.write(`${total.toString(16)}\r\n`)
       const next: Effect.Effect<void> = Effect.suspend(() => {
-        for (let piece = pieces.next(); piece.done !== true; piece = pieces.next()) {
-          if (!this.#response.write(piece.value)) return Effect.andThen(this.#drained(total), next)
+        for (let group = groups.next(); group.done !== true; group = groups.next()) {
+          if (!this.#writeTogether(group.value)) return Effect.andThen(this.#drained(total), next)
         }
         if (this.#framed) this.#response.write("\r\n")
         return Effect.void
@@ -83,6 +83,15 @@ export class AnswerBody {
     })
   }
 
+  /** Answers whether there is room for more. */
+  #writeTogether(pieces: ReadonlyArray<Buffer>): boolean {
+    let hasRoom = true
+    this.#response.cork()
+    for (const piece of pieces) hasRoom = this.#response.write(piece)
+    this.#response.uncork()
+    return hasRoom
+  }
+
   /** Waits for room, while `bytes` are kept in memory. */
   #drained(bytes: number): Effect.Effect<void> {
     return Effect.callback((resume) => {
@@ -96,22 +105,21 @@ export class AnswerBody {
 
 const chunkOf = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`
 
-/** The same bytes in writes of `pieceBytes` at most: many small parts are one, a large one is many. */
-const piecesOf = function* (parts: ReadonlyArray<Buffer>): Generator<Buffer, void> {
-  let gathered: Array<Buffer> = []
+/** The same bytes in groups of `pieceBytes` at most, each of which is one write. Nothing is copied. */
+const groupsOf = function* (parts: ReadonlyArray<Buffer>): Generator<ReadonlyArray<Buffer>, void> {
+  let group: Array<Buffer> = []
   let size = 0
   for (const part of parts) {
     for (let at = 0; at < part.length; at += pieceBytes) {
       const piece = part.subarray(at, at + pieceBytes)
       if (size + piece.length > pieceBytes) {
-        yield Buffer.concat(gathered)
-        gathered = []
+        yield group
+        group = []
         size = 0
       }
-      gathered.push(piece)
+      group.push(piece)
       size += piece.length
     }
   }
-  const [only] = gathered
-  if (only !== undefined) yield gathered.length === 1 ? only : Buffer.concat(gathered)
+  if (group.length > 0) yield group
 }
