@@ -2,6 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
+import { Registry } from "../../../src/admin/Registry.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, modelSpeaks, newKey } from "../../support/Gateway.ts"
 
@@ -39,6 +40,21 @@ layer(layerGateway(), live)("a request of a model that nobody has heard", (it) =
 })
 
 layer(layerGateway({ CONCURRENCY_LEASE_S: "3" }), live)("a hold that grew", (it) => {
+  it.effect("begins small where the model speaks: fifty at once are answered on a budget of 20,000", () =>
+    Effect.gen(function* () {
+      const registry = yield* Registry
+      const { prefix, secret } = yield* newKey({ concurrent: 50 })
+      yield* registry.setBudgets(prefix, { day: 20_000 })
+      yield* modelSpeaks
+      const answers = yield* Effect.forEach(
+        Array.from({ length: 50 }),
+        () => call("/api/chat", { secret, body: hello() }),
+        { concurrency: "unbounded" }
+      )
+      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
+    })
+  )
+
   it.effect("is in the intent with the next heartbeat, together with what was used", () =>
     Effect.gen(function* () {
       const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
