@@ -22,6 +22,8 @@ layer(layerGateway(), live)("a request of a model that nobody has heard", (it) =
         ([row]) => Number(row?.held ?? 0)
       )
       assert.strictEqual(yield* eventually(held, (tokens) => tokens > 0), 4106)
+      // The intent is written before the call is made.
+      yield* backend.until(() => backend.requests.length > 0)
       assert.deepInclude(backend.requests.at(-1)?.body?.["options"], { num_predict: 4096 })
       yield* Effect.sleep("400 millis")
       yield* Fiber.interrupt(request)
