@@ -7,7 +7,7 @@ import { Effect, Fiber } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { settledBooks, spentOf } from "../scale/books.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
-import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"
+import { call, eventually, Fake, hello, modelSpeaks, newKey } from "../support/Gateway.ts"
 import { layerWired, leaseS, verb, Wires } from "../support/Wires.ts"
 
 /** 120 bytes are taken for 30 tokens, and the message for 8 more; the backend counts 109. */
@@ -44,6 +44,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })(
         const [tight, other] = [yield* newKey(), yield* newKey()]
         const budget = cost + (38 + 2) + (counted + 1) + 15 * cost
         yield* registry.setBudgets(tight.prefix, { day: budget, total: budget })
+        yield* modelSpeaks
         backend.always(short)
         for (const { secret } of [tight, other]) {
           assert.strictEqual((yield* eventually(ask(secret), ({ status }) => status === 200)).status, 200)
