@@ -1,12 +1,12 @@
 /**
- * How many characters of one class may follow each other in a text. A model server that runs llama.cpp splits texts by
- * `std::regex`, which calls itself once or more for each character of a match, in the main process too: 11,000 letters in
- * a row, or 33,500 digits, signs or blanks, overflow its stack (measured on Ollama 0.11.4 and 0.24.0; docs/protocol.md).
+ * Bounds the number of consecutive characters of one class in a text. A model server with llama.cpp splits texts with
+ * `std::regex`, which recurses for each character of a match, also in the main process: 11,000 letters in a row, or
+ * 33,500 digits, signs or blanks, overflow its stack (measured on Ollama 0.11.4 and 0.24.0; docs/protocol.md).
  */
 import type { Json, JsonObject } from "./Inference.ts"
 import type { Tokenizer } from "./Model.ts"
 
-/** UTF-16 units. The longest runs that people send are lines of signs and lists without blanks. */
+/** In UTF-16 units. The longest runs in real texts are lines of signs and lists without blanks. */
 export const maxRun = 4096
 
 /** The classes of the expressions in llama.cpp. Marks belong to two of them: they follow letters, and they are no letters. */
@@ -46,7 +46,7 @@ const hasLongRun = (text: string): boolean => {
   return false
 }
 
-/** Whether a text or a key inside of a value has one. */
+/** Whether a text or a key inside a value has a run that is too long. */
 const hasLongRunIn = (value: Json): boolean => {
   if (typeof value === "string") return hasLongRun(value)
   if (typeof value !== "object" || value === null) return false
@@ -88,7 +88,7 @@ export const fieldWithLongRun = (body: JsonObject): string | undefined =>
       : hasLongRunIn(value)
   })
 
-/** For the expressions of these llama.cpp has loops of its own, on which a long run has no effect. */
+/** Tokenizers for which llama.cpp uses loops instead of regular expressions; long runs do not affect them. */
 const splitByLoop: ReadonlySet<string> = new Set([
   "gpt-2",
   "llama3",
@@ -103,6 +103,6 @@ const splitByLoop: ReadonlySet<string> = new Set([
   "smollm"
 ])
 
-/** Whether long runs overflow the stack. Of the kinds of tokenizers only `gpt2` splits by expressions. */
+/** Whether long runs overflow the stack. Only tokenizers of the kind `gpt2` split by regular expressions. */
 export const overflowsOnLongRuns = ({ kind, split }: Tokenizer): boolean =>
   kind === "gpt2" && !splitByLoop.has(split)

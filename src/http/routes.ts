@@ -1,7 +1,7 @@
 /**
- * The route table, and with it the allow-list: a request is served only if its method and its raw target up to `?` stand
- * here, byte for byte. There is no second, looser view of the path. Dispatch, tests, `openapi.json` and the table in
- * README.md are made from these rows or compared with them.
+ * The route table, which is also the allow-list: a request is served only if its method and its raw target up to `?`
+ * are in it, byte for byte. No other part of the program reads the path. Dispatch, tests, `openapi.json` and the
+ * table in README.md are made from these rows or compared with them.
  */
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { Scope } from "../domain/Caller.ts"
@@ -16,7 +16,7 @@ import {
 } from "./dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./dialect/openai/dialect.ts"
 
-/** Which handler serves a route (`server/app.ts`), and what the handler has to know of it. */
+/** The handler of a route (`server/app.ts`), with what it needs to know of the route. */
 type Handled =
   | { readonly handler: "generate"; readonly dialect: Dialect }
   | { readonly handler: "embed"; readonly dialect: ObjectDialect<Embeddings> }
@@ -29,11 +29,11 @@ export type Route = Handled & {
   readonly method: "GET" | "POST"
   readonly path: `/${string}`
   readonly surface: "native" | "openai" | "operations"
-  /** Who may call it: everybody, the owner of any valid key, or of a key with this scope. */
+  /** Who may call it: everybody, or the owner of any valid key, or of a key with this scope. */
   readonly needs: "nothing" | "key" | Scope
   /**
-   * What a served request counts against: the key's limits and budgets (`tokens`), its requests per minute alone
-   * (`request`), the bound on unmetered work of a key (`unmetered`), or nothing at all (`free`).
+   * What a request counts against: the key's limits and budgets (`tokens`), its requests per minute only (`request`),
+   * the bound on unmetered work (`unmetered`), or nothing (`free`).
    */
   readonly cost: "tokens" | "request" | "unmetered" | "free"
   readonly summary: string
@@ -194,12 +194,12 @@ export const routes = [
 
 const byTarget = new Map<string, Route>(routes.map((route) => [`${route.method} ${route.path}`, route]))
 
-/** The raw target without its query; everything else about it is left as the client sent it. */
+/** The raw target without its query, otherwise unchanged. */
 export const pathOf = (target: string): string => {
   const query = target.indexOf("?")
   return query === -1 ? target : target.slice(0, query)
 }
 
-/** The route of a request; undefined for every other path or method, which is the same 403. */
+/** The route of a request; undefined for every other path or method, which all get the same 403. */
 export const routeOf = (method: string, target: string): Route | undefined =>
   byTarget.get(`${method === "HEAD" ? "GET" : method} ${pathOf(target)}`)

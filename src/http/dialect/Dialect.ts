@@ -1,4 +1,4 @@
-/** What an endpoint needs to know of its surface; the rest of the way is the same for both. */
+/** What an endpoint needs from its surface. Everything else is the same for both surfaces. */
 import { Effect, type Schema } from "effect"
 import type { BadRequest } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
@@ -18,11 +18,11 @@ export interface Bounds {
   readonly numCtxCap: number | undefined
 }
 
-/** Writes one answer; made anew for each, so it may keep state between frames. */
+/** Writes one answer. Each answer has its own encoder, which may keep state between frames. */
 export interface Encoder {
   /** the text for the frames of one network chunk, possibly "" */
   readonly frames: (chunk: ReadonlyArray<Frame>) => string
-  /** how the surface says, after the first byte, that the answer has failed */
+  /** the error line or event after the first byte */
   readonly failure: (face: ErrorResponse, requestId: string) => string
   /** the single object of a non-stream answer, from the folded run; `logprobs` is what stands for its log probabilities */
   readonly whole: (run: Frame, logprobs?: Json) => Json
@@ -34,7 +34,7 @@ export type Decode = (body: Body, bounds: Bounds) => Effect.Effect<DecodedReques
 
 /** How an endpoint reads its requests. */
 export interface RequestDecoder {
-  /** every field that is looked at; rules about all fields are tested on it */
+  /** all known fields; tests of rules for all fields use it */
   readonly accepts: Schema.Top
   readonly decode: Decode
 }
@@ -61,13 +61,13 @@ export const requestDecoder = <A, I>(
   }
 }
 
-/** An endpoint that generates: its answer is a stream, or a stream folded into one object. */
+/** An endpoint that generates: its answer is a stream, or one object made of the stream. */
 export interface Dialect extends RequestDecoder {
   readonly contentType: string
   readonly encoder: (request: InferenceRequest, seal: SealContext) => Encoder
 }
 
-/** An endpoint that is answered in one object. */
+/** An endpoint with one object as its answer. */
 export interface ObjectDialect<A> extends RequestDecoder {
   /** the answer as JSON text, or as parts of it: a copy of a large answer costs as much memory as the answer */
   readonly encode: (request: InferenceRequest, answer: A) => string | ReadonlyArray<string | Buffer>

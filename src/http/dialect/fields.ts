@@ -1,6 +1,6 @@
 /**
- * How a field of a request is declared: with a bound on what it takes, and with a description that `openapi.json` shows.
- * Fields that several endpoints have stand here too.
+ * Helpers to declare a field of a request, with a bound and a description for `openapi.json`. It also has the fields
+ * that several endpoints share.
  */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
@@ -9,7 +9,7 @@ import { BadRequest } from "../../domain/Errors.ts"
 export const absentable = <S extends Schema.Constraint>(schema: S, description?: string) =>
   Schema.optionalKey(Schema.NullOr(schema).annotate(description === undefined ? {} : { description }))
 
-/** Least and most, both allowed. */
+/** Minimum and maximum, both inclusive. */
 export type Range = readonly [minimum: number, maximum: number]
 
 export const numberIn = ([minimum, maximum]: Range) =>
@@ -26,7 +26,10 @@ export const wholeIn = ([minimum, maximum]: Range) =>
 export const textsIn = (count: number, length: number) =>
   Schema.Array(Schema.String.check(Schema.isMaxLength(length))).check(Schema.isMaxLength(count))
 
-/** A text of this form. Effect writes only patterns with the `u` flag to JSON Schema; these need no flag to be the same. */
+/**
+ * A text that matches the pattern. Effect writes only patterns with the `u` flag to JSON Schema; these patterns mean
+ * the same without it.
+ */
 export const isFormed = (pattern: RegExp, expected: string) =>
   Schema.isPattern(pattern, { expected, toJsonSchema: () => ({ pattern: pattern.source }) })
 
@@ -38,20 +41,20 @@ export const maxTopLogprobs = 20
 
 export const TopLogprobs = wholeIn([0, maxTopLogprobs])
 
-/** OpenAI's own bound. Every text is a call of its own inside the model server. */
+/** The bound of OpenAI. Each text is one call inside the model server. */
 export const maxInputs = 2048
 
-/** No model makes vectors so long; the model server cuts them to this. */
+/** No model has vectors of this length; the model server cuts them to it. */
 export const maxDimensions = 65_536
 
 export const Texts = Schema.Array(Schema.String).check(Schema.isMaxLength(maxInputs))
 
-/** What `NUM_PREDICT_CAP` is unless it is set. */
+/** The default of `NUM_PREDICT_CAP`. */
 const defaultCap = 4096
 
 /**
- * The client's bound on the length of its answer: any number that an int32 of a client can be. `checkMaxTokens` decides
- * what is too much; `openapi.json` shows the bound of the default settings.
+ * The client's bound on the length of its answer: any int32. `checkMaxTokens` refuses values above the cap;
+ * `openapi.json` shows the bound of the default settings.
  */
 export const MaxTokens = wholeIn([-(2 ** 31), 2 ** 31]).annotate({ maximum: defaultCap, not: { const: 0 } })
 
@@ -59,7 +62,10 @@ export const maxTokensText = `at most NUM_PREDICT_CAP (default ${defaultCap}); a
 
 const unbounded = Effect.succeed<number | undefined>(undefined)
 
-/** `undefined`: no bound of the client's own, the cap applies. Negative says the same, as clients of Ollama expect. */
+/**
+ * Returns undefined when the client sets no bound; then the cap applies. A negative value means the same, as in
+ * Ollama.
+ */
 export const checkMaxTokens = (
   field: string,
   value: number | null | undefined,

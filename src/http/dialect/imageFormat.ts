@@ -1,4 +1,4 @@
-/** What the bytes of an image say of themselves: format, size, and whether they are complete. Nothing is decoded. */
+/** Reads the format and size of an image, and whether it is complete. It does not decode the image. */
 import { crc32 } from "node:zlib"
 import type { ImageInfo } from "../../domain/Inference.ts"
 
@@ -82,10 +82,10 @@ const readWebp = (bytes: Buffer): ImageInfo | undefined => {
   }
 }
 
-/** Newer models hear: sound comes in the same field. */
+/** Newer models take sound in the same field. */
 const sound: ImageInfo = { format: "sound", width: 0, height: 0, whole: true }
 
-/** `undefined` for anything that no model reads. */
+/** Returns undefined for every file that no model reads. */
 export const readImage = (bytes: Buffer): ImageInfo | undefined => {
   if (bytes.subarray(0, 8).equals(pngSignature)) return readPng(bytes)
   if (bytes[0] === 0xff && bytes[1] === 0xd8) return readJpeg(bytes)

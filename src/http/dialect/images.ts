@@ -1,7 +1,7 @@
 /**
- * Images of a request. A model server decodes them whole, four bytes a pixel, so their size is read from their headers and
- * bounded here: a PNG of 2 kB can be 30,000 pixels wide. What is no image the server knows is refused here too, because
- * the server answers that with a 500.
+ * Images of a request. The model server decodes them whole, four bytes a pixel, so the gateway reads their size from
+ * their headers and bounds it: a PNG of 2 kB can be 30,000 pixels wide. A file that is no known image is refused,
+ * because the server answers it with a 500.
  */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
@@ -9,10 +9,13 @@ import { isFormed } from "./fields.ts"
 import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 import { readImage } from "./imageFormat.ts"
 
-/** A photograph of 12 megapixels passes. */
+/** Enough for a photograph of 12 megapixels. */
 export const maxPixels = 4096 * 4096
 
-/** Pixels of a side. Some models fill an image up to a square, and their runner ends on one of 1 by 60,000. */
+/**
+ * Maximal pixels of one side. Some models extend an image to a square, and their runner crashes on one of 1 by
+ * 60,000.
+ */
 export const mostSide = 8192
 
 /** Images of one request, in all of its messages. */
@@ -20,7 +23,7 @@ export const maxImages = 32
 
 const imageOf = (base64: string) => readImage(Buffer.from(base64, "base64"))
 
-/** Pixels as the header of an image declares them; 0 for sound, undefined for anything else. */
+/** The pixels in the header of an image; 0 for sound, undefined for every other file. */
 export const pixelsOf = (base64: string): number | undefined => {
   const image = imageOf(base64)
   return image && image.width * image.height
@@ -35,7 +38,7 @@ const isImage = (base64: string): boolean => {
   return width <= mostSide && height <= mostSide && width * height <= maxPixels
 }
 
-/** An image as it goes to the backend: base64, without a `data:` prefix. */
+/** An image in the form of the backend: base64 without a `data:` prefix. */
 export const Image = Schema.String.check(
   isFormed(
     /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/,

@@ -1,6 +1,6 @@
 /**
- * The shape of every answer, for `openapi.json`. Encoders write answers by hand, because they write each frame of a
- * stream; `test/unit/http/openapi.test.ts` compares what they write with these schemas.
+ * The shapes of all answers, for `openapi.json`. Encoders write the answers by hand, because they write each frame of
+ * a stream. `test/unit/http/openapi.test.ts` compares their output with these schemas.
  */
 import { Schema } from "effect"
 import { systemFingerprint } from "../dialect/openai/chatAnswer.ts"

@@ -1,4 +1,4 @@
-/** The errors of `openapi.json`: each is an example that the table of error responses has made of a real error. */
+/** The errors in `openapi.json`. Each is an example that the table of error responses made from a real error. */
 import { Schema } from "effect"
 import {
   BackendFailed,
@@ -47,7 +47,7 @@ const samples: Samples = {
   ShuttingDown: [new ShuttingDown()]
 }
 
-/** The response of every error there is. */
+/** The responses of all errors. */
 export const errorResponses: ReadonlyArray<ErrorResponse> = [
   ...Object.values(samples).flatMap((errors) => errors.map(toErrorResponse)),
   internalError
@@ -62,7 +62,7 @@ export const ErrorBody = Schema.Struct({
   request_id: Schema.String.annotate({ format: "uuid", description: "the same as in X-Request-ID" })
 }).annotate({ additionalProperties: false })
 
-/** Status → its name in the document, and what it means. */
+/** Each status with its name in the document and its meaning. */
 export const statuses: {
   readonly [status: number]: { readonly name: string; readonly description: string }
 } = {

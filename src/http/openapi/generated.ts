@@ -1,5 +1,5 @@
 /**
- * Every text outside of the code that is made of it: `openapi.json`, the endpoints in README.md and the sampling options in
+ * All files that are made from the code: `openapi.json`, the endpoints in README.md and the sampling options in
  * docs/protocol.md. A test fails when a file differs.
  */
 import { readFileSync } from "node:fs"
@@ -43,7 +43,7 @@ const endpoints = (): string =>
     ])
   )
 
-/** What JSON Schema says of a number, and what is said of it in words. */
+/** The bounds of a number in JSON Schema, and as text. */
 const Described = Schema.Struct({
   description: Schema.String,
   anyOf: Schema.Tuple([

@@ -35,7 +35,7 @@ export const queued = {
   )
 }
 
-/** Those that the table of error responses sets, by their names there. */
+/** Headers that the table of error responses sets, by their names there. */
 export const ofErrors: { readonly [name: string]: readonly [name: string, header: Header] } = {
   "retry-after": ["Retry-After", { description: "seconds", schema: { type: "integer", minimum: 1 } }],
   "www-authenticate": ["WWW-Authenticate", text("Bearer")],

@@ -1,4 +1,7 @@
-/** What `openapi.json` says of each route beyond its row in the route table. A route that is missing here does not compile. */
+/**
+ * The text of `openapi.json` for each route, in addition to its row in the route table. A missing route does not
+ * compile.
+ */
 import type { Schema } from "effect"
 import type { Route, routes } from "../routes.ts"
 import * as Answers from "./answers.ts"
@@ -9,9 +12,9 @@ type Routes = (typeof routes)[number]
 type Named = { readonly [R in Routes as `${R["method"]} ${R["path"]}`]: R }
 
 export interface Operation {
-  /** unique; clients that are generated from the document name their functions after it */
+  /** unique; generated clients use it as the name of a function */
   readonly id: string
-  /** what the schema of the body is called in the document */
+  /** the name of the body's schema in the document */
   readonly request?: string
   /** what a 200 is, where it is not one object */
   readonly answered?: string

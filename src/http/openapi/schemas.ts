@@ -14,7 +14,7 @@ const annotated = new Set(["additionalProperties", "anyOf", "maxLength", "maximu
 
 const { Text: _text, ...answers } = Answers
 
-/** Schemas that stand under a name of their own: what is used twice, and every request and answer. */
+/** Schemas with a name of their own: those used twice, and all requests and answers. */
 const named: ReadonlyArray<readonly [name: string, schema: Schema.Top]> = [
   ["Error", ErrorBody],
   ["NativeMessage", NativeMessage],
@@ -50,7 +50,7 @@ const isObject = (value: unknown): value is { readonly [key: string]: unknown } 
 const isPlain = (value: unknown): value is { readonly type: string } =>
   isObject(value) && typeof value["type"] === "string" && !("enum" in value) && !("allOf" in value)
 
-/** The same schema in fewer words: `null` as a second type, and without what is so anyway. */
+/** The same schema, shorter: `null` as a second type, and without redundant keywords. */
 const shortened = (value: unknown): Json => {
   if (Array.isArray(value)) return value.map(shortened)
   if (!isObject(value))

@@ -1,7 +1,7 @@
 /**
- * `GET /playground`: one document with its style and script inside, because no other path would be let through. The
- * policy names both by their hash, so nothing else can ever run or style there, and Trusted Types leave no way from a
- * string to markup.
+ * `GET /playground`: one document with its style and script inside, because every other path is blocked. The content
+ * security policy has the hash of both, so no other script or style can run, and Trusted Types prevent markup from
+ * strings.
  */
 import { createHash } from "node:crypto"
 import { readFileSync } from "node:fs"
@@ -16,7 +16,7 @@ const hashOf = (text: string): string => `'sha256-${createHash("sha256").update(
 /** In the order in which they need each other. */
 const parts = ["elements", "surfaces", "headroom", "models", "turns", "chat", "snippets", "wiring"]
 
-/** Modules for those who read and lint them, one script for the browser: an inline script cannot import another. */
+/** The sources are modules. The browser gets one script, because an inline script cannot import. */
 const joined = (): string =>
   `"use strict"\n${parts
     .map((name) =>

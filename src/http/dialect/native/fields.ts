@@ -9,7 +9,7 @@ const Format = Schema.Union([Schema.Literals(["json", ""]), Schema.JsonObject])
 
 const Think = Schema.Union([Schema.Boolean, Schema.Literals(["low", "medium", "high", "max"])])
 
-/** Those that the model server gets under the same name. */
+/** Fields that are forwarded under the same name. */
 const forwarded = {
   format: absentable(Format, "`json`, or a JSON schema that the answer has to follow"),
   think: absentable(Think, "whether, or how hard, the model reasons before it answers"),
@@ -30,6 +30,6 @@ export const generationFields = {
 
 const names = Object.keys(forwarded)
 
-/** What goes out of those fields, beside what each endpoint has of its own. */
+/** The forwarded part of the common fields. */
 export const forwardedOf = (request: { readonly [key: string]: Json | undefined }): JsonObject =>
   presentOf(names, request.format === "" ? { ...request, format: null } : request)

@@ -1,9 +1,9 @@
-/** Fields that chat and completions of the OpenAI surface have in common. */
+/** Fields of both chat and completions on the OpenAI surface. */
 import { Schema } from "effect"
 import { absentable, MaxTokens, maxTokensText, ModelName } from "../fields.ts"
 import { openaiOptions } from "../sampling.ts"
 
-/** The model server gives one answer, so more cannot be had. */
+/** The model server gives one answer only. */
 export const One = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1 }, { expected: "1" }))
 
 const StreamOptions = Schema.Struct({

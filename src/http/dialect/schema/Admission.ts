@@ -1,6 +1,6 @@
 /**
- * One schema on its way into the subset that is forwarded: visited from its root, written anew, with a note of what was left
- * out. The order in which keywords are looked at is that of the model server's converter, which looks at one kind only.
+ * Rewrites one schema into the subset that is forwarded. It visits the schema from its root and records what was left
+ * out. Keywords are read in the order of the model server's converter, which reads one kind only.
  */
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { isArray, isCount, isObject } from "../../../domain/json.ts"
@@ -30,16 +30,16 @@ const anything: JsonObject = {
 export class Admission {
   problem: string | undefined
   readonly relaxed = new Set<string>()
-  /** a property would take the name of a rule the converter has */
+  /** a property would get the name of a rule of the converter */
   collides = false
   #nodes = 0
   #repetitions = 0
   readonly #root: JsonObject
   readonly #at: string
-  /** references that are being resolved, to find those that lead back */
+  /** references that are being resolved, to find cycles */
   readonly #open = new Set<string>()
 
-  /** `at`: the field of the request it stands in */
+  /** `at`: the field of the request that has the schema */
   constructor(root: JsonObject, at: string) {
     this.#root = root
     this.#at = at
@@ -76,7 +76,7 @@ export class Admission {
       const keyword = schema["anyOf"] === undefined ? "oneOf" : "anyOf"
       if (!isArray(union) || union.length === 0)
         return this.#refuse(`${at}.${keyword}`, "expected one schema or more")
-      // Beside properties or items it only narrows them, and the model server would look at nothing else.
+      // Beside properties or items it only narrows them, and the model server would read nothing else.
       if (schema["properties"] === undefined && schema["items"] === undefined) {
         return this.#union(union, `${at}.${keyword}`, depth, rule)
       }
@@ -141,7 +141,7 @@ export class Admission {
       return isType(type) ? { type } : anything
     }
     this.#open.add(reference)
-    // What stands beside a reference is said of it too, if it says anything.
+    // Keywords beside a reference apply too.
     const more = withoutDefinitions(beside)
     const merged = isObject(target) && Object.keys(more).length > 0 ? { ...target, ...more } : target
     const visited = this.visit(merged, at, depth + 1, rule)
@@ -149,7 +149,7 @@ export class Admission {
     return visited
   }
 
-  /** Of objects only: together they are one. */
+  /** Merges schemas of objects into one. */
   #allOf(schema: JsonObject, all: ReadonlyArray<Json>, at: string, depth: number, rule: string): JsonObject {
     if (all.length > bounds.alternatives) {
       return this.#refuse(`${at}.allOf`, `expected at most ${bounds.alternatives} schemas`)
@@ -157,7 +157,7 @@ export class Admission {
     const { allOf: _all, ...rest } = schema
     const parts = [...all.map((part) => this.#resolved(part)), rest]
     if (!parts.every(isObject)) return this.#refuse(`${at}.allOf`, "expected schemas of objects")
-    // One schema with nothing of its own beside it, as some clients wrap a reference.
+    // One schema alone, as some clients wrap a reference.
     const [first, second] = parts.filter((part) => Object.keys(withoutDefinitions(part)).length > 0)
     if (first === undefined) return anything
     if (second === undefined) return this.visit(first, at, depth + 1, rule)
@@ -185,7 +185,7 @@ export class Admission {
     return this.visit({ type: "object", properties, required }, at, depth + 1, rule)
   }
 
-  /** What a schema refers to, when it is nothing but a reference. */
+  /** The target of a schema that is only a reference. */
   #resolved(schema: Json): Json {
     if (!isObject(schema) || typeof schema["$ref"] !== "string" || this.#open.has(schema["$ref"]))
       return schema
@@ -273,7 +273,7 @@ export class Admission {
   ): JsonObject | undefined {
     const extra = schema["additionalProperties"]
     if (extra === undefined || extra === false) return undefined
-    // An object without properties of its own is any object.
+    // An object without properties matches any object.
     if (names.length === 0 && extra === true) return undefined
     if (!names.every((name) => simpleName.test(name))) {
       this.relaxed.add("additionalProperties")
@@ -335,7 +335,9 @@ export class Admission {
     }
   }
 
-  /** A least size that is too large is refused, a largest one left out: without it the answer is only longer. */
+  /**
+   * A minimum that is too large is refused. A maximum that is too large is left out: the answer may only be longer.
+   */
   #sizes(schema: JsonObject, least: string, most: string, at: string): JsonObject {
     const [from, to] = [schema[least] ?? 0, schema[most]]
     if (!isCount(from) || from > bounds.repetitions) {
@@ -362,7 +364,7 @@ export class Admission {
     }
   }
 
-  /** The tighter of both, as an inclusive one; the converter reads 32 bits, and turns larger numbers into others. */
+  /** The tighter of both bounds, as an inclusive one. The converter reads 32 bits and changes larger numbers. */
   #integerBound(schema: JsonObject, inclusive: string, exclusive: string, step: 1 | -1): number | undefined {
     const candidates: Array<number> = []
     const [open, closed] = [schema[exclusive], schema[inclusive]]
@@ -371,7 +373,7 @@ export class Admission {
     if (candidates.length === 0) return undefined
     const bound = step === 1 ? Math.max(...candidates) : Math.min(...candidates)
     if (String(Math.abs(bound)).length <= bounds.integerDigits) return bound === 0 ? 0 : bound
-    // Every whole number of JavaScript is what a client's library means with its largest one.
+    // The largest safe integer of JavaScript means that there is no bound.
     if (Math.abs(bound) < Number.MAX_SAFE_INTEGER) {
       this.relaxed.add(typeof closed === "number" ? inclusive : exclusive)
     }

@@ -1,6 +1,6 @@
 /**
- * How large a schema may be. The model server turns it into a grammar: it repeats a rule `minItems` times, and cuts a
- * grammar off that outgrows its buffer, which ends its runner. The table in docs/protocol.md says the same.
+ * Bounds on the size of a schema. The model server turns it into a grammar: it repeats a rule `minItems` times, and
+ * cuts a grammar that is larger than its buffer, which crashes its runner. docs/protocol.md has the same table.
  */
 export const schemaBounds = {
   /** subschemas after `$ref`s are resolved */

@@ -1,4 +1,4 @@
-/** The schema of a decoded request, whichever surface it came by: admitted, or refused in words. */
+/** Admits or refuses the schema of a decoded request, of either surface. */
 import { Effect, Result } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"

@@ -1,13 +1,13 @@
 /**
- * How large the grammar of an admitted schema will be: an upper bound of what the model server's converter writes. It
- * writes into a buffer of at least 32 KiB and cuts off what does not fit, and its runner dies of half a grammar. Names of
- * rules are the path to a subschema, so a grammar can be much longer than its schema. Measured on 17,000 admitted schemas:
- * never less than what the converter of 0.11.4 wrote, and about twice that where it is large.
+ * Computes an upper bound of the size of the grammar that the model server's converter writes for an admitted schema.
+ * The converter writes into a buffer of at least 32 KiB and cuts off the rest, and half a grammar crashes its runner.
+ * The names of rules are the paths of subschemas, so a grammar can be much longer than its schema. Measured on 17,000
+ * admitted schemas: never less than what the converter of 0.11.4 wrote, and about twice that for large ones.
  */
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { isArray, isObject } from "../../../domain/json.ts"
 
-/** All rules that the converter has of its own. */
+/** Size of all built-in rules of the converter. */
 const builtinRules = 2048
 /** `::=`, spaces, a newline, a number where a name is taken, and the name of the root. */
 const ruleOverhead = 14
@@ -15,7 +15,7 @@ const ruleOverhead = 14
 const longestBuiltin = 16
 
 const bytesOf = (text: string): number => Buffer.byteLength(text)
-/** A text as a literal of the grammar: in quotes, with those inside of it escaped. */
+/** A text as a literal of the grammar: quoted, with inner quotes escaped. */
 const literalBytes = (value: Json): number => {
   const text = JSON.stringify(value)
   return bytesOf(text) + text.split('"').length + 1
@@ -29,7 +29,7 @@ class GrammarSize {
     return name + 4
   }
 
-  /** Adds the rules of `schema`; answers how long its name is where it is used. `name`: bytes of the path so far. */
+  /** Adds the rules of `schema` and returns the length of its name. `name`: bytes of the path so far. */
   add(schema: Json | undefined, name: number): number {
     if (!isObject(schema)) return this.#rule(name, 16)
     const { anyOf, enum: values, items, pattern, prefixItems, properties, type } = schema
@@ -58,7 +58,7 @@ class GrammarSize {
     return this.#rule(name, content)
   }
 
-  /** Each repeated part becomes a rule of its own, and stands in the main one too. */
+  /** Each repeated part becomes a rule of its own, and is also in the main rule. */
   #pattern(pattern: string, name: number): number {
     const parts = pattern.split("{").length
     this.bytes += parts * (name + ruleOverhead + 8)
@@ -73,7 +73,7 @@ class GrammarSize {
       const path = name + 1 + bytesOf(key)
       const used = this.add(member, path)
       const pair = this.#rule(path + 3, literalBytes(key) + 20 + used)
-      // The pair, and the rule for all that may follow it, each in the main rule and in the one before.
+      // The pair, and the rule for everything after it, each in the main rule and in the rule before.
       const rest = this.#rule(path + 5, pair + 32 + path + 9)
       content += pair + rest + 24
     }
@@ -89,7 +89,7 @@ class GrammarSize {
   }
 }
 
-/** What a text or a number takes beyond the rules that the converter has for it anyway. */
+/** The size of a text or a number beyond the built-in rules. */
 const leafBytes = (schema: JsonObject): number => {
   // An integer between two bounds is written digit by digit.
   if (schema["minimum"] !== undefined || schema["maximum"] !== undefined) return 2048

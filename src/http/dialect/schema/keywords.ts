@@ -1,4 +1,4 @@
-/** JSON Schema as clients write it: its types, its keywords, and what may stand in a grammar. */
+/** The types and keywords of JSON Schema, and which names and values a grammar can contain. */
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { isArray, isObject } from "../../../domain/json.ts"
 
@@ -7,10 +7,10 @@ export type Type = (typeof types)[number]
 
 export const isType = (value: Json | undefined): value is Type => types.some((type) => type === value)
 
-/** Says what a schema means, so to leave it out would turn that around. */
+/** Keywords that change the meaning of a schema, so they cannot be left out. */
 export const refused = ["not", "if", "then", "else", "dependentSchemas"] as const
 
-/** Only narrow an answer; the model server does not know them. */
+/** Keywords that only narrow an answer and that the model server does not know. */
 export const ignored: ReadonlyArray<string> = [
   "contains",
   "dependentRequired",
@@ -29,15 +29,15 @@ export const ignored: ReadonlyArray<string> = [
 export const knownFormat = /^(?:uuid[1-5]?|date|time|date-time)$/
 
 /**
- * Whether a value or a name can be part of a grammar: the converter escapes neither backslashes nor what JSON writes with
- * one, and takes a key `$ref` for a reference wherever it stands.
+ * Whether a value or a name can be part of a grammar. The converter does not escape backslashes or what JSON writes
+ * with one, and takes a key `$ref` as a reference everywhere.
  */
 export const isPlain = (value: Json): boolean => !/\\|"\$ref"/.test(JSON.stringify(value))
 
-/** Names that may be left out of the names of other properties, character by character. */
+/** Names that a grammar can exclude from the names of other properties, character by character. */
 export const simpleName = /^[A-Za-z0-9_]+$/
 
-/** Names of rules that the converter has of its own, as a property of another spelling becomes one. */
+/** The names of the built-in rules, as the converter spells a property. */
 export const ownRule =
   /^(?:boolean|decimal-part|integral-part|number|integer|value|object|array|uuid|char|string|null|date|time|date-time|date-string|time-string|date-time-string|dot|space|root)$/
 export const ruleName = (path: string): string => path.replaceAll(/[^A-Za-z0-9-]+/g, "-")
@@ -50,7 +50,7 @@ export const withoutDefinitions = (schema: JsonObject): JsonObject =>
     )
   )
 
-/** The type that a schema's own keywords are about. */
+/** The type to which the keywords of a schema belong. */
 export const impliedType = (schema: JsonObject): Type | undefined => {
   if (schema["properties"] !== undefined || schema["additionalProperties"] !== undefined) return "object"
   if (schema["required"] !== undefined) return "object"
@@ -60,7 +60,7 @@ export const impliedType = (schema: JsonObject): Type | undefined => {
   return undefined
 }
 
-/** All types of some values: what is left of an `enum` whose values cannot be written. */
+/** The types of some values: used when the values of an `enum` cannot be written. */
 export const typeOf = (values: ReadonlyArray<Json>): JsonObject => {
   const found = new Set(values.map(typeOfOne))
   const [first] = found
@@ -84,7 +84,7 @@ export const typeOfOne = (value: Json): Type => {
   }
 }
 
-/** What a JSON pointer points to. */
+/** Resolves a JSON pointer. */
 export const resolve = (root: JsonObject, reference: string): Json | undefined => {
   let target: Json | undefined = root
   for (const token of reference.split("/").slice(1)) {

@@ -1,11 +1,14 @@
 /**
- * A regular expression of a schema, in the words that the model server's grammar has: literals, character classes, groups,
- * alternatives and bounded repetition, from `^` to `$`. It is parsed and written anew. What the server cannot take, such as
- * a lookahead or `\b`, has no such form, and the pattern is left out: the server's main process dies of some of them.
+ * Rewrites a regular expression of a schema for the grammar of the model server: literals, character classes, groups,
+ * alternatives and bounded repetition, from `^` to `$`. An expression that the grammar cannot express, such as a
+ * lookahead or `\b`, is left out: some of them crash the main process of the server.
  */
 import { schemaBounds } from "./bounds.ts"
 
-/** Inside of brackets, in the grammar's own escapes; a JSON string holds no quote, backslash or control character. */
+/**
+ * Character classes in the escapes of the grammar. A JSON string contains no unescaped quote, backslash or control
+ * character.
+ */
 const outsideOfStrings = String.raw`"\\\x7F\x00-\x1F`
 
 const classEscapes: Readonly<Record<string, string>> = { d: "0-9", w: "A-Za-z0-9_", s: " " }
@@ -13,18 +16,21 @@ const negatedEscapes: Readonly<Record<string, string>> = { D: "0-9", W: "A-Za-z0
 
 /** Characters that stand for themselves, alone and in brackets. */
 const plain = /^[A-Za-z0-9 _@:/,;!#%&'=~<>`\u00a1-\ud7ff\ue000-\ufffd]$/
-/** Characters that mean something in an expression, and themselves after a backslash or in brackets. */
+/** Special characters of an expression. After a backslash or in brackets they mean themselves. */
 const special = /^[.*+?(){}|$/-]$/
 
 interface Piece {
   readonly text: string
-  /** whether it matches the empty text: repeated for ever, that would be a loop in the grammar */
+  /** whether it matches the empty text: unbounded repetition would then be a loop in the grammar */
   readonly nullable: boolean
 }
 
 const nothing: Piece = { text: "", nullable: true }
 
-/** Recursive descent over a text of bounded length. What has no form in the grammar ends it, and is remembered. */
+/**
+ * A recursive descent parser over a text of bounded length. It stops at the first part that the grammar cannot
+ * express.
+ */
 class PatternReader {
   #at = 0
   #depth = 0
@@ -39,12 +45,12 @@ class PatternReader {
 
   whole(): string {
     const { text } = this.#sequence()
-    // What is left closes no group, or is an alternative outside of groups, where `^` and `$` bind to one side each.
+    // The rest is an unmatched bracket, or an alternative outside of groups, where `^` and `$` bind to one side each.
     if (this.#at < this.#text.length || text === "") this.#fail()
     return text
   }
 
-  /** Nothing is read after this. */
+  /** Stops the parser. */
   #fail(): Piece {
     this.supported = false
     this.#at = this.#text.length
@@ -127,7 +133,7 @@ class PatternReader {
       else members += member
     }
     if (members === "" && !dash) return this.#fail()
-    // A dash that is last is no range.
+    // A dash at the end is not a range.
     return one(`${negated ? "^" : ""}${members}${negated ? outsideOfStrings : ""}${dash ? "-" : ""}`)
   }
 
@@ -152,7 +158,7 @@ class PatternReader {
     if (character === "{") return this.#counted(atom)
     if (character !== "?" && character !== "*" && character !== "+") return atom
     this.#at += 1
-    // To repeat what may be empty, for ever, is a loop.
+    // Unbounded repetition of a possibly empty part is a loop.
     if (atom.nullable && character !== "?") return this.#fail()
     return this.#once({ text: atom.text + character, nullable: atom.nullable || character !== "+" })
   }
@@ -172,7 +178,7 @@ class PatternReader {
     return this.#once({ text: `${atom.text}{${least},${most ?? ""}}`, nullable: least === 0 })
   }
 
-  /** A question mark after a quantifier makes it lazy, which changes nothing about what matches as a whole. */
+  /** A question mark after a quantifier makes it lazy, which does not change what matches as a whole. */
   #once(piece: Piece): Piece {
     this.#skip("?")
     return /[*+?{]/.test(this.#peek()) ? this.#fail() : piece
@@ -184,7 +190,7 @@ const alphanumeric = /^[A-Za-z0-9]$/
 /** A character in brackets. */
 const one = (members: string): Piece => ({ text: `[${members}]`, nullable: false })
 
-/** What a character means after a backslash, when it means itself: letters and digits do not. */
+/** Whether a character means itself after a backslash. Letters and digits do not. */
 const itself = (character: string): string | undefined =>
   !alphanumeric.test(character) && (plain.test(character) || special.test(character)) ? character : undefined
 
@@ -193,7 +199,7 @@ export interface Pattern {
   readonly repetitions: number
 }
 
-/** `pattern` as the model server can take it, or undefined. */
+/** Returns `pattern` in the form of the model server, or undefined. */
 export const safePattern = (pattern: string): Pattern | undefined => {
   if (pattern.length > schemaBounds.patternLength) return undefined
   const inner = /^\^(.*)\$$/s.exec(pattern)?.[1]

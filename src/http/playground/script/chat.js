@@ -1,4 +1,4 @@
-/** The conversation and the answer that is running. */
+/** The conversation and the running answer. */
 import {
   $,
   element,
@@ -20,7 +20,7 @@ const emptyState = $("empty")
 
 /** The conversation as the models see it, without the system prompt. */
 let messages = []
-/** Ends the answer that is running; undefined when none is. */
+/** Ends the running answer; undefined when there is none. */
 let running
 
 export const conversation = () => {

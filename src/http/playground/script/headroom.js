@@ -1,4 +1,4 @@
-/** What is left of limits and budgets, as the headers of every answer tell it. */
+/** Shows what is left of limits and budgets, from the headers of each answer. */
 import { $, number } from "./elements.js"
 import { ask } from "./surfaces.js"
 
@@ -24,7 +24,7 @@ const noGauge = (id, text, label) => {
   box.classList.remove("low", "out")
 }
 
-/** The most a budget was seen to have left: the headers do not tell its size. */
+/** The largest remainder of a budget so far, because the headers do not contain its size. */
 const budgetSeen = new Map()
 
 export const showHeadroom = (headers) => {
@@ -45,7 +45,7 @@ export const showHeadroom = (headers) => {
   } else if (headers.has("x-ratelimit-limit-requests")) noGauge("gauge-budget", "no budget set", "Budget")
 }
 
-/** Nothing is consumed by asking for the version; the headers then tell what the answer has cost. */
+/** `/api/version` consumes nothing. Its headers show what the answer has cost. */
 export const refreshHeadroom = async () => {
   const response = await ask("/api/version").catch(() => undefined)
   if (response?.ok) showHeadroom(response.headers)

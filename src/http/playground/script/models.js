@@ -1,4 +1,4 @@
-/** The key, and the models it opens. */
+/** The key, and the models it may use. */
 import { element, keyField, keyNote, modelField } from "./elements.js"
 import { forgetHeadroom, showHeadroom } from "./headroom.js"
 import { ask, problemOf } from "./surfaces.js"

@@ -39,7 +39,7 @@ const snippets = {
       : `import os\nfrom openai import OpenAI\n\nclient = OpenAI(\n    base_url=${literal(`${location.origin}/v1`)},\n    api_key=os.environ["TOLLGATE_KEY"],\n)\n\nanswer = client.chat.completions.create(\n${keywords(body)})\nfor chunk in answer:\n    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)\n`
 }
 
-/** What would be sent now; before the first message and between turns, with what is being typed. */
+/** The next request, with the text that is being typed. */
 export const showCode = () => {
   const { path, body } = surfaces[surface()]
   const turns = conversation()

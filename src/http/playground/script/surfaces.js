@@ -1,4 +1,4 @@
-/** What the gateway is asked, on either surface, and how its answers are read. */
+/** The requests on both surfaces, and how to read their answers. */
 import { $, keyField } from "./elements.js"
 
 export const surface = () => document.querySelector("input[name=surface]:checked").value
@@ -91,7 +91,7 @@ export const ask = (path, options = {}) =>
     referrerPolicy: "no-referrer"
   })
 
-/** The error a response tells of, whatever it is made of. */
+/** The error message of a response, of any form. */
 export const problemOf = async (response) => {
   const text = await response.text().catch(() => "")
   let body

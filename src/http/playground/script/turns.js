@@ -1,4 +1,4 @@
-/** How a turn of the conversation looks: text, code, errors, facts. All of it text nodes. */
+/** Shows a turn of the conversation: text, code, errors, facts. All of it is text nodes. */
 import { element, log, narrow } from "./elements.js"
 
 export const atBottom = () => {
@@ -15,7 +15,7 @@ export const copied = async (button, text) => {
   try {
     await navigator.clipboard.writeText(text)
   } catch {
-    // No clipboard API outside secure contexts: the old way, by a selection.
+    // Without a secure context there is no clipboard API, so it copies a selection.
     const area = element("textarea")
     area.value = text
     button.parentElement.append(area)
@@ -89,7 +89,7 @@ const duration = (seconds) =>
 
 export const span = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`)
 
-/** Text arrives faster than a screen is drawn: what has come is shown once a frame. */
+/** Text arrives faster than the screen is drawn, so it is shown once for each screen frame. */
 export const painter = (paint) => {
   let waiting = false
   return () => {

@@ -1,4 +1,4 @@
-/** What the page's controls do. */
+/** Connects the controls of the page. */
 import { fit, newChat, send, sendOrStop, stop } from "./chat.js"
 import { $, keyField, promptField, sendButton } from "./elements.js"
 import { loadModels } from "./models.js"
