@@ -31,14 +31,14 @@ export interface FreeWorkOptions {
   /** default 10 000 */
   readonly keys?: number
   /** late answers of one key that may wait at a time; default 256 */
-  readonly mostWaiting?: number
+  readonly maxWaiting?: number
 }
 
 /** The owner of a bucket. */
 export type Spender = Pick<Caller, "keyId" | "tenantId">
 
 const bytesPerUnit = 16_384
-const mostOwedMs = 10_000
+const maxOverdraftMs = 10_000
 /** A tenant has this many times as much as a key. */
 const keysPerTenant = 3
 /** How old the limits in the headers of such a refusal may be. */
@@ -46,7 +46,7 @@ const headroomMs = 1000
 /** Requests within this time after the first such refusal were sent before the client knew. */
 const graceMs = 250
 const firstDelayMs = 25
-const mostDelayMs = 1000
+const maxDelayMs = 1000
 const forgivenAfterMs = 10_000
 
 class Bucket {
@@ -68,7 +68,7 @@ class Bucket {
   }
 
   take(units: number): void {
-    this.left = Math.max(-(mostOwedMs * this.#perSecond) / 1000, this.left - units)
+    this.left = Math.max(-(maxOverdraftMs * this.#perSecond) / 1000, this.left - units)
   }
 
   /** The refusal when nothing is left; undefined otherwise. */
@@ -118,14 +118,14 @@ export class FreeWork extends Context.Service<
       FreeWork,
       Effect.gen(function* () {
         const nowMs = yield* makeMonotonicMs
-        const { burst = 200, keys = 10_000, mostWaiting = 256, perSecond = 100 } = options
+        const { burst = 200, keys = 10_000, maxWaiting = 256, perSecond = 100 } = options
         const accounts = makeLruCache<Account>(keys)
         const tenants = makeLruCache<Bucket>(keys)
         let waiting = 0
 
         const accountOf = (keyId: string, now: number): Account => {
-          const known = accounts.get(keyId)
-          if (known !== undefined) return known
+          const existing = accounts.get(keyId)
+          if (existing !== undefined) return existing
           const account: Account = {
             bucket: new Bucket(perSecond, burst, now),
             headroom: undefined,
@@ -141,8 +141,8 @@ export class FreeWork extends Context.Service<
         }
 
         const tenantBucketOf = (tenantId: string, now: number): Bucket => {
-          const known = tenants.get(tenantId)
-          if (known !== undefined) return known
+          const existing = tenants.get(tenantId)
+          if (existing !== undefined) return existing
           const bucket = new Bucket(keysPerTenant * perSecond, keysPerTenant * burst, now)
           tenants.set(tenantId, bucket)
           return bucket
@@ -165,7 +165,7 @@ export class FreeWork extends Context.Service<
           }
           account.toldUntil = Math.max(account.toldUntil, now + retryAfterS * 1000)
           if (account.ignored === 0) return 0
-          return Math.min(mostDelayMs, firstDelayMs * 2 ** (account.ignored - 1))
+          return Math.min(maxDelayMs, firstDelayMs * 2 ** (account.ignored - 1))
         }
 
         const wait = (account: Account, ms: number): Effect.Effect<boolean> => {
@@ -199,7 +199,7 @@ export class FreeWork extends Context.Service<
               const account = accountOf(keyId, now)
               const ms = delayMs(account, retryAfterS, now)
               if (ms === 0) return Effect.succeed(true)
-              return account.waiting >= mostWaiting ? Effect.succeed(false) : wait(account, ms)
+              return account.waiting >= maxWaiting ? Effect.succeed(false) : wait(account, ms)
             }),
           get waiting() {
             return waiting

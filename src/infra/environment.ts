@@ -93,13 +93,13 @@ export const findMisspelt = (
   names: ReadonlyArray<string>,
   secrets: ReadonlyArray<string>
 ): ReadonlyArray<Problem> => {
-  const known = new Set([...names, ...secrets.map((name) => `${name}_FILE`)])
-  const unknown = Object.keys(given).filter((name) => !known.has(name) && isSet(given, name))
+  const allNames = new Set([...names, ...secrets.map((name) => `${name}_FILE`)])
+  const unknown = Object.keys(given).filter((name) => !allNames.has(name) && isSet(given, name))
   if (unknown.length === 0) return []
-  const absent = [...known].filter((name) => name.length >= minGuessedLength && !isGiven(given, name))
+  const absent = [...allNames].filter((name) => name.length >= minGuessedLength && !isGiven(given, name))
   const problems: Array<Problem> = []
   for (const name of unknown) {
-    if (name.endsWith("_FILE") && known.has(name.slice(0, -"_FILE".length))) {
+    if (name.endsWith("_FILE") && allNames.has(name.slice(0, -"_FILE".length))) {
       problems.push({
         setting: name,
         given: "a file for a setting that is no secret",

@@ -59,13 +59,13 @@ export const showOf = (model: string): JsonObject => ({
 
 export type Kind = "chat" | "generate"
 
-const said = (kind: Kind, text: string): JsonObject =>
+const textFields = (kind: Kind, text: string): JsonObject =>
   kind === "chat" ? { message: { role: "assistant", content: text } } : { response: text }
 
 export const piece = (kind: Kind, model: string, text: string): JsonObject => ({
   model,
   created_at: new Date().toISOString(),
-  ...said(kind, text),
+  ...textFields(kind, text),
   done: false
 })
 
@@ -80,7 +80,7 @@ export interface Counts {
 export const final = (kind: Kind, model: string, reason: string, counts?: Counts): JsonObject => ({
   model,
   created_at: new Date().toISOString(),
-  ...said(kind, ""),
+  ...textFields(kind, ""),
   done: true,
   done_reason: reason,
   ...(counts === undefined ? {} : durations(counts))

@@ -5,7 +5,7 @@ import { contextLengthOf } from "./decodeShow.ts"
 import { Details, detailsOf } from "./decodeDetails.ts"
 
 /** More than any server has: each entry takes time to check. */
-const mostModels = 10_000
+const maxModels = 10_000
 
 const Text = Schema.optional(Schema.NullOr(Schema.String))
 const Count = Schema.optional(Schema.NullOr(Schema.Finite))
@@ -32,7 +32,7 @@ const decodeList = Schema.decodeUnknownOption(
 export const decodeTags = (text: string): ReadonlyArray<Model> | undefined => {
   const list = decodeList(text)
   if (Option.isNone(list)) return undefined
-  return (list.value.models ?? []).slice(0, mostModels).flatMap((value) => {
+  return (list.value.models ?? []).slice(0, maxModels).flatMap((value) => {
     const entry = decodeEntry(value)
     return Option.isSome(entry) && isLocal(entry.value) ? [modelOf(entry.value)] : []
   })

@@ -9,7 +9,7 @@ import {
   Full,
   type Bounds,
   type Held,
-  mostRetryAfterS,
+  maxRetryAfterS,
   rateWindowMs,
   type Ticket,
   Waiting
@@ -135,8 +135,8 @@ export class FairScheduler {
     bounds: Bounds
   ): { readonly answer: Granted | Waiting | Full; readonly grants: ReadonlyArray<Grant> } {
     const before = this.#settle(now, bounds).filter(({ id }) => id !== ticket.id)
-    const known = this.#entries.get(ticket.id)
-    if (known !== undefined) return { answer: standing(known), grants: before }
+    const existing = this.#entries.get(ticket.id)
+    if (existing !== undefined) return { answer: standing(existing), grants: before }
     // A request that can go at once does not wait, so the depth does not matter.
     if (this.waiting >= bounds.depth && !(this.waiting === 0 && this.#open(now, bounds))) {
       return { answer: new Full({ retryAfterS: this.#retryAfterS(now) }), grants: before }
@@ -223,11 +223,11 @@ export class FairScheduler {
   }
 
   #replica(now: number, name: string): Replica {
-    const known = this.#replicas.get(name)
+    const existing = this.#replicas.get(name)
     const leaseEnd = now + this.#options.leaseMs
-    if (known !== undefined) {
-      known.leaseEnd = leaseEnd
-      return known
+    if (existing !== undefined) {
+      existing.leaseEnd = leaseEnd
+      return existing
     }
     const replica = { leaseEnd, beats: 0, ids: new Set<string>() }
     this.#replicas.set(name, replica)
@@ -383,7 +383,7 @@ export class FairScheduler {
   #retryAfterS(now: number): number {
     const perSecond = this.#endsNow(now) / (rateWindowMs / 1000)
     const seconds = Math.ceil((this.waiting + 1) / Math.max(perSecond, 1e-9))
-    return Math.min(mostRetryAfterS, Math.max(1, seconds))
+    return Math.min(maxRetryAfterS, Math.max(1, seconds))
   }
 }
 

@@ -124,4 +124,4 @@ export const defaultBatchEveryMs = 600_000
 /** The rate of the queue is measured with a half-life of about 42 s. */
 export const rateWindowMs = 60_000
 /** Longest `Retry-After`, in seconds. */
-export const mostRetryAfterS = 600
+export const maxRetryAfterS = 600

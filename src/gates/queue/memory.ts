@@ -34,7 +34,7 @@ export class QueueMemory {
     return this.#scheduler
   }
 
-  tell(grants: ReadonlyArray<Grant>): void {
+  notify(grants: ReadonlyArray<Grant>): void {
     for (const { id, replica } of grants) {
       for (const listener of this.#listeners.get(replica) ?? []) listener(id)
     }
@@ -56,27 +56,27 @@ export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Laye
         enter: (ticket, bounds) =>
           Effect.sync(() => {
             const { answer, grants } = memory.scheduler(now()).enter(now(), replica, ticket, bounds)
-            memory.tell(grants)
+            memory.notify(grants)
             return answer
           }),
         leave: (id, bounds) =>
           Effect.sync(() => {
             const { grants, retryAfterS } = memory.scheduler(now()).leave(now(), id, bounds)
-            memory.tell(grants)
+            memory.notify(grants)
             return retryAfterS
           }),
         end: (id, used, bounds) =>
-          Effect.sync(() => memory.tell(memory.scheduler(now()).end(now(), id, used, bounds))),
+          Effect.sync(() => memory.notify(memory.scheduler(now()).end(now(), id, used, bounds))),
         beat: (running, waiting, bounds) =>
           Effect.sync(() => {
             const { granted, grants, unknown } = memory
               .scheduler(now())
               .beat(now(), replica, running, waiting, bounds)
-            memory.tell(grants)
+            memory.notify(grants)
             return { granted, unknown }
           }),
         restore: (held, bounds) =>
-          Effect.sync(() => memory.tell(memory.scheduler(now()).restore(now(), replica, held, bounds))),
+          Effect.sync(() => memory.notify(memory.scheduler(now()).restore(now(), replica, held, bounds))),
         onGranted: (listener) => memory.listen(replica, listener)
       })
     )

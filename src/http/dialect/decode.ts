@@ -31,12 +31,12 @@ export const decodeWith = <A, I>(schema: Schema.Codec<A, I>) => {
 
 /** The entries of `fields` that are there: neither undefined nor null. */
 export const present = (fields: { readonly [key: string]: Json | undefined }): Schema.JsonObject => {
-  const kept: { [key: string]: Json } = {}
+  const result: { [key: string]: Json } = {}
   for (const key of Object.keys(fields)) {
     const value = fields[key]
-    if (value !== undefined && value !== null) kept[key] = value
+    if (value !== undefined && value !== null) result[key] = value
   }
-  return kept
+  return result
 }
 
 /** The entries of `fields` that are there, of those that `names` lists. */
@@ -44,10 +44,10 @@ export const presentOf = (
   names: ReadonlyArray<string>,
   fields: { readonly [key: string]: Json | undefined }
 ): Schema.JsonObject => {
-  const kept: { [key: string]: Json } = {}
+  const result: { [key: string]: Json } = {}
   for (const name of names) {
     const value = fields[name]
-    if (value !== undefined && value !== null) kept[name] = value
+    if (value !== undefined && value !== null) result[name] = value
   }
-  return kept
+  return result
 }

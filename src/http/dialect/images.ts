@@ -16,7 +16,7 @@ export const maxPixels = 4096 * 4096
  * Maximal pixels of one side. Some models extend an image to a square, and their runner crashes on one of 1 by
  * 60,000.
  */
-export const mostSide = 8192
+export const maxSide = 8192
 
 /** Images of one request, in all of its messages. */
 export const maxImages = 32
@@ -29,13 +29,13 @@ export const pixelsOf = (base64: string): number | undefined => {
   return image && image.width * image.height
 }
 
-const expected = `a PNG, JPEG or WebP image of at most ${maxPixels} pixels, and ${mostSide} a side`
+const expected = `a PNG, JPEG or WebP image of at most ${maxPixels} pixels, and ${maxSide} a side`
 
 const isImage = (base64: string): boolean => {
   const image = imageOf(base64)
   if (image === undefined) return false
   const { height, width } = image
-  return width <= mostSide && height <= mostSide && width * height <= maxPixels
+  return width <= maxSide && height <= maxSide && width * height <= maxPixels
 }
 
 /** An image in the form of the backend: base64 without a `data:` prefix. */
@@ -77,8 +77,8 @@ export const checkImages = (request: DecodedRequest): Effect.Effect<DecodedReque
     return new BadRequest({ detail: `images: expected at most ${maxImages} in one request` })
   if (tagsIn(request.body) > maxImages)
     return new BadRequest({ detail: `images: expected at most ${maxImages} tags like [img-0] in the texts` })
-  const known = images.flatMap((image) => (typeof image === "string" ? (imageOf(image) ?? []) : []))
-  return Effect.succeed({ ...request, images: known })
+  const readable = images.flatMap((image) => (typeof image === "string" ? (imageOf(image) ?? []) : []))
+  return Effect.succeed({ ...request, images: readable })
 }
 
 const dataUrl = /^data:(?:image\/(?:jpeg|jpg|png|webp))?;base64,([A-Za-z0-9+/]+={0,2})$/

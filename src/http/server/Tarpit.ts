@@ -4,7 +4,7 @@
  *
  * *Details* Addresses take turns, so that a flood from one address delays a refusal of another by at most one turn. A
  * client that leaves gives its place back; one that left before its request was read has no address and takes no
- * turn. After `mostMs` a refusal is answered without a turn.
+ * turn. After `maxMs` a refusal is answered without a turn.
  *
  * A few refusals of each address have audit rows of their own, and ten times as many of all addresses together. All
  * others, and refusals that waited that long, share one row a second (`audit/Tally.ts`).
@@ -20,7 +20,7 @@ export interface TarpitOptions {
   /** how many are answered at once after a quiet second; default 100 */
   readonly burst?: number
   /** no refusal waits longer than this, in ms; default 3000 */
-  readonly mostMs?: number
+  readonly maxMs?: number
   /** rows of their own for refusals of one address */
   readonly rowsPerMinute: number
 }
@@ -28,7 +28,7 @@ export interface TarpitOptions {
 /** Rows of all addresses together, as a multiple of those of one. */
 const allAddresses = 10
 /** Addresses whose rows are counted, those that were refused last. */
-const mostAddresses = 10_000
+const maxAddresses = 10_000
 
 /** Stands for the address of a connection that was already reset. */
 const gone = ""
@@ -50,7 +50,7 @@ export class Tarpit extends Context.Service<
       Effect.gen(function* () {
         const nowMs = yield* makeMonotonicMs
         const scope = yield* Effect.scope
-        const { burst = 100, mostMs = 3000, perSecond = 200, rowsPerMinute } = options
+        const { burst = 100, maxMs = 3000, perSecond = 200, rowsPerMinute } = options
         const rows = makeRowAllowance(rowsPerMinute, nowMs)
         /** waiting refusals by address; the address whose turn is next comes first */
         const lines = new Map<string, Set<Waiting>>()
@@ -105,7 +105,7 @@ export class Tarpit extends Context.Service<
             yield* Effect.forkIn(serve, scope)
           }
           const turn = yield* Deferred.await(waiting).pipe(
-            Effect.timeoutOption(mostMs),
+            Effect.timeoutOption(maxMs),
             Effect.interruptible,
             Effect.ensuring(Effect.sync(() => leave(group, waiting)))
           )
@@ -136,7 +136,7 @@ interface Rows {
 
 /** Which refusals have rows of their own. */
 const makeRowAllowance = (perMinute: number, nowMs: () => number) => {
-  const byAddress = makeLruCache<Rows>(mostAddresses)
+  const byAddress = makeLruCache<Rows>(maxAddresses)
   const all: Rows = { left: allAddresses * perMinute, countedAt: nowMs() }
 
   const filled = (rows: Rows, perMinute: number, now: number): Rows => {

@@ -3,9 +3,9 @@
  * request only after the answer before it is over, and few may wait. Node itself emits each request as soon as it is
  * parsed.
  *
- * *Details* At most `mostWaiting` requests of a connection wait. Then the connection is not read until one fewer
+ * *Details* At most `maxWaiting` requests of a connection wait. Then the connection is not read until one fewer
  * waits. More requests may have come in the same read: they are dropped, and the last request before them is answered
- * with `Connection: close`. When more than `mostDropped` are dropped, the connection is destroyed at once, because
+ * with `Connection: close`. When more than `maxDropped` are dropped, the connection is destroyed at once, because
  * Node keeps the objects of each until the connection ends.
  *
  * *Gotchas* While a connection is not read, the gateway notices only at its next write that the client has left.
@@ -15,9 +15,9 @@ import type { Socket } from "node:net"
 import { Effect } from "effect"
 
 /** Number of requests of one connection that may wait, in addition to the running one. */
-export const mostWaiting = 16
+export const maxWaiting = 16
 /** Number of requests of one connection that may be dropped before the answers ahead of them are cut too. */
-export const mostDropped = 48
+export const maxDropped = 48
 
 interface Waiting {
   readonly response: ServerResponse
@@ -95,14 +95,14 @@ const drop = (line: Line, request: IncomingMessage): void => {
   // The part of its body that has arrived is discarded.
   request.resume()
   const last = line.waiting.at(-1)?.response ?? line.current
-  if (line.dropped > mostDropped || last === undefined) line.socket.destroy()
+  if (line.dropped > maxDropped || last === undefined) line.socket.destroy()
   else if (!last.headersSent) last.setHeader("connection", "close")
 }
 
 /** Whether the request is one of those that are answered. */
 const enter = (request: IncomingMessage, response: ServerResponse): boolean => {
   const line = lines.get(request.socket) ?? makeLine(request.socket)
-  if (line.dropped > 0 || line.waiting.length >= mostWaiting) {
+  if (line.dropped > 0 || line.waiting.length >= maxWaiting) {
     drop(line, request)
     return false
   }
@@ -113,7 +113,7 @@ const enter = (request: IncomingMessage, response: ServerResponse): boolean => {
   const place: Waiting = { response, hasTurn: false, begin: undefined }
   places.set(request, place)
   line.waiting.push(place)
-  if (line.waiting.length === mostWaiting) stopReading(line)
+  if (line.waiting.length === maxWaiting) stopReading(line)
   return true
 }
 

@@ -12,22 +12,22 @@ interface Watched {
   /** answers that are asked for on the connection and not yet given: some may be pipelined behind another */
   answers: number
   /** bytes the client had taken when we last looked */
-  taken: number
+  sentBytes: number
   /** since when it has taken none; performance.now() */
   since: number
 }
 
 /** What the kernel has accepted for the client: everything written, less what still waits in this process. */
-const takenBy = (socket: Socket): number => socket.bytesWritten - socket.writableLength
+const sentBytesOf = (socket: Socket): number => socket.bytesWritten - socket.writableLength
 
 export const cutStalledClients = (server: Server, stallMs: number): void => {
   const watched = new Map<Socket, Watched>()
   const look = () => {
     const now = performance.now()
     for (const [socket, state] of watched) {
-      const taken = takenBy(socket)
-      if (socket.writableLength === 0 || taken !== state.taken) {
-        state.taken = taken
+      const sentBytes = sentBytesOf(socket)
+      if (socket.writableLength === 0 || sentBytes !== state.sentBytes) {
+        state.sentBytes = sentBytes
         state.since = now
       } else if (now - state.since >= stallMs) {
         watched.delete(socket)
@@ -40,7 +40,11 @@ export const cutStalledClients = (server: Server, stallMs: number): void => {
   server.on("close", () => clearInterval(timer))
   onRequest(server, (request, response) => {
     const { socket } = request
-    const state = watched.get(socket) ?? { answers: 0, taken: takenBy(socket), since: performance.now() }
+    const state = watched.get(socket) ?? {
+      answers: 0,
+      sentBytes: sentBytesOf(socket),
+      since: performance.now()
+    }
     watched.set(socket, state)
     state.answers += 1
     response.on("close", () => {

@@ -4,7 +4,7 @@ import { TestClock } from "effect/testing"
 import { FreeWorkExhausted } from "../../../src/domain/Errors.ts"
 import { FreeWork } from "../../../src/http/FreeWork.ts"
 
-const layer = FreeWork.layer({ perSecond: 10, burst: 20, keys: 3, mostWaiting: 5 })
+const layer = FreeWork.layer({ perSecond: 10, burst: 20, keys: 3, maxWaiting: 5 })
 
 /** "tenant/key"; a name alone is a tenant with one key. */
 const spenderOf = (name: string) => ({ keyId: name, tenantId: name.split("/")[0] ?? name })

@@ -62,10 +62,10 @@ export class Window {
     }
     let excess = -difference
     return here.map(({ bucket, amount }) => {
-      const taken = Math.min(excess, amount, this.#amounts[slotOf(Math.min(bucket, this.#bucket))] ?? 0)
-      excess -= taken
-      this.#set(bucket, -taken)
-      return { bucket, amount: amount - taken }
+      const removed = Math.min(excess, amount, this.#amounts[slotOf(Math.min(bucket, this.#bucket))] ?? 0)
+      excess -= removed
+      this.#set(bucket, -removed)
+      return { bucket, amount: amount - removed }
     })
   }
 

@@ -14,7 +14,7 @@ import {
   defaultGraceMs,
   Full,
   Granted,
-  mostRetryAfterS,
+  maxRetryAfterS,
   QueueStore,
   QueueStoreDown,
   type QueueStoreOptions,
@@ -65,7 +65,7 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     options.graceMs ?? defaultGraceMs,
     options.batchEveryMs ?? defaultBatchEveryMs,
     rateWindowMs,
-    mostRetryAfterS
+    maxRetryAfterS
   ]
   const time = clock ?? Effect.succeed(-1)
 

@@ -24,9 +24,9 @@ export const Options = Schema.Struct({
 
 /** The options that go upstream. `num_predict` is not among them: the pipeline sets it. */
 export const optionsOf = (options: typeof Options.Type, bounds: Bounds): JsonObject => {
-  const kept = samplingOf(options)
+  const forwarded = samplingOf(options)
   const { num_ctx } = options
   return num_ctx === undefined || num_ctx === null || bounds.numCtxCap === undefined
-    ? kept
-    : { ...kept, num_ctx: Math.max(leastNumCtx, Math.min(num_ctx, bounds.numCtxCap)) }
+    ? forwarded
+    : { ...forwarded, num_ctx: Math.max(leastNumCtx, Math.min(num_ctx, bounds.numCtxCap)) }
 }

@@ -25,9 +25,9 @@ const legacyLogprobs = (
   entries: ReadonlyArray<JsonObject>,
   from: number
 ): { readonly value: Json; readonly to: number } => {
-  const known = entries.flatMap((entry) => Option.toArray(decodeEntry(entry)))
+  const decoded = entries.flatMap((entry) => Option.toArray(decodeEntry(entry)))
   let offset = from
-  const offsets = known.map((entry) => {
+  const offsets = decoded.map((entry) => {
     const at = offset
     offset += entry.token.length
     return at
@@ -35,9 +35,9 @@ const legacyLogprobs = (
   return {
     to: offset,
     value: {
-      tokens: known.map((entry) => entry.token),
-      token_logprobs: known.map((entry) => entry.logprob),
-      top_logprobs: known.map((entry) =>
+      tokens: decoded.map((entry) => entry.token),
+      token_logprobs: decoded.map((entry) => entry.logprob),
+      top_logprobs: decoded.map((entry) =>
         Object.fromEntries((entry.top_logprobs ?? []).map((top) => [top.token, top.logprob]))
       ),
       text_offset: offsets

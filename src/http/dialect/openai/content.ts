@@ -39,12 +39,12 @@ const imageOf = (part: typeof Part.Type): string | undefined => {
   return base64Of(url)
 }
 
-const kept = (texts: ReadonlyArray<string | undefined>): ReadonlyArray<string> =>
+const defined = (texts: ReadonlyArray<string | undefined>): ReadonlyArray<string> =>
   texts.filter((text) => text !== undefined)
 
 /** Several text parts make one message, a line each: the backend knows one string. */
 export const partsOf = (content: typeof Content.Type | null | undefined): Parts => {
   if (content === undefined || content === null) return { text: "", images: [] }
   if (typeof content === "string") return { text: content, images: [] }
-  return { text: kept(content.map(textOf)).join("\n"), images: kept(content.map(imageOf)) }
+  return { text: defined(content.map(textOf)).join("\n"), images: defined(content.map(imageOf)) }
 }

@@ -119,8 +119,8 @@ class PatternReader {
     const character = this.#take()
     const negated = negatedEscapes[character]
     if (negated !== undefined) return one(`^${negated}${outsideOfStrings}`)
-    const meant = classEscapes[character] ?? itself(character)
-    return meant === undefined ? this.#fail() : one(meant)
+    const meaning = classEscapes[character] ?? itself(character)
+    return meaning === undefined ? this.#fail() : one(meaning)
   }
 
   #brackets(): Piece {

@@ -142,7 +142,7 @@ describe("the line in front of the backend", () => {
       const first = yield* enter("1")
       const second = yield* Effect.forkChild(enter("2"))
       yield* Effect.yieldNow
-      const silent = memory.tell
+      const silent = memory.notify
       Object.defineProperty(memory, "tell", { value: () => undefined, configurable: true })
       yield* first.close
       yield* Effect.yieldNow

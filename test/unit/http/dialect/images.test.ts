@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { maxImages, maxPixels, mostSide, pixelsOf } from "../../../../src/http/dialect/images.ts"
+import { maxImages, maxPixels, maxSide, pixelsOf } from "../../../../src/http/dialect/images.ts"
 import { readImage } from "../../../../src/http/dialect/imageFormat.ts"
 import { nativeChat, nativeGenerate } from "../../../../src/http/dialect/native/dialect.ts"
 import { openaiChat } from "../../../../src/http/dialect/openai/dialect.ts"
@@ -48,14 +48,14 @@ describe("images", () => {
     const { png } = pictures
     for (const [width, height] of [
       [1, 1],
-      [1, mostSide],
-      [2048, mostSide],
-      [mostSide, 2048]
+      [1, maxSide],
+      [2048, maxSide],
+      [maxSide, 2048]
     ] as const) {
       native.accepted(chatWith(png(width, height)))
     }
     for (const [width, height] of [
-      [1, mostSide + 1],
+      [1, maxSide + 1],
       [1, 60_000],
       [60_000, 1],
       [4_294_967_295, 4_294_967_295]

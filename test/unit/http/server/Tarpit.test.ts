@@ -19,7 +19,7 @@ const came = (fibers: Turns): number =>
     return exit !== undefined && Exit.isSuccess(exit) && exit.value
   }).length
 
-const slow = Tarpit.layer({ perSecond: 10, burst: 10, mostMs: 2000, rowsPerMinute: 100_000 })
+const slow = Tarpit.layer({ perSecond: 10, burst: 10, maxMs: 2000, rowsPerMinute: 100_000 })
 
 it.effect("below the rate nothing waits; beyond it each waits its turn, and none longer than the bound", () =>
   Effect.gen(function* () {

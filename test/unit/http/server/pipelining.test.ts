@@ -5,8 +5,8 @@ import { connect, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import {
-  mostDropped,
-  mostWaiting,
+  maxDropped,
+  maxWaiting,
   PipeliningServer,
   waitForTurn
 } from "../../../../src/http/server/pipelining.ts"
@@ -82,12 +82,12 @@ it.live("when 17 are sent at once, then one is begun at a time and all are answe
   Effect.gen(function* () {
     const { answerAll, counts, dial } = yield* makeWorld
     const { heard, socket } = yield* dial
-    socket.write(requests(1 + mostWaiting))
-    yield* until(() => counts().parsed === 1 + mostWaiting)
+    socket.write(requests(1 + maxWaiting))
+    yield* until(() => counts().parsed === 1 + maxWaiting)
     assert.strictEqual(counts().begun, 1)
     yield* answerAll
-    yield* until(() => paths(heard.text).length === 1 + mostWaiting)
-    assert.deepStrictEqual(paths(heard.text), upTo(1 + mostWaiting))
+    yield* until(() => paths(heard.text).length === 1 + maxWaiting)
+    assert.deepStrictEqual(paths(heard.text), upTo(1 + maxWaiting))
     assert.notInclude(heard.text, "Connection: close")
     assert.isFalse(socket.destroyed)
     assert.strictEqual(counts().refused, 0)
@@ -98,14 +98,14 @@ it.live("when 17 are there and more come later, then those are read when fewer w
   Effect.gen(function* () {
     const { answerAll, counts, dial } = yield* makeWorld
     const { heard, socket } = yield* dial
-    socket.write(requests(1 + mostWaiting))
-    yield* until(() => counts().parsed === 1 + mostWaiting)
-    socket.write(requests(1, 1 + mostWaiting))
+    socket.write(requests(1 + maxWaiting))
+    yield* until(() => counts().parsed === 1 + maxWaiting)
+    socket.write(requests(1, 1 + maxWaiting))
     yield* Effect.promise(settled)
-    assert.strictEqual(counts().parsed, 1 + mostWaiting)
+    assert.strictEqual(counts().parsed, 1 + maxWaiting)
     yield* answerAll
-    yield* until(() => paths(heard.text).length === 2 + mostWaiting)
-    assert.deepStrictEqual(paths(heard.text), upTo(2 + mostWaiting))
+    yield* until(() => paths(heard.text).length === 2 + maxWaiting)
+    assert.deepStrictEqual(paths(heard.text), upTo(2 + maxWaiting))
     assert.strictEqual(counts().refused, 0)
   })
 )
@@ -118,12 +118,12 @@ it.live("when 40 are sent at once, then 17 are answered and the connection ends"
     yield* until(() => counts().refused === 1)
     yield* answerAll
     yield* until(() => socket.destroyed)
-    assert.deepStrictEqual(paths(heard.text), upTo(1 + mostWaiting))
+    assert.deepStrictEqual(paths(heard.text), upTo(1 + maxWaiting))
     assert.strictEqual(heard.text.toLowerCase().split("connection: close").length - 1, 1)
     assert.deepStrictEqual(counts(), {
-      parsed: 1 + mostWaiting,
-      begun: 1 + mostWaiting,
-      over: 1 + mostWaiting,
+      parsed: 1 + maxWaiting,
+      begun: 1 + maxWaiting,
+      over: 1 + maxWaiting,
       refused: 1
     })
   })
@@ -135,14 +135,14 @@ it.live(
     Effect.gen(function* () {
       const { counts, dial } = yield* makeWorld
       const { heard, socket } = yield* dial
-      socket.write(requests(1 + mostWaiting + mostDropped + 1))
+      socket.write(requests(1 + maxWaiting + maxDropped + 1))
       yield* until(() => socket.destroyed)
       assert.strictEqual(heard.text, "")
-      yield* until(() => counts().over === 1 + mostWaiting)
+      yield* until(() => counts().over === 1 + maxWaiting)
       assert.deepStrictEqual(counts(), {
-        parsed: 1 + mostWaiting,
+        parsed: 1 + maxWaiting,
         begun: 1,
-        over: 1 + mostWaiting,
+        over: 1 + maxWaiting,
         refused: 1
       })
     })
@@ -159,7 +159,7 @@ it.live("when 20 connections pipeline without reading, then memory and begun req
     }
     yield* until(() => counts().refused === 20)
     assert.strictEqual(counts().begun, 20)
-    assert.strictEqual(counts().parsed, 20 * (1 + mostWaiting))
+    assert.strictEqual(counts().parsed, 20 * (1 + maxWaiting))
     assert.isBelow((process.memoryUsage().rss - before) / 2 ** 20, 50)
   })
 )
