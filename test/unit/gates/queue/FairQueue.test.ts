@@ -143,11 +143,11 @@ describe("the line in front of the backend", () => {
       const second = yield* Effect.forkChild(enter("2"))
       yield* Effect.yieldNow
       const silent = memory.notify
-      Object.defineProperty(memory, "tell", { value: () => undefined, configurable: true })
+      Object.defineProperty(memory, "notify", { value: () => undefined, configurable: true })
       yield* first.close
       yield* Effect.yieldNow
       assert.isUndefined(second.pollUnsafe())
-      Object.defineProperty(memory, "tell", { value: silent })
+      Object.defineProperty(memory, "notify", { value: silent })
       yield* TestClock.adjust(beatMs)
       yield* (yield* Fiber.join(second)).close
     }))
