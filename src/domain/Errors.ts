@@ -1,24 +1,24 @@
 /**
- * Every way a request can end other than well, as the gateway itself understands it.
+ * All errors of a request.
  *
- * Ports name these errors and nothing else, so a database or socket error cannot reach a route: the layer
- * that meets it has to say which of these it means. `http/errorResponses.ts` is the only place that turns one into a
- * response; causes travel for the log and are never shown.
+ * Ports fail with these errors only, so a database or socket error cannot reach a route: the layer that meets it must
+ * translate it. Only `http/errorResponses.ts` turns an error into a response. Causes are for the log and are never
+ * shown.
  */
 import { Data } from "effect"
 import type { Headroom, Period } from "./Limits.ts"
 
-/** The subsystems whose answer is needed before a request may reach the backend. */
+/** The gates: the parts that must decide before a request may reach the backend. */
 export const gates = ["KeyStore", "Discovery", "Limiter", "Budget", "Queue", "Audit"] as const
 export type Gate = (typeof gates)[number]
 
-/** 400: the caller's own request is wrong. `detail` speaks only of that request and is shown as it is. */
+/** 400: the request itself is wrong. `detail` describes only the request and is shown as it is. */
 export class BadRequest extends Data.TaggedError("BadRequest")<{ readonly detail: string }> {}
 
-/** 401: no usable key. Which of the many reasons it was is never told. */
+/** 401: no usable key. The reason is never shown. */
 export class Unauthorized extends Data.TaggedError("Unauthorized")<{}> {}
 
-/** 403: the path, scope or model is not for this caller. `what` is for the audit row only. */
+/** 403: the path, scope or model is not allowed. `what` is for the audit row only. */
 export class Forbidden extends Data.TaggedError("Forbidden")<{ readonly what: "path" | "scope" | "model" }> {}
 
 /** 413: the body is larger than `MAX_REQUEST_BODY_BYTES`. */
@@ -32,7 +32,7 @@ export class RateLimited extends Data.TaggedError("RateLimited")<{
   readonly headroom?: Headroom
 }> {}
 
-/** 429: the key asks for more lists and refusals than it may have a second (`http/FreeWork.ts`). */
+/** 429: the key made more lists and refused requests than it may in a second (`http/FreeWork.ts`). */
 export class FreeWorkExhausted extends Data.TaggedError("FreeWorkExhausted")<{
   readonly value: number
   readonly retryAfterS: number
@@ -48,7 +48,7 @@ export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
 
 /** 429: too many requests wait for the backend, or this one has waited for too long. */
 export class CapacityExceeded extends Data.TaggedError("CapacityExceeded")<{
-  /** whole seconds, at least 1: the time the line needs at its present rate */
+  /** whole seconds, at least 1: the time that the queue needs at its present rate */
   readonly retryAfterS: number
 }> {}
 
@@ -63,14 +63,14 @@ export type BackendFault =
   | "reported"
   /** ended cleanly before its first frame */
   | "empty"
-  /** the request was at fault, said only after the first frame */
+  /** the request was at fault, and the backend reported it after the first frame */
   | "refused"
   | "cut"
 
-/** 502: the circuit breaker is open, so the backend was not called. Always says when to come back. */
+/** 502: the circuit breaker is open, so the backend was not called. It always has a `Retry-After`. */
 export class CircuitOpen extends Data.TaggedError("CircuitOpen")<{ readonly retryAfterS: number }> {}
 
-/** 502: the backend was called and did not do its part. Nothing it said is ever shown. */
+/** 502: the backend was called and failed. Its text is never shown. */
 export class BackendFailed extends Data.TaggedError("BackendFailed")<{
   readonly fault: BackendFault
   readonly retryAfterS?: number
@@ -81,12 +81,12 @@ export class BackendFailed extends Data.TaggedError("BackendFailed")<{
 export class Unavailable extends Data.TaggedError("Unavailable")<{
   readonly gate: Gate
   readonly retryAfterS?: number
-  /** nothing is broken: too many ask at once, and this one was not worth a place */
+  /** too many requests at once; no part has failed */
   readonly crowded?: boolean
   readonly cause: unknown
 }> {}
 
-/** 503: the process is being stopped and its grace is over. */
+/** 503: the process stops and its grace has expired. */
 export class ShuttingDown extends Data.TaggedError("ShuttingDown")<{}> {}
 
 export type GatewayError =

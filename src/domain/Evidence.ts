@@ -1,16 +1,16 @@
 /**
- * Proof that the gates let a request through: a chain with one link for each decision.
+ * The proof that all gates admitted a request: a chain with one link for each decision.
  *
- * Each gate takes the link before it and nothing else, so what one gate decided cannot be mixed with what another gate
- * decided about another request. The last link is the `Permit`. It holds the call itself, so the backend is sent what was
- * admitted, and it is good for one call.
+ * Each gate takes the link before it and nothing else, so decisions about different requests cannot be mixed. The
+ * last link is the `Permit`. It contains the call itself, so the backend gets what was admitted, and it is good for
+ * one call.
  *
- * The classes are private to this module and have private fields: a link cannot be written as a literal. `seal` makes links.
- * Each of its functions is for the layers of one gate only (`test/unit/architecture.test.ts`); `test/types/forgeries.ts`
- * tries to get around it.
+ * The classes are private to this module and have private fields, so a link cannot be written as a literal. `seal`
+ * makes links. Each of its functions is for the layers of one gate only (`test/unit/architecture.test.ts`);
+ * `test/types/forgeries.ts` tries to bypass it.
  *
- * A gate that is added to `gates` does not compile before `Carried` names its link, a link not before another link follows
- * it, and `request` not before the new gate is asked.
+ * A new name in `gates` does not compile until `Carried` names its link. A link does not compile until another link
+ * follows it, and `request` does not until the new gate is called.
  */
 import type { Arrival } from "./AuditRecord.ts"
 import type { Caller } from "./Caller.ts"
@@ -20,7 +20,7 @@ import type { Headroom } from "./Limits.ts"
 import type { Model } from "./Model.ts"
 import type { Place, Reservation } from "./Reservation.ts"
 
-/** A request of a client, before anything is known of its model. */
+/** A decoded request, before its model is resolved. */
 export interface Asked {
   readonly arrival: Arrival
   /** as the client asked for it */
@@ -37,11 +37,11 @@ interface Chain {
     readonly after: "Discovery"
     readonly adds: {
       readonly reservation: Reservation
-      /** tokens that the request is expected to use; what was asked for, however much of it is held */
+      /** tokens that the request is expected to use: what it asked for, even if less is held */
       readonly expectedTokens: number
-      /** what is left for the caller beside this reservation */
+      /** what is left for the caller after this reservation */
       readonly headroom: Headroom
-      /** what the backend will be sent */
+      /** the call for the backend */
       readonly call: ModelCall
     }
   }
@@ -55,11 +55,11 @@ interface Chain {
 
 export type Link = keyof Chain
 
-/** Everything that is known at a link: what it adds, and what all links before it added. */
+/** All facts at a link: those it adds, and those of all links before it. */
 export type Known<L extends Link> = Chain[L]["adds"] &
   (Chain[L]["after"] extends Link ? Known<Chain[L]["after"]> : unknown)
 
-/** The link that carries the decision of each gate. Limiter and Budget decide together, in one reservation. */
+/** The link with the decision of each gate. Limiter and Budget decide together, in one reservation. */
 export type Carried = Complete<
   Gate,
   {
@@ -87,13 +87,16 @@ class Sealed<L extends Link> {
   }
 }
 
-/** The right to call the backend once. One that was used says that the backend was called, so the request costs something. */
+/**
+ * The right to call the backend once. A used permit means that the backend was called, so the request costs
+ * something.
+ */
 class OneCall extends Sealed<"Audit"> {
   #used = false
   get used(): boolean {
     return this.#used
   }
-  /** Marks the call, and answers what it is. A second call is a defect: nothing was reserved for it. */
+  /** Marks the permit as used and returns the call. A second use is a defect: nothing was reserved for it. */
   spend(): Known<"Audit"> {
     if (this.#used) throw new Error("a permit is good for one call")
     this.#used = true
@@ -109,7 +112,7 @@ type Seals = {
   readonly [L in Link]: (...args: [...Before<L>, adds: Chain[L]["adds"]]) => Evidence<L>
 }
 
-/** Every link but the last has one that follows it; else its gate could be left out. */
+/** Every link except the last must have a next one; otherwise its gate could be left out. */
 export type Followed = Complete<Exclude<Link, "Audit">, { readonly [L in Link as `${Chain[L]["after"]}`]: L }>
 
 /** Makes the link of a gate from the link before it and from what the gate decided. */

@@ -1,10 +1,10 @@
 /**
- * How a request can end: the status the client is told and the public type of its error. Every ending of the gateway is one
- * of these, whoever says it: answers, Node's parser, the audit log and crash recovery.
+ * The endings of a request: the status that the client gets and the public type of the error. Every ending is one of
+ * these, for answers, Node's parser, the audit log and crash recovery.
  */
 export interface Outcome {
   readonly status: number
-  /** the error's public type; absent when all went well */
+  /** the public type of the error; absent on success */
   readonly type?: string
 }
 
@@ -24,11 +24,11 @@ export const outcomes = {
   budgetExceeded: { status: 429, type: "budget_exceeded" },
   capacityExceeded: { status: 429, type: "capacity_exceeded" },
   headersTooLarge: { status: 431, type: "invalid_request" },
-  /** the client did not wait for its answer; nobody is told this status, it stands in the audit log */
+  /** the client left; only the audit log has this status */
   clientLeft: { status: 499, type: "client_closed_request" },
 
   internalError: { status: 500, type: "internal_error" },
-  /** the process of the request died; another one closed its intent */
+  /** the process of the request died, and another one closed its intent */
   aborted: { status: 500, type: "aborted" },
   badGateway: { status: 502, type: "bad_gateway" },
   unavailable: { status: 503, type: "service_unavailable" }

@@ -1,8 +1,8 @@
 /**
- * Whether a request suits its model, as far as discovery knows. A context is of one version of one model: another may not
- * have its token ids, and an unknown id ends the model server. Reasoning is the other case: the native surface refuses
- * it in its own words, on the OpenAI surface it is left out (docs/protocol.md, "OpenAI requests"). When the capabilities
- * of a model are unknown, the backend decides.
+ * Checks whether a model can do what a request asks for, as far as its capabilities are known. A context belongs to
+ * one version of one model: another version may not know its token ids, and an unknown id crashes the model server.
+ * Reasoning for a model that cannot think is refused on the native surface, and left out on the OpenAI surface
+ * (docs/protocol.md, "OpenAI requests"). When the capabilities are unknown, the backend decides.
  */
 import { Effect } from "effect"
 import { BadRequest } from "./Errors.ts"
@@ -63,7 +63,7 @@ export const checkCapabilities = (
     : Effect.void
 }
 
-/** The request as the model can take it. */
+/** Removes what the model cannot do from a request. */
 export const dropUnsupported = (request: InferenceRequest, model: Model): InferenceRequest => {
   if (request.thinkIfAble !== true || request.body["think"] === undefined || !cannotThink(model))
     return request

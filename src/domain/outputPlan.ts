@@ -1,13 +1,13 @@
 /**
- * How many output tokens a request may cost, and how many of them are held before it is sent.
+ * Decides how many output tokens a request may cost, and how many of them are held before it is sent.
  *
- * A backend that speaks token by token can be metered as it speaks: a small part of the output is held at admission, and
- * the rest as it comes (`Hold`). A backend that keeps output back cannot: nothing is seen until the end, so the whole bound
- * is held at admission, and what is sent as `num_predict` is what is held. So it is for
+ * A backend that streams token by token can be metered while it streams: a small part of the output is held at
+ * admission, and more as it comes (`Hold`). Some requests make a backend collect its output first: tool calls, a
+ * schema, a stop sequence, reasoning. The gateway sees nothing of it until the end, so the whole bound is held at
+ * admission.
  *
- * - requests that make a backend collect its output: tool calls, a schema, a stop sequence, reasoning. An allow-list of
- *   fields says which do not; a field that is added later is not on it;
- * - models that were not yet seen to speak, or that kept back what they last told this key (`TokenRates`).
+ * An allow-list of fields decides whether a request is streamed token by token. A new field is not on the list, so a
+ * request with it holds its whole bound.
  */
 import type { InferenceRequest } from "./Inference.ts"
 import type { Model } from "./Model.ts"
@@ -15,7 +15,7 @@ import type { Reservation } from "./Reservation.ts"
 import { cannotThink } from "./capabilities.ts"
 
 export interface OutputPlan {
-  /** times the backend may generate for this one request, each time up to `num_predict` tokens */
+  /** number of runs the backend may make for this request, each of up to `num_predict` tokens */
   readonly runs: number
   /** whether the whole bound is held at admission */
   readonly holdsAll: boolean
@@ -23,7 +23,7 @@ export interface OutputPlan {
   readonly collects: boolean
 }
 
-/** What is answered in one object generates nothing. */
+/** Requests that are answered in one object generate nothing. */
 export const noOutput: OutputPlan = { runs: 1, holdsAll: false, collects: false }
 
 /**

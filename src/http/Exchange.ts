@@ -1,4 +1,4 @@
-/** One HTTP request and the response to it, on its way through the handlers. */
+/** One HTTP request with its response. */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { RequestContext } from "../request/RequestContext.ts"
 import type { ReceivedBody } from "./server/ReceivedBody.ts"

@@ -1,5 +1,5 @@
 /**
- * An answer that is ready but for its end. Handlers make replies and do not send their ends: `endRequest.ts` charges and
+ * An answer whose end is not sent yet. Handlers make replies and do not send their ends: `endRequest.ts` charges and
  * audits the request first.
  */
 import { Effect } from "effect"
@@ -13,20 +13,20 @@ type Response = HttpServerResponse.HttpServerResponse
 
 export interface Reply {
   readonly outcome: Outcome
-  /** whether the concurrency slot stays taken until `send` is over: the client may take long to read it */
+  /** whether the concurrency slot is kept until `send` is over, because the client may read slowly */
   readonly keepSlot: boolean
-  /** whether the request has no audit row of its own: it is counted in one row with others */
+  /** whether the request shares an audit row with others */
   readonly tallied: boolean
-  /** Sends what is left of the answer. */
+  /** Sends the rest of the answer. */
   send(): Effect.Effect<Response>
-  /** Says instead that the request has failed after all, because it could not be audited. */
+  /** Sends an error instead, because the request could not be audited. */
   fail(error: ErrorResponse): Effect.Effect<Response>
 }
 
-/** What is returned of a response that has been written: the server leaves it alone (`writableEnded`). */
+/** The value for a response that is already written: the server ignores it (`writableEnded`). */
 export const written = HttpServerResponse.empty({ status: 200 })
 
-/** The answer to a request that does not get what it asked for. */
+/** The reply to a refused or failed request. */
 export const refusal = (context: RequestContext, error: ErrorResponse, tallied = false): Reply => ({
   outcome: { status: error.status, type: error.type },
   keepSlot: false,

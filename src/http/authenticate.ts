@@ -1,7 +1,7 @@
 /**
- * The first gate of every endpoint but health: nothing of a request is read before its sender is known.
+ * The first gate of every endpoint except health: the body is not read before the sender is known.
  *
- * A key may stand in one place only: a single `Authorization: Bearer <key>` header (RFC 6750, section 2.1).
+ * A key may be in one place only: one `Authorization: Bearer <key>` header (RFC 6750, section 2.1).
  */
 import type { IncomingMessage } from "node:http"
 import { Effect } from "effect"
@@ -10,12 +10,12 @@ import type { RequestContext } from "../request/RequestContext.ts"
 import { FreeWork } from "./FreeWork.ts"
 import { addressGroup } from "./server/addressGroup.ts"
 
-/** Scheme in any case, exactly one space; what follows is the key store's to judge. */
+/** The scheme in any case, and exactly one space. The key store checks the rest. */
 const bearer = /^bearer ([^\s]+)$/i
 
 /**
- * The secret, or undefined for anything but exactly one well-formed header. Node keeps only the first of several
- * Authorization headers, so they are counted in the raw list.
+ * Returns the secret, or undefined unless there is exactly one well-formed header. Node keeps only the first of
+ * several Authorization headers, so they are counted in the raw list.
  */
 const bearerOf = (incoming: IncomingMessage): string | undefined => {
   let value: string | undefined

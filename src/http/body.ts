@@ -17,7 +17,7 @@ import type { Share } from "./server/RequestBodies.ts"
 const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
 
 const headerProblem = (headers: IncomingHttpHeaders): string | undefined => {
-  // LiteLLM's Ollama clients send no type at all: their body is JSON if it reads as JSON.
+  // LiteLLM's Ollama clients send no type. Their body is parsed as JSON.
   if (!jsonType.test(headers["content-type"] ?? "application/json"))
     return "Content-Type: expected application/json"
   const encoding = headers["content-encoding"]
@@ -38,7 +38,7 @@ export interface Body {
   readonly bytes: number
 }
 
-/** Bytes to a value, or one sentence about what is wrong with them. */
+/** Decodes the bytes, or returns a sentence about what is wrong. */
 export const parseBody = (bytes: ArrayBuffer | Uint8Array): Result.Result<Body, string> =>
   bytes.byteLength === 0
     ? Result.fail("body: missing")
@@ -50,7 +50,7 @@ const problemOf = (incoming: IncomingMessage): string | undefined =>
   headerProblem(incoming.headers) ??
   (headerCount(incoming, "content-type") > 1 ? "Content-Type: expected it once" : undefined)
 
-/** `mayParse` is asked once the body is in, and may refuse it before any work is done on it. */
+/** `mayParse` is called when the body is in, and may refuse it before it is parsed. */
 export const makeReadBody = Effect.map(
   Effect.all([makeTimer, ClientTimeouts]),
   ([timer, timeouts]) =>
@@ -66,7 +66,7 @@ export const makeReadBody = Effect.map(
         }
         const declared = Number(incoming.headers["content-length"] ?? 0)
         if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
-        // Said only to those whose body is wanted (RFC 9110, section 10.1.1); Node hands out such a request without saying it.
+        // Sent only when the body is wanted (RFC 9110, section 10.1.1). Node does not send it by itself here.
         if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
         return callbackWithTimeout<Buffer, BodyRefused>(
           timer,
@@ -84,7 +84,7 @@ export const makeReadBody = Effect.map(
               : new BadRequest({ detail: body.failure })
           }),
           Effect.tapError(() => {
-            // What is still to come of it is not waited for.
+            // The rest of the body is not waited for.
             if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
             return Effect.void
           })

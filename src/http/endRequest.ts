@@ -1,6 +1,6 @@
 /**
- * Around every audited request: the only catch there is, and the one place where a request ends. A handler makes a `Reply`
- * or fails; either way the request is charged and audited here, and then its client sees the end.
+ * The end of every audited request, and its only error handler. A handler makes a `Reply` or fails. In both cases the
+ * request is charged and audited here, and then the client sees the end.
  */
 import { Cause, Effect, Exit, Scope } from "effect"
 import { HttpServerError, type HttpServerResponse } from "effect/http"
@@ -21,7 +21,7 @@ export const makeEndRequest = Effect.gen(function* () {
   const [{ finish, release }, { log }, traced] = [yield* makeFinish, yield* FailureLog, yield* Traced]
   const { isTalliedWhenLeft, refuse, refuseDefect, spendFreeWork } = yield* makeRefuse
 
-  /** Sends a reply once the request is charged and audited; when it cannot be, the client is told that it has failed. */
+  /** Sends a reply after the request is charged and audited. When that fails, the client gets an error instead. */
   const send = (context: RequestContext, reply: Reply): Effect.Effect<Response> => {
     const { keepSlot, outcome, tallied } = reply
     const sent = finish(context, outcome, { keepSlot, tallied }).pipe(
@@ -34,7 +34,7 @@ export const makeEndRequest = Effect.gen(function* () {
             : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
         }
       }),
-      // A client that leaves does not wait for the rest.
+      // A client that left does not wait for the rest.
       Effect.flatMap((error) =>
         Effect.interruptible(Effect.suspend(() => (error === undefined ? reply.send() : reply.fail(error))))
       )
@@ -42,7 +42,9 @@ export const makeEndRequest = Effect.gen(function* () {
     return keepSlot ? Effect.ensuring(sent, release(context)) : sent
   }
 
-  /** Ends a request that has no reply: its client left, this process stops, or something broke while it was refused. */
+  /**
+   * Ends a request without a reply: its client left, the process stops, or a defect happened while it was refused.
+   */
   const abandon = Effect.fnUntraced(function* (context: RequestContext, cause: Cause.Cause<never>) {
     const outcome = outcomeOf(cause)
     const tallied = outcome === outcomes.clientLeft && (yield* isTalliedWhenLeft(context))
@@ -58,11 +60,11 @@ export const makeEndRequest = Effect.gen(function* () {
     handler: Effect.Effect<Reply, GatewayError, R>
   ): Effect.fn.Return<Response, never, Exclude<R, Scope.Scope>> {
     const scope = Scope.makeUnsafe()
-    // The server runs its app uninterruptibly: without this a client that leaves would never be noticed.
+    // The server runs the app uninterruptibly. Without this, a client that leaves would not be noticed.
     const handled = yield* Effect.exit(Effect.interruptible(Scope.provide(handler, scope)))
     if (Exit.isSuccess(handled)) spendFreeWork(context)
     const answered = Exit.isSuccess(handled) && handled.value.outcome === outcomes.answered
-    // Before it ends, the backend is done with a request that failed. An answer may hold memory until it is sent.
+    // When a request has failed, its backend call ends first. An answer may hold memory until it is sent.
     if (!answered) yield* Scope.close(scope, handled)
     const replied = Exit.isSuccess(handled)
       ? handled
@@ -82,7 +84,7 @@ export const makeEndRequest = Effect.gen(function* () {
 
 export type EndRequest = Effect.Success<typeof makeEndRequest>
 
-/** When the client left it is 499; when this process stopped, the client was not served. */
+/** 499 when the client left, 503 when this process stopped. */
 const outcomeOf = (cause: Cause.Cause<never>): Outcome => {
   const interrupts = cause.reasons.filter((reason) => reason._tag === "Interrupt")
   if (interrupts.length === 0) return outcomes.internalError

@@ -1,4 +1,4 @@
-/** From the bytes of a body to what its client asks for. */
+/** Reads and decodes a request. */
 import { Effect } from "effect"
 import type { Asked, Evidence } from "../domain/Evidence.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
@@ -27,7 +27,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     const { caller } = key.known
     const body = yield* readBody(exchange, share, options.maxRequestBodyBytes, (bytes) => {
       context.readBody(bytes)
-      // Requests that came at the same time may have used its free work up.
+      // Other requests at the same time may have used up its free work.
       return freeWork.check(caller)
     })
     const decoded = yield* decode(body, options)

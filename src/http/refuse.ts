@@ -1,6 +1,6 @@
 /**
- * What a request that fails is told, and how soon. Refusals are cheap to ask for, so a flood of them is slowed down, and gets
- * one audit row for many.
+ * The reply to a failed request, and its delay. Refusals cost a client little, so a flood of them is slowed down and
+ * shares audit rows.
  */
 import { Effect } from "effect"
 import type { GatewayError } from "../domain/Errors.ts"
@@ -13,7 +13,7 @@ import { FreeWork } from "./FreeWork.ts"
 import { refusal, type Reply } from "./Reply.ts"
 import { Tarpit } from "./server/Tarpit.ts"
 
-/** Whether a failure is of the client's making: a store that is down says so at once, a flood waits its turn. */
+/** Whether the client caused the failure. Only such refusals are delayed. */
 const isTheirs = (error: GatewayError): boolean => toErrorResponse(error).status < 500
 const isCrowded = (error: GatewayError): boolean => error._tag === "Unavailable" && error.crowded === true
 
@@ -25,7 +25,10 @@ export const makeRefuse = Effect.gen(function* () {
     yield* Tarpit
   ]
 
-  /** What is left for a caller. Headers are a courtesy here: a store that cannot tell does not change the refusal. */
+  /**
+   * Reads what is left for a caller, for the headers. When the store does not answer, the refusal goes out without
+   * it.
+   */
   const showHeadroom = (
     context: RequestContext,
     key: Evidence<"KeyStore">,
@@ -36,7 +39,7 @@ export const makeRefuse = Effect.gen(function* () {
     }
     if (context.headroom !== undefined) return Effect.void
     const { keyId } = key.known.caller
-    // A caller without free work left gets what was read within the last second.
+    // A caller without free work gets the figures of the last second.
     const known = error?._tag === "FreeWorkExhausted" ? freeWork.headroom(keyId) : undefined
     if (known !== undefined) {
       context.show(known)
@@ -51,14 +54,14 @@ export const makeRefuse = Effect.gen(function* () {
     )
   }
 
-  /** What no limit of the key has counted counts as free work, whatever route it took and however it ended. */
+  /** Work that no limit has counted is charged as free work, on every route and for every ending. */
   const spendFreeWork = ({ bodyBytes, caller, opened }: RequestContext): void => {
     if (caller !== undefined && !opened) freeWork.spend(caller, bodyBytes)
   }
 
   /**
-   * Slows refusals of unknown callers down, and answers which refusals have no audit row of their own. A caller who is
-   * crowded out is not slowed down: he may be the owner of the key that somebody guesses at.
+   * Slows down refusals of unknown callers, and returns which of them share an audit row. A caller that was refused
+   * for lack of room is not slowed down: it may be the owner of a key that others guess at.
    */
   const isTallied = (context: RequestContext, error: GatewayError): Effect.Effect<boolean> => {
     if (context.caller !== undefined) return Effect.succeed(error._tag === "FreeWorkExhausted")
@@ -67,7 +70,7 @@ export const makeRefuse = Effect.gen(function* () {
     return Effect.map(waits ? tarpit.turn(clientIp) : tarpit.turnNow(clientIp), (hasRow) => !hasRow)
   }
 
-  /** What a refusal looks like: that of a key which floods comes late, or closes its connection. */
+  /** The refusal itself. For a flooding key it comes late, or closes the connection. */
   const responseOf = (context: RequestContext, error: GatewayError): Effect.Effect<ErrorResponse> => {
     const response = toErrorResponse(error)
     if (context.caller === undefined || error._tag !== "FreeWorkExhausted") return Effect.succeed(response)
@@ -81,7 +84,7 @@ export const makeRefuse = Effect.gen(function* () {
     context: RequestContext,
     error: GatewayError
   ): Effect.fn.Return<Reply> {
-    // Else a key that goes on asking would never have anything again.
+    // Otherwise a key that keeps sending would never have free work again.
     if (error._tag !== "FreeWorkExhausted") spendFreeWork(context)
     yield* log(context, error)
     const tallied = yield* isTallied(context, error)
@@ -90,7 +93,7 @@ export const makeRefuse = Effect.gen(function* () {
     return refusal(context, response, tallied)
   })
 
-  /** The reply to a request in which something of ours broke. */
+  /** The reply to a request with a defect. */
   const refuseDefect = Effect.fnUntraced(function* (
     context: RequestContext,
     defect: unknown
@@ -100,7 +103,7 @@ export const makeRefuse = Effect.gen(function* () {
     return refusal(context, internalError)
   })
 
-  /** Whether a request that its client did not wait for has no row of its own: of a stranger it never has. */
+  /** Whether a request whose client left shares an audit row. For an unknown caller it always does. */
   const isTalliedWhenLeft = ({ caller }: RequestContext): Effect.Effect<boolean> =>
     caller === undefined
       ? Effect.succeed(true)

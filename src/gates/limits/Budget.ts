@@ -1,6 +1,6 @@
 /**
- * The gate for token budgets: it says which budgets a caller has, and loads totals that the Meter does not know from the
- * ledger, which is the truth. Its budgets are claimed in the same step as the limits (`Limiter.reserve`).
+ * The gate for token budgets: returns the budgets of a caller, and loads totals that the Meter does not know from the
+ * ledger, which is the truth. Budgets are claimed in the same step as the limits (`Limiter.reserve`).
  */
 import { Context, type Effect } from "effect"
 import type { Caller } from "../../domain/Caller.ts"

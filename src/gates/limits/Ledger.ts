@@ -1,4 +1,4 @@
-/** What every key has spent: the truth behind the Meter's totals. */
+/** The tokens that each key has spent: the truth behind the totals of the Meter. */
 import { Context, Data, type Effect } from "effect"
 import type { Period } from "../../domain/Limits.ts"
 
@@ -8,8 +8,8 @@ export class Ledger extends Context.Service<
   Ledger,
   {
     /**
-     * Tokens of `keyId` in the day, the month and the whole time that hold the instant `at` (epoch ms): settled
-     * requests plus what open intents hold.
+     * Tokens of `keyId` in the day, in the month and in total, at the instant `at` (epoch ms): settled requests plus
+     * what open intents hold.
      */
     spent(keyId: string, at: number): Effect.Effect<{ readonly [P in Period]: number }, LedgerDown>
   }

@@ -11,13 +11,13 @@ export class Limiter extends Context.Service<
   Limiter,
   {
     /**
-     * Claims limits and budgets, and bounds the call by what they have left. Whoever gets a reservation has to settle or
-     * cancel it, so no interruption comes between the Meter's answer and the end of this.
+     * Claims limits and budgets, and bounds the call by what is left of them. A reservation must be settled or
+     * cancelled, so no interruption may come between the answer of the Meter and the end of this.
      */
     reserve(
       model: Evidence<"Discovery">
     ): Effect.Effect<Evidence<"Limiter">, BudgetExhausted | RateLimited | Unavailable>
-    /** What is left for a caller, without consuming anything. */
+    /** Reads what is left for a caller. Consumes nothing. */
     headroom(key: Evidence<"KeyStore">): Effect.Effect<Headroom, Unavailable>
   }
 >()("tollgate/gates/limits/Limiter") {}

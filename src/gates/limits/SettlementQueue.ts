@@ -1,18 +1,18 @@
 /**
- * Work that a request leaves behind when a store was down at the wrong moment: a reservation that may or may not
- * have been made, a settlement that found nobody. It is tried again, a bounded number of times, after the
- * request is gone; every verb it repeats is idempotent. Shutdown waits for it.
+ * A retry queue in the process, for work that failed because a store was down: an uncertain reservation, or a
+ * settlement. It is retried a bounded number of times after the request has ended. Every repeated step is idempotent.
+ * The shutdown waits for the queue.
  *
- * A settlement that waits is a debt. What a request used can be more than what it held (its prompt was longer than
- * estimated, and the hold was clipped to what remained), and then the counters stand below the ledger until they are
- * told. So nobody is admitted on an account before this process has paid what it owes there.
+ * A request may use more than it held (its prompt was longer than estimated, and the hold was cut to what remained).
+ * Until its settlement is delivered, the counters are below the ledger. So no request of an account is admitted
+ * before this process has delivered its settlements.
  */
 import { Cause, Context, Deferred, Duration, Effect, FiberSet, Layer, Schedule } from "effect"
 import { MeterDown } from "../meter/Meter.ts"
 import type { Account } from "../../domain/Reservation.ts"
 import { makeOutage } from "../../observability/background.ts"
 
-/** More than this many open ends mean that the store is gone for good: the ledger then repairs the counters. */
+/** With more waiting settlements than this the store is considered lost; the ledger then repairs the counters. */
 const capacity = 10_000
 
 type Pending = Effect.Effect<void, MeterDown>
@@ -24,11 +24,11 @@ export class SettlementQueue extends Context.Service<
   {
     /** Repeats `work` in the background until it succeeds, about a minute at most. Never fails, never waits. */
     retry(what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void>
-    /** As `later`, for a settlement: until it succeeds or is given up, `account` owes it. */
+    /** As `retry`, for a settlement: until it succeeds or is given up, `account` has a pending settlement. */
     enqueue(account: Account, what: string, settling: Effect.Effect<unknown, MeterDown>): Effect.Effect<void>
-    /** Settles what `account` owes, now; fails when that cannot be done. Costs nothing when there is nothing. */
+    /** Delivers the pending settlements of `account` now, or fails. Without pending ones it costs nothing. */
     flush(account: Account): Effect.Effect<void, MeterDown>
-    /** how many open ends there are now */
+    /** number of waiting settlements */
     readonly backlog: Effect.Effect<number>
   }
 >()("tollgate/gates/limits/SettlementQueue") {
@@ -43,9 +43,9 @@ export class SettlementQueue extends Context.Service<
         yield* Effect.addFinalizer(() =>
           FiberSet.awaitEmpty(fibers).pipe(Effect.timeoutOption(Duration.millis(options.drainMs)))
         )
-        // Often enough that a settlement is seldom waited for: whoever asks next for the account pays it sooner.
+        // Often enough that requests seldom wait for it. The next request of the account delivers it sooner.
         const schedule = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("500 millis")])
-        /** Answers whether there was room for it. */
+        /** Returns whether there was room for it. */
         const run = (what: string, work: Effect.Effect<void>) =>
           Effect.flatMap(FiberSet.size(fibers), (size) =>
             size >= capacity
@@ -71,7 +71,7 @@ export class SettlementQueue extends Context.Service<
           those?.delete(debt)
           if (those?.size === 0) debts.delete(name)
         }
-        /** Payments under way: whoever comes meanwhile waits for them, and a store that is down is asked once. */
+        /** Running deliveries. Further requests wait for them, so a store that is down is called once. */
         const payments = new Map<string, Deferred.Deferred<void, MeterDown>>()
         const pay = (name: string, those: ReadonlySet<Pending>) => {
           const payment = Deferred.makeUnsafe<void, MeterDown>()
@@ -91,7 +91,7 @@ export class SettlementQueue extends Context.Service<
             const those = debts.get(name)
             if (those === undefined) return Effect.void
             const payment = payments.get(name)
-            // Something else may be owed by then.
+            // Another settlement may be pending by then.
             return Effect.andThen(
               payment === undefined ? pay(name, those) : Deferred.await(payment),
               flush(name)
@@ -103,7 +103,7 @@ export class SettlementQueue extends Context.Service<
           enqueue: (account, what, settling) => {
             const name = nameOf(account)
             const debt: Pending = Effect.suspend(() =>
-              // Paid meanwhile by somebody who could not wait.
+              // A request may have delivered it meanwhile.
               debts.get(name)?.has(debt) === true
                 ? Effect.andThen(
                     settling,
@@ -112,7 +112,7 @@ export class SettlementQueue extends Context.Service<
                 : Effect.void
             )
             const owed = Effect.sync(() => void debts.set(name, (debts.get(name) ?? new Set()).add(debt)))
-            // A debt that is given up would keep the account closed for ever; the ledger has what it was about.
+            // A settlement that is given up must not close the account for ever; the ledger has it.
             const given = Effect.sync(() => forget(name, debt))
             const trying = run(what, Effect.ensuring(patiently(what, debt), given))
             return Effect.flatMap(Effect.andThen(owed, trying), (taken) => (taken ? Effect.void : given))

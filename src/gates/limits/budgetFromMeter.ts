@@ -1,9 +1,8 @@
 /**
- * The budgets of a caller, and the way back of totals that the Meter has lost.
+ * The budgets of a caller, and the loading of totals that the Meter has lost.
  *
- * A herd of requests that meet the same missing counters makes one ledger read: those that come while it is under
- * way wait for it. Nobody is admitted meanwhile, and nothing is remembered afterwards; the counter itself says that
- * it is there.
+ * Many requests that miss the same counters cause one ledger read: requests that come during the read wait for it. No
+ * request is admitted meanwhile. Nothing is cached afterwards; the counter itself exists then.
  */
 import { Cache, Clock, Data, Duration, Effect, Layer } from "effect"
 import { Ledger } from "./Ledger.ts"
@@ -14,7 +13,7 @@ import type { Account } from "../../domain/Reservation.ts"
 import { Meter } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
 
-/** Any instant of the missing buckets; `undefined` when only `total` is missing, and any instant will do. */
+/** An instant in the missing buckets; undefined when only `total` is missing, because any instant will do. */
 const instantOf = (buckets: {
   readonly day: string | undefined
   readonly month: string | undefined
@@ -24,7 +23,7 @@ const instantOf = (buckets: {
   return undefined
 }
 
-/** Which counters of which account; equal when all fields are. */
+/** Identifies counters of an account; equal when all fields are equal. */
 class Gap extends Data.Class<{
   readonly group: string
   readonly key: string

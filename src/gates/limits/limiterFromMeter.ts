@@ -22,7 +22,7 @@ import { Limiter } from "./Limiter.ts"
 import { SettlementQueue } from "./SettlementQueue.ts"
 import { ModelRates } from "./TokenRates.ts"
 
-/** The totals are still missing after they were restored: nobody can tell what is left of a budget. */
+/** The totals are still missing after they were loaded, so the budget cannot be checked. */
 const stillMissing = (missing: Missing): Unavailable => new Unavailable({ gate: "Budget", cause: missing })
 
 const refusalOf = ({ by, headroom, limit: value, retryAfterS }: Refused): BudgetExhausted | RateLimited =>
@@ -49,7 +49,9 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
         budgets: budget.budgets(caller)
       })
 
-      /** Asks the Meter. When it misses totals, they are restored from the ledger and it is asked once more. */
+      /**
+       * Reserves with the Meter. When it misses totals, they are loaded from the ledger and it is called once more.
+       */
       const withTotals = <A>(
         { account }: Claims,
         question: Effect.Effect<A | Missing, MeterDown>
@@ -57,7 +59,7 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
         const asked = Effect.mapError(question, meterUnavailable)
         return Effect.flatMap(asked, (first) => {
           if (!(first instanceof Missing)) return Effect.succeed(first)
-          // The ledger may take seconds: a client that leaves meanwhile has nothing to give back.
+          // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
           const restored = Effect.interruptible(budget.restore(account, first))
           return Effect.flatMap(Effect.andThen(restored, asked), (second) =>
             second instanceof Missing ? Effect.fail(stillMissing(second)) : Effect.succeed(second)
@@ -67,7 +69,8 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
 
       /** A reservation that may have been made without an answer is undone later. */
       const attempt = (claims: Claims, ask: ReserveRequest): Effect.Effect<Verdict, MeterDown> =>
-        // First what this account owes: the counters may stand below the ledger, and would admit too much.
+        // Deliver the pending settlements of this account first: otherwise the counters may be too low and admit too
+        // much.
         Effect.andThen(
           settlements.flush(claims.account),
           Effect.tapError(meter.reserve(claims, ask), () =>
@@ -87,7 +90,7 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
             id: arrival.requestId,
             // The ledger books the least of it even when this process dies.
             ...tokensToHold(plan, request.promptEstimate, maxTokens),
-            // A description occupies the model no more than a list does.
+            // A description does not occupy the model, so it needs no slot.
             slot: request.kind !== "show"
           }
           return Effect.uninterruptible(
@@ -101,7 +104,7 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
                   expectedTokens: ask.tokens,
                   call: {
                     request: sent,
-                    // What remained at admission bounds the answer too, whatever the client asked for.
+                    // What was left at admission bounds the answer too.
                     maxTokens: generates(request)
                       ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
                       : 0,

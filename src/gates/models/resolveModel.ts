@@ -1,4 +1,4 @@
-/** What discovery decides of a request, on the models it knows: the same in both layers. */
+/** The decision of discovery about a request. Both layers use it. */
 import { Effect } from "effect"
 import { checkCapabilities } from "../../domain/capabilities.ts"
 import type { Scope } from "../../domain/Caller.ts"
@@ -12,11 +12,11 @@ const scopeOf = {
   generate: "chat",
   embed: "embeddings",
   embeddings: "embeddings",
-  // Any valid key may look at what it may use.
+  // Every valid key may read the descriptions of its models.
   show: undefined
 } as const satisfies Record<InferenceKind, Scope | undefined>
 
-/** In the order of refusal: scope, model, capabilities. */
+/** Checks in the order of refusal: scope, model, capabilities. */
 export const resolveModel = (
   catalog: Catalog,
   key: Evidence<"KeyStore">,

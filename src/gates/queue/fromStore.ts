@@ -1,4 +1,4 @@
-/** The line on a `QueueStore`, and the line that is not there. */
+/** The queue on a `QueueStore`, and the layer without a queue. */
 import { Deferred, Duration, Effect, Layer, type Scope } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
@@ -21,7 +21,7 @@ export interface FairQueueOptions extends Bounds {
   readonly maxWaitMs: number
 }
 
-/** Milliseconds between two beats; the store waits for more than two of them before it takes a loss for complete. */
+/** Milliseconds between two beats. After a loss the store waits for more than two of them. */
 export const beatMs = 1000
 
 const unavailable = ({ cause }: QueueStoreDown) => new Unavailable({ gate: "Queue", cause })
@@ -37,20 +37,20 @@ const ticketOf = ({ known: { caller, expectedTokens, reservation } }: Evidence<"
   cost: Math.max(1, expectedTokens)
 })
 
-/** One request of this replica that the store knows of. */
+/** One request of this replica in the store. */
 interface Local {
   readonly ticket: Ticket
   readonly turn: Deferred.Deferred<void, Unavailable>
-  /** place in the line; undefined once it has a place at the backend */
+  /** number in the queue; undefined once it has a place at the backend */
   order: number | undefined
-  /** the store's first answer is in, or its place: before, the store may not know the request */
+  /** whether the store has answered or given a place; before that, it may not have the request */
   known: boolean
 }
 
 const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const [store, now] = [yield* QueueStore, yield* makeMonotonicMs]
   const locals = new Map<string, Local>()
-  /** Beats still to send although no request is left here: the store may not know that the last ones are over. */
+  /** Beats to send after the last request has ended, because the store may not know of the end. */
   let cleanupBeats = 0
 
   const grant = (id: string) => {
@@ -65,14 +65,16 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     (stop) => Effect.sync(stop)
   )
 
-  /** When the store does not hear that a request is over, two beats that no longer name the request tell it. */
+  /** When the store misses the end of a request, two beats without the request report it. */
   const reportOver = <A>(report: Effect.Effect<A, QueueStoreDown>, otherwise: A): Effect.Effect<A> =>
     Effect.catch(report, ({ cause }) => {
       cleanupBeats = 2
       return Effect.as(Effect.logDebug("place in the queue not released", cause), otherwise)
     })
 
-  /** A request whose wait was too long has left already when its failure passes `onError`: the store is told once. */
+  /**
+   * A request whose wait was too long has already left when its failure passes `onError`, so the store is told once.
+   */
   const leave = (id: string): Effect.Effect<number> =>
     Effect.suspend(() => (locals.delete(id) ? reportOver(store.leave(id, options), 1) : Effect.succeed(1)))
 
@@ -104,7 +106,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
         const local: Local = { ticket, turn, order: undefined, known: false }
         locals.set(ticket.id, local)
         const answer = yield* store.enter(ticket, options).pipe(
-          // It may have been let in all the same.
+          // It may have got a place all the same.
           Effect.tapError(() => leave(ticket.id)),
           Effect.mapError(unavailable)
         )
@@ -112,7 +114,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
           locals.delete(ticket.id)
           return yield* new CapacityExceeded({ retryAfterS: answer.retryAfterS })
         }
-        // The message that it has a place may have come before the answer that it waits.
+        // The message about its place may come before the answer that it waits.
         if (answer instanceof Waiting && !local.known) {
           local.order = answer.order
           local.known = true
@@ -136,14 +138,14 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     }
     const { granted, unknown } = yield* store.beat(running, waiting, options)
     for (const id of granted) grant(id)
-    // What ended since is not given back.
+    // Requests that ended meanwhile are not given back.
     const held: ReadonlyArray<Held> = unknown.flatMap((id) => {
       const local = locals.get(id)
       return local === undefined ? [] : [{ ticket: local.ticket, order: local.order }]
     })
     if (held.length > 0) yield* store.restore(held, options)
   })
-  /** Nobody knows whose turn it is. */
+  /** Refuses all waiting requests, because their turn is unknown. */
   const refuseWaiting = (down: QueueStoreDown) =>
     Effect.sync(() => {
       for (const { order, turn } of locals.values()) {
@@ -171,7 +173,7 @@ export const layerFromStore = (
   options: FairQueueOptions
 ): Layer.Layer<FairQueue, never, QueueStore | Metrics> => Layer.effect(FairQueue, make(options))
 
-/** Without `BACKEND_MAX_CONCURRENT`: nobody waits here, and the backend's own queue decides. */
+/** Without `BACKEND_MAX_CONCURRENT` requests do not wait here; the backend queues them itself. */
 export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(
   FairQueue,
   FairQueue.of({

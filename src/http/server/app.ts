@@ -1,4 +1,4 @@
-/** Every request enters here: the allow-list on the raw target first, then the route's own handler. */
+/** The entry of every request: the allow-list first, then the handler of the route. */
 import type { BlockList } from "node:net"
 import { IncomingMessage, ServerResponse } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
@@ -36,7 +36,7 @@ const unhosted = Effect.fail(new BadRequest({ detail: "Host: expected exactly on
 
 type OperationsPage = Extract<Route, { readonly handler: "operations" }>["page"]
 
-/** The app on the services it is made among; a request brings nothing but itself. */
+/** Builds the app from its services, once. */
 export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   const [bodies, clock, registry, readiness] = [
     yield* RequestBodies,
@@ -49,8 +49,8 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   const page = options.playground ? makePage() : undefined
 
   /**
-   * Health, metrics and the playground page leave no audit row, so they have a way out of their own. A refused
-   * `/metrics` and a playground that is off are blocked paths.
+   * Health, metrics and the playground have no audit row, so they are answered here. A refused `/metrics` and a
+   * disabled playground are blocked paths.
    */
   const operations = (context: RequestContext, incoming: IncomingMessage, name: OperationsPage) => {
     switch (name) {
