@@ -35,7 +35,7 @@ it("the table of lists has their bounds", () => {
       maxTopLogprobs,
       maxImages,
       maxPixels,
-      mostSide,
+      maxSide,
       maxTools,
       maxToolDepth,
       maxToolValues
