@@ -11,6 +11,7 @@ import { type AppOptions, makeApp } from "./app.ts"
 import { FailureLog } from "../../observability/failureLog.ts"
 import { Drain } from "../../infra/Drain.ts"
 import { type Connections, limitConnections } from "./connections.ts"
+import { delayNewConnections } from "./newConnections.ts"
 import { onRequest } from "./onRequest.ts"
 import { FreeWork } from "../FreeWork.ts"
 import { isWithin } from "../arrival.ts"
@@ -56,7 +57,11 @@ const makeServer = (
   options: ServerOptions,
   patience: ClientTimeoutsMs,
   { draining, malformed }: Watchers
-): { readonly server: Server; readonly connections: Connections } => {
+): {
+  readonly server: Server
+  readonly connections: Connections
+  readonly newConnections: { readonly delayed: number }
+} => {
   const server = new PipeliningServer(
     {
       // Without this, Node applies no timeouts to a request with an Upgrade header.
@@ -83,14 +88,16 @@ const makeServer = (
       if (!server.listening) setImmediate(() => server.closeIdleConnections())
     })
   })
+  const isExempt = (address: string) => isWithin(options.trustedProxies, address)
+  const newConnections = delayNewConnections(server, { isExempt })
   const connections = limitConnections(server, {
     most: mostConnections,
     perAddress: options.maxConnectionsPerAddress,
-    isExempt: (address) => isWithin(options.trustedProxies, address),
+    isExempt,
     headMs: patience.head,
     idleMs: patience.idle
   })
-  return { server, connections }
+  return { server, connections, newConnections }
 }
 
 /** What a cut answer gets to say its last words and be settled and audited. */
@@ -123,7 +130,7 @@ export const layer = (options: ServerOptions) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* Metrics
-      const { connections, server } = makeServer(options, yield* ClientTimeouts, {
+      const { connections, newConnections, server } = makeServer(options, yield* ClientTimeouts, {
         draining: drain.draining,
         malformed: (reason) => Effect.runSync(metrics.malformed(reason))
       })
@@ -136,6 +143,11 @@ export const layer = (options: ServerOptions) =>
         name: "tollgate_connections_cut",
         help: "Connections cut since the start because too many were open",
         read: Effect.sync(() => connections.cut)
+      })
+      yield* metrics.probe({
+        name: "tollgate_connections_delayed",
+        help: "Connections read late since the start because their address had opened too many at once",
+        read: Effect.sync(() => newConnections.delayed)
       })
       const freeWork = yield* FreeWork
       yield* metrics.probe({

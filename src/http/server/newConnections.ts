@@ -1,0 +1,79 @@
+/**
+ * Limits how fast the new connections of an address are read. A client that connects, sends and leaves costs work with
+ * each connection, whatever it sends and whether it has a key; clients that keep their connections notice nothing.
+ *
+ * *Details* An address (of IPv6 a /64) may open 300 connections a second, and 1000 at once. The connections beyond that are
+ * accepted, but their first byte is read later, up to a second. When the client has left by then, nothing is read.
+ * Trusted proxies have no such limit.
+ *
+ * *Gotchas* The addresses of the 10,000 newest connections are counted.
+ */
+import type { Server } from "node:http"
+import type { Socket } from "node:net"
+import { makeLruCache } from "../../gates/keys/LruCache.ts"
+import { plainAddress } from "../arrival.ts"
+import { addressGroup } from "./addressGroup.ts"
+
+export interface NewConnectionLimits {
+  readonly isExempt: (address: string) => boolean
+  /** default 300 */
+  readonly perSecond?: number
+  /** default 1000 */
+  readonly burst?: number
+  /** default 1000 */
+  readonly mostDelayMs?: number
+}
+
+interface Opened {
+  /** connections that may still be opened without a delay; negative when there were too many */
+  left: number
+  countedAt: number
+}
+
+const mostAddresses = 10_000
+
+/**
+ * Whether the client has reset the connection. Without reading, only the kernel knows: it has no peer address then. Node
+ * caches the address in `_peername`; the test fails should that name change.
+ */
+const isReset = (socket: Socket): boolean => {
+  Reflect.deleteProperty(socket, "_peername")
+  return socket.remoteAddress === undefined
+}
+
+/** Returns a count of the delayed connections. */
+export const delayNewConnections = (
+  server: Server,
+  { burst = 1000, isExempt, mostDelayMs = 1000, perSecond = 300 }: NewConnectionLimits
+): { readonly delayed: number } => {
+  const byAddress = makeLruCache<Opened>(mostAddresses)
+  let delayed = 0
+
+  const delayOf = (address: string): number => {
+    const now = performance.now()
+    const group = addressGroup(address)
+    const opened = byAddress.get(group) ?? { left: burst, countedAt: now }
+    byAddress.set(group, opened)
+    const filled = opened.left + ((now - opened.countedAt) * perSecond) / 1000
+    opened.left = Math.max((-mostDelayMs * perSecond) / 1000, Math.min(burst, filled) - 1)
+    opened.countedAt = now
+    return opened.left >= 0 ? 0 : (-opened.left * 1000) / perSecond
+  }
+
+  server.on("connection", (socket: Socket) => {
+    const address = plainAddress(socket.remoteAddress ?? "")
+    const ms = isExempt(address) ? 0 : delayOf(address)
+    if (ms === 0) return
+    delayed += 1
+    // Node itself starts reading in the next tick.
+    process.nextTick(() => socket.pause())
+    const timer = setTimeout(() => (isReset(socket) ? socket.destroy() : socket.resume()), ms)
+    socket.once("close", () => clearTimeout(timer))
+  })
+
+  return {
+    get delayed() {
+      return delayed
+    }
+  }
+}
