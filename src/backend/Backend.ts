@@ -1,9 +1,10 @@
 /**
- * The model server. Nothing reaches it without a `Permit`, which holds the call itself, and nothing it says leaves this port but `Frame`s,
- * `Embeddings` and models rebuilt from allow-lists.
+ * The model server. It is called with a `Permit` only, which contains the call itself. Its answers leave this port only as `Frame`s, `Embeddings` and
+ * models, rebuilt from allow-lists.
  *
- * Upstream is always streamed for chat and generate, whatever the client asked for: one path, live token counts,
- * cancellation at once. Closing the Scope closes the upstream connection.
+ * Chat and generate are always streamed from the backend, also for clients without a stream: there is one code path,
+ * tokens are counted live, and a cancelled request stops at once. Closing the Scope closes the connection to the
+ * backend.
  */
 import { Context, type Effect, type Scope, type Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
@@ -40,11 +41,11 @@ export class Backend extends Context.Service<
      * hosts; `details`, `model_info` and `capabilities` are always there. Fails as `forward` does.
      */
     show(permit: Permit): Effect.Effect<JsonObject, CallError, Scope.Scope>
-    /** `GET /api/tags`: installed local models; entries that would be proxied elsewhere are left out. */
+    /** `GET /api/tags`: installed local models, without entries that are proxied to another host. */
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
-    /** `POST /api/show` for discovery: what the model of this name can do. Not through the breaker, and for no client. */
+    /** `POST /api/show` for discovery: what a model can do. It does not use the breaker. */
     describe(name: string): Effect.Effect<Description, BackendFailed>
-    /** Answers when the backend answers: for readiness. Not through the breaker. */
+    /** Succeeds when the backend answers, for readiness. It does not use the breaker. */
     readonly ping: Effect.Effect<void, BackendFailed>
   }
 >()("tollgate/backend/Backend") {}

@@ -14,12 +14,12 @@ import { replaceControls } from "../domain/text.ts"
 export const loggable = (text: string): string => replaceControls(text, " ").slice(0, 500)
 
 /**
- * What a call to the backend can end in: its own failure, a fault of the request, no memory for its answer, or the end of this
- * process; or no call.
+ * The errors of a backend call: a failure of the backend, a fault of the request, no memory for its
+ * answer, the end of this process, or no call at all.
  */
 export type CallError = BackendFailed | BadRequest | CircuitOpen | Forbidden | ShuttingDown | Unavailable
 
-/** An HTTP answer other than the one hoped for. */
+/** An unexpected HTTP answer. */
 export class UnexpectedAnswer extends Error {
   readonly status: number
   constructor(status: number, text: string) {
@@ -29,10 +29,10 @@ export class UnexpectedAnswer extends Error {
   }
 }
 
-/** Faults that a request can cause, or that pass by themselves: none of them opens the circuit. */
+/** Faults that a request can cause, or that pass by themselves. They do not open the circuit. */
 const harmless: ReadonlySet<BackendFault> = new Set(["busy", "refused", "empty"])
 
-/** Whether an error speaks against the backend's health: what the breaker counts. */
+/** Whether the breaker counts an error as a failure of the backend. */
 export const isBreakerFailure = (error: CallError): boolean => {
   if (error._tag !== "BackendFailed" || harmless.has(error.fault)) return false
   return !(error.cause instanceof UnexpectedAnswer && error.cause.status >= 400 && error.cause.status < 500)

@@ -1,4 +1,4 @@
-/** Calls to the backend through the breaker: how each ends is reported, once. */
+/** Calls the backend through the breaker, and reports the result of each call once. */
 import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
@@ -10,8 +10,9 @@ import { isBreakerFailure, type CallError } from "./errors.ts"
 type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 
 /**
- * A failure is reported as it passes, because whoever reads the stream may make last words of it; all else at the end.
- * Not `Stream.onExit`, which takes three steps for each chunk of each stream where this takes one.
+ * A failure is reported when it passes, because a later step may turn it into an error line. Every other result is
+ * reported at the end. This does not use `Stream.onExit`, which takes three steps for each chunk where this takes
+ * one.
  */
 const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
   YoungStream.transformPull(value, (pull, scope) => {
@@ -20,11 +21,11 @@ const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
       const error = Option.getOrUndefined(Cause.findErrorOption(cause))
       if (Cause.isDone(error)) return Effect.void
       failed = true
-      // A defect of our own says nothing of the backend.
+      // A defect of the gateway is no result of the backend.
       return error !== undefined && isBreakerFailure(error) ? report("failure") : Effect.void
     })
     const ended = Scope.addFinalizerExit(scope, (exit) =>
-      // One whose rest was not wanted ended well; a client that left says nothing.
+      // A stream whose rest was not wanted counts as a success. A client that left does not count.
       Exit.isSuccess(exit) && !failed ? report("success") : Effect.void
     )
     return Effect.as(ended, watched)
@@ -52,7 +53,7 @@ export const streamWithBreaker = <R>(
   head: Call<Frames, R>
 ): Effect.Effect<Frames, CallError, R> => Effect.map(spend(breaker, permit, head), reportEnd)
 
-/** A call with one answer: when it is in, the call has gone well. */
+/** A call with one object: it is a success when the object is in. */
 export const callWithBreaker = <A, R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,

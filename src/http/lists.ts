@@ -1,4 +1,4 @@
-/** What a key may look at without consuming anything: the models it may use, and the gateway's own version. */
+/** Endpoints that consume nothing: the models that the key may use, and the version of the gateway. */
 import { Effect } from "effect"
 import { AnswerMemory } from "../backend/AnswerMemory.ts"
 import type { Evidence } from "../domain/Evidence.ts"

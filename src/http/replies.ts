@@ -1,9 +1,9 @@
 /**
- * The answers of requests that went well: one object, or a stream of frames.
+ * Successful answers: one object, or a stream of frames.
  *
- * A small answer goes out in one write and has left this process by then, unless its client does not read. Any other keeps
- * the concurrency slot until the kernel has its last byte or the connection is gone, so that a key has no more answers in
- * memory than slots.
+ * A small answer goes out in one write and leaves this process with it, unless its client does not read. Every other
+ * answer keeps the concurrency slot until the kernel has its last byte or the connection is gone, so that a key has
+ * no more answers in memory than slots.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Array as Arr, Cause, Effect, type Scope, Stream } from "effect"
@@ -86,7 +86,7 @@ export const makeReplies = Effect.gen(function* () {
     })
   }
 
-  /** The object that a backend's frames make together. */
+  /** Joins the frames of the backend to one object. */
   const whole = Effect.fnUntraced(function* (exchange: Exchange, frames: Answer, encoder: Encoder) {
     const fold = new Fold(encoder.logprobs)
     yield* Stream.runForEachArray(frames, (chunk) => {
@@ -97,7 +97,7 @@ export const makeReplies = Effect.gen(function* () {
     return whole === undefined ? yield* new BackendFailed({ fault: "cut" }) : yield* object(exchange, whole)
   })
 
-  /** How a stream has failed, in the surface's own words. */
+  /** The error line or event of a failed stream. */
   const failStream = (
     context: RequestContext,
     body: AnswerBody,
@@ -117,8 +117,9 @@ export const makeReplies = Effect.gen(function* () {
   }
 
   /**
-   * A stream: the headers go out with the first frame, which is already in. What came with the last frame need not wait
-   * for the end of the request, so everything but the last frame is sent here. An interruption stays one.
+   * A stream. The headers go out with the first frame, which is already in. The final frame may arrive together with
+   * text: everything except the final frame is sent here, and only the final frame waits for the end of the request.
+   * An interruption stays an interruption.
    */
   const stream = (exchange: Exchange, frames: Answer, dialect: Dialect, encoder: Encoder) =>
     Effect.flatMap(shareOf(exchange), (share) => {

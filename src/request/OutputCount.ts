@@ -1,20 +1,20 @@
 /**
- * Output tokens of one answer, as far as its frames tell. A frame that says something is at least one token; a frame
- * with log probabilities at least as many as it has entries. A backend that collects text may send the log probabilities of
- * each token alone, and the text at the end: the two are counted apart, and the larger count is true.
+ * Counts the output tokens of one answer by its frames. A frame with output counts as one token; a frame with log
+ * probabilities counts as many as it has entries. A backend that collects text may send the log probabilities of each
+ * token first and the text at the end: both are counted, and the larger count is used.
  *
- * A frame may carry more than one token: a tool call, text that was held back, or whatever an odd backend sends. So the text
- * of a long frame is counted too, in two ways. `estimate` is what it costs where the backend's own count is absent or cannot
- * be true. `least` is how many tokens it must be at least: a smaller count cannot be true.
+ * A frame may contain more than one token: a tool call, or text that was kept back. When the count of the backend is
+ * not believed, the text itself is counted too. `estimate` is the charge. `least` is the smallest possible number of
+ * tokens; answers are cut by it, so that the error of the estimate does not cut an honest answer.
  */
 import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import { tokensOfBytes } from "../domain/textTokens.ts"
 
 /**
- * A frame of so many bytes may be one token, and is counted as one: the longest tokens of prose have 27 bytes (Russian and
- * Hindi, o200k), so a text never has more bytes to a token than this. A longer token is a run of blanks or of one sign. A
- * backend that puts several tokens into frames of this size is charged at most eight times too little.
+ * A frame up to this size counts as one token: the longest tokens of prose have 27 bytes (Russian and Hindi, o200k).
+ * A longer token is a run of blanks or of one sign, and counts as several. A backend that puts several tokens into
+ * frames of this size is charged at most eight times too little.
  */
 export const longestTokenBytes = 32
 
@@ -95,8 +95,8 @@ export class OutputCount {
   }
 
   /**
-   * Tokens of reasoning that came before any answer, once an answer has come; else 0. When the backend makes two runs of
-   * an answer, this is the first of them.
+   * Tokens of reasoning before the answer, once the answer has begun; else 0. When the backend makes two runs, this
+   * is the first run.
    */
   get firstRun(): number {
     return this.#answered ? this.#thought : 0

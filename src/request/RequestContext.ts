@@ -1,8 +1,7 @@
 /**
- * What is known of one request while it is under way, apart from its cost: the draft of its audit row, and what the headers
- * of its answer say. It lives and dies with the request.
- *
- * Others read it. They change it by its verbs only, because its type is read-only outside.
+ * The state of one running request: the draft of its audit row, and what its end depends on. The fields are mutable,
+ * because only the fiber of the request and its finaliser write them, one after the other. It lives with the Scope of
+ * the request.
  */
 import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Caller } from "../domain/Caller.ts"
@@ -21,22 +20,22 @@ class Draft {
   /** whether its path is one of ours; any other is the client's own text */
   readonly served: boolean
   readonly cost = makeRequestCost()
-  /** who asks, once that is known */
+  /** the caller, after authentication */
   key: Evidence<"KeyStore"> | undefined
-  /** as the client wrote it until discovery resolved it, then the discovered spelling */
+  /** the spelling of the client, and after discovery the discovered name */
   model: string | undefined
-  /** whether the name is one discovery knows for this caller: only such names become metric labels */
+  /** whether discovery knows the name for this caller; only such names become metric labels */
   modelResolved = false
   streamed = false
   /** bytes of the body that was read to decode it */
   bodyBytes = 0
   /** keywords that were left out of the request's schema */
   relaxed: ReadonlyArray<string> = []
-  /** what the response headers will say */
+  /** the limits for the response headers */
   headroom: Headroom | undefined
-  /** since when it waits, or waited, in the line for the backend, in monotonic ms */
+  /** start of its wait in the queue, in monotonic ms */
   queuedSince: number | undefined
-  /** how long it waited, in ms; undefined while it waits and when there is no line */
+  /** how long it waited, in ms; undefined while it waits and without a queue */
   queuedMs: number | undefined
   /** the intent row exists */
   opened = false

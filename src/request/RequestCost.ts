@@ -1,7 +1,7 @@
 /**
- * What one request costs: what it holds of the counters, what it has used, and what it is charged in the end.
+ * The cost of one request: what it holds of the counters, what it has used, and what it is charged.
  *
- * Others read it. They change it by its verbs only, because its type is read-only outside.
+ * Other files read it. Its type is read-only outside, so they change it by its methods only.
  */
 import type { Evidence, Permit } from "../domain/Evidence.ts"
 import { noOutput, type OutputPlan } from "../domain/outputPlan.ts"
@@ -20,48 +20,51 @@ import { OutputCount } from "./OutputCount.ts"
 import type { Speech } from "./Speech.ts"
 
 class Cost {
-  /** what it holds now; undefined before the Limiter has let it through */
+  /** the present hold; undefined before the Limiter has admitted it */
   reservation: Reservation | undefined
-  /** the most tokens that were ever held for it; undefined: nothing is held and nothing bounds the charge */
+  /** the largest hold so far; undefined: nothing is held and nothing bounds the charge */
   granted: number | undefined
   /** when its lease began, in the time of `LeaseKeeper` */
   leasedAt = 0
-  /** among the leases that are kept alive */
+  /** its entry among the renewed leases */
   lease: Handle | undefined
   /** its place at the backend */
   place: Place | undefined
-  /** set when every gate has let the request through; says whether the backend was called */
+  /** set when every gate has admitted the request; shows whether the backend was called */
   permit: Permit | undefined
-  /** the backend has been called: from here on leaving is not free */
+  /** the backend was called; from here on leaving costs something */
   sent = false
   /** monotonic ms of the call to the backend */
   sentAt = 0
   promptEstimate = 0
-  /** bytes of the prompt: no count of prompt tokens can honestly be far above it */
+  /** bytes of the prompt, which bound the believable count of prompt tokens */
   promptBytes = 0
-  /** output tokens the backend was allowed, in all its runs together */
+  /** output tokens that the backend may generate in all runs together */
   maxTokens = 0
   /** decided at admission: how much of the output is held, and in how many runs it is made */
   plan: OutputPlan = noOutput
-  /** how its answer is spoken; undefined when the request itself makes the backend collect its output */
+  /**
+   * whether its answer is streamed as it is generated; undefined when the request itself makes the backend collect
+   * its output
+   */
   speech: Speech | undefined
-  /** output tokens, as far as frames tell */
+  /** output tokens by the frames */
   readonly output = new OutputCount()
-  /** what the end of the answer says of its cost */
+  /** the counts at the end of the answer */
   final: Counted | undefined
   /** nothing more is held or used */
   settled = false
-  /** settled, but its slot stays taken until its answer is written */
+  /** settled, and its slot is kept until the answer is written */
   slotKept = false
 
-  /** From here on there is something to give back. `since`: when it was asked for. */
+  /** Records the reservation, which must be given back from here on. `since`: when it was requested. */
   hold({ known: { reservation } }: Evidence<"Limiter">, since: number): void {
     this.reservation = reservation
     this.granted = reservation.held
     this.leasedAt = since
   }
 
-  /** So many tokens are held now. */
+  /** Records the present hold. */
   extend(held: number): void {
     if (this.reservation !== undefined) this.reservation = { ...this.reservation, held }
     this.granted = Math.max(this.granted ?? 0, held)
@@ -83,7 +86,7 @@ class Cost {
     this.permit = permit
   }
 
-  /** The backend is called: from here on it costs something. */
+  /** Records the call of the backend. From here on the request costs something. */
   send({ known: { call, request } }: Permit, at: number, speech?: Speech): void {
     this.promptEstimate = request.promptEstimate
     this.promptBytes = request.promptBytes
@@ -94,12 +97,12 @@ class Cost {
     this.sent = true
   }
 
-  /** The backend gave nothing, or was given no time to: it is charged nothing. */
+  /** The backend sent no output, or had no time to: the request is charged nothing. */
   unsend(): void {
     this.sent = false
   }
 
-  /** What the end of the answer says of its cost. */
+  /** Records the counts at the end of the answer. */
   count(final: Counted | undefined): void {
     this.final = final
   }
@@ -114,12 +117,12 @@ class Cost {
     this.slotKept = false
   }
 
-  /** Output tokens by a final frame's own count; undefined when that cannot be believed. */
+  /** Output tokens by the count of a final frame; undefined when the count is not believable. */
   claimedBy(final: Counted): number | undefined {
     return believedOutput(final, this.#seen)
   }
 
-  /** Tokens so far, as far as they can be told before the backend has counted. */
+  /** Tokens so far, before the backend has counted them. */
   get running(): Usage {
     return this.#bounded({
       tokensIn: this.promptEstimate,
@@ -129,8 +132,8 @@ class Cost {
   }
 
   /**
-   * What the request is charged now that it is over. Never called and refused requests cost nothing; a backend
-   * that failed before its first frame costs nothing.
+   * The charge at the end. Requests that were refused or never sent cost nothing; nor does a backend that failed
+   * before its first frame.
    */
   get usage(): Usage {
     if (!this.sent) return noUsage
@@ -138,8 +141,8 @@ class Cost {
   }
 
   /**
-   * What the request is charged when its client left at `nowMs`. `likely` is what its model generates in a time. Nobody has
-   * seen what was kept back, so that is charged by the time it took: not less than was seen, not more than was held.
+   * The charge when the client left at `nowMs`. `likely` is what the model generates in a given time. Output that was
+   * kept back is charged by time: not less than was seen, not more than was held.
    */
   usageWhenLeft(likely: (ms: number) => number, nowMs: number): Usage {
     if (!this.sent || this.final !== undefined) return this.usage
@@ -152,10 +155,10 @@ class Cost {
     return { ...this.#bounded({ ...this.running, tokensOut }), source: "estimated" }
   }
 
-  /** The time in which a backend that need not collect may have generated what nobody saw. */
+  /** The time in which a backend may have generated unseen output. */
   #unseenMs(nowMs: number): number {
     if (this.speech?.begun === true) return this.speech.silentMsAt(nowMs)
-    // A model that speaks has generated nothing before its first token: the request waits, or its prompt is read.
+    // A model that streams has generated nothing before its first token: the request waits, or its prompt is read.
     return this.plan.holdsAll ? nowMs - this.sentAt : 0
   }
 
@@ -171,7 +174,7 @@ class Cost {
     }
   }
 
-  /** Not more output than was held for it: what was not held was not shown either. */
+  /** Not more output than was held, because no other output was sent. */
   #bounded(usage: Usage): Usage {
     return this.granted === undefined ? usage : atMost(usage, this.granted - this.promptEstimate)
   }

@@ -1,18 +1,21 @@
 /**
- * How one answer is spoken: as it is generated, or kept back and sent at once. What is generated and kept back is seen by
- * nobody, so a model is trusted to speak (`TokenRates`) only after an answer of its own has shown it.
+ * Finds out whether one answer is streamed as it is generated, or kept back and sent at once. Nobody sees output that
+ * is kept back, so a model is trusted to stream (`TokenRates`) only after an answer has shown it.
  */
 import { expectedOutput } from "../domain/outputPlan.ts"
 import type { TokenRates } from "../gates/limits/TokenRates.ts"
 
 /**
- * More tokens than are held ahead, in so short a time, were not generated in that time: it would be 2,560 tokens a second.
- * Longer than the gateway itself leaves bytes unread.
+ * This many tokens in this time were not generated in that time: it would be 2,560 tokens a second. The time is
+ * longer than the gateway itself leaves bytes unread.
  */
 const atOnceMs = 100
-/** Reads with output after which an answer is spoken as it is generated. Fewer come of one text that is cut on its way. */
+/**
+ * Number of reads with output after which an answer counts as streamed. Fewer come of one text that the network
+ * splits.
+ */
 const enoughReads = 8
-/** A shorter silence is the pause between two tokens. */
+/** A shorter silence is a pause between two tokens. */
 const silentMs = 1000
 
 export class Speech {
@@ -21,11 +24,11 @@ export class Speech {
   readonly #key: string
   readonly #model: string
   #reads = 0
-  /** since when the tokens in `#atOnce` came */
+  /** start of the tokens in `#atOnce` */
   #since = Number.NEGATIVE_INFINITY
   #atOnce = 0
   #collected = false
-  /** when output was last heard */
+  /** time of the last output */
   #heardAt = 0
 
   constructor(rates: TokenRates, key: string, model: string, nowMs: () => number) {
@@ -40,7 +43,7 @@ export class Speech {
     return this.#reads > 0
   }
 
-  /** So many output tokens came in one read. */
+  /** Records output tokens that came in one read. */
   heard(tokens: number): void {
     if (tokens <= 0) return
     const at = this.#nowMs()
@@ -58,7 +61,7 @@ export class Speech {
     } else if (this.#reads === enoughReads) this.#rates.spoken(this.#key, this.#model)
   }
 
-  /** How long nothing was heard at `nowMs`, where that is longer than a pause between tokens; else 0. */
+  /** How long no output came before `nowMs`, when that is longer than a pause between tokens; else 0. */
   silentMsAt(nowMs: number): number {
     const ms = nowMs - this.#heardAt
     return ms < silentMs ? 0 : ms

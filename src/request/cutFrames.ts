@@ -1,15 +1,15 @@
-/** The beginning of frames that cost more than is left. */
+/** Cuts frames that cost more than is left. */
 import { StringDecoder } from "node:string_decoder"
 import type { Frame } from "../domain/Frame.ts"
 import { longestTokenBytes, type OutputCount, textOf } from "./OutputCount.ts"
 
-/** The first `bytes` bytes of a text, without half a sign at the end. */
+/** The first `bytes` bytes of a text, without half a character at the end. */
 const beginningOf = (text: string, bytes: number): string =>
   new StringDecoder("utf8").write(Buffer.from(text).subarray(0, Math.max(0, bytes)))
 
 /**
- * The reasoning and the text that are in the first `bytes` of a frame; undefined when that is nothing. Half a tool call is
- * of no use, and log probabilities belong to text that may be gone.
+ * The reasoning and text in the first `bytes` of a frame; undefined when there is none. Half a tool call is useless,
+ * and log probabilities may belong to text that was cut.
  */
 const cutFrame = ({ createdAt, text, thinking = "" }: Frame, bytes: number): Frame | undefined => {
   const cut = {
@@ -55,7 +55,7 @@ export const cutFrames = (
       continue
     }
     full = true
-    // A part is a token at least, whatever its share.
+    // Each part costs at least one token.
     if (left < 1 || least + 1 > most || cost === 0) continue
     const bytes = Buffer.byteLength(textOf(frame)) * Math.min(1, left / cost)
     const part = cutFrame(frame, Math.floor(Math.min(bytes, (most - least) * longestTokenBytes)))

@@ -1,9 +1,9 @@
 /**
- * The end of a request: charged, audited and counted. `http/endRequest.ts` is the only caller, once for each request, after
- * the backend is done with it and before its client sees the end.
+ * Charges, audits and counts a request. Only `http/endRequest.ts` calls it, once for each request, after the backend
+ * call has ended and before the client sees the end.
  *
- * An answer that the kernel will not take at once keeps its slot: `release` frees it when the last byte is written or the
- * connection is gone.
+ * An answer that the kernel does not take at once keeps its slot: `release` frees it when the last byte is written or
+ * the connection is gone.
  */
 import { Cause, Effect } from "effect"
 import { Audit } from "../audit/Audit.ts"
@@ -22,21 +22,24 @@ import { LeaseKeeper } from "./LeaseKeeper.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
 export interface FinishOptions {
-  /** the answer takes long to write: its slot stays taken until `release` */
+  /** whether the slot is kept until `release`, because the answer takes long to write */
   readonly keepSlot: boolean
-  /** a refusal without an audit row of its own: it is counted in one row with others (`audit/Tally.ts`) */
+  /** whether the refusal shares an audit row with others (`audit/Tally.ts`) */
   readonly tallied: boolean
 }
 
 /**
- * Whether the request leaves the counters as if it had never come: the gateway refused it. This follows from whether the
- * backend was called, never from the error: what the backend refuses has cost a call. A client that leaves was not refused,
+ * Whether the gateway itself refused the request, so that it costs nothing. This depends on whether the backend was
+ * called, never on the error: a request that the backend refused costs a call. A client that left was not refused,
  * unless it was still waiting for a place.
  */
 const isFree = (context: RequestContext, { status }: Outcome): boolean =>
   context.cost.permit?.used !== true && (status !== outcomes.clientLeft.status || context.isWaiting)
 
-/** Logs a defect of ours and goes on: the request has to come to its end. A store that is down is no defect. */
+/**
+ * Logs a defect and goes on, because the request must come to its end. An unavailable store is expected and not
+ * logged here.
+ */
 const logDefect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
@@ -50,19 +53,22 @@ export const makeFinish = Effect.gen(function* () {
   ]
   const [nowMs, rates, requestLines] = [yield* makeMonotonicMs, yield* ModelRates, yield* RequestLines]
 
-  /** The counters' side. A Meter that is down now is told later: the ledger already has the truth. */
+  /**
+   * Settles with the counters. When the Meter is down, the settlement is delivered later; the ledger already has the
+   * truth.
+   */
   const settle = (context: RequestContext, free: boolean, tokens: number): Effect.Effect<void> => {
     const { reservation } = context.cost
     if (reservation === undefined) return Effect.void
     if (free) {
-      // The client is told what is left without the claims that are given back here.
+      // The headers show what is left before the claims are given back here.
       if (context.headroom !== undefined) context.show(headroomWithout(context.headroom, reservation))
       const cancel = Effect.suspend(() => meter.cancel(reservation))
       return Effect.catchCause(cancel, (cause) =>
         Effect.andThen(logDefect(cause), settlements.retry(`cancel ${reservation.id}`, cancel))
       )
     }
-    // Asked each time: a settlement that is repeated may come after the release.
+    // Read each time, because a repeated settlement may come after the release.
     const settling = Effect.suspend(() =>
       meter.settle(reservation, tokens, context.cost.slotKept ? { keepSlot: true } : undefined)
     )
@@ -80,8 +86,9 @@ export const makeFinish = Effect.gen(function* () {
   }
 
   /**
-   * The row. That of an admitted request is on its way once this succeeds, and what it gives waits for it. When it breaks,
-   * the client is told of a defect, and the row says the same as soon as it can be written.
+   * Writes the audit row. For an admitted request it succeeds when the row is queued, and the effect that it returns
+   * waits for the row. When it fails with a defect, the client gets a 500, and the row records that as soon as it can
+   * be written.
    */
   const write = (
     context: RequestContext,
@@ -101,7 +108,7 @@ export const makeFinish = Effect.gen(function* () {
     return Effect.map(Effect.tapDefect(put(record), retry), (durable) => Effect.tapDefect(durable, retry))
   }
 
-  /** The cost of the request. What its answer says about the speed of its model is noted. */
+  /** The cost of the request. It also records the speed of the model. */
   const charge = (context: RequestContext, { status }: Outcome): Usage => {
     const model = context.model ?? ""
     const { cost } = context
@@ -114,7 +121,7 @@ export const makeFinish = Effect.gen(function* () {
     return usage
   }
 
-  /** Fails when the audit row could not be made durable in time; the row is then still on its way. */
+  /** Fails when the audit row was not durable in time; the row is then still queued. */
   const finish = Effect.fnUntraced(function* (
     context: RequestContext,
     outcome: Outcome,
@@ -126,7 +133,7 @@ export const makeFinish = Effect.gen(function* () {
     context.cost.settle(keepSlot)
     if (!context.cost.slotKept) leases.drop(context.cost)
     const usage = charge(context, outcome)
-    // The backend is done with the request: the place is free before the answer is written.
+    // The backend call has ended, so the place is free before the answer is written.
     if (context.cost.place !== undefined) yield* context.cost.place.giveBack
     const record: AuditRecord = {
       arrival: context.arrival,
@@ -143,9 +150,9 @@ export const makeFinish = Effect.gen(function* () {
       Effect.suspend(() => metrics.observe(record, context.modelResolved)),
       logDefect
     )
-    // A flood must not become a flood of log lines: its row tells.
+    // A flood of requests must not become a flood of log lines; the shared row has it.
     if (requestLines && !tallied) yield* requestLine(record)
-    // The row is on its way while the counters are told; each to its end, whatever becomes of the other.
+    // The row is written while the counters are settled. Neither stops the other.
     const written = yield* Effect.exit(write(context, record, tallied))
     yield* settle(context, free, totalTokens(usage))
     yield* Effect.flatten(written)
@@ -153,7 +160,7 @@ export const makeFinish = Effect.gen(function* () {
     if (context.transcript !== undefined) yield* context.transcript.keep
   }, Effect.uninterruptible)
 
-  /** Frees the slot that a request kept when it was finished. Costs nothing when it kept none. */
+  /** Frees the slot that the request kept. Does nothing when it kept none. */
   const release = (context: RequestContext): Effect.Effect<void> =>
     Effect.suspend(() => {
       const { reservation } = context.cost

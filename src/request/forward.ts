@@ -1,6 +1,6 @@
 /**
- * From a permit to an answer: the book-keeping around every call to the backend. The call is noted as sent, its lease is
- * kept alive, and a backend that fails before its first frame is paid nothing.
+ * Calls the backend with a permit. It marks the call as sent, keeps the lease alive, and refunds the tokens when the
+ * backend fails before its first frame.
  */
 import { Effect, type Scope } from "effect"
 import { Backend } from "../backend/Backend.ts"
@@ -40,7 +40,7 @@ export const makeForward = Effect.gen(function* () {
 
   const restore: Restore = (reservation) => budget.restore(reservation.claims.account, totalsOf(reservation))
 
-  /** Notes that the call is made now, and keeps what is held for it alive. */
+  /** Marks the call as sent and keeps its hold alive. */
   const send = ({ cost }: RequestContext, permit: Permit, speech?: Speech): Hold => {
     cost.send(permit, nowMs(), speech)
     const hold = new Hold(cost, meter, restore)
@@ -50,11 +50,11 @@ export const makeForward = Effect.gen(function* () {
 
   const onFailure = (context: RequestContext) => (error: CallError) => {
     context.cost.unsend()
-    // The list of models is older than the backend's.
+    // Our list of models is older than the one of the backend.
     return error._tag === "Forbidden" ? discovery.refresh : Effect.void
   }
 
-  /** Chat and generate: succeeds with the metered answer when its first frame is in. */
+  /** Chat and generate. Succeeds with the metered answer when its first frame is in. */
   const forward = Effect.fnUntraced(function* (
     context: RequestContext,
     permit: Permit
@@ -74,17 +74,17 @@ export const makeForward = Effect.gen(function* () {
     permit: Permit
   ): Effect.fn.Return<Embeddings, CallError, Scope.Scope> {
     const { arrival, caller, request } = permit.known
-    // Vectors say nothing to people: what was asked is kept, and no answer.
+    // The prompt log stores the input, and no vectors.
     context.transcribe(promptLog.transcript(caller, arrival, request))
     send(context, permit)
     const answer = yield* Effect.tapError(backend.embed(permit), onFailure(context))
     context.cost.count(costOf(request, answer))
     const { source, tokensIn } = context.cost.usage
-    // The client sees the count it is charged, where the backend's own could not be believed.
+    // When the count of the backend is not believable, the client sees the count that it is charged.
     return source === "counted" ? { ...answer, promptEvalCount: tokensIn } : answer
   })
 
-  /** What there is to know of a model. */
+  /** The description of a model. */
   const show = (context: RequestContext, permit: Permit) =>
     Effect.suspend(() => {
       send(context, permit)
@@ -94,7 +94,10 @@ export const makeForward = Effect.gen(function* () {
   return { forward, embed, show }
 })
 
-/** Embeddings write nothing, and no vector means that nothing was read. The legacy endpoint never counts: the estimate stands. */
+/**
+ * Embeddings generate no output. Without a vector nothing was read. The older endpoint sends no count, so the
+ * estimate is charged.
+ */
 const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefined => {
   if (answer.vectors.every(({ length }) => length === 0)) return { doneReason: "load" }
   if (request.kind === "embeddings") return undefined

@@ -1,13 +1,13 @@
 /**
- * A backend's frames, metered: every output token is counted, the hold grows with them, and nothing is shown that is not
- * held. This is true of every chunk, the one with the final frame too.
+ * Meters the frames of an answer: it counts every output token, extends the hold, and sends no output beyond the
+ * hold. This is true for every chunk, also for the one with the final frame.
  *
- * A frame that costs more than is left is cut, and so is its text. A long text costs what the backend counts, and only the
- * final frame tells: where it may cost more than is held, and may cost less, it waits for that frame.
+ * A frame that costs more than is left is cut, with its text. A long text costs what the backend counts, which only
+ * the final frame shows. When it may cost more than is held, or less, it waits for that frame.
  *
- * A stream whose limit or budget has nothing more to give is ended with `length`; one whose Meter does not answer fails
- * with `Unavailable`, once all that was held is shown. The final frame says what the request is charged; whoever encodes
- * that frame concludes the request before the client sees it.
+ * A stream whose limit or budget is used up ends with `length`. A stream whose Meter does not answer fails with
+ * `Unavailable` when its hold is used up. The final frame has the charged counts; the request is finished before the
+ * client gets it.
  */
 import { Array as Arr, Cause, Effect, type Pull, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
@@ -27,7 +27,10 @@ type Step = Pull.Pull<Frames, Failure>
 /** Ends with the one frame that is `done`, as the last of its chunk. */
 export type Answer = Stream.Stream<Frame, Failure>
 
-/** What of each chunk goes on to the client, up to the frame that is `done`; a step of a pull, not a stage. */
+/**
+ * The part of each chunk that goes to the client, up to the frame that is `done`. It is a step of a pull, not a stage
+ * of its own.
+ */
 export const meterStream = (
   frames: Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>,
   hold: Hold,
@@ -36,9 +39,9 @@ export const meterStream = (
   YoungStream.transformPull(frames, (pull) => {
     const { cost } = hold
     const count = cost.output
-    /** how the answer ends, once that is known */
+    /** the end of the answer, once it is known */
     let ending: Pull.Pull<never, Failure> | undefined
-    /** frames that may cost more than is held, for as long as nothing tells */
+    /** frames that may cost more than is held, until the final frame shows their cost */
     let waiting: Frames | undefined
     /** output tokens of the answer so far */
     let heard = 0
@@ -48,14 +51,14 @@ export const meterStream = (
       return Effect.succeed(Arr.append(before, asCharged(final, cost)))
     }
 
-    /** What is held is shown, and then the answer fails. */
+    /** Sends what the hold covers, and then fails the answer. */
     const fail = <E extends Failure>(before: ReadonlyArray<Frame>, error: E): Effect.Effect<Frames, E> => {
       if (!Arr.isReadonlyArrayNonEmpty(before)) return Effect.fail(error)
       ending = Effect.fail(error)
       return Effect.succeed(before)
     }
 
-    /** What of `chunk` fits in what is held, when the answer up to its end costs `output` tokens. */
+    /** The part of `chunk` that the hold covers, when the answer up to its end costs `output` tokens. */
     const kept = (chunk: Frames, output: number): ReadonlyArray<Frame> => {
       const fitting = cutFrames(chunk, count, output, hold.output)
       transcript?.add(fitting)
@@ -102,7 +105,7 @@ export const meterStream = (
 
     const next: Step = Effect.flatMap(pull, judge)
 
-    /** When nothing more comes, nothing will tell either: the frames that wait cost what they are estimated at. */
+    /** At the end without a final frame, waiting frames cost their estimate. */
     const nextOfWaiting: Step = Effect.matchEffect(pull, {
       onSuccess: judge,
       onFailure: (error) => {
@@ -119,13 +122,13 @@ export const meterStream = (
   })
 
 /**
- * Whether what was counted is more than `most` tokens by any count that can be true. This is also the bound of what waits:
- * 32 bytes for each token that is held.
+ * Whether the count is more than `most` tokens by every believable count. It also bounds the waiting frames: 32 bytes
+ * for each held token.
  */
 const isCertainlyMore = ({ estimate, least }: OutputCount, most: number): boolean =>
   least > most || estimate > most * (longestTokenBytes / bytesPerToken)
 
-/** The client sees the counts it is charged, where they are not the backend's own. */
+/** When the counts of the backend are not believable, the client sees the counts that it is charged. */
 const asCharged = (final: Frame, cost: RequestCost): Frame => {
   const { usage } = cost
   return usage.source === "backend" && final === cost.final

@@ -1,4 +1,4 @@
-/** The intent row, which makes a request ready to be sent. */
+/** Writes the intent row. After it the request may be sent. */
 import { Effect } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import { Unavailable } from "../domain/Errors.ts"
@@ -16,7 +16,7 @@ export const makeOpenIntent = Effect.gen(function* () {
     const permit = yield* audit.open(queued)
     context.open()
     context.cost.admit(permit)
-    // This process may have been paused, and what it holds been given to others meanwhile.
+    // This process may have been paused, and its hold given to others meanwhile.
     if (leases.lapsed(context.cost.leasedAt)) {
       return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
     }

@@ -1,4 +1,4 @@
-/** The reservation of one request, noted in the same step in which it is made. */
+/** Reserves for one request, and records the reservation in its context in the same step. */
 import { Effect } from "effect"
 import type { Evidence } from "../domain/Evidence.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
@@ -11,7 +11,7 @@ export const makeReserve = Effect.gen(function* () {
   return (context: RequestContext, model: Evidence<"Discovery">) =>
     Effect.suspend(() => {
       const since = leases.now()
-      // No interruption comes between the reservation and its note: what is noted is given back at the end.
+      // No interruption may come between the reservation and its record: only a recorded reservation is given back.
       return Effect.uninterruptible(
         Effect.map(limiter.reserve(model), (reserved) => {
           context.cost.hold(reserved, since)

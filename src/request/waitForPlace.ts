@@ -1,6 +1,6 @@
 /**
- * The wait for a place at the backend. A request that waits holds its claims (its slot, its tokens, its place among the
- * requests of the minute), and its lease is renewed while it waits.
+ * Waits for a place at the backend. A waiting request keeps its claims (slot, tokens, place in the requests of the
+ * minute), and its lease is renewed.
  */
 import { Effect, type Scope } from "effect"
 import type { CapacityExceeded, Unavailable } from "../domain/Errors.ts"
@@ -13,7 +13,7 @@ import { Hold } from "./Hold.ts"
 import { LeaseKeeper } from "./LeaseKeeper.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
-/** A wait that was shorter leaves nearly all of the lease. */
+/** After a shorter wait nearly all of the lease is left. */
 const shortMs = 1000
 
 export const makeWaitForPlace = Effect.gen(function* () {
@@ -38,7 +38,7 @@ export const makeWaitForPlace = Effect.gen(function* () {
     context.cost.take(place)
     context.stopWaiting(place.queuedMs)
     if (place.queuedMs < shortMs) return queued
-    // A process that was paused while it waited may have been taken for dead.
+    // A process that was paused while it waited may count as dead.
     const renewedAt = leases.now()
     yield* Effect.mapError(hold.renew(), meterUnavailable)
     context.cost.renewLease(renewedAt)

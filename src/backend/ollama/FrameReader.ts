@@ -1,9 +1,10 @@
 /**
- * A response's bytes into frames, one array per read, up to the final one; what comes after it is not looked at.
+ * Reads frames from the bytes of a response, one array for each read, up to the final frame. Everything after it is
+ * ignored.
  *
- * Ollama ends an answer without a final frame when the model repeats itself (31 equal tokens; a loop in JSON mode, for
- * instance). When such an end is clean HTTP, the answer gets a final frame of ours: `length`, without counts. With no
- * frame before it there is nothing to send on, which is a failed call but does not speak against the server either.
+ * Ollama ends an answer without a final frame when the model repeats itself (31 equal tokens, for example in a loop
+ * in JSON mode). When such an end is clean HTTP, the gateway adds a final frame: `length`, without counts. Without
+ * any frame before it the call has failed, but it is no failure of the server.
  */
 import { Cause, Effect, Pull, type Stream } from "effect"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"

@@ -1,6 +1,6 @@
 /**
- * Bytes into lines: splits on `\n` over raw bytes, so that a multi-byte character cut in two by the network stays
- * whole. Holds the line that is not complete yet, and nothing else.
+ * Splits bytes into lines at `\n`, so that a multi-byte character that the network cut stays whole. It keeps only the
+ * incomplete line.
  */
 
 import { ByteList } from "../../infra/ByteList.ts"
@@ -51,7 +51,7 @@ export class LineSplitter {
     return whole.split("\n").filter(isNotBlank)
   }
 
-  /** What is left when the bytes have ended: a last line without its `\n`. */
+  /** The rest after the last byte: a last line without `\n`. */
   end(): ReadonlyArray<string> {
     return [this.#join(Buffer.alloc(0))].filter(isNotBlank)
   }

@@ -1,7 +1,6 @@
 /**
- * How much of an answer the gateway takes from the backend. Each bound follows from what was asked for, so that an honest
- * answer is far below it, and what the backend sends never decides how much memory is used. An answer beyond its bound is
- * a failure of the backend, whatever is in it.
+ * Bounds on the answers of the backend. Each bound follows from the request, so that an honest answer is far below
+ * it, and the backend cannot decide how much memory is used. An answer beyond its bound is a failure of the backend.
  *
  * docs/operations.md has the figures as a table.
  */

@@ -1,11 +1,10 @@
 /**
- * The backend over HTTP/1.1, on an undici pool of its own. Sends what the request was decoded to and nothing of
- * what the client wrote: constant paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and
- * `Connection` that HTTP needs.
+ * The backend over HTTP/1.1, on its own undici pool. It sends the decoded request and nothing that the client wrote:
+ * constant paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and `Connection` that HTTP needs.
  *
- * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` for everything up to the first frame, a
- * model being loaded included; `idleTimeoutMs` between reads after that, which stands still while the client is
- * the one that does not read; `maxDurationMs` for the whole.
+ * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` up to the first frame, including the loading of
+ * a model; `idleTimeoutMs` between reads after that, which does not run while the client does not read;
+ * `maxDurationMs` for all of it.
  */
 import { Effect, Layer, Scope, type Stream } from "effect"
 import { Pool } from "undici"

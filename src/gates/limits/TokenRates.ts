@@ -1,23 +1,23 @@
 /**
- * How each model is seen to answer: how fast, in output tokens a second from the call to the last frame, and whether it
- * speaks as it generates. A client that leaves output which nobody has seen is charged by the speed: nobody else knows how
- * much had been generated. A request of a model that is not known to speak holds its whole bound (`outputPlan.ts`).
+ * Measures how each model answers: its speed, in output tokens a second from the call to the last frame, and whether
+ * it streams as it generates. When a client leaves unseen output, it is charged by the speed. A request for a model
+ * that is not known to stream holds its whole bound (`outputPlan.ts`).
  *
- * A model is known to speak once an answer to anybody has shown it, and for a key only as long as its own answers are not
- * kept back: what one key asks for must not slow the others down.
+ * A model is known to stream once an answer to any key has shown it. For a key it stays so only while its own answers
+ * are not kept back, so that the requests of one key do not slow down the others.
  *
- * At most `mostModels` models and `mostPairs` pairs of key and model are remembered; the one that answered longest ago is
- * forgotten first.
+ * At most `mostModels` models and `mostPairs` pairs of key and model are remembered. The one that answered longest
+ * ago is forgotten first.
  */
 import { Context, Layer } from "effect"
 
-/** For a model that has not answered since this process began. */
+/** The speed of a model without an answer since the start of this process. */
 export const assumedRate = 50
 const mostModels = 256
 const mostPairs = 4096
-/** How much the newest answer counts. */
+/** The weight of the newest answer. */
 const weight = 0.2
-/** The time of a shorter answer says more about its prompt than about the model's speed. */
+/** The time of a shorter answer depends more on its prompt than on the speed of the model. */
 const fewestTokens = 8
 
 /** Puts `value` at the end, and drops the first when there are more than `most`. */
@@ -41,25 +41,25 @@ export class TokenRates {
     return this.#rates.size
   }
 
-  /** An answer of `tokens` output tokens that took `ms` from the call to its last frame. */
+  /** Records an answer of `tokens` output tokens that took `ms` from the call to its last frame. */
   observe(model: string, tokens: number, ms: number): void {
     if (tokens < fewestTokens || ms <= 0) return
     const [rate, before] = [(tokens * 1000) / ms, this.#rates.get(model)]
     remember(this.#rates, model, before === undefined ? rate : before + weight * (rate - before), mostModels)
   }
 
-  /** An answer of `model` to `key` came as it was generated. */
+  /** Records that an answer of `model` to `key` was streamed as it was generated. */
   spoken(key: string, model: string): void {
     remember(this.#spoken, model, true, mostModels)
     this.#collected.delete(pairOf(key, model))
   }
 
-  /** An answer of `model` to `key` was kept back. */
+  /** Records that an answer of `model` to `key` was kept back. */
   collected(key: string, model: string): void {
     remember(this.#collected, pairOf(key, model), true, mostPairs)
   }
 
-  /** Whether `model` is likely to speak to `key` as it generates. */
+  /** Whether `model` is likely to stream to `key`. */
   speaks(key: string, model: string): boolean {
     return this.#spoken.has(model) && !this.#collected.has(pairOf(key, model))
   }
@@ -70,7 +70,7 @@ export class TokenRates {
   }
 }
 
-/** What this process has seen of its models. */
+/** The measurements of this process. */
 export class ModelRates extends Context.Service<ModelRates, TokenRates>()(
   "tollgate/gates/limits/ModelRates"
 ) {

@@ -1,6 +1,5 @@
 /**
- * The listening socket. Node's own limits are set here, each explicitly; what Node refuses before the application
- * sees it gets the same error shape as everything else.
+ * The listening socket. It sets all limits of Node explicitly. Requests that Node refuses get the common error shape.
  */
 import type { Server } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
@@ -27,25 +26,25 @@ import { Tarpit } from "./Tarpit.ts"
 export interface ServerOptions extends AppOptions {
   readonly host: string
   readonly port: number
-  /** how long everything is still answered, with `/readyz` at 503, before the server stops listening */
+  /** how long all requests are still answered, with `/readyz` at 503, before the server stops listening */
   readonly shutdownDrainMs: number
-  /** how long running requests may go on once it has */
+  /** how long running requests may go on after that */
   readonly shutdownGraceMs: number
-  /** how long a client may take no byte of an answer that waits for it */
+  /** how long a client may read no byte of a waiting answer */
   readonly clientStallTimeoutMs: number
-  /** connections at the same time of one address that is no trusted proxy's */
+  /** maximal connections of one address at the same time; trusted proxies are exempt */
   readonly maxConnectionsPerAddress: number
-  /** audit rows of their own that refusals of unknown callers from one address have in a minute */
+  /** audit rows of their own for refusals of unknown callers, for each address and minute */
   readonly anonymousRowsPerMinute: number
-  /** bytes of request bodies in memory, of all clients together */
+  /** bytes of memory for all request bodies */
   readonly requestBodiesMaxBytes: number
 }
 
-/** Connections at the same time: idle ones cost a few KiB each, and nobody honest comes near. */
+/** Maximal number of connections. Idle ones cost a few KiB each. */
 export const mostConnections = 16_384
-/** What Node refuses before we can make room (`connections.ts`). */
+/** The limit of Node itself, which is higher so that `connections.ts` can make room. */
 const mostAccepted = mostConnections + 256
-/** A connection ends after so many requests; what was pipelined beyond them is not answered. */
+/** A connection ends after this many requests. Further pipelined requests are not answered. */
 const mostRequests = 10_000
 
 interface Watchers {
@@ -71,7 +70,7 @@ const makeServer = (
       connectionsCheckingInterval: patience.check,
       keepAliveTimeout: patience.idle,
       maxHeaderSize: 16_384,
-      // Refused by the app, in words (`framing.ts`).
+      // The app refuses it with a message (`framing.ts`).
       requireHostHeader: false,
       noDelay: true
     },
@@ -100,10 +99,10 @@ const makeServer = (
   return { server, connections, newConnections }
 }
 
-/** What a cut answer gets to say its last words and be settled and audited. */
+/** How long a cut request may take to send its last line and to be settled and audited. */
 const lastWords = Duration.seconds(3)
 
-/** The way out, in order; every step is bounded. What is left after it is interrupted. */
+/** The steps of a stop, each with a bound. Requests that still run after it are interrupted. */
 const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"], options: ServerOptions) {
   yield* drain.begin
   yield* Effect.logInfo("stopping")
@@ -121,10 +120,7 @@ const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"
   yield* Effect.timeoutOption(closed, lastWords)
 })
 
-/**
- * Serves the app on the ports it is given, with all that is its own; provides the `HttpServer`, so that a caller can
- * read the address it got.
- */
+/** Serves the app, and provides the `HttpServer`, so that a caller can read its address. */
 export const layer = (options: ServerOptions) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -155,9 +151,9 @@ export const layer = (options: ServerOptions) =>
         help: "Refusals of keys that go on asking although they were told to wait, which are answered late",
         read: Effect.sync(() => freeWork.waiting)
       })
-      // In a fiber of its own: the one that is told to stop is interrupted, and could wait for nothing.
+      // In its own fiber, because the fiber that gets the stop is interrupted and cannot wait.
       const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
-      // Built last, so ended first: the app is still whole while it drains.
+      // Built last, so it ends first: the app still works while it drains.
       return Layer.effectDiscard(Effect.addFinalizer(() => stopping)).pipe(
         Layer.provideMerge(HttpServer.serve(yield* makeApp(options))),
         Layer.provideMerge(
