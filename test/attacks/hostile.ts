@@ -213,6 +213,12 @@ export const hostile: Readonly<Record<string, Answer>> = {
   "tool-calls": endless((asked) =>
     line(asked, "", call(Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`argument${i}`, i]))))
   ),
+  "empty-objects": (asked, response) => {
+    streaming(response)
+    const objects = Array.from({ length: 150_000 }, () => ({}))
+    response.write(line(asked, "", call({ x: objects })))
+    setTimeout(() => response.end(last(asked, 1)), 500)
+  },
   "nested-tool-calls": (asked, response) => {
     streaming(response)
     const depth = 500_000
@@ -308,6 +314,10 @@ export const hostile: Readonly<Record<string, Answer>> = {
   "shows-404": refuse(404, "model not found"),
   "shows-400": refuse(400, "bad model"),
   "shows-503": refuse(503, "server busy, please try again.  maximum pending requests exceeded"),
+  "shows-empty-objects": (_, response) => {
+    response.setHeader("content-type", "application/json")
+    response.end(`{"details":{},"tensors":[${"{},".repeat(650_000)}{}]}`)
+  },
   "shows-endless": (_, response) => {
     response.setHeader("content-type", "application/json")
     response.on("error", () => response.destroy())

@@ -64,6 +64,22 @@ export const showBytes = 2 * mib
 /** The list of models: ten thousand of them, which is as many as are kept. */
 export const tagsBytes = 4 * mib
 /**
+ * Objects and lists in one line, or in one answer that is parsed as a whole. An empty one has two bytes as text and 60 in
+ * memory. Descriptions of models have some thousands, and a line of log probabilities has 42 a token.
+ */
+export const mostContainers = 65_536
+
+/** Whether `text` may have more objects and lists than that. Braces and brackets in strings are counted too. */
+export const isTooDense = (text: string): boolean => {
+  if (text.length < 2 * mostContainers) return false
+  let count = 0
+  for (const opening of ["{", "["]) {
+    for (let at = text.indexOf(opening); at !== -1; at = text.indexOf(opening, at + 1)) count += 1
+  }
+  return count > mostContainers
+}
+
+/**
  * How many times its bytes an answer may take as parsed objects. Measured with Node 24: `{}` takes 21 times its bytes,
  * an object with a short key of its own 18, `[]` 13; log probabilities 2.3, the tensors of a model 1.2.
  */

@@ -15,7 +15,14 @@ import type { Description, Model } from "../../domain/Model.ts"
 import { ByteList } from "../../infra/ByteList.ts"
 import { makeMonotonicMs, makeTimer } from "../../infra/time.ts"
 import { Drain } from "../../infra/Drain.ts"
-import { frameBoundsOf, parsedFactor, showBytes, tagsBytes, vectorBytesOf } from "./answerBounds.ts"
+import {
+  frameBoundsOf,
+  isTooDense,
+  parsedFactor,
+  showBytes,
+  tagsBytes,
+  vectorBytesOf
+} from "./answerBounds.ts"
 import { AnswerMemory, type AnswerShare, uncounted } from "../AnswerMemory.ts"
 import { Backend } from "../Backend.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"
@@ -249,17 +256,18 @@ interface Expected<A> {
 const description: Expected<JsonObject> = {
   limit: showBytes,
   factor: parsedFactor,
-  decode: ({ text }) => known(decodeShow(text), "not a model's description")
+  decode: ({ text }) => known(isTooDense(text) ? undefined : decodeShow(text), "not a model's description")
 }
 const ownDescription: Expected<Description> = {
   limit: showBytes,
   factor: parsedFactor,
-  decode: ({ text }) => known(decodeDescription(text), "not a model's description")
+  decode: ({ text }) =>
+    known(isTooDense(text) ? undefined : decodeDescription(text), "not a model's description")
 }
 const list: Expected<ReadonlyArray<Model>> = {
   limit: tagsBytes,
   factor: parsedFactor,
-  decode: ({ text }) => known(decodeTags(text), "not a list of models")
+  decode: ({ text }) => known(isTooDense(text) ? undefined : decodeTags(text), "not a list of models")
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 

@@ -21,7 +21,8 @@ export const bodyOf = (order: Order): string => {
   if (order.body.startsWith("{")) return order.body
   if (order.body === "too large") return `{"model":"${"a".repeat(270_000)}"}`
   if (path === "/api/embeddings") return `{"model":"${model}","prompt":"word"}`
-  if (path.includes("embed")) return `{"model":"${model}","input":[${inputsOf(8000)}]}`
+  const format = order.body === "base64" ? `,"encoding_format":"base64"` : ""
+  if (path.includes("embed")) return `{"model":"${model}","input":[${inputsOf(8000)}]${format}}`
   if (path === "/api/show") return `{"model":"${model}"}`
   const words = path.includes("chat") ? `"messages":[{"role":"user","content":"go"}]` : `"prompt":"go"`
   const probabilities = path.startsWith("/v1/chat")

@@ -208,7 +208,31 @@ const floods: ReadonlyArray<MemoryPlan> = [
   flood("vectors", { path: "/v1/embeddings" }),
   // Many at a time, each of which stays below what one answer may have.
   flood("vectors", { name: "40 embeddings of 22 MB at a time", path: "/api/embed", ...many }),
+  flood("vectors", { name: "40 answers of /v1/embeddings at a time", path: "/v1/embeddings", ...many }),
+  flood("vectors", {
+    name: "40 answers of /v1/embeddings in base64 at a time",
+    path: "/v1/embeddings",
+    body: "base64",
+    ...many
+  }),
   flood("logprobs", { name: "40 answers of log-probabilities at a time", stream: false, ...many }),
+  flood("logprobs", {
+    name: "40 such answers of /v1/chat/completions at a time",
+    ...v1,
+    stream: false,
+    ...many
+  }),
+  flood("tool-calls", { name: "40 answers of tool calls at a time", stream: false, ...many }),
+  flood("empty-objects", {
+    name: "40 answers of tool calls of empty objects at a time",
+    stream: false,
+    ...many
+  }),
+  flood("shows-empty-objects", {
+    name: "40 descriptions of empty objects at a time",
+    path: "/api/show",
+    ...many
+  }),
   flood("seven-megabytes", { name: "40 streams of 7 MB frames at a time", ...many }),
   flood("endless-line", { name: "40 lines without end at a time", ...many }),
   flood("shows-endless", { path: "/api/show" })

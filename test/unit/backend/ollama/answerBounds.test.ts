@@ -72,6 +72,28 @@ describe("the bounds of an answer", () => {
   )
 })
 
+it.live("when a line or a description has more objects and lists than any needs, then it is not parsed", () =>
+  withBackend((fakeBackend) =>
+    Effect.gen(function* () {
+      const backend = yield* Backend
+      const objects = (count: number) => ({ x: Array.from({ length: count }, () => ({})) })
+      fakeBackend.script(
+        stream([fake.toolCall("f", objects(60_000)), fake.done()]),
+        stream([fake.toolCall("f", objects(66_000)), fake.done()]),
+        { does: "answer", status: 200, body: JSON.stringify(objects(60_000)) },
+        { does: "answer", status: 200, body: JSON.stringify(objects(66_000)) }
+      )
+      assert.lengthOf(yield* run(callOf({}, 4096)), 2)
+      assert.strictEqual(named(yield* Effect.flip(run(callOf({}, 4096)))), "protocol")
+      yield* Effect.scoped(backend.show(permitFor("fake:latest")))
+      assert.strictEqual(
+        named(yield* Effect.flip(Effect.scoped(backend.show(permitFor("fake:latest"))))),
+        "protocol"
+      )
+    })
+  )
+)
+
 it("bytes that come one by one take a buffer of at most twice their size", () => {
   const list = new ByteList()
   for (let i = 0; i < 100_000; i += 1) list.push(Buffer.from("ä").subarray(i % 2, (i % 2) + 1))
