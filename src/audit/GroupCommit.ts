@@ -68,7 +68,7 @@ const pauseMs = (failures: number): number => Math.min(2000, 100 * 2 ** (failure
 export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   options: GroupCommitOptions<A, E>
 ): Effect.fn.Return<GroupCommit<A, E>> {
-  const [now, alarm] = [yield* makeMonotonicMs, yield* makeTimer]
+  const [now, timer] = [yield* makeMonotonicMs, yield* makeTimer]
   // Detached: the writer must outlive the request that started it, and must not inherit its log annotations.
   const run = Effect.runForkWith(yield* Effect.context<never>())
   type Item = Waiting<A, E>
@@ -98,7 +98,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       () =>
         waiting.exit ??
         callbackWithTimeout<void, E | QueueClosed | Late>(
-          alarm,
+          timer,
           ms,
           (resume) => {
             waiting.resume = resume

@@ -81,19 +81,19 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #aborted: Error | undefined
   #draining: { left: number; readonly timer: NodeJS.Timeout } | undefined
   #wake: (() => void) | undefined
-  readonly #alarm: Timer
+  readonly #timer: Timer
   #cancelTimer: (() => void) | undefined
   #unregister: (() => void) | undefined
 
-  constructor(alarm: Timer) {
-    this.#alarm = alarm
+  constructor(timer: Timer) {
+    this.#timer = timer
   }
 
   /** Sets the deadline of the request. It replaces an earlier one. */
   limit(ms: number, why: string): void {
     this.#cancelTimer?.()
     if (this.#ended || this.#error !== undefined) return
-    this.#cancelTimer = this.#alarm(ms, () => this.abort(new TooLong(why)))
+    this.#cancelTimer = this.#timer(ms, () => this.abort(new TooLong(why)))
   }
 
   /** Registers the request with the shutdown, which ends it. */

@@ -77,7 +77,7 @@ const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) =>
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const [breaker, drain, memory] = [yield* CircuitBreaker, yield* Drain, yield* AnswerMemory]
-  const [alarm, nowMs] = [yield* makeTimer, yield* makeMonotonicMs]
+  const [timer, nowMs] = [yield* makeTimer, yield* makeMonotonicMs]
   const prefix = options.url.pathname.replace(/\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(
@@ -105,7 +105,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     deadline: number
   ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
     Effect.flatMap(Effect.scope, (scope) => {
-      const wire = new UpstreamCall(alarm)
+      const wire = new UpstreamCall(timer)
       // Closed whatever comes next, so that no interruption finds a request that nobody ends.
       return Effect.map(
         Scope.addFinalizer(

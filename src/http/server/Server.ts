@@ -54,7 +54,7 @@ interface Watchers {
 
 const makeServer = (
   options: ServerOptions,
-  patience: ClientTimeoutsMs,
+  timeouts: ClientTimeoutsMs,
   { draining, malformed }: Watchers
 ): {
   readonly server: Server
@@ -65,10 +65,10 @@ const makeServer = (
     {
       // Without this, Node applies no timeouts to a request with an Upgrade header.
       shouldUpgradeCallback: () => false,
-      headersTimeout: patience.head,
-      requestTimeout: patience.request,
-      connectionsCheckingInterval: patience.check,
-      keepAliveTimeout: patience.idle,
+      headersTimeout: timeouts.head,
+      requestTimeout: timeouts.request,
+      connectionsCheckingInterval: timeouts.check,
+      keepAliveTimeout: timeouts.idle,
       maxHeaderSize: 16_384,
       // The app refuses it with a message (`framing.ts`).
       requireHostHeader: false,
@@ -93,8 +93,8 @@ const makeServer = (
     most: mostConnections,
     perAddress: options.maxConnectionsPerAddress,
     isExempt,
-    headMs: patience.head,
-    idleMs: patience.idle
+    headMs: timeouts.head,
+    idleMs: timeouts.idle
   })
   return { server, connections, newConnections }
 }
