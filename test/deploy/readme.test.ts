@@ -2,7 +2,7 @@
  * Whatever the README and the operations guide tell their reader to type is typed here, in a checkout of its own beside
  * a running `npm start`, and prints what they say it prints. What needs an engine is named below, with what runs it.
  */
-import { existsSync } from "node:fs"
+import { existsSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
@@ -220,6 +220,9 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
               .map((command) => typed(command, reader))
           )
           assert.isAbove(here.size, 10)
+          // The script that the README says to save under this name.
+          const script = blocks(readme, "ts").find((code) => code.includes("layerInMemory"))
+          writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
           for (const command of here) yield* succeeds(command, reader)
 
           const queries = [...blocks(operations, "sql"), ...given.filter((code) => code.startsWith("SELECT"))]
