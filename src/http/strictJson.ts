@@ -10,6 +10,12 @@ import type { Json } from "../domain/Inference.ts"
 import { requestDepth } from "../domain/json.ts"
 import { afterSpace, endOfString } from "../domain/jsonText.ts"
 
+/**
+ * Objects and lists of a body. An empty one has two bytes as text and sixty in memory, and more while it is scanned. A body of
+ * the default size that is full of tool schemas has some 15,000.
+ */
+export const mostContainers = 32_768
+
 const quote = 0x22
 const openBrace = 0x7b
 const closeBrace = 0x7d
@@ -23,6 +29,7 @@ const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpac
 const objection = (text: string): string | undefined => {
   // One entry per open bracket: the keys of an object, or undefined for an array.
   const open: Array<Set<string> | undefined> = []
+  let containers = 0
   for (let i = 0; i < text.length;) {
     const code = text.charCodeAt(i)
     if (code === quote) {
@@ -40,6 +47,8 @@ const objection = (text: string): string | undefined => {
     }
     if (code === openBrace || code === openBracket) {
       if (open.length === requestDepth) return `body: at most ${requestDepth} levels of nesting`
+      containers += 1
+      if (containers > mostContainers) return `body: at most ${mostContainers} objects and lists`
       open.push(code === openBrace ? new Set() : undefined)
     } else if (code === closeBrace || code === closeBracket) {
       open.pop()

@@ -1,7 +1,7 @@
 import { Result } from "effect"
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { parseJson } from "../../../src/http/strictJson.ts"
+import { mostContainers, parseJson } from "../../../src/http/strictJson.ts"
 
 const refused = (text: string): string => {
   const parsed = parseJson(text)
@@ -17,6 +17,13 @@ describe("a client's JSON", () => {
         assert.deepStrictEqual(Result.getOrThrow(parseJson(text)), JSON.parse(text))
       })
     )
+  })
+
+  it("when it has more objects and lists than any request needs, then it is refused before it is parsed", () => {
+    const lists = (count: number) => `[${Array.from({ length: count - 1 }, () => "{}").join(",")}]`
+    assert.strictEqual(refused(lists(mostContainers)), "accepted")
+    assert.strictEqual(refused(lists(mostContainers + 1)), "body: at most 32768 objects and lists")
+    assert.strictEqual(refused(`["${"{".repeat(2 * mostContainers)}"]`), "accepted")
   })
 
   it("refuses a key that appears twice, however it is written", () => {
