@@ -44,8 +44,8 @@ const spokenFields: ReadonlySet<string> = new Set([
   "truncate"
 ])
 
-/** Options that do not make a backend collect its output. */
-const spokenOptions: ReadonlySet<string> = new Set([
+/** Options that do not make a backend collect its output. A new option stands here or in `collectingOptions`. */
+export const spokenOptions: ReadonlySet<string> = new Set([
   "temperature",
   "top_k",
   "top_p",
@@ -59,6 +59,9 @@ const spokenOptions: ReadonlySet<string> = new Set([
   "num_keep",
   "num_ctx"
 ])
+
+/** Options that make a backend collect its output, as every name does that is in neither list. */
+export const collectingOptions: ReadonlySet<string> = new Set(["stop"])
 
 const isSpoken = ({ body, options }: InferenceRequest): boolean => {
   for (const name in body)

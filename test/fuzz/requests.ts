@@ -14,6 +14,7 @@ import {
   nativeGenerate
 } from "../../src/http/dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../src/http/dialect/openai/dialect.ts"
+import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
 import { type Behaviour, fake as fakeLines, type FakeBackend } from "../support/FakeBackend.ts"
 import { modelNamed, permitFor } from "../support/permits.ts"
@@ -139,21 +140,7 @@ const kept = {
   embeddings: new Set(["model", "options", "prompt"]),
   show: new Set(["model"])
 } satisfies Record<InferenceKind, ReadonlySet<string>>
-const keptOptions = new Set([
-  "temperature",
-  "top_k",
-  "top_p",
-  "min_p",
-  "typical_p",
-  "repeat_last_n",
-  "repeat_penalty",
-  "presence_penalty",
-  "frequency_penalty",
-  "seed",
-  "num_keep",
-  "num_predict",
-  "stop"
-])
+const keptOptions = new Set([...Object.keys(nativeOptions), "num_predict"])
 const keptInMessages = new Set([
   "role",
   "content",
