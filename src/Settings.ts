@@ -174,7 +174,7 @@ export const table = {
   clientStallTimeoutMs: integer("CLIENT_STALL_TIMEOUT_MS", 60_000, "milliseconds", 100, msPerDay),
   maxConnectionsPerAddress: integer("MAX_CONNECTIONS_PER_ADDRESS", 4096, "connections", 1, 16_384),
   anonymousRowsPerMinute: integer("ANONYMOUS_ROWS_PER_MINUTE", 10, "audit rows", 0, 1_000_000),
-  unreadAnswersMaxBytes: integer("UNREAD_ANSWERS_MAX_BYTES", 134_217_728, "bytes", 1_048_576, 68_719_476_736),
+  unreadAnswersMaxBytes: integer("UNREAD_ANSWERS_MAX_BYTES", 100_663_296, "bytes", 1_048_576, 68_719_476_736),
   breakerFailures: integer("BREAKER_FAILURES", 5, "failures", 1, 1000),
   breakerOpenMs: integer("BREAKER_OPEN_MS", 30_000, "milliseconds", 100, 3_600_000),
   shutdownGraceMs: integer("SHUTDOWN_GRACE_MS", 25_000, "milliseconds", 0, 3_600_000),

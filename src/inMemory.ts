@@ -107,7 +107,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     Layer.provideMerge(options.meter ?? layerMeter({ leaseS })),
     Layer.provideMerge(options.audit ?? layerAudit),
     Layer.provideMerge(backend),
-    Layer.provideMerge(AnswerMemory.layer({ mostBytes: 134_217_728 })),
+    Layer.provideMerge(AnswerMemory.layer({ mostBytes: 100_663_296 })),
     Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)

@@ -1,4 +1,4 @@
 import { AnswerMemory } from "../../src/backend/AnswerMemory.ts"
 
 /** As much as a gateway has by default. */
-export const layerAnswerMemory = AnswerMemory.layer({ mostBytes: 134_217_728 })
+export const layerAnswerMemory = AnswerMemory.layer({ mostBytes: 100_663_296 })
