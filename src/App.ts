@@ -27,7 +27,7 @@ import { layerFromStore as layerQueueFromStore, layerNone as layerNoQueue } from
 import { layerQueueGauge } from "./gates/queue/gauge.ts"
 import { layerMemory as layerMemoryQueueStore } from "./gates/queue/memory.ts"
 import { layerRedis as layerRedisQueueStore } from "./gates/queue/redis/RedisQueueStore.ts"
-import * as Server from "./http/server/Server.ts"
+import * as Server from "./http/Server.ts"
 import { Drain } from "./infra/Drain.ts"
 import { layerRedis } from "./infra/Redis.ts"
 import { ModelRates } from "./gates/limits/TokenRates.ts"

@@ -6,7 +6,7 @@ import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { Outcome } from "../domain/Outcome.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
-import type { ErrorResponse } from "./errorResponses.ts"
+import type { ErrorResponse } from "./errors/errorResponses.ts"
 import { respondError } from "./respond.ts"
 
 type Response = HttpServerResponse.HttpServerResponse

@@ -5,16 +5,7 @@ import { randomUUIDv7 } from "node:crypto"
 import type { Arrival } from "../domain/AuditRecord.ts"
 import { redactKeys } from "../domain/Key.ts"
 import { pathOf } from "./routes.ts"
-
-/** `::ffff:127.0.0.1` is `127.0.0.1`: an IPv4 peer on a dual-stack socket. */
-export const plainAddress = (address: string): string =>
-  address.startsWith("::ffff:") && isIP(address.slice(7)) === 4 ? address.slice(7) : address
-
-/** Whether `proxies` has the address. */
-export const isWithin = (proxies: BlockList, address: string): boolean => {
-  const family = isIP(address)
-  return family !== 0 && proxies.check(address, family === 6 ? "ipv6" : "ipv4")
-}
+import { isWithin, plainAddress } from "./server/addresses.ts"
 
 /**
  * The address of the socket, unless it is a trusted proxy. Then it is the right-most hop of `X-Forwarded-For` that is

@@ -8,7 +8,7 @@ import { Effect } from "effect"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { FreeWork } from "./FreeWork.ts"
-import { addressGroup } from "./server/addressGroup.ts"
+import { addressGroup } from "./server/addresses.ts"
 
 /** The scheme in any case, and exactly one space. The key store checks the rest. */
 const bearer = /^bearer ([^\s]+)$/i

@@ -5,12 +5,11 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http"
 import { Effect, Result } from "effect"
 import { BadRequest, type FreeWorkExhausted, PayloadTooLarge } from "../domain/Errors.ts"
-import type { Json } from "../domain/Inference.ts"
 import { callbackWithTimeout, makeTimer } from "../infra/time.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { headerCount, isMisframed } from "./server/framing.ts"
-import { parseJson } from "./strictJson.ts"
+import { type Body, parseBody } from "./dialect/parseBody.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { Share } from "./server/RequestBodies.ts"
 
@@ -26,23 +25,6 @@ const headerProblem = (headers: IncomingHttpHeaders): string | undefined => {
   }
   return undefined
 }
-
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
-
-const decodeUtf8 = (bytes: ArrayBuffer | Uint8Array): Result.Result<string, string> =>
-  Result.try({ try: () => utf8.decode(bytes), catch: () => "body: expected valid UTF-8" })
-
-export interface Body {
-  readonly json: Json
-  /** as received */
-  readonly bytes: number
-}
-
-/** Decodes the bytes, or returns a sentence about what is wrong. */
-export const parseBody = (bytes: ArrayBuffer | Uint8Array): Result.Result<Body, string> =>
-  bytes.byteLength === 0
-    ? Result.fail("body: missing")
-    : Result.map(Result.flatMap(decodeUtf8(bytes), parseJson), (json) => ({ json, bytes: bytes.byteLength }))
 
 const notInTime = new BadRequest({ detail: "body: not received in time" })
 

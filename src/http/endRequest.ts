@@ -11,7 +11,7 @@ import { withRequestSpan } from "./requestSpan.ts"
 import { Traced } from "../observability/Trace.ts"
 import { makeFinish } from "../request/finish.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
-import { internalError, toErrorResponse } from "./errorResponses.ts"
+import { internalError, toErrorResponse } from "./errors/errorResponses.ts"
 import { makeRefuse } from "./refuse.ts"
 import type { Reply } from "./Reply.ts"
 

@@ -6,8 +6,7 @@
 import { randomUUIDv7 } from "node:crypto"
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { internalError } from "./errorResponses.ts"
-import { errorBody } from "./respond.ts"
+import { errorBody, internalError } from "./errors/errorResponses.ts"
 
 const respondDefect = (defect: unknown): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
   const requestId = randomUUIDv7()

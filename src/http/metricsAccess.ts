@@ -8,7 +8,7 @@
  */
 import type { IncomingMessage } from "node:http"
 import { BlockList, isIP } from "node:net"
-import { plainAddress } from "./arrival.ts"
+import { plainAddress } from "./server/addresses.ts"
 
 const loopback = new BlockList()
 loopback.addSubnet("127.0.0.0", 8, "ipv4")

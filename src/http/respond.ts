@@ -2,17 +2,7 @@
 import { HttpServerResponse } from "effect/http"
 import { bindingPeriod, type Headroom } from "../domain/Limits.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
-import type { ErrorResponse } from "./errorResponses.ts"
-
-export interface ErrorBody {
-  readonly error: { readonly message: string; readonly type: string; readonly code: number }
-  readonly request_id: string
-}
-
-export const errorBody = (face: ErrorResponse, requestId: string): ErrorBody => ({
-  error: { message: face.message, type: face.type, code: face.status },
-  request_id: requestId
-})
+import { errorBody, type ErrorResponse } from "./errors/errorResponses.ts"
 
 const limitHeaders = (headroom: Headroom): Record<string, string> => {
   const binding = bindingPeriod(headroom.budgets)
@@ -54,10 +44,10 @@ export const respondJson = (context: RequestContext, body: unknown): HttpServerR
 
 export const respondError = (
   context: RequestContext,
-  face: ErrorResponse
+  error: ErrorResponse
 ): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(JSON.stringify(errorBody(face, context.arrival.requestId)), {
-    status: face.status,
+  HttpServerResponse.text(JSON.stringify(errorBody(error, context.arrival.requestId)), {
+    status: error.status,
     contentType: "application/json",
-    headers: { ...headersOf(context), ...face.headers }
+    headers: { ...headersOf(context), ...error.headers }
   })

@@ -16,7 +16,7 @@ import {
 } from "./dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./dialect/openai/dialect.ts"
 
-/** The handler of a route (`server/app.ts`), with what it needs to know of the route. */
+/** The handler of a route (`app.ts`), with what it needs to know of the route. */
 type Handled =
   | { readonly handler: "generate"; readonly dialect: Dialect }
   | { readonly handler: "embed"; readonly dialect: ObjectDialect<Embeddings> }

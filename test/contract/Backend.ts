@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, type Layer, type Scope, Stream } from "effect"
 import { describe } from "vitest"
-import { frameBoundsOf } from "../../src/backend/ollama/answerBounds.ts"
+import { frameBoundsOf } from "../../src/backend/answerBounds.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import type { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import type { CallError } from "../../src/backend/errors.ts"

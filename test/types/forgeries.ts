@@ -36,7 +36,7 @@ import { Reserved } from "../../src/gates/meter/Meter.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
 import { FairQueue } from "../../src/gates/queue/FairQueue.ts"
 import type { EndRequest } from "../../src/http/endRequest.ts"
-import { toErrorResponse } from "../../src/http/errorResponses.ts"
+import { toErrorResponse } from "../../src/http/errors/errorResponses.ts"
 import type { RequestContext } from "../../src/request/RequestContext.ts"
 
 declare const asked: Asked

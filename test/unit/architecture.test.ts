@@ -82,6 +82,35 @@ it("imports point one way: no arrow up, and so no circle of rooms", () => {
   assert.deepStrictEqual(shown(up), [], rule)
 })
 
+const folders = new Map<string, Set<string>>()
+for (const { from, to } of imports) {
+  const [above, below] = [path.posix.dirname(from), path.posix.dirname(to)]
+  if (above === below || !roomOf(from) || !roomOf(to)) continue
+  folders.set(above, (folders.get(above) ?? new Set()).add(below))
+}
+
+/** All folders that files in `start` reach by imports of others. */
+const reachedFrom = (start: string): ReadonlySet<string> => {
+  const reached = new Set(folders.get(start))
+  for (const folder of reached) for (const next of folders.get(folder) ?? []) reached.add(next)
+  return reached
+}
+
+it("when a folder imports another one, then that one does not import it back, directly or through others", () => {
+  const circles = [...folders.keys()]
+    .filter((folder) => reachedFrom(folder).has(folder))
+    .map(
+      (folder) =>
+        `${folder} <-> ${[...reachedFrom(folder)].filter((other) => reachedFrom(other).has(folder)).join(", ")}`
+    )
+  assert.deepStrictEqual(
+    circles,
+    [],
+    "A folder in a room imports only folders that do not import it. Move what both need into the lower one."
+  )
+  assert.isAbove(folders.size, 20)
+})
+
 /** Files that speak to one kind of store or server. */
 const adapter =
   /^src\/.*(?:\/(?:redis|memory|ollama|demo|embedded)\/|\/(?:live|postgres|memory|polling)\.ts$)/
@@ -211,7 +240,7 @@ const writtenIntoProperty =
   /^(?!\s*(?:export )?const )[^`\n]*[\w)\]](?:\.#?\w+|\[[^\]\n]+\])\s*(?:\?\?|\|\|)?=\s*(?:async\s*)?(?:\([^()]*\)\s*=>|\w+\s*=>|function\b)/m
 
 /** What V8 asks for, and where requests pass so often that it counts. */
-const hotPath = within("src/infra/v8", "src/request", "src/backend/ollama", "src/http/server")
+const hotPath = within("src/infra/v8", "src/request", "src/backend/ollama", "src/http")
 
 it("on the hot path no function is written where it is assigned to a property: V8 would put it into old space (infra/v8)", () => {
   assert.match("self.transform = (upstream, scope) => 1", writtenIntoProperty)

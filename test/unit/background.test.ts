@@ -27,7 +27,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/gates/keys/KeyStateCache.ts": [1, "one read, whose askers hear how it went"],
   "src/gates/keys/postgres.ts": [1, "one measurement for the metrics"],
   "src/gates/keys/SecretVerifier.ts": [1, "workers on demand, whose askers hear how it went"],
-  "src/http/server/Server.ts": [1, "the shutdown, which is waited for"],
+  "src/http/Server.ts": [1, "the shutdown, which is waited for"],
   "src/audit/Tally.ts": [1, "ends when nothing is left to count, and the next refusal starts another"],
   "src/http/server/Tarpit.ts": [1, "ends when nobody waits, and who waits next starts another"],
   "src/http/server/connections.ts": [1, "a throw in a timer of Node ends the process: not silent"],

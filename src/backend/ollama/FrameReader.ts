@@ -11,7 +11,7 @@ import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain
 import type { Frame } from "../../domain/Frame.ts"
 import * as YoungStream from "../../infra/v8/stream.ts"
 import type { AnswerShare } from "../AnswerMemory.ts"
-import { type FrameBounds, foldedBytesOf, isTooDense, mostContainers } from "./answerBounds.ts"
+import { type FrameBounds, foldedBytesOf, isTooDense, mostContainers } from "../answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
 import { ofErrorLine, fromTransport } from "./errors.ts"
 import { LineSplitter, LineTooLong } from "./LineSplitter.ts"

@@ -22,7 +22,7 @@ import {
   showBytes,
   tagsBytes,
   vectorBytesOf
-} from "./answerBounds.ts"
+} from "../answerBounds.ts"
 import { AnswerMemory, type AnswerShare, uncounted } from "../AnswerMemory.ts"
 import { Backend } from "../Backend.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"

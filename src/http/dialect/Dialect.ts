@@ -3,13 +3,15 @@ import { Effect, type Schema } from "effect"
 import type { BadRequest } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
-import type { Body } from "../body.ts"
+import type { Body } from "./parseBody.ts"
 import { decodeWith } from "./decode.ts"
 import { checkImages } from "./images.ts"
-import type { SealContext } from "./native/contexts.ts"
-import { admitFormat } from "./schema/format.ts"
+import { admitFormat } from "./format.ts"
 import { checkTools } from "./tools.ts"
-import type { ErrorResponse } from "../errorResponses.ts"
+import type { ErrorResponse } from "../errors/errorResponses.ts"
+
+/** Seals the ids of a context for a client; undefined: the answer has no context. */
+export type SealContext = (ids: ReadonlyArray<number>) => ReadonlyArray<number> | undefined
 
 /** Bounds on what a client may ask for. */
 export interface Bounds {
@@ -23,7 +25,7 @@ export interface Encoder {
   /** the text for the frames of one network chunk, possibly "" */
   readonly frames: (chunk: ReadonlyArray<Frame>) => string
   /** the error line or event after the first byte */
-  readonly failure: (face: ErrorResponse, requestId: string) => string
+  readonly failure: (error: ErrorResponse, requestId: string) => string
   /** the single object of a non-stream answer, from the folded run; `logprobs` is what stands for its log probabilities */
   readonly whole: (run: Frame, logprobs?: Json) => Json
   /** log probabilities of some frames of a run that is folded: a list, or an object with lists of the run's length */

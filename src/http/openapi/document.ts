@@ -5,7 +5,7 @@
 import type { Json, JsonObject } from "../../domain/Inference.ts"
 import { version } from "../../version.ts"
 import { type Route, routes } from "../routes.ts"
-import { errorBody } from "../respond.ts"
+import { errorBody } from "../errors/errorResponses.ts"
 import { errorResponses, statuses } from "./errors.ts"
 import { always, type Header, limits, ofErrors, queued, relaxed } from "./headers.ts"
 import { type Operation, operationFor } from "./operations.ts"

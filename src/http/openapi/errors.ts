@@ -15,7 +15,7 @@ import {
   Unauthorized,
   Unavailable
 } from "../../domain/Errors.ts"
-import { type ErrorResponse, internalError, toErrorResponse } from "../errorResponses.ts"
+import { type ErrorResponse, internalError, toErrorResponse } from "../errors/errorResponses.ts"
 
 const headroom = {
   requests: { limit: 60, remaining: 0 },

@@ -12,7 +12,7 @@
 import { Context, Deferred, Effect, Exit, Layer, Option } from "effect"
 import { makeLruCache } from "../../gates/keys/LruCache.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
-import { addressGroup } from "./addressGroup.ts"
+import { addressGroup } from "./addresses.ts"
 
 export interface TarpitOptions {
   /** refusals a second; default 200 */

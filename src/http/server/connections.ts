@@ -13,8 +13,7 @@
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
 import { DenseList, type Handle } from "../../infra/v8/DenseList.ts"
-import { addressGroup } from "./addressGroup.ts"
-import { plainAddress } from "../arrival.ts"
+import { addressGroup, plainAddress } from "./addresses.ts"
 import { onRequest } from "./onRequest.ts"
 
 export interface ConnectionLimits {

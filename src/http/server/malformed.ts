@@ -10,8 +10,7 @@ import type { MalformedReason } from "../../observability/Metrics.ts"
 import { onRequest } from "./onRequest.ts"
 import { distrust } from "./framing.ts"
 import { outcomes } from "../../domain/Outcome.ts"
-import type { ErrorResponse } from "../errorResponses.ts"
-import { errorBody } from "../respond.ts"
+import { errorBody, type ErrorResponse } from "../errors/errorResponses.ts"
 
 interface Refusal extends ErrorResponse {
   readonly reason: MalformedReason

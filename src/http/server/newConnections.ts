@@ -11,8 +11,7 @@
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
 import { makeLruCache } from "../../gates/keys/LruCache.ts"
-import { plainAddress } from "../arrival.ts"
-import { addressGroup } from "./addressGroup.ts"
+import { addressGroup, plainAddress } from "./addresses.ts"
 
 export interface NewConnectionLimits {
   readonly isExempt: (address: string) => boolean

@@ -2,7 +2,7 @@
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import type { Encoder } from "../Dialect.ts"
-import type { ErrorResponse } from "../../errorResponses.ts"
+import type { ErrorResponse } from "../../errors/errorResponses.ts"
 import { present } from "../decode.ts"
 
 /** Numbers the calls. The backend's own index is 0 for every call of many models. */
@@ -33,7 +33,7 @@ const messageOf = (frame: Frame): JsonObject => ({
 })
 
 /** The line that ends a failed stream. `error` is a string, because native clients fail on an object. */
-export const nativeFailure = (face: ErrorResponse): string => `${JSON.stringify({ error: face.message })}\n`
+export const nativeFailure = (error: ErrorResponse): string => `${JSON.stringify({ error: error.message })}\n`
 
 export const chatEncoder = (model: string): Encoder => {
   const objectOf = (frame: Frame, logprobs: Json | undefined = frame.logprobs): Json => ({

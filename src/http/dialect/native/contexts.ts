@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { BadRequest, type Unavailable } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import type { ContextSecret } from "../../../secrets/ContextSecret.ts"
+import type { SealContext } from "../Dialect.ts"
 import { openContext, sealContext, type SealedFor } from "./sealedContext.ts"
 
 type Secret = ContextSecret["Service"]
@@ -28,9 +29,6 @@ export const withContext = (
         })
   })
 }
-
-/** Seals the ids of an answer for a client; undefined: the answer has no context. */
-export type SealContext = (ids: ReadonlyArray<number>) => ReadonlyArray<number> | undefined
 
 export const noContext: SealContext = () => undefined
 

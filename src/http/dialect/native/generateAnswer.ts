@@ -1,9 +1,8 @@
 /** The answer of `POST /api/generate`: as chat, with the text in `response` (docs/protocol.md, "Generate"). */
 import type { Frame } from "../../../domain/Frame.ts"
 import type { Json } from "../../../domain/Inference.ts"
-import type { Encoder } from "../Dialect.ts"
+import type { Encoder, SealContext } from "../Dialect.ts"
 import { present } from "../decode.ts"
-import type { SealContext } from "./contexts.ts"
 import { countsOf, nativeFailure, nativeToolCalls } from "./chatAnswer.ts"
 
 export const generateEncoder = (model: string, seal: SealContext): Encoder => {

@@ -4,14 +4,13 @@ import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import type { Encoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
-import type { ErrorResponse } from "../../errorResponses.ts"
-import { errorBody } from "../../respond.ts"
+import { errorBody, type ErrorResponse } from "../../errors/errorResponses.ts"
 
 export const event = (data: Json): string => `data: ${JSON.stringify(data)}\n\n`
 
 /** Ends a failed stream: the error, and no `[DONE]` that would make it a success. */
-export const openaiFailure = (face: ErrorResponse, requestId: string): string => {
-  const body = errorBody(face, requestId)
+export const openaiFailure = (error: ErrorResponse, requestId: string): string => {
+  const body = errorBody(error, requestId)
   return event({ error: { ...body.error }, request_id: body.request_id })
 }
 

@@ -2,7 +2,7 @@
 import { noOutput } from "../../../../src/domain/outputPlan.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { frameBoundsOf, showBytes, vectorBytesOf } from "../../../../src/backend/ollama/answerBounds.ts"
+import { frameBoundsOf, showBytes, vectorBytesOf } from "../../../../src/backend/answerBounds.ts"
 import { Backend } from "../../../../src/backend/Backend.ts"
 import { ByteList } from "../../../../src/infra/ByteList.ts"
 import { fake } from "../../../support/FakeBackend.ts"

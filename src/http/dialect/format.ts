@@ -1,10 +1,10 @@
 /** Admits or refuses the schema of a decoded request, of either surface. */
 import { Effect, Result } from "effect"
-import { BadRequest } from "../../../domain/Errors.ts"
-import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { isObject } from "../../../domain/json.ts"
-import { maxDetail } from "../decode.ts"
-import { admitSchema } from "./admit.ts"
+import { BadRequest } from "../../domain/Errors.ts"
+import type { DecodedRequest } from "../../domain/Inference.ts"
+import { isObject } from "../../domain/json.ts"
+import { maxDetail } from "./decode.ts"
+import { admitSchema } from "./schema/admit.ts"
 
 /** `field`: the client's own name of it. */
 export const admitFormat = (

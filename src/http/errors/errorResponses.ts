@@ -3,9 +3,9 @@
  * response contains a cause.
  */
 import { Match } from "effect"
-import type { BudgetExhausted, GatewayError, RateLimited } from "../domain/Errors.ts"
-import type { Period } from "../domain/Limits.ts"
-import { type Outcome, outcomes } from "../domain/Outcome.ts"
+import type { BudgetExhausted, GatewayError, RateLimited } from "../../domain/Errors.ts"
+import type { Period } from "../../domain/Limits.ts"
+import { type Outcome, outcomes } from "../../domain/Outcome.ts"
 
 export interface ErrorResponse extends Outcome {
   readonly type: string
@@ -97,3 +97,14 @@ export const toErrorResponse: (error: GatewayError) => ErrorResponse = Match.typ
     })
   })
 )
+
+/** The JSON of every error. */
+export interface ErrorBody {
+  readonly error: { readonly message: string; readonly type: string; readonly code: number }
+  readonly request_id: string
+}
+
+export const errorBody = (error: ErrorResponse, requestId: string): ErrorBody => ({
+  error: { message: error.message, type: error.type, code: error.status },
+  request_id: requestId
+})

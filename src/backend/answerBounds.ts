@@ -4,8 +4,8 @@
  *
  * docs/operations.md has the figures as a table.
  */
-import type { Frame } from "../../domain/Frame.ts"
-import type { ModelCall } from "../../domain/Inference.ts"
+import type { Frame } from "../domain/Frame.ts"
+import type { ModelCall } from "../domain/Inference.ts"
 
 const kib = 1024
 const mib = 1024 * kib

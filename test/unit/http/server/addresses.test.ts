@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { addressGroup } from "../../../../src/http/server/addressGroup.ts"
+import { addressGroup } from "../../../../src/http/server/addresses.ts"
 
 it("an IPv4 address is a group of its own; of an IPv6 address the /64 is", () => {
   for (const address of ["192.0.2.1", "127.0.0.1", ""]) assert.strictEqual(addressGroup(address), address)

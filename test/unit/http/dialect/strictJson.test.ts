@@ -1,7 +1,7 @@
 import { Result } from "effect"
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { mostContainers, parseJson } from "../../../src/http/strictJson.ts"
+import { mostContainers, parseJson } from "../../../../src/http/dialect/strictJson.ts"
 
 const refused = (text: string): string => {
   const parsed = parseJson(text)

@@ -1,5 +1,15 @@
-/** The group of an address. Limits for an address apply to its group. */
-import { isIP } from "node:net"
+/** Addresses of clients: their plain form, the group that shares their limits, and membership of a list. */
+import { type BlockList, isIP } from "node:net"
+
+/** `::ffff:127.0.0.1` is `127.0.0.1`: an IPv4 peer on a dual-stack socket. */
+export const plainAddress = (address: string): string =>
+  address.startsWith("::ffff:") && isIP(address.slice(7)) === 4 ? address.slice(7) : address
+
+/** Whether `proxies` has the address. */
+export const isWithin = (proxies: BlockList, address: string): boolean => {
+  const family = isIP(address)
+  return family !== 0 && proxies.check(address, family === 6 ? "ipv6" : "ipv4")
+}
 
 /** The first four groups of eight of an IPv6 address; `::` stands for as many zeros as are missing. */
 const network = (address: string): string => {
@@ -13,7 +23,7 @@ const network = (address: string): string => {
 }
 
 /**
- * An IPv4 address, or the /64 of an IPv6 address, because the owner of one address of a /64 has all of them. Expects
+ * The group that shares the limits of an address: an IPv4 address, or the /64 of an IPv6 address, because the owner of one address of a /64 has all of them. Expects
  * the spelling of the socket (`plainAddress`): lower case, without leading zeros.
  */
 export const addressGroup = (address: string): string =>

@@ -6,9 +6,9 @@
  * overflow the stack. Then `JSON.parse` does the work.
  */
 import { Result } from "effect"
-import type { Json } from "../domain/Inference.ts"
-import { requestDepth } from "../domain/json.ts"
-import { afterSpace, endOfString } from "../domain/jsonText.ts"
+import type { Json } from "../../domain/Inference.ts"
+import { requestDepth } from "../../domain/json.ts"
+import { afterSpace, endOfString } from "../../domain/jsonText.ts"
 
 /**
  * Objects and lists of a body. An empty one has two bytes as text and sixty in memory, and more while it is scanned. A body of
