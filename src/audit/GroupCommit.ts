@@ -17,7 +17,10 @@ export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity
 export class QueueClosed extends Data.TaggedError("QueueClosed")<{}> {}
 
 /** The item did not become durable within the time limit of its submitter. */
-export class Late extends Data.TaggedError("Late")<{}> {}
+export class Late extends Data.TaggedError("Late")<{
+  /** The item is in the batch that is being written: a change of the item may come too late for that batch. */
+  readonly isBeingWritten: boolean
+}> {}
 
 /** Waits until an accepted item is durable, at most `ms` (default: without limit). Only one fiber at a time may wait. */
 export type Durable<E> = (ms?: number) => Effect.Effect<void, E | QueueClosed | Late>
@@ -104,7 +107,7 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
             waiting.resume = resume
             return () => void (waiting.resume = undefined)
           },
-          () => Effect.fail(new Late())
+          () => Effect.fail(new Late({ isBeingWritten: inFlight.some((batch) => batch.includes(waiting)) }))
         )
     )
 

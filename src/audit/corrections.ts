@@ -1,14 +1,17 @@
 /**
- * Corrects requests that another replica has closed as aborted, because their process was paused past its lease or cut off
- * from the database, and that ended after all. The audit row does not change. The difference becomes a row of
- * `audit_corrections` and is added to the ledger in the same statement. Then it is charged to the live counters.
+ * Corrects audit rows that do not say what the client saw. A row never changes: the difference becomes a row of
+ * `audit_corrections` and is added to the ledger in the same statement. Then it is charged to the live counters. There are
+ * two such rows:
+ *
+ * - Another replica has closed the request as aborted, because its process was paused past its lease or cut off from the
+ *   database. The process ended or refused the request after all.
+ * - The row took too long to write, so the client got a 503, but the database had already stored the row as an answer.
  *
  * The difference may be negative: the row has the estimate of the prompt and the frames of the last heartbeat, and the
  * backend may count fewer, or the request may be refunded. The ledger then goes down. The counters are not lowered here:
  * they are compared with the ledger as soon as the key is idle.
  *
- * Only rows that another replica wrote for a dead process are corrected, and only by the process of the request. A row
- * that is sent twice changes nothing.
+ * Only the process of a request corrects its row, and at most once. A row that is sent twice changes nothing.
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
@@ -23,14 +26,17 @@ const Correction = Schema.Struct({
   key_id: Schema.String,
   admitted_at: Schema.Finite,
   /** tokens that were added to the ledger */
-  tokens: Schema.Finite
+  tokens: Schema.Finite,
+  /** whether another replica had closed the request */
+  was_aborted: Schema.Boolean
 })
 export type Correction = typeof Correction.Type
 const decodeCorrections = Schema.decodeUnknownEffect(Schema.Array(Correction))
 
 /**
- * Corrects those of `rows` that another replica closed, and returns the corrections it made. It locks the ledger's rows in
- * the same order as `closeIntents`.
+ * Corrects the stored rows of the requests of `rows`, and returns the corrections it made. It locks the ledger's rows in
+ * the same order as `closeIntents`. The row of a request that was not admitted has no time of admission; the correction
+ * then has its time of arrival.
  */
 export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   Effect.flatMap(
@@ -41,10 +47,12 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
     ), late AS (
       INSERT INTO audit_corrections (request_id, tenant_id, key_id, key_prefix, admitted_at, tokens_in, tokens_out,
         usage_source, status, error_type)
-      SELECT a.request_id, a.tenant_id, a.key_id, a.key_prefix, a.admitted_at, r.tokens_in - a.tokens_in,
-        r.tokens_out - a.tokens_out, r.usage_source, r.status, r.error_type
+      SELECT a.request_id, a.tenant_id, a.key_id, a.key_prefix, coalesce(a.admitted_at, a.arrived_at),
+        r.tokens_in - a.tokens_in, r.tokens_out - a.tokens_out, r.usage_source, r.status, r.error_type
       FROM r JOIN audit_log a USING (request_id)
-      WHERE a.error_type = ${outcomes.aborted.type} AND a.admitted_at IS NOT NULL AND a.key_id IS NOT NULL AND a.tenant_id IS NOT NULL
+      WHERE a.key_id IS NOT NULL AND a.tenant_id IS NOT NULL
+        AND (a.error_type = ${outcomes.aborted.type} OR (a.status < 400 AND r.error_type = ${outcomes.unavailable.type}
+          AND (a.tokens_in, a.tokens_out) = (r.tokens_in, r.tokens_out)))
       ON CONFLICT (request_id) DO NOTHING
       RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
     ), sums AS (
@@ -58,9 +66,11 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
       FROM sums JOIN mine USING (key_id, day)
       WHERE l.key_id = sums.key_id AND l.day = sums.day
     )
-    SELECT request_id::text AS id, tenant_id::text, key_id::text,
-      (extract(epoch FROM admitted_at) * 1000)::float8 AS admitted_at, (tokens_in + tokens_out)::float8 AS tokens
-    FROM late`,
+    SELECT request_id::text AS id, late.tenant_id::text, late.key_id::text,
+      (extract(epoch FROM late.admitted_at) * 1000)::float8 AS admitted_at,
+      (late.tokens_in + late.tokens_out)::float8 AS tokens,
+      coalesce(a.error_type = ${outcomes.aborted.type}, false) AS was_aborted
+    FROM late JOIN audit_log a USING (request_id)`,
     decodeCorrections
   )
 
@@ -73,9 +83,10 @@ export const chargeCorrection = (
   suspects: SuspectAccounts["Service"],
   { admitted_at, id, key_id, tenant_id, tokens }: Correction
 ): Effect.Effect<void> => {
+  if (tokens === 0) return Effect.void
   const account = { group: tenant_id, key: key_id }
   suspects.add(account)
-  if (tokens <= 0) return Effect.void
+  if (tokens < 0) return Effect.void
   const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
   const rest = {
     id: `${id}:late`,

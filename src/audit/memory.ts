@@ -71,7 +71,7 @@ const make = (maxRows: number) =>
       intents.delete(row.request_id)
       const written = rows.get(row.request_id)
       if (written !== undefined) {
-        if (opened && written.error_type === outcomes.aborted.type && !corrections.has(row.request_id)) {
+        if (written.error_type === outcomes.aborted.type && !corrections.has(row.request_id)) {
           corrections.set(row.request_id, {
             tokens_in: row.tokens_in - written.tokens_in,
             tokens_out: row.tokens_out - written.tokens_out,

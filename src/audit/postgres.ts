@@ -120,11 +120,17 @@ const make = (options: AuditOptions) =>
         writers: 2
       }
     )
-    /** Corrects the rows of `rows` that were already in the log: sent twice, or closed by another replica. */
-    const correct = Effect.fnUntraced(function* (rows: ReadonlyArray<AuditRow>, known: ReadonlySet<string>) {
-      const late = yield* correctAudit(pg)(rows.filter(({ request_id }) => known.has(request_id)))
-      if (late.length === 0) return
-      yield* Effect.logWarning("requests were already closed by another replica", { requests: late.length })
+    /** Corrects the rows of `rows` that were already in the log: sent twice, late, or closed by another replica. */
+    const correct = Effect.fnUntraced(function* (
+      rows: ReadonlyArray<AuditRow>,
+      logged: ReadonlyArray<string>
+    ) {
+      if (logged.length === 0) return
+      const ids = new Set(logged)
+      const late = yield* correctAudit(pg)(rows.filter(({ request_id }) => ids.has(request_id)))
+      const requests = late.filter(({ was_aborted }) => was_aborted).length
+      if (requests > 0)
+        yield* Effect.logWarning("requests were already closed by another replica", { requests })
       yield* Effect.forEach(late, (one) => chargeCorrection(meter, suspects, one), {
         concurrency: 8,
         discard: true
@@ -133,18 +139,17 @@ const make = (options: AuditOptions) =>
     // Unbounded here: only open requests are closed, and admission bounds those.
     const closing = yield* lane(
       "audit_completions",
-      (rows) =>
-        Effect.flatMap(closeIntents(pg)(rows), (known) =>
-          known.length === 0 ? Effect.void : correct(rows, new Set(known))
-        ),
+      (rows) => Effect.flatMap(closeIntents(pg)(rows), (logged) => correct(rows, logged)),
       "keep",
       Number.POSITIVE_INFINITY,
       { settled: (row: AuditRow) => open.delete(row.request_id) }
     )
-    const refusing = yield* lane("audit_refusals", insertAudit(pg), "keep", refusedCapacity)
+    const writeRefusals = (rows: ReadonlyArray<AuditRow>) =>
+      Effect.flatMap(insertAudit(pg)(rows), (logged) => correct(rows, logged))
+    const refusing = yield* lane("audit_refusals", writeRefusals, "keep", refusedCapacity)
     const refusingAnonymous = yield* lane(
       "audit_anonymous_refusals",
-      insertAudit(pg),
+      writeRefusals,
       "keep",
       options.anonymousCapacity ?? 5000
     )
@@ -196,6 +201,26 @@ const make = (options: AuditOptions) =>
       unavailable("the queue of refusals is full")
     )
 
+    /**
+     * The client gets a 503 because its row is late. When the database may already have the row as an answer, the row is
+     * sent again: it is then corrected.
+     */
+    const recordLate = (
+      { offer }: { readonly offer: (row: AuditRow) => Effect.Effect<unknown, QueueFull | QueueClosed> },
+      row: AuditRow,
+      { isBeingWritten }: Late
+    ): Effect.Effect<void> =>
+      Effect.suspend(() =>
+        recordAs503(row) && isBeingWritten
+          ? Effect.catch(Effect.asVoid(offer({ ...row })), ({ _tag }) =>
+              Effect.logWarning("audit row of a late answer not corrected", {
+                request_id: row.request_id,
+                reason: _tag
+              })
+            )
+          : Effect.void
+      )
+
     const laneOf = (row: AuditRow) => (row.key_id === null ? refusingAnonymous : refusing)
 
     const tally = yield* makeTally((row) =>
@@ -229,10 +254,10 @@ const make = (options: AuditOptions) =>
           // If this process dies before the row is written, the intent has the same figures.
           if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
           const row = auditRow(record)
-          const late = (error: WriteError | QueueFull | QueueClosed | Late) => {
-            if (error._tag === "Late") recordAs503(row)
-            return unavailable(error)
-          }
+          const late = (error: WriteError | QueueFull | QueueClosed | Late) =>
+            error._tag === "Late"
+              ? Effect.andThen(recordLate(closing, row, error), unavailable(error))
+              : unavailable(error)
           return Effect.match(closing.offer(row), {
             onFailure: late,
             onSuccess: (durable) => Effect.catch(durable(options.closeTimeoutMs ?? 5000), late)
@@ -250,10 +275,12 @@ const make = (options: AuditOptions) =>
           )
         yield* durable(options.refuseTimeoutMs ?? 1000).pipe(
           // A refusal may go out before its row is durable. An answer may not.
-          Effect.catchTag("Late", (late) => {
-            recordAs503(row)
-            return record.status < 400 ? Effect.fail(late) : Effect.void
-          }),
+          Effect.catchTag("Late", (late) =>
+            Effect.andThen(
+              recordLate(laneOf(row), row, late),
+              record.status < 400 ? Effect.fail(late) : Effect.void
+            )
+          ),
           Effect.mapError(unavailable)
         )
       }),

@@ -81,12 +81,14 @@ export const auditRow = (record: AuditRecord) => ({
 })
 
 /**
- * The row was late, so the client got a 503. The row records that. The tokens are charged all the same.
+ * The row was late, so the client got a 503. The row records that. The tokens are charged all the same. Returns whether
+ * the row changed: a refusal keeps its status.
  */
-export const recordAs503 = (row: AuditRow): void => {
-  if (row.status >= 400) return
+export const recordAs503 = (row: AuditRow): boolean => {
+  if (row.status >= 400) return false
   row.status = outcomes.unavailable.status
   row.error_type = outcomes.unavailable.type
+  return true
 }
 
 /** What an open request has used, and the most it has held. */

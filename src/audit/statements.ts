@@ -10,6 +10,8 @@ import { Effect, Schema } from "effect"
 import type { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
 
 const decodeIds = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ id: Schema.String })))
+const idsOf = <E, R>(rows: Effect.Effect<unknown, E, R>) =>
+  Effect.map(Effect.flatMap(rows, decodeIds), (found) => found.map(({ id }) => id))
 
 /**
  * Opens intents. An intent that is already open does not change. No intent is opened for a request that has already
@@ -106,21 +108,26 @@ export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
         tokens_out = ledger.tokens_out + excluded.tokens_out
     )
     SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`.pipe(
-    Effect.flatMap(decodeIds),
-    Effect.map((found) => found.map(({ id }) => id))
+    idsOf
   )
 
 /**
  * Writes rows of requests that were not admitted, without ledger entries. It also deletes an intent of the request that
- * was written after the request had stopped waiting for it.
+ * was written after the request had stopped waiting for it. Returns the ids that were already in the log, as
+ * `closeIntents` does.
  */
 export const insertAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
-  Effect.asVoid(pg`
+  pg`
     WITH r AS (
       SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(record)})
     ), unwanted AS (
       DELETE FROM intents USING r WHERE intents.request_id = r.request_id
+    ), logged AS (
+      INSERT INTO audit_log (${pg.literal(columns)})
+      SELECT r.* FROM r
+      ON CONFLICT (request_id) DO NOTHING
+      RETURNING request_id
     )
-    INSERT INTO audit_log (${pg.literal(columns)})
-    SELECT r.* FROM r
-    ON CONFLICT (request_id) DO NOTHING`)
+    SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`.pipe(
+    idsOf
+  )

@@ -320,6 +320,28 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       )
     }
 
+    it.effect(
+      "when another replica has closed a request that its own process refuses, then the row is corrected to the refusal",
+      () =>
+        Effect.gen(function* () {
+          const [audit, written] = [yield* Audit, yield* Written]
+          const caller = callerOf(randomUUID())
+          const intent = intentOf({ caller, promptEstimate: 9 })
+          const { requestId } = intent.arrival
+          yield* audit.open(queuedFor(intent))
+          yield* written.abort(requestId)
+          assert.deepInclude(yield* written.row(requestId), { status: 500, tokens_in: 9, tokens_out: 0 })
+          const refusal = endOf(intent, usageOf(0, 0), { status: 503, errorType: "service_unavailable" })
+          yield* audit.refuse(refusal)
+          yield* audit.refuse(refusal)
+          const correction = yield* eventually(written.correction(requestId), (one) => one !== undefined)
+          assert.deepStrictEqual({ ...correction }, { tokens_in: -9, tokens_out: 0, status: 503 })
+          const sums = yield* written.auditSums(caller.keyId)
+          assert.deepInclude(sums[0], { requests: 1, tokensIn: 0, tokensOut: 0 })
+          assert.deepStrictEqual(yield* written.ledger(caller.keyId), sums)
+        })
+    )
+
     it.effect("a thousand requests at once are all written, each once", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]

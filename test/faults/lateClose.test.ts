@@ -91,7 +91,8 @@ layer(TestPostgres, { excludeTestServices: true, timeout: 30_000 })("a late end"
         tenant_id: caller.tenantId,
         key_id: caller.keyId,
         admitted_at: reservation.admittedAt,
-        tokens: 158
+        tokens: 158,
+        was_aborted: true
       }
       yield* chargeCorrection(meter, suspects, correction)
       yield* chargeCorrection(meter, suspects, correction)

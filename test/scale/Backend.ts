@@ -9,7 +9,7 @@ import { askedOf, hostile } from "../attacks/hostile.ts"
 
 export interface Backend {
   readonly url: string
-  /** numbers of the requests it got */
+  /** numbers of the requests it got; requests of attackers have none */
   readonly seen: Set<number>
   /** the most requests of a key it ever had at the same time */
   readonly most: Map<string, number>
@@ -78,9 +78,9 @@ export const makeBackendWith = Effect.fnUntraced(function* (
       const asked = askedOf(request.url ?? "", body, () => undefined)
       const attacked = evil[asked.model]
       if (attacked !== undefined) return attacked(asked, response)
-      const [, text = "", key = "?", serial = "-1"] =
+      const [, text = "", key = "?", serial] =
         /"(?:content|prompt|input)":\[?"(([^#"]*)#(\d+)#[^"]*)"/.exec(body) ?? []
-      seen.add(Number(serial))
+      if (serial !== undefined) seen.add(Number(serial))
       // One token for four bytes, and five for a template: a little below the gateway's estimate.
       const prompt = 5 + Math.ceil(text.length / 4)
       if (request.url === "/api/embed") {

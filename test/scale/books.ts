@@ -115,6 +115,16 @@ export const unaudited = (seen: ReadonlySet<number>) =>
     Effect.orDie
   )
 
+/** Number of audit rows that were corrected later. */
+export const corrections = Effect.flatMap(
+  PgClient.PgClient,
+  (pg) => pg`SELECT count(*)::float8 AS n FROM audit_corrections`
+).pipe(
+  Effect.flatMap(decodeCount),
+  Effect.map(([{ n }]) => n),
+  Effect.orDie
+)
+
 /** Tokens the ledger has for a key. */
 export const spentOf = (prefix: string) =>
   Effect.flatMap(

@@ -72,6 +72,16 @@ export const storedRow = (requestId: string) =>
       FROM audit_log WHERE request_id = ${requestId}::text::uuid`
   ).pipe(Effect.map((rows) => rows[0]))
 
+/** The status that a request's client got: of its correction, or else of its row. */
+export const statusOf = (requestId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql<{ readonly status: number }>`
+      SELECT coalesce(c.status, a.status) AS status
+      FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
+      WHERE request_id = ${requestId}::text::uuid`
+  ).pipe(Effect.map((rows) => rows[0]?.status))
+
 /** What was corrected of a request, once its own process had ended it after all. */
 export const correctionOf = (requestId: string) =>
   Effect.flatMap(

@@ -2,7 +2,8 @@
  * What holds of the gateway whatever was done to it. `watch.ts` looks after every case of every test that starts one,
  * `npm run soak` on whole processes:
  *
- * 1. every answer carries its id, errors have their shape, and each request has its audit row, with its status, or is counted in one;
+ * 1. every answer carries its id, errors have their shape, and each request has its audit row, with its status in the row or
+ *    in its correction, or is counted in one;
  * 2. nothing is open after a quiet moment: no intent, no slot, no hold;
  * 3. audit with its corrections = ledger = live counters = `show-usage`, to the token;
  * 4. no key, address or word of our inside in an answer, an audit row or a metric, and no key or address in a log line;
@@ -34,8 +35,9 @@ export const rowProblems = (answers: ReadonlyArray<Answer>, known: Private): Pro
     for (let at = 0; at < answers.length; at += 1000) {
       const ids = answers.slice(at, at + 1000).map(idOf)
       const rows = yield* decodeRows(
-        yield* pg`SELECT request_id::text AS id, status::float8, a::text AS text FROM audit_log a
-          WHERE request_id::text IN (SELECT jsonb_array_elements_text(${pg.json(ids)}))`
+        yield* pg`SELECT a.request_id::text AS id, coalesce(c.status, a.status)::float8 AS status, a::text AS text
+          FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
+          WHERE a.request_id = ANY (ARRAY(SELECT jsonb_array_elements_text(${pg.json(ids)}))::uuid[])`
       )
       for (const row of rows) found.set(row.id, row)
     }
