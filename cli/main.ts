@@ -40,7 +40,7 @@ const layerBackend = Layer.unwrap(
   Layer.provide([
     layerCircuitBreaker({ failures: 5, openMs: 1000 }),
     Drain.layer,
-    AnswerMemory.layer({ mostBytes: 67_108_864 })
+    AnswerMemory.layer({ maxBytes: 67_108_864 })
   ])
 )
 

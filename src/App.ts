@@ -121,7 +121,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     Layer.provideMerge(layerCounterReconciler().pipe(Layer.provide(layerMeter(settings)))),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(layerQueue(settings)),
-    Layer.provideMerge(AnswerMemory.layer({ mostBytes: settings.unreadAnswersMaxBytes })),
+    Layer.provideMerge(AnswerMemory.layer({ maxBytes: settings.unreadAnswersMaxBytes })),
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
   )

@@ -19,7 +19,7 @@ import { AnswerMemory } from "./backend/AnswerMemory.ts"
 import type { Backend } from "./backend/Backend.ts"
 import { layerCircuitBreaker } from "./backend/breaker.ts"
 import type { CircuitBreaker } from "./backend/CircuitBreaker.ts"
-import { layerMemory as layerBackend, say } from "./backend/memory.ts"
+import { layerMemory as layerBackend, replyWith } from "./backend/memory.ts"
 import type { Model } from "./domain/Model.ts"
 import { layerFromMeter as layerBudget } from "./gates/limits/budgetFromMeter.ts"
 import type { Ledger } from "./gates/limits/Ledger.ts"
@@ -84,7 +84,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     options.backend ??
     layerBackend({
       models: Effect.succeed(models),
-      reply: ({ maxTokens }) => Effect.succeed(say(["Hello", " world"], maxTokens))
+      reply: ({ maxTokens }) => Effect.succeed(replyWith(["Hello", " world"], maxTokens))
     })
   return Layer.mergeAll(
     options.keyStore ?? layerKeys(options.keys),
@@ -107,7 +107,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     Layer.provideMerge(options.meter ?? layerMeter({ leaseS })),
     Layer.provideMerge(options.audit ?? layerAudit),
     Layer.provideMerge(backend),
-    Layer.provideMerge(AnswerMemory.layer({ mostBytes: 100_663_296 })),
+    Layer.provideMerge(AnswerMemory.layer({ maxBytes: 100_663_296 })),
     Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)

@@ -17,10 +17,10 @@ const kinds: Readonly<Record<string, () => string>> = {
 const token = kinds[env("KIND")] ?? (() => "junk")
 
 /** Beyond this the gateway is slower than the flood: what is not sent is counted. */
-const mostUnanswered = 4000
+const maxUnanswered = 4000
 let unanswered = 0
 const once = async (): Promise<void> => {
-  if (unanswered >= mostUnanswered) return count("not sent")
+  if (unanswered >= maxUnanswered) return count("not sent")
   unanswered += 1
   try {
     const response = await pool.request({

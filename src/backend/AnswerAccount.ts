@@ -1,30 +1,30 @@
 /**
- * How much memory the answers take that are on their way through this process, by key and in all: from the first byte that
- * the backend sends until the kernel has the last byte for the client. The bookkeeping, on any clock; the service is
- * `AnswerMemory.ts`.
+ * Counts the memory of answers in this process, by key and in total: from the first byte of the backend until the kernel
+ * has the last byte for the client. This class has the rules; `AnswerMemory.ts` is the service.
  *
- * An answer is *collected* from the backend and then waits *unread* for its client. Of what is collected, `freeBytes` of each
- * answer are not counted, so that small answers never wait.
+ * The bytes of an answer are *collected* from the backend, and then wait *unread* for the client. The first `freeBytes`
+ * of each answer are not counted, so that small answers never wait.
  *
- * - Answers that are collected have half of `mostBytes` together. One beyond it waits, and its connection is not read.
- * - Whoever waits first goes on beyond that half, one answer at a time, until it is whole. So the others always get their
- *   turn. For it, unread answers are cut whose clients have taken nothing for `stalledMs`, until a quarter at most is unread.
- *   For clients that read it waits `readersMs`.
- * - Unread answers are cut when all together take more than `mostBytes`: first the one with the largest product of its bytes
- *   and the time in which its client took none of them. A client that reads is hardly ever the one, nor is a small answer.
- *   The only answer that is unread is never cut for this, so the largest answer can be sent.
- * - A key whose unread answers take more than what is left of the whole begins no other request until they have been read:
- *   one key alone gets half, two get a third each, and something is always left for the others.
+ * - All answers that are collected may take half of `maxBytes`. Beyond it an answer waits, and its connection to the
+ *   backend is not read.
+ * - The answer that has waited longest may go beyond that half, one answer at a time, until it is complete. To make room
+ *   for it, unread answers are cut until at most a quarter is unread: first those whose clients took nothing for
+ *   `stalledMs`, and after `slowMs` also those of slow clients.
+ * - When all answers take more than `maxBytes`, unread ones are cut: first the one with the largest product of its bytes
+ *   and the time since its client took some. That is hardly ever a client that reads, or a small answer. The only unread
+ *   answer is never cut for this reason, so the largest answer can be sent.
+ * - A key starts no further request while its unread answers take more than what is left of `maxBytes`. One key alone
+ *   gets half, two get a third each, and something is always left.
  *
- * So all of them take `mostBytes` and one answer more at most.
+ * So all answers take at most `maxBytes` and one answer more.
  */
 
-/** Bytes of each answer that may be collected uncounted: its connection has a buffer of this size anyway. */
+/** Bytes of each answer that are not counted. Its connection has a buffer of this size anyway. */
 export const freeBytes = 65_536
-/** A client that takes nothing for so long may be cut to make room for an answer that is collected. */
+/** A client that takes nothing for this time may be cut to make room for an answer that is collected. */
 const stalledMs = 1000
-/** After so long any client may be. */
-const readersMs = 5000
+/** When an answer has waited this long, clients that read may be cut too. */
+const slowMs = 5000
 
 interface Share {
   readonly key: string
@@ -40,26 +40,26 @@ interface Waiter {
   readonly bytes: number
   /** monotonic ms */
   readonly since: number
-  readonly go: () => void
+  readonly resume: () => void
 }
 
-const nothing = (): void => undefined
+const doNothing = (): void => undefined
 const counted = (bytes: number): number => Math.max(0, bytes - freeBytes)
 
 export class AnswerAccount {
-  readonly #mostBytes: number
+  readonly #maxBytes: number
   readonly #nowMs: () => number
-  readonly #readers = new Set<Share>()
+  readonly #unreadShares = new Set<Share>()
   readonly #byKey = new Map<string, number>()
   readonly #queue: Array<Waiter> = []
-  /** the one that may go beyond the half */
+  /** the share that may go beyond the half */
   #first: Share | undefined
   #collected = 0
   #unread = 0
   #cuts = 0
 
-  constructor(mostBytes: number, nowMs: () => number) {
-    this.#mostBytes = mostBytes
+  constructor(maxBytes: number, nowMs: () => number) {
+    this.#maxBytes = maxBytes
     this.#nowMs = nowMs
   }
 
@@ -67,84 +67,86 @@ export class AnswerAccount {
     return this.#collected + this.#unread
   }
 
-  /** answers that were cut */
+  /** number of answers that were cut */
   get cuts(): number {
     return this.#cuts
   }
 
-  /** answers that wait for memory */
+  /** number of answers that wait for memory */
   get waiting(): number {
     return this.#queue.length
   }
 
-  /** Whether the unread answers of `key` leave it no room for another. */
+  /** Whether the unread answers of `key` leave no room for another one. */
   isFull(key: string): boolean {
     const own = this.#byKey.get(key)
-    return own !== undefined && own > this.#mostBytes - this.#unread
+    return own !== undefined && own > this.#maxBytes - this.#unread
   }
 
   open(key: string): Share {
-    return { key, collected: 0, unread: 0, since: 0, cut: nothing }
+    return { key, collected: 0, unread: 0, since: 0, cut: doNothing }
   }
 
-  /** Takes memory for `bytes` in all of what is collected, if there is any now. Fewer bytes than before are given back. */
+  /**
+   * Sets what is collected to `bytes` in total. Returns false and changes nothing when there is no memory for it now.
+   */
   tryCollect(share: Share, bytes: number): boolean {
     const needed = counted(bytes)
     if (needed === share.collected) return true
     const more = needed > share.collected
     if (more && !this.#hasRoom(share, needed, this.#queue.length === 0)) return false
     this.#change(share, needed, share.unread)
-    if (!more) this.look()
+    if (!more) this.admitWaiting()
     return true
   }
 
-  /** Calls `go` once there was memory for `bytes` and it was taken. Answers the way to stop waiting. */
-  wait(share: Share, bytes: number, go: () => void): () => void {
-    const waiter = { share, bytes: counted(bytes), since: this.#nowMs(), go }
+  /** Calls `resume` when there is memory for `bytes`, and takes it. Returns a function that stops waiting. */
+  wait(share: Share, bytes: number, resume: () => void): () => void {
+    const waiter = { share, bytes: counted(bytes), since: this.#nowMs(), resume }
     this.#queue.push(waiter)
-    this.look()
+    this.admitWaiting()
     return () => {
       const at = this.#queue.indexOf(waiter)
       if (at !== -1) this.#queue.splice(at, 1)
-      if (at === 0) this.look()
+      if (at === 0) this.admitWaiting()
     }
   }
 
-  /** Lets those go on who wait and have room. To be called from time to time while somebody waits. */
-  look(): void {
+  /** Resumes the waiting answers that have room now. Must be called from time to time while an answer waits. */
+  admitWaiting(): void {
     for (;;) {
       const waiter = this.#queue.find(({ share }) => share === this.#first) ?? this.#queue[0]
       if (waiter === undefined || !this.#admits(waiter)) return
       this.#queue.splice(this.#queue.indexOf(waiter), 1)
       this.#change(waiter.share, waiter.bytes, waiter.share.unread)
-      waiter.go()
+      waiter.resume()
     }
   }
 
-  /** From now on `bytes` are kept for the client; to be called again whenever it has taken some. 0: none are. */
+  /** Sets the bytes that wait for the client. Called again whenever the client has taken some; 0 when none wait. */
   hold(share: Share, bytes: number): void {
     this.#change(share, share.collected, bytes)
     share.since = this.#nowMs()
-    this.#cutBeyondAll()
-    this.look()
+    this.#cutToLimit()
+    this.admitWaiting()
   }
 
-  /** The answer is whole: nothing is collected any more, and `bytes` are kept for the client. */
+  /** The answer is complete: `bytes` wait for the client, and nothing more is collected. */
   deliver(share: Share, bytes: number): void {
     this.#change(share, 0, bytes)
-    this.#noLongerFirst(share)
+    this.#endFirst(share)
     share.since = this.#nowMs()
-    this.#cutBeyondAll()
-    this.look()
+    this.#cutToLimit()
+    this.admitWaiting()
   }
 
   close(share: Share): void {
     this.#change(share, 0, 0)
-    this.#noLongerFirst(share)
-    this.look()
+    this.#endFirst(share)
+    this.admitWaiting()
   }
 
-  #noLongerFirst(share: Share): void {
+  #endFirst(share: Share): void {
     if (this.#first === share) this.#first = undefined
   }
 
@@ -152,32 +154,32 @@ export class AnswerAccount {
     if (this.#hasRoom(share, bytes, true)) return true
     if (this.#first !== undefined && this.#first !== share) return false
     this.#first = share
-    const leastMs = this.#nowMs() - since >= readersMs ? 0 : stalledMs
+    const leastMs = this.#nowMs() - since >= slowMs ? 0 : stalledMs
     while (!this.#hasRoom(share, bytes, true) && this.#cutOne(leastMs)) continue
     return this.#hasRoom(share, bytes, true)
   }
 
-  /** `isNext`: nobody waits whose turn comes before that of `share`. */
+  /** `isNext`: no other share waits before `share`. */
   #hasRoom(share: Share, needed: number, isNext: boolean): boolean {
     const more = needed - share.collected
     if (share === this.#first) {
-      return this.bytes + more <= this.#mostBytes || this.#unread <= this.#mostBytes / 4
+      return this.bytes + more <= this.#maxBytes || this.#unread <= this.#maxBytes / 4
     }
-    return isNext && this.#collected + more <= this.#mostBytes / 2 && this.bytes + more <= this.#mostBytes
+    return isNext && this.#collected + more <= this.#maxBytes / 2 && this.bytes + more <= this.#maxBytes
   }
 
-  /** The one that goes beyond the half costs no reader its answer: it has waited for them. */
-  #cutBeyondAll(): void {
-    while (this.bytes - (this.#first?.collected ?? 0) > this.#mostBytes && this.#readers.size > 1)
+  /** The collected bytes of `#first` do not count here, because unread answers were already cut for them. */
+  #cutToLimit(): void {
+    while (this.bytes - (this.#first?.collected ?? 0) > this.#maxBytes && this.#unreadShares.size > 1)
       this.#cutOne(0)
   }
 
-  /** Cuts the worst of those whose clients have taken nothing for `leastMs`. */
+  /** Cuts the answer with the highest cost whose client has taken nothing for `leastMs`. */
   #cutOne(leastMs: number): boolean {
     const now = this.#nowMs()
     let worst: Share | undefined
     let most = -1
-    for (const share of this.#readers) {
+    for (const share of this.#unreadShares) {
       const cost = share.unread * (now - share.since)
       if (cost > most && now - share.since >= leastMs) [worst, most] = [share, cost]
     }
@@ -194,8 +196,8 @@ export class AnswerAccount {
     this.#unread += more
     share.collected = collected
     share.unread = unread
-    if (unread === 0) this.#readers.delete(share)
-    else this.#readers.add(share)
+    if (unread === 0) this.#unreadShares.delete(share)
+    else this.#unreadShares.add(share)
     if (more === 0) return
     const own = (this.#byKey.get(share.key) ?? 0) + more
     if (own === 0) this.#byKey.delete(share.key)

@@ -1,6 +1,6 @@
 /**
- * The memory for answers (`AnswerAccount.ts` has the rules). Every call to the backend and every answer to a client takes its
- * memory here, in the share of its request, which ends with the request's Scope.
+ * Bounds the memory of answers (rules: `AnswerAccount.ts`). Each request has one share, which ends with its Scope. Calls
+ * to the backend and answers to the client take their memory from it.
  */
 import { Context, Effect, Layer, Scope } from "effect"
 import type { Caller } from "../domain/Caller.ts"
@@ -10,30 +10,30 @@ import { AnswerAccount } from "./AnswerAccount.ts"
 
 export interface AnswerMemoryOptions {
   /** `UNREAD_ANSWERS_MAX_BYTES` */
-  readonly mostBytes: number
+  readonly maxBytes: number
 }
 
-/** One answer, as far as its client has not read it. */
+/** The unread bytes of one answer. */
 export interface Unread {
-  /** From now on `bytes` are kept for the client; to be called again whenever it has taken some. 0: none are. */
+  /** Sets the bytes that wait for the client. Called again whenever the client has taken some; 0 when none wait. */
   hold(bytes: number): void
 }
 
 /** The memory of one request's answer. */
 export interface AnswerShare extends Unread {
-  /** Takes memory for `bytes` in all of what is collected, if there is any now. Fewer bytes than before are given back. */
+  /** Sets what is collected to `bytes` in total. Returns false and changes nothing when there is no memory for it now. */
   tryCollect(bytes: number): boolean
-  /** The same, as soon as there is memory. Fails when there is none within `mostWaitMs`. */
+  /** The same, but waits for memory. Fails after `maxWaitMs`. */
   collect(bytes: number): Effect.Effect<void, Unavailable>
-  /** The answer is whole: `bytes` are kept for the client, and nothing else. */
+  /** The answer is complete: `bytes` wait for the client, and nothing more is collected. */
   deliver(bytes: number): void
-  /** `cut` ends the connection to the client when the memory is needed for others. */
+  /** Sets the function that ends the connection to the client when its memory is needed for others. */
   onCut(cut: () => void): void
 }
 
-/** How long an answer may wait for memory. The first that waits has it in half that time (`AnswerAccount.ts`). */
-export const mostWaitMs = 10_000
-const lookMs = 250
+/** How long an answer may wait for memory. The one that waits longest gets it within half that time (`AnswerAccount.ts`). */
+export const maxWaitMs = 10_000
+const checkMs = 250
 
 const crowded = new Unavailable({
   gate: "Limiter",
@@ -42,7 +42,7 @@ const crowded = new Unavailable({
   cause: "no memory for another answer"
 })
 
-/** For answers to the gateway's own questions, which are few at a time and have a bound each. */
+/** The share of the gateway's own calls. They are few at a time, and each has a bound. */
 export const uncounted: AnswerShare = {
   tryCollect: () => true,
   collect: () => Effect.void,
@@ -55,19 +55,19 @@ const shareOf = (account: AnswerAccount, key: string): { readonly share: AnswerS
   const own = account.open(key)
   const wait = (bytes: number): Effect.Effect<void, Unavailable> =>
     Effect.callback<void>((resume) => {
-      // Not at once: whoever gives the memory back may be in the middle of undici's parser, which takes no other call.
+      // In a microtask: memory may be given back inside undici's parser, which allows no other call meanwhile.
       const leave = account.wait(own, bytes, () => queueMicrotask(() => resume(Effect.void)))
       return Effect.sync(leave)
     }).pipe(
       Effect.raceFirst(
         Effect.forever(
           Effect.andThen(
-            Effect.sleep(lookMs),
-            Effect.sync(() => account.look())
+            Effect.sleep(checkMs),
+            Effect.sync(() => account.admitWaiting())
           )
         )
       ),
-      Effect.timeoutOrElse({ duration: mostWaitMs, orElse: () => Effect.fail(crowded) })
+      Effect.timeoutOrElse({ duration: maxWaitMs, orElse: () => Effect.fail(crowded) })
     )
   return {
     share: {
@@ -84,15 +84,15 @@ const shareOf = (account: AnswerAccount, key: string): { readonly share: AnswerS
 export class AnswerMemory extends Context.Service<
   AnswerMemory,
   {
-    /** The share of the request whose Scope this is: the same one for all who ask in it. It ends with the Scope. */
+    /** The share of the current Scope. It is made at the first call and ends with the Scope. */
     share(caller: Caller | undefined): Effect.Effect<AnswerShare, never, Scope.Scope>
-    /** Fails when too much waits unread for this caller already. Nothing is consumed. */
-    room(caller: Caller): Effect.Effect<void, RateLimited>
-    /** of all answers */
+    /** Fails when the caller has too many unread bytes. Takes nothing. */
+    checkRoom(caller: Caller): Effect.Effect<void, RateLimited>
+    /** bytes of all answers */
     readonly bytes: () => number
-    /** answers that were cut since the start */
+    /** number of answers cut since the start */
     readonly cuts: () => number
-    /** answers that wait for memory */
+    /** number of answers that wait for memory */
     readonly waiting: () => number
   }
 >()("tollgate/backend/AnswerMemory") {
@@ -100,7 +100,7 @@ export class AnswerMemory extends Context.Service<
     Layer.effect(
       AnswerMemory,
       Effect.gen(function* () {
-        const account = new AnswerAccount(options.mostBytes, yield* makeMonotonicMs)
+        const account = new AnswerAccount(options.maxBytes, yield* makeMonotonicMs)
         const shares = new WeakMap<Scope.Scope, AnswerShare>()
         return {
           bytes: () => account.bytes,
@@ -108,13 +108,13 @@ export class AnswerMemory extends Context.Service<
           waiting: () => account.waiting,
           share: (caller) =>
             Effect.flatMap(Effect.scope, (scope) => {
-              const known = shares.get(scope)
-              if (known !== undefined) return Effect.succeed(known)
+              const existing = shares.get(scope)
+              if (existing !== undefined) return Effect.succeed(existing)
               const { close, share } = shareOf(account, caller?.keyId ?? "")
               shares.set(scope, share)
               return Effect.as(Scope.addFinalizer(scope, Effect.sync(close)), share)
             }),
-          room: ({ keyId, limits }) =>
+          checkRoom: ({ keyId, limits }) =>
             account.isFull(keyId)
               ? new RateLimited({ limit: "concurrency", value: limits.concurrent, retryAfterS: 1 })
               : Effect.void

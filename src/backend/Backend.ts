@@ -1,6 +1,6 @@
 /**
- * The model server. It is called with a `Permit` only, which contains the call itself. Its answers leave this port only as `Frame`s, `Embeddings` and
- * models, rebuilt from allow-lists.
+ * The model server. A call takes a `Permit`, which contains everything that is sent. Answers are `Frame`s, `Embeddings`
+ * and models, rebuilt from allow-lists.
  *
  * Chat and generate are always streamed from the backend, also for clients without a stream: there is one code path,
  * tokens are counted live, and a cancelled request stops at once. Closing the Scope closes the connection to the
@@ -19,29 +19,29 @@ export class Backend extends Context.Service<
   Backend,
   {
     /**
-     * Succeeds when the first frame is in, so that a failure before it can still be an HTTP status. The stream
-     * ends after the frame with `done: true`, which is ours (`length`, without counts) when the backend ended cleanly
-     * without one; anything else that ends it is a `BackendFailed`.
+     * Succeeds when the first frame is in, so that an earlier failure can still be an HTTP status. The stream ends
+     * after the frame with `done: true`. When the backend ends cleanly without it, the gateway adds one (`length`,
+     * without counts). Every other end of the stream is a `BackendFailed`.
      *
-     * Fails with `Forbidden` when the backend no longer has the model, with `BadRequest` (one of a few fixed
-     * sentences, never the backend's text) when it refused the request itself. When this process ends before the
-     * answer does (`Drain.cut`), either fails with `ShuttingDown`; when there is no memory for the answer, with
-     * `Unavailable` (`AnswerMemory.ts`). That memory is given back when the Scope closes.
+     * Fails with `Forbidden` when the backend no longer has the model, and with `BadRequest` (one of a few fixed
+     * sentences, never the backend's text) when it refused the request. The call and the stream fail with
+     * `ShuttingDown` when this process stops (`Drain.cut`), and with `Unavailable` when there is no memory for the
+     * answer (`AnswerMemory.ts`). That memory is given back when the Scope closes.
      */
     forward(
       permit: Permit
     ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>, CallError, Scope.Scope>
     /**
-     * Embeds in one answer: `POST /api/embed`, or the legacy `/api/embeddings` for a request of that kind. One
-     * vector per input or `BackendFailed`; fails as `forward` does.
+     * `POST /api/embed`, or the older `/api/embeddings` for a request of that kind. Fails as `forward` does, and with
+     * `BackendFailed` unless there is one vector per input.
      */
     embed(permit: Permit): Effect.Effect<Embeddings, CallError, Scope.Scope>
     /**
      * `POST /api/show` for the permitted model, without system prompt, template, modelfile, messages and remote
-     * hosts; `details`, `model_info` and `capabilities` are always there. Fails as `forward` does.
+     * hosts. `details`, `model_info` and `capabilities` are always present. Fails as `forward` does.
      */
     show(permit: Permit): Effect.Effect<JsonObject, CallError, Scope.Scope>
-    /** `GET /api/tags`: installed local models, without entries that are proxied to another host. */
+    /** `GET /api/tags`: the installed models. Models that the backend would proxy to another host are left out. */
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** `POST /api/show` for discovery: what a model can do. It does not use the breaker. */
     describe(name: string): Effect.Effect<Description, BackendFailed>

@@ -2,17 +2,16 @@
  * The circuit breaker as a state machine, without a clock: every method takes the time in milliseconds, which must never
  * go back. `breaker.ts` runs calls through it.
  *
- * Closed: `failures` consecutive failures open it. One key, or one tenant with several keys, cannot close the backend to the
- * others: a streak of one key alone does not open it while another key was served within the last `openMs`, and a streak
- * of one tenant alone does not open it while another tenant was.
+ * Closed: `failures` consecutive failures open it. A streak of one key alone does not open it if another key was served
+ * within the last `openMs`. The same holds for tenants. So one key or tenant cannot shut out the others.
  *
  * Open for `openMs`, then half-open: one call is let through as a probe, and its first frame closes the circuit. A probe
- * without a verdict after `openMs` no longer keeps the next one out. The key of the last probe is passed over for `openMs`
- * while another key has asked within the last `4 * openMs`, and every key of its tenant while another tenant has. So one
- * key alone still recovers, and nobody is locked out for good.
+ * without a result after `openMs` no longer blocks the next one. The key of the last probe is passed over for `openMs`
+ * if another key has asked within the last `4 * openMs`; the same holds for tenants. A key that is alone still recovers,
+ * and no key is locked out for good.
  *
- * Memory: the last two keys and tenants that were served and that asked, and the caller of the last probe, however many
- * keys there are.
+ * The memory does not grow with the number of keys: the last two keys and tenants that were served and that asked, and
+ * the caller of the last probe.
  */
 import type { Caller } from "../domain/Caller.ts"
 
@@ -25,10 +24,10 @@ export interface CircuitOptions {
   readonly openMs: number
 }
 
-/** The outcome of a call. A client that left is `ignored`. */
-export type Outcome = "success" | "failure" | "ignored"
+/** The result of a call. A client that left is `ignored`. */
+export type CallResult = "success" | "failure" | "ignored"
 
-/** Who makes a call. */
+/** The caller of a call. */
 export type Party = Pick<Caller, "keyId" | "tenantId">
 
 export interface Admission {
@@ -60,9 +59,9 @@ export class Circuit {
   /** The only key in the streak, and the only tenant; undefined when there are several, or no streak. */
   #streakKey: string | undefined
   #streakTenant: string | undefined
-  /** Not closed: when the next probe may start. */
+  /** When not closed: the time from which the next probe may start. */
   #freeAt = 0
-  /** Not closed: the probe under way. */
+  /** When not closed: the running probe. */
   #probe: Admission | undefined
   #lastProber: Party | undefined
 
@@ -81,7 +80,7 @@ export class Circuit {
   }
 
   /**
-   * Records a request of `party`. Returns the milliseconds until its call could be let through; 0: now. It reserves
+   * Records a request of `party`. Returns the milliseconds until a call could be let through, 0 for now. Reserves
    * nothing.
    */
   waitMs(party: Party, now: number): number {
@@ -91,7 +90,7 @@ export class Circuit {
     return this.#isPassedOver(party, now) ? Math.max(0, this.#freeAt + this.#openMs - now) : 0
   }
 
-  /** Lets a call of `party` through or refuses it. Every admission needs its `record`. */
+  /** Lets a call of `party` through or refuses it. The result of every admission must be recorded with `record`. */
   admit(party: Party, now: number): Admission | Refusal {
     const waitMs = this.waitMs(party, now)
     if (waitMs > 0) return new Refusal(waitMs)
@@ -105,8 +104,8 @@ export class Circuit {
   }
 
   /**
-   * Records the first frame. It closes the circuit after a probe, but does not end a streak: streams that all break
-   * after their first frame open the circuit too. Returns the admission for recording the end of the stream.
+   * Records the first frame. After a probe it closes the circuit. It does not end a streak, because streams that all
+   * break after their first frame must open the circuit. Returns the admission for `record` at the end of the stream.
    */
   began(admission: Admission, now: number): Admission {
     this.#served.note(admission.party, now)
@@ -116,7 +115,7 @@ export class Circuit {
   }
 
   /** Records how a call, or its stream, ended. */
-  record(admission: Admission, outcome: Outcome, now: number): void {
+  record(admission: Admission, outcome: CallResult, now: number): void {
     if (outcome === "success") this.#served.note(admission.party, now)
     if (admission.generation !== this.#generation) return
     if (this.#closed) this.#count(admission.party, outcome, now)
@@ -131,7 +130,7 @@ export class Circuit {
     }
   }
 
-  #count({ keyId, tenantId }: Party, outcome: Outcome, now: number): void {
+  #count({ keyId, tenantId }: Party, outcome: CallResult, now: number): void {
     if (outcome === "success") this.#endStreak()
     else if (outcome === "failure") {
       const first = this.#streak === 0
@@ -142,12 +141,12 @@ export class Circuit {
     }
   }
 
-  /** Whether the streak is one of a single key or tenant while others were served. */
+  /** Whether the streak belongs to one key or tenant while others were served. */
   #isCausedByOne(now: number): boolean {
     const since = now - this.#openMs
     return (
-      (this.#streakKey !== undefined && this.#served.keys.lastButBy(this.#streakKey) >= since) ||
-      (this.#streakTenant !== undefined && this.#served.tenants.lastButBy(this.#streakTenant) >= since)
+      (this.#streakKey !== undefined && this.#served.keys.lastExcept(this.#streakKey) >= since) ||
+      (this.#streakTenant !== undefined && this.#served.tenants.lastExcept(this.#streakTenant) >= since)
     )
   }
 
@@ -155,8 +154,8 @@ export class Circuit {
   #isPassedOver({ keyId, tenantId }: Party, now: number): boolean {
     const since = now - 4 * this.#openMs
     return (
-      (this.#lastProber?.keyId === keyId && this.#asked.keys.lastButBy(keyId) >= since) ||
-      (this.#lastProber?.tenantId === tenantId && this.#asked.tenants.lastButBy(tenantId) >= since)
+      (this.#lastProber?.keyId === keyId && this.#asked.keys.lastExcept(keyId) >= since) ||
+      (this.#lastProber?.tenantId === tenantId && this.#asked.tenants.lastExcept(tenantId) >= since)
     )
   }
 
@@ -181,7 +180,7 @@ export class Circuit {
   }
 }
 
-/** The last two names and when each was last noted: enough to know about any name when another one was last noted. */
+/** The last two names and their times. That is enough to know, for any name, when another one was last noted. */
 class LastTwo {
   #name: string | undefined
   #at = Number.NEGATIVE_INFINITY
@@ -195,7 +194,7 @@ class LastTwo {
     this.#at = now
   }
 
-  lastButBy(name: string): number {
+  lastExcept(name: string): number {
     return name === this.#name ? this.#otherAt : this.#at
   }
 }

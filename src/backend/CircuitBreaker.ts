@@ -2,17 +2,17 @@
  * The circuit breaker for the backend. It opens after `BREAKER_FAILURES` consecutive failures, stays open for
  * `BREAKER_OPEN_MS`, and then lets one request through as a probe. It is fair among keys and tenants (`Circuit.ts`).
  *
- * The caller defines which errors are failures. A client that leaves is neither success nor failure; if it had the
- * probe, the next request becomes the probe. A result that arrives after a change of state is ignored.
+ * The caller decides which errors are failures. A client that leaves counts as neither; if its call was the probe, the
+ * next call becomes the probe. A result that arrives after a change of state is ignored.
  */
 import { Context, type Effect } from "effect"
 import type { CircuitOpen } from "../domain/Errors.ts"
 import type { BreakerState, Party } from "./Circuit.ts"
 
-/** The result of a head, with a function to report how the stream ended. */
+/** The first part of a call has succeeded. */
 export interface Guarded<A> {
   readonly value: A
-  /** Reports the end of the stream, once. Not called when the client left. */
+  /** Reports how the stream ended, once. Not called when the client left. */
   report(outcome: "success" | "failure"): Effect.Effect<void>
 }
 
@@ -22,9 +22,9 @@ export class CircuitBreaker extends Context.Service<
     /** Fails as `guard` would for a call of `party` made now. Reserves nothing: `guard` decides again. */
     check(party: Party): Effect.Effect<void, CircuitOpen>
     /**
-     * Runs `head`, the part of a call up to its first frame, if the breaker lets `party`; else fails with `CircuitOpen`.
-     * `isFailure` says which of its errors speak against the backend. A head that succeeds proves a probe, but does not
-     * by itself end a streak of failures: streams that all break after their first frame open the breaker too.
+     * Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. `isFailure` decides which of
+     * its errors count as failures of the backend. A successful head closes the circuit after a probe. It does not end
+     * a streak of failures, because streams that all break after their first frame must open the circuit.
      */
     guard<A, E, R>(
       party: Party,

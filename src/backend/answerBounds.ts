@@ -1,8 +1,8 @@
 /**
- * Bounds on the answers of the backend. Each bound follows from the request, so that an honest answer is far below
- * it, and the backend cannot decide how much memory is used. An answer beyond its bound is a failure of the backend.
+ * Bounds on the answers of the backend. Each bound is computed from the request. A normal answer is far below it, and
+ * the backend cannot decide how much memory is used. An answer beyond its bound is a failure of the backend.
  *
- * docs/operations.md has the figures as a table.
+ * docs/operations.md lists the figures.
  */
 import type { Frame } from "../domain/Frame.ts"
 import type { ModelCall } from "../domain/Inference.ts"
@@ -10,7 +10,7 @@ import type { ModelCall } from "../domain/Inference.ts"
 const kib = 1024
 const mib = 1024 * kib
 
-/** Of an answer in frames. */
+/** Bounds of an answer in frames. */
 export interface FrameBounds {
   readonly frames: number
   /** the longest line */
@@ -18,84 +18,84 @@ export interface FrameBounds {
   readonly bytes: number
 }
 
-/** Frames without output: the final one, the ends of parsers, an error. */
+/** Frames without output: the final one, what the backend's parsers add at the end, an error. */
 const spareFrames = 256
-/** Everything in a line but its text: names, times, counts, the JSON around a tool call. */
+/** Bytes of a line besides its text: names, times, counts, the JSON of a tool call. */
 const spareBytes = 256 * kib
 /** The longest tokens of common vocabularies are runs of 128 blanks; nearly all are shorter than 16 bytes. */
 const tokenBytes = 128
-/** An entry of log probabilities: the token, a number, the token's bytes as numbers. */
+/** Bytes of an entry of log probabilities: the token, a number, the token's bytes as numbers. */
 const entryBytes = 192
-/** What stands around the text in a line, the model's name included. */
+/** Bytes of a line without its text, including the name of the model. */
 const frameBytes = 512
-/** An id of a `context` list, with its comma. */
+/** Bytes of an id in a `context` list, with its comma. */
 const idBytes = 8
-/** Tokens of a model's own template and system prompt that a `context` may have beside ours. */
+/** Tokens in a `context` that come from the model's own template and system prompt. */
 const templateTokens = 65_536
-/** What the backend's own client accepts. */
+/** What Ollama's own client accepts. */
 const longestLine = 8 * mib
-const mostTopLogprobs = 20
+const maxTopLogprobs = 20
 
 export const frameBoundsOf = ({ maxTokens, plan, request }: ModelCall): FrameBounds => {
   const tokens = plan.runs * maxTokens
   const top = request.body["top_logprobs"]
   const entries =
-    request.body["logprobs"] === true ? 1 + (typeof top === "number" ? Math.min(top, mostTopLogprobs) : 0) : 0
+    request.body["logprobs"] === true ? 1 + (typeof top === "number" ? Math.min(top, maxTopLogprobs) : 0) : 0
   const context = request.kind === "generate" ? idBytes * (request.promptBytes + templateTokens + tokens) : 0
-  // Collected output comes in one line; log probabilities come token by token.
+  // All output may come in one line. Log probabilities come with each token.
   const lineBytes = Math.min(longestLine, spareBytes + tokens * tokenBytes + context)
   const frames = tokens + spareFrames
   return { frames, lineBytes, bytes: lineBytes + frames * frameBytes + tokens * entries * entryBytes }
 }
 
-/** 4096 numbers of 16 digits and more, and as much again. */
+/** Bytes of a vector: 4096 numbers of 16 digits, times two. */
 const vectorBytes = 128 * kib
-/** 2048 vectors of 1024 numbers, or 512 of 4096. */
-const mostVectorBytes = 32 * mib
+/** Bytes of all vectors: 2048 vectors of 1024 numbers, or 512 of 4096. */
+const maxVectorBytes = 32 * mib
 
-/** Bytes of an answer with a vector for each input. */
+/** The bound in bytes of an answer with one vector per input. */
 export const vectorBytesOf = ({ body }: ModelCall["request"]): number => {
   const input = body["input"]
-  return Math.min(mostVectorBytes, spareBytes + vectorBytes * (Array.isArray(input) ? input.length : 1))
+  return Math.min(maxVectorBytes, spareBytes + vectorBytes * (Array.isArray(input) ? input.length : 1))
 }
 
-/** A description: a licence, and the names and shapes of several thousand tensors. */
+/** Bytes of a description: a licence, and the names and shapes of several thousand tensors. */
 export const showBytes = 2 * mib
-/** The list of models: ten thousand of them, which is as many as are kept. */
+/** Bytes of the list of models: ten thousand entries. */
 export const tagsBytes = 4 * mib
 /**
- * Objects and lists in one line, or in one answer that is parsed as a whole. An empty one has two bytes as text and 60 in
- * memory. Descriptions of models have some thousands, and a line of log probabilities has 42 a token.
+ * Objects and lists in one line, or in an answer of one object. An empty one takes two bytes as text and 60 in memory.
+ * Descriptions of models have some thousands; a line of log probabilities has 42 for each token.
  */
-export const mostContainers = 65_536
+export const maxContainers = 65_536
 
-/** Whether `text` may have more objects and lists than that. Braces and brackets in strings are counted too. */
+/** Whether `text` has more than `maxContainers` braces and brackets, including those in strings. */
 export const isTooDense = (text: string): boolean => {
-  if (text.length < 2 * mostContainers) return false
+  if (text.length < 2 * maxContainers) return false
   let count = 0
   for (const opening of ["{", "["]) {
     for (let at = text.indexOf(opening); at !== -1; at = text.indexOf(opening, at + 1)) count += 1
   }
-  return count > mostContainers
+  return count > maxContainers
 }
 
 /**
- * How many times its bytes an answer may take as parsed objects. Measured with Node 24: `{}` takes 21 times its bytes,
- * an object with a short key of its own 18, `[]` 13; log probabilities 2.3, the tensors of a model 1.2.
+ * Memory of a parsed answer as a multiple of its bytes. Measured with Node 24: 21 for `{}`, 18 for objects with one
+ * short key, 13 for `[]`, 2.3 for log probabilities, 1.2 for the tensors of a model.
  */
 export const parsedFactor = 24
 /**
- * What a frame costs whose text is kept, beside the text: the string and its place in the whole. A character has two bytes
- * as soon as one of the text is not Latin.
+ * Memory of a frame besides its characters. A string takes two bytes for each character if one of them is not
+ * Latin-1.
  */
-const frameCost = 64
+const frameOverhead = 64
 const characterBytes = 2
-/** Log probabilities are kept as text, which is a little longer on the OpenAI surface. */
+/** Log probabilities are kept as text. It is a little longer on the OpenAI surface. */
 const logprobsFactor = 2
 
-/** What is kept of a frame when the answer is made into one object. `lineLength`: of the line it came in. */
+/** The memory of a frame that is collected for an answer of one object. `lineLength` is the length of its line. */
 export const foldedBytesOf = (frame: Frame, lineLength: number): number => {
   if (frame.toolCalls !== undefined || frame.context !== undefined) return parsedFactor * lineLength
   if (frame.logprobs !== undefined) return logprobsFactor * lineLength
-  return frameCost + characterBytes * (frame.text.length + (frame.thinking?.length ?? 0))
+  return frameOverhead + characterBytes * (frame.text.length + (frame.thinking?.length ?? 0))
 }

@@ -1,4 +1,4 @@
-/** What the memory for answers is used for, as metrics. */
+/** Gauges of the memory for answers. */
 import { Effect, Layer } from "effect"
 import { Metrics } from "../observability/Metrics.ts"
 import { AnswerMemory } from "./AnswerMemory.ts"

@@ -5,7 +5,14 @@
 import { Cause, Effect, Exit, Layer } from "effect"
 import { CircuitOpen } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
-import { type Admission, Circuit, type CircuitOptions, type Outcome, type Party, Refusal } from "./Circuit.ts"
+import {
+  type Admission,
+  Circuit,
+  type CircuitOptions,
+  type CallResult,
+  type Party,
+  Refusal
+} from "./Circuit.ts"
 import { CircuitBreaker, type Guarded } from "./CircuitBreaker.ts"
 
 export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitOptions) {
@@ -23,7 +30,7 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
         : Effect.logInfo("circuit breaker closed")
     })
 
-  const record = (admission: Admission, outcome: Outcome): Effect.Effect<void> =>
+  const record = (admission: Admission, outcome: CallResult): Effect.Effect<void> =>
     apply(() => circuit.record(admission, outcome, nowMs()))
 
   const guarded = <A>(admission: Admission, value: A): Guarded<A> => ({
@@ -37,7 +44,7 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
     isFailure: (error: E) => boolean
   ): Effect.Effect<Guarded<A>, E, R> => {
     const judged = Effect.onExit(head, (exit) =>
-      Exit.isSuccess(exit) ? Effect.void : record(admission, outcomeOf(exit.cause, isFailure))
+      Exit.isSuccess(exit) ? Effect.void : record(admission, resultOf(exit.cause, isFailure))
     )
     // Only the first frame of a probe changes the state; other requests skip this step.
     if (!admission.probe)
@@ -81,8 +88,8 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
 const circuitOpen = (waitMs: number): CircuitOpen =>
   new CircuitOpen({ retryAfterS: Math.max(1, Math.ceil(waitMs / 1000)) })
 
-/** A client that left, or a defect of the gateway, is no result of the backend. Both give the probe back. */
-const outcomeOf = <E>(cause: Cause.Cause<E>, isFailure: (error: E) => boolean): Outcome => {
+/** A client that left and a defect of the gateway are not results of the backend. Both give the probe back. */
+const resultOf = <E>(cause: Cause.Cause<E>, isFailure: (error: E) => boolean): CallResult => {
   if (Cause.hasInterrupts(cause)) return "ignored"
   const error = Cause.findErrorOption(cause)
   return error._tag === "Some" && isFailure(error.value) ? "failure" : "ignored"

@@ -1,4 +1,4 @@
-/** A backend without sockets, for tests. It answers as scripted, through the breaker like the real one. */
+/** A backend without sockets, for tests. It gives scripted answers, through the breaker like the real one. */
 import { Effect, Layer, Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../domain/Errors.ts"
@@ -14,14 +14,14 @@ import { CircuitBreaker } from "./CircuitBreaker.ts"
 import { streamWithBreaker, callWithBreaker } from "./withBreaker.ts"
 
 export interface MemoryScript {
-  /** what is installed, asked at every poll */
+  /** the installed models, read at every poll */
   readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
-  /** one answer; succeeds when its first frame is in */
+  /** makes one answer; succeeds when its first frame is in */
   reply(
     call: ModelCall,
     admitted: Known<"Audit">
   ): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, Scope.Scope>
-  /** unset: what is not scripted is not there */
+  /** calls that are not scripted fail as unreachable */
   embed?(call: ModelCall): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
   show?(admitted: Known<"Audit">): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
   describe?(name: string): Effect.Effect<Description, BackendFailed>
@@ -39,7 +39,7 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
       const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, cut)
       const stoppable = (frames: Stream.Stream<Frame, BackendFailed>) =>
         Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull)))
-      /** The bound on frames is the wire's; there are no bytes to bound here. */
+      /** Applies the bound on frames. There are no bytes to bound here. */
       const bounded = (frames: Stream.Stream<Frame, BackendFailed>, call: ModelCall) =>
         Stream.mapAccumEffect(
           frames,
@@ -70,24 +70,24 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
 const unscripted = Effect.suspend(() => new BackendFailed({ fault: "unreachable" }))
 
 /** A successful answer: one frame for each word and a final one with counts, cut at `maxTokens` with `length`. */
-export const say = (
+export const replyWith = (
   words: ReadonlyArray<string>,
   maxTokens: number,
   promptTokens = 7
 ): Stream.Stream<Frame> => {
-  const said = words.slice(0, maxTokens)
+  const sent = words.slice(0, maxTokens)
   const createdAt = "2026-01-01T00:00:00.000000Z"
-  const frames = said.map((text): Frame => ({ createdAt, text, done: false }))
+  const frames = sent.map((text): Frame => ({ createdAt, text, done: false }))
   const final: Frame = {
     createdAt,
     text: "",
     done: true,
-    doneReason: said.length < words.length ? "length" : "stop",
+    doneReason: sent.length < words.length ? "length" : "stop",
     totalDuration: 5_000_000,
     loadDuration: 1_000_000,
     promptEvalCount: promptTokens,
     promptEvalDuration: 1_000_000,
-    evalCount: said.length,
+    evalCount: sent.length,
     evalDuration: 3_000_000
   }
   return Stream.rechunk(Stream.fromArray([...frames, final]), 1)

@@ -10,9 +10,8 @@ import { isBreakerFailure, type CallError } from "./errors.ts"
 type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 
 /**
- * A failure is reported when it passes, because a later step may turn it into an error line. Every other result is
- * reported at the end. This does not use `Stream.onExit`, which takes three steps for each chunk where this takes
- * one.
+ * Reports a failure when it passes, because a later step may turn it into an error line. Reports every other result at
+ * the end. It does not use `Stream.onExit`, which takes three steps per chunk instead of one.
  */
 const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
   YoungStream.transformPull(value, (pull, scope) => {
@@ -25,7 +24,7 @@ const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
       return error !== undefined && isBreakerFailure(error) ? report("failure") : Effect.void
     })
     const ended = Scope.addFinalizerExit(scope, (exit) =>
-      // A stream whose rest was not wanted counts as a success. A client that left does not count.
+      // A stream that was not read to its end counts as a success. A client that left does not count.
       Exit.isSuccess(exit) && !failed ? report("success") : Effect.void
     )
     return Effect.as(ended, watched)
@@ -34,7 +33,7 @@ const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
 /** Makes the call that was admitted. */
 type Call<A, R> = (admitted: Known<"Audit">) => Effect.Effect<A, CallError, R>
 
-/** The one call that a permit is good for, if the breaker lets it. Only a call that is made uses the permit. */
+/** Makes the call of the permit if the breaker allows it. Only a call that is made spends the permit. */
 const spend = <A, R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
@@ -46,14 +45,14 @@ const spend = <A, R>(
     isBreakerFailure
   )
 
-/** The head is guarded, and how its stream ends is the verdict. */
+/** A call with a stream. Its result is reported when the stream ends. */
 export const streamWithBreaker = <R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
   head: Call<Frames, R>
 ): Effect.Effect<Frames, CallError, R> => Effect.map(spend(breaker, permit, head), reportEnd)
 
-/** A call with one object: it is a success when the object is in. */
+/** A call with one object. It is a success when the object is in. */
 export const callWithBreaker = <A, R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,

@@ -41,11 +41,11 @@ export interface ServerOptions extends AppOptions {
 }
 
 /** Maximal number of connections. Idle ones cost a few KiB each. */
-export const mostConnections = 16_384
+export const maxConnections = 16_384
 /** The limit of Node itself, which is higher so that `connections.ts` can make room. */
-const mostAccepted = mostConnections + 256
+const maxAccepted = maxConnections + 256
 /** A connection ends after this many requests. Further pipelined requests are not answered. */
-const mostRequests = 10_000
+const maxRequests = 10_000
 
 interface Watchers {
   readonly draining: () => boolean
@@ -76,8 +76,8 @@ const makeServer = (
     },
     () => malformed("pipelined")
   )
-  server.maxConnections = mostAccepted
-  server.maxRequestsPerSocket = mostRequests
+  server.maxConnections = maxAccepted
+  server.maxRequestsPerSocket = maxRequests
   refuseMalformed(server, malformed)
   cutStalledClients(server, options.clientStallTimeoutMs)
   // A socket that becomes idle after close() would otherwise delay the shutdown for its whole keep-alive time.
@@ -90,7 +90,7 @@ const makeServer = (
   const isExempt = (address: string) => isWithin(options.trustedProxies, address)
   const newConnections = delayNewConnections(server, { isExempt })
   const connections = limitConnections(server, {
-    most: mostConnections,
+    most: maxConnections,
     perAddress: options.maxConnectionsPerAddress,
     isExempt,
     headMs: timeouts.head,
@@ -170,6 +170,6 @@ export const layer = (options: ServerOptions) =>
     Layer.provide(Readiness.layer),
     Layer.provide(FailureLog.layer),
     Layer.provide(Tarpit.layer({ rowsPerMinute: options.anonymousRowsPerMinute })),
-    Layer.provide(RequestBodies.layer({ mostBytes: options.requestBodiesMaxBytes })),
+    Layer.provide(RequestBodies.layer({ maxBytes: options.requestBodiesMaxBytes })),
     Layer.provide(FreeWork.layer())
   )

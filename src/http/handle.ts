@@ -74,7 +74,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const key = yield* step("authenticate")(authenticate(context, incoming))
     const { caller } = key.known
     // 429. A key that does not read its answers gets no others.
-    yield* memory.room(caller)
+    yield* memory.checkRoom(caller)
     // 429, 503. Memory for the body, until it is admitted.
     return yield* bodies.withShare(caller, (share) =>
       // 413, 400. Read and decoded before anything is held for it.

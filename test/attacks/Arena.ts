@@ -16,12 +16,12 @@ import { makeRedisServer, type RedisServer } from "../support/servers/RedisServe
 import { ArenaFailed, type Env, here, kept, type Key, launch } from "./processes.ts"
 
 /** The attack is over when the gateway has this much memory: the machine is not only for this. */
-const mostMiB = 2048
+const maxMiB = 2048
 
 export interface Victim {
   readonly url: string
   readonly pid: number
-  /** the most memory it ever had, MiB; `mostMiB` or more when it was ended for it */
+  /** the most memory it ever had, MiB; `maxMiB` or more when it was ended for it */
   readonly peakMiB: () => number
   /** seconds of CPU that it has used */
   readonly cpuSeconds: () => number
@@ -80,7 +80,7 @@ const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
   const look = () => {
     seen.cpu = Math.max(seen.cpu, cpuOf(pid))
     seen.peak = Math.max(seen.peak, statusOf(pid, "VmHWM"))
-    if (seen.peak < mostMiB || seen.ended) return
+    if (seen.peak < maxMiB || seen.ended) return
     seen.ended = true
     child.kill("SIGKILL")
   }

@@ -1,7 +1,7 @@
 import { Effect, Layer, Stream } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { vectorOf } from "../../src/domain/Embeddings.ts"
-import { layerMemory, say } from "../../src/backend/memory.ts"
+import { layerMemory, replyWith } from "../../src/backend/memory.ts"
 import { refusals } from "../../src/backend/ollama/refusals.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
@@ -9,7 +9,7 @@ import { Drain } from "../../src/infra/Drain.ts"
 import { modelNamed } from "../support/permits.ts"
 import { type Situation, suite } from "./Backend.ts"
 
-const words = say(["Hello", " world", "!"], 100)
+const words = replyWith(["Hello", " world", "!"], 100)
 
 type Reply = Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden>
 

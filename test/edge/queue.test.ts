@@ -69,7 +69,7 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
         assert.isAtLeast(waitOf(third), 100)
         assert.strictEqual(yield* queuedMs(third.headers.get("x-request-id")), waitOf(third))
         for (const one of yield* Fiber.joinAll(first)) assert.isBelow(waitOf(one), 100)
-        assert.isAtMost(backend.mostRunning, 2)
+        assert.isAtMost(backend.maxRunning, 2)
       }).pipe(Effect.scoped)
   )
 

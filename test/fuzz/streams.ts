@@ -200,7 +200,7 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
   else wire.onResponseError(controller, new Error(`ECONNRESET ${secret}`))
   for (let turn = 0; outcome === undefined; turn += 1) {
     assert.isBelow(turn, answer.pieces.length + 2, "goes on for ever")
-    const exit = Effect.runSyncExit(reader.next)
+    const exit = Effect.runSyncExit(reader.next())
     if (Exit.isFailure(exit)) {
       const error = Cause.findErrorOption(exit.cause)
       assert.strictEqual(error._tag, "Some", "a defect")

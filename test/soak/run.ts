@@ -39,7 +39,7 @@ const say = (text: string) => Effect.sync(() => void process.stdout.write(`${tex
 const prompt = 20
 
 /** Of one replica, whoever attacks it. */
-const mostMiB = 512
+const maxMiB = 512
 
 const soak = Effect.gen(function* () {
   const ground = yield* Ground
@@ -145,7 +145,7 @@ const soak = Effect.gen(function* () {
       (n) => n <= limits.budget + prompt
     ),
     ...(yield* attackers.figures),
-    figure("memory of a replica at most, MiB", Math.max(0, ...peaks), (most) => most <= mostMiB),
+    figure("memory of a replica at most, MiB", Math.max(0, ...peaks), (most) => most <= maxMiB),
     figure("answers looked for in the audit log", observed.answers.length),
     figure("corrections of audit rows", yield* corrections),
     figure("reached the backend", backend.seen.size),

@@ -52,7 +52,7 @@ export interface FakeBackend {
   onLookup(behaviour: Behaviour | undefined): void
   /** inference calls under way, and the most there were at the same time */
   readonly running: number
-  readonly mostRunning: number
+  readonly maxRunning: number
   readonly openConnections: number
   /** connections accepted so far */
   readonly connections: number
@@ -141,7 +141,7 @@ class Fake implements FakeBackend {
   readonly sockets = new Map<Socket, number>()
   connections = 0
   running = 0
-  mostRunning = 0
+  maxRunning = 0
   #next: Array<Behaviour> = []
   #always: Behaviour | undefined
   #lookup: Behaviour | undefined
@@ -228,7 +228,7 @@ class Fake implements FakeBackend {
     }
     this.requests.push(recorded)
     this.running += 1
-    this.mostRunning = Math.max(this.mostRunning, this.running)
+    this.maxRunning = Math.max(this.maxRunning, this.running)
     response.on("close", () => void (this.running -= 1))
     return await behave(this.#next.shift() ?? this.#always ?? faithful(recorded), response, recorded)
   }

@@ -6,7 +6,7 @@ import { Context, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import { AuditMemory } from "../../src/audit/memory.ts"
 import { layerLogging } from "../../src/observability/logging.ts"
-import { layerMemory as layerBackend, say } from "../../src/backend/memory.ts"
+import { layerMemory as layerBackend, replyWith } from "../../src/backend/memory.ts"
 import type { Gate } from "../../src/domain/Errors.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
 import { DiscoveryControl, layerMemory as layerDiscovery } from "../../src/gates/models/memory.ts"
@@ -105,7 +105,7 @@ const layerTwinsWith = Layer.unwrap(
           const [words, first] = [next?.frames ?? 0, next?.first ?? Effect.void]
           const said = next === undefined ? ["Hello", " world"] : Array.from({ length: words }, () => "word ")
           next = undefined
-          return Effect.as(first, say(said, maxTokens))
+          return Effect.as(first, replyWith(said, maxTokens))
         })
     })
     const discovery = layerDiscovery([memoryModel("m:latest")])

@@ -1,6 +1,6 @@
 /** Everything a request passes, in memory: for tests of one step of the pipeline. */
 import { Effect, Layer } from "effect"
-import { layerMemory as layerBackend, say } from "../../src/backend/memory.ts"
+import { layerMemory as layerBackend, replyWith } from "../../src/backend/memory.ts"
 import { layerGatesInMemory, memoryModel } from "../../src/inMemory.ts"
 
 export const leaseS = 30
@@ -11,7 +11,7 @@ export const layerPorts = Layer.fresh(
     leaseS,
     backend: layerBackend({
       models: Effect.succeed([memoryModel("m:latest")]),
-      reply: ({ maxTokens }) => Effect.succeed(say(["x"], maxTokens))
+      reply: ({ maxTokens }) => Effect.succeed(replyWith(["x"], maxTokens))
     })
   })
 )

@@ -255,6 +255,22 @@ it("on the hot path no function is written where it is assigned to a property: V
   )
 })
 
+/** A getter whose type, or whose body up to its end, names an Effect. */
+const effectfulGetter =
+  /\bget #?\w+\(\)\s*(?::[^{]*\b(?:Effect|Stream|Pull)\b[^{]*\{|\{(?:(?!^ *\}).)*\b(?:Effect|Stream|Pull)\.)/ms
+
+it("when code runs an effect, then it calls a method or uses a constant: no getter returns one", () => {
+  assert.match("  get next(): Effect.Effect<Frames> {\n", effectfulGetter)
+  assert.match("  get next() {\n    return Effect.sync(read)\n  }\n", effectfulGetter)
+  assert.notMatch("  get size(): number {\n    return 1\n  }\n  Effect.void\n", effectfulGetter)
+  assert.deepStrictEqual(
+    files
+      .filter(within("src", "cli"))
+      .filter((file) => effectfulGetter.test(readFileSync(path.join(root, file), "utf8"))),
+    []
+  )
+})
+
 it("files are small and named after what they are", () => {
   const drawer = /(?:^|\/)(?:utils?|common|helpers?|misc|shared)(?:\/|\.[tj]s$)/i
   assert.deepStrictEqual(

@@ -1,35 +1,34 @@
 /**
- * Reads frames from the bytes of a response, one array for each read, up to the final frame. Everything after it is
- * ignored.
+ * Decodes the frames of a response, one array for each read, up to the final frame. What comes after it is discarded.
  *
  * Ollama ends an answer without a final frame when the model repeats itself (31 equal tokens, for example in a loop
- * in JSON mode). When such an end is clean HTTP, the gateway adds a final frame: `length`, without counts. Without
- * any frame before it the call has failed, but it is no failure of the server.
+ * in JSON mode). When such an end is clean HTTP, the gateway adds a final frame: `length`, without counts. If
+ * there was no frame before it, the call has failed, but that does not count as a failure of the server.
  */
 import { Cause, Effect, Pull, type Stream } from "effect"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import * as YoungStream from "../../infra/v8/stream.ts"
 import type { AnswerShare } from "../AnswerMemory.ts"
-import { type FrameBounds, foldedBytesOf, isTooDense, mostContainers } from "../answerBounds.ts"
+import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers } from "../answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
-import { ofErrorLine, fromTransport } from "./errors.ts"
+import { fromErrorLine, fromTransport } from "./errors.ts"
 import { LineSplitter, LineTooLong } from "./LineSplitter.ts"
 import { isRepeatLimit } from "./refusals.ts"
 import { type Head, type UpstreamCall, TransportError } from "./UpstreamCall.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
 
-/** How much of an answer is taken, and where its memory comes from. */
-export interface Taken {
+/** Bounds of an answer, and the share that its memory is taken from. */
+export interface AnswerLimits {
   readonly bounds: FrameBounds
   readonly share: AnswerShare
-  /** whether all of it is kept until its end, to be one object */
+  /** whether the answer is collected and sent as one object */
   readonly isFolded: boolean
 }
 
 export class FrameReader {
-  readonly #wire: UpstreamCall
+  readonly #call: UpstreamCall
   readonly #kind: FrameKind
   readonly #delimited: boolean
   readonly #streamed: boolean
@@ -37,17 +36,17 @@ export class FrameReader {
   readonly #share: AnswerShare
   readonly #isFolded: boolean
   readonly #lines: LineSplitter
-  /** bytes that are kept of the frames so far */
+  /** memory of the frames so far, when they are collected */
   #folded = 0
   #bytes = 0
   #count = 0
   #failure: BackendFailed | undefined
   #done = false
-  /** Time of the last frame, as the backend told it. */
+  /** the backend's time of the last frame */
   #lastAt: string | undefined
 
-  constructor(wire: UpstreamCall, kind: FrameKind, head: Head, { bounds, isFolded, share }: Taken) {
-    this.#wire = wire
+  constructor(call: UpstreamCall, kind: FrameKind, head: Head, { bounds, isFolded, share }: AnswerLimits) {
+    this.#call = call
     this.#bounds = bounds
     this.#share = share
     this.#isFolded = isFolded
@@ -58,8 +57,8 @@ export class FrameReader {
   }
 
   /**
-   * The frames of each read, up to the final one. `lost` names a connection that broke. It runs for every chunk of every
-   * stream, so it takes no more steps than it must. What has been read waits here for memory, and no more is read meanwhile.
+   * Pulls the frames of the next read. `lost` maps the error of a broken connection. It runs for every chunk of every
+   * stream, so it has as few steps as possible. While bytes wait for memory, nothing more is read.
    */
   #pull<E>(lost: (error: TransportError) => E): Pull.Pull<Frames, BackendFailed | Unavailable | E> {
     type Next = Pull.Pull<Frames, BackendFailed | Unavailable | E>
@@ -68,7 +67,7 @@ export class FrameReader {
       // Frames that came before a failure go out before it.
       return first === undefined ? next : Effect.succeed<Frames>([first, ...rest])
     }
-    const reading = Effect.flatMap(this.#wire.chunks, (bytes): Next => {
+    const reading = Effect.flatMap(this.#call.chunks, (bytes): Next => {
       if (bytes instanceof TransportError) return Effect.fail(lost(bytes))
       const needed = this.#neededFor(bytes)
       if (this.#share.tryCollect(needed)) return framesOf(bytes)
@@ -81,15 +80,15 @@ export class FrameReader {
     return next
   }
 
-  /** The next frames, or `undefined` after the final one; a lost connection is told as it was. */
-  get next(): Effect.Effect<Frames | undefined, BackendFailed | TransportError | Unavailable> {
+  /** Reads the next frames. Succeeds with `undefined` after the final one. */
+  next(): Effect.Effect<Frames | undefined, BackendFailed | TransportError | Unavailable> {
     return Pull.catchDone(
       this.#pull((error) => error),
       () => Effect.undefined
     )
   }
 
-  /** The stream from `first` on. It can be run once. */
+  /** The stream of `first` and all later frames. It can be run once. */
   rest(first: Frames): Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable> {
     const next = this.#pull(fromTransport)
     let held: Frames | undefined = first
@@ -102,7 +101,7 @@ export class FrameReader {
     return YoungStream.fromPull(start)
   }
 
-  /** Memory for what is kept so far and the line under way, when `bytes` belong to it. */
+  /** The memory needed after `bytes` are added to the incomplete line. */
   #neededFor(bytes: ReadonlyArray<Buffer>): number {
     let size = this.#lines.pending
     for (const { length } of bytes) size += length
@@ -114,10 +113,7 @@ export class FrameReader {
     for (const chunk of bytes) {
       this.#bytes += chunk.length
       if (this.#bytes > this.#bounds.bytes) {
-        this.#fail(
-          "protocol",
-          new Error(`the answer is larger than the ${this.#bounds.bytes} bytes it may have`)
-        )
+        this.#fail("protocol", new Error(`answer of more than ${this.#bounds.bytes} bytes`))
         break
       }
       const lines = this.#lines.push(chunk)
@@ -139,7 +135,7 @@ export class FrameReader {
     return frames
   }
 
-  /** Adds a final frame in the backend's place. */
+  /** Adds the final frame that the backend did not send. */
   #stop(frames: Array<Frame>): void {
     this.#done = true
     frames.push({ createdAt: this.#lastAt ?? epoch, text: "", done: true, doneReason: "length" })
@@ -148,25 +144,25 @@ export class FrameReader {
   #decode(lines: ReadonlyArray<string>, frames: Array<Frame>): void {
     for (const line of lines) {
       if (isTooDense(line)) {
-        return this.#fail("protocol", new Error(`more than ${mostContainers} objects and lists in a line`))
+        return this.#fail("protocol", new Error(`more than ${maxContainers} objects and lists in a line`))
       }
       const frame = decodeFrame(this.#kind, line)
       if (frame instanceof ErrorLine) {
-        if (!isRepeatLimit(frame.text)) return this.#failWith(ofErrorLine(frame.text))
+        if (!isRepeatLimit(frame.text)) return this.#failWith(fromErrorLine(frame.text))
         this.#stop(frames)
-        return this.#wire.finish()
+        return this.#call.finish()
       }
       if (frame instanceof Malformed)
         return this.#fail("protocol", new Error(`malformed frame: ${frame.why}`))
       this.#count += 1
       if (this.#count > this.#bounds.frames)
-        return this.#fail("protocol", new Error(`more than the ${this.#bounds.frames} frames it may have`))
+        return this.#fail("protocol", new Error(`more than ${this.#bounds.frames} frames`))
       frames.push(frame)
       if (this.#isFolded) this.#folded += foldedBytesOf(frame, line.length)
       this.#lastAt = frame.createdAt
       if (frame.done) {
         this.#done = true
-        return this.#wire.finish()
+        return this.#call.finish()
       }
     }
   }
@@ -177,7 +173,7 @@ export class FrameReader {
 
   #failWith(failure: BackendFailed): void {
     this.#failure ??= failure
-    // Nothing after this can be trusted, so the connection is not kept either.
-    this.#wire.abort(failure)
+    // The connection is in an unknown state and must not be reused.
+    this.#call.abort(failure)
   }
 }

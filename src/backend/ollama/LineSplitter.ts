@@ -1,19 +1,18 @@
 /**
- * Splits bytes into lines at `\n`, so that a multi-byte character that the network cut stays whole. It keeps only the
- * incomplete line.
+ * Splits bytes into lines at `\n`. It splits bytes and not text, because a chunk may end inside a character. It keeps
+ * only the incomplete line.
  */
-
 import { ByteList } from "../../infra/ByteList.ts"
 
 /**
- * Longest line kept, unless told otherwise: what the backend's own client accepts. A final frame with the `context` of a
- * long conversation is well over one MiB.
+ * The default limit of a line, which is what Ollama's own client accepts. A final frame with the `context` of a long
+ * conversation has more than one MiB.
  */
 export const maxLineBytes = 8 * 1024 * 1024
 
 const newline = 0x0a
 
-/** The line under way is longer than `limit` bytes. */
+/** A line is longer than `limit` bytes. */
 export class LineTooLong extends Error {
   readonly limit: number
   constructor(limit: number) {
@@ -31,12 +30,12 @@ export class LineSplitter {
     this.#limit = limit
   }
 
-  /** bytes of the line under way */
+  /** bytes of the incomplete line */
   get pending(): number {
     return this.#pending.size
   }
 
-  /** The lines that `chunk` completes, blank ones left out; a `\r` before the `\n` stays, JSON does not mind it. */
+  /** Returns the lines that `chunk` completes, without blank ones. A `\r` before the `\n` stays, which JSON allows. */
   push(chunk: Buffer): ReadonlyArray<string> | LineTooLong {
     const first = chunk.indexOf(newline)
     if (this.#pending.size + (first === -1 ? chunk.length : first) > this.#limit)
@@ -46,12 +45,12 @@ export class LineSplitter {
       return []
     }
     const last = chunk.lastIndexOf(newline)
-    const whole = this.#join(chunk.subarray(0, last))
+    const complete = this.#join(chunk.subarray(0, last))
     if (last + 1 < chunk.length) this.#pending.push(chunk.subarray(last + 1))
-    return whole.split("\n").filter(isNotBlank)
+    return complete.split("\n").filter(isNotBlank)
   }
 
-  /** The rest after the last byte: a last line without `\n`. */
+  /** Returns the last line, if it has no `\n`. */
   end(): ReadonlyArray<string> {
     return [this.#join(Buffer.alloc(0))].filter(isNotBlank)
   }

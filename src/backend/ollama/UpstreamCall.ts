@@ -13,16 +13,16 @@ import type { Timer } from "../../infra/time.ts"
 
 /** Bytes that may wait before the socket is paused. */
 const highWater = 64 * 1024
-/** Bytes and time that the rest of an unwanted response may take before its connection is closed. */
+/** Bytes and time that the discarded rest of a response may take before its connection is closed. */
 const drainBytes = 64 * 1024
 const drainMs = 1000
 
-/** Why a call failed. */
+/** A failure of the connection. */
 export class TransportError extends Error {
   readonly _tag = "WireError"
   /**
-   * `lost`: the connection could not be made or broke; `timeout`: nothing came in time; `garbled`: not HTTP; `stopped`:
-   * this process ends
+   * `lost`: the connection could not be made or broke; `timeout`: too late; `garbled`: not HTTP; `stopped`: this
+   * process stops
    */
   readonly kind: "lost" | "timeout" | "garbled" | "stopped"
   /** whether any byte of a response came */
@@ -48,7 +48,7 @@ export interface Head {
   readonly retryAfterS: number | undefined
 }
 
-/** A client that counts the requests of its present connection: only one on a used connection may be retried. */
+/** Counts the requests of its connection. A request may be retried only if its connection was used before. */
 export class CountingClient extends Client {
   #served = 0
   constructor(origin: URL, options: object) {
@@ -90,10 +90,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   /** Sets the deadline of the request. It replaces an earlier one. */
-  limit(ms: number, why: string): void {
+  setDeadline(ms: number, why: string): void {
     this.#cancelTimer?.()
     if (this.#ended || this.#error !== undefined) return
-    this.#cancelTimer = this.#timer(ms, () => this.abort(new TooLong(why)))
+    this.#cancelTimer = this.#timer(ms, () => this.abort(new DeadlineExceeded(why)))
   }
 
   /** Registers the request with the shutdown, which ends it. */
@@ -130,7 +130,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     return this.#chunks.length > 0 || this.#ended
   }
 
-  /** The same, for those who take an error for one. */
+  /** The same as `chunks`, but fails with the error. */
+  // `filterOrFail` does not narrow what it gives to its error.
+  // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
   readonly take: Effect.Effect<ReadonlyArray<Buffer>, TransportError> = Effect.flatMap(this.chunks, (bytes) =>
     bytes instanceof TransportError ? Effect.fail(bytes) : Effect.succeed(bytes)
   )
@@ -171,14 +173,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   /**
-   * Releases the request: the unwanted rest of a response may still arrive; in any other state the request ends now.
+   * Ends the request now, unless the rest of its response is being discarded.
    */
   close(): void {
     this.#unregister?.()
-    if (this.#draining === undefined) this.abort(new Error("no longer wanted"))
+    if (this.#draining === undefined) this.abort(new Error("call closed"))
   }
 
-  /** Discards the rest: a response that is about to end may end, which keeps its connection. */
+  /** Discards the rest of the response. If it ends soon, its connection can be reused. */
   finish(): void {
     if (this.#ended || this.#error !== undefined || this.#draining !== undefined) return
     this.#cancelTimer?.()
@@ -192,7 +194,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller
     this.#reused = (this.client?.begin() ?? 0) > 0
-    // It was cancelled while it waited for a connection.
+    // The call was aborted while it waited for a connection.
     if (this.#aborted !== undefined) controller.abort(this.#aborted)
   }
 
@@ -246,12 +248,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 }
 
-/** The error of a request, or of the wait for its first frame, that took too long. */
-export class TooLong extends Error {}
+/** A request, or the wait for its first frame, took too long. */
+export class DeadlineExceeded extends Error {}
 
 const kindOf = (error: Error): TransportError["kind"] => {
   if (error instanceof ShuttingDown) return "stopped"
-  if (error instanceof TooLong) return "timeout"
+  if (error instanceof DeadlineExceeded) return "timeout"
   if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
     return "timeout"
   if (error instanceof errors.HTTPParserError || error instanceof errors.HeadersOverflowError)

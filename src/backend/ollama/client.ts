@@ -1,10 +1,10 @@
 /**
- * The backend over HTTP/1.1, on its own undici pool. It sends the decoded request and nothing that the client wrote:
- * constant paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and `Connection` that HTTP needs.
+ * The backend over HTTP/1.1, with its own undici pool. It sends the decoded request and no header of the client: constant
+ * paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and `Connection` that HTTP needs.
  *
- * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` up to the first frame, including the loading of
- * a model; `idleTimeoutMs` between reads after that, which does not run while the client does not read;
- * `maxDurationMs` for all of it.
+ * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` until the first frame, including the loading of a
+ * model; then `idleTimeoutMs` between reads, which stops while the client does not read; `maxDurationMs` for the whole
+ * answer.
  */
 import { Effect, Layer, Scope, type Stream } from "effect"
 import { Pool } from "undici"
@@ -31,7 +31,7 @@ import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
 import type { CallError } from "../errors.ts"
 import { beforeFirstFrame, fromStatus, fromTransport } from "./errors.ts"
-import { FrameReader, type Taken } from "./FrameReader.ts"
+import { FrameReader, type AnswerLimits } from "./FrameReader.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
 import { CountingClient, type Head, UpstreamCall, TransportError } from "./UpstreamCall.ts"
@@ -44,20 +44,20 @@ export interface OllamaOptions {
   readonly idleTimeoutMs: number
   readonly maxDurationMs?: number
   /**
-   * Connections for clients' requests; further ones wait, within `firstByteTimeoutMs`. Default: as many as there are
-   * requests, because their number is for slots to limit, and one that waits here looks like a backend that hangs.
+   * Connections for requests of clients. Further requests wait, within `firstByteTimeoutMs`. Unlimited by default: the
+   * concurrency limits of keys apply, and a request that waits here would look like a backend that hangs.
    */
   readonly connections?: number
 }
 
-/** Beginning of an error's body that is read: enough to tell what it is about. */
+/** Bytes of an error's body that are read. Its beginning is enough to classify it. */
 const errorBytes = 64 * 1024
 const errorReadMs = 1000
 const listTimeoutMs = 10_000
-/** Connections for lists and pings: whether the backend answers must not depend on how many streams run. */
+/** Separate connections for lists and pings, so that running streams cannot delay them. */
 const lookupConnections = 2
 const pingTimeoutMs = 3000
-const notInTime = "nothing in time"
+const notInTime = "no answer in time"
 
 const paths = {
   chat: "/api/chat",
@@ -70,7 +70,7 @@ const paths = {
   ping: "/api/version"
 } as const
 
-/** What the gateway asks for itself; these have connections of their own. */
+/** Calls that the gateway makes for itself. They have their own connections. */
 const lookups = ["describe", "models", "ping"] as const
 type Lookup = (typeof lookups)[number]
 const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) => lookup === path)
@@ -88,7 +88,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
             connect: { timeout: options.connectTimeoutMs },
             factory: (origin, clientOptions) => new CountingClient(origin, clientOptions),
             allowH2: false,
-            // The head has its own clock, which also runs while a request waits for a connection.
+            // `UpstreamCall.setDeadline` bounds the head. It also covers the wait for a connection.
             headersTimeout: 0,
             bodyTimeout: options.idleTimeoutMs
           })
@@ -98,23 +98,23 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const requests = yield* makePool(options.connections ?? null)
   const lookupPool = yield* makePool(lookupConnections)
 
-  /** A request that ends at `deadline` (of `nowMs`), and with its Scope at the latest. */
-  const context = (
+  /** Sends a request. It ends at `deadline` (of `nowMs`), or earlier with its Scope. */
+  const dispatch = (
     path: keyof typeof paths,
     body: string | null,
     deadline: number
   ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
     Effect.flatMap(Effect.scope, (scope) => {
-      const wire = new UpstreamCall(timer)
-      // Closed whatever comes next, so that no interruption finds a request that nobody ends.
+      const call = new UpstreamCall(timer)
+      // Registered before the request is sent, so that an interruption always ends it.
       return Effect.map(
         Scope.addFinalizer(
           scope,
-          Effect.sync(() => wire.close())
+          Effect.sync(() => call.close())
         ),
         () => {
-          wire.limit(Math.max(0, deadline - nowMs()), notInTime)
-          wire.onShutdown(drain.onCut)
+          call.setDeadline(Math.max(0, deadline - nowMs()), notInTime)
+          call.onShutdown(drain.onCut)
           const pool = isLookup(path) ? lookupPool : requests
           pool.dispatch(
             {
@@ -123,9 +123,9 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
               headers: headersFor(path, body),
               body
             },
-            wire
+            call
           )
-          return wire
+          return call
         }
       )
     })
@@ -138,28 +138,28 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     deadline: number
   ): Effect.Effect<A, CallError | TransportError> =>
     Effect.gen(function* () {
-      const wire = yield* context(path, body, deadline)
-      const head = yield* wire.head
-      if (head.status !== 200) return yield* fromStatus(head, yield* beginning(wire))
-      /** The time in which an answer waits for memory is not the backend's. */
+      const call = yield* dispatch(path, body, deadline)
+      const head = yield* call.head
+      if (head.status !== 200) return yield* fromStatus(head, yield* beginning(call))
+      // The time that an answer waits for memory does not count as the backend's.
       let waitedMs = 0
       const collect = (bytes: number) => {
         if (share.tryCollect(bytes)) return Effect.void
         const since = nowMs()
-        wire.limit(Number.POSITIVE_INFINITY, notInTime)
+        call.setDeadline(Number.POSITIVE_INFINITY, notInTime)
         return Effect.map(share.collect(bytes), () => {
           waitedMs += nowMs() - since
-          wire.limit(Math.max(0, deadline + waitedMs - nowMs()), notInTime)
+          call.setDeadline(Math.max(0, deadline + waitedMs - nowMs()), notInTime)
         })
       }
-      const read = yield* whole(wire, limit, collect)
+      const read = yield* readAll(call, limit, collect)
       if (factor > 1) yield* collect(read.size * factor)
       return yield* decode(read)
     }).pipe(Effect.scoped)
 
   /**
-   * One deadline for connecting, waiting and reading. The server may close an idle connection while the gateway sends on
-   * it. Then nothing was answered and nothing was done, so this is the only case of a second attempt.
+   * Sets one deadline for connecting, waiting and reading. The server may close an idle connection while the gateway
+   * sends on it. Only then a second attempt is made, because the server has done nothing yet.
    */
   const inTime = <A, R>(
     ms: number,
@@ -168,11 +168,13 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     Effect.suspend(() => {
       const deadline = nowMs() + ms
       return Effect.catch(attempt(deadline), (error) =>
-        diedIdle(error) ? Effect.mapError(attempt(deadline), refusedBy) : Effect.fail(refusedBy(error))
+        wasClosedIdle(error)
+          ? Effect.mapError(attempt(deadline), toCallError)
+          : Effect.fail(toCallError(error))
       )
     })
 
-  /** The whole of an answer that is one JSON object. */
+  /** Reads an answer of one JSON object. */
   const ask = <A>(
     path: keyof typeof paths,
     body: string | null,
@@ -181,21 +183,21 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     timeoutMs: number
   ) => inTime(timeoutMs, (deadline) => askOnce(path, body, expected, share, deadline))
 
-  /**
-   * For the gateway itself: there is no client whose request could be at fault. There are few at a time, and readiness must
-   * not wait for what clients ask.
-   */
+  /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, timeoutMs: number) =>
     Effect.mapError(ask(path, body, expected, uncounted, timeoutMs), (error) =>
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
-  /** Up to the first frame; after that the answer has a clock of its own. */
-  const head = (kind: FrameKind, body: string, taken: Taken) =>
+  /** Makes a call up to its first frame. After that `maxDurationMs` applies. */
+  const head = (kind: FrameKind, body: string, limits: AnswerLimits) =>
     inTime(options.firstByteTimeoutMs, (deadline) =>
-      Effect.flatMap(context(kind, body, deadline), (wire) =>
-        Effect.map(open(wire, kind, taken), (answer) => {
-          wire.limit(options.maxDurationMs ?? Number.POSITIVE_INFINITY, "longer than any answer may be")
+      Effect.flatMap(dispatch(kind, body, deadline), (call) =>
+        Effect.map(open(call, kind, limits), (answer) => {
+          call.setDeadline(
+            options.maxDurationMs ?? Number.POSITIVE_INFINITY,
+            "longer than the maximal duration"
+          )
           return answer
         })
       )
@@ -209,7 +211,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       }
       return Effect.flatMap(memory.share(permit.known.caller), (share) =>
         streamWithBreaker(breaker, permit, ({ call, model }) =>
-          head(kind, bodyOf(model.name, call), {
+          head(kind, streamBodyOf(model.name, call), {
             bounds: frameBoundsOf(call),
             share,
             isFolded: !call.request.stream
@@ -226,16 +228,16 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
             limit: vectorBytesOf(request),
             factor: 1,
             decode: (bytes: ByteList) =>
-              known(decodeEmbeddings(kind, request.body, bytes), "not the vectors asked for")
+              expect(decodeEmbeddings(kind, request.body, bytes), "not the vectors asked for")
           }
-          return ask(kind, wholeBodyOf(model.name, request), vectors, share, options.firstByteTimeoutMs)
+          return ask(kind, objectBodyOf(model.name, request), vectors, share, options.firstByteTimeoutMs)
         })
       )
     },
     show: (permit) =>
       Effect.flatMap(memory.share(permit.known.caller), (share) =>
         callWithBreaker(breaker, permit, ({ model }) =>
-          // The name and nothing else: the other fields can echo what has to stay hidden.
+          // Only the name: other fields can make the backend return what must stay hidden.
           ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs)
         )
       ),
@@ -245,10 +247,11 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   })
 })
 
-/** An answer in one object, and the most bytes it may have. */
+/** An answer of one object. */
 interface Expected<A> {
+  /** maximal bytes */
   readonly limit: number
-  /** how many times its bytes the decoded answer may take */
+  /** memory of the decoded answer as a multiple of its bytes */
   readonly factor: number
   readonly decode: (bytes: ByteList) => Effect.Effect<A, BackendFailed>
 }
@@ -256,18 +259,18 @@ interface Expected<A> {
 const description: Expected<JsonObject> = {
   limit: showBytes,
   factor: parsedFactor,
-  decode: ({ text }) => known(isTooDense(text) ? undefined : decodeShow(text), "not a model's description")
+  decode: ({ text }) => expect(isTooDense(text) ? undefined : decodeShow(text), "not a model's description")
 }
 const ownDescription: Expected<Description> = {
   limit: showBytes,
   factor: parsedFactor,
   decode: ({ text }) =>
-    known(isTooDense(text) ? undefined : decodeDescription(text), "not a model's description")
+    expect(isTooDense(text) ? undefined : decodeDescription(text), "not a model's description")
 }
 const list: Expected<ReadonlyArray<Model>> = {
   limit: tagsBytes,
   factor: parsedFactor,
-  decode: ({ text }) => known(isTooDense(text) ? undefined : decodeTags(text), "not a list of models")
+  decode: ({ text }) => expect(isTooDense(text) ? undefined : decodeTags(text), "not a list of models")
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 
@@ -276,8 +279,8 @@ const headersFor = (path: keyof typeof paths, body: string | null) => ({
   ...(body === null ? {} : { "content-type": "application/json" })
 })
 
-/** Upstream is always streamed and always bounded, whatever the client asked for. */
-const bodyOf = (model: string, { request, maxTokens }: ModelCall): string =>
+/** The body of a call with frames. It is always streamed and bounded, whatever the client asked for. */
+const streamBodyOf = (model: string, { request, maxTokens }: ModelCall): string =>
   JSON.stringify({
     ...request.body,
     model,
@@ -285,31 +288,31 @@ const bodyOf = (model: string, { request, maxTokens }: ModelCall): string =>
     options: { ...request.options, num_predict: maxTokens }
   })
 
-/** An answer in one object: nothing to stream, and nothing is generated that would need a bound. */
-const wholeBodyOf = (model: string, { body, options }: InferenceRequest): string =>
+/** The body of a call with one object as its answer. Nothing is generated, so it needs no bound. */
+const objectBodyOf = (model: string, { body, options }: InferenceRequest): string =>
   JSON.stringify({ ...body, model, ...(Object.keys(options).length === 0 ? {} : { options }) })
 
-const known = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
+const expect = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
   value === undefined ? protocol(otherwise) : Effect.succeed(value)
 
-/** Waits for the first frames and leaves the rest to be pulled. */
+/** Waits for the first frames. The rest is read by the stream. */
 const open = Effect.fnUntraced(function* (
-  wire: UpstreamCall,
+  call: UpstreamCall,
   kind: FrameKind,
-  taken: Taken
+  limits: AnswerLimits
 ): Effect.fn.Return<
   Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>,
   CallError | TransportError
 > {
-  const head = yield* wire.head
-  if (head.status !== 200) return yield* fromStatus(head, yield* beginning(wire))
+  const head = yield* call.head
+  if (head.status !== 200) return yield* fromStatus(head, yield* beginning(call))
   if (!isFrames(head)) {
     const fault = protocol(`content type ${head.contentType.slice(0, 100)}`)
-    wire.abort(fault)
+    call.abort(fault)
     return yield* fault
   }
-  const reader = new FrameReader(wire, kind, head, taken)
-  const first = yield* Effect.mapError(reader.next, beforeFirstFrame)
+  const reader = new FrameReader(call, kind, head, limits)
+  const first = yield* Effect.mapError(reader.next(), beforeFirstFrame)
   if (first === undefined)
     return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
   return reader.rest(first)
@@ -321,11 +324,11 @@ const isFrames = (head: Head): boolean =>
 const protocol = (what: string): BackendFailed =>
   new BackendFailed({ fault: "protocol", cause: new Error(what) })
 
-/** The beginning of an error's body; what does not come within a second is not waited for. */
-const beginning = (wire: UpstreamCall): Effect.Effect<string> => {
+/** Reads the beginning of an error's body, for at most a second. */
+const beginning = (call: UpstreamCall): Effect.Effect<string> => {
   const read: Array<Buffer> = []
   let size = 0
-  const more: Effect.Effect<void, TransportError> = Effect.flatMap(wire.take, (bytes) => {
+  const more: Effect.Effect<void, TransportError> = Effect.flatMap(call.take, (bytes) => {
     for (const chunk of bytes) {
       read.push(chunk)
       size += chunk.length
@@ -333,30 +336,30 @@ const beginning = (wire: UpstreamCall): Effect.Effect<string> => {
     return bytes.length > 0 && size < errorBytes ? more : Effect.void
   })
   return more.pipe(
-    // Half an error text is as good as a whole one; that it broke off is not the news.
+    // A part of the text is enough, so an error while reading it does not matter.
     Effect.ignore,
     Effect.timeoutOption(errorReadMs),
     Effect.map(() => {
-      wire.finish()
+      call.finish()
       return Buffer.concat(read).subarray(0, errorBytes).toString("utf8")
     })
   )
 }
 
-/** The whole body; more than `limit` bytes is a protocol fault. While there is no memory for more, the rest is not read. */
-const whole = Effect.fnUntraced(function* (
-  wire: UpstreamCall,
+/** Reads the whole body. Fails beyond `limit` bytes. While there is no memory for more, nothing is read. */
+const readAll = Effect.fnUntraced(function* (
+  call: UpstreamCall,
   limit: number,
   collect: (bytes: number) => Effect.Effect<void, Unavailable>
 ) {
   const read = new ByteList()
   while (true) {
-    const bytes = yield* wire.take
+    const bytes = yield* call.take
     if (bytes.length === 0) return read
     const more = bytes.reduce((sum, { length }) => sum + length, 0)
     if (read.size + more > limit) {
-      const fault = protocol(`the answer is larger than the ${limit} bytes it may have`)
-      wire.abort(fault)
+      const fault = protocol(`answer of more than ${limit} bytes`)
+      call.abort(fault)
       return yield* fault
     }
     yield* collect(read.capacityWith(more))
@@ -364,11 +367,10 @@ const whole = Effect.fnUntraced(function* (
   }
 })
 
-const diedIdle = (error: CallError | TransportError): boolean =>
+const wasClosedIdle = (error: CallError | TransportError): boolean =>
   error instanceof TransportError && error.kind === "lost" && error.reused && !error.answered
 
-/** A wire's own error becomes the gateway's. */
-const refusedBy = (error: CallError | TransportError): CallError =>
+const toCallError = (error: CallError | TransportError): CallError =>
   error instanceof TransportError ? fromTransport(error) : error
 
 export const layerOllama = (

@@ -15,7 +15,7 @@ export const Details = Schema.Struct({
   embedding_length: Count
 })
 
-/** `parent_model` can be a path or a private name: it stays, empty, because clients expect the field. */
+/** `parent_model` can be a path or a private name, so it is always empty. Clients expect the field. */
 export const detailsOf = (details: typeof Details.Type): JsonObject => ({
   parent_model: "",
   format: details.format ?? "",

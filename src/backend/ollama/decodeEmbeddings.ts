@@ -1,6 +1,6 @@
 /**
- * Embeddings rebuilt from what the backend said, by hand-written guards: two thousand vectors are some million
- * numbers, and each is looked at, one vector at a time. An answer that does not fit the request is no answer.
+ * Decodes embeddings with hand-written guards, one vector at a time: two thousand vectors have some million numbers. An
+ * answer that does not fit the request is refused.
  */
 import type { Embeddings, Vector } from "../../domain/Embeddings.ts"
 import type { InferenceRequest, Json } from "../../domain/Inference.ts"
@@ -11,7 +11,7 @@ import { sliceVectors } from "./embeddingSlices.ts"
 /** The endpoints that answer with vectors. */
 export type EmbedKind = "embed" | "embeddings"
 
-/** `undefined` when the bytes are not one vector per input of `body`. The vectors stay in the memory of `bytes`. */
+/** Returns `undefined` unless there is one vector per input of `body`. The vectors share the memory of `bytes`. */
 export const decodeEmbeddings = (
   kind: EmbedKind,
   body: InferenceRequest["body"],
@@ -22,7 +22,7 @@ export const decodeEmbeddings = (
   if (slices === undefined || !isObject(value)) return undefined
   if (kind === "embeddings") {
     const vectors = vectorsOf(slices.vectors)
-    // Nothing in, nothing out: an empty prompt only loads the model.
+    // An empty prompt only loads the model, and its vector is empty.
     const expected = body["prompt"] !== ""
     return vectors?.every(({ length }) => length > 0 === expected) === true ? { vectors } : undefined
   }
@@ -37,11 +37,11 @@ export const decodeEmbeddings = (
   }
 }
 
-/** Undefined when one of them is no vector. */
+/** Returns undefined when one of `slices` is not a vector. */
 const vectorsOf = (slices: ReadonlyArray<Buffer>): ReadonlyArray<Vector> | undefined => {
   const vectors: Array<Vector> = []
   for (const json of slices) {
-    // Every byte is its own character here, so that none passes for a digit or a blank that is none.
+    // In Latin-1 each byte is one character, so no sequence of bytes can be taken for a digit or a blank.
     const numbers = tryParseJson(json.toString("latin1"))
     if (!isVector(numbers)) return undefined
     vectors.push({ json, length: numbers.length })
@@ -52,7 +52,7 @@ const vectorsOf = (slices: ReadonlyArray<Buffer>): ReadonlyArray<Vector> | undef
 /** An empty string is no input; an empty string in a list is one (docs/protocol.md, "Embeddings"). */
 const inputsOf = (input: Json | undefined): number => (isArray(input) ? input.length : input === "" ? 0 : 1)
 
-/** Finite as the float32 it becomes for clients that ask for base64. */
+/** Checks for a finite float32, which clients that ask for base64 get. */
 const isFinite32 = (value: Json): value is number =>
   typeof value === "number" && Number.isFinite(Math.fround(value))
 const isVector = (value: Json | undefined): value is ReadonlyArray<number> =>

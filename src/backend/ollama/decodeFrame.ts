@@ -1,6 +1,6 @@
 /**
- * One line of the backend into a `Frame`, by hand-written guards: a Schema decode of the same shape costs several
- * times as much per token (`bench/frames.ts`), and this runs for every token of every request.
+ * Decodes one line of the backend to a `Frame`, with hand-written guards. It runs for every token, and a Schema of the
+ * same shape costs several times as much (`bench/frames.ts`).
  *
  * It never throws. It copies known fields only, so `remote_host`, `_debug_info` and fields of later versions do not reach
  * the client. Counts are read from the final frame only (docs/protocol.md, "Chat").
@@ -12,7 +12,7 @@ import { answerDepth, isArray, isCount, isDeeperThan, isObject, tryParseJson } f
 /** The endpoints that answer with frames. */
 export type FrameKind = "chat" | "generate"
 
-/** `{"error": …}` where a frame should be. The text is the backend's own: for the log, never for a client. */
+/** A line `{"error": …}` instead of a frame. Its text goes to the log, never to a client. */
 export class ErrorLine {
   readonly text: string
   constructor(text: string) {
@@ -20,7 +20,7 @@ export class ErrorLine {
   }
 }
 
-/** Not a frame. `why` names the field, never its value. */
+/** A line that is not a frame. `why` names the field, never its value. */
 export class Malformed {
   readonly why: string
   constructor(why: string) {
@@ -42,17 +42,17 @@ export const decodeFrame = (kind: FrameKind, line: string): Line => {
     return new ErrorLine(typeof value.error === "string" ? value.error : textOf(value.error))
   }
   if (typeof value.done !== "boolean") return new Malformed("done")
-  const said = kind === "chat" ? (value.message ?? nothing) : value
-  if (!isObject(said)) return new Malformed("message")
-  const text = (kind === "chat" ? said.content : said.response) ?? ""
+  const output = kind === "chat" ? (value.message ?? nothing) : value
+  if (!isObject(output)) return new Malformed("message")
+  const text = (kind === "chat" ? output.content : output.response) ?? ""
   if (typeof text !== "string") return new Malformed("text")
 
   const frame: Draft = { createdAt: timeOf(value.created_at), text, done: value.done }
-  const thinking = said.thinking ?? ""
+  const thinking = output.thinking ?? ""
   if (typeof thinking !== "string") return new Malformed("thinking")
   if (thinking !== "") frame.thinking = thinking
-  if (said.tool_calls !== undefined && said.tool_calls !== null) {
-    const calls = toolCallsOf(said.tool_calls)
+  if (output.tool_calls !== undefined && output.tool_calls !== null) {
+    const calls = toolCallsOf(output.tool_calls)
     if (calls === undefined) return new Malformed("tool_calls")
     if (calls.length > 0) frame.toolCalls = calls
   }
@@ -60,12 +60,12 @@ export const decodeFrame = (kind: FrameKind, line: string): Line => {
     if (!isArray(value.logprobs)) return new Malformed("logprobs")
     frame.logprobs = value.logprobs.filter(isObject).map(logprobOf)
   }
-  if (value.done) finish(kind, frame, value)
+  if (value.done) addTotals(kind, frame, value)
   return frame
 }
 
-/** What only the final frame says. */
-const finish = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
+/** Adds the fields that only the final frame has. */
+const addTotals = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
   const reason = value.done_reason
   if (typeof reason === "string" && reason.length > 0 && reason.length <= 32) frame.doneReason = reason
   if (isCount(value.total_duration)) frame.totalDuration = value.total_duration
@@ -79,7 +79,7 @@ const finish = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
 }
 
 const textOf = (value: Json): string =>
-  isDeeperThan(value, answerDepth) ? "an error too deep to be told" : JSON.stringify(value)
+  isDeeperThan(value, answerDepth) ? "an error with too many levels" : JSON.stringify(value)
 
 const toolCallsOf = (value: Json): ReadonlyArray<ToolCall> | undefined => {
   if (!isArray(value)) return undefined
@@ -116,6 +116,6 @@ const tokenLogprobOf = (value: JsonObject): JsonObject => ({
 const nothing: JsonObject = {}
 export const epoch = "1970-01-01T00:00:00Z"
 
-/** Clients parse this field: something that cannot be a time becomes one. */
+/** Clients parse this field, so a text that cannot be a time is replaced. */
 const timeOf = (value: Json | undefined): string =>
   typeof value === "string" && value.length >= 20 && value.length <= 40 ? value : epoch

@@ -1,6 +1,6 @@
 /**
- * The answer of `POST /api/show`, built from an allow-list of keys. The system prompt, template, modelfile, built-in
- * messages, remote hosts and fields of later versions do not come through (docs/protocol.md, "Models and descriptions").
+ * The answer of `POST /api/show`, rebuilt from an allow-list of keys. The system prompt, template, modelfile, built-in
+ * messages, remote hosts and fields of later versions are left out (docs/protocol.md, "Models and descriptions").
  */
 import { Option, Schema } from "effect"
 import type { Description } from "../../domain/Model.ts"
@@ -15,29 +15,29 @@ const decodeNames = Schema.decodeUnknownOption(Schema.Array(Schema.String))
 
 const texts = ["license", "parameters", "modified_at", "requires", "renderer", "parser"] as const
 
-/** `undefined` when the text is not a JSON object. `model_info` and `capabilities` are always there: clients index them. */
+/** Returns `undefined` unless the text is a JSON object. `model_info` and `capabilities` are always there: clients index them. */
 export const decodeShow = (text: string): JsonObject | undefined => {
   const shown = Option.getOrUndefined(decode(text))
   if (shown === undefined) return undefined
-  const kept: { [key: string]: Json } = {}
+  const result: { [key: string]: Json } = {}
   for (const key of texts) {
     const value = shown[key]
-    if (typeof value === "string" && value !== "") kept[key] = value
+    if (typeof value === "string" && value !== "") result[key] = value
   }
-  kept["details"] = detailsOf(Option.getOrElse(decodeDetails(shown["details"]), () => ({})))
-  kept["model_info"] = metadataOf(shown["model_info"]) ?? {}
+  result["details"] = detailsOf(Option.getOrElse(decodeDetails(shown["details"]), () => ({})))
+  result["model_info"] = metadataOf(shown["model_info"]) ?? {}
   const projector = metadataOf(shown["projector_info"])
-  if (projector !== undefined) kept["projector_info"] = projector
+  if (projector !== undefined) result["projector_info"] = projector
   const tensors = shown["tensors"]
-  if (isArray(tensors)) kept["tensors"] = tensors.filter(isObject).map(tensorOf)
-  kept["capabilities"] = Option.getOrElse(decodeNames(shown["capabilities"]), () => [])
-  return kept
+  if (isArray(tensors)) result["tensors"] = tensors.filter(isObject).map(tensorOf)
+  result["capabilities"] = Option.getOrElse(decodeNames(shown["capabilities"]), () => [])
+  return result
 }
 
-/** A backend that lists more than this many capabilities, or longer ones, does not mean capabilities. */
-const mostCapabilities = 64
+/** Further capabilities, and those with long names, are left out. */
+const maxCapabilities = 64
 
-/** What discovery needs of the same answer; `undefined` when the text is not a JSON object. */
+/** Decodes what discovery needs. Returns `undefined` unless the text is a JSON object. */
 export const decodeDescription = (text: string): Description | undefined => {
   const shown = Option.getOrUndefined(decode(text))
   if (shown === undefined) return undefined
@@ -49,7 +49,7 @@ export const decodeDescription = (text: string): Description | undefined => {
   return {
     ...(capabilities === undefined
       ? {}
-      : { capabilities: capabilities.filter((name) => name.length <= 64).slice(0, mostCapabilities) }),
+      : { capabilities: capabilities.filter((name) => name.length <= 64).slice(0, maxCapabilities) }),
     ...contextLengthOf(length),
     ...tokenizerOf(isObject(info) ? info : {})
   }
@@ -61,29 +61,29 @@ const tokenizerOf = (info: JsonObject): Pick<Description, "tokenizer"> => {
   return { tokenizer: { kind, split: typeof split === "string" && split.length <= 64 ? split : "" } }
 }
 
-/** A context length that can be one, as a field of a model. */
+/** The field `contextLength`, if `value` is a possible one. */
 export const contextLengthOf = (value: Json | undefined): Pick<Description, "contextLength"> =>
   typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? { contextLength: value } : {}
 
 const metadataOf = (value: Json | undefined): JsonObject | undefined =>
   isObject(value) ? withoutTemplates(value, 0) : undefined
 
-/** Metadata is two or three levels deep; what is deeper than this is not metadata. */
-const deepest = 16
+/** Deeper values are left out. Metadata has two or three levels. */
+const maxDepth = 16
 
-/** A chat template is the system prompt's frame, and some hold the prompt itself: no key of that name, at any depth. */
+/** Removes chat templates at any depth, because some contain the system prompt. */
 const withoutTemplates = (value: JsonObject, depth: number): JsonObject => {
-  const kept: { [key: string]: Json } = {}
+  const result: { [key: string]: Json } = {}
   for (const [key, inner] of Object.entries(value)) {
     const pruned = /chat[_-]?template/i.test(key) ? undefined : prune(inner, depth + 1)
-    // As JSON has it: a plain assignment to this key would set the prototype.
-    if (pruned !== undefined && key !== "__proto__") kept[key] = pruned
+    // An assignment to this key would set the prototype.
+    if (pruned !== undefined && key !== "__proto__") result[key] = pruned
   }
-  return kept
+  return result
 }
 
 const prune = (value: Json, depth: number): Json | undefined => {
-  if (depth > deepest) return undefined
+  if (depth > maxDepth) return undefined
   if (isArray(value))
     return value.map((inner) => prune(inner, depth + 1)).filter((inner) => inner !== undefined)
   return isObject(value) ? withoutTemplates(value, depth) : value

@@ -4,7 +4,7 @@ import type { Model } from "../../domain/Model.ts"
 import { contextLengthOf } from "./decodeShow.ts"
 import { Details, detailsOf } from "./decodeDetails.ts"
 
-/** More than any server has: each entry takes time to check. */
+/** Further models are left out, because each entry takes time to check. No server has so many. */
 const maxModels = 10_000
 
 const Text = Schema.optional(Schema.NullOr(Schema.String))
@@ -28,7 +28,7 @@ const decodeList = Schema.decodeUnknownOption(
   Schema.fromJsonString(Schema.Struct({ models: Schema.NullOr(Schema.Array(Schema.Unknown)) }))
 )
 
-/** `undefined` when the text is not a list of models. */
+/** Returns `undefined` unless the text is a list of models. */
 export const decodeTags = (text: string): ReadonlyArray<Model> | undefined => {
   const list = decodeList(text)
   if (Option.isNone(list)) return undefined
@@ -40,7 +40,7 @@ export const decodeTags = (text: string): ReadonlyArray<Model> | undefined => {
 
 type Entry = typeof Entry.Type
 
-/** Prompts must not leave the premises: what the backend would proxy to another host is not there for us. */
+/** Whether the model runs on the backend itself. Prompts must not go to another host. */
 const isLocal = (entry: Entry): boolean =>
   !entry.remote_host && !entry.remote_model && !isCloud(entry.name) && !isCloud(entry.model ?? "")
 

@@ -1,6 +1,6 @@
 /**
- * The one table from Ollama's HTTP answers, error lines and broken connections to the gateway's own errors. Ollama's text
- * stays in `cause`, cut, for the log.
+ * Maps Ollama's HTTP errors, error lines and broken connections to the gateway's errors. Ollama's text is cut and goes
+ * into `cause`, for the log only.
  */
 import { BackendFailed, BadRequest, Forbidden, ShuttingDown } from "../../domain/Errors.ts"
 import { loggable, UnexpectedAnswer } from "../errors.ts"
@@ -20,13 +20,13 @@ export const fromTransport = (error: TransportError): BackendFailed | ShuttingDo
   }
 }
 
-/** Any status but 200. `text` is the beginning of the body. */
+/** Maps any status but 200. `text` is the beginning of the body. */
 export const fromStatus = (head: Head, text: string): BackendFailed | BadRequest | Forbidden => {
   const { status } = head
   const cause = new UnexpectedAnswer(status, text)
   if (status < 300) return new BackendFailed({ fault: "protocol", cause })
   if (status < 400) return new BackendFailed({ fault: "redirect", cause })
-  // Busy is not broken: it says when to come back, or in a second.
+  // A busy server is not a failed one.
   if (status === 503)
     return new BackendFailed({ fault: "busy", retryAfterS: Math.min(head.retryAfterS ?? 1, 60), cause })
   if (status >= 500) {
@@ -36,21 +36,21 @@ export const fromStatus = (head: Head, text: string): BackendFailed | BadRequest
       : new BadRequest({ detail: refusals[refusal] })
   }
   if (status === 404) return new Forbidden({ what: "model" })
-  // These speak of the gateway's own standing with the backend, not of the client's request.
+  // These are about the gateway's access to the backend, not about the client's request.
   if (status === 401 || status === 403 || status === 407 || status === 429)
     return new BackendFailed({ fault: "status", cause })
   return new BadRequest({ detail: refusals[refusalOf(text) ?? "other"] })
 }
 
-/** A line `{"error": …}` where a frame should be. */
-export const ofErrorLine = (text: string): BackendFailed => {
+/** Maps a line `{"error": …}`. */
+export const fromErrorLine = (text: string): BackendFailed => {
   const refusal = refusalOf(text)
   return refusal === undefined
     ? new BackendFailed({ fault: "reported", cause: new Error(loggable(text)) })
     : new BackendFailed({ fault: "refused", cause: new RefusedInBand(refusal, text) })
 }
 
-/** An error line that speaks of the request; before the first frame it can still be a 400. */
+/** An error line about the request. Before the first frame it can still become a 400. */
 class RefusedInBand extends Error {
   readonly refusal: Refusal
   constructor(refusal: Refusal, text: string) {
@@ -60,7 +60,7 @@ class RefusedInBand extends Error {
   }
 }
 
-/** Ollama 0.11 answers 200 and says in the first line what later ones say with a status. */
+/** Ollama 0.11 answers 200 with an error in the first line, where later versions send a status. */
 export const beforeFirstFrame = <E>(error: E): E | BadRequest =>
   error instanceof BackendFailed && error.cause instanceof RefusedInBand
     ? new BadRequest({ detail: refusals[error.cause.refusal] })

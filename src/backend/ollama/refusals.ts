@@ -1,13 +1,13 @@
 /**
  * Decides by their text which errors of the model server are caused by the request, and which sentence the client
  * gets. Such an error is a 400 and no failure of the server; otherwise one client could open the circuit for
- * everybody.
+ * all clients.
  *
  * The texts are those of Ollama (0.11.4, 0.24.0) and of llama-server (from 0.30 on). An unknown text counts as a
  * failure of the server.
  */
 
-/** The only sentences a client reads about its request being refused by the backend. */
+/** The only sentences a client gets when the backend refuses its request. */
 export const refusals = {
   context: "the prompt does not fit: it is longer than the maximum context length of the model",
   schema: "format: the model server cannot use this JSON schema",

@@ -14,7 +14,7 @@ import { afterSpace, endOfString } from "../../domain/jsonText.ts"
  * Objects and lists of a body. An empty one has two bytes as text and sixty in memory, and more while it is scanned. A body of
  * the default size that is full of tool schemas has some 15,000.
  */
-export const mostContainers = 32_768
+export const maxContainers = 32_768
 
 const quote = 0x22
 const openBrace = 0x7b
@@ -48,7 +48,7 @@ const objection = (text: string): string | undefined => {
     if (code === openBrace || code === openBracket) {
       if (open.length === requestDepth) return `body: at most ${requestDepth} levels of nesting`
       containers += 1
-      if (containers > mostContainers) return `body: at most ${mostContainers} objects and lists`
+      if (containers > maxContainers) return `body: at most ${maxContainers} objects and lists`
       open.push(code === openBrace ? new Set() : undefined)
     } else if (code === closeBrace || code === closeBracket) {
       open.pop()

@@ -18,7 +18,7 @@ import { RateLimited, Unavailable } from "../../domain/Errors.ts"
 
 export interface RequestBodiesOptions {
   /** `REQUEST_BODIES_MAX_BYTES` */
-  readonly mostBytes: number
+  readonly maxBytes: number
 }
 
 /** Bodies that one key may have at once, in addition to its slots. */
@@ -88,7 +88,7 @@ export class RequestBodies extends Context.Service<
             return {
               grow: (bytes) => {
                 const more = Math.max(0, bytes - smallBytes) - own
-                if (more > 0 && early + more > options.mostBytes / 2) return crowded
+                if (more > 0 && early + more > options.maxBytes / 2) return crowded
                 own += more
                 early += more
                 return undefined
@@ -108,8 +108,8 @@ export class RequestBodies extends Context.Service<
               let own = 0
               const grow = (bytes: number): NoRoom | undefined => {
                 const more = bytes - own
-                if (holder.bytes + more > options.mostBytes - total - more) {
-                  return holder.bytes > options.mostBytes / 4 ? tooMany(caller) : crowded
+                if (holder.bytes + more > options.maxBytes - total - more) {
+                  return holder.bytes > options.maxBytes / 4 ? tooMany(caller) : crowded
                 }
                 own += more
                 holder.bytes += more

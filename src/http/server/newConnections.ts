@@ -20,7 +20,7 @@ export interface NewConnectionLimits {
   /** default 1000 */
   readonly burst?: number
   /** default 1000 */
-  readonly mostDelayMs?: number
+  readonly maxDelayMs?: number
 }
 
 interface Opened {
@@ -29,7 +29,7 @@ interface Opened {
   countedAt: number
 }
 
-const mostAddresses = 10_000
+const maxAddresses = 10_000
 
 /**
  * Whether the client has reset the connection. Without reading, only the kernel knows: it has no peer address then. Node
@@ -43,9 +43,9 @@ const isReset = (socket: Socket): boolean => {
 /** Returns a count of the delayed connections. */
 export const delayNewConnections = (
   server: Server,
-  { burst = 1000, isExempt, mostDelayMs = 1000, perSecond = 300 }: NewConnectionLimits
+  { burst = 1000, isExempt, maxDelayMs = 1000, perSecond = 300 }: NewConnectionLimits
 ): { readonly delayed: number } => {
-  const byAddress = makeLruCache<Opened>(mostAddresses)
+  const byAddress = makeLruCache<Opened>(maxAddresses)
   let delayed = 0
 
   const delayOf = (address: string): number => {
@@ -54,7 +54,7 @@ export const delayNewConnections = (
     const opened = byAddress.get(group) ?? { left: burst, countedAt: now }
     byAddress.set(group, opened)
     const filled = opened.left + ((now - opened.countedAt) * perSecond) / 1000
-    opened.left = Math.max((-mostDelayMs * perSecond) / 1000, Math.min(burst, filled) - 1)
+    opened.left = Math.max((-maxDelayMs * perSecond) / 1000, Math.min(burst, filled) - 1)
     opened.countedAt = now
     return opened.left >= 0 ? 0 : (-opened.left * 1000) / perSecond
   }

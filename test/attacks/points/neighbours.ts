@@ -87,16 +87,16 @@ const trouble = ({
     const written = (yield* rowsBeside(payers)) - rowsBefore - waits.length
     // A little more than what the cap lets through.
     const most = keyCount * (100 * seconds + 200) * 1.1
-    const mostRows = capped ? most / seconds + 1 : rowsPerSecond
+    const maxRows = capped ? most / seconds + 1 : rowsPerSecond
     const rows: ReadonlyArray<Row> = [
       atMost(point, name, "neighbour's p50, times its quiet p50", under.p50 / quiet.p50, 2),
       noted(point, name, "  quiet p50, ms", quiet.p50),
       noted(point, name, "  p50, ms", under.p50),
       noted(point, name, "  p99, ms", under.p99),
       atMost(point, name, "neighbour's requests not served, %", (100 * refusedOf(under)) / under.requests, 1),
-      mostRows === undefined
+      maxRows === undefined
         ? noted(point, name, "rows a second", written / seconds)
-        : atMost(point, name, "rows a second", written / seconds, mostRows),
+        : atMost(point, name, "rows a second", written / seconds, maxRows),
       ...(capped ? [atMost(point, name, "served", met["200"] ?? 0, most)] : []),
       ...(stranger
         ? [
@@ -231,14 +231,14 @@ const lockout = (
   point: 12,
   name,
   run: Effect.gen(function* () {
-    const mostSeconds = 15
+    const maxSeconds = 15
     const [owner, ...others] = yield* newKeys(1 + otherPrefixes)
     if (owner === undefined) return []
     const victim = yield* (yield* Arena).victim
     const guessed: ReadonlyArray<Key> = [owner, ...others].map(({ prefix }) => ({ prefix, secret: prefix }))
     const attacking = yield* startAttack(
       completed(
-        { attack: how, rate, from, count: 2000, seconds: mostSeconds + leadS + 1 },
+        { attack: how, rate, from, count: 2000, seconds: maxSeconds + leadS + 1 },
         victim.url,
         guessed
       )
@@ -248,7 +248,7 @@ const lockout = (
     let tries = 0
     let status = 0
     const inAfter = () => (performance.now() - began) / 1000
-    while (status !== 200 && inAfter() < mostSeconds) {
+    while (status !== 200 && inAfter() < maxSeconds) {
       tries += 1
       status = yield* Effect.promise(() =>
         fetch(`${victim.url}/api/version`, {
@@ -267,7 +267,7 @@ const lockout = (
     const seconds = inAfter()
     yield* Fiber.interrupt(attacking)
     return [
-      atMost(12, name, "the owner is in after, seconds", status === 200 ? seconds : mostSeconds, 5),
+      atMost(12, name, "the owner is in after, seconds", status === 200 ? seconds : maxSeconds, 5),
       noted(12, name, "  tries", tries)
     ]
   })

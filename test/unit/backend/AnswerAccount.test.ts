@@ -4,10 +4,10 @@ import { AnswerAccount, freeBytes } from "../../../src/backend/AnswerAccount.ts"
 const mib = 1024 * 1024
 const most = 16 * mib
 
-const makeWorld = (mostBytes = most) => {
+const makeWorld = (maxBytes = most) => {
   let now = 0
   const [cut, gone]: [Array<string>, Array<string>] = [[], []]
-  const account = new AnswerAccount(mostBytes, () => now)
+  const account = new AnswerAccount(maxBytes, () => now)
   const open = (key: string, name = key) => {
     const share = account.open(key)
     share.cut = () => void cut.push(name)
@@ -136,10 +136,10 @@ describe("answers that are collected", () => {
     pass(600)
     open("asks").wait(6 * mib)
     reads.hold(5 * mib)
-    account.look()
+    account.admitWaiting()
     assert.deepStrictEqual([cut, gone], [[], []])
     pass(400)
-    account.look()
+    account.admitWaiting()
     assert.deepStrictEqual([cut, gone], [["does not"], ["asks"]])
   })
 
@@ -152,7 +152,7 @@ describe("answers that are collected", () => {
       for (const { bytes, share } of readers) share.hold(bytes)
       assert.deepStrictEqual([cut, gone], [[], []], String(i))
       pass(500)
-      account.look()
+      account.admitWaiting()
     }
     assert.deepStrictEqual([cut, gone], [["large"], ["waits"]])
   })
@@ -176,7 +176,7 @@ describe("answers that are collected", () => {
     const waiting = new Set<number>()
     for (let turn = 0; turn < 20_000; turn += 1) {
       pass(random(50))
-      account.look()
+      account.admitWaiting()
       for (const name of gone.splice(0)) waiting.delete(Number(name))
       const i = random(shares.length)
       const share = shares[i]
@@ -201,7 +201,7 @@ describe("answers that are collected", () => {
     // Whoever does not wait comes to its end.
     for (let turn = 0; turn < 400; turn += 1) {
       pass(250)
-      account.look()
+      account.admitWaiting()
       for (const name of gone.splice(0)) waiting.delete(Number(name))
       for (const [i, share] of shares.entries()) if (!waiting.has(i)) share.close()
     }

@@ -2,10 +2,10 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { freeBytes } from "../../../src/backend/AnswerAccount.ts"
-import { AnswerMemory, mostWaitMs } from "../../../src/backend/AnswerMemory.ts"
+import { AnswerMemory, maxWaitMs } from "../../../src/backend/AnswerMemory.ts"
 
 const mib = 1024 * 1024
-const inMemory = Effect.provide(AnswerMemory.layer({ mostBytes: 16 * mib }))
+const inMemory = Effect.provide(AnswerMemory.layer({ maxBytes: 16 * mib }))
 
 /** A request of its own: its share, and its end. */
 const request = Effect.gen(function* () {
@@ -41,7 +41,7 @@ it.effect(
       const asking = yield* Effect.forkChild(Effect.flip(third.share.collect(2 * mib)), {
         startImmediately: true
       })
-      yield* TestClock.adjust(mostWaitMs - 1)
+      yield* TestClock.adjust(maxWaitMs - 1)
       assert.deepStrictEqual([asking.pollUnsafe(), memory.waiting()], [undefined, 1])
       yield* TestClock.adjust(1)
       assert.deepInclude(yield* Fiber.join(asking), { _tag: "Unavailable", crowded: true, retryAfterS: 1 })

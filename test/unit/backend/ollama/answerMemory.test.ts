@@ -90,7 +90,7 @@ describe("the memory of an answer", () => {
           assert.isAtLeast(memory.bytes(), body.length - freeBytes)
         }).pipe(Effect.scoped),
       {},
-      AnswerMemory.layer({ mostBytes: mib })
+      AnswerMemory.layer({ maxBytes: mib })
     )
   )
 
@@ -113,7 +113,7 @@ describe("the memory of an answer", () => {
             assert.strictEqual(memory.bytes(), mib - freeBytes)
           }).pipe(Effect.scoped),
         {},
-        AnswerMemory.layer({ mostBytes: mib })
+        AnswerMemory.layer({ maxBytes: mib })
       )
   )
 })

@@ -1,7 +1,7 @@
 import { Result } from "effect"
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { mostContainers, parseJson } from "../../../../src/http/dialect/strictJson.ts"
+import { maxContainers, parseJson } from "../../../../src/http/dialect/strictJson.ts"
 
 const refused = (text: string): string => {
   const parsed = parseJson(text)
@@ -21,9 +21,9 @@ describe("a client's JSON", () => {
 
   it("when it has more objects and lists than any request needs, then it is refused before it is parsed", () => {
     const lists = (count: number) => `[${Array.from({ length: count - 1 }, () => "{}").join(",")}]`
-    assert.strictEqual(refused(lists(mostContainers)), "accepted")
-    assert.strictEqual(refused(lists(mostContainers + 1)), "body: at most 32768 objects and lists")
-    assert.strictEqual(refused(`["${"{".repeat(2 * mostContainers)}"]`), "accepted")
+    assert.strictEqual(refused(lists(maxContainers)), "accepted")
+    assert.strictEqual(refused(lists(maxContainers + 1)), "body: at most 32768 objects and lists")
+    assert.strictEqual(refused(`["${"{".repeat(2 * maxContainers)}"]`), "accepted")
   })
 
   it("refuses a key that appears twice, however it is written", () => {

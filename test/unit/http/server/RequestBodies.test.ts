@@ -5,8 +5,8 @@ import type { Caller } from "../../../../src/domain/Caller.ts"
 import { type Share, RequestBodies, spare } from "../../../../src/http/server/RequestBodies.ts"
 import { callerWith } from "../../../support/permits.ts"
 
-const mostBytes = 1000
-const layer = RequestBodies.layer({ mostBytes }).pipe(Layer.provideMerge(Metrics.layer))
+const maxBytes = 1000
+const layer = RequestBodies.layer({ maxBytes }).pipe(Layer.provideMerge(Metrics.layer))
 
 /** A body of `caller` that is being received until it is let go. */
 const held = Effect.fnUntraced(function* (caller: Caller) {

@@ -16,7 +16,7 @@ const makeWorld = Effect.gen(function* () {
     isExempt: (address) => address === "127.0.0.9",
     perSecond: 5,
     burst: 3,
-    mostDelayMs: 400
+    maxDelayMs: 400
   })
   yield* Effect.acquireRelease(
     Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening")),
