@@ -15,7 +15,7 @@ import { headersOf, respondJson } from "./respond.ts"
 const probeTimeout = Duration.seconds(1)
 
 /** What a replica needs to serve: the database, the cache store, and the model server. */
-type Dependency = "database" | "counters" | "backend"
+type Dependency = "database" | "cache" | "backend"
 
 /**
  * Whether database, cache store and backend all answer, and this process is not on its way out. Each is asked once a
@@ -56,18 +56,18 @@ export class Readiness extends Context.Service<
       }
       const probes = yield* Effect.all({
         database: probeOf("database", "KeyStore", keys.ping),
-        counters: probeOf("counters", "Limiter", meter.ping),
+        cache: probeOf("cache", "Limiter", meter.ping),
         backend: probeOf("backend", "Discovery", backend.ping)
       })
       const figure = (probe: Effect.Effect<void, Unavailable>) =>
         Effect.match(probe, { onFailure: () => 0, onSuccess: () => 1 })
       yield* metrics.probes({
         name: "tollgate_ready",
-        help: "Whether a dependency answers: database, counters (the cache store), backend (the model server)",
+        help: "Whether a dependency answers: database (Postgres), cache (Redis), backend (the model server)",
         label: "dependency",
         values: {
           database: figure(probes.database),
-          counters: figure(probes.counters),
+          cache: figure(probes.cache),
           backend: figure(probes.backend)
         }
       })

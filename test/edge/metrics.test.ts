@@ -45,7 +45,7 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 30_000 })(
           1
         )
         assert.strictEqual(valueOf(text, "tollgate_breaker_state"), 0)
-        for (const dependency of ["database", "counters", "backend"]) {
+        for (const dependency of ["database", "cache", "backend"]) {
           assert.strictEqual(valueOf(text, `tollgate_ready{dependency="${dependency}"}`), 1, dependency)
         }
         assert.isAbove(valueOf(text, "tollgate_discovery_models") ?? 0, 0)

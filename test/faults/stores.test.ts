@@ -28,7 +28,7 @@ interface Outage<R> {
   readonly end: Effect.Effect<void, unknown, R>
   /** ms from its beginning to the first refusal, and the longest a refusal may take */
   readonly refusedWithinMs: number
-  readonly dependency: "database" | "counters"
+  readonly dependency: "database" | "cache"
 }
 
 /** What `tollgate_ready` says of a dependency; undefined when it says nothing. */
@@ -105,7 +105,7 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
         begin: redis(({ stop }) => stop),
         end: redis(({ start }) => start),
         refusedWithinMs: 600,
-        dependency: "counters"
+        dependency: "cache"
       })
     )
 
@@ -114,7 +114,7 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
         begin: redis(({ pause }) => pause),
         end: redis(({ resume }) => resume),
         refusedWithinMs: 1500,
-        dependency: "counters"
+        dependency: "cache"
       })
     )
   }
