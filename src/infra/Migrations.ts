@@ -5,8 +5,12 @@
  * read, so two processes that start at once take turns, and the second finds nothing to do. The list below is written by
  * hand, so that each migration is type-checked and none is added by accident. A test compares it with the folder.
  *
- * *Gotchas* The statements of a released migration never change. `serve` must not run on an older or newer schema than this
- * version knows: call `assertSchema`.
+ * Expand, then contract: a migration only adds, so that the previous version runs on the new schema, and an upgrade can be
+ * taken back. A later release may remove what `minimumVersion` and newer versions no longer use. The schema states in
+ * `schema_migrations.minimum_version` which versions may run on it, because an old version cannot know what came after it.
+ *
+ * *Gotchas* The statements of a released migration never change. A program must not run on a schema that is older than it
+ * knows, or that excludes it: call `assertSchema`.
  */
 import { Data, Effect, Schema } from "effect"
 import { SqlClient, SqlSchema } from "effect/sql"
@@ -35,8 +39,17 @@ export const migrations = {
 
 const table = "schema_migrations"
 
+const idOf = (name: string): number => Number(name.split("_")[0])
+
 /** The id of the newest migration of this version. */
-export const knownVersion = Math.max(...Object.keys(migrations).map((name) => Number(name.split("_")[0])))
+export const knownVersion = Math.max(...Object.keys(migrations).map(idOf))
+
+/**
+ * The oldest version of the program that may run on the schema of this version, as the id of its newest migration. Raise it
+ * only with a migration that removes or changes something that this old version uses (contract), and say so in the
+ * CHANGELOG: nobody can go back beyond it.
+ */
+export const minimumVersion = 8
 
 /** The migrations failed, or the version of the schema could not be read. */
 export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{ readonly cause: unknown }> {
@@ -45,15 +58,16 @@ export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{ reado
   }
 }
 
-/** The schema has another version than this program. `found` 0: there is no schema at all. */
+/** This program may not run on the schema. `found` 0: there is no schema at all. `minimum` 0: the schema does not say. */
 export class SchemaMismatch extends Data.TaggedError("SchemaMismatch")<{
   readonly found: number
   readonly expected: number
+  readonly minimum: number
 }> {
   override get message(): string {
     return this.found < this.expected
       ? `the database schema is older than this build (${this.found}, expected ${this.expected}): run "tollgate migrate"`
-      : `the database schema is newer than this build (${this.found}, expected ${this.expected}): run a newer tollgate`
+      : `the database schema (${this.found}) needs a newer tollgate (this one knows ${this.expected}${this.minimum === 0 ? "" : `, at least ${this.minimum} is needed`}): run that, or restore a backup`
   }
 }
 
@@ -63,7 +77,8 @@ const runPending = Migrator.make({})({ loader: Migrator.fromRecord(migrations), 
 const lockId = 7_309_453
 
 /**
- * Runs the pending migrations and returns their names. A newer schema does not change; `assertSchema` fails on it.
+ * Runs the pending migrations and returns their names. Then the schema states which versions may run on it. A schema that
+ * is newer than this program does not change.
  */
 export const migrate: Effect.Effect<ReadonlyArray<string>, MigrationFailed, SqlClient.SqlClient> = Effect.gen(
   function* () {
@@ -74,38 +89,78 @@ export const migrate: Effect.Effect<ReadonlyArray<string>, MigrationFailed, SqlC
         yield* sql`SET LOCAL statement_timeout = '300s'`
         yield* sql`SET LOCAL idle_in_transaction_session_timeout = '300s'`
         yield* sql`SELECT pg_advisory_xact_lock(${lockId})`
-        return yield* runPending
+        const ran = yield* runPending
+        const { found } = yield* readSchema(sql)
+        if (found === knownVersion) {
+          yield* sql`ALTER TABLE ${sql(table)} ADD COLUMN IF NOT EXISTS minimum_version integer`
+          yield* sql`UPDATE ${sql(table)} SET minimum_version = ${minimumVersion}
+            WHERE migration_id = ${knownVersion} AND minimum_version IS DISTINCT FROM ${minimumVersion}`
+        }
+        return ran
       })
     )
     return completed.map(([id, name]) => `${String(id).padStart(4, "0")}_${name}`)
   }
 ).pipe(Effect.mapError((cause) => new MigrationFailed({ cause })))
 
-const Found = Schema.Struct({ found: Schema.Int })
+const Found = Schema.Struct({ found: Schema.Int, minimum: Schema.Int })
 
-/** The version of the schema; 0 when no migration has run. */
-const version = (sql: SqlClient.SqlClient): Effect.Effect<number, SqlError | MigrationFailed> =>
+/** The newest migration of the schema (0: there is none), and the oldest program that may run on it (0: it does not say). */
+const readSchema = (sql: SqlClient.SqlClient): Effect.Effect<typeof Found.Type, SqlError | MigrationFailed> =>
   Effect.gen(function* () {
     const exists = yield* sql`SELECT 1 AS found WHERE to_regclass(${table}) IS NOT NULL`
-    if (exists.length === 0) return 0
+    if (exists.length === 0) return { found: 0, minimum: 0 }
     const newest = SqlSchema.findOne({
       Request: Schema.Void,
       Result: Found,
-      execute: () => sql`SELECT coalesce(max(migration_id), 0) AS found FROM ${sql(table)}`
+      // As JSON, because the column is missing until a version that knows it has run `migrate`.
+      execute: () => sql`
+        SELECT coalesce(max(migration_id), 0) AS found,
+          coalesce(max((to_jsonb(m) ->> 'minimum_version')::integer), 0) AS minimum
+        FROM ${sql(table)} m`
     })
-    return yield* newest(undefined).pipe(
-      Effect.map((row) => row.found),
-      Effect.mapError((cause) => new MigrationFailed({ cause }))
-    )
+    return yield* newest(undefined).pipe(Effect.mapError((cause) => new MigrationFailed({ cause })))
   })
 
-/** Succeeds only when the schema has exactly the version of this program. */
+/** What `migrate` would do. */
+export interface MigrationPlan {
+  /** the newest migration of the schema now; 0: there is no schema */
+  readonly found: number
+  /** the newest migration of this program */
+  readonly known: number
+  readonly pending: ReadonlyArray<string>
+  /** the oldest program, by its newest migration, that may run on the schema afterwards; 0: the schema does not say */
+  readonly minimum: number
+}
+
+/** Reads only. */
+export const planMigrations: Effect.Effect<MigrationPlan, MigrationFailed, SqlClient.SqlClient> = Effect.gen(
+  function* () {
+    const sql = yield* SqlClient.SqlClient
+    const { found, minimum } = yield* readSchema(sql)
+    return {
+      found,
+      known: knownVersion,
+      pending: Object.keys(migrations).filter((name) => idOf(name) > found),
+      minimum: found > knownVersion ? minimum : minimumVersion
+    }
+  }
+).pipe(
+  Effect.mapError((cause) => (cause._tag === "MigrationFailed" ? cause : new MigrationFailed({ cause })))
+)
+
+/**
+ * Succeeds when this program may run on the schema: it has all migrations of this program, and does not exclude it.
+ */
 export const assertSchema: Effect.Effect<void, MigrationFailed | SchemaMismatch, SqlClient.SqlClient> =
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
-    const found = yield* version(sql).pipe(
+    const { found, minimum } = yield* readSchema(sql).pipe(
       Effect.timeout("5 seconds"),
       Effect.mapError((cause) => (cause._tag === "MigrationFailed" ? cause : new MigrationFailed({ cause })))
     )
-    if (found !== knownVersion) return yield* new SchemaMismatch({ found, expected: knownVersion })
+    const isExcluded = found > knownVersion && (minimum === 0 || minimum > knownVersion)
+    if (found < knownVersion || isExcluded) {
+      return yield* new SchemaMismatch({ found, expected: knownVersion, minimum })
+    }
   })

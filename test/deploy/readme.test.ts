@@ -127,6 +127,7 @@ const table = [
   "disable-key --prefix P",
   "enable-key --prefix P",
   "revoke-key --prefix P",
+  "migrate --plan",
   "migrate"
 ]
 

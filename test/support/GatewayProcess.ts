@@ -16,11 +16,13 @@ export interface GatewayProcess {
   readonly stop: Effect.Effect<number | null>
 }
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
+const ownMain = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
 
 /** Whatever the environment of the tests says, it gets only `env`. Done when `/healthz` answers. */
 export const makeGatewayProcess = (
-  env: Readonly<Record<string, string>>
+  env: Readonly<Record<string, string>>,
+  /** another version's `src/main.ts` */
+  main: string = ownMain
 ): Effect.Effect<GatewayProcess, unknown, Scope.Scope> =>
   Effect.gen(function* () {
     const port = yield* freePort

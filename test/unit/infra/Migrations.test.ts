@@ -2,7 +2,14 @@ import { readdirSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { assertSchema, knownVersion, migrate, migrations } from "../../../src/infra/Migrations.ts"
+import {
+  assertSchema,
+  knownVersion,
+  migrate,
+  migrations,
+  minimumVersion,
+  planMigrations
+} from "../../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../../src/infra/Postgres.ts"
 import { blocks, readPaper } from "../../support/Paper.ts"
 import { layerTestDatabase, TestDatabase, TestPostgres } from "../../support/TestPostgres.ts"
@@ -43,17 +50,59 @@ it.live("lets processes that start at once take turns", () =>
   }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live("refuses a database that has no schema, an older one, and a newer one", () =>
+it.live("when the schema is missing or older, then no program runs on it", () =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
-    yield* sql`INSERT INTO schema_migrations (migration_id, name) VALUES (${knownVersion + 1}, 'tomorrow')`
-    const newer = yield* Effect.flip(assertSchema)
-    assert.match(newer.message, /newer than this build/)
-    assert.deepStrictEqual(yield* migrate, [])
     yield* sql`DELETE FROM schema_migrations`
     assert.match((yield* Effect.flip(assertSchema)).message, /run "tollgate migrate"/)
     yield* empty
     assert.match((yield* Effect.flip(assertSchema)).message, /older than this build/)
+    assert.deepStrictEqual(yield* planMigrations, {
+      found: 0,
+      known: knownVersion,
+      pending: Object.keys(migrations),
+      minimum: minimumVersion
+    })
+  }).pipe(Effect.provide(TestPostgres))
+)
+
+it.live("when the schema is newer, then a program runs on it that it admits, and no other", () =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const rows =
+      yield* sql`SELECT migration_id, minimum_version FROM schema_migrations WHERE minimum_version IS NOT NULL`
+    assert.deepStrictEqual(
+      rows.map((row) => ({ ...row })),
+      [{ migration_id: knownVersion, minimum_version: minimumVersion }]
+    )
+    // What a later version writes that only added, and one that removed something.
+    yield* sql`INSERT INTO schema_migrations (migration_id, name, minimum_version)
+      VALUES (${knownVersion + 1}, 'tomorrow', ${minimumVersion})`
+    yield* assertSchema
+    assert.deepStrictEqual(yield* migrate, [])
+    const plan = yield* planMigrations
+    assert.deepStrictEqual([plan.found, plan.pending, plan.minimum], [knownVersion + 1, [], minimumVersion])
+    yield* sql`INSERT INTO schema_migrations (migration_id, name, minimum_version)
+      VALUES (${knownVersion + 2}, 'the day after', ${knownVersion + 1})`
+    assert.match((yield* Effect.flip(assertSchema)).message, /needs a newer tollgate/)
+    assert.deepStrictEqual(yield* migrate, [])
+  }).pipe(Effect.provide(TestPostgres))
+)
+
+it.live("when a newer schema does not say who may run on it, then nobody else does", () =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`UPDATE schema_migrations SET minimum_version = NULL`
+    yield* assertSchema
+    yield* sql`INSERT INTO schema_migrations (migration_id, name) VALUES (${knownVersion + 1}, 'tomorrow')`
+    assert.match((yield* Effect.flip(assertSchema)).message, /needs a newer tollgate/)
+    yield* sql`DELETE FROM schema_migrations WHERE migration_id > ${knownVersion}`
+    // A schema of 1.0.0, which did not know the column.
+    yield* sql`ALTER TABLE schema_migrations DROP COLUMN minimum_version`
+    yield* assertSchema
+    assert.deepStrictEqual(yield* migrate, [])
+    assert.strictEqual((yield* planMigrations).minimum, minimumVersion)
+    yield* sql`SELECT minimum_version FROM schema_migrations`
   }).pipe(Effect.provide(TestPostgres))
 )
 
