@@ -148,7 +148,10 @@ it.live("when a statement removes or narrows something, then the comparison name
       ["ALTER TABLE tenants ADD COLUMN of_a_test text NOT NULL DEFAULT ''", ""],
       ["ALTER TABLE tenants ADD COLUMN of_a_test int CHECK (of_a_test > 0)", ""],
       ["CREATE TABLE more (id int PRIMARY KEY, name text NOT NULL)", ""],
-      ["ALTER TABLE tenants ADD COLUMN of_a_test text NOT NULL", "tenants.of_a_test is new and has no default"],
+      [
+        "ALTER TABLE tenants ADD COLUMN of_a_test text NOT NULL",
+        "tenants.of_a_test is new and has no default"
+      ],
       ["ALTER TABLE tenants DROP COLUMN weight", "tenants.weight is gone"],
       ["ALTER TABLE tenants RENAME COLUMN weight TO share", "tenants.weight is gone"],
       ["ALTER TABLE prompt_log RENAME TO prompts", "prompt_log.request_id is gone"],
