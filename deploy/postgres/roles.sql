@@ -31,7 +31,8 @@ END $$;
 GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, sealing_secrets TO tollgate_gateway;
 
 -- It reads of a row no more than it needs to add it to the ledger once.
-GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, admitted_at, tokens_in, tokens_out, error_type)
+GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, arrived_at, admitted_at, tokens_in, tokens_out, status,
+  error_type)
 ON audit_log TO tollgate_gateway;
 
 -- Written, never changed, like the log.

@@ -4,9 +4,14 @@ import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { correctAudit } from "../../src/audit/corrections.ts"
+import { auditRow } from "../../src/audit/rows.ts"
+import { closeIntents, insertAudit } from "../../src/audit/statements.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { eventually, Fake, hello, layerFake } from "../support/Gateway.ts"
+import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
@@ -36,7 +41,7 @@ const urlOf = (role: Role) =>
   })
 
 /** The client of `role`, for statements that are none of the product's. */
-const as = <A, E>(role: Role, work: Effect.Effect<A, E, SqlClient.SqlClient>) =>
+const as = <A, E>(role: Role, work: Effect.Effect<A, E, SqlClient.SqlClient | PgClient.PgClient>) =>
   Effect.flatMap(urlOf(role), (url) =>
     Effect.provide(work, Layer.fresh(layerPostgres({ url: Redacted.make(url), maxConnections: 1 })))
   )
@@ -124,6 +129,25 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         assert.notMatch(gateway.printed(), /permission denied|42501/)
       }).pipe(Effect.scoped),
     { timeout: 90_000 }
+  )
+
+  it.effect("when an audit row must be corrected, then the role of the gateway may do it", () =>
+    Effect.gen(function* () {
+      yield* grant
+      const intent = intentOf({ caller: callerOf() })
+      const aborted = auditRow(endOf(intent, usageOf(5, 1), { status: 500, errorType: "aborted" }))
+      const ended = auditRow(endOf(intent, usageOf(5, 9)))
+      const corrected = yield* as(
+        "tollgate_gateway",
+        Effect.flatMap(PgClient.PgClient, (pg) =>
+          Effect.andThen(
+            Effect.andThen(closeIntents(pg)([aborted]), insertAudit(pg)([ended])),
+            correctAudit(pg)([ended])
+          )
+        )
+      )
+      assert.deepInclude(corrected[0], { id: intent.arrival.requestId, tokens: 8 })
+    })
   )
 
   it.effect(
