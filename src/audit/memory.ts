@@ -106,7 +106,7 @@ const make = (maxRows: number) =>
     const audit = Audit.of({
       open: (queued) =>
         Effect.suspend(() => {
-          const intent = intentOf(queued.known)
+          const intent = intentOf(queued.facts)
           const { requestId } = intent.arrival
           if (down) return unavailable("down")
           if (!rows.has(requestId) && !intents.has(requestId)) {

@@ -231,7 +231,7 @@ const make = (options: AuditOptions) =>
       open: (queued) =>
         Effect.suspend(() => {
           if (closing.lagMs() > lateAfterMs) return unavailable("completions are late")
-          const intent = intentOf(queued.known)
+          const intent = intentOf(queued.facts)
           return Effect.mapBoth(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), {
             onFailure: unavailable,
             onSuccess: () => {

@@ -1,6 +1,6 @@
 /** Turns records into rows of the tables, with texts cleaned and cut. No text of a client can make an insert fail. */
 import { redactKeys, shorterThanKey } from "../domain/Key.ts"
-import type { Known } from "../domain/Evidence.ts"
+import type { Facts } from "../domain/Evidence.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { replaceControls } from "../domain/text.ts"
 import type { Usage } from "../domain/Usage.ts"
@@ -40,7 +40,7 @@ const arrivalColumns = (arrival: Arrival) => ({
 })
 
 /** The intent of a request that every gate has let through. */
-export const intentOf = ({ arrival, caller, model, request, reservation }: Known<"Queue">): Intent => ({
+export const intentOf = ({ arrival, caller, model, request, reservation }: Facts<"Queue">): Intent => ({
   arrival,
   caller,
   model: model.name,

@@ -5,7 +5,7 @@ import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "..
 import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject, ModelCall } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
-import type { Known } from "../domain/Evidence.ts"
+import type { Facts } from "../domain/Evidence.ts"
 import type { Scope } from "effect"
 import { Drain } from "../infra/Drain.ts"
 import { frameBoundsOf } from "./answerBounds.ts"
@@ -19,11 +19,11 @@ export interface MemoryScript {
   /** makes one answer; succeeds when its first frame is in */
   reply(
     call: ModelCall,
-    admitted: Known<"Audit">
+    admitted: Facts<"Audit">
   ): Effect.Effect<Stream.Stream<Frame, BackendFailed>, BackendFailed | BadRequest | Forbidden, Scope.Scope>
   /** calls that are not scripted fail as unreachable */
   embed?(call: ModelCall): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
-  show?(admitted: Known<"Audit">): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
+  show?(admitted: Facts<"Audit">): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
   describe?(name: string): Effect.Effect<Description, BackendFailed>
   readonly ping?: Effect.Effect<void, BackendFailed>
 }

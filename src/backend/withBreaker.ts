@@ -2,7 +2,7 @@
 import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { Known, Permit } from "../domain/Evidence.ts"
+import type { Facts, Permit } from "../domain/Evidence.ts"
 import * as YoungStream from "../infra/v8/stream.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { isBreakerFailure, type CallError } from "./errors.ts"
@@ -31,7 +31,7 @@ const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
   })
 
 /** Makes the call that was admitted. */
-type Call<A, R> = (admitted: Known<"Audit">) => Effect.Effect<A, CallError, R>
+type Call<A, R> = (admitted: Facts<"Audit">) => Effect.Effect<A, CallError, R>
 
 /** Makes the call of the permit if the breaker allows it. Only a call that is made spends the permit. */
 const spend = <A, R>(
@@ -40,7 +40,7 @@ const spend = <A, R>(
   call: Call<A, R>
 ): Effect.Effect<Guarded<A>, CallError, R> =>
   breaker.guard(
-    permit.known.caller,
+    permit.facts.caller,
     Effect.suspend(() => call(permit.spend())),
     isBreakerFailure
   )

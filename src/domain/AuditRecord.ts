@@ -3,7 +3,7 @@ import type { Caller } from "./Caller.ts"
 import type { Usage } from "./Usage.ts"
 import type { Reservation } from "./Reservation.ts"
 
-/** What is known of each request when it arrives. Texts of clients are cleaned before they are stored. */
+/** The facts of a request when it arrives. Texts of clients are cleaned before they are stored. */
 export interface Arrival {
   /** UUIDv7, made by the gateway */
   readonly requestId: string
@@ -24,7 +24,7 @@ export interface Intent {
   /** discovered name */
   readonly model: string
   readonly streamed: boolean
-  /** `admittedAt` decides the ledger day, `held` is what it holds; the rest is needed to settle it */
+  /** any replica can settle the request with it */
   readonly reservation: Reservation
   readonly promptEstimate: number
 }
@@ -41,6 +41,6 @@ export interface AuditRecord {
   /** the error's public type, e.g. `rate_limit_exceeded`; absent on success */
   readonly errorType?: string
   readonly latencyMs: number
-  /** how long it waited for a place at the backend; absent when there is no line */
+  /** how long it waited for a place at the backend; absent without `BACKEND_MAX_CONCURRENT` */
   readonly queuedMs?: number
 }

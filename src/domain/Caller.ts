@@ -4,7 +4,7 @@ import type { Budgets, EffectiveLimits } from "./Limits.ts"
 export const scopes = ["chat", "embeddings"] as const
 export type Scope = (typeof scopes)[number]
 
-/** A `batch` request goes to the backend when no interactive one waits for it, and at least one goes in ten minutes. */
+/** A `batch` request starts when no interactive one waits, and after ten minutes at the latest. */
 export const priorities = ["interactive", "batch"] as const
 export type Priority = (typeof priorities)[number]
 

@@ -1,8 +1,8 @@
 import type { Json } from "./Inference.ts"
 
-/** One vector, as JSON in memory of its own: as numbers, many vectors would take that memory a second time. */
+/** One vector as JSON text. Parsed numbers would take the memory a second time. */
 export interface Vector {
-  /** the array in ASCII, in the backend's own digits; every number is finite as a float32 */
+  /** the array in ASCII, with the backend's digits; every number is finite as a float32 */
   readonly json: Buffer
   /** how many numbers it has */
   readonly length: number

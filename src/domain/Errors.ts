@@ -52,7 +52,7 @@ export class CapacityExceeded extends Data.TaggedError("CapacityExceeded")<{
   readonly retryAfterS: number
 }> {}
 
-/** How a backend call can go wrong; for the log, the audit row and the breaker's verdict. */
+/** The ways in which a backend call can fail. Log, audit row and breaker use them. */
 export type BackendFault =
   | "unreachable"
   | "timeout"

@@ -10,7 +10,7 @@
  * `test/types/forgeries.ts` tries to bypass it.
  *
  * A new name in `gates` does not compile until `Carried` names its link. A link does not compile until another link
- * follows it, and `request` does not until the new gate is called.
+ * follows it, and `http/handle.ts` does not until it calls the new gate.
  */
 import type { Arrival } from "./AuditRecord.ts"
 import type { Caller } from "./Caller.ts"
@@ -25,7 +25,7 @@ export interface Asked {
   readonly arrival: Arrival
   /** as the client asked for it */
   readonly request: InferenceRequest
-  /** output tokens that the client may have: its own bound, or the cap */
+  /** maximal output tokens: the client's own bound, or the cap */
   readonly maxTokens: number
 }
 
@@ -56,8 +56,8 @@ interface Chain {
 export type Link = keyof Chain
 
 /** All facts at a link: those it adds, and those of all links before it. */
-export type Known<L extends Link> = Chain[L]["adds"] &
-  (Chain[L]["after"] extends Link ? Known<Chain[L]["after"]> : unknown)
+export type Facts<L extends Link> = Chain[L]["adds"] &
+  (Chain[L]["after"] extends Link ? Facts<Chain[L]["after"]> : unknown)
 
 /** The link with the decision of each gate. Limiter and Budget decide together, in one reservation. */
 export type Carried = Complete<
@@ -77,10 +77,10 @@ export type Complete<Gates extends string, Table extends { readonly [G in Gates]
 
 class Sealed<L extends Link> {
   readonly #link: L
-  readonly known: Known<L>
-  constructor(link: L, known: Known<L>) {
+  readonly facts: Facts<L>
+  constructor(link: L, facts: Facts<L>) {
     this.#link = link
-    this.known = known
+    this.facts = facts
   }
   get link(): L {
     return this.#link
@@ -97,10 +97,10 @@ class OneCall extends Sealed<"Audit"> {
     return this.#used
   }
   /** Marks the permit as used and returns the call. A second use is a defect: nothing was reserved for it. */
-  spend(): Known<"Audit"> {
+  spend(): Facts<"Audit"> {
     if (this.#used) throw new Error("a permit is good for one call")
     this.#used = true
-    return this.known
+    return this.facts
   }
 }
 
@@ -118,8 +118,8 @@ export type Followed = Complete<Exclude<Link, "Audit">, { readonly [L in Link as
 /** Makes the link of a gate from the link before it and from what the gate decided. */
 export const seal: Seals = {
   KeyStore: (adds) => new Sealed("KeyStore", adds),
-  Discovery: (key, adds) => new Sealed("Discovery", { ...key.known, ...adds }),
-  Limiter: (model, adds) => new Sealed("Limiter", { ...model.known, ...adds }),
-  Queue: (reserved, adds) => new Sealed("Queue", { ...reserved.known, ...adds }),
-  Audit: (queued) => new OneCall("Audit", queued.known)
+  Discovery: (key, adds) => new Sealed("Discovery", { ...key.facts, ...adds }),
+  Limiter: (model, adds) => new Sealed("Limiter", { ...model.facts, ...adds }),
+  Queue: (reserved, adds) => new Sealed("Queue", { ...reserved.facts, ...adds }),
+  Audit: (queued) => new OneCall("Audit", queued.facts)
 }

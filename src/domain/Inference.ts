@@ -10,22 +10,22 @@ export type JsonObject = Schema.JsonObject
 /** The endpoints of the backend. The path that is called is a constant for each kind, never the client's. */
 export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show"
 
-/** What an image says of itself. */
+/** The facts in the header of an image. */
 export interface ImageInfo {
   readonly format: "png" | "jpeg" | "webp" | "sound"
   /** in pixels; 0 for sound */
   readonly width: number
   readonly height: number
-  /** false: it is a PNG or a JPEG that is cut off, or has a wrong checksum */
-  readonly whole: boolean
+  /** false for a PNG or JPEG that is cut off or has a wrong checksum */
+  readonly complete: boolean
 }
 
 /** A decoded body. */
 export interface DecodedRequest {
   readonly kind: InferenceKind
-  /** the client's spelling: echoed in every answer, never sent upstream */
+  /** as the client wrote it; echoed in every answer, never sent to the backend */
   readonly model: string
-  /** whether the client gets a stream; chat and generate are always streamed upstream */
+  /** whether the client gets a stream; the backend always streams chat and generate */
   readonly stream: boolean
   /** the prompt, when the client wants it at the start of the answer */
   readonly echo?: string
@@ -45,7 +45,7 @@ export interface DecodedRequest {
   readonly contextDigest?: string
   /** keywords that were left out of the schema, for `X-Schema-Relaxed` */
   readonly relaxed?: ReadonlyArray<string>
-  /** its images, in order, as far as their headers tell */
+  /** the images, in order */
   readonly images?: ReadonlyArray<ImageInfo>
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */
   readonly maxTokens: number | undefined
@@ -59,11 +59,11 @@ export interface InferenceRequest extends DecodedRequest {
   readonly promptEstimate: number
 }
 
-/** What the backend is sent. Only a `Permit` has one. */
+/** The call that is sent to the backend. Only a `Permit` has one. */
 export interface ModelCall {
   readonly request: InferenceRequest
-  /** output tokens that the backend may produce in one run; always sent where it produces any */
+  /** maximal output tokens of one run; always sent to a model that generates */
   readonly maxTokens: number
-  /** how its output is made, and how much of it is held at admission */
+  /** the number of runs, and how much of the output is held at admission */
   readonly plan: OutputPlan
 }

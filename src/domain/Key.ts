@@ -31,19 +31,19 @@ const base62 = (length: number): string => {
 export const mintKey = (namespace: string): string => namespace + base62(keyLength - namespace.length)
 
 /**
- * A prefix from its `_` on, and enough of a secret to be one. It also matches keys that were pasted with an end missing, or
- * one right after another.
+ * Matches a prefix from its `_` on, with at least 16 characters of a secret. So it also matches keys without their end, and
+ * keys in a row.
  */
 const keyLike = /(_[0-9A-Za-z]{9})[0-9A-Za-z]{16,}/g
 
-/** The longest text that cannot hold anything `keyLike`, in any spelling: a spelling is never shorter than its key. */
+/** Texts up to this length contain nothing `keyLike`. An escaped key is never shorter than the key. */
 export const shorterThanKey = 25
 
-/** Whatever may be part of an escaped key, and long enough to hold one. */
+/** Runs of characters of an escaped key that are long enough for one. */
 const escapable = /[^\P{ASCII}\n !-$&-/:-@[\]^`{-~]{26,}/gu
 const escaping = /[%\\\p{Cc}]/u
 
-/** One character of the decoded text, and where it stands in the text as it was sent: from `start` up to `end`. */
+/** One character of the decoded text, with its position in the original text. */
 interface Decoded {
   readonly char: string
   readonly start: number
@@ -74,11 +74,11 @@ const decodeEscapes = (text: string): ReadonlyArray<Decoded> => {
 /** Removes the backslashes before an escape, starting at the end. */
 const withoutQuoting = (decoded: ReadonlyArray<Decoded>): ReadonlyArray<Decoded> => {
   let beforeEscape = false
-  const kept = decoded.toReversed().filter(({ char, end, start }) => {
+  const unquoted = decoded.toReversed().filter(({ char, end, start }) => {
     if (char !== "\\") beforeEscape = end - start > 1
     return char !== "\\" || !beforeEscape
   })
-  return kept.toReversed()
+  return unquoted.toReversed()
 }
 
 /** Removes the escape at the end of `out` and returns the character it stands for. */
@@ -102,22 +102,21 @@ const foldEscape = (out: Array<Decoded>): Decoded | undefined => {
 /** Removes the secrets from text with escapes. The rest of the text does not change. */
 const redactEscaped = (text: string): string => {
   const decoded = decodeEscapes(text)
-  let [kept, from] = ["", 0]
+  let [redacted, from] = ["", 0]
   for (const match of decoded
     .map(({ char }) => char)
     .join("")
     .matchAll(keyLike)) {
     const prefixEnd = decoded[match.index + (match[1]?.length ?? 0) - 1]?.end ?? from
     const secretEnd = decoded[match.index + match[0].length - 1]?.end ?? text.length
-    kept += `${text.slice(from, prefixEnd)}…`
+    redacted += `${text.slice(from, prefixEnd)}…`
     from = secretEnd
   }
-  return kept + text.slice(from)
+  return redacted + text.slice(from)
 }
 
 /**
- * Removes the secret of everything that looks like a key, of any namespace, anywhere in the text, escaped or not. The public
- * prefix stays.
+ * Removes the secrets of all keys in a text, of any namespace, escaped or not. The public prefix stays.
  */
 export const redactKeys = (text: string): string =>
   text.length <= shorterThanKey

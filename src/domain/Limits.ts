@@ -19,13 +19,13 @@ export interface EffectiveLimits {
 /** Token budgets of one key. An absent period has no budget. */
 export type Budgets = { readonly [P in Period]?: number }
 
-/** A limit and what is left of it, never below 0. */
+/** A limit and what is left of it, at least 0. */
 export interface Remaining {
   readonly limit: number
   readonly remaining: number
 }
 
-/** What is left of a key's limits and budgets, at one instant of the counters' own time. */
+/** What is left of a key's limits and budgets, at one instant of the store's clock. */
 export interface Headroom {
   readonly requests: Remaining
   readonly tokens: Remaining

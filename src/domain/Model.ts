@@ -1,17 +1,17 @@
 /** An installed model, without details about the server itself (docs/protocol.md, "Models and descriptions"). */
 import type { JsonObject } from "./Inference.ts"
 
-/** How a model makes tokens of a text, in the words of its file. */
+/** The tokenizer of a model, as its file names it. */
 export interface Tokenizer {
   /** `tokenizer.ggml.model`: `gpt2`, `llama`, `bert` … */
   readonly kind: string
-  /** `tokenizer.ggml.pre`: into which pieces a text is split before, `qwen2`, `llama-bpe` …; "" where the file has none */
+  /** `tokenizer.ggml.pre`: how a text is split first, `qwen2`, `llama-bpe` …; "" when the file does not say */
   readonly split: string
 }
 
 /** What a model can do. */
 export interface Description {
-  /** absent when the backend does not send it; then no request is refused for it */
+  /** absent when the backend does not send it; then capabilities are not checked */
   readonly capabilities?: ReadonlyArray<string>
   /** the model's limit for the tokens of prompt and answer together */
   readonly contextLength?: number
@@ -19,7 +19,7 @@ export interface Description {
 }
 
 export interface Model extends Description {
-  /** the discovered spelling, the only one that is sent to the backend */
+  /** the discovered name, the only one that is sent to the backend */
   readonly name: string
   /** RFC 3339, as the backend wrote it */
   readonly modifiedAt: string

@@ -1,4 +1,4 @@
-/** What a request holds of its counters. It is plain data: the audit stores it, and any replica can settle it. */
+/** What a request holds of its counters. It is plain data, so the audit can store it and any replica can settle it. */
 import type { Effect } from "effect"
 import type { Budgets, EffectiveLimits, Period } from "./Limits.ts"
 
@@ -24,11 +24,11 @@ export interface Reservation {
   readonly claims: Claims
   /** tokens held now */
   readonly held: number
-  /** the most tokens that this request could get at its admission: the smallest remainder */
+  /** the smallest remainder of all its counters at admission */
   readonly available: number
-  /** admission time of the store, epoch ms; decides the budget periods */
+  /** admission time by the store's clock, epoch ms; decides the budget periods */
   readonly admittedAt: number
-  /** the counters it is charged to */
+  /** the budget counters that are charged */
   readonly buckets: { readonly [P in Period]?: Bucket }
   readonly slot: boolean
 }
@@ -37,6 +37,6 @@ export interface Reservation {
 export interface Place {
   /** milliseconds the request waited for it */
   readonly queuedMs: number
-  /** The backend is done with the request: the place goes to the next. Again, it does nothing. */
+  /** Gives the place to the next request, when the backend is done with this one. A second call does nothing. */
   readonly giveBack: Effect.Effect<void>
 }

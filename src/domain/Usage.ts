@@ -1,9 +1,10 @@
-/** Tokens of one request and where the figures come from. */
+/** The tokens of one request, and the source of the figures. */
 import type { Frame } from "./Frame.ts"
 
 /**
- * `backend`: the final frame said so. `counted`: the gateway counted frames and their text, because the stream ended without usable
- * counts, was cut, or its counts are of one run of two. `estimated`: from the prompt alone, or from the time the model had.
+ * `backend`: the counts of the final frame. `counted`: the gateway counted frames and their text, because the stream had
+ * no usable counts, was cut, or has the counts of only one of two runs. `estimated`: from the prompt, or from the time
+ * that the model ran.
  */
 export type UsageSource = "backend" | "counted" | "estimated"
 
@@ -17,39 +18,39 @@ export const noUsage: Usage = { tokensIn: 0, tokensOut: 0, source: "estimated" }
 
 export const totalTokens = (usage: Usage): number => usage.tokensIn + usage.tokensOut
 
-/** What the end of an answer says of its cost. */
+/** The fields of a final frame that decide the charge. */
 export type Counted = Pick<Frame, "doneReason" | "promptEvalCount" | "evalCount">
 
-/** What the gateway itself saw of a request; bounds what it believes of the backend's counts. */
+/** What the gateway itself counted. The backend's counts are checked against it. */
 export interface Seen {
-  /** output tokens, as far as frames tell */
+  /** output tokens by the number of frames */
   readonly frames: number
-  /** the smallest number of output tokens that the text in the frames can be; not less than `frames` */
+  /** the smallest possible number of output tokens for the text; at least `frames` */
   readonly least: number
-  /** output tokens, as far as the text in the frames tells; not less than `least` */
+  /** estimated output tokens of the text; at least `least` */
   readonly estimate: number
-  /** of them, those of a first run whose counts the final frame does not have; 0 when there was one run */
+  /** tokens of a first run, which the final frame does not count; 0 when there was one run */
   readonly firstRun: number
   readonly promptEstimate: number
   readonly promptBytes: number
-  /** the bound of all runs together: what was sent as `num_predict`, once for each */
+  /** the bound of all runs together: `num_predict` for each */
   readonly maxTokens: number
 }
 
-/** A template may add this much to a prompt that the gateway never sees. */
+/** Tokens that a model's template may add to a prompt. The gateway does not see them. */
 const templateAllowance = 65_536
 
 const plausible = (count: number | undefined, least: number, most: number): count is number =>
   count !== undefined && Number.isSafeInteger(count) && count >= least && count <= most
 
-/** A model that was only loaded or unloaded read and wrote nothing. An answer with output is none of the two. */
+/** Whether the model was only loaded or unloaded, and read and wrote nothing. */
 const isLoad = ({ doneReason }: Counted, { frames }: Seen): boolean =>
   (doneReason === "load" || doneReason === "unload") && frames === 0
 
 /**
- * Output tokens of all runs by the final frame's count; undefined when that cannot be true. A count below what the text
- * must have been is raised to it. Each frame is at least one token: Ollama writes one for each token that it does not keep
- * back, the end token has none, and a piece of text that a parser kept until the end belongs to tokens without a frame.
+ * The output tokens of all runs by the count of the final frame; undefined when that count is impossible. A count below
+ * the minimum for the text is raised to that minimum. Each frame has at least one token: Ollama writes one frame for each
+ * token that it does not hold back, and none for the end token.
  */
 export const believedOutput = (final: Counted, seen: Seen): number | undefined => {
   if (isLoad(final, seen)) return 0
@@ -59,12 +60,12 @@ export const believedOutput = (final: Counted, seen: Seen): number | undefined =
 }
 
 /**
- * The charge for a request whose final frame is in. A count is believed when it could be true: whole, not
- * negative, output not above the bound that was sent and not below what the frames show, prompt not above its bytes plus a
- * template. Otherwise the gateway's own figure takes its place and the source says `counted`.
+ * The charge for a request whose final frame is in. A count is used if it is possible: a whole number, the prompt at
+ * most its bytes plus a template, the output at most the bound that was sent and at least what the frames show. Otherwise
+ * the gateway's own figure is used, and the source is `counted`.
  *
- * Of an answer in two runs the final frame counts the second alone. That run has read what the first one wrote, so
- * the first run's output is moved from the count of the prompt to the count of the output: each token is charged once.
+ * After two runs, the final frame counts the second run only. That run has read the output of the first one, so this
+ * output is moved from the count of the prompt to the count of the output. Each token is charged once.
  */
 export const usageOf = (final: Counted, seen: Seen): Usage => {
   if (isLoad(final, seen)) return { tokensIn: 0, tokensOut: 0, source: "backend" }
@@ -78,11 +79,11 @@ export const usageOf = (final: Counted, seen: Seen): Usage => {
   return {
     tokensIn: inBelieved ? final.promptEvalCount - firstRun : seen.promptEstimate,
     tokensOut: output ?? seen.estimate,
-    // With one run this is the backend's own count; a sum of two runs never is.
+    // The sum of two runs is not the backend's own count.
     source: inBelieved && output !== undefined && output === final.evalCount ? "backend" : "counted"
   }
 }
 
-/** `usage` with at most `most` output tokens: nobody is charged for more than was held for them. */
-export const atMost = (usage: Usage, most: number): Usage =>
-  usage.tokensOut <= most ? usage : { ...usage, tokensOut: Math.max(0, most), source: "counted" }
+/** Limits the output tokens to `limit`, because a request is not charged for more than it held. */
+export const atMost = (usage: Usage, limit: number): Usage =>
+  usage.tokensOut <= limit ? usage : { ...usage, tokensOut: Math.max(0, limit), source: "counted" }

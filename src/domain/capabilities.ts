@@ -14,26 +14,29 @@ import { fieldWithLongRun, maxRun, overflowsOnLongRuns } from "./textRuns.ts"
 export const cannotThink = (model: Model): boolean =>
   model.capabilities !== undefined && !model.capabilities.includes("thinking")
 
-const isOf = ({ details }: Model, wanted: (family: string) => boolean): boolean => {
+const hasFamily = ({ details }: Model, matches: (family: string) => boolean): boolean => {
   const { families } = details
-  return Array.isArray(families) && families.some((family) => typeof family === "string" && wanted(family))
+  return Array.isArray(families) && families.some((family) => typeof family === "string" && matches(family))
 }
 
 /**
- * What is wrong with an image for this model. A model with a projector, a file beside it, has its images decoded by
- * llama.cpp (llava and its kin), which knows PNG and JPEG; the runner of Ollama 0.24 ends on one that it cannot decode. The
- * processor of Qwen's models panics at sides that are too small or too unlike each other.
+ * Returns what is wrong with an image for this model. For a model with a separate projector (llava and similar ones),
+ * llama.cpp decodes the images. It reads PNG and JPEG, and the runner of Ollama 0.24 crashes on an image that it cannot
+ * decode. The image processor of Qwen's models panics when a side is too small or the sides differ too much.
  */
-const imageProblem = (model: Model, { format, height, whole, width }: ImageInfo): string | undefined => {
-  if (isOf(model, (family) => family === "clip") && !(whole && (format === "png" || format === "jpeg")))
+const imageProblem = (model: Model, { complete, format, height, width }: ImageInfo): string | undefined => {
+  if (
+    hasFamily(model, (family) => family === "clip") &&
+    !(complete && (format === "png" || format === "jpeg"))
+  )
     return "expected a whole PNG or JPEG, this model reads no other"
   const [short, long] = [Math.min(width, height), Math.max(width, height)]
-  if (isOf(model, (family) => /^qwen.*vl/.test(family)) && (short < 32 || long > 200 * short))
+  if (hasFamily(model, (family) => /^qwen.*vl/.test(family)) && (short < 32 || long > 200 * short))
     return "expected sides of 32 pixels or more, one at most 200 times the other, for this model"
   return undefined
 }
 
-/** After the model's gate and before anything is consumed. */
+/** Fails with the first thing that the model cannot do. Runs before anything is reserved. */
 export const checkCapabilities = (
   request: InferenceRequest,
   model: Model
@@ -57,8 +60,8 @@ export const checkCapabilities = (
       )
     }
   }
-  const wanted = request.body["think"]
-  return wanted !== undefined && wanted !== false && request.thinkIfAble !== true && cannotThink(model)
+  const { think } = request.body
+  return think !== undefined && think !== false && request.thinkIfAble !== true && cannotThink(model)
     ? Effect.fail(new BadRequest({ detail: "think: this model does not support thinking" }))
     : Effect.void
 }
@@ -67,6 +70,6 @@ export const checkCapabilities = (
 export const dropUnsupported = (request: InferenceRequest, model: Model): InferenceRequest => {
   if (request.thinkIfAble !== true || request.body["think"] === undefined || !cannotThink(model))
     return request
-  const { think: _wish, ...body } = request.body
+  const { think: _think, ...body } = request.body
   return { ...request, body }
 }

@@ -1,7 +1,7 @@
-/** Guards for JSON that nobody has decoded yet, where a Schema would cost too much for each token (`bench/frames.ts`). */
+/** Guards for JSON values, where a Schema costs too much for each token (`bench/frames.ts`). */
 import type { Json, JsonObject } from "./Inference.ts"
 
-/** The value of a JSON text; `undefined` when it is none: the caller says what that means. */
+/** Parses a JSON text. Returns `undefined` when it is not JSON. */
 export const tryParseJson = (text: string): Json | undefined => {
   try {
     return JSON.parse(text)
@@ -15,17 +15,17 @@ export const isArray = (value: Json | undefined): value is ReadonlyArray<Json> =
 export const isObject = (value: Json | undefined): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** A whole number, not negative and exact: as nanoseconds up to 104 days. */
+/** Whether `value` is a safe integer of at least 0. In nanoseconds that is up to 104 days. */
 export const isCount = (value: Json | undefined): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0
 
 /**
- * Levels of a whole request. `JSON.parse` reads any depth, but `JSON.stringify` and other recursive functions would overflow
- * the stack.
+ * Maximal levels of a request. `JSON.parse` reads any depth, but `JSON.stringify` and other recursive functions would
+ * overflow the stack.
  */
 export const requestDepth = 64
 
-/** Levels of the arguments of a tool call: a client must be able to send them back in its next request. */
+/** Maximal levels of the arguments of a tool call, so that a client can send them back in its next request. */
 export const answerDepth = requestDepth - 8
 
 /** Whether `value` has more than `levels` levels. It does not look deeper than that. */

@@ -1,8 +1,8 @@
 /**
  * Decides how many output tokens a request may cost, and how many of them are held before it is sent.
  *
- * A backend that streams token by token can be metered while it streams: a small part of the output is held at
- * admission, and more as it comes (`Hold`). Some requests make a backend collect its output first: tool calls, a
+ * An answer that the backend streams token by token is metered while it streams: a small part of the output is held at
+ * admission, and more as it comes (`Hold`). Some requests make the backend collect its output first: tool calls, a
  * schema, a stop sequence, reasoning. The gateway sees nothing of it until the end, so the whole bound is held at
  * admission.
  *
@@ -27,13 +27,13 @@ export interface OutputPlan {
 export const noOutput: OutputPlan = { runs: 1, holdsAll: false, collects: false }
 
 /**
- * Output tokens held at admission for a request that is spoken token by token. Small, so that many short answers fit in a
- * small budget at once.
+ * Output tokens held at admission for a request that is streamed token by token. The number is small, so that many short
+ * answers fit in a small budget at the same time.
  */
 export const expectedOutput = 256
 
 /** Fields of the body that do not make a backend collect its output. */
-const spokenFields: ReadonlySet<string> = new Set([
+const streamingFields: ReadonlySet<string> = new Set([
   "messages",
   "prompt",
   "suffix",
@@ -44,8 +44,8 @@ const spokenFields: ReadonlySet<string> = new Set([
   "truncate"
 ])
 
-/** Options that do not make a backend collect its output. A new option stands here or in `collectingOptions`. */
-export const spokenOptions: ReadonlySet<string> = new Set([
+/** Options that do not make a backend collect its output. A new option must be here or in `collectingOptions`. */
+export const streamingOptions: ReadonlySet<string> = new Set([
   "temperature",
   "top_k",
   "top_p",
@@ -60,21 +60,21 @@ export const spokenOptions: ReadonlySet<string> = new Set([
   "num_ctx"
 ])
 
-/** Options that make a backend collect its output, as every name does that is in neither list. */
+/** Options that make a backend collect its output. A name in neither list counts as one of them. */
 export const collectingOptions: ReadonlySet<string> = new Set(["stop"])
 
-const isSpoken = ({ body, options }: InferenceRequest): boolean => {
+const isStreaming = ({ body, options }: InferenceRequest): boolean => {
   for (const name in body)
-    if (!spokenFields.has(name) && !(name === "think" && body[name] === false)) return false
-  for (const name in options) if (!spokenOptions.has(name)) return false
+    if (!streamingFields.has(name) && !(name === "think" && body[name] === false)) return false
+  for (const name in options) if (!streamingOptions.has(name)) return false
   return true
 }
 
-/** `request` is what is sent: after `dropUnsupported`. `speaks`: whether the model is known to speak token by token. */
-export const outputPlanOf = (request: InferenceRequest, model: Model, speaks: boolean): OutputPlan => {
-  const collects = !isSpoken(request)
+/** `request` is the one that is sent, after `dropUnsupported`. `streams`: whether the model is known to stream token by token. */
+export const outputPlanOf = (request: InferenceRequest, model: Model, streams: boolean): OutputPlan => {
+  const collects = !isStreaming(request)
   return {
-    // Ollama lets a model think freely first, then runs it again on the schema; without `think` a model that can does.
+    // With a schema, Ollama lets a model think first and then runs it again. Without `think`, a model that can think does.
     runs:
       request.kind === "chat" &&
       request.body["format"] !== undefined &&
@@ -82,12 +82,12 @@ export const outputPlanOf = (request: InferenceRequest, model: Model, speaks: bo
       !cannotThink(model)
         ? 2
         : 1,
-    holdsAll: collects || !speaks,
+    holdsAll: collects || !streams,
     collects
   }
 }
 
-/** What is asked of the Meter. `least` is held however little remains: the prompt, and one token of each run. */
+/** The tokens to reserve. At least `least` must be granted: the prompt, and one token of each run. */
 export const tokensToHold = (
   { holdsAll, runs }: OutputPlan,
   promptEstimate: number,
@@ -98,8 +98,8 @@ export const tokensToHold = (
 })
 
 /**
- * The `num_predict` that is sent: all runs together fit in what is held, or, for a request whose hold grows, in what
- * remained at admission. At least 1, because the backend takes 0 and less for other things.
+ * The `num_predict` that is sent. All runs together fit in what is held or, for a request whose hold grows, in what
+ * remained at admission. It is at least 1, because 0 and less mean something else to the backend.
  */
 export const numPredictOf = (
   { holdsAll, runs }: OutputPlan,

@@ -1,6 +1,6 @@
-/** Text from outside, made safe for the place it goes to: a log line, a terminal, a column of Postgres, a name. */
+/** Makes text from outside safe for log lines, terminals, columns of Postgres, and names. */
 
-/** Control, direction and line characters: a terminal or a log viewer obeys them instead of showing them. */
+/** Control, direction and line characters. Terminals and log viewers act on them instead of showing them. */
 const controls = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
 const controlOrLoneSurrogate = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}\p{Cs}]/u
 
@@ -12,11 +12,11 @@ export const escapeControls = (text: string, allowed = ""): string =>
 
 const runOfControls = new RegExp(`${controls.source}+`, "gu")
 
-/** Replaces each run of control characters; by nothing, unless `by` is given. */
+/** Replaces each run of control characters by `by`, or removes it. */
 export const replaceControls = (text: string, by = ""): string => text.replaceAll(runOfControls, by)
 
-/** Whether all of a text can be shown on one line, as a name must be. */
+/** Whether a text can be shown on one line, as a name must be. */
 export const isPrintable = (text: string): boolean => !controlOrLoneSurrogate.test(text)
 
-/** What a text column of Postgres takes: no NUL and no lone surrogate. Line feeds and other controls stay. */
+/** Replaces what a text column of Postgres refuses: NUL and lone surrogates. Other control characters stay. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll("\u0000", "\ufffd")

@@ -1,15 +1,16 @@
 /**
- * Bounds the number of consecutive characters of one class in a text. A model server with llama.cpp splits texts with
- * `std::regex`, which recurses for each character of a match, also in the main process: 11,000 letters in a row, or
- * 33,500 digits, signs or blanks, overflow its stack (measured on Ollama 0.11.4 and 0.24.0; docs/protocol.md).
+ * Bounds the number of consecutive characters of one class in a text. llama.cpp splits texts with `std::regex`, which
+ * recurses for each character of a match, also in the main process: 11,000 letters in a row, or 33,500 digits, signs or
+ * blanks, overflow its stack (measured on Ollama 0.11.4 and 0.24.0; docs/protocol.md).
  */
 import type { Json, JsonObject } from "./Inference.ts"
+import { isObject } from "./json.ts"
 import type { Tokenizer } from "./Model.ts"
 
-/** In UTF-16 units. The longest runs in real texts are lines of signs and lists without blanks. */
+/** Maximal length of a run, in UTF-16 units. The longest runs in real texts are rulers of signs and lists without blanks. */
 export const maxRun = 4096
 
-/** The classes of the expressions in llama.cpp. Marks belong to two of them: they follow letters, and they are no letters. */
+/** The character classes in llama.cpp's expressions. Marks are in two of them: with letters, and with all other signs. */
 const classes = [/[\p{L}\p{M}]/u, /\p{N}/u, /\p{White_Space}/u, /[^\p{White_Space}\p{L}\p{N}]/u]
 
 const classesOf = (character: string): number =>
@@ -19,7 +20,7 @@ const ofAscii = Uint8Array.from({ length: 128 }, (_, code) => classesOf(String.f
 
 const isLowSurrogate = (unit: number): boolean => unit >= 0xdc00 && unit <= 0xdfff
 
-/** Classes, as bits, of the character that the unit at `at` is part of. */
+/** The classes, as bits, of the character at `at`. */
 const classesAt = (text: string, at: number): number => {
   const unit = text.charCodeAt(at)
   if (unit < ofAscii.length) return ofAscii[unit] ?? 0
@@ -27,20 +28,20 @@ const classesAt = (text: string, at: number): number => {
   return classesOf(String.fromCodePoint(text.codePointAt(start) ?? unit))
 }
 
-/** Units around `at` that share a class with it, `maxRun` at most to each side. */
+/** The length of the run around `at`. It looks at most `maxRun` units to each side. */
 const runAround = (text: string, at: number): number => {
-  let most = 0
+  let longest = 0
   for (let rest = classesAt(text, at); rest !== 0; rest &= rest - 1) {
     const bit = rest & -rest
     let [from, to] = [at, at + 1]
     while (from > 0 && at - from < maxRun && (classesAt(text, from - 1) & bit) !== 0) from -= 1
     while (to < text.length && to - at <= maxRun && (classesAt(text, to) & bit) !== 0) to += 1
-    most = Math.max(most, to - from)
+    longest = Math.max(longest, to - from)
   }
-  return most
+  return longest
 }
 
-/** A run that is too long covers one of the places that are looked at, so a text of short runs is hardly read. */
+/** Whether a text has a run that is too long. Such a run covers a multiple of `maxRun`, so only these places are checked. */
 const hasLongRun = (text: string): boolean => {
   for (let at = maxRun; at < text.length; at += maxRun) if (runAround(text, at) > maxRun) return true
   return false
@@ -54,17 +55,14 @@ const hasLongRunIn = (value: Json): boolean => {
   return Object.entries(value).some(([key, item]) => hasLongRun(key) || hasLongRunIn(item))
 }
 
-const isObject = (value: Json): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
-/** Images are no text. A message is one of ours, and its `images` are checked already. */
+/** Removes the images of a message. They are not text, and are checked already. */
 const withoutImages = (message: Json): Json => {
   if (!isObject(message) || message["images"] === undefined) return message
   const { images: _images, ...texts } = message
   return texts
 }
 
-/** The model server puts messages one after the other, with blanks in between or with nothing. */
+/** Whether a run crosses messages. The model server joins messages with blank lines or with nothing between them. */
 const hasLongRunAcross = (messages: ReadonlyArray<Json>): boolean => {
   const contents = messages.map((message) => {
     const content = isObject(message) ? message["content"] : ""

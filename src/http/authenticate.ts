@@ -33,6 +33,6 @@ export const makeAuthenticate = Effect.gen(function* () {
   return (context: RequestContext, incoming: IncomingMessage) =>
     Effect.flatMap(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
       context.identify(key)
-      return Effect.as(freeWork.check(key.known.caller), key)
+      return Effect.as(freeWork.check(key.facts.caller), key)
     })
 })

@@ -54,13 +54,13 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     context.ask(asked.request)
     // 403, 400. A request for a model that its key may not use consumes nothing.
     const model = yield* discovery.resolve(key, asked)
-    context.resolve(model.known.model)
+    context.resolve(model.facts.model)
     // 429, 503. Limits and budgets in one step, so that a request holds all of its claims or none.
     const reserved = yield* reserve(context, model)
     // 429, 503. Only with claims that were granted, so that nobody waits in the line who would be refused at its end.
     const queued = yield* waitForPlace(context, reserved)
     // 502. Spares an open breaker's refusals the intent row; the breaker decides again when the call is made.
-    yield* breaker.check(key.known.caller)
+    yield* breaker.check(key.facts.caller)
     // 503. The last before the call: no row, no call. A crash from here on is charged by the row.
     return yield* openIntent(context, queued)
   })
@@ -72,7 +72,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const { context, incoming } = exchange
     // 401, 429. Nothing of a request is read before its sender is known.
     const key = yield* step("authenticate")(authenticate(context, incoming))
-    const { caller } = key.known
+    const { caller } = key.facts
     // 429. A key that does not read its answers gets no others.
     yield* memory.checkRoom(caller)
     // 429, 503. Memory for the body, until it is admitted.
@@ -89,7 +89,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const permit = yield* handle(exchange, dialect.decode)
     // 502, 403, 400. Succeeds with the first frame, so that a failure before it is still a status.
     const frames = yield* step("backend")(backend.forward(exchange.context, permit))
-    const { caller, model, request } = permit.known
+    const { caller, model, request } = permit.facts
     // Only generate has a context to give.
     const seal =
       request.kind === "generate"
@@ -104,13 +104,13 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   const embed = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
     const permit = yield* handle(exchange, dialect.decode)
     const embeddings = yield* step("backend")(backend.embed(exchange.context, permit))
-    return yield* replies.object(exchange, dialect.encode(permit.known.request, embeddings))
+    return yield* replies.object(exchange, dialect.encode(permit.facts.request, embeddings))
   })
 
   const show = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {
     const permit = yield* handle(exchange, dialect.decode)
     const description = yield* step("backend")(backend.show(exchange.context, permit))
-    return yield* replies.object(exchange, dialect.encode(permit.known.request, description))
+    return yield* replies.object(exchange, dialect.encode(permit.facts.request, description))
   })
 
   return { generate, embed, show }

@@ -47,7 +47,7 @@ export const makeList = Effect.gen(function* () {
   return Effect.fnUntraced(function* (exchange: Exchange, name: keyof typeof bodies) {
     const { context, incoming } = exchange
     const key = yield* authenticate(context, incoming)
-    yield* memory.checkRoom(key.known.caller)
+    yield* memory.checkRoom(key.facts.caller)
     context.show(yield* limiter.headroom(key))
     return yield* replies.object(exchange, JSON.stringify(yield* bodies[name](key)))
   })

@@ -24,7 +24,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     decode: Decode
   ) {
     const { context } = exchange
-    const { caller } = key.known
+    const { caller } = key.facts
     const body = yield* readBody(exchange, share, options.maxRequestBodyBytes, (bytes) => {
       context.readBody(bytes)
       // Other requests at the same time may have used up its free work.

@@ -38,7 +38,7 @@ export const makeRefuse = Effect.gen(function* () {
       if (error.headroom !== undefined) context.show(error.headroom)
     }
     if (context.headroom !== undefined) return Effect.void
-    const { keyId } = key.known.caller
+    const { keyId } = key.facts.caller
     // A caller without free work gets the figures of the last second.
     const known = error?._tag === "FreeWorkExhausted" ? freeWork.headroom(keyId) : undefined
     if (known !== undefined) {

@@ -51,7 +51,7 @@ class Draft {
   }
 
   get caller(): Caller | undefined {
-    return this.key?.known.caller
+    return this.key?.facts.caller
   }
 
   get isWaiting(): boolean {

@@ -58,7 +58,7 @@ class Cost {
   slotKept = false
 
   /** Records the reservation, which must be given back from here on. `since`: when it was requested. */
-  hold({ known: { reservation } }: Evidence<"Limiter">, since: number): void {
+  hold({ facts: { reservation } }: Evidence<"Limiter">, since: number): void {
     this.reservation = reservation
     this.granted = reservation.held
     this.leasedAt = since
@@ -87,7 +87,7 @@ class Cost {
   }
 
   /** Records the call of the backend. From here on the request costs something. */
-  send({ known: { call, request } }: Permit, at: number, speech?: Speech): void {
+  send({ facts: { call, request } }: Permit, at: number, speech?: Speech): void {
     this.promptEstimate = request.promptEstimate
     this.promptBytes = request.promptBytes
     this.maxTokens = call.plan.runs * call.maxTokens

@@ -59,7 +59,7 @@ export const makeForward = Effect.gen(function* () {
     context: RequestContext,
     permit: Permit
   ): Effect.fn.Return<Answer, CallError, Scope.Scope> {
-    const { arrival, call, caller, model, request } = permit.known
+    const { arrival, call, caller, model, request } = permit.facts
     context.transcribe(promptLog.transcript(caller, arrival, request))
     const speech = call.plan.collects ? undefined : new Speech(rates, caller.keyId, model.name, nowMs)
     const hold = send(context, permit, speech)
@@ -73,7 +73,7 @@ export const makeForward = Effect.gen(function* () {
     context: RequestContext,
     permit: Permit
   ): Effect.fn.Return<Embeddings, CallError, Scope.Scope> {
-    const { arrival, caller, request } = permit.known
+    const { arrival, caller, request } = permit.facts
     // The prompt log stores the input, and no vectors.
     context.transcribe(promptLog.transcript(caller, arrival, request))
     send(context, permit)

@@ -15,7 +15,7 @@ export const makeReserve = Effect.gen(function* () {
       return Effect.uninterruptible(
         Effect.map(limiter.reserve(model), (reserved) => {
           context.cost.hold(reserved, since)
-          context.show(reserved.known.headroom)
+          context.show(reserved.facts.headroom)
           return reserved
         })
       )

@@ -30,10 +30,10 @@ export const makeWaitForPlace = Effect.gen(function* () {
     const queued = yield* queue
       .enter(reserved, () => totalTokens(context.cost.usage))
       .pipe(
-        metrics.queueing(reserved.known.caller.tenantName),
+        metrics.queueing(reserved.facts.caller.tenantName),
         Effect.ensuring(Effect.sync(() => leases.drop(context.cost)))
       )
-    const { place } = queued.known
+    const { place } = queued.facts
     if (place === undefined) return queued
     context.cost.take(place)
     context.stopWaiting(place.queuedMs)
@@ -46,7 +46,7 @@ export const makeWaitForPlace = Effect.gen(function* () {
   })
 
   return (context: RequestContext, reserved: Evidence<"Limiter">) =>
-    queue.limited && reserved.known.reservation.slot
+    queue.limited && reserved.facts.reservation.slot
       ? wait(context, reserved)
       : queue.enter(reserved, () => totalTokens(context.cost.usage))
 })

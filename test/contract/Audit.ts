@@ -56,7 +56,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         const intent = intentOf()
         const proof = yield* audit.open(queuedFor(intent))
         assert.strictEqual(proof.link, "Audit")
-        assert.strictEqual(proof.known.arrival.requestId, intent.arrival.requestId)
+        assert.strictEqual(proof.facts.arrival.requestId, intent.arrival.requestId)
         assert.isTrue(yield* written.hasIntent(intent.arrival.requestId))
         assert.isUndefined(yield* written.row(intent.arrival.requestId))
       })

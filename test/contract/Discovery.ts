@@ -11,7 +11,7 @@ export const resolved = (models: Caller["models"], name: string) =>
   Effect.flatMap(Discovery, (discovery) =>
     discovery.resolve(verified(callerWith(models)), askedOf(callOf({ model: name }).request))
   ).pipe(
-    Effect.map(({ known }) => known.model.name),
+    Effect.map(({ facts }) => facts.model.name),
     Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what}`))
   )
 

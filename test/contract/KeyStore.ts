@@ -66,7 +66,7 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
         const store = yield* KeyStore
         const {
           link,
-          known: { caller: value }
+          facts: { caller: value }
         } = yield* store.verify(secret)
         assert.strictEqual(link, "KeyStore")
         assert.strictEqual(value.keyPrefix, prefixOf(secret))
@@ -163,7 +163,7 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
         const secret = yield* addKey()
         const store = yield* KeyStore
         const rpm = store.verify(secret).pipe(
-          Effect.map(({ known }) => known.caller.limits.rpm),
+          Effect.map(({ facts }) => facts.caller.limits.rpm),
           Effect.orDie
         )
         assert.strictEqual(yield* rpm, 60)

@@ -89,8 +89,8 @@ it.effect("only a reservation is evidence, and the call it pays for fits in it",
   Effect.gen(function* () {
     const evidence = yield* answering(new Reserved({ reservation, headroom })).reserve
     assert.strictEqual(evidence.link, "Limiter")
-    assert.deepInclude(evidence.known, { reservation, headroom, caller })
-    assert.strictEqual(evidence.known.call.maxTokens, 49)
+    assert.deepInclude(evidence.facts, { reservation, headroom, caller })
+    assert.strictEqual(evidence.facts.call.maxTokens, 49)
   })
 )
 

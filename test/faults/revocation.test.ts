@@ -141,7 +141,7 @@ check(
     const told = store.verify(secret).pipe(
       Effect.map(
         ({
-          known: {
+          facts: {
             caller: { budgets, limits, models, scopes }
           }
         }) => JSON.stringify([limits, budgets, models === "all" ? "all" : [...models], [...scopes].sort()])

@@ -21,7 +21,7 @@ import {
   type Carried,
   type Complete,
   type Evidence,
-  type Known,
+  type Facts,
   type Link,
   type Permit,
   seal
@@ -54,7 +54,7 @@ declare const resolved: Evidence<"Discovery">
 declare const reserved: Evidence<"Limiter">
 declare const queued: Evidence<"Queue">
 declare const permit: Permit
-declare const reservedKnown: Known<"Limiter">
+declare const reservedKnown: Facts<"Limiter">
 
 /** The way through the gates compiles. */
 export const story = Effect.gen(function* () {
@@ -85,8 +85,8 @@ export const invented = Effect.gen(function* () {
   // @ts-expect-error a verdict of the Meter is no evidence, whoever wrote it
   yield* queue.enter(new Reserved({ reservation, headroom }), () => 0)
   // @ts-expect-error a place that nobody gave
-  yield* audit.open({ link: "Queue", known: reserved.known })
-  const written = { link: "Audit" as const, known: queued.known, used: false, spend: () => queued.known }
+  yield* audit.open({ link: "Queue", known: reserved.facts })
+  const written = { link: "Audit" as const, known: queued.facts, used: false, spend: () => queued.facts }
   // @ts-expect-error a permit that was written down
   yield* Effect.asVoid(backend.forward(written))
 })
@@ -111,13 +111,13 @@ export const changed = Effect.gen(function* () {
   // @ts-expect-error another request than the one that was admitted
   yield* Effect.asVoid(backend.forward(permit, { request: otherRequest, maxTokens: 1_000_000_000, runs: 1 }))
   // @ts-expect-error the call of a permit cannot be changed
-  permit.known.call.maxTokens = 1_000_000_000
+  permit.facts.call.maxTokens = 1_000_000_000
   // @ts-expect-error nor replaced
-  permit.known.call = call
+  permit.facts.call = call
   // @ts-expect-error a copy is no permit
   yield* Effect.asVoid(backend.forward({ ...permit }))
   // @ts-expect-error nor are two permits that were mixed
-  yield* Effect.asVoid(backend.forward({ ...permit, known: { ...permit.known, model } }))
+  yield* Effect.asVoid(backend.forward({ ...permit, known: { ...permit.facts, model } }))
 })
 
 export const swallowed = Effect.gen(function* () {

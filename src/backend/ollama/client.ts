@@ -205,11 +205,11 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
 
   return Backend.of({
     forward: (permit) => {
-      const { kind } = permit.known.request
+      const { kind } = permit.facts.request
       if (kind !== "chat" && kind !== "generate") {
         return protocol(`${kind} does not answer in frames`)
       }
-      return Effect.flatMap(memory.share(permit.known.caller), (share) =>
+      return Effect.flatMap(memory.share(permit.facts.caller), (share) =>
         streamWithBreaker(breaker, permit, ({ call, model }) =>
           head(kind, streamBodyOf(model.name, call), {
             bounds: frameBoundsOf(call),
@@ -220,9 +220,9 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       )
     },
     embed: (permit) => {
-      const { kind } = permit.known.request
+      const { kind } = permit.facts.request
       if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
-      return Effect.flatMap(memory.share(permit.known.caller), (share) =>
+      return Effect.flatMap(memory.share(permit.facts.caller), (share) =>
         callWithBreaker(breaker, permit, ({ call: { request }, model }) => {
           const vectors = {
             limit: vectorBytesOf(request),
@@ -235,7 +235,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       )
     },
     show: (permit) =>
-      Effect.flatMap(memory.share(permit.known.caller), (share) =>
+      Effect.flatMap(memory.share(permit.facts.caller), (share) =>
         callWithBreaker(breaker, permit, ({ model }) =>
           // Only the name: other fields can make the backend return what must stay hidden.
           ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs)

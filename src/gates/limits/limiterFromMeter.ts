@@ -80,7 +80,7 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
 
       return Limiter.of({
         reserve: (model) => {
-          const { arrival, caller, maxTokens, model: resolved, request } = model.known
+          const { arrival, caller, maxTokens, model: resolved, request } = model.facts
           const sent = dropUnsupported(request, resolved)
           const plan = generates(sent)
             ? outputPlanOf(sent, resolved, rates.speaks(caller.keyId, resolved.name))
@@ -117,7 +117,7 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
         },
         headroom: (key) =>
           Effect.suspend(() => {
-            const claims = claimsOf(key.known.caller)
+            const claims = claimsOf(key.facts.caller)
             return withTotals<Headroom>(claims, meter.peek(claims))
           })
       })

@@ -22,7 +22,7 @@ export const resolveModel = (
   key: Evidence<"KeyStore">,
   asked: Asked
 ): Effect.Effect<Evidence<"Discovery">, BadRequest | Forbidden> => {
-  const { caller } = key.known
+  const { caller } = key.facts
   const scope = scopeOf[asked.request.kind]
   if (scope !== undefined && !caller.scopes.has(scope)) return new Forbidden({ what: "scope" })
   const model = catalog.resolve(caller.models, asked.request.model)

@@ -28,7 +28,7 @@ const unavailable = ({ cause }: QueueStoreDown) => new Unavailable({ gate: "Queu
 
 const withoutPlace = (reserved: Evidence<"Limiter">) => seal.Queue(reserved, { place: undefined })
 
-const ticketOf = ({ known: { caller, expectedTokens, reservation } }: Evidence<"Limiter">): Ticket => ({
+const ticketOf = ({ facts: { caller, expectedTokens, reservation } }: Evidence<"Limiter">): Ticket => ({
   id: reservation.id,
   tenant: caller.tenantId,
   key: caller.keyId,
@@ -97,7 +97,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     reserved: Evidence<"Limiter">,
     used: () => number
   ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope> => {
-    if (!reserved.known.reservation.slot) return Effect.succeed(withoutPlace(reserved))
+    if (!reserved.facts.reservation.slot) return Effect.succeed(withoutPlace(reserved))
     const ticket = ticketOf(reserved)
     return Effect.uninterruptibleMask((restore) =>
       Effect.gen(function* () {

@@ -7,7 +7,7 @@ const pngSignature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a
 const chunkFrame = 12
 
 /** Whether chunks lead from the header to the end, each with its checksum. Bytes after the end are not read. */
-const isWholePng = (bytes: Buffer): boolean => {
+const isCompletePng = (bytes: Buffer): boolean => {
   let hasPixels = false
   let at = pngSignature.length
   while (at + chunkFrame <= bytes.length) {
@@ -29,7 +29,7 @@ const readPng = (bytes: Buffer): ImageInfo | undefined =>
         format: "png",
         width: bytes.readUInt32BE(16),
         height: bytes.readUInt32BE(20),
-        whole: isWholePng(bytes)
+        complete: isCompletePng(bytes)
       }
     : undefined
 
@@ -52,7 +52,7 @@ const readJpeg = (bytes: Buffer): ImageInfo | undefined => {
       continue
     }
     const scans = marker === 0xda
-    if (scans) return size && { format: "jpeg", ...size, whole: bytes.includes(endOfJpeg, at) }
+    if (scans) return size && { format: "jpeg", ...size, complete: bytes.includes(endOfJpeg, at) }
     const length = bytes.readUInt16BE(at + 2)
     if (isFrame(marker)) {
       if (at + 9 > bytes.length || size !== undefined) return undefined
@@ -63,7 +63,7 @@ const readJpeg = (bytes: Buffer): ImageInfo | undefined => {
   return undefined
 }
 
-const webp = (width: number, height: number): ImageInfo => ({ format: "webp", width, height, whole: true })
+const webp = (width: number, height: number): ImageInfo => ({ format: "webp", width, height, complete: true })
 
 /** A WebP starts with one of three chunks, each of which says the size in its own way. */
 const readWebp = (bytes: Buffer): ImageInfo | undefined => {
@@ -83,7 +83,7 @@ const readWebp = (bytes: Buffer): ImageInfo | undefined => {
 }
 
 /** Newer models take sound in the same field. */
-const sound: ImageInfo = { format: "sound", width: 0, height: 0, whole: true }
+const sound: ImageInfo = { format: "sound", width: 0, height: 0, complete: true }
 
 /** Returns undefined for every file that no model reads. */
 export const readImage = (bytes: Buffer): ImageInfo | undefined => {

@@ -26,7 +26,7 @@ describe("a request and its model", () => {
   })
 
   it("do not suit each other when a model with a projector or of Qwen gets an image that ends it", () => {
-    const png: ImageInfo = { format: "png", width: 64, height: 64, whole: true }
+    const png: ImageInfo = { format: "png", width: 64, height: 64, complete: true }
     const fails = (families: Json, ...images: ReadonlyArray<ImageInfo>) =>
       Result.isFailure(
         Effect.runSync(
@@ -40,10 +40,10 @@ describe("a request and its model", () => {
       )
     const llava = ["llama", "clip"]
     for (const format of ["webp", "sound"] as const) assert.isTrue(fails(llava, png, { ...png, format }))
-    assert.isTrue(fails(llava, { ...png, whole: false }))
+    assert.isTrue(fails(llava, { ...png, complete: false }))
     assert.isFalse(fails(llava, png, { ...png, format: "jpeg", width: 1 }))
     for (const family of ["qwen25vl", "qwen3vl", "qwen3vlmoe", "qwen2.5vl"]) {
-      assert.isFalse(fails([family], png, { ...png, width: 32, height: 6400, whole: false }))
+      assert.isFalse(fails([family], png, { ...png, width: 32, height: 6400, complete: false }))
       for (const sides of [
         { width: 31, height: 64 },
         { width: 64, height: 31 },
@@ -52,7 +52,7 @@ describe("a request and its model", () => {
       ])
         assert.isTrue(fails([family], png, { ...png, ...sides }))
     }
-    const odd = { ...png, format: "webp", width: 1, whole: false } as const
+    const odd = { ...png, format: "webp", width: 1, complete: false } as const
     for (const families of [["gemma3"], ["qwen2"], null, "clip"]) assert.isFalse(fails(families, odd))
   })
 

@@ -76,12 +76,12 @@ const test = (
 /** Has a place until the scope it answers is closed. */
 const enter = Effect.fnUntraced(function* (id: string, used = 100) {
   const scope = yield* Scope.make()
-  const { known } = yield* Effect.provideService(
+  const { facts } = yield* Effect.provideService(
     (yield* FairQueue).enter(requestOf(ticket(id)), () => used),
     Scope.Scope,
     scope
   )
-  return { queuedMs: known.place?.queuedMs, close: Scope.close(scope, Exit.void) }
+  return { queuedMs: facts.place?.queuedMs, close: Scope.close(scope, Exit.void) }
 })
 
 const waiting = Effect.map(FairQueue, (queue) => queue.status().waiting.get("t") ?? 0)

@@ -75,16 +75,16 @@ describe("images", () => {
     assert.include(native.refused(declaring(frame)), "expected a PNG")
   })
 
-  it("when a PNG or a JPEG is cut off or changed, then the request says that it is not whole", () => {
-    const isWhole = (bytes: Buffer): boolean => readImage(bytes)?.whole === true
-    for (const whole of [
+  it("when a PNG or a JPEG is cut off or changed, then the request says that it is not complete", () => {
+    const isComplete = (bytes: Buffer): boolean => readImage(bytes)?.complete === true
+    for (const complete of [
       Buffer.from(decodablePng(64, 64), "base64"),
       Buffer.from(pictures.jpeg(64, 64), "base64")
     ]) {
-      assert.isTrue(isWhole(whole))
-      assert.isTrue(isWhole(Buffer.concat([whole, Buffer.from("and more")])))
-      for (let length = 0; length < whole.length - 2; length += 1)
-        assert.isFalse(isWhole(whole.subarray(0, length)), `${length} bytes`)
+      assert.isTrue(isComplete(complete))
+      assert.isTrue(isComplete(Buffer.concat([complete, Buffer.from("and more")])))
+      for (let length = 0; length < complete.length - 2; length += 1)
+        assert.isFalse(isComplete(complete.subarray(0, length)), `${length} bytes`)
     }
     const png = Buffer.from(decodablePng(64, 64), "base64")
     for (let at = 0; at < png.length - 2; at += 1) {
@@ -95,9 +95,9 @@ describe("images", () => {
     const cut = png.subarray(0, 40).toString("base64")
     const [jpeg, webp] = [pictures.jpeg(3, 4), pictures["webp, lossy"](5, 6)]
     assert.deepStrictEqual(native.accepted(chatWith(cut, jpeg, webp)).images, [
-      { format: "png", width: 64, height: 64, whole: false },
-      { format: "jpeg", width: 3, height: 4, whole: true },
-      { format: "webp", width: 5, height: 6, whole: true }
+      { format: "png", width: 64, height: 64, complete: false },
+      { format: "jpeg", width: 3, height: 4, complete: true },
+      { format: "webp", width: 5, height: 6, complete: true }
     ])
   })
 
