@@ -90,7 +90,7 @@ describe("images", () => {
     for (let at = 0; at < png.length - 2; at += 1) {
       const changed = Buffer.from(png)
       changed[at] = (changed[at] ?? 0) ^ 0x10
-      assert.isFalse(isWhole(changed), `byte ${at}`)
+      assert.isFalse(isComplete(changed), `byte ${at}`)
     }
     const cut = png.subarray(0, 40).toString("base64")
     const [jpeg, webp] = [pictures.jpeg(3, 4), pictures["webp, lossy"](5, 6)]
