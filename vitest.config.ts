@@ -12,6 +12,9 @@ export default defineConfig({
     // Only where nobody can look and try again, and never in silence: the summary names every test that needed it.
     retry: process.env["CI"] === "true" ? 1 : 0,
     pool: "forks",
+    // The files of a worker share one process: a process for each file spends half its time on imports.
+    isolate: false,
+    setupFiles: ["./test/support/setup.ts"],
     maxWorkers: 2
   }
 })
