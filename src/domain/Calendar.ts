@@ -45,8 +45,14 @@ export const endOf = (period: Period, epochMs: number): number | undefined => {
   }
 }
 
-/** A `total` budget never resets. `Retry-After` needs a number all the same. */
+/** A `total` budget never ends. `Retry-After` and `X-Budget-Reset` need a number all the same. */
 export const totalRetryAfterS = 86_400
+
+/** Whole seconds from `now` to the end of the period that holds `instant` (epoch ms); 0 when it has ended. */
+export const secondsFrom = (now: number, period: Period, instant: number): number => {
+  const end = endOf(period, instant)
+  return end === undefined ? totalRetryAfterS : Math.max(0, Math.ceil((end - now) / 1000))
+}
 
 /** Whole seconds, at least 1, until `period` ends. */
 export const secondsToEndOf = (period: Period, epochMs: number): number => {

@@ -4,18 +4,28 @@ import { bindingPeriod, type Headroom } from "../domain/Limits.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { errorBody, type ErrorResponse } from "./errors/errorResponses.ts"
 
+/** A duration as OpenAI writes it in these headers: `0s`, `59s`, `1m0s`. Rounded up, so that nobody returns too early. */
+const durationOf = (ms: number): string => {
+  const seconds = Math.ceil(ms / 1000)
+  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`
+}
+
 const limitHeaders = (headroom: Headroom): Record<string, string> => {
   const binding = bindingPeriod(headroom.budgets)
   return {
     "x-ratelimit-limit-requests": String(headroom.requests.limit),
     "x-ratelimit-remaining-requests": String(headroom.requests.remaining),
+    "x-ratelimit-reset-requests": durationOf(headroom.resets.requestsMs),
     "x-ratelimit-limit-tokens": String(headroom.tokens.limit),
     "x-ratelimit-remaining-tokens": String(headroom.tokens.remaining),
+    "x-ratelimit-reset-tokens": durationOf(headroom.resets.tokensMs),
     ...(binding === undefined
       ? {}
       : {
           "x-budget-period": binding.period,
-          "x-budget-tokens-remaining": String(binding.left.remaining)
+          "x-budget-tokens-limit": String(binding.left.limit),
+          "x-budget-tokens-remaining": String(binding.left.remaining),
+          "x-budget-reset": String(headroom.resets.budgetsS[binding.period])
         })
   }
 }

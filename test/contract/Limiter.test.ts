@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import type { Headroom } from "../../src/domain/Limits.ts"
+import { type Headroom, noResets } from "../../src/domain/Limits.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
@@ -23,7 +23,8 @@ import { claimsOf } from "./Meter.ts"
 const headroom: Headroom = {
   requests: { limit: 60, remaining: 1 },
   tokens: { limit: 100, remaining: 2 },
-  budgets: {}
+  budgets: {},
+  resets: noResets
 }
 const refusedBy = (by: ClaimName) => new Refused({ by, limit: 7, retryAfterS: 11, headroom })
 const reservation = {

@@ -14,6 +14,7 @@ import {
   Reserved,
   type Verdict
 } from "../../src/gates/meter/Meter.ts"
+import type { Headroom } from "../../src/domain/Limits.ts"
 import type { Account, Claims, Reservation } from "../../src/domain/Reservation.ts"
 
 /** Makes the store forget everything, as a FLUSHALL or a restart would. */
@@ -61,12 +62,17 @@ const denied = (claims: Claims, what: ReserveRequest) =>
 export const take = (claims: Claims, what: ReserveRequest): Effect.Effect<Reservation, MeterDown, Meter> =>
   Effect.map(reserve(claims, what), (verdict) => granted(verdict).reservation)
 
-export const left = Effect.fnUntraced(function* (claims: Claims) {
+/** What is left, without the time until it is more. */
+export const amounts = ({ budgets, requests, tokens }: Headroom) => ({ budgets, requests, tokens })
+
+const peek = Effect.fnUntraced(function* (claims: Claims) {
   const headroom = yield* (yield* Meter).peek(claims)
   assert.notInstanceOf(headroom, Missing)
   if (headroom instanceof Missing) return yield* Effect.die("missing")
   return headroom
 })
+
+export const left = (claims: Claims) => Effect.map(peek(claims), amounts)
 
 export const load = Effect.fnUntraced(function* (
   claims: Claims,
@@ -203,7 +209,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         for (let i = 0; i < 20; i++) {
           const verdict = refused(yield* reserve(claims, ask(`r${i}`, 5)))
           assert.deepStrictEqual([verdict.by, verdict.retryAfterS], ["concurrency", 1])
-          assert.deepStrictEqual(verdict.headroom, before)
+          assert.deepStrictEqual(amounts(verdict.headroom), before)
         }
         assert.deepStrictEqual(yield* left(claims), before)
       }))
@@ -236,6 +242,46 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         })
         const after = yield* (yield* Meter).settle({ ...a, claims: narrow }, 7)
         assert.strictEqual(after.budgets.month?.remaining, 8)
+      }))
+  })
+
+  describe(`${name}: resets`, () => {
+    const resets = (claims: Claims) => Effect.map(peek(claims), (headroom) => headroom.resets)
+
+    test("when nothing is used, then requests and tokens are reset now, and budgets at the end of their period", () =>
+      Effect.gen(function* () {
+        assert.deepStrictEqual(yield* resets(claimsOf({})), {
+          requestsMs: 0,
+          tokensMs: 0,
+          budgetsS: { day: 43_200, month: 43_200 + 9 * 86_400, total: 86_400 }
+        })
+      }))
+
+    test("when requests and tokens are used, then all are left again when the reset says so, and not before", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ rpm: 9, tpm: 90 })
+        yield* meter.settle(yield* take(claims, ask("a", 10)), 10)
+        yield* TestClock.adjust("20 seconds")
+        yield* meter.settle(yield* take(claims, ask("b", 10)), 0)
+        const { requestsMs, tokensMs } = yield* resets(claims)
+        assert.isBelow(tokensMs, requestsMs)
+        yield* TestClock.adjust(tokensMs - 1)
+        assert.strictEqual((yield* left(claims)).tokens.remaining, 80)
+        yield* TestClock.adjust(1)
+        assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
+        yield* TestClock.adjust(requestsMs - tokensMs - 1)
+        assert.strictEqual((yield* left(claims)).requests.remaining, 8)
+        yield* TestClock.adjust(1)
+        assert.strictEqual((yield* left(claims)).requests.remaining, 9)
+      }))
+
+    test("when tokens are held, then they count as used now", () =>
+      Effect.gen(function* () {
+        const claims = claimsOf({})
+        yield* take(claims, ask("a", 10))
+        yield* TestClock.adjust("10 seconds")
+        assert.isAtLeast((yield* resets(claims)).tokensMs, 60_000)
       }))
   })
 
@@ -272,8 +318,12 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.deepStrictEqual(first.reservation.buckets, { day: buckets.day })
         assert.strictEqual(first.reservation.admittedAt, noon)
         yield* TestClock.adjust("5 seconds")
-        for (let i = 0; i < 10; i++) assert.deepStrictEqual(yield* reserve(claims, ask("a", 30)), first)
-        assert.deepStrictEqual(yield* left(claims), first.headroom)
+        for (let i = 0; i < 10; i++) {
+          const again = granted(yield* reserve(claims, ask("a", 30)))
+          assert.deepStrictEqual(again.reservation, first.reservation)
+          assert.deepStrictEqual(amounts(again.headroom), amounts(first.headroom))
+        }
+        assert.deepStrictEqual(yield* left(claims), amounts(first.headroom))
       }))
 
     test("a settle counts once, and verbs that come after it do nothing", () =>
@@ -288,7 +338,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.deepStrictEqual(yield* meter.renew(a, 50, 90), { held: 0, exhausted: true })
         yield* meter.cancel(a)
         assert.isTrue(yield* denied(claims, ask("a", 30)))
-        assert.deepStrictEqual(yield* left(claims), after)
+        assert.deepStrictEqual(yield* left(claims), amounts(after))
       }))
 
     test("a cancel leaves no trace, renewed tokens and place in the request window included", () =>

@@ -2,7 +2,7 @@
  * A Meter so plain that it can be believed: it remembers every event and adds up. Nothing is ever forgotten, no
  * store is ever lost, and totals are loaded with 0 at the start of their period.
  */
-import { dayOf, monthOf, secondsToEndOf } from "../../src/domain/Calendar.ts"
+import { dayOf, monthOf, secondsFrom, secondsToEndOf } from "../../src/domain/Calendar.ts"
 import { type Headroom, type Period, periods } from "../../src/domain/Limits.ts"
 import type { ReserveRequest, ClaimName, Renewal } from "../../src/gates/meter/Meter.ts"
 import type { Claims, Reservation } from "../../src/domain/Reservation.ts"
@@ -41,6 +41,10 @@ export type ModelVerdict =
 const bucketMs = 6000
 const inWindow = (event: number, now: number): boolean =>
   Math.floor(now / bucketMs) - Math.floor(event / bucketMs) < 11
+
+/** Milliseconds until all events have left the window. */
+const emptyIn = (events: ReadonlyArray<number>, now: number): number =>
+  Math.max(0, ...events.map((event) => (Math.floor(event / bucketMs) + 11) * bucketMs - now))
 
 const bucketOf: { readonly [P in Period]: (at: number) => string } = {
   day: dayOf,
@@ -103,7 +107,27 @@ export class MeterModel {
         limit: limits.tpm,
         remaining: Math.max(0, limits.tpm - this.#tokensAt(now) - this.#outstanding())
       },
-      budgets: left
+      budgets: left,
+      resets: {
+        requestsMs: emptyIn(
+          this.#all.flatMap((request) => (request.counted ? [request.at] : [])),
+          now
+        ),
+        tokensMs:
+          this.#outstanding() > 0
+            ? 11 * bucketMs
+            : emptyIn(
+                this.#all.flatMap(({ tokens }) =>
+                  tokens.filter(({ amount }) => amount > 0).map(({ at }) => at)
+                ),
+                now
+              ),
+        budgetsS: {
+          day: secondsFrom(now, "day", of),
+          month: secondsFrom(now, "month", of),
+          total: secondsFrom(now, "total", of)
+        }
+      }
     }
   }
 

@@ -12,9 +12,9 @@ const chat = (secret: string, more: Readonly<Record<string, unknown>> = {}) =>
 
 const bodyOf = (answer: { readonly text: string }) => JSON.parse(answer.text)
 
-/** The headers that tell what is left. */
+/** The headers that tell what is left, without the time until it is more. */
 const left = ({ headers }: { readonly headers: Headers }) =>
-  Object.fromEntries([...headers].filter(([name]) => /^x-(?:ratelimit|budget)-/.test(name)))
+  Object.fromEntries([...headers].filter(([name]) => /^x-(?:ratelimit|budget)-(?!reset)/.test(name)))
 
 const limits = (requests: number, requestsLeft: number, tokens: number, tokensLeft: number) => ({
   "x-ratelimit-limit-requests": String(requests),
@@ -23,9 +23,16 @@ const limits = (requests: number, requestsLeft: number, tokens: number, tokensLe
   "x-ratelimit-remaining-tokens": String(tokensLeft)
 })
 
-const budget = (period: string, remaining: number) => ({
+const budget = (period: string, limit: number, remaining: number) => ({
   "x-budget-period": period,
+  "x-budget-tokens-limit": String(limit),
   "x-budget-tokens-remaining": String(remaining)
+})
+
+const reset = ({ headers }: { readonly headers: Headers }) => ({
+  requests: headers.get("x-ratelimit-reset-requests"),
+  tokens: headers.get("x-ratelimit-reset-tokens"),
+  budget: headers.get("x-budget-reset")
 })
 
 /** An answer that the backend counts as 100 tokens. */
@@ -104,7 +111,10 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
       const [{ secret, prefix }, fake] = [yield* newKey({ rpm: 50, tpm: 1000 }), yield* Fake]
       yield* setBudgets(prefix, { day: 100, total: 150 })
       fake.script(hundred)
-      assert.deepStrictEqual(left(yield* chat(secret)), { ...limits(50, 49, 1000, 900), ...budget("day", 0) })
+      assert.deepStrictEqual(left(yield* chat(secret)), {
+        ...limits(50, 49, 1000, 900),
+        ...budget("day", 100, 0)
+      })
       const refused = yield* chat(secret)
       assert.strictEqual(refused.status, 429)
       assert.deepInclude(bodyOf(refused).error, {
@@ -114,7 +124,7 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
       assert.strictEqual(refused.headers.get("x-should-retry"), "false")
       const toMidnight = 86_400 - (((yield* Clock.currentTimeMillis) / 1000) % 86_400)
       assert.approximately(Number(refused.headers.get("retry-after")), toMidnight, 2)
-      assert.deepStrictEqual(left(refused), { ...limits(50, 49, 1000, 900), ...budget("day", 0) })
+      assert.deepStrictEqual(left(refused), { ...limits(50, 49, 1000, 900), ...budget("day", 100, 0) })
 
       const second = yield* newKey({ rpm: 50, tpm: 1000 })
       yield* setBudgets(second.prefix, { total: 100 })
@@ -124,6 +134,37 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
       assert.strictEqual(bodyOf(forEver).error.message, "total budget of 100 tokens is spent")
       assert.strictEqual(forEver.headers.get("retry-after"), "86400")
     })
+  )
+
+  it.effect(
+    "when an answer tells what is left, then it tells when all of it is left again, refusals included",
+    () =>
+      Effect.gen(function* () {
+        const [{ secret, prefix }, fake] = [yield* newKey({ rpm: 2, tpm: 1000 }), yield* Fake]
+        yield* setBudgets(prefix, { day: 100, total: 100 })
+        const unused = yield* call("/api/tags", { secret })
+        assert.deepInclude(reset(unused), { requests: "0s", tokens: "0s" })
+        fake.script(hundred)
+        const answers = [yield* chat(secret), yield* chat(secret), yield* call("/v1/models", { secret })]
+        assert.deepStrictEqual(
+          answers.map(({ status }) => status),
+          [200, 429, 200]
+        )
+        for (const answer of answers) {
+          const { budget, requests, tokens } = reset(answer)
+          for (const wait of [requests, tokens]) assert.match(wait ?? "", /^(?:\d|[1-5]\d)s$|^1m[0-6]s$/)
+          // Both are spent. The total never ends, so it is the one that binds.
+          assert.deepStrictEqual([answer.headers.get("x-budget-period"), budget], ["total", "86400"])
+        }
+        yield* setBudgets(prefix, { total: null })
+        const today = yield* eventually(
+          call("/api/tags", { secret }),
+          ({ headers }) => headers.get("x-budget-period") === "day",
+          1500
+        )
+        const toMidnight = 86_400 - (((yield* Clock.currentTimeMillis) / 1000) % 86_400)
+        assert.approximately(Number(reset(today).budget), toMidnight, 2)
+      })
   )
 
   for (const [path, body, reason, pace] of [
@@ -189,13 +230,13 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
           ({ headers }) => headers.has("x-budget-period"),
           1500
         )
-        assert.deepStrictEqual(left(listed), { ...limits(9, 8, 900, 900), ...budget("month", 500) })
+        assert.deepStrictEqual(left(listed), { ...limits(9, 8, 900, 900), ...budget("month", 500, 500) })
         const streamed = yield* call("/v1/chat/completions", { secret, body: hello({ stream: true }) })
         // A stream's headers go out with its first frame, when what is held still counts as used.
         assert.strictEqual(streamed.headers.get("x-budget-period"), "month")
         assert.deepStrictEqual(left(yield* call("/api/tags", { secret })), {
           ...limits(9, 7, 900, 890),
-          ...budget("month", 490)
+          ...budget("month", 500, 490)
         })
       })
   )

@@ -3,6 +3,7 @@ import type { Arrival, Intent } from "../../src/domain/AuditRecord.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
 import { type Asked, type Evidence, type Permit, seal } from "../../src/domain/Evidence.ts"
 import type { InferenceRequest, ModelCall } from "../../src/domain/Inference.ts"
+import { noResets } from "../../src/domain/Limits.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import type { Reservation } from "../../src/domain/Reservation.ts"
 
@@ -93,7 +94,7 @@ export const reservedFor = (
         slot: true,
         ...terms.reservation
       },
-      headroom: { requests: full, tokens: full, budgets: {} },
+      headroom: { requests: full, tokens: full, budgets: {}, resets: noResets },
       expectedTokens: terms.expectedTokens ?? 1,
       call
     }

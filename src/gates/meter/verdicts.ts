@@ -1,5 +1,5 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
-import { bucketsAt, secondsToEndOf } from "../../domain/Calendar.ts"
+import { bucketsAt, secondsFrom, secondsToEndOf } from "../../domain/Calendar.ts"
 import { type Headroom, type Period, periods, type Remaining } from "../../domain/Limits.ts"
 import { type ClaimName, Missing, Refused, type ReserveRequest } from "./Meter.ts"
 import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
@@ -28,22 +28,39 @@ export const whole = (tokens: number): number =>
 export const leastOf = ({ least = 0, tokens }: ReserveRequest): number =>
   Math.min(whole(least), whole(tokens))
 
-/** `budgets` in the order of `periods`; below 0: not claimed, or not known. */
-export const headroomOf = (
-  claims: Claims,
-  requests: number,
-  tokens: number,
-  budgets: ReadonlyArray<number>
-): Headroom => {
-  const left: { -readonly [P in Period]?: Headroom["budgets"][P] } = {}
+/** What a store says is left of its counters. */
+export interface Left {
+  readonly requests: number
+  readonly tokens: number
+  /** in the order of `periods`; below 0: not claimed, or not known */
+  readonly budgets: ReadonlyArray<number>
+  /** the store's time, epoch ms */
+  readonly now: number
+  readonly requestsResetMs: number
+  readonly tokensResetMs: number
+}
+
+/** `instant` (epoch ms) is in the periods of the budgets: those of the request's admission. */
+export const headroomOf = (claims: Claims, instant: number, left: Left): Headroom => {
+  const budgets: { -readonly [P in Period]?: Remaining } = {}
   periods.forEach((period, i) => {
-    const [limit, remaining] = [claims.budgets[period], budgets[i]]
-    if (limit !== undefined && remaining !== undefined && remaining >= 0) left[period] = { limit, remaining }
+    const [limit, remaining] = [claims.budgets[period], left.budgets[i]]
+    if (limit !== undefined && remaining !== undefined && remaining >= 0)
+      budgets[period] = { limit, remaining }
   })
   return {
-    requests: { limit: claims.limits.rpm, remaining: requests },
-    tokens: { limit: claims.limits.tpm, remaining: tokens },
-    budgets: left
+    requests: { limit: claims.limits.rpm, remaining: left.requests },
+    tokens: { limit: claims.limits.tpm, remaining: left.tokens },
+    budgets,
+    resets: {
+      requestsMs: left.requestsResetMs,
+      tokensMs: left.tokensResetMs,
+      budgetsS: {
+        day: secondsFrom(left.now, "day", instant),
+        month: secondsFrom(left.now, "month", instant),
+        total: secondsFrom(left.now, "total", instant)
+      }
+    }
   }
 }
 
@@ -78,7 +95,8 @@ export const headroomWithout = (headroom: Headroom, { available, held }: Reserva
     const left = headroom.budgets[period]
     if (left !== undefined) budgets[period] = tokens(left)
   }
-  return { requests: more(headroom.requests, 1), tokens: tokens(headroom.tokens), budgets }
+  // The store was not asked for the resets without it. It is no later than those with it.
+  return { ...headroom, requests: more(headroom.requests, 1), tokens: tokens(headroom.tokens), budgets }
 }
 
 /** `waitMs` speaks for windows and slots; a budget's wait is its calendar's (store time `now`). */

@@ -16,11 +16,13 @@ import {
   Unavailable
 } from "../../domain/Errors.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "../errors/errorResponses.ts"
+import { noResets } from "../../domain/Limits.ts"
 
 const headroom = {
   requests: { limit: 60, remaining: 0 },
   tokens: { limit: 100_000, remaining: 0 },
-  budgets: {}
+  budgets: {},
+  resets: noResets
 }
 
 type Samples = {

@@ -13,12 +13,20 @@ export const always = { "X-Request-ID": text("the request's id, also in the audi
 export const limits = {
   "X-RateLimit-Limit-Requests": count("requests per minute"),
   "X-RateLimit-Remaining-Requests": count("requests left in the last 60 seconds"),
+  "X-RateLimit-Reset-Requests": text(
+    "time until all requests are left again, if no more come, as OpenAI writes it: `0s`, `59s`, `1m0s`"
+  ),
   "X-RateLimit-Limit-Tokens": count("tokens per minute"),
   "X-RateLimit-Remaining-Tokens": count("tokens left in the last 60 seconds"),
+  "X-RateLimit-Reset-Tokens": text(
+    "the same for tokens; tokens that running requests hold count as used now"
+  ),
   "X-Budget-Period": text(
     "the budget period with the fewest tokens left: day, month or total; only where a budget is set"
   ),
-  "X-Budget-Tokens-Remaining": count("tokens left in it")
+  "X-Budget-Tokens-Limit": count("tokens of that budget"),
+  "X-Budget-Tokens-Remaining": count("tokens left of it"),
+  "X-Budget-Reset": count("seconds until its period ends; 86400 for total, which does not end")
 }
 
 /** On the answer to a request that may have a schema. */

@@ -2,6 +2,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { FreeWorkExhausted } from "../../../src/domain/Errors.ts"
+import { noResets } from "../../../src/domain/Limits.ts"
 import { FreeWork } from "../../../src/http/FreeWork.ts"
 
 const layer = FreeWork.layer({ perSecond: 10, burst: 20, keys: 3, maxWaiting: 5 })
@@ -70,7 +71,8 @@ it.effect("when more keys come than have a bucket, then the one used longest ago
 it.effect("the limits that are shown without asking the store are a second old at most", () =>
   Effect.gen(function* () {
     const freeWork = yield* FreeWork
-    const headroom = { requests: { limit: 1, remaining: 1 }, tokens: { limit: 1, remaining: 1 }, budgets: {} }
+    const full = { limit: 1, remaining: 1 }
+    const headroom = { requests: full, tokens: full, budgets: {}, resets: noResets }
     freeWork.noteHeadroom("key", headroom)
     assert.strictEqual(freeWork.headroom("key"), headroom)
     yield* TestClock.adjust("1 second")

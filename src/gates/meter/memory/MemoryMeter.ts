@@ -75,14 +75,14 @@ export class MemoryMeter {
     const at = known?.admittedAt ?? this.#epoch(now)
     const missing = this.#missing(account, claims, at)
     if (missing !== undefined) return missing
-    if (known !== undefined) return this.#reserved(account, claims, ask.id, known)
+    if (known !== undefined) return this.#reserved(account, claims, ask.id, known, now)
 
     const { limits, budgets } = claims
     const outstanding = account.leases.tokens
     const roomInWindow = limits.tpm - account.tokens.sum - outstanding
     const asked = whole(ask.tokens)
     const refused = (by: ClaimName, limit: number, waitMs: number) =>
-      refusal(by, limit, waitMs, at, this.#headroom(account, claims, at))
+      refusal(by, limit, waitMs, at, this.#headroom(account, claims, at, now))
     if (account.requests.sum >= limits.rpm) {
       return refused("requests", limits.rpm, account.requests.waitFor(limits.rpm - 1, now))
     }
@@ -119,7 +119,7 @@ export class MemoryMeter {
     this.#lease(account, ask.id, request, now)
     for (const total of totals.values()) charge(total, request.held)
     this.#remember(claims.account, ask.id, request, now)
-    return this.#reserved(account, claims, ask.id, request)
+    return this.#reserved(account, claims, ask.id, request, now)
   }
 
   renew(reservation: Reservation, used: number, want: number, now: number): Renewal {
@@ -174,7 +174,7 @@ export class MemoryMeter {
       if (keepSlot && request.slot) this.#keepSlot(account, id, now)
       this.#remember(claims.account, id, undefined, now)
     }
-    return this.#headroom(account, claims, admittedAt)
+    return this.#headroom(account, claims, admittedAt, now)
   }
 
   renewSlot({ claims, id }: Reservation, now: number): void {
@@ -215,7 +215,7 @@ export class MemoryMeter {
 
   peek(claims: Claims, now: number): Headroom | Missing {
     const [account, at] = [this.#open(claims.account, now), this.#epoch(now)]
-    return this.#missing(account, claims, at) ?? this.#headroom(account, claims, at)
+    return this.#missing(account, claims, at) ?? this.#headroom(account, claims, at, now)
   }
 
   load(
@@ -336,20 +336,23 @@ export class MemoryMeter {
     return flags.includes(true) ? new Missing({ buckets: marked(bucketsAt(at), flags) }) : undefined
   }
 
-  #headroom(account: AccountCounters, claims: Claims, at: number): Headroom {
+  /** `at` (epoch ms) is in the periods of the budgets. */
+  #headroom(account: AccountCounters, claims: Claims, at: number, now: number): Headroom {
     const totals = this.#totals(account, at)
-    return headroomOf(
-      claims,
-      Math.max(0, claims.limits.rpm - account.requests.sum),
-      Math.max(0, claims.limits.tpm - account.tokens.sum - account.leases.tokens),
-      periods.map((period) => {
+    return headroomOf(claims, at, {
+      requests: Math.max(0, claims.limits.rpm - account.requests.sum),
+      tokens: Math.max(0, claims.limits.tpm - account.tokens.sum - account.leases.tokens),
+      budgets: periods.map((period) => {
         const [budget, total] = [claims.budgets[period], totals.get(period)]
         return budget === undefined || total === undefined ? -1 : Math.max(0, budget - total.tokens)
-      })
-    )
+      }),
+      now: this.#epoch(now),
+      requestsResetMs: account.requests.emptyIn(now),
+      tokensResetMs: account.leases.tokens > 0 ? windowMs : account.tokens.emptyIn(now)
+    })
   }
 
-  #reserved(account: AccountCounters, claims: Claims, id: string, request: Request): Reserved {
+  #reserved(account: AccountCounters, claims: Claims, id: string, request: Request, now: number): Reserved {
     const { admittedAt, available, held, slot, charged } = request
     const flags = periods.map((period) => charged.has(period))
     return new Reserved({
@@ -362,7 +365,7 @@ export class MemoryMeter {
         buckets: marked(bucketsAt(admittedAt), flags),
         slot
       },
-      headroom: this.#headroom(account, claims, admittedAt)
+      headroom: this.#headroom(account, claims, admittedAt, now)
     })
   }
 }

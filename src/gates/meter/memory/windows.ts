@@ -80,6 +80,13 @@ export class Window {
     return windowMs
   }
 
+  /** Milliseconds until nothing of the present amount is left. */
+  emptyIn(now: number): number {
+    for (let bucket = this.#bucket; bucket > this.#bucket - bucketCount; bucket--)
+      if ((this.#amounts[slotOf(bucket)] ?? 0) > 0) return (bucket + bucketCount) * bucketMs - now
+    return 0
+  }
+
   #holds(bucket: number): boolean {
     return bucket > this.#bucket - bucketCount
   }

@@ -193,8 +193,18 @@ const make = (
     }
   }
 
-  const left = (claims: Claims, numbers: ReadonlyArray<number>, from: number) =>
-    headroomOf(claims, at(numbers, from), at(numbers, from + 1), numbers.slice(from + 2, from + 5))
+  /** What is left, as the numbers from `from` on say; the periods are those of `instant`, or of the store's time. */
+  const left = (claims: Claims, numbers: ReadonlyArray<number>, from: number, instant?: number) => {
+    const now = at(numbers, from + 5)
+    return headroomOf(claims, instant ?? now, {
+      requests: at(numbers, from),
+      tokens: at(numbers, from + 1),
+      budgets: numbers.slice(from + 2, from + 5),
+      now,
+      requestsResetMs: at(numbers, from + 6),
+      tokensResetMs: at(numbers, from + 7)
+    })
+  }
 
   const verdictOf = (
     claims: Claims,
@@ -215,7 +225,7 @@ const make = (
       }
       case "reserved":
         return Effect.succeed(
-          new Reserved({ reservation: reservationOf(claims, ask, n), headroom: left(claims, n, 7) })
+          new Reserved({ reservation: reservationOf(claims, ask, n), headroom: left(claims, n, 7, at(n, 0)) })
         )
       default:
         return nonsense("reserve", reply)
@@ -255,7 +265,7 @@ const make = (
         reservation.id,
         reservation.admittedAt,
         [...grip(reservation), whole(used), options?.keepSlot === true ? 1 : 0],
-        only("settle", "left", (n) => left(reservation.claims, n, 0))
+        only("settle", "left", (n) => left(reservation.claims, n, 0, reservation.admittedAt))
       ),
 
     renewSlot: (reservation) => aboutSlot("renewSlot", reservation),

@@ -197,7 +197,16 @@ local function token_room()
   return TOKEN_LIMIT - account[TOKEN_SUM] - account[HELD]
 end
 
--- A reply that ends with what is left: requests, tokens, and the three budgets, -1 for one that is not claimed or not known.
+-- Milliseconds until nothing of what is in a window is left.
+local function empty_in(window)
+  for bucket = THIS_BUCKET, THIS_BUCKET - BUCKETS + 1, -1 do
+    if account[position(window, bucket)] > 0 then return (bucket + BUCKETS) * BUCKET_MS - now end
+  end
+  return 0
+end
+
+-- A reply that ends with what is left: requests, tokens, and the three budgets, -1 for one that is not claimed or not known;
+-- then the time, and the milliseconds until all requests and all tokens are left again. What is held counts as used now.
 local function reply_with_headroom(tag, numbers)
   local count = #numbers
   numbers[count + 1] = max(0, REQUEST_LIMIT - account[REQUEST_SUM])
@@ -205,6 +214,9 @@ local function reply_with_headroom(tag, numbers)
   for i = 1, 3 do
     numbers[count + 2 + i] = BUDGETS[i] >= 0 and counters[i] and max(0, BUDGETS[i] - counters[i].tokens) or -1
   end
+  numbers[count + 6] = now
+  numbers[count + 7] = empty_in(REQUESTS)
+  numbers[count + 8] = account[HELD] > 0 and BUCKETS * BUCKET_MS or empty_in(TOKENS)
   return reply(tag, numbers)
 end
 

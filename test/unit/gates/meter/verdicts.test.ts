@@ -1,4 +1,5 @@
 import { assert, it } from "@effect/vitest"
+import { noResets } from "../../../../src/domain/Limits.ts"
 import { headroomWithout } from "../../../../src/gates/meter/verdicts.ts"
 
 const reservation = {
@@ -20,20 +21,25 @@ it("when a reservation is given back, then one request and what it held are left
     {
       requests: { limit: 10, remaining: 9 },
       tokens: { limit: 100, remaining: 30 },
-      budgets: { day: { limit: 60, remaining: 20 } }
+      budgets: { day: { limit: 60, remaining: 20 } },
+      resets: noResets
     },
     reservation
   )
   assert.deepStrictEqual(left, {
     requests: { limit: 10, remaining: 10 },
     tokens: { limit: 100, remaining: 80 },
-    budgets: { day: { limit: 60, remaining: 60 } }
+    budgets: { day: { limit: 60, remaining: 60 } },
+    resets: noResets
   })
 })
 
 it("when more was held than there was, then no more is left than was available", () => {
   const none = { limit: 100, remaining: 0 }
-  const left = headroomWithout({ requests: none, tokens: none, budgets: { day: none } }, reservation)
+  const left = headroomWithout(
+    { requests: none, tokens: none, budgets: { day: none }, resets: noResets },
+    reservation
+  )
   assert.strictEqual(left.tokens.remaining, 20)
   assert.strictEqual(left.budgets.day?.remaining, 20)
 })
