@@ -27,7 +27,14 @@ export const createKey = Command.make(
       Flag.optional
     ),
     ...flags.limits,
-    priority: flags.priority
+    priority: flags.priority,
+    endUserHeader: Flag.String("end-user-header").pipe(
+      Flag.withDescription(
+        "Header that says for whom a request is, such as X-OpenWebUI-User-Email; stored in the audit"
+      ),
+      Flag.withMetavar("name"),
+      Flag.optional
+    )
   },
   Effect.fnUntraced(function* (given) {
     const registry = yield* Registry
@@ -38,6 +45,7 @@ export const createKey = Command.make(
       ...(Option.isSome(given.expiresIn) ? { expiresInMs: yield* readLifetime(given.expiresIn.value) } : {}),
       ...(Option.isSome(given.expiresAt) ? { expiresAt: yield* readInstant(given.expiresAt.value) } : {}),
       ...(Option.isSome(given.priority) ? { priority: given.priority.value } : {}),
+      ...(Option.isSome(given.endUserHeader) ? { endUserHeader: given.endUserHeader.value } : {}),
       ...flags.givenLimits({
         rpm: Option.getOrUndefined(given.rpm),
         tpm: Option.getOrUndefined(given.tpm),
@@ -55,6 +63,7 @@ export const createKey = Command.make(
   Command.withExamples([
     { command: "tollgate create-key --tenant acme --name laptop" },
     { command: "tollgate create-key --tenant acme --name search --scopes embeddings --expires-in 30d" },
+    { command: "tollgate create-key --tenant acme --name webui --end-user-header X-OpenWebUI-User-Email" },
     { command: "KEY=$(tollgate create-key --tenant acme --name ci)", description: "Only the key" }
   ])
 )

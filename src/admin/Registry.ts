@@ -43,6 +43,8 @@ export interface KeyInfo extends LimitValues<number | null> {
   readonly created: Date
   readonly expires: Date | null
   readonly priority: Priority
+  /** the header that says for whom a request is; null: no header does */
+  readonly endUserHeader: string | null
   readonly promptLog: boolean
   /** null: the setting's default */
   readonly promptLogDays: number | null
@@ -87,6 +89,8 @@ export interface NewKey extends Partial<LimitValues<number>> {
   readonly expiresAt?: Date
   /** default `interactive` */
   readonly priority?: Priority
+  /** the header that says for whom a request is; default: no header */
+  readonly endUserHeader?: string
 }
 
 /** An absent field does not change; null removes the key's own limit. */
@@ -121,7 +125,8 @@ export class Registry extends Context.Service<
     /** `secret` is the full key. It is returned only here and is not stored. */
     createKey(key: NewKey): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant>
     /**
-     * Makes a new key with the name, scopes, limits, budgets (which start full), prompt log and lifetime of the old one.
+     * Makes a new key with the name, scopes, limits, budgets (which start full), prompt log, header for the end user and
+     * lifetime of the old one.
      * The lifetime starts now. With `graceMs` the old key ends after that time; without it, the old key does not change.
      */
     rotateKey(
@@ -133,6 +138,8 @@ export class Registry extends Context.Service<
     revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
     setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>
     setKeyLimits(prefix: string, limits: KeyLimitChange): Answer<KeyInfo, UnknownKey>
+    /** null: no header says for whom a request is. */
+    setEndUserHeader(prefix: string, header: string | null): Answer<KeyInfo, UnknownKey>
     setPromptLog(
       prefix: string,
       change: { readonly on: boolean; readonly retentionDays?: number }

@@ -39,6 +39,25 @@ export const weight = value("a whole number from 1 to 1000", between(1, 1000))
 
 export const priority = value(priorities.join(" or "), Schema.Literals(priorities))
 
+/** Headers with credentials: the audit must not store them. `none` is the word that removes a header. */
+const refusedHeaders: ReadonlySet<string> = new Set([
+  "authorization",
+  "proxy-authorization",
+  "cookie",
+  "set-cookie",
+  "x-api-key",
+  "api-key",
+  "none"
+])
+
+export const endUserHeader = value(
+  "the name of a header of at most 64 characters that carries no credentials, such as X-OpenWebUI-User-Email",
+  Schema.String.check(
+    Schema.isPattern(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/),
+    Schema.makeFilter((name: string) => !refusedHeaders.has(name.toLowerCase()))
+  )
+)
+
 export const budget = value(
   "a whole number of tokens from 0 to 9007199254740991",
   between(0, Number.MAX_SAFE_INTEGER)

@@ -62,7 +62,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
 
   const tenantColumns = sql`name, rpm, tpm, concurrent, weight, allow_all_models, allowed_models, disabled, created_at`
   const keyColumns = sql`k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at, k.expires_at, k.rpm, k.tpm,
-    k.concurrent, k.priority, k.prompt_log, k.prompt_log_days,
+    k.concurrent, k.priority, k.end_user_header, k.prompt_log, k.prompt_log_days,
     CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
 
   const oneTenant = (name: string, rows: ReadonlyArray<unknown>) =>
@@ -196,13 +196,18 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const tpm = yield* limitOr("tpm", key.tpm, null)
     const concurrent = yield* limitOr("concurrent", key.concurrent, null)
     const priority = yield* Values.validate("priority", Values.priority, key.priority ?? "interactive")
+    const header =
+      key.endUserHeader === undefined
+        ? null
+        : yield* Values.validate("end-user-header", Values.endUserHeader, key.endUserHeader)
     const expiresAt = yield* expiryOf(sql, key)
     yield* showTenant(key.tenant)
     return yield* insertKey(
       (prefix, hash) => sql`
-        INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority)
+        INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority,
+          end_user_header)
         SELECT id, ${name}, ${prefix}, ${hash}, string_to_array(${[...new Set(granted)].join(",")}, ','),
-          ${expiresAt}, ${rpm}::int, ${tpm}::int, ${concurrent}::int, ${priority}
+          ${expiresAt}, ${rpm}::int, ${tpm}::int, ${concurrent}::int, ${priority}, ${header}::text
         FROM tenants WHERE name = ${key.tenant}
         ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
     )
@@ -219,9 +224,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
         const made = yield* insertKey(
           (prefix, hash) => sql`
             INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority,
-              budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days)
+              budget_daily, budget_monthly, budget_total, end_user_header, prompt_log, prompt_log_days)
             SELECT tenant_id, name, ${prefix}, ${hash}, scopes, now() + (expires_at - created_at), rpm, tpm,
-              concurrent, priority, budget_daily, budget_monthly, budget_total, prompt_log, prompt_log_days
+              concurrent, priority, budget_daily, budget_monthly, budget_total, end_user_header, prompt_log,
+              prompt_log_days
             FROM api_keys WHERE prefix = ${old}
             ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
         )
@@ -307,6 +313,15 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     )
   }, withRegistryDown)
 
+  const setEndUserHeader = Effect.fnUntraced(function* (given: string, wish: string | null) {
+    const header = wish === null ? null : yield* Values.validate("header", Values.endUserHeader, wish)
+    return yield* change(
+      given,
+      (prefix) =>
+        sql`UPDATE api_keys SET end_user_header = ${header}::text WHERE prefix = ${prefix} RETURNING id`
+    )
+  }, withRegistryDown)
+
   const setPromptLog = Effect.fnUntraced(function* (
     given: string,
     wish: Parameters<Registry["Service"]["setPromptLog"]>[1]
@@ -344,6 +359,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     revokeKey,
     setKeyEnabled,
     setKeyLimits,
+    setEndUserHeader,
     setPromptLog,
     setBudgets,
     showBudgets,

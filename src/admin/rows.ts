@@ -27,6 +27,7 @@ const KeyRow = Schema.Struct({
   tpm: Schema.NullOr(Schema.Int),
   concurrent: Schema.NullOr(Schema.Int),
   priority: Schema.Literals(priorities),
+  end_user_header: Schema.NullOr(Schema.String),
   prompt_log: Schema.Boolean,
   prompt_log_days: Schema.NullOr(Schema.Int)
 })
@@ -80,6 +81,7 @@ export const keyOf = (row: typeof KeyRow.Type): KeyInfo => ({
   tpm: row.tpm,
   concurrent: row.concurrent,
   priority: row.priority,
+  endUserHeader: row.end_user_header,
   promptLog: row.prompt_log,
   promptLogDays: row.prompt_log_days
 })

@@ -180,6 +180,8 @@ const make = (maxRows: number) =>
             arrival: intent.arrival,
             caller: intent.caller,
             model: intent.model,
+            ...(intent.alias === undefined ? {} : { alias: intent.alias }),
+            ...(intent.endUser === undefined ? {} : { endUser: intent.endUser }),
             streamed: intent.streamed,
             usage: { tokensIn, tokensOut, source: "counted" },
             status: outcomes.aborted.status,

@@ -1,4 +1,5 @@
 /** Turns records into rows of the tables, with texts cleaned and cut. No text of a client can make an insert fail. */
+import { maxEndUser } from "../domain/EndUser.ts"
 import { redactKeys, shorterThanKey } from "../domain/Key.ts"
 import type { Facts } from "../domain/Evidence.ts"
 import { outcomes } from "../domain/Outcome.ts"
@@ -24,6 +25,9 @@ const scrub = (text: string, maxLength: number): string =>
     .slice(0, maxLength)
     .toWellFormed()
 
+const cleanOrNull = (text: string | undefined, maxLength: number): string | null =>
+  text === undefined ? null : clean(text, maxLength)
+
 /** A whole number that both JavaScript and Postgres store exactly. */
 const count = (tokens: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
@@ -36,17 +40,33 @@ const arrivalColumns = (arrival: Arrival) => ({
   method: clean(arrival.method, 16),
   endpoint: clean(arrival.endpoint, 256),
   client_ip: clean(arrival.clientIp, 64),
-  client_request_id: arrival.clientRequestId === undefined ? null : clean(arrival.clientRequestId, 64)
+  client_request_id: cleanOrNull(arrival.clientRequestId, 64)
 })
 
 /** The intent of a request that every gate has let through. */
-export const intentOf = ({ arrival, caller, model, request, reservation }: Facts<"Queue">): Intent => ({
+export const intentOf = ({
+  alias,
+  arrival,
+  caller,
+  endUser,
+  model,
+  request,
+  reservation
+}: Facts<"Queue">): Intent => ({
   arrival,
   caller,
   model: model.name,
+  ...(alias === undefined ? {} : { alias }),
+  ...(endUser === undefined ? {} : { endUser }),
   streamed: request.stream,
   reservation,
   promptEstimate: request.promptEstimate
+})
+
+/** What client and operator say of a request. */
+const claimColumns = ({ alias, endUser }: { readonly alias?: string; readonly endUser?: string }) => ({
+  alias: cleanOrNull(alias, 128),
+  end_user: cleanOrNull(endUser, maxEndUser)
 })
 
 export const intentRow = (intent: Intent) => ({
@@ -55,6 +75,7 @@ export const intentRow = (intent: Intent) => ({
   key_id: intent.caller.keyId,
   key_prefix: intent.caller.keyPrefix,
   model: clean(intent.model, 128),
+  ...claimColumns(intent),
   streamed: intent.streamed,
   admitted_at: isoOf(intent.reservation.admittedAt),
   held: count(intent.reservation.held),
@@ -67,7 +88,9 @@ export const auditRow = (record: AuditRecord) => ({
   tenant_id: record.caller?.tenantId ?? null,
   key_id: record.caller?.keyId ?? null,
   key_prefix: record.caller?.keyPrefix ?? null,
-  model: record.model === undefined ? null : clean(record.model, 128),
+  model: cleanOrNull(record.model, 128),
+  ...claimColumns(record),
+  truncated: record.truncated ?? null,
   streamed: record.streamed,
   tokens_in: count(record.usage.tokensIn),
   tokens_out: count(record.usage.tokensOut),

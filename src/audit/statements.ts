@@ -20,11 +20,11 @@ const idsOf = <E, R>(rows: Effect.Effect<unknown, E, R>) =>
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<IntentRow>) =>
   Effect.asVoid(pg`
     INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
-      client_request_id, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
+      client_request_id, end_user, alias, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
     SELECT r.*, now() + make_interval(secs => ${leaseS})
     FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tenant_id uuid, key_id uuid, key_prefix text,
       model text, endpoint text, method text, streamed boolean, client_ip text, client_request_id text,
-      arrived_at timestamptz, admitted_at timestamptz, held bigint, tokens_in bigint, reservation jsonb)
+      end_user text, alias text, arrived_at timestamptz, admitted_at timestamptz, held bigint, tokens_in bigint, reservation jsonb)
     WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
     ON CONFLICT (request_id) DO NOTHING`)
 
@@ -69,6 +69,9 @@ const fields: { readonly [C in keyof AuditRow]: string } = {
   client_ip: "text",
   client_request_id: "text",
   queued_ms: "integer",
+  end_user: "text",
+  alias: "text",
+  truncated: "boolean",
   repeats: "integer"
 }
 const columns = Object.keys(fields).join(", ")

@@ -23,6 +23,10 @@ export interface Intent {
   readonly caller: Caller
   /** discovered name */
   readonly model: string
+  /** the name by which the request asked for the model, when it is an alias */
+  readonly alias?: string
+  /** for whom the request is, as its client claims (`EndUser.ts`) */
+  readonly endUser?: string
   readonly streamed: boolean
   /** any replica can settle the request with it */
   readonly reservation: Reservation
@@ -34,6 +38,12 @@ export interface AuditRecord {
   readonly arrival: Arrival
   readonly caller?: Caller
   readonly model?: string
+  /** the name by which the request asked for the model, when it is an alias */
+  readonly alias?: string
+  /** for whom the request is, as its client claims (`EndUser.ts`) */
+  readonly endUser?: string
+  /** whether the model server cut the prompt; absent when that is not known */
+  readonly truncated?: boolean
   readonly streamed: boolean
   readonly usage: Usage
   /** HTTP status; 499 = client left */

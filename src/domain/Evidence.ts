@@ -27,12 +27,17 @@ export interface Asked {
   readonly request: InferenceRequest
   /** maximal output tokens: the client's own bound, or the cap */
   readonly maxTokens: number
+  /** for whom the request is, as its client claims */
+  readonly endUser?: string
 }
 
-/** What each link adds, and the link that it needs. */
+/** What each link adds, and the link that it needs. `alias`: the name that was asked for, when it is an alias of the model. */
 interface Chain {
   readonly KeyStore: { readonly after: undefined; readonly adds: { readonly caller: Caller } }
-  readonly Discovery: { readonly after: "KeyStore"; readonly adds: Asked & { readonly model: Model } }
+  readonly Discovery: {
+    readonly after: "KeyStore"
+    readonly adds: Asked & { readonly model: Model; readonly alias?: string }
+  }
   readonly Limiter: {
     readonly after: "Discovery"
     readonly adds: {

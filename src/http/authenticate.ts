@@ -4,7 +4,8 @@
  * A key may be in one place only: one `Authorization: Bearer <key>` header (RFC 6750, section 2.1).
  */
 import type { IncomingMessage } from "node:http"
-import { Effect } from "effect"
+import { Effect, Result } from "effect"
+import type { Caller } from "../domain/Caller.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { FreeWork } from "./FreeWork.ts"
@@ -27,12 +28,28 @@ const bearerOf = (incoming: IncomingMessage): string | undefined => {
   return value === undefined ? undefined : bearer.exec(value)?.[1]
 }
 
+const utf8 = new TextDecoder("utf-8", { fatal: true })
+
+/** Node reads the bytes of a header as Latin-1. Clients write names in UTF-8. */
+const headerText = (value: string): string =>
+  Result.getOrElse(
+    Result.try(() => utf8.decode(Buffer.from(value, "latin1"))),
+    () => value
+  )
+
+/** The header that the key's operator trusts to name the user; several of its name are one text, with commas. */
+const endUserHeaderOf = (incoming: IncomingMessage, { endUserHeader }: Caller): string | undefined => {
+  const value = endUserHeader === undefined ? undefined : incoming.headers[endUserHeader]
+  return typeof value === "string" ? headerText(value) : undefined
+}
+
 export const makeAuthenticate = Effect.gen(function* () {
   const [freeWork, keys] = [yield* FreeWork, yield* KeyStore]
 
   return (context: RequestContext, incoming: IncomingMessage) =>
     Effect.flatMap(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
       context.identify(key)
+      context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))
       return Effect.as(freeWork.check(key.facts.caller), key)
     })
 })

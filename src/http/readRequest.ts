@@ -32,8 +32,10 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     })
     const decoded = yield* decode(body, options)
     const request = withPromptSize(yield* withContext(contexts, caller.keyId, decoded))
+    context.claimEndUser(request.endUser)
     return {
       arrival: context.arrival,
+      ...(context.endUser === undefined ? {} : { endUser: context.endUser }),
       request,
       maxTokens: request.maxTokens ?? options.numPredictCap
     } satisfies Asked

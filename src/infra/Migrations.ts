@@ -24,6 +24,7 @@ import auditCorrections from "../../migrations/0005_audit_corrections.ts"
 import auditRepeats from "../../migrations/0006_audit_repeats.ts"
 import sealingSecrets from "../../migrations/0007_sealing_secrets.ts"
 import queue from "../../migrations/0008_queue.ts"
+import requestFacts from "../../migrations/0009_request_facts.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -34,7 +35,8 @@ export const migrations = {
   "0005_audit_corrections": auditCorrections,
   "0006_audit_repeats": auditRepeats,
   "0007_sealing_secrets": sealingSecrets,
-  "0008_queue": queue
+  "0008_queue": queue,
+  "0009_request_facts": requestFacts
 }
 
 const table = "schema_migrations"

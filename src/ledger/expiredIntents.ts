@@ -39,6 +39,8 @@ const Expired = Schema.Struct({
   streamed: Schema.Boolean,
   client_ip: Schema.String,
   client_request_id: Schema.NullOr(Schema.String),
+  end_user: Schema.NullOr(Schema.String),
+  alias: Schema.NullOr(Schema.String),
   tokens_in: Amount,
   tokens_out: Amount,
   latency_ms: Amount,
@@ -106,7 +108,7 @@ export const closeExpired = (
       Effect.gen(function* () {
         const rows = yield* pg`
           SELECT request_id::text, to_char(arrived_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS arrived_at,
-            tenant_id::text, key_id::text, key_prefix, method, endpoint, model, streamed, client_ip, client_request_id,
+            tenant_id::text, key_id::text, key_prefix, method, endpoint, model, streamed, client_ip, client_request_id, end_user, alias,
             tokens_in::float8, tokens_out::float8, reservation,
             least(2147483647, greatest(0, extract(epoch FROM lease_until - arrived_at) * 1000))::integer AS latency_ms
           FROM intents WHERE lease_until < now() AND ${chosen}
@@ -119,6 +121,7 @@ export const closeExpired = (
               ...row,
               usage_source: "counted" as const,
               queued_ms: null,
+              truncated: null,
               repeats: 1,
               status: outcomes.aborted.status,
               error_type: outcomes.aborted.type

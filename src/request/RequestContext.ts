@@ -5,6 +5,7 @@
  */
 import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Caller } from "../domain/Caller.ts"
+import { endUserOf } from "../domain/EndUser.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Headroom } from "../domain/Limits.ts"
@@ -26,6 +27,8 @@ class Draft {
   model: string | undefined
   /** whether discovery knows the name for this caller; only such names become metric labels */
   modelResolved = false
+  /** for whom the request is, as its client claims */
+  endUser: string | undefined
   streamed = false
   /** bytes of the body that was read to decode it */
   bodyBytes = 0
@@ -60,6 +63,11 @@ class Draft {
 
   identify(key: Evidence<"KeyStore">): void {
     this.key = key
+  }
+
+  /** A claim replaces the one before it, and a blank one replaces nothing. */
+  claimEndUser(claim: string | undefined): void {
+    this.endUser = endUserOf(claim) ?? this.endUser
   }
 
   readBody(bytes: number): void {

@@ -12,7 +12,7 @@ const settingsOf = Effect.fnUntraced(function* (prefix: string) {
   const sql = yield* SqlClient.SqlClient
   const [row] = yield* sql`
     SELECT tenant_id::text, name, scopes::text, status, rpm, tpm, concurrent, budget_daily::text, budget_monthly::text,
-      budget_total::text, prompt_log, prompt_log_days,
+      budget_total::text, end_user_header, prompt_log, prompt_log_days,
       round(extract(epoch FROM expires_at - created_at) / 86400)::int AS days
     FROM api_keys WHERE prefix = ${prefix}`
   return row
@@ -31,7 +31,7 @@ it.effect(
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
       const words =
-        "--tenant acme --name ci --scopes embeddings --expires-in 90d --rpm 7 --tpm 700 --concurrent 2"
+        "--tenant acme --name ci --scopes embeddings --expires-in 90d --rpm 7 --tpm 700 --concurrent 2 --end-user-header X-User"
       const old = prefixOf((yield* tollgateHere("create-key", ...words.split(" "))).stdout)
       succeeds(yield* tollgateHere("set-budget", "--key", old, "--daily", "100", "--total", "5000"))
       succeeds(yield* tollgateHere("set-prompt-log", "--key", old, "--on", "--retention-days", "3"))

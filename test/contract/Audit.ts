@@ -21,6 +21,9 @@ export interface SeenRow {
   readonly key_id: string | null
   readonly latency_ms: number
   readonly repeats: number
+  readonly end_user: string | null
+  readonly alias: string | null
+  readonly truncated: boolean | null
 }
 
 /** Looks at what was written, past the ports. */
@@ -253,7 +256,13 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
             clientRequestId: text
           }
           return [
-            refusalOf({ arrival, model: text, caller: { ...callerOf(), tenantName: text } }),
+            refusalOf({
+              arrival,
+              model: text,
+              alias: text,
+              endUser: text,
+              caller: { ...callerOf(), tenantName: text }
+            }),
             refusalOf({ arrival: { ...arrival, requestId: randomUUIDv7() }, model: text })
           ]
         })
@@ -261,8 +270,12 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         for (const { arrival } of records) {
           const row = yield* written.row(arrival.requestId)
           assert.isDefined(row)
-          assert.notMatch(`${row?.model}${row?.endpoint}${row?.client_request_id}`, /\p{Cc}/u)
-          assert.isAtMost(row?.model?.length ?? 0, 128)
+          assert.notMatch(
+            `${row?.model}${row?.endpoint}${row?.client_request_id}${row?.alias}${row?.end_user}`,
+            /\p{Cc}/u
+          )
+          for (const column of [row?.model, row?.alias, row?.end_user])
+            assert.isAtMost(column?.length ?? 0, 128)
           assert.isAtMost(row?.client_request_id?.length ?? 0, 64)
           assert.isAtMost(row?.endpoint.length ?? 0, 256)
         }
@@ -339,6 +352,29 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
           const sums = yield* written.auditSums(caller.keyId)
           assert.deepInclude(sums[0], { requests: 1, tokensIn: 0, tokensOut: 0 })
           assert.deepStrictEqual(yield* written.ledger(caller.keyId), sums)
+        })
+    )
+
+    it.effect(
+      "when a request names its user and an alias, then its row has both, also when another replica closes it",
+      () =>
+        Effect.gen(function* () {
+          const [audit, written] = [yield* Audit, yield* Written]
+          const names = { alias: "fast", endUser: "ann@example.org" }
+          const columns = { alias: "fast", end_user: "ann@example.org", model: "m:latest" }
+          const [ended, died] = [intentOf(names), intentOf(names)]
+          yield* Effect.forEach([ended, died], (intent) => audit.open(queuedFor(intent)))
+          yield* Effect.flatten(audit.close(endOf(ended, usageOf(1, 2), { truncated: true })))
+          yield* written.abort(died.arrival.requestId)
+          assert.deepInclude(yield* written.row(ended.arrival.requestId), { ...columns, truncated: true })
+          assert.deepInclude(yield* written.row(died.arrival.requestId), { ...columns, truncated: null })
+          const unnamed = refusalOf()
+          yield* audit.refuse(unnamed)
+          assert.deepInclude(yield* written.row(unnamed.arrival.requestId), {
+            alias: null,
+            end_user: null,
+            truncated: null
+          })
         })
     )
 

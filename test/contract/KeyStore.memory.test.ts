@@ -39,6 +39,12 @@ const makeWorld = () => {
       Effect.sync(() =>
         store.change(prefix, (key) => ({ caller: { ...key.caller, limits: { ...limits, rpm } } }))
       ),
+    setEndUserHeader: (prefix, header) =>
+      Effect.sync(() =>
+        store.change(prefix, ({ caller: { endUserHeader: _old, ...caller } }) => ({
+          caller: header === null ? caller : { ...caller, endUserHeader: header.toLowerCase() }
+        }))
+      ),
     setDown: (down) => Effect.sync(() => store.setDown(down))
   })
   return Layer.merge(store.layer, Layer.succeed(World, world))

@@ -20,6 +20,8 @@ export class World extends Context.Service<
     readonly setTenantEnabled: (prefix: string, enabled: boolean) => Effect.Effect<void>
     readonly expire: (prefix: string) => Effect.Effect<void>
     readonly setRpm: (prefix: string, rpm: number) => Effect.Effect<void>
+    /** null: no header */
+    readonly setEndUserHeader: (prefix: string, header: string | null) => Effect.Effect<void>
     readonly setDown: (down: boolean) => Effect.Effect<void>
   }
 >()("test/contract/KeyStore/World") {}
@@ -170,6 +172,27 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
         yield* setRpm(prefixOf(secret), 5)
         yield* becomes(rpm, 5)
       })
+    )
+
+    it.effect(
+      "when the header for the end user is set, changed or removed, then that is in force within about a second",
+      () =>
+        Effect.gen(function* () {
+          const { addKey, setEndUserHeader } = yield* World
+          const secret = yield* addKey()
+          const store = yield* KeyStore
+          const header = store.verify(secret).pipe(
+            Effect.map(({ known }) => known.caller.endUserHeader),
+            Effect.orDie
+          )
+          assert.isUndefined(yield* header)
+          yield* setEndUserHeader(prefixOf(secret), "X-OpenWebUI-User-Id")
+          yield* becomes(header, "x-openwebui-user-id")
+          yield* setEndUserHeader(prefixOf(secret), "X-Other")
+          yield* becomes(header, "x-other")
+          yield* setEndUserHeader(prefixOf(secret), null)
+          yield* becomes(header, undefined)
+        })
     )
 
     it.effect("without its database nobody is let in, known or not, and it comes back by itself", () =>

@@ -44,6 +44,8 @@ const layerWorld = Layer.effect(
           Effect.orDie(sql`UPDATE api_keys SET expires_at = now() - interval '1 ms' WHERE prefix = ${prefix}`)
         ),
       setRpm: (prefix, rpm) => Effect.asVoid(Effect.orDie(registry.setKeyLimits(prefix, { rpm }))),
+      setEndUserHeader: (prefix, header) =>
+        Effect.asVoid(Effect.orDie(registry.setEndUserHeader(prefix, header))),
       setDown: (down) => (down ? cluster.stop : Effect.orDie(cluster.start))
     })
   })

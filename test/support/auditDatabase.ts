@@ -66,9 +66,12 @@ export const storedRow = (requestId: string) =>
       readonly key_id: string | null
       readonly latency_ms: number
       readonly repeats: number
+      readonly end_user: string | null
+      readonly alias: string | null
+      readonly truncated: boolean | null
     }>`
       SELECT status, tokens_in::float8, tokens_out::float8, model, endpoint, client_request_id, error_type,
-        key_id::text, latency_ms, repeats
+        key_id::text, latency_ms, repeats, end_user, alias, truncated
       FROM audit_log WHERE request_id = ${requestId}::text::uuid`
   ).pipe(Effect.map((rows) => rows[0]))
 

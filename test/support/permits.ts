@@ -68,6 +68,8 @@ export interface Terms {
   readonly caller?: Caller
   readonly call?: ModelCall
   readonly expectedTokens?: number
+  readonly alias?: string
+  readonly endUser?: string
   readonly reservation?: Partial<Reservation>
 }
 
@@ -78,7 +80,12 @@ export const reservedFor = (
 ): Evidence<"Limiter"> => {
   const full = { limit: 60, remaining: 60 }
   return seal.Limiter(
-    seal.Discovery(verified(caller), { ...askedOf(call.request, arrival), model: modelNamed(model) }),
+    seal.Discovery(verified(caller), {
+      ...askedOf(call.request, arrival),
+      model: modelNamed(model),
+      ...(terms.alias === undefined ? {} : { alias: terms.alias }),
+      ...(terms.endUser === undefined ? {} : { endUser: terms.endUser })
+    }),
     {
       reservation: {
         id: arrival.requestId,
@@ -108,10 +115,17 @@ export const queuedFor = ({
   model,
   promptEstimate,
   reservation,
-  streamed
+  streamed,
+  ...names
 }: Intent): Evidence<"Queue"> =>
   seal.Queue(
-    reservedFor(model, { arrival, caller, reservation, call: callOf({ promptEstimate, stream: streamed }) }),
+    reservedFor(model, {
+      ...names,
+      arrival,
+      caller,
+      reservation,
+      call: callOf({ promptEstimate, stream: streamed })
+    }),
     { place: undefined }
   )
 

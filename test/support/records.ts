@@ -26,6 +26,8 @@ export interface Terms {
   readonly admittedAt?: number
   readonly held?: number
   readonly promptEstimate?: number
+  readonly alias?: string
+  readonly endUser?: string
 }
 
 export const intentOf = (terms: Terms = {}): Intent => {
@@ -36,6 +38,8 @@ export const intentOf = (terms: Terms = {}): Intent => {
     arrival: { requestId, arrivedAt, method: "POST", endpoint: "/api/chat", clientIp: "127.0.0.1" },
     caller,
     model: "m:latest",
+    ...(terms.alias === undefined ? {} : { alias: terms.alias }),
+    ...(terms.endUser === undefined ? {} : { endUser: terms.endUser }),
     streamed: true,
     reservation: {
       id: requestId,
@@ -65,6 +69,8 @@ export const endOf = (intent: Intent, usage: Usage, more: Partial<AuditRecord> =
   arrival: intent.arrival,
   caller: intent.caller,
   model: intent.model,
+  ...(intent.alias === undefined ? {} : { alias: intent.alias }),
+  ...(intent.endUser === undefined ? {} : { endUser: intent.endUser }),
   streamed: intent.streamed,
   usage,
   status: 200,

@@ -52,6 +52,7 @@ const KeyRow = Schema.Struct({
   priority: Schema.Literals(priorities),
   allow_all_models: Schema.Boolean,
   allowed_models: Schema.Array(Schema.String),
+  end_user_header: Schema.NullOr(Schema.String),
   prompt_log: Schema.Boolean,
   prompt_log_days: Schema.NullOr(Schema.Int),
   usable: Schema.Boolean,
@@ -76,6 +77,7 @@ const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyStat
     weight: row.weight,
     priority: row.priority,
     models: row.allow_all_models ? "all" : new Set(row.allowed_models),
+    ...(row.end_user_header === null ? {} : { endUserHeader: row.end_user_header.toLowerCase() }),
     ...(row.prompt_log ? { promptLogDays: row.prompt_log_days ?? promptLogDefaultDays } : {})
   }
   return {
@@ -100,7 +102,7 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
         coalesce(k.concurrent, t.concurrent) AS concurrent,
         k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
         k.budget_total::float8 AS budget_total,
-        t.weight, k.priority, t.allow_all_models, t.allowed_models, k.prompt_log, k.prompt_log_days,
+        t.weight, k.priority, k.end_user_header, t.allow_all_models, t.allowed_models, k.prompt_log, k.prompt_log_days,
         k.status = 'active' AND NOT t.disabled
           AND (k.expires_at IS NULL OR k.expires_at > now())
           AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable,

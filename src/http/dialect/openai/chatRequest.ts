@@ -7,7 +7,7 @@ import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, MaxTokens, TopLogprobs } from "../fields.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
 import { samplingOf } from "../sampling.ts"
-import { generationFields } from "./fields.ts"
+import { endUserClaim, generationFields } from "./fields.ts"
 import { Message, nativeMessages } from "./messages.ts"
 
 const ResponseFormat = Schema.Union([
@@ -98,6 +98,7 @@ export const chatRequest = requestDecoder(
     return {
       kind: "chat",
       model: chat.model,
+      ...endUserClaim(chat),
       stream: chat.stream ?? false,
       usageChunk: chat.stream_options?.include_usage === true,
       body: present({

@@ -5,7 +5,7 @@ import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
 import { samplingOf } from "../sampling.ts"
-import { generationFields, One } from "./fields.ts"
+import { endUserClaim, generationFields, One } from "./fields.ts"
 
 /** One prompt: the backend answers one at a time, and an empty one would only load the model. */
 const Prompt = Schema.Union([Schema.NonEmptyString, Schema.Tuple([Schema.NonEmptyString])])
@@ -27,6 +27,7 @@ export const completionRequest = requestDecoder(
     return {
       kind: "generate",
       model: completion.model,
+      ...endUserClaim(completion),
       stream: completion.stream ?? false,
       usageChunk: completion.stream_options?.include_usage === true,
       ...(completion.echo === true ? { echo: prompt } : {}),

@@ -4,6 +4,7 @@ import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
+import { endUserClaim, endUserFields } from "./fields.ts"
 import { absentable, isFormed, maxDimensions, maxInputs, ModelName, Texts, wholeIn } from "../fields.ts"
 
 const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinLength(1))]))
@@ -18,6 +19,7 @@ const Encoding = Schema.String.check(
 )
 
 const Embeddings = Schema.Struct({
+  ...endUserFields,
   model: ModelName,
   input: Schema.Json.annotate({
     description: "a text, or a list of them; token arrays are not supported",
@@ -39,6 +41,7 @@ export const embeddingsRequest = requestDecoder(
     return {
       kind: "embed",
       model: embeddings.model,
+      ...endUserClaim(embeddings),
       stream: false,
       base64: embeddings.encoding_format?.toLowerCase() === "base64",
       body: present({ input, dimensions: embeddings.dimensions }),

@@ -13,7 +13,28 @@ const StreamOptions = Schema.Struct({
   )
 })
 
+/** The fields in which OpenAI's clients name their user. They are stored in the audit and not sent upstream. */
+export const endUserFields = {
+  user: absentable(
+    Schema.String,
+    "for whom the request is; stored in the audit, at most 128 characters of it"
+  ),
+  safety_identifier: absentable(Schema.String, "wins over `user`")
+}
+
+interface Claims {
+  readonly user?: string | null
+  readonly safety_identifier?: string | null
+}
+
+/** For whom the request is, as a part of the decoded request. A blank text is none. */
+export const endUserClaim = ({ safety_identifier, user }: Claims): { readonly endUser?: string } => {
+  const claim = [safety_identifier, user].find((text) => (text ?? "").trim() !== "")
+  return claim === undefined || claim === null ? {} : { endUser: claim }
+}
+
 export const generationFields = {
+  ...endUserFields,
   ...openaiOptions,
   model: ModelName,
   stream: absentable(Schema.Boolean, "default false"),

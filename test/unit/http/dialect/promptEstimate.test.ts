@@ -104,6 +104,9 @@ const places = Effect.fnUntraced(function* (fake: FakeBackend, decoder: RequestD
 const inSchema = (path: string) =>
   ["{key}", "{}", "{}[]", "{}[][]", "{}{key}", "{}{}"].map((place) => path + place)
 
+/** For whom a request is: the audit's business. `user` is the other field, in the order of the alphabet. */
+const endUser = ["safety_identifier"]
+
 /** Places whose text does not reach the backend. Whoever adds to this list says why. */
 const notForwarded: Readonly<Record<string, ReadonlyArray<string>>> = {
   // The discovered spelling of the model is sent, never the client's. Of a schema only known keywords pass.
@@ -114,10 +117,16 @@ const notForwarded: Readonly<Record<string, ReadonlyArray<string>>> = {
   nativeEmbeddings: ["model"],
   nativeShow: ["model", "name"],
   // The name chooses one of `tools`.
-  openaiChat: ["model", ...inSchema("response_format.json_schema.schema"), "tool_choice.function.name"],
-  openaiCompletions: ["model"],
+  openaiChat: [
+    "model",
+    ...inSchema("response_format.json_schema.schema"),
+    ...endUser,
+    "tool_choice.function.name",
+    "user"
+  ],
+  openaiCompletions: ["model", ...endUser, "user"],
   // Any JSON is let in, so that token arrays get a sentence of their own.
-  openaiEmbeddings: ["input[][]", "input{key}", "input{}", "model"]
+  openaiEmbeddings: ["input[][]", "input{key}", "input{}", "model", ...endUser, "user"]
 }
 
 const request = (body: DecodedRequest["body"], more: Partial<DecodedRequest> = {}): InferenceRequest =>
