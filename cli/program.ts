@@ -19,7 +19,7 @@ import { revokeKey } from "./commands/revoke-key.ts"
 import { rotateKey } from "./commands/rotate-key.ts"
 import { makeServe } from "./commands/serve.ts"
 import { setBudget } from "./commands/set-budget.ts"
-import { setEndUserHeader } from "./commands/set-end-user-header.ts"
+import { setEndUser } from "./commands/set-end-user.ts"
 import { setLimits } from "./commands/set-limits.ts"
 import { setModels } from "./commands/set-models.ts"
 import { setPromptLog } from "./commands/set-prompt-log.ts"
@@ -66,7 +66,7 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
           enableKey.pipe(Command.provide(registry)),
           setBudget.pipe(Command.provide(registry)),
           showBudget.pipe(Command.provide(registry)),
-          setEndUserHeader.pipe(Command.provide(registry)),
+          setEndUser.pipe(Command.provide(registry)),
           setPromptLog.pipe(Command.provide(registry)),
           showPromptLog.pipe(Command.provide(registry)),
           erasePromptLog.pipe(Command.provide(registry))

@@ -123,13 +123,13 @@ layer(layerGateway(), live)("the end user", (it) => {
         ])
         assert.deepStrictEqual(yield* onBoth, ["mail", "mail"])
         const prefix = secret.slice(0, 12)
-        const set = yield* tollgate("set-end-user-header", "--key", prefix, "--header", "X-User")
+        const set = yield* tollgate("set-end-user", "--key", prefix, "--header", "X-User")
         assert.strictEqual(set.code, 0, set.stderr)
         assert.deepStrictEqual(
           yield* eventually(onBoth, (found) => found.every((user) => user === "id"), 2000),
           ["id", "id"]
         )
-        yield* tollgate("set-end-user-header", "--key", prefix, "--header", "none")
+        yield* tollgate("set-end-user", "--key", prefix, "--header", "none")
         assert.deepStrictEqual(
           yield* eventually(onBoth, (found) => found.every((user) => user === null), 2000),
           [null, null]
@@ -144,7 +144,7 @@ layer(layerGateway(), live)("the end user", (it) => {
         const secret = yield* keyWith()
         const prefix = secret.slice(0, 12)
         for (const name of ["Authorization", "cookie", "X-Api-Key", "X User", "", "x".repeat(65), "X:Y"]) {
-          const ran = yield* tollgate("set-end-user-header", "--key", prefix, "--header", name)
+          const ran = yield* tollgate("set-end-user", "--key", prefix, "--header", name)
           assert.notStrictEqual(ran.code, 0, name)
           assert.match(ran.stderr, /carries no credentials/, name)
         }

@@ -132,7 +132,8 @@ it("every setting that is named exists", () => {
     "OLLAMA_API_BASE",
     "OLLAMA_API_KEY",
     "OLLAMA_BIN",
-    "OLLAMA_URL"
+    "OLLAMA_URL",
+    "ENABLE_FORWARD_USER_INFO_HEADERS"
   ])
   const unknown = all(/`([A-Z]{2,}_[A-Z_]+)(?:=[^`]*)?`/g).filter(
     ({ match }) => !settings.has(match[1] ?? "") && !foreign.has(match[1] ?? "") && match[1] !== "DEFAULT_"

@@ -4,8 +4,8 @@ import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { show } from "../terminal.ts"
 
-export const setEndUserHeader = Command.make(
-  "set-end-user-header",
+export const setEndUser = Command.make(
+  "set-end-user",
   {
     key: flags.prefix("key"),
     header: Flag.String("header").pipe(
@@ -26,7 +26,7 @@ export const setEndUserHeader = Command.make(
 ).pipe(
   Command.withDescription("Set the header that says for whom the requests of a key are"),
   Command.withExamples([
-    { command: "tollgate set-end-user-header --key tg_4fJ2kQ9sX --header X-OpenWebUI-User-Id" },
-    { command: "tollgate set-end-user-header --key tg_4fJ2kQ9sX --header none" }
+    { command: "tollgate set-end-user --key tg_4fJ2kQ9sX --header X-OpenWebUI-User-Id" },
+    { command: "tollgate set-end-user --key tg_4fJ2kQ9sX --header none" }
   ])
 )
