@@ -182,7 +182,7 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
           const secret = yield* addKey()
           const store = yield* KeyStore
           const header = store.verify(secret).pipe(
-            Effect.map(({ known }) => known.caller.endUserHeader),
+            Effect.map(({ facts }) => facts.caller.endUserHeader),
             Effect.orDie
           )
           assert.isUndefined(yield* header)
