@@ -4,8 +4,9 @@
  */
 import { BlockList, isIP } from "node:net"
 import { Redacted, Result, Schema, Struct } from "effect"
-import { readRedisUrl } from "./infra/RedisUrl.ts"
+import { readRedisUrl, readRedisUrlTls } from "./infra/RedisUrl.ts"
 import { type Environment, findMisspelt, readSecretFiles } from "./infra/environment.ts"
+import { readPostgresTls, type TlsProblem } from "./infra/tls.ts"
 
 export interface Setting<A> {
   readonly name: string
@@ -63,6 +64,13 @@ export const localBackendUrl = new URL("http://127.0.0.1:11434")
 const isUrl = (text: string, protocols: ReadonlyArray<string>): boolean =>
   URL.canParse(text) && protocols.includes(new URL(text).protocol)
 
+/** Credentials do not belong into an address that is no secret: it is printed and logged. */
+const isOpenUrl = (text: string): boolean => {
+  if (!isUrl(text, ["http:", "https:"])) return false
+  const { password, username } = new URL(text)
+  return username === "" && password === ""
+}
+
 const secretUrl = (
   name: string,
   expected: string,
@@ -113,10 +121,9 @@ export const table = {
   ),
   backendUrl: setting<URL | undefined>(
     "BACKEND_URL",
-    "an http:// or https:// URL without a path",
+    "an http:// or https:// URL without user, password and path",
     undefined,
-    (text) =>
-      isUrl(text, ["http:", "https:"]) && new URL(text).pathname === "/" ? new URL(text) : undefined,
+    (text) => (isOpenUrl(text) && new URL(text).pathname === "/" ? new URL(text) : undefined),
     "unset"
   ),
   dataDir: setting<string>("DATA_DIR", "a folder", "./.tollgate", (text) => text),
@@ -188,9 +195,9 @@ export const table = {
   logLevel: choice("LOG_LEVEL", "info", ["trace", "debug", "info", "warn", "error", "fatal", "none"]),
   otlpEndpoint: setting<URL | undefined>(
     "OTLP_ENDPOINT",
-    "an http:// or https:// URL",
+    "an http:// or https:// URL without user and password",
     undefined,
-    (text) => (isUrl(text, ["http:", "https:"]) ? new URL(text) : undefined),
+    (text) => (isOpenUrl(text) ? new URL(text) : undefined),
     "unset"
   )
 }
@@ -225,6 +232,16 @@ const shapeOf = (text: string | undefined): string =>
         ? "a number out of range"
         : `text of ${text.length} characters`
 
+/** What is wrong with the TLS of a URL: its mode, and the files that it names. */
+const tlsProblems = <A>(
+  { name }: Setting<unknown>,
+  url: Redacted.Redacted | undefined,
+  read: (url: string) => Result.Result<A, TlsProblem>
+): ReadonlyArray<Problem> => {
+  const result = url === undefined ? undefined : read(Redacted.value(url))
+  return result === undefined || Result.isSuccess(result) ? [] : [{ setting: name, ...result.failure }]
+}
+
 /**
  * Reads all settings, or returns all problems. An empty variable counts as absent. A misspelt name is a problem, because
  * otherwise the default would apply silently.
@@ -246,6 +263,10 @@ export const readSettings = (given: Environment): Result.Result<SettingsValues, 
       })
     )
   }
+  problems.push(
+    ...tlsProblems(table.databaseUrl, values.databaseUrl, readPostgresTls),
+    ...tlsProblems(table.redisUrl, values.redisUrl, readRedisUrlTls)
+  )
   if (values.discoveryTtlS < values.discoveryRefreshS) {
     problems.push({
       setting: table.discoveryTtlS.name,

@@ -6,9 +6,10 @@
  * decide about a request.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { type Duration, type Layer, Redacted } from "effect"
+import { type Duration, type Layer, Redacted, Result } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { SqlError } from "effect/sql/SqlError"
+import { readPostgresTls } from "./tls.ts"
 
 /** A Postgres on this machine, by the path of its socket file. */
 export interface SocketAddress {
@@ -46,12 +47,18 @@ const byIndex = { enable_seqscan: "off", enable_hashjoin: "off", enable_mergejoi
  */
 const uncompiled = { jit: "off" }
 
+/** The settings refuse parameters that cannot be used. Should one come here, TLS with the CAs of the machine is demanded. */
+const withTls = (url: Redacted.Redacted) => ({
+  url,
+  ssl: Result.getOrElse(readPostgresTls(Redacted.value(url)), () => true)
+})
+
 export const layerPostgres = (
   options: PostgresOptions
 ): Layer.Layer<PgClient.PgClient | SqlClient.SqlClient, SqlError> => {
   const statementTimeoutMs = options.statementTimeoutMs ?? 2000
   return PgClient.layer({
-    ...(Redacted.isRedacted(options.url) ? { url: options.url } : options.url),
+    ...(Redacted.isRedacted(options.url) ? withTls(options.url) : options.url),
     maxConnections: options.maxConnections ?? 10,
     connectTimeout: options.connectTimeout ?? "3 seconds",
     keepAlive: "10 seconds",

@@ -6,12 +6,13 @@
  * leaves behind must expire.
  */
 import { createHash } from "node:crypto"
-import { Context, Data, Effect, Layer, Redacted } from "effect"
+import type { ConnectionOptions } from "node:tls"
+import { Context, Data, Effect, Layer, Redacted, Result } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
 import { makeMonotonicMs, timerOf } from "./time.ts"
 import { OutageLog } from "./OutageLog.ts"
 import { type BatchedCommand, makeCommandBatch } from "./CommandBatch.ts"
-import { readRedisUrl, type Sentinels } from "./RedisUrl.ts"
+import { readRedisUrl, readRedisUrlTls, type Sentinels } from "./RedisUrl.ts"
 
 /** No reply, or an error as the reply. `cause` is for the log. */
 export class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
@@ -94,7 +95,7 @@ const strict = (options: RedisOptions) => ({
 })
 
 /** The client asks the sentinels until they name a new master. Until then every command fails at once. */
-const sentinelOptions = (address: Sentinels, options: RedisOptions) => ({
+const sentinelOptions = (address: Sentinels, options: RedisOptions, tls: ConnectionOptions | undefined) => ({
   sentinels: [...address.sentinels],
   name: address.master,
   db: address.database,
@@ -105,22 +106,28 @@ const sentinelOptions = (address: Sentinels, options: RedisOptions) => ({
   sentinelRetryStrategy: backoff,
   // A demoted master may stay reachable. This closes its connections when the sentinels announce a new master.
   failoverDetector: true,
-  ...(address.tls ? { tls: {}, enableTLSForSentinelMode: true } : {})
+  // `sentinelTLS` is for the sentinels, the other two for the master.
+  ...(tls === undefined ? {} : { tls, enableTLSForSentinelMode: true, sentinelTLS: tls })
 })
 
 const connect = (options: RedisOptions): Single | Cluster => {
   const text = Redacted.value(options.url)
   const address = readRedisUrl(text) ?? { kind: "single", url: text }
+  // The settings refuse parameters that cannot be used. Should one come here, TLS with the CAs of the machine is demanded.
+  const tls = Result.getOrElse(readRedisUrlTls(text), (): ConnectionOptions => ({}))
   const single = { ...strict(options), enableOfflineQueue: false, retryStrategy: backoff }
-  if (address.kind === "single") return new Single(address.url, single)
-  if (address.kind === "sentinel") return new Single({ ...single, ...sentinelOptions(address, options) })
-  const { password, protocol, username } = new URL(address.urls[0])
+  if (address.kind === "sentinel") {
+    return new Single({ ...single, ...sentinelOptions(address, options, tls) })
+  }
+  const encrypted = tls === undefined ? {} : { tls }
+  if (address.kind === "single") return new Single(address.url, { ...single, ...encrypted })
+  const { password, username } = new URL(address.urls[0])
   return new Cluster([...address.urls], {
     redisOptions: {
       ...strict(options),
       ...(username === "" ? {} : { username: decodeURIComponent(username) }),
       ...(password === "" ? {} : { password: decodeURIComponent(password) }),
-      ...(protocol === "rediss:" ? { tls: {} } : {})
+      ...encrypted
     },
     enableOfflineQueue: false,
     enableAutoPipelining: false,

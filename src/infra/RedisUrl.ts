@@ -1,8 +1,11 @@
 /**
  * `REDIS_URL` in its three forms: one server, a comma list of them for Redis Cluster, and the sentinels of one master,
  * `redis+sentinel://user:password@host:26379,host:26379/master/0?sentinelPassword=…`. User and password are the
- * server's; `rediss` means TLS to all of them.
+ * server's; `rediss` means TLS to all of them, and `sslrootcert`, `sslcert` and `sslkey` in the query name its files (`tls.ts`).
  */
+import type { ConnectionOptions } from "node:tls"
+import type { Result } from "effect"
+import { readRedisTls, type TlsProblem } from "./tls.ts"
 
 export interface Sentinels {
   readonly sentinels: ReadonlyArray<{ readonly host: string; readonly port: number }>
@@ -48,7 +51,8 @@ const readSentinels = (text: string): Sentinels | undefined => {
   const valid = sentinels.filter((one) => one !== undefined)
   if (scheme === undefined || credentials === undefined || valid.length < sentinels.length) return undefined
   const parameters = new URLSearchParams(query)
-  if ([...parameters.keys()].some((name) => name !== "sentinelPassword")) return undefined
+  const isKnown = (name: string) => name === "sentinelPassword" || name.startsWith("ssl")
+  if (![...parameters.keys()].every(isKnown)) return undefined
   return {
     sentinels: valid,
     master,
@@ -68,4 +72,14 @@ export const readRedisUrl = (text: string): RedisAddress | undefined => {
   const [first = "", ...others] = text.split(",").map((part) => part.trim())
   if (![first, ...others].every(isServer)) return undefined
   return others.length === 0 ? { kind: "single", url: first } : { kind: "cluster", urls: [first, ...others] }
+}
+
+/** The TLS of a URL that `readRedisUrl` can read; undefined without TLS. A cluster has the parameters of its first URL. */
+export const readRedisUrlTls = (text: string): Result.Result<ConnectionOptions | undefined, TlsProblem> => {
+  const [first = ""] = text.startsWith("rediss+") || text.startsWith("redis+") ? [text] : text.split(",")
+  const query = first.indexOf("?")
+  return readRedisTls(
+    new URLSearchParams(query === -1 ? "" : first.slice(query).trim()),
+    first.startsWith("rediss")
+  )
 }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Redacted, Result } from "effect"
 import { assert, describe, it } from "@effect/vitest"
-import { describeProblem, readSettings } from "../../src/Settings.ts"
+import { describeProblem, readSettings, table } from "../../src/Settings.ts"
 
 const problems = (env: Record<string, string>): ReadonlyArray<string> => {
   const read = readSettings(env)
@@ -88,6 +88,24 @@ describe("Settings", () => {
     assert.strictEqual(
       databaseUrl === undefined ? "" : Redacted.value(databaseUrl),
       "postgres://u:hunter2@db/x"
+    )
+  })
+
+  it("when an address that is printed has a password, then it is refused", () => {
+    for (const name of ["BACKEND_URL", "OTLP_ENDPOINT"]) {
+      const [problem = ""] = problems({ [name]: "https://user:hunter2@host" })
+      assert.match(problem, new RegExp(`^${name}: got text .* without user`))
+      assert.notInclude(problem, "hunter2")
+      assert.deepStrictEqual(problems({ [name]: "https://host" }), [])
+    }
+  })
+
+  it("when a setting is a secret, then a file may hold it, and no other setting reads one", () => {
+    assert.deepStrictEqual(
+      Object.values(table)
+        .filter(({ secret }) => secret)
+        .map(({ name }) => name),
+      ["DATABASE_URL", "REDIS_URL"]
     )
   })
 

@@ -133,10 +133,20 @@ it("every setting that is named exists", () => {
     "OLLAMA_API_KEY",
     "OLLAMA_BIN",
     "OLLAMA_URL",
-    "ENABLE_FORWARD_USER_INFO_HEADERS"
+    "ENABLE_FORWARD_USER_INFO_HEADERS",
+    "OLLAMA_NUM_PARALLEL",
+    "OLLAMA_CONTEXT_LENGTH",
+    "OLLAMA_MAX_LOADED_MODELS",
+    "GRAFANA_PASSWORD",
+    "NODE_EXTRA_CA_CERTS"
   ])
+  // Codes of Node and OpenSSL.
+  const errors = new Set(
+    [...read("src/infra/tls.ts").matchAll(/^ {2}([A-Z_]+[A-Z\d_]*):/gm)].map((match) => match[1])
+  )
   const unknown = all(/`([A-Z]{2,}_[A-Z_]+)(?:=[^`]*)?`/g).filter(
-    ({ match }) => !settings.has(match[1] ?? "") && !foreign.has(match[1] ?? "") && match[1] !== "DEFAULT_"
+    ({ match: [, name = ""] }) =>
+      !settings.has(name) && !foreign.has(name) && !errors.has(name) && name !== "DEFAULT_"
   )
   assert.deepStrictEqual(
     unknown.map(({ file, match }) => [file, match[0]]),

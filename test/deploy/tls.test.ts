@@ -1,0 +1,370 @@
+/** Postgres and Redis with TLS, as the operations guide sets it up: real servers, and certificates made here. */
+import { spawn } from "node:child_process"
+import { copyFileSync, writeFileSync } from "node:fs"
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Redacted, Schedule, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { inject } from "vitest"
+import { Registry } from "../../src/admin/Registry.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { nobody } from "../../src/infra/embedded/PostgresProcess.ts"
+import { migrate } from "../../src/infra/Migrations.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { layerRedis, Redis } from "../../src/infra/Redis.ts"
+import { failsWith, succeeds, tollgateWith } from "../cli/tollgate.ts"
+import { makeCertificates } from "../support/certificates.ts"
+import { eventually, Fake, generous, hello, layerFake } from "../support/Gateway.ts"
+import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { freePort } from "../support/servers/processes.ts"
+import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
+import { findRedis } from "../support/servers/RedisBinary.ts"
+import { makeRedisServer, tied } from "../support/servers/RedisServer.ts"
+
+const owner = process.getuid?.() === 0 ? nobody.uid : undefined
+
+/** `tollgate` needs no certificate, `guarded` needs one of the CA with the name of its role. Plain text is refused. */
+const accessRules = `
+local all all trust
+hostssl guarded all all trust clientcert=verify-full
+hostssl all all all trust
+`
+
+const makePostgres = Effect.gen(function* () {
+  const certificates = yield* makeCertificates
+  const { file, give } = certificates
+  writeFileSync(file("hba"), accessRules)
+  const used = give("server.crt", "postgres.crt", owner)
+  const cluster = yield* makePostgresClusterWith({
+    ssl: "on",
+    ssl_cert_file: used,
+    ssl_key_file: give("server.key", "postgres.key", owner),
+    ssl_ca_file: file("ca.crt"),
+    hba_file: file("hba"),
+    listen_addresses: "127.0.0.1,127.0.0.2"
+  })
+  yield* Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`CREATE DATABASE tollgate`
+    yield* sql`CREATE DATABASE guarded`
+  }).pipe(Effect.provide(layerPostgres({ url: cluster.socket("postgres"), maxConnections: 1 })))
+  for (const name of ["tollgate", "guarded"]) {
+    yield* Effect.provide(migrate, layerPostgres({ url: cluster.socket(name), maxConnections: 1 }))
+  }
+  const url = (parameters: string, host = "localhost", database = "tollgate") =>
+    `postgres://tollgate:hidden-word@${host}:${cluster.port}/${database}${parameters}`
+  /** The server presents this certificate from now on. */
+  const present = (name: string) =>
+    Effect.gen(function* () {
+      give(`${name}.crt`, "postgres.crt", owner)
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`SELECT pg_reload_conf()`
+      yield* Effect.sleep("200 millis")
+    }).pipe(Effect.provide(layerPostgres({ url: cluster.socket("postgres"), maxConnections: 1 })))
+  return { ...certificates, cluster, url, present }
+})
+
+const binary = () => {
+  const { command, libraries } = inject("redis")
+  return command === "" ? findRedis() : { command, libraries }
+}
+
+const tlsWords = (file: (name: string) => string, clients: "no" | "yes") => [
+  ["tls-cert-file", file("redis.crt")],
+  ["tls-key-file", file("server.key")],
+  ["tls-ca-cert-file", file("ca.crt")],
+  ["tls-auth-clients", clients]
+]
+
+const makeRedis = Effect.fnUntraced(function* (clients: "no" | "yes") {
+  const certificates = yield* makeCertificates
+  const { file } = certificates
+  const tlsPort = yield* freePort
+  copyFileSync(file("server.crt"), file("redis.crt"))
+  const words = [
+    ["bind", "127.0.0.1", "127.0.0.2"],
+    ["tls-port", String(tlsPort)],
+    ...tlsWords(file, clients)
+  ]
+  // The plain port is the way of this test.
+  const server = yield* makeRedisServer(
+    binary(),
+    words.flatMap(([name = "", ...values]) => [`--${name}`, ...values])
+  )
+  const present = (name: string) =>
+    Effect.gen(function* () {
+      copyFileSync(file(`${name}.crt`), file("redis.crt"))
+      yield* reply(server.url, "CONFIG", "SET", "tls-cert-file", file("redis.crt"))
+    })
+  return {
+    ...certificates,
+    present,
+    tlsPort,
+    url: (parameters: string, host = "localhost") => `rediss://${host}:${tlsPort}${parameters}`
+  }
+})
+
+/** The answer to a command, or the code of the error that prevents a connection. */
+const reply = (url: string, command = "PING", ...words: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const { client, send } = yield* Redis
+    let code = "no error"
+    client.on("error", (error: unknown) => {
+      if (error instanceof Error && "code" in error) code = String(error.code)
+    })
+    return yield* send(command, words).pipe(
+      Effect.retry({ schedule: Schedule.spaced("20 millis"), times: 50 }),
+      Effect.catchTag("RedisFailed", () => Effect.succeed(code))
+    )
+  }).pipe(Effect.provide(Layer.fresh(layerRedis({ url: Redacted.make(url) }))))
+
+const Encrypted = Schema.Array(
+  Schema.Struct({ encrypted: Schema.Boolean, client: Schema.NullOr(Schema.String) })
+)
+
+const connection = (url: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`SELECT ssl AS encrypted, client_dn AS client FROM pg_stat_ssl WHERE pid = pg_backend_pid()`
+  ).pipe(
+    Effect.flatMap(Schema.decodeUnknownEffect(Encrypted)),
+    Effect.provide(Layer.fresh(layerPostgres({ url: Redacted.make(url), maxConnections: 1 })))
+  )
+
+it.live(
+  "when Postgres has TLS, then it is used with the right CA, and every other server is refused in words that name the fault",
+  () =>
+    Effect.gen(function* () {
+      const { file, present, url } = yield* makePostgres
+      const list = (parameters: string, host?: string, database?: string) =>
+        tollgateWith({ DATABASE_URL: url(parameters, host, database) }, ["list-tenants"])
+      const isRefused = Effect.fnUntraced(function* (
+        words: RegExp,
+        parameters: string,
+        host?: string,
+        database?: string
+      ) {
+        const ran = yield* list(parameters, host, database)
+        failsWith(ran, words)
+        assert.notInclude(ran.stdout + ran.stderr, "hidden-word")
+      })
+      const ca = `sslrootcert=${file("ca.crt")}`
+
+      for (const mode of ["require", "verify-ca", "verify-full"]) {
+        assert.deepStrictEqual(yield* connection(url(`?sslmode=${mode}&${ca}`)), [
+          { encrypted: true, client: null }
+        ])
+        succeeds(yield* list(`?sslmode=${mode}&${ca}`))
+        yield* isRefused(/not signed by a trusted CA/, `?sslmode=${mode}&sslrootcert=${file("other.crt")}`)
+        yield* isRefused(/not signed by a trusted CA/, `?sslmode=${mode}&sslrootcert=system`)
+      }
+      // Only verify-ca takes a certificate for another name.
+      yield* isRefused(/for another host name/, `?sslmode=verify-full&${ca}`, "127.0.0.2")
+      yield* isRefused(/for another host name/, `?sslmode=require&${ca}`, "127.0.0.2")
+      succeeds(yield* list(`?sslmode=verify-ca&${ca}`, "127.0.0.2"))
+      yield* isRefused(/demands TLS \(sslmode\)/, "")
+
+      const client = (name: string) => `${ca}&sslcert=${file(`${name}.crt`)}&sslkey=${file(`${name}.key`)}`
+      assert.deepStrictEqual(
+        yield* connection(url(`?sslmode=verify-full&${client("tollgate")}`, "localhost", "guarded")),
+        [{ encrypted: true, client: "/CN=tollgate" }]
+      )
+      yield* isRefused(/client certificate/, `?sslmode=verify-full&${ca}`, "localhost", "guarded")
+      yield* isRefused(
+        /client certificate/,
+        `?sslmode=verify-full&${client("stranger")}`,
+        "localhost",
+        "guarded"
+      )
+
+      yield* present("expired")
+      yield* isRefused(/has expired/, `?sslmode=verify-full&${ca}`)
+    }).pipe(Effect.scoped),
+  60_000
+)
+
+it.live(
+  "when a URL names certificates that cannot be used, then the start ends with code 78 and says which",
+  () =>
+    Effect.gen(function* () {
+      const { file } = yield* makeCertificates
+      writeFileSync(file("empty"), "")
+      const cases = [
+        ["sslmode=prefer", /another sslmode, expected sslmode disable, require, verify-ca or verify-full/],
+        ["sslmode=verify-full&sslrootcert=/nowhere", /an sslrootcert that cannot be used/],
+        [`sslmode=verify-full&sslrootcert=${file("empty")}`, /an sslrootcert that cannot be used/],
+        [`sslmode=verify-full&sslcert=${file("tollgate.crt")}`, /one of sslcert and sslkey/],
+        [
+          `sslmode=verify-full&sslcert=${file("tollgate.crt")}&sslkey=${file("stranger.key")}`,
+          /do not belong together/
+        ],
+        [
+          `sslmode=verify-full&sslcert=${file("tollgate.crt")}&sslkey=${file("ca.crt")}`,
+          /an sslkey that cannot be used/
+        ],
+        [`sslrootcert=${file("ca.crt")}`, /certificates without TLS/],
+        [`sslmode=verify-full&sslrotcert=${file("ca.crt")}`, /unknown ssl parameter/]
+      ] as const
+      for (const [parameters, words] of cases) {
+        const DATABASE_URL = `postgres://u:hidden-word@db.invalid/x?${parameters}`
+        const ran = yield* tollgateWith({ DATABASE_URL }, ["list-tenants"])
+        failsWith(ran, words)
+        assert.notInclude(ran.stderr, "hidden-word")
+      }
+      const redis = `?sslrootcert=/nowhere`
+      for (const [REDIS_URL, words] of [
+        [`rediss://:hidden-word@a:1${redis}`, /REDIS_URL: got an sslrootcert that cannot be used/],
+        [`rediss://:hidden-word@a:1${redis},rediss://b:1`, /REDIS_URL: got an sslrootcert/],
+        [`rediss+sentinel://:hidden-word@a:1/m${redis}`, /REDIS_URL: got an sslrootcert/],
+        [`redis://:hidden-word@a:1${redis}`, /REDIS_URL: got certificates without TLS/],
+        [`rediss://:hidden-word@a:1?tls=false`, /REDIS_URL: got an unknown ssl parameter/]
+      ] as const) {
+        const ran = yield* tollgateWith({ REDIS_URL, DATA_DIR: file("data") }, ["serve"])
+        assert.strictEqual(ran.code, 78, ran.stderr)
+        assert.match(ran.stderr, words)
+        assert.notInclude(ran.stderr, "hidden-word")
+      }
+    }).pipe(Effect.scoped),
+  60_000
+)
+
+it.live(
+  "when Redis has TLS, then it is used with the right CA and client certificate, and every other server is refused",
+  () =>
+    Effect.gen(function* () {
+      const { file, present, url } = yield* makeRedis("no")
+      const ca = `?sslrootcert=${file("ca.crt")}`
+      assert.strictEqual(yield* reply(url(ca)), "PONG")
+      assert.include(
+        ["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"],
+        yield* reply(url(`?sslrootcert=${file("other.crt")}`))
+      )
+      assert.include(["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"], yield* reply(url("")))
+      assert.strictEqual(yield* reply(url(ca, "127.0.0.2")), "ERR_TLS_CERT_ALTNAME_INVALID")
+      yield* present("expired")
+      assert.strictEqual(yield* reply(url(ca)), "CERT_HAS_EXPIRED")
+
+      const strict = yield* makeRedis("yes")
+      const client = (name: string) =>
+        `?sslrootcert=${strict.file("ca.crt")}&sslcert=${strict.file(`${name}.crt`)}&sslkey=${strict.file(`${name}.key`)}`
+      assert.strictEqual(yield* reply(strict.url(client("tollgate"))), "PONG")
+      for (const parameters of [`?sslrootcert=${strict.file("ca.crt")}`, client("stranger")]) {
+        assert.match(String(yield* reply(strict.url(parameters))), /^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
+      }
+    }).pipe(Effect.scoped),
+  60_000
+)
+
+it.live(
+  "when sentinels and their master have TLS, then both are asked with it",
+  () =>
+    Effect.gen(function* () {
+      const { file, folder, tlsPort } = yield* makeRedis("yes")
+      const port = yield* freePort
+      writeFileSync(
+        file("sentinel.conf"),
+        [
+          ["port", "0"],
+          ["tls-port", String(port)],
+          ["bind", "127.0.0.1"],
+          ["dir", folder],
+          ["tls-replication", "yes"],
+          ...tlsWords(file, "yes"),
+          ["sentinel", "monitor", "m", "127.0.0.1", String(tlsPort), "1"]
+        ]
+          .map((words) => words.join(" "))
+          .join("\n")
+      )
+      const { command, libraries } = binary()
+      yield* Effect.acquireRelease(
+        Effect.sync(() => {
+          const [program = command, ...words] = [...tied, command, file("sentinel.conf"), "--sentinel"]
+          return spawn(program, words, {
+            env: { ...process.env, LD_LIBRARY_PATH: libraries },
+            stdio: "ignore"
+          })
+        }),
+        (child) => Effect.sync(() => void child.kill("SIGKILL"))
+      )
+      const files = `?sslrootcert=${file("ca.crt")}&sslcert=${file("tollgate.crt")}&sslkey=${file("tollgate.key")}`
+      assert.strictEqual(yield* reply(`rediss+sentinel://127.0.0.1:${port}/m${files}`), "PONG")
+    }).pipe(Effect.scoped),
+  60_000
+)
+
+it.live(
+  "when a gateway reaches its stores over TLS, then it serves, takes renewed certificates, and is unready with a wrong CA",
+  () =>
+    Effect.gen(function* () {
+      const [postgres, redis] = [yield* makePostgres, yield* makeRedis("yes")]
+      const backend = yield* Fake
+      const { secret } = yield* Effect.gen(function* () {
+        const registry = yield* Registry
+        yield* registry.createTenant({ name: "t", allowAllModels: true })
+        return yield* registry.createKey({ tenant: "t", name: "k" })
+      }).pipe(
+        Effect.provide(layerRegistry({ defaults: generous })),
+        Effect.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), maxConnections: 1 }))
+      )
+      const files = ({ file }: { readonly file: (name: string) => string }, ca: string) =>
+        `sslrootcert=${file(ca)}&sslcert=${file("used.crt")}&sslkey=${file("tollgate.key")}`
+      for (const { file } of [postgres, redis]) copyFileSync(file("tollgate.crt"), file("used.crt"))
+      const start = (ca: string) =>
+        makeGatewayProcess({
+          NODE_ENV: "production",
+          DATABASE_URL: postgres.url(`?sslmode=verify-full&${files(postgres, ca)}`, "localhost", "guarded"),
+          REDIS_URL: redis.url(`?${files(redis, ca)}`),
+          BACKEND_URL: backend.url,
+          SHUTDOWN_DRAIN_MS: "0"
+        })
+      const readiness = (url: string, wanted: number) =>
+        eventually(
+          Effect.promise(() => fetch(`${url}/readyz`).then((answer) => answer.status)),
+          (status) => status === wanted
+        )
+      const gateway = yield* start("ca.crt")
+      assert.strictEqual(yield* readiness(gateway.url, 200), 200, gateway.printed())
+      const chat = Effect.promise(() =>
+        fetch(`${gateway.url}/api/chat`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+          body: JSON.stringify(hello())
+        }).then(async (answer) => {
+          await answer.text()
+          return answer.status
+        })
+      )
+      assert.strictEqual(yield* chat, 200)
+      const sessions = yield* Effect.flatMap(
+        SqlClient.SqlClient,
+        (sql) => sql`SELECT DISTINCT s.ssl AS encrypted, s.client_dn AS client
+          FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'tollgate'`
+      ).pipe(
+        Effect.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), applicationName: "test" }))
+      )
+      assert.deepStrictEqual(
+        sessions.map((row) => ({ ...row })),
+        [{ encrypted: true, client: "/CN=tollgate" }]
+      )
+
+      // Half of a renewal: the key does not fit yet. Then the whole one. New connections are made after each.
+      for (const name of ["stranger", "tollgate"]) {
+        for (const { file } of [postgres, redis]) copyFileSync(file(`${name}.crt`), file("used.crt"))
+        yield* postgres.cluster.stop
+        yield* postgres.cluster.start
+        assert.strictEqual(yield* readiness(gateway.url, 200), 200, gateway.printed())
+        assert.strictEqual(yield* chat, 200)
+      }
+      assert.strictEqual(yield* gateway.stop, 0)
+
+      const wrong = yield* start("other.crt")
+      assert.strictEqual(yield* readiness(wrong.url, 503), 503)
+      const said = yield* eventually(
+        Effect.sync(wrong.printed),
+        (text) => text.includes("database does not answer") && text.includes("redis connection error")
+      )
+      assert.match(said, /database does not answer.*certificate/s)
+      assert.match(said, /redis connection error.*(?:SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY)/s)
+      assert.notInclude(said, "hidden-word")
+    }).pipe(Effect.scoped, Effect.provide(layerFake)),
+  90_000
+)
