@@ -13,7 +13,7 @@ const problems = (env: Record<string, string>): ReadonlyArray<string> => {
 const values = (env: Record<string, string>) => Result.getOrThrow(readSettings(env))
 
 describe("Settings", () => {
-  it("takes the documented defaults from an empty environment", () => {
+  it("when the environment is empty, then the settings are the documented defaults", () => {
     const settings = values({})
     assert.strictEqual(settings.maxRequestBodyBytes, 262_144)
     assert.strictEqual(settings.host, "127.0.0.1")
@@ -23,7 +23,7 @@ describe("Settings", () => {
     assert.strictEqual(settings.playgroundEnabled, undefined)
   })
 
-  it("reports every problem at once, one line each", () => {
+  it("when several settings are wrong, then all are reported at once, one line each", () => {
     const lines = problems({
       MAX_REQUEST_BODY_BYTES: "abc",
       PORT: "-1",
@@ -36,7 +36,7 @@ describe("Settings", () => {
     )
   })
 
-  it("never repeats a value, which may be a secret", () => {
+  it("when a setting is wrong, then the report does not repeat its value, which may be a secret", () => {
     const secret = "mysql://root:hunter2@db"
     const lines = problems({
       DATABASE_URL: secret,
@@ -47,7 +47,7 @@ describe("Settings", () => {
     assert.notInclude(lines.join("\n"), "hunter2")
   })
 
-  it("refuses production without database, cache store and backend", () => {
+  it("when production has no database, cache store or backend, then it is refused", () => {
     assert.deepStrictEqual(
       problems({ NODE_ENV: "production" }).map((line) => line.split(":")[0]),
       ["DATABASE_URL", "REDIS_URL", "BACKEND_URL"]
@@ -63,7 +63,7 @@ describe("Settings", () => {
     )
   })
 
-  it("refuses a discovery TTL shorter than the refresh", () => {
+  it("when the discovery TTL is shorter than the refresh, then it is refused", () => {
     assert.deepStrictEqual(
       problems({ MODEL_DISCOVERY_REFRESH_S: "60", MODEL_DISCOVERY_CACHE_TTL_S: "59" }).map(
         (line) => line.split(":")[0]
@@ -72,7 +72,7 @@ describe("Settings", () => {
     )
   })
 
-  it("accepts CIDR ranges and addresses as trusted proxies, and nothing else", () => {
+  it("when trusted proxies are CIDR ranges or addresses, then they are accepted, and anything else is refused", () => {
     const { trustedProxies } = values({ TRUSTED_PROXIES: "10.0.0.0/8, ::1, 192.168.1.1" })
     assert.isTrue(trustedProxies.check("10.200.3.4"))
     assert.isTrue(trustedProxies.check("::1", "ipv6"))
@@ -82,7 +82,7 @@ describe("Settings", () => {
     }
   })
 
-  it("keeps URLs with credentials redacted", () => {
+  it("when a URL has credentials, then it is kept redacted", () => {
     const { databaseUrl } = values({ DATABASE_URL: "postgres://u:hunter2@db/x" })
     assert.notInclude(String(databaseUrl), "hunter2")
     assert.strictEqual(

@@ -41,7 +41,7 @@ const within = (...folders: ReadonlyArray<string>) => {
   return (file: string) => starts.some((start) => file.startsWith(start))
 }
 
-it("finds the files it is about", () => {
+it("when the files are listed, then each folder has some", () => {
   assert.isAbove(files.length, 40)
   assert.isAbove(imports.filter(({ to }) => to.startsWith("src/domain/")).length, 20)
 })
@@ -69,12 +69,12 @@ const roomOf = (file: string): string =>
 
 const rule = `A file imports from its own room and from rooms below it: ${rooms.join(" < ")}. Types count too.`
 
-it("each room of src has its place in the order", () => {
+it("when a room is in src, then it has its place in the order", () => {
   const found = new Set(files.filter(within("src")).map(roomOf))
   assert.deepStrictEqual([...found].filter((room) => room !== "").toSorted(), rooms.toSorted(), rule)
 })
 
-it("imports point one way: no arrow up, and so no circle of rooms", () => {
+it("when a file imports another, then the import goes down the order and there is no circle of rooms", () => {
   const up = imports.filter(({ from, to }) => {
     const [above, below] = [roomOf(from), roomOf(to)]
     return above !== "" && to.startsWith("src/") && rooms.indexOf(below) > rooms.indexOf(above)
@@ -115,7 +115,7 @@ it("when a folder imports another one, then that one does not import it back, di
 const adapter =
   /^src\/.*(?:\/(?:redis|memory|ollama|demo|embedded)\/|\/(?:live|postgres|memory|polling)\.ts$)/
 
-it("a port knows no adapter: a file that declares a service imports nothing of those who speak to a store", () => {
+it("when a file declares a service, then it imports no adapter", () => {
   const ports = files.filter(
     (file) =>
       within(
@@ -143,7 +143,7 @@ it("a port knows no adapter: a file that declares a service imports nothing of t
   )
 })
 
-it("each gate seals its own link of the evidence, and nobody else does: domain/Evidence.ts", () => {
+it("when a gate seals evidence, then it seals its own link and no other file does: domain/Evidence.ts", () => {
   const rooms: Readonly<Record<string, (file: string) => boolean>> = {
     KeyStore: within("src/gates/keys"),
     Discovery: within("src/gates/models"),
@@ -171,7 +171,7 @@ it("each gate seals its own link of the evidence, and nobody else does: domain/E
   assert.isAbove(importers.length, 5)
 })
 
-it("every way a request can end stands in domain/Outcome.ts: no other file writes an error type", () => {
+it("when a request ends, then its error type comes from domain/Outcome.ts and no other file writes one", () => {
   const types = new Set(Object.values<Outcome>(outcomes).flatMap(({ type }) => type ?? []))
   const named = files.filter(within("src")).filter((file) => {
     if (file === "src/domain/Outcome.ts") return false
@@ -183,7 +183,7 @@ it("every way a request can end stands in domain/Outcome.ts: no other file write
   assert.isAbove(types.size, 10)
 })
 
-it("only the wiring names live layers and their twins", () => {
+it("when a file names a live layer or a twin, then it is part of the wiring", () => {
   const wiring = (file: string) =>
     ["src/App.ts", "src/inMemory.ts", "cli/main.ts"].includes(file) || within("test")(file)
   const named = imports.filter(
@@ -205,7 +205,7 @@ const adapterOf = (file: string): string | undefined => {
   return name.endsWith("FromMeter") ? "fromMeter" : undefined
 }
 
-it("a layer is named by its adapter: layerPostgres, layerRedis, layerMemory; whoever joins them renames them by port", () => {
+it("when a file exports a layer, then its name is that of the adapter: layerPostgres, layerRedis, layerMemory", () => {
   const wrong = files.filter(within("src")).flatMap((file) => {
     const adapter = adapterOf(file)
     const exported = [...readFileSync(path.join(root, file), "utf8").matchAll(/^export const (layer\w*)/gm)]
@@ -223,12 +223,12 @@ it("a layer is named by its adapter: layerPostgres, layerRedis, layerMemory; who
   assert.deepStrictEqual(wrong, [])
 })
 
-it("a released migration stands alone: it imports nothing of ours", () => {
+it("when a migration is released, then it imports nothing of src", () => {
   const ours = imports.filter(({ from, to }) => within("migrations")(from) && /^(?:src|cli|test)\//.test(to))
   assert.deepStrictEqual(shown(ours), [])
 })
 
-it("the product does not import its tests", () => {
+it("when src imports a file, then it is no test", () => {
   assert.deepStrictEqual(
     shown(imports.filter(({ from, to }) => !within("test")(from) && to.startsWith("test/"))),
     []
@@ -242,7 +242,7 @@ const writtenIntoProperty =
 /** What V8 asks for, and where requests pass so often that it counts. */
 const hotPath = within("src/infra/v8", "src/request", "src/backend/ollama", "src/http")
 
-it("on the hot path no function is written where it is assigned to a property: V8 would put it into old space (infra/v8)", () => {
+it("when a file is on the hot path, then no function is assigned to a property: V8 would put it into old space (infra/v8)", () => {
   assert.match("self.transform = (upstream, scope) => 1", writtenIntoProperty)
   assert.match("  this.#wake ??= function () {", writtenIntoProperty)
   assert.notMatch('  const matches: Check["matches"] = (secret) => true', writtenIntoProperty)
@@ -271,7 +271,7 @@ it("when code runs an effect, then it calls a method or uses a constant: no gett
   )
 })
 
-it("files are small and named after what they are", () => {
+it("when a file is in src, then it is small and named after what it has", () => {
   const drawer = /(?:^|\/)(?:utils?|common|helpers?|misc|shared)(?:\/|\.[tj]s$)/i
   assert.deepStrictEqual(
     files.filter((file) => drawer.test(file)),

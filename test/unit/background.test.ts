@@ -57,7 +57,7 @@ it("when something runs again and again, then observability/background.ts runs i
   )
 })
 
-it("every name of a task is used, so that no failure is counted under another's", () => {
+it("when a task has a name, then the name is used, so that no failure is counted under another's", () => {
   const used = new Set(
     files.flatMap((file) =>
       [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|compareRepeatedly)\(\s*"(\w+)"/g)].map(

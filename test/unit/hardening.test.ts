@@ -9,7 +9,7 @@ const rows = [...table.matchAll(/^\| ([A-Z]\d{2}|malformed) \| (.+) \| (.+) \|$/
   ([, id = "", what = "", held = ""]) => ({ id, what, held })
 )
 
-it("each row of the hardening table is there once, and cites something", () => {
+it("when a row is in the hardening table, then it is there once and cites a test", () => {
   assert.isAtLeast(rows.length, 120)
   assert.strictEqual(new Set(rows.map(({ id }) => id)).size, rows.length)
   const lines = table.split("\n").filter((line) => /^\| (?!Row|-)/.test(line))
@@ -17,7 +17,7 @@ it("each row of the hardening table is there once, and cites something", () => {
   for (const { id, held } of rows) assert.match(held, /^`/, id)
 })
 
-it("every test the hardening table cites exists, under the name it is cited with", () => {
+it("when the hardening table cites a test, then it exists under that name", () => {
   const wrong = rows.flatMap(({ id, what, held }) =>
     [...held.matchAll(/`([^`]+)`(?: "([^"]+)")?/g)].flatMap(([, file = "", name]) => {
       const at = path.join(root, file)

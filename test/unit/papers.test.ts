@@ -27,7 +27,7 @@ const papers = ["README.md", "CONTRIBUTING.md", "Dockerfile", "docker-compose.ym
 const all = (pattern: RegExp) =>
   papers.flatMap(({ file, text }) => [...text.matchAll(pattern)].map((match) => ({ file, match })))
 
-it("the README's table of settings is the table of the code", () => {
+it("when a setting is in the code, then the README's table has the same row", () => {
   const [, after = ""] = read("README.md").split("<!-- settings")
   const rows = after.slice(after.indexOf("| Setting")).split("\n\n")[0]?.split("\n").slice(2)
   assert.deepStrictEqual(
@@ -36,7 +36,7 @@ it("the README's table of settings is the table of the code", () => {
   )
 })
 
-it("every npm script that is named exists", () => {
+it("when a document names an npm script, then it exists", () => {
   const { scripts } = Schema.decodeSync(
     Schema.fromJsonString(Schema.Struct({ scripts: Schema.Record(Schema.String, Schema.String) }))
   )(read("package.json"))
@@ -50,7 +50,7 @@ it("every npm script that is named exists", () => {
   )
 })
 
-it("every file that is named exists", () => {
+it("when a document names a file, then it exists", () => {
   const named = [
     ...all(/`((?:src|cli|test|deploy|docs|bench|migrations)\/[\w./-]+)`/g),
     // The story of a request in CONTRIBUTING.md.
@@ -122,7 +122,7 @@ it("when code or docs refer to a paper, then it is in the repository and has tha
   assert.deepStrictEqual(missing, [])
 })
 
-it("every setting that is named exists", () => {
+it("when a document names a setting, then it exists", () => {
   const settings = new Set(Object.values(table).flatMap(variablesOf))
   const foreign = new Set([
     "NODE_ENV",
@@ -154,7 +154,7 @@ it("every setting that is named exists", () => {
   )
 })
 
-it("every alert has an entry in the operations guide, and none is described that does not exist", () => {
+it("when there is an alert, then the operations guide describes it, and no other", () => {
   const alerts = [...read("deploy/prometheus/alerts.yaml").matchAll(/- alert: (\w+)/g)].map(
     (match) => match[1]
   )
@@ -164,7 +164,7 @@ it("every alert has an entry in the operations guide, and none is described that
   assert.deepStrictEqual(described.toSorted(), alerts.toSorted())
 })
 
-it("every background task has an entry in the operations guide, and none is described that does not exist", () => {
+it("when there is a background task, then the operations guide describes it, and no other", () => {
   const [, , after = ""] = read("docs/operations.md").split(/<!-- (?:alerts|tasks) -->/)
   const [table = ""] = after.split("\n## ")
   const described = [...table.matchAll(/^\| (`[^|]*) \|/gm)].flatMap(
@@ -216,41 +216,43 @@ const help = Effect.fnUntraced(function* (...words: ReadonlyArray<string>) {
   return (yield* TestConsole.logLines).slice(before).map(String).join("\n")
 })
 
-it.effect("every command and flag that is named exists, and every command's help has an example", () =>
-  Effect.gen(function* () {
-    const known = [...(yield* help()).matchAll(/^ {2}([a-z]+(?:-[a-z]+)*) {2,}\S/gm)].map(
-      (match) => match[1] ?? ""
-    )
-    assert.isAtLeast(known.length, 19)
-    const helps = new Map<string, string>()
-    for (const command of known) helps.set(command, yield* help(command))
-    for (const [command, text] of helps) assert.include(text, "EXAMPLES", command)
+it.effect(
+  "when a document names a command or a flag, then it exists, and every command's help has an example",
+  () =>
+    Effect.gen(function* () {
+      const known = [...(yield* help()).matchAll(/^ {2}([a-z]+(?:-[a-z]+)*) {2,}\S/gm)].map(
+        (match) => match[1] ?? ""
+      )
+      assert.isAtLeast(known.length, 19)
+      const helps = new Map<string, string>()
+      for (const command of known) helps.set(command, yield* help(command))
+      for (const [command, text] of helps) assert.include(text, "EXAMPLES", command)
 
-    const lines = papers.flatMap(({ file, text }) =>
-      [...text.matchAll(/(?:^|[\s`"(])tollgate ((?:[a-z]+-)*[a-z]+)\b([^`\n#|]*)/gm)].map((match) => ({
-        file,
+      const lines = papers.flatMap(({ file, text }) =>
+        [...text.matchAll(/(?:^|[\s`"(])tollgate ((?:[a-z]+-)*[a-z]+)\b([^`\n#|]*)/gm)].map((match) => ({
+          file,
+          command: match[1] ?? "",
+          flags: [...(match[2] ?? "").matchAll(/--([a-z]+(?:-[a-z]+)*)/g)].map((flag) => flag[1] ?? "")
+        }))
+      )
+      // Rows of the README's table: `create-key --tenant n …`.
+      const rows = [...read("README.md").matchAll(/^\| `((?:[a-z]+-)[a-z-]+)([^|]*)/gm)].map((match) => ({
+        file: "README.md",
         command: match[1] ?? "",
-        flags: [...(match[2] ?? "").matchAll(/--([a-z]+(?:-[a-z]+)*)/g)].map((flag) => flag[1] ?? "")
+        flags: []
       }))
-    )
-    // Rows of the README's table: `create-key --tenant n …`.
-    const rows = [...read("README.md").matchAll(/^\| `((?:[a-z]+-)[a-z-]+)([^|]*)/gm)].map((match) => ({
-      file: "README.md",
-      command: match[1] ?? "",
-      flags: []
-    }))
-    const wrong = [...lines, ...rows].filter(
-      ({ command, flags }) =>
-        !helps.has(command) || flags.some((flag) => !helps.get(command)?.includes(`--${flag}`))
-    )
-    assert.isAbove(lines.length, 15)
-    assert.isAbove(rows.length, 8)
-    assert.deepStrictEqual(wrong, [])
-    const documented = read("README.md")
-    assert.deepStrictEqual(
-      known.filter((command) => !documented.includes(`\`${command}`)),
-      [],
-      "commands the README does not name"
-    )
-  })
+      const wrong = [...lines, ...rows].filter(
+        ({ command, flags }) =>
+          !helps.has(command) || flags.some((flag) => !helps.get(command)?.includes(`--${flag}`))
+      )
+      assert.isAbove(lines.length, 15)
+      assert.isAbove(rows.length, 8)
+      assert.deepStrictEqual(wrong, [])
+      const documented = read("README.md")
+      assert.deepStrictEqual(
+        known.filter((command) => !documented.includes(`\`${command}`)),
+        [],
+        "commands the README does not name"
+      )
+    })
 )

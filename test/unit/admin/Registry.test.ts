@@ -12,7 +12,7 @@ const layerRegistry = (options: Partial<RegistryOptions> = {}) =>
     Layer.provideMerge(TestPostgres)
   )
 
-it.live("a key is stored as an argon2id hash of the whole key, and nowhere in clear", () =>
+it.live("when a key is created, then the database holds an argon2id hash of it and nowhere its text", () =>
   Effect.gen(function* () {
     const registry = yield* Registry
     yield* registry.createTenant({ name: "t" })
@@ -26,7 +26,7 @@ it.live("a key is stored as an argon2id hash of the whole key, and nowhere in cl
   }).pipe(Effect.provide(layerRegistry()))
 )
 
-it.live("a prefix that is taken is never given twice: another key is made", () => {
+it.live("when a new key's prefix is taken, then another key is made", () => {
   const first = mintKey("tg_")
   const clash = prefixOf(first) + mintKey("tg_").slice(-32)
   const fresh = mintKey("tg_")
@@ -43,7 +43,7 @@ it.live("a prefix that is taken is never given twice: another key is made", () =
   }).pipe(Effect.provide(layerRegistry({ mint: () => mints.shift() ?? first })))
 })
 
-it.live("a random source that repeats itself is an error and not a loop", () => {
+it.live("when the random source repeats itself, then creating a key fails and does not loop", () => {
   const always = mintKey("tg_")
   return Effect.gen(function* () {
     const registry = yield* Registry
@@ -54,7 +54,7 @@ it.live("a random source that repeats itself is an error and not a loop", () => 
   }).pipe(Effect.provide(layerRegistry({ mint: () => always })))
 })
 
-it.live("two operators who create one tenant at once: one of them is told", () =>
+it.live("when two operators create one tenant at once, then one of them gets an error", () =>
   Effect.gen(function* () {
     const registry = yield* Registry
     const outcomes = yield* Effect.all(
@@ -74,7 +74,7 @@ it.live("two operators who create one tenant at once: one of them is told", () =
   }).pipe(Effect.provide(layerRegistry()))
 )
 
-it.live("concurrent revocations write one outbox row", () =>
+it.live("when a key is revoked several times at once, then one outbox row is written", () =>
   Effect.gen(function* () {
     const registry = yield* Registry
     yield* registry.createTenant({ name: "t" })
@@ -89,18 +89,20 @@ it.live("concurrent revocations write one outbox row", () =>
   }).pipe(Effect.provide(layerRegistry()))
 )
 
-it.live("names keep what people write, and refuse what would garble a terminal", () =>
-  Effect.gen(function* () {
-    const registry = yield* Registry
-    for (const name of ["Zoë & Söhne", "研究室", "a".repeat(64), "o'brien\"; --", "🦙".repeat(64)]) {
-      assert.strictEqual((yield* registry.createTenant({ name })).name, name)
-    }
-    for (const name of ["", " a", "a ", "a".repeat(65), "a\u001b[2J", "a\u0000", "a\u202eb", "a\u2028b"]) {
-      assert.strictEqual(
-        (yield* Effect.flip(registry.createTenant({ name })))._tag,
-        "InvalidValue",
-        JSON.stringify(name)
-      )
-    }
-  }).pipe(Effect.provide(layerRegistry()))
+it.live(
+  "when a name is given, then it keeps ordinary text and is refused if it could garble a terminal",
+  () =>
+    Effect.gen(function* () {
+      const registry = yield* Registry
+      for (const name of ["Zoë & Söhne", "研究室", "a".repeat(64), "o'brien\"; --", "🦙".repeat(64)]) {
+        assert.strictEqual((yield* registry.createTenant({ name })).name, name)
+      }
+      for (const name of ["", " a", "a ", "a".repeat(65), "a\u001b[2J", "a\u0000", "a\u202eb", "a\u2028b"]) {
+        assert.strictEqual(
+          (yield* Effect.flip(registry.createTenant({ name })))._tag,
+          "InvalidValue",
+          JSON.stringify(name)
+        )
+      }
+    }).pipe(Effect.provide(layerRegistry()))
 )

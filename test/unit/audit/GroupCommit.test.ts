@@ -48,32 +48,34 @@ const held = Effect.fnUntraced(function* (store: Store) {
   })
 })
 
-it.effect("what comes in one turn is written at its end, what comes meanwhile rides together", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const commit = yield* commitTo(store)
-    const release = yield* held(store)
-    const first = yield* Effect.forEach([1, 2], (n) => fork(commit.submit(n)))
-    assert.deepStrictEqual(store.batches, [])
-    yield* turn
-    assert.deepStrictEqual(store.batches, [[1, 2]])
-    const second = yield* Effect.forEach([3, 4, 5], (n) => fork(commit.submit(n)))
-    yield* turn
-    assert.deepStrictEqual(store.batches, [[1, 2]])
-    assert.strictEqual(commit.backlog(), 5)
-    yield* release
-    yield* Fiber.joinAll([...first, ...second])
-    assert.deepStrictEqual(store.batches, [
-      [1, 2],
-      [3, 4, 5]
-    ])
-    assert.strictEqual(commit.backlog(), 0)
-    yield* commit.submit(6)
-    assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
-  })
+it.effect(
+  "when items come in one turn, then they are written at its end, and those that come meanwhile are written together after it",
+  () =>
+    Effect.gen(function* () {
+      const store = new Store()
+      const commit = yield* commitTo(store)
+      const release = yield* held(store)
+      const first = yield* Effect.forEach([1, 2], (n) => fork(commit.submit(n)))
+      assert.deepStrictEqual(store.batches, [])
+      yield* turn
+      assert.deepStrictEqual(store.batches, [[1, 2]])
+      const second = yield* Effect.forEach([3, 4, 5], (n) => fork(commit.submit(n)))
+      yield* turn
+      assert.deepStrictEqual(store.batches, [[1, 2]])
+      assert.strictEqual(commit.backlog(), 5)
+      yield* release
+      yield* Fiber.joinAll([...first, ...second])
+      assert.deepStrictEqual(store.batches, [
+        [1, 2],
+        [3, 4, 5]
+      ])
+      assert.strictEqual(commit.backlog(), 0)
+      yield* commit.submit(6)
+      assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
+    })
 )
 
-it.effect("as many writes are under way as there are writers, and none of them for nothing", () =>
+it.effect("when there are two writers, then at most two writes run at once and each has items", () =>
   Effect.gen(function* () {
     const store = new Store()
     const commit = yield* commitTo(store, { writers: 2 })
@@ -96,7 +98,7 @@ it.effect("as many writes are under way as there are writers, and none of them f
   })
 )
 
-it.effect("a close waits for every writer", () =>
+it.effect("when it closes, then it waits for every writer", () =>
   Effect.gen(function* () {
     const store = new Store()
     const commit = yield* commitTo(store, { writers: 2 })
@@ -116,7 +118,7 @@ it.effect("a close waits for every writer", () =>
   })
 )
 
-it.effect("nobody is told of a write before it has happened", () =>
+it.effect("when a write has not happened yet, then its submitter still waits", () =>
   Effect.gen(function* () {
     const store = new Store()
     const commit = yield* commitTo(store)
@@ -131,22 +133,24 @@ it.effect("nobody is told of a write before it has happened", () =>
   })
 )
 
-it.effect("batches keep to their bound, the queue to its own", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const commit = yield* commitTo(store, { maxBatch: 2, capacity: 5 })
-    const release = yield* held(store)
-    const fibers = yield* Effect.forEach([1, 2, 3, 4, 5], (n) => fork(commit.submit(n)))
-    const full = yield* Effect.flip(commit.submit(6))
-    assert.deepInclude(full, { _tag: "QueueFull", capacity: 5 })
-    yield* release
-    yield* Fiber.joinAll(fibers)
-    assert.deepStrictEqual(store.batches, [[1, 2], [3, 4], [5]])
-    yield* commit.submit(6)
-  })
+it.effect(
+  "when many items come, then no batch is larger than its bound and the queue refuses more than its capacity",
+  () =>
+    Effect.gen(function* () {
+      const store = new Store()
+      const commit = yield* commitTo(store, { maxBatch: 2, capacity: 5 })
+      const release = yield* held(store)
+      const fibers = yield* Effect.forEach([1, 2, 3, 4, 5], (n) => fork(commit.submit(n)))
+      const full = yield* Effect.flip(commit.submit(6))
+      assert.deepInclude(full, { _tag: "QueueFull", capacity: 5 })
+      yield* release
+      yield* Fiber.joinAll(fibers)
+      assert.deepStrictEqual(store.batches, [[1, 2], [3, 4], [5]])
+      yield* commit.submit(6)
+    })
 )
 
-it.effect("a row nobody can write costs its neighbours nothing", () =>
+it.effect("when one row cannot be written, then its submitter fails and the other rows are written", () =>
   Effect.gen(function* () {
     for (const onStoreFailure of ["fail", "keep"] as const) {
       const store = new Store()
@@ -161,7 +165,7 @@ it.effect("a row nobody can write costs its neighbours nothing", () =>
   })
 )
 
-it.effect("a row that breaks its own encoding is one of those", () =>
+it.effect("when a row cannot be encoded, then its submitter fails and the other rows are written", () =>
   Effect.gen(function* () {
     const written: Array<number> = []
     const commit = yield* makeGroupCommit<number, Failure>({
@@ -183,7 +187,7 @@ it.effect("a row that breaks its own encoding is one of those", () =>
   })
 )
 
-it.effect("a store that fails fails its submitters, and the next one is tried anew", () =>
+it.effect("when the store fails, then its submitters fail and the next write is tried", () =>
   Effect.gen(function* () {
     const store = new Store()
     const commit = yield* commitTo(store)
@@ -195,34 +199,36 @@ it.effect("a store that fails fails its submitters, and the next one is tried an
   })
 )
 
-it.effect("what is kept is written in order when the store is back, and the wait is told meanwhile", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const settled: Array<number> = []
-    const commit = yield* commitTo(store, {
-      onStoreFailure: "keep",
-      capacity: 4,
-      settled: (n) => settled.push(n)
+it.effect(
+  "when the store comes back, then the kept items are written in order, and the lag was shown meanwhile",
+  () =>
+    Effect.gen(function* () {
+      const store = new Store()
+      const settled: Array<number> = []
+      const commit = yield* commitTo(store, {
+        onStoreFailure: "keep",
+        capacity: 4,
+        settled: (n) => settled.push(n)
+      })
+      assert.strictEqual(commit.lagMs(), 0)
+      store.down = true
+      const fibers = yield* Effect.forEach([1, 2, 3, 4], (n) => fork(commit.submit(n)))
+      yield* TestClock.adjust("10 seconds")
+      assert.isAtLeast(commit.lagMs(), 10_000)
+      // What waits to be tried again fills the queue like everything else: an outage is bounded too.
+      assert.strictEqual(commit.backlog(), 4)
+      assert.deepInclude(yield* Effect.flip(commit.submit(5)), { _tag: "QueueFull" })
+      assert.deepStrictEqual(settled, [])
+      store.down = false
+      yield* TestClock.adjust("2 seconds")
+      yield* Fiber.joinAll(fibers)
+      assert.deepStrictEqual(store.rows, [1, 2, 3, 4])
+      assert.deepStrictEqual(settled, [1, 2, 3, 4])
+      assert.strictEqual(commit.lagMs(), 0)
     })
-    assert.strictEqual(commit.lagMs(), 0)
-    store.down = true
-    const fibers = yield* Effect.forEach([1, 2, 3, 4], (n) => fork(commit.submit(n)))
-    yield* TestClock.adjust("10 seconds")
-    assert.isAtLeast(commit.lagMs(), 10_000)
-    // What waits to be tried again fills the queue like everything else: an outage is bounded too.
-    assert.strictEqual(commit.backlog(), 4)
-    assert.deepInclude(yield* Effect.flip(commit.submit(5)), { _tag: "QueueFull" })
-    assert.deepStrictEqual(settled, [])
-    store.down = false
-    yield* TestClock.adjust("2 seconds")
-    yield* Fiber.joinAll(fibers)
-    assert.deepStrictEqual(store.rows, [1, 2, 3, 4])
-    assert.deepStrictEqual(settled, [1, 2, 3, 4])
-    assert.strictEqual(commit.lagMs(), 0)
-  })
 )
 
-it.effect("tries soon at first, then every two seconds", () =>
+it.effect("when the store is away, then it is tried soon at first and later every two seconds", () =>
   Effect.gen(function* () {
     const store = new Store()
     store.down = true
@@ -236,49 +242,53 @@ it.effect("tries soon at first, then every two seconds", () =>
   })
 )
 
-it.effect("a submitter that leaves takes its item back, unless it is being written or was offered", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const commit = yield* commitTo(store)
-    const release = yield* held(store)
-    const flying = yield* fork(commit.submit(1))
-    yield* turn
-    const queued = yield* fork(commit.submit(2))
-    const offered = yield* commit.offer(3)
-    yield* Fiber.interrupt(flying)
-    yield* Fiber.interrupt(queued)
-    yield* release
-    yield* offered()
-    assert.deepStrictEqual(store.rows, [1, 3])
-  })
+it.effect(
+  "when a submitter leaves, then its item is taken back unless it is being written or was offered",
+  () =>
+    Effect.gen(function* () {
+      const store = new Store()
+      const commit = yield* commitTo(store)
+      const release = yield* held(store)
+      const flying = yield* fork(commit.submit(1))
+      yield* turn
+      const queued = yield* fork(commit.submit(2))
+      const offered = yield* commit.offer(3)
+      yield* Fiber.interrupt(flying)
+      yield* Fiber.interrupt(queued)
+      yield* release
+      yield* offered()
+      assert.deepStrictEqual(store.rows, [1, 3])
+    })
 )
 
-it.effect("closing writes what was accepted, accepts nothing more, and counts what it had to give up", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const commit = yield* commitTo(store, { onStoreFailure: "keep" })
-    store.down = true
-    const first = yield* commit.offer(1)
-    const closing = yield* fork(commit.close(5000))
-    assert.deepInclude(yield* Effect.flip(commit.submit(2)), { _tag: "QueueClosed" })
-    store.down = false
-    yield* TestClock.adjust("3 seconds")
-    assert.strictEqual(yield* Fiber.join(closing), 0)
-    yield* first()
-    assert.deepStrictEqual(store.rows, [1])
+it.effect(
+  "when it closes, then it writes what it accepted, accepts nothing more, and counts what it gave up",
+  () =>
+    Effect.gen(function* () {
+      const store = new Store()
+      const commit = yield* commitTo(store, { onStoreFailure: "keep" })
+      store.down = true
+      const first = yield* commit.offer(1)
+      const closing = yield* fork(commit.close(5000))
+      assert.deepInclude(yield* Effect.flip(commit.submit(2)), { _tag: "QueueClosed" })
+      store.down = false
+      yield* TestClock.adjust("3 seconds")
+      assert.strictEqual(yield* Fiber.join(closing), 0)
+      yield* first()
+      assert.deepStrictEqual(store.rows, [1])
 
-    const gone = new Store()
-    gone.down = true
-    const hopeless = yield* commitTo(gone, { onStoreFailure: "keep" })
-    const lost = [yield* hopeless.offer(1), yield* hopeless.offer(2)]
-    const ending = yield* fork(hopeless.close(5000))
-    yield* TestClock.adjust("5 seconds")
-    assert.strictEqual(yield* Fiber.join(ending), 2)
-    for (const written of lost) assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
-  })
+      const gone = new Store()
+      gone.down = true
+      const hopeless = yield* commitTo(gone, { onStoreFailure: "keep" })
+      const lost = [yield* hopeless.offer(1), yield* hopeless.offer(2)]
+      const ending = yield* fork(hopeless.close(5000))
+      yield* TestClock.adjust("5 seconds")
+      assert.strictEqual(yield* Fiber.join(ending), 2)
+      for (const written of lost) assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
+    })
 )
 
-it.effect("a write that hangs does not hold up the end", () =>
+it.effect("when a write hangs, then closing still ends in time", () =>
   Effect.gen(function* () {
     const store = new Store()
     const release = yield* held(store)
@@ -292,7 +302,7 @@ it.effect("a write that hangs does not hold up the end", () =>
   })
 )
 
-it.effect("whoever does not wait longer takes back what is not being written yet, and only that", () =>
+it.effect("when a submitter waits no longer, then only its own unwritten item is taken back", () =>
   Effect.gen(function* () {
     const store = new Store()
     const commit = yield* commitTo(store)

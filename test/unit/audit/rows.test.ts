@@ -3,7 +3,7 @@ import { mintKey } from "../../../src/domain/Key.ts"
 import { clean } from "../../../src/audit/rows.ts"
 
 describe("a client's words in an audit row", () => {
-  it("never hold a key's secret, wherever it was put and however it is cut", () => {
+  it("when a client's words hold a key, then the row has no secret, wherever it was put and however it is cut", () => {
     const key = mintKey("tg_")
     for (const most of [256, 60, 50, 30]) {
       const kept = clean(`/api/${key}/chat`, most)
@@ -12,13 +12,13 @@ describe("a client's words in an audit row", () => {
     }
   })
 
-  it("hold nothing that Postgres refuses or a terminal obeys", () => {
+  it("when a client's words hold bytes that Postgres refuses or a terminal obeys, then the row does not have them", () => {
     assert.strictEqual(clean("a\u0000b\u001b[31mc\r\nd\u202Ee\u2028f\u009bg", 128), "ab[31mcdefg")
     assert.isTrue(clean("x\ud800y", 128).isWellFormed())
     assert.isTrue(clean("x".repeat(127) + "😀", 128).isWellFormed())
   })
 
-  it("are cut to the column's length", () => {
+  it("when a client's words are long, then they are cut to the column's length", () => {
     assert.strictEqual(clean("m".repeat(100_000), 128).length, 128)
   })
 })

@@ -17,7 +17,7 @@ const days = [
   { day: "2026-03-01", tokens: 100_000 }
 ]
 
-it.live("is read of as many keys as there are, each for itself", () =>
+it.live("when many keys are read at once, then each gets its own sum", () =>
   Effect.gen(function* () {
     const pg = yield* PgClient.PgClient
     const keys = Array.from({ length: 250 }, (_, n) => keyAt(n))

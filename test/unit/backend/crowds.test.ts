@@ -9,7 +9,7 @@ import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { forward, stream, withBackend } from "./calls.ts"
 
-it.live("400 streams are under way at the same time", () =>
+it.live("when 400 streams are asked for at once, then all are under way at the same time", () =>
   Effect.gen(function* () {
     const backend = yield* makeFakeBackend
     backend.always(stream([fake.chat("x")], { ends: "hang" }))
@@ -30,7 +30,7 @@ it.live("400 streams are under way at the same time", () =>
   })
 )
 
-it.live("a list and a ping are answered while every connection for answers is taken", () =>
+it.live("when every connection for answers is taken, then a list and a ping are answered", () =>
   withBackend(
     (backend) =>
       Effect.gen(function* () {

@@ -21,51 +21,53 @@ const Embedded = Schema.Struct({
 })
 
 describe("the demo backend", () => {
-  it.live("is a backend: lists, streams word by word with honest counts, and keeps to the bound", () =>
-    Effect.gen(function* () {
-      const demo = yield* makeDemoBackend
-      const layer = layerOllama({
-        url: new URL(demo.url),
-        connectTimeoutMs: 1000,
-        firstByteTimeoutMs: 2000,
-        idleTimeoutMs: 2000
-      }).pipe(
-        Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
-      )
-      yield* Effect.gen(function* () {
-        const backend = yield* Backend
-        yield* backend.ping
-        const models = yield* backend.models
-        assert.deepStrictEqual(
-          models.map(({ name }) => name),
-          ["demo-chat:latest", "demo-embed:latest"]
+  it.live(
+    "when it is used as a backend, then it lists models, streams words with exact counts, and keeps to the bound",
+    () =>
+      Effect.gen(function* () {
+        const demo = yield* makeDemoBackend
+        const layer = layerOllama({
+          url: new URL(demo.url),
+          connectTimeoutMs: 1000,
+          firstByteTimeoutMs: 2000,
+          idleTimeoutMs: 2000
+        }).pipe(
+          Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
         )
-        const body = { messages: [{ role: "user", content: "marmalade" }] }
-        const full = yield* Effect.flatMap(
-          backend.forward(permitFor("demo-chat:latest", callOf({ body }))),
-          Stream.runCollect
-        )
-        assert.include(full.map(({ text }) => text).join(""), "“marmalade”")
-        assert.deepInclude(full.at(-1), { doneReason: "stop", evalCount: full.length - 1 })
-        const cut = yield* Effect.flatMap(
-          backend.forward(permitFor("demo-chat:latest", callOf({ body }, 3))),
-          Stream.runCollect
-        )
-        const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
-        const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding))
-        assert.deepStrictEqual(
-          vectors.map(({ length }) => length),
-          [64, 64]
-        )
-        const shown = yield* backend.show(permitFor("demo-chat:latest"))
-        assert.deepInclude(shown, { capabilities: ["completion"] })
-        assert.strictEqual(cut.length, 4)
-        assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })
-      }).pipe(Effect.scoped, Effect.provide(layer))
-    })
+        yield* Effect.gen(function* () {
+          const backend = yield* Backend
+          yield* backend.ping
+          const models = yield* backend.models
+          assert.deepStrictEqual(
+            models.map(({ name }) => name),
+            ["demo-chat:latest", "demo-embed:latest"]
+          )
+          const body = { messages: [{ role: "user", content: "marmalade" }] }
+          const full = yield* Effect.flatMap(
+            backend.forward(permitFor("demo-chat:latest", callOf({ body }))),
+            Stream.runCollect
+          )
+          assert.include(full.map(({ text }) => text).join(""), "“marmalade”")
+          assert.deepInclude(full.at(-1), { doneReason: "stop", evalCount: full.length - 1 })
+          const cut = yield* Effect.flatMap(
+            backend.forward(permitFor("demo-chat:latest", callOf({ body }, 3))),
+            Stream.runCollect
+          )
+          const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
+          const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding))
+          assert.deepStrictEqual(
+            vectors.map(({ length }) => length),
+            [64, 64]
+          )
+          const shown = yield* backend.show(permitFor("demo-chat:latest"))
+          assert.deepInclude(shown, { capabilities: ["completion"] })
+          assert.strictEqual(cut.length, 4)
+          assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })
+        }).pipe(Effect.scoped, Effect.provide(layer))
+      })
   )
 
-  it.live("embeds the same text into the same unit vector, close texts close together", () =>
+  it.live("when texts are embedded, then equal texts get equal unit vectors and close texts close ones", () =>
     Effect.gen(function* () {
       const demo = yield* makeDemoBackend
       const { answer } = yield* post(`${demo.url}/api/embed`, {
@@ -83,7 +85,7 @@ describe("the demo backend", () => {
     })
   )
 
-  it.live("answers whole when asked to, and refuses as the real one does", () =>
+  it.live("when a request is not streamed or not allowed, then it answers as the real server does", () =>
     Effect.gen(function* () {
       const { url } = yield* makeDemoBackend
       const whole = yield* post(`${url}/api/generate`, { model: "DEMO-chat", prompt: "hi", stream: false })

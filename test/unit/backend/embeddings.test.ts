@@ -20,7 +20,7 @@ const json = fc.oneof(fc.json(), fc.constantFrom('"]"', '"[["', '{"embeddings":[
 const digits = fc.constantFrom("1.0", "-0", "1E+2", "0.10", "12345678901234567890", "-1.5e-07")
 
 describe("the vectors of an answer", () => {
-  it("come out as they were said, one per text", () => {
+  it("when an answer has vectors, then they are read as they were written, one for each text", () => {
     fc.assert(
       fc.property(fc.array(vector, { maxLength: 10 }), (vectors) => {
         const text = JSON.stringify({ embeddings: vectors, prompt_eval_count: 3, model: "x", secret: 1 })
@@ -35,7 +35,7 @@ describe("the vectors of an answer", () => {
     )
   })
 
-  it("never throw, whatever the backend says", () => {
+  it("when the backend answers anything else, then reading does not throw", () => {
     fc.assert(
       fc.property(fc.oneof(fc.json(), fc.string()), fc.constantFrom("embed", "embeddings"), (text, kind) => {
         decode(kind, { input: ["a"], prompt: "a" }, text)
@@ -43,7 +43,7 @@ describe("the vectors of an answer", () => {
     )
   })
 
-  it("are none for an empty text and one for an empty text in a list", () => {
+  it("when a text is empty, then there is no vector for it, and in a list there is one", () => {
     assert.deepStrictEqual(decode("embed", { input: "" }, `{"embeddings":[]}`), { vectors: [] })
     assert.isUndefined(decode("embed", { input: "" }, `{"embeddings":[[1]]}`))
     assert.deepStrictEqual(decode("embed", { input: [""] }, `{"embeddings":[[1]]}`), {
@@ -56,14 +56,14 @@ describe("the vectors of an answer", () => {
     assert.isUndefined(decode("embeddings", { prompt: "a" }, `{"embedding":[]}`))
   })
 
-  it("are no vectors when a number is none, or none that a float32 can hold", () => {
+  it("when a number is not one, or not a float32, then there are no vectors", () => {
     for (const value of ["null", '"1"', "1e39", "-1e999", "[1]", "true"]) {
       assert.isUndefined(decode("embed", { input: "a" }, `{"embeddings":[[0,${value}]]}`), value)
       assert.isUndefined(decode("embeddings", { prompt: "a" }, `{"embedding":[0,${value}]}`), value)
     }
   })
 
-  it("keep the digits they were written in, whatever stands around them", () => {
+  it("when digits are written in any way, then they are kept as they are", () => {
     fc.assert(
       fc.property(
         fc.array(fc.array(digits, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 4 }),
@@ -96,7 +96,7 @@ describe("the vectors of an answer", () => {
     )
   })
 
-  it("are none when their key is spelled in escapes or said twice, which no server does", () => {
+  it("when the key of the vectors is escaped or appears twice, then there are none", () => {
     for (const text of [
       '{"embed\\u0064ings":[[1.0]]}',
       '{"embeddings":[["x"]],"embeddings":[[1.0]]}',
@@ -107,7 +107,7 @@ describe("the vectors of an answer", () => {
     }
   })
 
-  it("when the bytes around them are more than a name and counts need, then there are none", () => {
+  it("when the bytes around the vectors are more than a name and counts need, then there are none", () => {
     const answer = (bytes: number) => `{"model":"${"m".repeat(bytes)}","embeddings":[[1]]}`
     assert.isDefined(decode("embed", { input: "a" }, answer(60_000)))
     assert.isUndefined(decode("embed", { input: "a" }, answer(66_000)))

@@ -34,7 +34,7 @@ const final = (more: object) =>
 describe("splitting bytes into lines", () => {
   const whole = recorded.map(chat)
 
-  it("gives the same frames wherever the network cuts", () => {
+  it("when the network cuts anywhere, then the frames are the same", () => {
     assert.isTrue(whole.every(isFrame))
     fc.assert(
       fc.property(
@@ -49,7 +49,7 @@ describe("splitting bytes into lines", () => {
     )
   })
 
-  it("loses and invents no byte of any text", () => {
+  it("when any text is split, then no byte is lost or added", () => {
     const text = fc.string({ unit: "binary" }).filter((line) => line.trim() !== "" && !line.includes("\n"))
     fc.assert(
       fc.property(fc.array(text, { minLength: 1 }), fc.array(fc.nat()), (texts, cuts) => {
@@ -59,7 +59,7 @@ describe("splitting bytes into lines", () => {
     )
   })
 
-  it("refuses a line over the limit, however it comes, and keeps one of exactly the limit", () => {
+  it("when a line is over the limit, then it is refused, and a line of exactly the limit is not", () => {
     for (const size of [1, 7, 1000]) {
       const cut = (length: number) => {
         const bytes = Buffer.from(`${"x".repeat(length)}\n`)
@@ -73,7 +73,7 @@ describe("splitting bytes into lines", () => {
     }
   })
 
-  it("holds a megabyte that drips in byte by byte without effort", () => {
+  it("when a megabyte comes byte by byte, then it is split in linear time", () => {
     const lines = new LineSplitter()
     const one = Buffer.from("x")
     for (let i = 0; i < 1024 * 1024; i += 1) lines.push(one)
@@ -83,7 +83,7 @@ describe("splitting bytes into lines", () => {
 })
 
 describe("a line", () => {
-  it("never throws, whatever it says, and is a frame, an error or malformed", () => {
+  it("when a line says anything at all, then it is a frame, an error or malformed, and nothing throws", () => {
     const key = fc.constantFrom(
       "message",
       "response",
@@ -120,7 +120,7 @@ describe("a line", () => {
     )
   })
 
-  it("keeps what is known and nothing else", () => {
+  it("when a line has known and unknown fields, then the known ones are kept and no others", () => {
     const frame = final({
       remote_host: "https://ollama.com",
       remote_model: "x",
@@ -151,7 +151,7 @@ describe("a line", () => {
     })
   })
 
-  it("of generate carries text, thinking and context at its top", () => {
+  it("when a line of generate is read, then it has text, thinking and context at its top", () => {
     const line = `{"created_at":"2026-08-21T10:00:00Z","response":"r","thinking":"t","done":true,"done_reason":"length","context":[1,2]}`
     assert.deepStrictEqual(decodeFrame("generate", line), {
       createdAt: "2026-08-21T10:00:00Z",
@@ -163,7 +163,7 @@ describe("a line", () => {
     })
   })
 
-  it("counts only what can be a count, and only in the final frame", () => {
+  it("when a final frame has counts, then only possible counts are taken, and none of other frames", () => {
     for (const absurd of [-1, 1.5, 1e300, "7", null, true, [1]]) {
       const frame = final({ eval_count: absurd, prompt_eval_count: absurd, total_duration: absurd })
       assert.deepStrictEqual(frame, { createdAt: "2026-08-21T10:00:00Z", text: "", done: true })
@@ -185,7 +185,7 @@ describe("a line", () => {
     `{"done":false,"message":{"content":"","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}`,
     `{"done":false,"message":{"content":"","tool_calls":[{"function":{"arguments":{}}}]}}`
   ]) {
-    it(`is malformed when it is ${line === "" ? "empty" : line}`, () => {
+    it(`when it is ${line === "" ? "empty" : line}, then it is malformed`, () => {
       assert.instanceOf(chat(line), Malformed)
     })
   }
@@ -201,7 +201,7 @@ describe("a line", () => {
     assert.instanceOf(chat(`{"error":${nested(100_000)}}`), ErrorLine)
   })
 
-  it("is an error when it says so, in whatever shape", () => {
+  it("when a line says that it is an error, in any shape, then it is an error", () => {
     assert.deepStrictEqual(chat(`{"error":"x","done":true}`), new ErrorLine("x"))
     assert.deepStrictEqual(chat(`{"error":{"message":"x"}}`), new ErrorLine(`{"message":"x"}`))
     assert.isTrue(isFrame(chat(`{"error":"","done":false}`)))

@@ -17,7 +17,7 @@ const allowed = new Set([
 ])
 
 describe("the description of a model", () => {
-  it("holds nothing but the keys of the list, and always those that clients index", () => {
+  it("when a model is described, then the description has the keys of the list only, and always those that clients index", () => {
     const hidden = fc.constantFrom(
       "system",
       "template",
@@ -38,7 +38,7 @@ describe("the description of a model", () => {
     )
   })
 
-  it("has no chat template at any depth, in any spelling, and keeps what lies beside it", () => {
+  it("when a description has a chat template at any depth or spelling, then it is taken out and its neighbours stay", () => {
     const info = {
       "general.name": "x",
       "tokenizer.chat_template": "SECRET",
@@ -57,7 +57,7 @@ describe("the description of a model", () => {
     }
   })
 
-  it("survives metadata of absurd depth and hostile names", () => {
+  it("when metadata is absurdly deep or has hostile names, then it is read without an error", () => {
     const depth = 5000
     const deep = `{"model_info":{"a":${"[".repeat(depth)}${"]".repeat(depth)},"__proto__":{"x":1}}}`
     const shown = decodeShow(deep)
@@ -65,7 +65,7 @@ describe("the description of a model", () => {
     assert.strictEqual(Reflect.get({}, "x"), undefined)
   })
 
-  it("says to discovery what the model can do, and nothing that cannot be true", () => {
+  it("when a model is described, then discovery learns what it can do, and nothing that cannot be true", () => {
     const told = (value: unknown) => decodeDescription(JSON.stringify(value))
     const info = { "general.architecture": "llama", "llama.context_length": 4096, "clip.context_length": 77 }
     assert.deepStrictEqual(told({ capabilities: ["completion"], model_info: info }), {
@@ -90,7 +90,7 @@ describe("the description of a model", () => {
     assert.isUndefined(decodeDescription("[]"))
   })
 
-  it("is no description when it is no object", () => {
+  it("when the answer is no object, then there is no description", () => {
     for (const text of ["", "[]", "null", '"x"', "{", "5"]) assert.isUndefined(decodeShow(text), text)
   })
 })

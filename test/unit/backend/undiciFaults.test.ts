@@ -37,7 +37,7 @@ describe("a backend that fails", () => {
     ["with a reset", { does: "reset" }, "unreachable"]
   ]
   for (const [how, behaviour, fault] of cases) {
-    it.live(`${how} before a frame is a 502 with the fault ${fault}`, () =>
+    it.live(`when ${how} before a frame, then it is a 502 with the fault ${fault}`, () =>
       withBackend((backend) =>
         Effect.gen(function* () {
           backend.script(behaviour)
@@ -61,7 +61,7 @@ describe("a backend that fails", () => {
     ["with a reset inside a frame", stream([first, `{"mess`], { unterminated: true, ends: "reset" }), "cut"],
     ["with garbage", stream([first, "oops"]), "protocol"]
   ] as const) {
-    it.live(`${how} after a frame gives that frame, then the fault ${fault}`, () =>
+    it.live(`when ${how} after a frame, then the client gets that frame and then the fault ${fault}`, () =>
       withBackend((backend) =>
         Effect.gen(function* () {
           backend.script(behaviour)
@@ -100,7 +100,7 @@ describe("a backend that fails", () => {
     )
   }
 
-  it.live("with a line that never ends is given up, without holding it all", () =>
+  it.live("when a line never ends, then the call is given up before the line fills the memory", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
         backend.script({ does: "flood", line: "x".repeat(65_536) })
@@ -110,19 +110,19 @@ describe("a backend that fails", () => {
     )
   )
 
-  it.live("where nobody listens is unreachable", () =>
+  it.live("when nobody listens, then the fault is unreachable", () =>
     withBackend(() => Effect.map(failure, (fault) => assert.strictEqual(fault, "unreachable")), {
       url: new URL("http://127.0.0.1:9")
     })
   )
 
-  it.live("and whose name is unknown is unreachable", () =>
+  it.live("when its name is unknown, then the fault is unreachable", () =>
     withBackend(() => Effect.map(failure, (fault) => assert.include(["unreachable", "timeout"], fault)), {
       url: new URL("http://no-such-host.invalid:9")
     })
   )
 
-  it.live("by saying nothing is given up in time and let go of", () =>
+  it.live("when it says nothing, then the call is given up in time and its connection closed", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
@@ -134,7 +134,7 @@ describe("a backend that fails", () => {
     )
   )
 
-  it.live("by sending a head and nothing else is given up in time", () =>
+  it.live("when it sends a head and nothing else, then the call is given up in time", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
@@ -145,7 +145,7 @@ describe("a backend that fails", () => {
     )
   )
 
-  it.live("by falling silent mid-stream is given up in time", () =>
+  it.live("when it falls silent in a stream, then the call is given up in time", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
@@ -158,7 +158,7 @@ describe("a backend that fails", () => {
     )
   )
 
-  it.live("by dripping for ever is ended when it has lasted long enough", () =>
+  it.live("when it sends slowly for ever, then the answer is ended after its longest time", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
@@ -180,7 +180,7 @@ describe("a backend that fails", () => {
     [`the input length exceeds the context length`, refusals.context],
     [`json: cannot unmarshal at ${leaky}`, refusals.other]
   ] as const) {
-    it.live(`refusing with "${text.slice(0, 30)}…" is told to the client in our own sentence`, () =>
+    it.live(`when it refuses with "${text.slice(0, 30)}…", then the client gets our own sentence`, () =>
       withBackend((backend) =>
         Effect.gen(function* () {
           backend.script({ does: "answer", status: 400, body: JSON.stringify({ error: text }) })
@@ -190,7 +190,7 @@ describe("a backend that fails", () => {
     )
   }
 
-  it.live("for being busy says when to come back, within reason", () =>
+  it.live("when it is busy, then the client learns when to come back, within a bound", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
         backend.script(

@@ -6,7 +6,7 @@ import { keyShape, mintKey, prefixOf, redactKeys } from "../../../src/domain/Key
 const shape = keyShape("tg_")
 
 describe("Key", () => {
-  it("mints keys of its own shape, never the same twice", () => {
+  it("when keys are made, then each has the shape of a key and no two are equal", () => {
     const keys = new Set(Array.from({ length: 2000 }, () => mintKey("tg_")))
     assert.strictEqual(keys.size, 2000)
     for (const key of keys) {
@@ -16,7 +16,7 @@ describe("Key", () => {
     }
   })
 
-  it("draws every letter equally often", () => {
+  it("when many keys are made, then each letter is equally frequent", () => {
     const counts = new Map<string, number>()
     const letters = Array.from({ length: 2000 }, () => mintKey("tg_").slice(3)).join("")
     for (const letter of letters) counts.set(letter, (counts.get(letter) ?? 0) + 1)
@@ -27,7 +27,7 @@ describe("Key", () => {
     assert.isBelow(chi, 120)
   })
 
-  it("refuses whatever is not exactly a key", () => {
+  it("when a text is not exactly a key, then it is refused", () => {
     const key = mintKey("tg_")
     for (const bad of [
       "",
@@ -46,7 +46,7 @@ describe("Key", () => {
     }
   })
 
-  it("loses its secret where it is redacted: whole, cut short, in other words, one behind another", () => {
+  it("when a text holds a key, whole, cut short or repeated, then the secret is redacted", () => {
     const [key, other] = [mintKey("tg_"), mintKey("x9_")]
     for (const text of [
       key,
@@ -65,7 +65,7 @@ describe("Key", () => {
       assert.strictEqual(redactKeys(plain), plain)
   })
 
-  it("A13 when a key is escaped in any way, any number of times, then its secret is redacted", () => {
+  it("when a key is escaped in any way, any number of times, then its secret is redacted (A13)", () => {
     fc.assert(
       fc.property(
         fc.string({ unit: "grapheme-ascii", maxLength: 20 }),
@@ -87,7 +87,7 @@ describe("Key", () => {
     )
   })
 
-  it("A13 when a text holds no key, then nothing is taken out of it, escapes included", () => {
+  it("when a text holds no key, then nothing is taken out of it, escapes included (A13)", () => {
     for (const plain of [
       "/api/%e4%b8%ad%e6%96%87/%2e%2e/etc%2fpasswd%3fa_b=cdefghi",
       `/files/${"%41".repeat(200)}`,
@@ -97,13 +97,13 @@ describe("Key", () => {
       assert.strictEqual(redactKeys(plain), plain)
   })
 
-  it("A13 when control characters stand inside a key, then what is left of it after cleaning is redacted", () => {
+  it("when control characters stand inside a key, then what is left of it after cleaning is redacted (A13)", () => {
     const key = mintKey("tg_")
     assert.notInclude(clean([...key].join("\u0001"), 128), key.slice(12, 28))
     assert.notInclude(clean([...key].join("\u202e"), 128), key.slice(12, 28))
   })
 
-  it("A13 when a text has ten thousand nested escapes, then it is read once", () => {
+  it("when a text has ten thousand nested escapes, then it is read once (A13)", () => {
     const started = performance.now()
     redactKeys("%25".repeat(100_000))
     // Undone pass by pass it would take minutes.

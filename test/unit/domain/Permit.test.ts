@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { permitFor } from "../../support/permits.ts"
 
-it("a permit is good for one call: a second use is a defect", () => {
+it("when a permit is used a second time, then it is a defect", () => {
   const permit = permitFor("m")
   assert.isFalse(permit.used)
   permit.spend()

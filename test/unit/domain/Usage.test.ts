@@ -20,7 +20,7 @@ const final = (counts: Partial<Frame>): Frame => ({
 })
 
 describe("the charge for a finished request", () => {
-  it("is what the backend counted", () => {
+  it("when the backend counted, then the charge is its counts", () => {
     assert.deepStrictEqual(usageOf(final({ promptEvalCount: 9, evalCount: 30 }), seen), {
       tokensIn: 9,
       tokensOut: 30,
@@ -28,7 +28,7 @@ describe("the charge for a finished request", () => {
     })
   })
 
-  it("falls back to what was seen when a count is absent or absurd", () => {
+  it("when a count is absent or absurd, then the charge is what was seen", () => {
     for (const evalCount of [undefined, -5, 1e30, 3.7, Number.NaN, Infinity, 101]) {
       const usage = usageOf(
         final({ promptEvalCount: 9, ...(evalCount === undefined ? {} : { evalCount }) }),
@@ -57,7 +57,7 @@ describe("the charge for a finished request", () => {
     assert.deepStrictEqual(twoRuns, { tokensIn: 4, tokensOut: 8, source: "counted" })
   })
 
-  it("is nothing for a model that was only loaded", () => {
+  it("when a model was only loaded, then nothing is charged", () => {
     const nothing = { tokensIn: 0, tokensOut: 0, source: "backend" }
     for (const doneReason of ["load", "unload"]) {
       assert.deepStrictEqual(
@@ -67,7 +67,7 @@ describe("the charge for a finished request", () => {
     }
   })
 
-  it("is what was seen when an answer with output says that the model was only loaded", () => {
+  it("when an answer with output says that the model was only loaded, then the charge is what was seen", () => {
     const usage = usageOf(final({ doneReason: "load" }), seen)
     assert.deepStrictEqual(usage, { tokensIn: 12, tokensOut: 9, source: "counted" })
   })

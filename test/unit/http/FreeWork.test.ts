@@ -68,7 +68,7 @@ it.effect("when more keys come than have a bucket, then the one used longest ago
   }).pipe(Effect.provide(layer))
 )
 
-it.effect("the limits that are shown without asking the store are a second old at most", () =>
+it.effect("when limits are shown without asking the store, then they are a second old at most", () =>
   Effect.gen(function* () {
     const freeWork = yield* FreeWork
     const full = { limit: 1, remaining: 1 }

@@ -14,7 +14,7 @@ const asks = (
   return mayReadMetrics(incoming)
 }
 
-it("U24 when the socket's peer is loopback, of either family, then metrics are shown", () => {
+it("when the socket's peer is loopback, of either family, then metrics are shown (U24)", () => {
   for (const here of ["127.0.0.1", "127.0.0.2", "127.255.255.254", "::1", "::ffff:127.0.0.1"])
     assert.isTrue(asks(here), here)
   for (const there of [
@@ -30,7 +30,7 @@ it("U24 when the socket's peer is loopback, of either family, then metrics are s
     assert.isFalse(asks(there), String(there))
 })
 
-it("U24 when Host does not name loopback, then metrics are refused: a rebound name is not this machine", () => {
+it("when Host does not name loopback, then metrics are refused: a rebound name is not this machine (U24)", () => {
   for (const host of [
     "localhost",
     "LOCALHOST:8080",
@@ -64,7 +64,7 @@ it("U24 when Host does not name loopback, then metrics are refused: a rebound na
   assert.isFalse(asks("127.0.0.1", {}), "no Host at all")
 })
 
-it("U24 when a request has a header that no scraper sends, then it came through a proxy and is refused", () => {
+it("when a request has a header that no scraper sends, then it came through a proxy and is refused (U24)", () => {
   const own = { host: "localhost:8080", "user-agent": "Prometheus/3.0", accept: "text/plain" }
   assert.isTrue(
     asks("::1", {

@@ -218,7 +218,7 @@ const samples: ReadonlyArray<
 ]
 
 for (const [schema, dialect, good, bad] of samples) {
-  it(`${schema} accepts and refuses what the endpoint does`, () => {
+  it(`when ${schema} is compared with the endpoint, then both accept and refuse the same bodies`, () => {
     const { accepted, refused } = decoding(dialect)
     for (const body of good) {
       accepted(body)
@@ -264,7 +264,7 @@ const answers: ReadonlyArray<readonly [Dialect, Json, piece: string, whole: stri
   ]
 ]
 
-it("Embed, Embeddings and EmbeddingList are what the endpoints say", () => {
+it("when Embed, Embeddings and EmbeddingList are compared with the answers, then they describe them", () => {
   const answer = {
     vectors: [vectorOf([0.5, -1])],
     totalDuration: 5,
@@ -286,7 +286,7 @@ it("Embed, Embeddings and EmbeddingList are what the endpoints say", () => {
 })
 
 for (const [dialect, body, piece, whole] of answers) {
-  it(`${piece} and ${whole} are what the endpoint says to ${JSON.stringify(body)}`, () => {
+  it(`when the endpoint answers ${JSON.stringify(body)}, then ${piece} and ${whole} describe it`, () => {
     const encoder = dialect.encoder(decoding(dialect).accepted(body), (ids) => ids)
     const said = encoder
       .frames(frames)

@@ -24,7 +24,7 @@ const table = (name: string): ReadonlyArray<ReadonlyArray<string>> =>
         .map((cell) => cell.trim())
     ) ?? []
 
-it("the table of lists has their bounds", () => {
+it("when a list has a bound, then the table of lists has it", () => {
   assert.deepStrictEqual(
     table("lists").map(([, most]) => Number(most)),
     [
@@ -43,7 +43,7 @@ it("the table of lists has their bounds", () => {
   )
 })
 
-it("the table of schemas has their bounds", () => {
+it("when a schema has a bound, then the table of schemas has it", () => {
   assert.deepStrictEqual(
     table("schemas").map(([, most]) => Number(most)),
     Object.values(schemaBounds)

@@ -39,7 +39,7 @@ describe("the allow-list", () => {
     }
   })
 
-  it("misses everything else, byte for byte", () => {
+  it("when a target is not in the table byte for byte, then it finds nothing", () => {
     const targets = [
       "/api/pull",
       "/api//chat",

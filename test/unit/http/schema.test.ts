@@ -37,7 +37,7 @@ const surfaces = {
 
 describe("a schema", () => {
   for (const [path, decoded] of Object.entries(surfaces)) {
-    it(`on ${path} is written anew, and what was left out of it is said`, () => {
+    it(`when it is on ${path}, then it is written anew, and the answer names what was left out`, () => {
       const request = Result.getOrThrow(decoded(inside({ type: "string", pattern: "^(?=x)y$", title: "t" })))
       assert.deepStrictEqual(request.body["format"], inside(text))
       assert.deepStrictEqual(request.relaxed, ["pattern"])
@@ -49,7 +49,7 @@ describe("a schema", () => {
     })
   }
 
-  it("of zod with an e-mail and a date is written anew", () => {
+  it("when it is zod's, with an e-mail and a date, then it is written anew", () => {
     const schema = z.toJSONSchema(
       z.object({ email: z.email(), date: z.iso.date(), id: z.uuid(), count: z.int().min(1) })
     )
@@ -65,7 +65,7 @@ describe("a schema", () => {
     })
   })
 
-  it("that nothing can match, or that means something else without a keyword, is refused in words", () => {
+  it("when nothing can match it, or it means something else without a keyword, then it is refused with a reason", () => {
     const cases: ReadonlyArray<readonly [JsonObject, string]> = [
       [{ type: "foo" }, "format.type: expected a type of JSON"],
       [{ type: [] }, "format.type: expected types of JSON"],
@@ -91,7 +91,7 @@ describe("a schema", () => {
     for (const [schema, why] of cases) assert.include(refusal(schema), why, JSON.stringify(schema))
   })
 
-  it("loses keywords that only narrow it, and keeps the rest", () => {
+  it("when a keyword only narrows it, then the keyword is left out and the rest is kept", () => {
     const cases: ReadonlyArray<readonly [JsonObject, JsonObject, ReadonlyArray<string>]> = [
       [{ type: "array", items: text, maxItems: 100_000 }, { type: "array", items: text }, ["maxItems"]],
       [{ type: "string", pattern: "[0-9]{5}" }, text, ["pattern"]],
@@ -127,7 +127,7 @@ describe("a schema", () => {
     }
   })
 
-  it("has its references replaced, and one that leads back to itself cut", () => {
+  it("when it has references, then they are replaced, and one that leads back to itself is cut", () => {
     const tree = object({ name: text, children: { type: "array", items: { $ref: "#" } } })
     assert.deepStrictEqual(
       sent({ $ref: "#/$defs/tree", $defs: { tree: object({ next: { $ref: "#/$defs/tree" } }) } }),
@@ -151,12 +151,12 @@ describe("a schema", () => {
     assert.match(refusal({ $ref: "#/$defs/d0", $defs: { ...$defs, d20: text } }), /expected at most/)
   })
 
-  it("is wrapped when a name would take that of a rule of the model server", () => {
+  it("when a name would be that of a rule of the model server, then it is wrapped", () => {
     assert.deepStrictEqual(sent(object({ date_time: text })).schema, { anyOf: [object({ date_time: text })] })
     assert.deepStrictEqual(sent(object({ day: text })).schema, object({ day: text }))
   })
 
-  it("is bounded in depth, in width and in the size of its grammar", () => {
+  it("when it is too deep, too wide or its grammar too large, then it is refused", () => {
     const nested = (depth: number): JsonObject => (depth === 0 ? text : inside(nested(depth - 1)))
     assert.strictEqual(refusal(nested(schemaBounds.depth - 1)), "accepted")
     assert.match(refusal(nested(schemaBounds.depth)), /levels of subschemas/)
@@ -176,7 +176,7 @@ describe("a schema", () => {
     )
   })
 
-  it("random schemas are admitted once and for all, within the bounds, and with known keywords only", () => {
+  it("when schemas are random, then those that are admitted stay admitted, within the bounds, and have known keywords only", () => {
     const keywords = new Set(
       [
         "type",
@@ -243,7 +243,8 @@ describe("a pattern", () => {
     ["^.$", '^[^"\\\\\\x7F\\x00-\\x1F]$']
   ]
   for (const [pattern, written] of kept) {
-    it(`${pattern} is written as ${written}`, () => assert.strictEqual(safePattern(pattern)?.text, written))
+    it(`when it is ${pattern}, then it is written as ${written}`, () =>
+      assert.strictEqual(safePattern(pattern)?.text, written))
   }
 
   const left = [
@@ -273,10 +274,11 @@ describe("a pattern", () => {
     ]
   )
   for (const pattern of left) {
-    it(`${pattern.slice(0, 40)} is left out`, () => assert.isUndefined(safePattern(pattern)))
+    it(`when it is ${pattern.slice(0, 40)}, then it is left out`, () =>
+      assert.isUndefined(safePattern(pattern)))
   }
 
-  it("means what it meant: what it matches is what the written one matches", () => {
+  it("when it is written anew, then it matches the same texts", () => {
     const texts = ["", "a", "b", "ab", "abab", "12345", "1234", "a.b", "axb", "x-y", "-", "é", "a b", "A_9"]
     const patterns = [
       "^\\d+$",

@@ -20,7 +20,7 @@ const empty = Effect.gen(function* () {
   yield* sql`CREATE SCHEMA public`
 })
 
-it("lists every file of the migrations folder, and nothing else", () => {
+it("when a file is in the migrations folder, then it is in the list, and nothing else is", () => {
   const files = readdirSync(new URL("../../../migrations", import.meta.url))
   assert.deepStrictEqual(
     files.map((file) => file.replace(/\.ts$/, "")).sort(),
@@ -28,7 +28,7 @@ it("lists every file of the migrations folder, and nothing else", () => {
   )
 })
 
-it.live("brings an empty database up to date, once", () =>
+it.live("when a database is empty, then it is brought up to date, once", () =>
   Effect.gen(function* () {
     yield* empty
     assert.deepStrictEqual(yield* migrate, Object.keys(migrations))
@@ -37,7 +37,7 @@ it.live("brings an empty database up to date, once", () =>
   }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live("lets processes that start at once take turns", () =>
+it.live("when several processes start at once, then they migrate one after another", () =>
   Effect.gen(function* () {
     yield* empty
     const { socket } = yield* TestDatabase
@@ -106,29 +106,31 @@ it.live("when a newer schema does not say who may run on it, then nobody else do
   }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live("builds the log's index by key, unless the operator has, and anew where that was interrupted", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const index = Effect.map(
-      sql<{ readonly id: number; readonly valid: boolean }>`
+it.live(
+  "when the log's index by key is missing or was interrupted, then it is built, unless the operator has built it",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const index = Effect.map(
+        sql<{ readonly id: number; readonly valid: boolean }>`
         SELECT indexrelid::int AS id, indisvalid AS valid FROM pg_index
         WHERE indexrelid = 'audit_log_key'::regclass`,
-      ([row]) => row
-    )
-    const again = Effect.andThen(sql`DELETE FROM schema_migrations WHERE migration_id >= 4`, migrate)
-    const built = yield* index
-    assert.isTrue(built?.valid)
-    yield* again
-    assert.deepStrictEqual(yield* index, built)
-    yield* sql`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_key'::regclass`
-    yield* again
-    const anew = yield* index
-    assert.isTrue(anew?.valid)
-    assert.notStrictEqual(anew?.id, built?.id)
-  }).pipe(Effect.provide(TestPostgres))
+        ([row]) => row
+      )
+      const again = Effect.andThen(sql`DELETE FROM schema_migrations WHERE migration_id >= 4`, migrate)
+      const built = yield* index
+      assert.isTrue(built?.valid)
+      yield* again
+      assert.deepStrictEqual(yield* index, built)
+      yield* sql`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_key'::regclass`
+      yield* again
+      const anew = yield* index
+      assert.isTrue(anew?.valid)
+      assert.notStrictEqual(anew?.id, built?.id)
+    }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live("lets nobody read everybody's rows to see what one key did", () =>
+it.live("when an operator looks up one key, then the rows of others are not read", () =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     yield* sql`
@@ -150,7 +152,7 @@ it.live("lets nobody read everybody's rows to see what one key did", () =>
   }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live("builds the client while the database is down, and fails in time when asked", () =>
+it.live("when the database is down, then the client is built and a query fails in time", () =>
   Effect.gen(function* () {
     const { socket } = yield* TestDatabase
     const nowhere = layerPostgres({

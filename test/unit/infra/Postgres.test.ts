@@ -10,7 +10,7 @@ const planOf = (statement: string) =>
     return lines.map((line) => line["QUERY PLAN"]).join("\n")
   })
 
-it.live("a statement is planned for a table that will grow, though it is empty now", () =>
+it.live("when a table is empty now, then its statements are planned as for a large one", () =>
   Effect.gen(function* () {
     const plan = yield* planOf(
       "SELECT * FROM audit_log WHERE request_id = '00000000-0000-0000-0000-000000000000'"
@@ -20,7 +20,7 @@ it.live("a statement is planned for a table that will grow, though it is empty n
   }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live("nothing is compiled, however dear a plan looks that has no index to go by", () =>
+it.live("when a plan without an index is expensive, then it is still not compiled", () =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     yield* sql`SET jit_above_cost = 0`

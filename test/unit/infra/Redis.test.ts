@@ -14,7 +14,7 @@ const ready = Effect.flatMap(Redis, (redis) =>
   redis.send("PING", []).pipe(Effect.retry({ schedule: Schedule.spaced("20 millis"), times: 250 }))
 )
 
-it.live("loads a script when the server has forgotten it", () =>
+it.live("when the server has forgotten a script, then it is loaded again", () =>
   Effect.gen(function* () {
     yield* ready
     const redis = yield* Redis
@@ -25,33 +25,37 @@ it.live("loads a script when the server has forgotten it", () =>
   }).pipe(Effect.provide(own))
 )
 
-it.live("tells a refused command from no answer, and neither is a defect", () =>
-  Effect.gen(function* () {
-    yield* ready
-    const redis = yield* Redis
-    yield* redis.send("SET", ["word", "x"])
-    const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
-    assert.match(String(refused.cause), /not an integer/)
-  }).pipe(Effect.provide(shared))
+it.live(
+  "when a command is refused or not answered, then the two errors differ, and neither is a defect",
+  () =>
+    Effect.gen(function* () {
+      yield* ready
+      const redis = yield* Redis
+      yield* redis.send("SET", ["word", "x"])
+      const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
+      assert.match(String(refused.cause), /not an integer/)
+    }).pipe(Effect.provide(shared))
 )
 
-it.live("fails at once while the server is gone, queues nothing, and comes back by itself", () =>
-  Effect.gen(function* () {
-    yield* ready
-    const redis = yield* Redis
-    const server = yield* TestRedisServer
-    yield* server.kill
-    yield* Effect.flip(redis.send("INCR", ["n"]))
-    const before = performance.now()
-    yield* Effect.flip(redis.send("INCR", ["n"]))
-    assert.isBelow(performance.now() - before, 150)
-    yield* server.start
-    yield* ready
-    assert.isNull(yield* redis.send("GET", ["n"]))
-  }).pipe(Effect.provide(own))
+it.live(
+  "when the server is gone, then commands fail at once, none is queued, and the client reconnects by itself",
+  () =>
+    Effect.gen(function* () {
+      yield* ready
+      const redis = yield* Redis
+      const server = yield* TestRedisServer
+      yield* server.kill
+      yield* Effect.flip(redis.send("INCR", ["n"]))
+      const before = performance.now()
+      yield* Effect.flip(redis.send("INCR", ["n"]))
+      assert.isBelow(performance.now() - before, 150)
+      yield* server.start
+      yield* ready
+      assert.isNull(yield* redis.send("GET", ["n"]))
+    }).pipe(Effect.provide(own))
 )
 
-it.live("comes back from an end that nobody asked for", () =>
+it.live("when the connection ends without a reason, then the client reconnects", () =>
   Effect.gen(function* () {
     yield* ready
     const redis = yield* Redis
@@ -69,7 +73,7 @@ it.live("comes back from an end that nobody asked for", () =>
   }).pipe(Effect.provide(own))
 )
 
-it.live("gives up on a frozen server in time, and never sends a command twice", () =>
+it.live("when the server is frozen, then a command fails in time and is never sent twice", () =>
   Effect.gen(function* () {
     yield* ready
     const redis = yield* Redis
@@ -84,7 +88,7 @@ it.live("gives up on a frozen server in time, and never sends a command twice", 
   }).pipe(Effect.provide(own))
 )
 
-it.live("builds while there is no server", () =>
+it.live("when there is no server, then the client is built", () =>
   Effect.gen(function* () {
     const server = yield* TestRedisServer
     yield* server.kill
@@ -97,7 +101,7 @@ it.live("builds while there is no server", () =>
   }).pipe(Effect.provide(layerPrivateRedis()))
 )
 
-it.live("takes nobody for dead whose answer it had no time to read, nor whom it had no time to ask", () =>
+it.live("when this process was too busy to write or read, then a command is not taken for unanswered", () =>
   Effect.gen(function* () {
     yield* ready
     const redis = yield* Redis

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { readRedisUrl } from "../../../src/infra/RedisUrl.ts"
 
-it("one server is one, a comma list is a cluster", () => {
+it("when a URL has one server, then it is one; when it has a comma list, then it is a cluster", () => {
   assert.deepStrictEqual(readRedisUrl("rediss://u:p@a:1/2"), { kind: "single", url: "rediss://u:p@a:1/2" })
   assert.deepStrictEqual(readRedisUrl("redis://a:1, redis://b:2"), {
     kind: "cluster",
@@ -9,7 +9,7 @@ it("one server is one, a comma list is a cluster", () => {
   })
 })
 
-it("sentinels: hosts, master, and who one is to the master and to them", () => {
+it("when a URL names sentinels, then it has hosts, master, and the users for both", () => {
   const plain = {
     kind: "sentinel",
     master: "mymaster",
@@ -44,7 +44,7 @@ it("sentinels: hosts, master, and who one is to the master and to them", () => {
   })
 })
 
-it("anything else is none of them", () => {
+it("when a URL is anything else, then it is refused", () => {
   for (const text of [
     "",
     "redis",

@@ -9,7 +9,7 @@ const one = Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT 1 AS one`).p
   Effect.timeout("500 millis")
 )
 
-it.live("gives every test a database of its own", () =>
+it.live("when two tests ask for a database, then each has its own", () =>
   Effect.gen(function* () {
     const count = Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
@@ -20,7 +20,7 @@ it.live("gives every test a database of its own", () =>
   })
 )
 
-it.live("a private Postgres can be frozen, killed and stopped, and comes back with its data", () =>
+it.live("when a private Postgres is frozen, killed or stopped, then it comes back with its data", () =>
   Effect.gen(function* () {
     const cluster = yield* TestCluster
     yield* one
@@ -49,7 +49,7 @@ const connected = (url: string) =>
     (client) => Effect.sync(() => client.disconnect())
   )
 
-it.live("gives every test an empty Redis database", () =>
+it.live("when a test asks for a Redis database, then it is empty", () =>
   Effect.gen(function* () {
     const use = Effect.gen(function* () {
       const client = yield* connected((yield* TestRedis).url)
@@ -60,7 +60,7 @@ it.live("gives every test an empty Redis database", () =>
   })
 )
 
-it.live("a private Redis can be frozen, killed and started again on its port", () =>
+it.live("when a private Redis is frozen, killed and started again, then it is back on its port", () =>
   Effect.gen(function* () {
     const server = yield* TestRedisServer
     const client = yield* connected(server.url)

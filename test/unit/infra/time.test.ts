@@ -24,7 +24,7 @@ const makeSource = Effect.map(makeTimer, (alarm) => {
   return { source, wait, alarm }
 })
 
-it.effect("what is there in time is passed on, and the timer is called off", () =>
+it.effect("when the result comes in time, then it is passed on, and the timer is cancelled", () =>
   Effect.gen(function* () {
     const { source, wait } = yield* makeSource
     const fiber = yield* fork(wait)
@@ -35,7 +35,7 @@ it.effect("what is there in time is passed on, and the timer is called off", () 
   })
 )
 
-it.effect("what is there at once is passed on too", () =>
+it.effect("when the result is there at once, then it is passed on", () =>
   Effect.gen(function* () {
     const { alarm } = yield* makeSource
     const now = callbackWithTimeout<string, string>(
@@ -52,7 +52,7 @@ it.effect("what is there at once is passed on too", () =>
   })
 )
 
-it.effect("late is late, even when forgetting makes the source speak", () =>
+it.effect("when the result comes while the wait is cancelled, then it is late all the same", () =>
   Effect.gen(function* () {
     const { alarm } = yield* makeSource
     const touchy = callbackWithTimeout<string, string>(
@@ -69,7 +69,7 @@ it.effect("late is late, even when forgetting makes the source speak", () =>
   })
 )
 
-it.effect("whoever leaves is forgotten, and rings no bell", () =>
+it.effect("when the caller leaves, then the source is cancelled once and no timer fires", () =>
   Effect.gen(function* () {
     const { source, wait } = yield* makeSource
     const fiber = yield* fork(wait)
@@ -80,7 +80,7 @@ it.effect("whoever leaves is forgotten, and rings no bell", () =>
   })
 )
 
-it.live("the real clock rings too, and never for a wait without end", () =>
+it.live("when the real clock is used, then the timer fires, and never for an infinite wait", () =>
   Effect.gen(function* () {
     const alarm = yield* makeTimer
     const rung = yield* Effect.callback<string>((resume) => {
@@ -95,7 +95,7 @@ it.live("the real clock rings too, and never for a wait without end", () =>
 const speaker = `setTimeout(() => require("node:worker_threads").parentPort.postMessage("there"), 50)`
 
 // On Node's own timers: the runner's live clock is another.
-it("an answer that lies there counts, though this process was kept from looking until after the deadline", () =>
+it("when this process was too busy to look before the deadline, then a result that had come in time counts", () =>
   Effect.gen(function* () {
     const worker = yield* Effect.acquireRelease(
       Effect.callback<Worker>((resume) => {

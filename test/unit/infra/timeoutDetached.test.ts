@@ -5,14 +5,14 @@ import { TestClock } from "effect/testing"
 import { timeoutDetached } from "../../../src/infra/time.ts"
 import { layerPrivatePostgres, TestCluster } from "../../support/TestPostgres.ts"
 
-it.effect("passes on what the work says in time", () =>
+it.effect("when the work ends in time, then its result is passed on", () =>
   Effect.gen(function* () {
     assert.strictEqual(yield* timeoutDetached("1 second")(Effect.succeed(7)), 7)
     assert.strictEqual(yield* Effect.flip(timeoutDetached("1 second")(Effect.fail("no"))), "no")
   })
 )
 
-it.effect("does not wait for work that cannot be stopped", () =>
+it.effect("when the work cannot be stopped, then the caller does not wait for it", () =>
   Effect.gen(function* () {
     const stubborn = Effect.uninterruptible(Effect.sleep("1 hour"))
     const waiting = yield* Effect.forkChild(Effect.flip(timeoutDetached("1 second")(stubborn)), {
@@ -23,7 +23,7 @@ it.effect("does not wait for work that cannot be stopped", () =>
   })
 )
 
-it.effect("stops the work when the deadline passes, and when the caller leaves", () =>
+it.effect("when the deadline passes or the caller leaves, then the work is stopped", () =>
   Effect.gen(function* () {
     let stopped = 0
     const work = Effect.never.pipe(Effect.onInterrupt(() => Effect.sync(() => stopped++)))
@@ -40,7 +40,7 @@ it.effect("stops the work when the deadline passes, and when the caller leaves",
   })
 )
 
-it.live("holds on a Postgres that is frozen", () =>
+it.live("when Postgres is frozen, then a query fails in time", () =>
   Effect.gen(function* () {
     const cluster = yield* TestCluster
     const sql = yield* SqlClient.SqlClient

@@ -115,7 +115,7 @@ check(
   })
 )
 
-it.effect("the breaker's state is a figure: closed, half-open, open", () =>
+it.effect("when the breaker changes its state, then the gauge shows it: closed, half-open, open", () =>
   Effect.gen(function* () {
     const breaker = yield* CircuitBreaker
     assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 0"])

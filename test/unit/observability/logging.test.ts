@@ -50,33 +50,35 @@ for (const [name, line] of [
   ["JSON", jsonLine],
   ["text", textLine]
 ] as const) {
-  it.effect(`${name}: a key loses its secret wherever it stands in a line, cut short or in a cause`, () =>
-    Effect.gen(function* () {
-      const key = mintKey("tg_")
-      const other = mintKey("x9_").slice(0, -4)
-      const error = new Error(`message ${key}`, { cause: new Error(`cause ${key}`) })
-      const lines = yield* linesOf(
-        line,
-        Effect.gen(function* () {
-          yield* Effect.logInfo(`words ${key}, ${other}`)
-          yield* Effect.logInfo("field", { [key]: { deep: [`a${other}b`] } })
-          yield* Effect.annotateLogs(Effect.logInfo("annotated"), "k", key)
-          yield* Effect.logError("error", error)
-          yield* Effect.logError("error in a field", { error })
-          yield* Effect.logError("cause", Cause.die(error))
-          yield* Effect.logError("value", Cause.fail({ key }))
-        })
-      )
-      assert.strictEqual(lines.length, 7)
-      for (const text of lines) {
-        assert.notInclude(text, key.slice(12, 24))
-        assert.notInclude(text, other.slice(12, 24))
-      }
-      assert.include(lines[0], `${prefixOf(key)}…, ${prefixOf(other)}…`)
-    })
+  it.effect(
+    `when a line has a key (${name}), whole, cut short or in a cause, then its secret is redacted`,
+    () =>
+      Effect.gen(function* () {
+        const key = mintKey("tg_")
+        const other = mintKey("x9_").slice(0, -4)
+        const error = new Error(`message ${key}`, { cause: new Error(`cause ${key}`) })
+        const lines = yield* linesOf(
+          line,
+          Effect.gen(function* () {
+            yield* Effect.logInfo(`words ${key}, ${other}`)
+            yield* Effect.logInfo("field", { [key]: { deep: [`a${other}b`] } })
+            yield* Effect.annotateLogs(Effect.logInfo("annotated"), "k", key)
+            yield* Effect.logError("error", error)
+            yield* Effect.logError("error in a field", { error })
+            yield* Effect.logError("cause", Cause.die(error))
+            yield* Effect.logError("value", Cause.fail({ key }))
+          })
+        )
+        assert.strictEqual(lines.length, 7)
+        for (const text of lines) {
+          assert.notInclude(text, key.slice(12, 24))
+          assert.notInclude(text, other.slice(12, 24))
+        }
+        assert.include(lines[0], `${prefixOf(key)}…, ${prefixOf(other)}…`)
+      })
   )
 
-  it.effect(`${name}: a line is one line and holds nothing a terminal obeys`, () =>
+  it.effect(`when a text is logged (${name}), then it is one line and has nothing a terminal obeys`, () =>
     Effect.gen(function* () {
       const hostile = "a\u001b[31mb\r\nc\u202ed\u2028e\u009bf\u0000g"
       const lines = yield* linesOf(
@@ -89,7 +91,7 @@ for (const [name, line] of [
   )
 
   it.effect(
-    `${name}: what Postgres quotes of rows and values stays out; what leads to the place is told`,
+    `when Postgres quotes rows and values (${name}), then they are left out, and the place of the error stays`,
     () =>
       Effect.gen(function* () {
         const lines = yield* linesOf(
@@ -111,7 +113,7 @@ for (const [name, line] of [
   )
 }
 
-it.effect("the JSON of a line stays JSON, whatever was taken out of it", () =>
+it.effect("when something is redacted in a line of JSON, then the line is still JSON", () =>
   Effect.gen(function* () {
     const key = mintKey("tg_")
     const lines = yield* linesOf(
@@ -127,7 +129,7 @@ it.effect("the JSON of a line stays JSON, whatever was taken out of it", () =>
   })
 )
 
-it("a cause is told down to the first, with the frames of each, and circles end", () => {
+it("when an error has causes, then all are written with their frames, and a circle ends", () => {
   const inner = new TypeError("inner")
   const text = renderCause(new Error("outer", { cause: inner }))
   assert.match(text, /^Error: outer\n\s+at .*\n(?:.*\n)*\s+caused by TypeError: inner\n\s+at /)

@@ -28,33 +28,35 @@ const store = () => {
 const refused = <A>(effect: Effect.Effect<A, MeterDown>) =>
   Effect.match(effect, { onSuccess: () => false, onFailure: () => true })
 
-it.effect("an account that owes a settlement is paid for first, or refused; others are not", () =>
-  Effect.gen(function* () {
-    const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
-    yield* settlements.flush(key)
-    yield* settlements.enqueue(key, "settle", settling)
-    const tries = Effect.forEach([1, 2, 3], () => refused(settlements.flush(key)), { concurrency: 3 })
-    const first = yield* Effect.forkChild(tries, { startImmediately: true })
-    yield* settlements.flush(other)
-    yield* TestClock.adjust("400 millis")
-    assert.deepStrictEqual(yield* Fiber.join(first), [true, true, true])
-    // Once for the three, once for itself.
-    assert.strictEqual(state.asked, 2)
-    state.down = false
-    const second = yield* Effect.forkChild(tries, { startImmediately: true })
-    yield* TestClock.adjust("1 second")
-    assert.deepStrictEqual(yield* Fiber.join(second), [false, false, false])
-    yield* settlements.flush(key)
-    // It is paid: nobody tries any more.
-    const { asked } = state
-    yield* TestClock.adjust("1 minute")
-    assert.strictEqual(state.asked, asked)
-    assert.isAtLeast(state.settled, 1)
-    assert.strictEqual(yield* settlements.backlog, 0)
-  }).pipe(Effect.provide(layer))
+it.effect(
+  "when an account owes a settlement, then its next request settles it first or is refused, and other accounts are not",
+  () =>
+    Effect.gen(function* () {
+      const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
+      yield* settlements.flush(key)
+      yield* settlements.enqueue(key, "settle", settling)
+      const tries = Effect.forEach([1, 2, 3], () => refused(settlements.flush(key)), { concurrency: 3 })
+      const first = yield* Effect.forkChild(tries, { startImmediately: true })
+      yield* settlements.flush(other)
+      yield* TestClock.adjust("400 millis")
+      assert.deepStrictEqual(yield* Fiber.join(first), [true, true, true])
+      // Once for the three, once for itself.
+      assert.strictEqual(state.asked, 2)
+      state.down = false
+      const second = yield* Effect.forkChild(tries, { startImmediately: true })
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(yield* Fiber.join(second), [false, false, false])
+      yield* settlements.flush(key)
+      // It is paid: nobody tries any more.
+      const { asked } = state
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(state.asked, asked)
+      assert.isAtLeast(state.settled, 1)
+      assert.strictEqual(yield* settlements.backlog, 0)
+    }).pipe(Effect.provide(layer))
 )
 
-it.effect("it is tried without anybody asking", () =>
+it.effect("when a settlement waits, then it is tried again without a request", () =>
   Effect.gen(function* () {
     const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
     yield* settlements.enqueue(key, "settle", settling)
@@ -66,7 +68,7 @@ it.effect("it is tried without anybody asking", () =>
   }).pipe(Effect.provide(layer))
 )
 
-it.effect("a settlement that is given up, or breaks, does not close its account for ever", () =>
+it.effect("when a settlement is given up or breaks, then its account is open again", () =>
   Effect.gen(function* () {
     const [settlements, { settling }] = [yield* SettlementQueue, store()]
     yield* settlements.enqueue(key, "settle", settling)

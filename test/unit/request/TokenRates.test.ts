@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assumedRate, TokenRates } from "../../../src/gates/limits/TokenRates.ts"
 
-it("a model that has answered is estimated by its answers, another one by what is assumed", () => {
+it("when a model has answered, then it is estimated by its answers, and any other one by the default", () => {
   const rates = new TokenRates()
   assert.strictEqual(rates.estimate("m", 2000), 2 * assumedRate)
   rates.observe("m", 100, 1000)
@@ -12,7 +12,7 @@ it("a model that has answered is estimated by its answers, another one by what i
   assert.strictEqual(rates.estimate("m", -5), 0)
 })
 
-it("an answer of a few tokens, or of no time, says nothing", () => {
+it("when an answer has few tokens or took no time, then it changes no estimate", () => {
   const rates = new TokenRates()
   rates.observe("m", 7, 10_000)
   rates.observe("m", 100, 0)
@@ -30,7 +30,7 @@ it("when more models answer than are remembered, then the one that answered long
 })
 
 describe("a model", () => {
-  it("is known to speak once it has spoken to anybody, and to a key until it keeps back what it tells that key", () => {
+  it("when a model has shown output to anybody, then it counts as one that does, for each key until it holds output back from that key", () => {
     const rates = new TokenRates()
     assert.isFalse(rates.speaks("k", "m"))
     rates.spoken("k", "m")

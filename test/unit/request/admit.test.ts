@@ -35,7 +35,7 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
 const ids = ["a", "b", "c"].map((letter) => `01a1fe92-0000-7000-8000-00000000000${letter}`)
 const [first = "", second = "", third = ""] = ids
 
-it.effect("the prompt and a token of the answer are held in full, however little remains", () =>
+it.effect("when little remains, then the prompt and one token of the answer are still held in full", () =>
   Effect.gen(function* () {
     const { intents } = yield* AuditMemory
     for (const id of [first, second]) assert.isTrue(Result.isSuccess(yield* admitting(id, 150, 0)))
@@ -47,7 +47,7 @@ it.effect("the prompt and a token of the answer are held in full, however little
 )
 
 it.effect(
-  "a lease that ended before the intent was there admits nobody: its hold may be given to others",
+  "when the lease ended before the intent was written, then the request is refused: its hold may be another's",
   () =>
     Effect.gen(function* () {
       assert.isTrue(Result.isSuccess(yield* admitting(first, 1000, leaseS * 1000 - 1)))

@@ -15,7 +15,7 @@ const refused = (think: Json, model: Model, wish = false): boolean =>
   Result.isFailure(Effect.runSync(Effect.result(checkCapabilities(wanting(think, wish), model))))
 
 describe("a request and its model", () => {
-  it("do not suit each other when it must think and is known not to", () => {
+  it("when it must think and the model is known not to, then it is refused", () => {
     for (const think of [true, "low", "max"]) {
       assert.isTrue(refused(think, plain))
       assert.isFalse(refused(think, thinker))
@@ -25,7 +25,7 @@ describe("a request and its model", () => {
     assert.isFalse(refused(false, plain))
   })
 
-  it("do not suit each other when a model with a projector or of Qwen gets an image that ends it", () => {
+  it("when an image would end the runner of a model with a projector or of Qwen, then it is refused", () => {
     const png: ImageInfo = { format: "png", width: 64, height: 64, complete: true }
     const fails = (families: Json, ...images: ReadonlyArray<ImageInfo>) =>
       Result.isFailure(
@@ -56,7 +56,7 @@ describe("a request and its model", () => {
     for (const families of [["gemma3"], ["qwen2"], null, "clip"]) assert.isFalse(fails(families, odd))
   })
 
-  it("do not suit each other when the tokenizer overflows on a run of the text", () => {
+  it("when the tokenizer overflows on a run of the text, then it is refused", () => {
     const body = { messages: [{ role: "user", content: "7".repeat(5000) }] }
     const check = (tokenizer: Model["tokenizer"]) =>
       Effect.runSync(
@@ -80,7 +80,7 @@ describe("a request and its model", () => {
       assert.isTrue(Result.isSuccess(check(tokenizer)), "nothing is refused on what is not known")
   })
 
-  it("are made to suit by leaving a wish out, and only then", () => {
+  it("when the model lacks what a request only wishes for, then the wish is left out, and only then", () => {
     assert.deepStrictEqual(dropUnsupported(wanting("high", true), plain).body, { messages: [] })
     assert.deepStrictEqual(dropUnsupported(wanting(false, true), plain).body, { messages: [] })
     for (const model of [thinker, silent])

@@ -73,7 +73,7 @@ describe("output that is collected", () => {
     assert.strictEqual(model.spent, 20_000)
   })
 
-  it("counts frames of log probabilities alone, and not the text that comes after them a second time", () => {
+  it("when frames have log probabilities alone, then they are counted, and their text is not counted a second time", () => {
     const model = new MeteredModel(5000)
     const one = admitted(model, wish({ logprobs: true }, { maxTokens: 50 }))
     const logprobs = [{ token: "a", logprob: -1 }]
@@ -121,7 +121,7 @@ describe("output that is collected", () => {
 })
 
 describe("a Meter that dies under running streams", () => {
-  it("ends each of them at the end of what it holds, and is asked by each near that end and at it", () => {
+  it("when the Meter does not come back, then each stream ends at the end of its hold, and the Meter was asked near it and at it", () => {
     const model = new MeteredModel(1000)
     const two = [admitted(model), admitted(model)]
     model.away = true
@@ -166,7 +166,7 @@ describe("a Meter that dies under running streams", () => {
     assert.strictEqual(wordsIn(one), 900)
   })
 
-  it("keeps the end of an answer that fits in what is held", () => {
+  it("when the answer fits in what is held, then it is sent to its end", () => {
     const model = new MeteredModel(5000)
     const one = admitted(model)
     one.answer([chunk(times(250, word)), [final({ promptEvalCount: 40, evalCount: 250 })]])
@@ -180,7 +180,7 @@ describe("a Meter that dies under running streams", () => {
 describe("an answer in two runs", () => {
   const inTwo = { think: true, format: "json" }
 
-  it("is not cut at the bound of one, and both are charged, each token once", () => {
+  it("when the first run reaches its bound, then the second goes on, and both are charged, each token once", () => {
     const model = new MeteredModel(5000)
     const one = admitted(model, wish(inTwo, { maxTokens: 30, promptEstimate: 10 }))
     assert.strictEqual(one.numPredict, 30)
@@ -208,7 +208,7 @@ describe("an answer in two runs", () => {
     assert.deepStrictEqual(one.cost.usage, { tokensIn: 11, tokensOut: 30, source: "backend" })
   })
 
-  it("fits in a budget that has room for less than both", () => {
+  it("when the budget has room for less than both, then both fit in it together", () => {
     const model = new MeteredModel(100)
     const one = admitted(model, wish(inTwo, { maxTokens: 1000 }))
     assert.strictEqual(one.numPredict, 30)

@@ -10,7 +10,7 @@ const planFor = (body: JsonObject, options: JsonObject = {}, model = plain, spea
   outputPlanOf(callOf({ body: { messages: [], ...body }, options }).request, model, speaks)
 
 describe("a request", () => {
-  it("that asks for nothing but text holds a part of its bound", () => {
+  it("when it asks for text only, then it holds a part of its bound", () => {
     for (const body of [
       {},
       { system: "s", truncate: true },
@@ -25,14 +25,14 @@ describe("a request", () => {
     assert.strictEqual(numPredictOf(plan, { held: 296, available: 1000 }, 40, 4096), 960)
   })
 
-  it("of a model that is not known to speak holds its whole bound, and is not taken for one that is collected", () => {
+  it("when its model is not known to show output early, then it holds its whole bound", () => {
     const plan = planFor({}, {}, plain, false)
     assert.deepStrictEqual(plan, { runs: 1, holdsAll: true, collects: false })
     assert.deepStrictEqual(tokensToHold(plan, 40, 4096), { tokens: 4136, least: 41 })
     assert.strictEqual(numPredictOf(plan, { held: 300, available: 1000 }, 40, 4096), 260)
   })
 
-  it("that can make a backend collect its output holds its whole bound, a field nobody knows included", () => {
+  it("when it can make a backend collect its output, or has an unknown field, then it holds its whole bound", () => {
     const fields = [
       { tools: [] },
       { format: "json" },
@@ -51,7 +51,7 @@ describe("a request", () => {
     assert.strictEqual(numPredictOf(plan, { held: 41, available: 10 }, 40, 4096), 1)
   })
 
-  it("with a schema on a model that thinks holds two runs, and the runs share what remains", () => {
+  it("when it has a schema and the model thinks, then it holds two runs, and the runs share what remains", () => {
     const plan = planFor({ format: "json" }, {}, thinker)
     assert.deepStrictEqual(plan, { runs: 2, holdsAll: true, collects: true })
     assert.deepStrictEqual(tokensToHold(plan, 40, 100), { tokens: 240, least: 42 })

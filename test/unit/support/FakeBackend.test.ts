@@ -79,29 +79,31 @@ const withField = ({ frames }: Recording, field: string): JsonObject =>
   frames.find(({ message }) => JSON.stringify(message ?? "").includes(`"${field}":`)) ??
   assert.fail(`no ${field}`)
 
-it.effect("the double's answers have status, content type and frames of the real server's", () =>
-  Effect.gen(function* () {
-    const double = yield* makeFakeBackend
-    for (const name of [
-      "chat",
-      "chat that loads",
-      "generate",
-      "generate that loads",
-      "embed",
-      "embed of nothing",
-      "embeddings",
-      "tags",
-      "version"
-    ]) {
-      const [real, ours] = [recorded(name), yield* ask(double, name)]
-      assert.deepStrictEqual([ours.status, ours.contentType], [real.status, real.contentType], name)
-      compare(`${name}, first frame`, first(real), first(ours))
-      compare(`${name}, last frame`, last(real), last(ours))
-    }
-  })
+it.effect(
+  "when the fake server answers, then status, content type and frames are those of the real server",
+  () =>
+    Effect.gen(function* () {
+      const double = yield* makeFakeBackend
+      for (const name of [
+        "chat",
+        "chat that loads",
+        "generate",
+        "generate that loads",
+        "embed",
+        "embed of nothing",
+        "embeddings",
+        "tags",
+        "version"
+      ]) {
+        const [real, ours] = [recorded(name), yield* ask(double, name)]
+        assert.deepStrictEqual([ours.status, ours.contentType], [real.status, real.contentType], name)
+        compare(`${name}, first frame`, first(real), first(ours))
+        compare(`${name}, last frame`, last(real), last(ours))
+      }
+    })
 )
 
-it.effect("the double's description of a model has every field of the real server's", () =>
+it.effect("when the fake server describes a model, then it has every field of the real description", () =>
   Effect.gen(function* () {
     const double = yield* makeFakeBackend
     const [real, ours] = [first(recorded("show")), first(yield* ask(double, "show"))]
@@ -113,7 +115,7 @@ it.effect("the double's description of a model has every field of the real serve
   })
 )
 
-it("the lines tests are written with have the fields of the real server's lines", () => {
+it("when tests write lines of their own, then these have the fields of the real server's lines", () => {
   compare("text", first(recorded("chat")), fake.chat(" x"))
   compare("text of generate", first(recorded("generate")), fake.generate(" x"))
   compare("last line", last(recorded("chat")), fake.done())
@@ -124,7 +126,7 @@ it("the lines tests are written with have the fields of the real server's lines"
   compare("error", first(recorded("unknown model")), fake.error("x"))
 })
 
-it("the facts that tests take for granted are the real server's", () => {
+it("when tests rely on a fact, then it is one of the real server's", () => {
   assert.strictEqual(recorded("unknown model").status, 404)
   assert.strictEqual(recorded("tools on a model without").status, 400)
   assert.strictEqual(last(recorded("chat"))["done"], true)

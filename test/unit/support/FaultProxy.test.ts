@@ -96,7 +96,7 @@ const world = Effect.gen(function* () {
   return { server, proxy, client: yield* makeClient(proxy.port) }
 })
 
-it.live("passes everything on as it is when nothing is wrong, both ways, ends included", () =>
+it.live("when no fault is set, then everything passes both ways, ends included", () =>
   Effect.gen(function* () {
     const { server, proxy, client } = yield* world
     const text = "abc".repeat(1_000_000)
@@ -108,7 +108,7 @@ it.live("passes everything on as it is when nothing is wrong, both ways, ends in
   })
 )
 
-it.live("resets the client when the target is down, and ends open connections with its scope", () =>
+it.live("when the target is down, then the client is reset, and open connections end with the scope", () =>
   Effect.gen(function* () {
     const { server, client } = yield* Effect.scoped(world)
     yield* until(() => client.socket.destroyed && server.sockets.every(({ destroyed }) => destroyed))
@@ -119,31 +119,33 @@ it.live("resets the client when the target is down, and ends open connections wi
 )
 
 for (const direction of ["toServer", "toClient"] as const) {
-  it.live(`latency ${direction}: everything arrives, that much later, many messages at once`, () =>
-    Effect.gen(function* () {
-      const { server, proxy, client } = yield* world
-      yield* proxy.latency(250, direction)
-      const began = performance.now()
-      for (const word of ["a", "b", "c", "d"]) {
-        client.socket.write(word)
-        yield* Effect.sleep("20 millis")
-      }
-      assert.strictEqual(server.heard(), direction === "toServer" ? "" : "abcd")
-      assert.strictEqual(client.got(), "")
-      yield* until(() => client.got() === "ABCD")
-      const ms = performance.now() - began
-      assert.isAtLeast(ms, 250)
-      assert.isBelow(ms, 900, "one latency for all, not one for each")
-      client.socket.write("e")
-      yield* aMoment
-      assert.strictEqual(client.got(), "ABCD")
-      yield* proxy.heal
-      yield* until(() => client.got() === "ABCDE", 150)
-    })
+  it.live(
+    `when latency is set ${direction}, then everything arrives that much later, many messages at once`,
+    () =>
+      Effect.gen(function* () {
+        const { server, proxy, client } = yield* world
+        yield* proxy.latency(250, direction)
+        const began = performance.now()
+        for (const word of ["a", "b", "c", "d"]) {
+          client.socket.write(word)
+          yield* Effect.sleep("20 millis")
+        }
+        assert.strictEqual(server.heard(), direction === "toServer" ? "" : "abcd")
+        assert.strictEqual(client.got(), "")
+        yield* until(() => client.got() === "ABCD")
+        const ms = performance.now() - began
+        assert.isAtLeast(ms, 250)
+        assert.isBelow(ms, 900, "one latency for all, not one for each")
+        client.socket.write("e")
+        yield* aMoment
+        assert.strictEqual(client.got(), "ABCD")
+        yield* proxy.heal
+        yield* until(() => client.got() === "ABCDE", 150)
+      })
   )
 }
 
-it.live("slices: small pieces, all of them, in order", () =>
+it.live("when slices are set, then small pieces arrive, all of them and in order", () =>
   Effect.gen(function* () {
     const { server, proxy, client } = yield* world
     yield* proxy.slice(3, 5, "toClient")
@@ -155,30 +157,32 @@ it.live("slices: small pieces, all of them, in order", () =>
 )
 
 for (const direction of ["toServer", "toClient"] as const) {
-  it.live(`a black hole ${direction} says nothing, keeps connections open, and tears them when it ends`, () =>
-    Effect.gen(function* () {
-      const { server, proxy, client } = yield* world
-      client.socket.write("before.")
-      yield* until(() => client.got() === "BEFORE.")
-      const untouched = yield* makeClient(proxy.port)
-      yield* proxy.blackHole(direction)
-      const late = yield* makeClient(proxy.port)
-      client.socket.write("lost")
-      late.socket.write("lost")
-      yield* aMoment
-      assert.strictEqual(server.heard(), direction === "toServer" ? "before." : "before.lostlost")
-      assert.strictEqual(client.got(), "BEFORE.")
-      assert.strictEqual(proxy.connections, 3)
-      assert.deepStrictEqual([client.fate(), late.fate()], [undefined, undefined])
-      yield* proxy.heal
-      yield* until(() => client.fate() === "ECONNRESET" && late.fate() === "ECONNRESET")
-      untouched.socket.write("after")
-      yield* until(() => untouched.got() === "AFTER")
-    })
+  it.live(
+    `when a black hole is set ${direction}, then nothing arrives, connections stay open, and they are reset when it ends`,
+    () =>
+      Effect.gen(function* () {
+        const { server, proxy, client } = yield* world
+        client.socket.write("before.")
+        yield* until(() => client.got() === "BEFORE.")
+        const untouched = yield* makeClient(proxy.port)
+        yield* proxy.blackHole(direction)
+        const late = yield* makeClient(proxy.port)
+        client.socket.write("lost")
+        late.socket.write("lost")
+        yield* aMoment
+        assert.strictEqual(server.heard(), direction === "toServer" ? "before." : "before.lostlost")
+        assert.strictEqual(client.got(), "BEFORE.")
+        assert.strictEqual(proxy.connections, 3)
+        assert.deepStrictEqual([client.fate(), late.fate()], [undefined, undefined])
+        yield* proxy.heal
+        yield* until(() => client.fate() === "ECONNRESET" && late.fate() === "ECONNRESET")
+        untouched.socket.write("after")
+        yield* until(() => untouched.got() === "AFTER")
+      })
   )
 }
 
-it.live("a black hole hides that somebody left", () =>
+it.live("when a black hole is set, then neither side learns that the other left", () =>
   Effect.gen(function* () {
     const { server, proxy, client } = yield* world
     yield* until(() => server.sockets.length === 1)
@@ -193,7 +197,7 @@ it.live("a black hole hides that somebody left", () =>
   })
 )
 
-it.live("a stall delivers late what a black hole would have lost", () =>
+it.live("when a stall ends, then what a black hole would have lost arrives late", () =>
   Effect.gen(function* () {
     const { server, proxy, client } = yield* world
     yield* proxy.stall("toServer")
@@ -205,7 +209,7 @@ it.live("a stall delivers late what a black hole would have lost", () =>
   })
 )
 
-it.live("refuses who is new, leaves who is there, and takes both again when healed", () =>
+it.live("when connections are refused, then only new ones are, and all are accepted again later", () =>
   Effect.gen(function* () {
     const { proxy, client } = yield* world
     yield* proxy.refuse
@@ -220,7 +224,7 @@ it.live("refuses who is new, leaves who is there, and takes both again when heal
   })
 )
 
-it.live("a reset breaks all open connections for both sides at once", () =>
+it.live("when a reset is set, then all open connections break for both sides at once", () =>
   Effect.gen(function* () {
     const { server, proxy, client } = yield* world
     const other = yield* makeClient(proxy.port)
@@ -232,43 +236,47 @@ it.live("a reset breaks all open connections for both sides at once", () =>
   })
 )
 
-it.live("a cut passes everything up to the pattern, however it was split, and nothing after it", () =>
-  Effect.gen(function* () {
-    const { server, proxy, client } = yield* world
-    yield* proxy.cutAfter("COMMIT", "toServer")
-    client.socket.write("begin COM")
-    yield* until(() => client.got() === "BEGIN COM")
-    client.socket.write("MIT; begin")
-    yield* until(() => client.fate() === "ECONNRESET")
-    yield* until(() => server.heard() === "begin COMMIT")
-    // The server has all that was sent, and then the end: it does what it was told.
-    yield* until(() => server.ended() === 1)
-    assert.deepStrictEqual([server.broken(), proxy.cuts], [0, 1])
-    const next = yield* makeClient(proxy.port)
-    next.socket.write("COMMIT")
-    yield* until(() => next.got() === "COMMIT")
-  })
-)
-
-it.live("a cut in the answer lets the server do its work and hides it, as often as it is told", () =>
-  Effect.gen(function* () {
-    const { server, proxy } = yield* world
-    yield* proxy.cutAfter(Buffer.from("DONE"), "toClient", { drop: true, times: 2 })
-    for (const turn of [1, 2]) {
-      const client = yield* makeClient(proxy.port)
-      client.socket.write("is done;")
+it.live(
+  "when a cut has a pattern, then everything up to it passes, however it was split, and nothing after it",
+  () =>
+    Effect.gen(function* () {
+      const { server, proxy, client } = yield* world
+      yield* proxy.cutAfter("COMMIT", "toServer")
+      client.socket.write("begin COM")
+      yield* until(() => client.got() === "BEGIN COM")
+      client.socket.write("MIT; begin")
       yield* until(() => client.fate() === "ECONNRESET")
-      assert.include(["", "IS "], client.got())
-      assert.strictEqual(server.heard(), "is done;".repeat(turn))
-      assert.strictEqual(proxy.cuts, turn)
-    }
-    const third = yield* makeClient(proxy.port)
-    third.socket.write("is done;")
-    yield* until(() => third.got() === "IS DONE;")
-  })
+      yield* until(() => server.heard() === "begin COMMIT")
+      // The server has all that was sent, and then the end: it does what it was told.
+      yield* until(() => server.ended() === 1)
+      assert.deepStrictEqual([server.broken(), proxy.cuts], [0, 1])
+      const next = yield* makeClient(proxy.port)
+      next.socket.write("COMMIT")
+      yield* until(() => next.got() === "COMMIT")
+    })
 )
 
-it.live("a lost reply: the request is carried out, the answer never comes, and only that one", () =>
+it.live(
+  "when a cut is in the answer, then the server does its work and the answer is lost, as often as asked",
+  () =>
+    Effect.gen(function* () {
+      const { server, proxy } = yield* world
+      yield* proxy.cutAfter(Buffer.from("DONE"), "toClient", { drop: true, times: 2 })
+      for (const turn of [1, 2]) {
+        const client = yield* makeClient(proxy.port)
+        client.socket.write("is done;")
+        yield* until(() => client.fate() === "ECONNRESET")
+        assert.include(["", "IS "], client.got())
+        assert.strictEqual(server.heard(), "is done;".repeat(turn))
+        assert.strictEqual(proxy.cuts, turn)
+      }
+      const third = yield* makeClient(proxy.port)
+      third.socket.write("is done;")
+      yield* until(() => third.got() === "IS DONE;")
+    })
+)
+
+it.live("when one reply is lost, then the request is carried out and only that reply never comes", () =>
   Effect.gen(function* () {
     const { server, proxy, client } = yield* world
     const bystander = yield* makeClient(proxy.port)
@@ -285,7 +293,7 @@ it.live("a lost reply: the request is carried out, the answer never comes, and o
   })
 )
 
-it.live("a receiver that does not read stops the sender: nothing piles up in between", () =>
+it.live("when a receiver does not read, then the sender is stopped and memory stays small", () =>
   Effect.gen(function* () {
     const { server, proxy, client } = yield* world
     yield* until(() => server.sockets.length === 1)

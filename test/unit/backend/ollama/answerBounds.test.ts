@@ -12,7 +12,7 @@ import { failure, forward, named, run, stream, withBackend } from "../calls.ts"
 const mib = 1024 * 1024
 
 describe("the bounds of an answer", () => {
-  it("follow from what was asked for", () => {
+  it("when a request asks for an answer, then the bounds follow from what it asked for", () => {
     const plain = frameBoundsOf(callOf({}, 4096))
     assert.deepStrictEqual(plain, { frames: 4352, lineBytes: 0.75 * mib, bytes: 0.75 * mib + 4352 * 512 })
     const logprobs = frameBoundsOf(callOf({ body: { logprobs: true, top_logprobs: 20 } }, 4096))
@@ -94,7 +94,7 @@ it.live("when a line or a description has more objects and lists than any needs,
   )
 )
 
-it("bytes that come one by one take a buffer of at most twice their size", () => {
+it("when bytes come one by one, then their buffer is at most twice their size", () => {
   const list = new ByteList()
   for (let i = 0; i < 100_000; i += 1) list.push(Buffer.from("ä").subarray(i % 2, (i % 2) + 1))
   assert.strictEqual(list.size, 100_000)

@@ -11,34 +11,36 @@ import { callOf } from "../../../support/permits.ts"
 import { withBackend, forward, run, failure, texts, generate, stream } from "../calls.ts"
 
 describe("what the backend is sent", () => {
-  it.live("is the discovered name, a stream, a bound, the kept fields, and no header of ours but four", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        yield* run(callOf({ options: { temperature: 0.5, num_predict: 99_999 } }, 42))
-        yield* run(generate)
-        const [chat, generated] = backend.requests
-        assert.strictEqual(chat?.path, "/api/chat")
-        assert.strictEqual(chat?.method, "POST")
-        assert.deepStrictEqual(chat?.body, {
-          messages: [{ role: "user", content: "hi" }],
-          model: "fake:latest",
-          stream: true,
-          options: { temperature: 0.5, num_predict: 42 }
+  it.live(
+    "when it is called, then it gets the discovered name, a stream, a bound, the kept fields, and four headers",
+    () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          yield* run(callOf({ options: { temperature: 0.5, num_predict: 99_999 } }, 42))
+          yield* run(generate)
+          const [chat, generated] = backend.requests
+          assert.strictEqual(chat?.path, "/api/chat")
+          assert.strictEqual(chat?.method, "POST")
+          assert.deepStrictEqual(chat?.body, {
+            messages: [{ role: "user", content: "hi" }],
+            model: "fake:latest",
+            stream: true,
+            options: { temperature: 0.5, num_predict: 42 }
+          })
+          assert.deepStrictEqual(Object.keys(chat?.headers ?? {}).sort(), [
+            "accept",
+            "connection",
+            "content-length",
+            "content-type",
+            "host"
+          ])
+          assert.strictEqual(chat?.headers.host, `127.0.0.1:${backend.port}`)
+          assert.strictEqual(generated?.path, "/api/generate")
         })
-        assert.deepStrictEqual(Object.keys(chat?.headers ?? {}).sort(), [
-          "accept",
-          "connection",
-          "content-length",
-          "content-type",
-          "host"
-        ])
-        assert.strictEqual(chat?.headers.host, `127.0.0.1:${backend.port}`)
-        assert.strictEqual(generated?.path, "/api/generate")
-      })
-    )
+      )
   )
 
-  it.live("goes below the path of the backend's address", () =>
+  it.live("when the backend's address has a path, then the call goes below it", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
         const layer = layerOllama({
@@ -55,7 +57,7 @@ describe("what the backend is sent", () => {
     )
   )
 
-  it.live("reuses its connection for the next request", () =>
+  it.live("when a request has ended, then the next one uses its connection", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
@@ -77,7 +79,7 @@ describe("frames", () => {
     ["without a last newline", { unterminated: true }],
     ["as plain JSON type", { contentType: "application/json; charset=utf-8" }]
   ] as const) {
-    it.live(`come through whole when ${how}`, () =>
+    it.live(`when ${how}, then the frames come through whole`, () =>
       withBackend((backend) =>
         Effect.gen(function* () {
           backend.script(stream(lines, more))
@@ -87,7 +89,7 @@ describe("frames", () => {
     )
   }
 
-  it.live("of a model that was only loaded are one object", () =>
+  it.live("when a model was only loaded, then its answer is one object", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
         const body = `{"model":"fake","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"load"}`
@@ -100,7 +102,7 @@ describe("frames", () => {
     )
   )
 
-  it.live("after the final one do not exist", () =>
+  it.live("when frames come after the final one, then they are dropped", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
         const extra = [fake.chat("x"), fake.done("chat", { eval_count: 9999 })]
@@ -111,7 +113,7 @@ describe("frames", () => {
     )
   )
 
-  it.live("arrive as they are said, one chunk per read", () =>
+  it.live("when frames come one at a time, then each is passed on at once, one chunk a read", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
         backend.script(stream(lines, { gapMs: 30 }), stream(lines, { together: true }))
@@ -128,7 +130,7 @@ describe("frames", () => {
 })
 
 describe("one second attempt", () => {
-  it.live("is made when a used connection died before any answer", () =>
+  it.live("when a used connection died before any answer, then the call is sent again", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
@@ -144,7 +146,7 @@ describe("one second attempt", () => {
     )
   )
 
-  it.live("is the only one", () =>
+  it.live("when the second attempt fails as well, then there is no third", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
@@ -157,7 +159,7 @@ describe("one second attempt", () => {
     )
   )
 
-  it.live("is not made once an answer has begun", () =>
+  it.live("when an answer has begun, then the call is not sent again", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
@@ -176,7 +178,7 @@ describe("a client that leaves", () => {
     ["before the first frame", { does: "hang" }],
     ["mid-stream", stream([fake.chat("Hello")], { ends: "hang" })]
   ] as const) {
-    it.live(`${when} takes the backend's connection with it within 100 ms`, () =>
+    it.live(`when a client leaves ${when}, then the backend's connection is closed within 100 ms`, () =>
       withBackend((backend) =>
         Effect.gen(function* () {
           backend.script(behaviour)
@@ -192,49 +194,53 @@ describe("a client that leaves", () => {
     )
   }
 
-  it.live("while it waits for a connection never reaches the backend", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          backend.script({ does: "hang" })
-          const first = yield* Effect.forkChild(run())
-          yield* backend.until(() => backend.requests.length === 1)
-          const second = yield* Effect.forkChild(run())
-          yield* Effect.sleep("20 millis")
-          yield* Fiber.interrupt(second)
-          yield* Fiber.interrupt(first)
-          yield* run()
-          assert.strictEqual(backend.requests.length, 2)
-        }),
-      { connections: 1 }
-    )
+  it.live(
+    "when a client leaves while it waits for a connection, then its call never reaches the backend",
+    () =>
+      withBackend(
+        (backend) =>
+          Effect.gen(function* () {
+            backend.script({ does: "hang" })
+            const first = yield* Effect.forkChild(run())
+            yield* backend.until(() => backend.requests.length === 1)
+            const second = yield* Effect.forkChild(run())
+            yield* Effect.sleep("20 millis")
+            yield* Fiber.interrupt(second)
+            yield* Fiber.interrupt(first)
+            yield* run()
+            assert.strictEqual(backend.requests.length, 2)
+          }),
+        { connections: 1 }
+      )
   )
 
-  it.live("that does not read stops the backend's writing; nothing times out, nothing piles up", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          backend.script({ does: "flood", line: `${JSON.stringify(fake.chat("x".repeat(1000)))}\n` })
-          const frames = yield* forward(callOf({}, 1_000_000))
-          const pull = yield* Stream.toPull(frames)
-          yield* pull
-          yield* Effect.sleep("500 millis")
-          const written = backend.requests[0]?.written ?? 0
-          // What the kernel's own buffers and ours hold; without a pause it would be hundreds of megabytes.
-          assert.isBelow(written, 16 * 1024 * 1024)
-          yield* Effect.sleep("300 millis")
-          assert.strictEqual(backend.requests[0]?.written, written)
-          let bytes = 0
-          while (bytes < 20 * 1024 * 1024) for (const frame of yield* pull) bytes += frame.text.length
-          assert.isAbove(backend.requests[0]?.written ?? 0, written)
-        }).pipe(Effect.scoped),
-      { idleTimeoutMs: 200 }
-    )
+  it.live(
+    "when a client does not read, then the backend stops writing, nothing times out and memory stays small",
+    () =>
+      withBackend(
+        (backend) =>
+          Effect.gen(function* () {
+            backend.script({ does: "flood", line: `${JSON.stringify(fake.chat("x".repeat(1000)))}\n` })
+            const frames = yield* forward(callOf({}, 1_000_000))
+            const pull = yield* Stream.toPull(frames)
+            yield* pull
+            yield* Effect.sleep("500 millis")
+            const written = backend.requests[0]?.written ?? 0
+            // What the kernel's own buffers and ours hold; without a pause it would be hundreds of megabytes.
+            assert.isBelow(written, 16 * 1024 * 1024)
+            yield* Effect.sleep("300 millis")
+            assert.strictEqual(backend.requests[0]?.written, written)
+            let bytes = 0
+            while (bytes < 20 * 1024 * 1024) for (const frame of yield* pull) bytes += frame.text.length
+            assert.isAbove(backend.requests[0]?.written ?? 0, written)
+          }).pipe(Effect.scoped),
+        { idleTimeoutMs: 200 }
+      )
   )
 })
 
 describe("lists", () => {
-  it.live("leave out what would be proxied elsewhere, and what is not an entry", () =>
+  it.live("when the backend lists remote models or no entries, then they are left out", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
         backend.setModels([
@@ -269,7 +275,7 @@ describe("lists", () => {
     ["a redirect", { does: "answer", status: 301, headers: { location: "http://127.0.0.1:9/" } }],
     ["a 404", { does: "answer", status: 404 }]
   ] as const) {
-    it.live(`fail on ${how}`, () =>
+    it.live(`when it ${how}, then listing fails`, () =>
       withBackend((backend) =>
         Effect.gen(function* () {
           backend.onLookup(behaviour)

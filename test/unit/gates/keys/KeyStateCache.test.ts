@@ -52,7 +52,7 @@ const down: Read = () => Effect.fail(new Unavailable({ gate: "KeyStore", cause: 
 const hung: Read = () => Effect.never
 
 it.effect(
-  "a state older than the bound is never handed out: the database is asked, and its failure is the answer",
+  "when a state is older than the bound, then the database is asked, and its failure is the answer",
   () =>
     Effect.gen(function* () {
       const database = makeDatabase(all)
@@ -66,7 +66,7 @@ it.effect(
     })
 )
 
-it.effect("a key in use is kept fresh by the poll alone, all keys in one read", () =>
+it.effect("when a key is in use, then the poll alone keeps it fresh, all keys in one read", () =>
   Effect.gen(function* () {
     const database = makeDatabase(all)
     const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
@@ -84,7 +84,7 @@ it.effect("a key in use is kept fresh by the poll alone, all keys in one read", 
   })
 )
 
-it.effect("a poll that finds a key changed changes the answer", () =>
+it.effect("when a poll finds a key changed, then the answer changes", () =>
   Effect.gen(function* () {
     const database = makeDatabase(all)
     const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
@@ -95,7 +95,7 @@ it.effect("a poll that finds a key changed changes the answer", () =>
   })
 )
 
-it.effect("a database that hangs costs an asker no more than the bound", () =>
+it.effect("when the database hangs, then an asker waits no longer than the bound", () =>
   Effect.gen(function* () {
     const database = makeDatabase(hung)
     const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000, readTimeoutMs: 900 })
@@ -108,7 +108,7 @@ it.effect("a database that hangs costs an asker no more than the bound", () =>
   })
 )
 
-it.effect("what a read brings that began before an eviction is neither believed nor kept", () =>
+it.effect("when a read began before an eviction, then its result is neither used nor kept", () =>
   Effect.gen(function* () {
     const gate = yield* Deferred.make<void>()
     const database = makeDatabase((prefixes) =>
@@ -129,7 +129,7 @@ it.effect("what a read brings that began before an eviction is neither believed 
   })
 )
 
-it.effect("evicting all fences every read under way", () =>
+it.effect("when all are evicted, then the result of every read under way is dropped", () =>
   Effect.gen(function* () {
     const gate = yield* Deferred.make<void>()
     const database = makeDatabase((prefixes) =>
@@ -148,7 +148,7 @@ it.effect("evicting all fences every read under way", () =>
   })
 )
 
-it.effect("a flood of askers makes few reads, and askers of one prefix share one", () =>
+it.effect("when many ask at once, then there are few reads, and those who ask for one prefix share one", () =>
   Effect.gen(function* () {
     const database = makeDatabase((prefixes) => Effect.delay(all(prefixes), "5 millis"))
     const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
@@ -166,7 +166,7 @@ it.effect("a flood of askers makes few reads, and askers of one prefix share one
   })
 )
 
-it.effect("a prefix nobody has is asked for again each time: absence is not remembered", () =>
+it.effect("when nobody has a prefix, then the database is asked each time: absence is not remembered", () =>
   Effect.gen(function* () {
     const database = makeDatabase(() => Effect.succeed([]))
     const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
@@ -176,7 +176,7 @@ it.effect("a prefix nobody has is asked for again each time: absence is not reme
   })
 )
 
-it.effect("an expiry takes effect between two reads", () =>
+it.effect("when a key expires between two reads, then it is refused", () =>
   Effect.gen(function* () {
     const database = makeDatabase((prefixes) =>
       Effect.succeed(prefixes.map((prefix) => stateOf(prefix, true, 100)))

@@ -17,7 +17,7 @@ class Model {
   }
 }
 
-it("holds those used last, in the order of their use, and never more than it may", () => {
+it("when values are put and read, then it holds those used last in the order of use, and never more than its bound", () => {
   const step = fc.record({
     verb: fc.constantFrom("get", "get", "get", "peek", "set", "set", "delete", "clear"),
     key: fc.constantFrom("a", "b", "c", "d", "e"),

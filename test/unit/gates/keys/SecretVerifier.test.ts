@@ -28,22 +28,24 @@ const makeVerify = () => {
 
 const settle = Effect.promise(() => new Promise((resolve) => setImmediate(resolve)))
 
-it.effect("real argon2id: the secret matches, another tail does not, and neither covers the other", () =>
-  Effect.gen(function* () {
-    const check = yield* makeSecretVerifier({})
-    const hash = yield* Effect.promise(() => hashSecret(secret))
-    assert.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
-    const wrong = prefix + mintKey("tg_").slice(-32)
-    const answers = yield* Effect.forEach([secret, wrong, secret, wrong], (one) =>
-      check.matches(one, prefix, hash)
-    )
-    assert.deepStrictEqual(answers, [true, false, true, false])
-    assert.isFalse(yield* check.matches(secret, prefix, yield* Effect.promise(() => hashSecret(wrong))))
-    assert.isFalse(yield* check.matches(secret, prefix, undefined))
-  })
+it.effect(
+  "when a secret is compared with its real argon2id hash, then it matches, another one does not, and neither result is used for the other",
+  () =>
+    Effect.gen(function* () {
+      const check = yield* makeSecretVerifier({})
+      const hash = yield* Effect.promise(() => hashSecret(secret))
+      assert.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
+      const wrong = prefix + mintKey("tg_").slice(-32)
+      const answers = yield* Effect.forEach([secret, wrong, secret, wrong], (one) =>
+        check.matches(one, prefix, hash)
+      )
+      assert.deepStrictEqual(answers, [true, false, true, false])
+      assert.isFalse(yield* check.matches(secret, prefix, yield* Effect.promise(() => hashSecret(wrong))))
+      assert.isFalse(yield* check.matches(secret, prefix, undefined))
+    })
 )
 
-it.effect("a match and a mismatch are remembered for the hash they were found with, and for no other", () =>
+it.effect("when a match or a mismatch is remembered, then it counts for its own hash only", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
     const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
@@ -67,7 +69,7 @@ it.effect("a match and a mismatch are remembered for the hash they were found wi
   })
 )
 
-it.effect("a match is forgotten ten minutes after it was last asked for, not after it was found", () =>
+it.effect("when a match was last asked for ten minutes ago, then it is forgotten", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
     const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
@@ -91,7 +93,7 @@ it.effect("a match is forgotten ten minutes after it was last asked for, not aft
   })
 )
 
-it.effect("a mismatch is forgotten after less than a minute", () =>
+it.effect("when a mismatch was found a minute ago, then it is forgotten", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
     const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
@@ -109,7 +111,7 @@ it.effect("a mismatch is forgotten after less than a minute", () =>
 )
 
 it.effect(
-  "one prefix has at most two verifies at a time; the rest are told to come back, others are served",
+  "when one prefix is asked for many times at once, then two are verified at a time, others are refused, and other prefixes are served",
   () =>
     Effect.gen(function* () {
       const { answer, verify } = makeVerify()
@@ -137,7 +139,7 @@ it.effect(
     })
 )
 
-it.effect("the queue is bounded, and nobody waits in it longer than the bound", () =>
+it.effect("when many wait, then the queue has a bound in length and in time", () =>
   Effect.gen(function* () {
     const { calls, verify } = makeVerify()
     const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0, queue: 3, maxWaitMs: 2000 })
@@ -156,7 +158,7 @@ it.effect("the queue is bounded, and nobody waits in it longer than the bound", 
   })
 )
 
-it.effect("many askers with one secret share one verify", () =>
+it.effect("when many ask with one secret, then they share one verification", () =>
   Effect.gen(function* () {
     const { answer, calls, verify } = makeVerify()
     const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
@@ -174,21 +176,23 @@ it.effect("many askers with one secret share one verify", () =>
   })
 )
 
-it.effect("an unknown prefix is verified against a hash of nothing, and refused even if that matched", () =>
-  Effect.gen(function* () {
-    const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
-    const asking = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
-      startImmediately: true
+it.effect(
+  "when a prefix is unknown, then the secret is compared with a dummy hash, and is refused even on a match",
+  () =>
+    Effect.gen(function* () {
+      const { answer, calls, verify } = makeVerify()
+      const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
+      const asking = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
+        startImmediately: true
+      })
+      yield* settle
+      yield* answer(true)
+      assert.isFalse(yield* Fiber.join(asking))
+      assert.isTrue(calls[0]?.hash.startsWith("$argon2id$v=19$m=19456,t=2,p=1$"))
     })
-    yield* settle
-    yield* answer(true)
-    assert.isFalse(yield* Fiber.join(asking))
-    assert.isTrue(calls[0]?.hash.startsWith("$argon2id$v=19$m=19456,t=2,p=1$"))
-  })
 )
 
-it.effect("a stored hash that asks for the whole machine is not worked on", () =>
+it.effect("when a stored hash asks for too much memory or time, then it is not computed", () =>
   Effect.gen(function* () {
     const check = yield* makeSecretVerifier({})
     const greedy =
@@ -197,36 +201,38 @@ it.effect("a stored hash that asks for the whole machine is not worked on", () =
   })
 )
 
-it.effect("a good key used for the first time goes before those whose prefix is guessed at", () =>
-  Effect.gen(function* () {
-    const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
-    const ask = (key: string) =>
-      Effect.forkChild(check.matches(key, prefixOf(key), "hash"), { startImmediately: true })
-    const guessed = Array.from({ length: 5 }, () => mintKey("tg_"))
-    for (const key of guessed) {
-      const asking = yield* ask(key)
-      yield* settle
-      yield* answer(false)
-      assert.isFalse(yield* Fiber.join(asking))
-    }
-    const flood = yield* Effect.forEach(guessed, (key) => ask(prefixOf(key) + mintKey("tg_").slice(-32)))
-    const [first, second] = [mintKey("tg_"), mintKey("tg_")]
-    const good = [yield* ask(first), yield* ask(second)]
-    for (let n = 0; n < 3; n += 1) {
-      yield* settle
-      yield* answer(n > 0)
-    }
-    assert.deepStrictEqual(yield* Effect.forEach(good, Fiber.join), [true, true])
-    assert.deepStrictEqual(
-      calls.slice(6, 8).map(({ secret }) => secret),
-      [first, second]
-    )
-    yield* Fiber.interruptAll(flood)
-  })
+it.effect(
+  "when a good key is used for the first time, then it is verified before those whose prefix is guessed at",
+  () =>
+    Effect.gen(function* () {
+      const { answer, calls, verify } = makeVerify()
+      const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
+      const ask = (key: string) =>
+        Effect.forkChild(check.matches(key, prefixOf(key), "hash"), { startImmediately: true })
+      const guessed = Array.from({ length: 5 }, () => mintKey("tg_"))
+      for (const key of guessed) {
+        const asking = yield* ask(key)
+        yield* settle
+        yield* answer(false)
+        assert.isFalse(yield* Fiber.join(asking))
+      }
+      const flood = yield* Effect.forEach(guessed, (key) => ask(prefixOf(key) + mintKey("tg_").slice(-32)))
+      const [first, second] = [mintKey("tg_"), mintKey("tg_")]
+      const good = [yield* ask(first), yield* ask(second)]
+      for (let n = 0; n < 3; n += 1) {
+        yield* settle
+        yield* answer(n > 0)
+      }
+      assert.deepStrictEqual(yield* Effect.forEach(good, Fiber.join), [true, true])
+      assert.deepStrictEqual(
+        calls.slice(6, 8).map(({ secret }) => secret),
+        [first, second]
+      )
+      yield* Fiber.interruptAll(flood)
+    })
 )
 
-it.effect("the worker in reserve is for prefixes that nobody guesses at", () =>
+it.effect("when prefixes are guessed at, then the reserve worker stays free for the others", () =>
   Effect.gen(function* () {
     const running = new Map<string, (matches: boolean) => void>()
     const check = yield* makeSecretVerifier({
@@ -288,42 +294,46 @@ const toldInAFlood = (hash: string | undefined) =>
     return { atOnce, told: told.sort() }
   })
 
-it.effect("A06 a flood at a prefix is told the same whether or not there is such a key", () =>
-  Effect.gen(function* () {
-    const known = yield* toldInAFlood("hash")
-    assert.deepStrictEqual(known.atOnce, 8)
-    assert.deepStrictEqual(yield* toldInAFlood(undefined), known)
-  })
+it.effect(
+  "when a flood tries a prefix, then its answers are the same whether or not there is such a key (A06)",
+  () =>
+    Effect.gen(function* () {
+      const known = yield* toldInAFlood("hash")
+      assert.deepStrictEqual(known.atOnce, 8)
+      assert.deepStrictEqual(yield* toldInAFlood(undefined), known)
+    })
 )
 
-it.effect("A06 an unknown prefix waits as long as its turn would take, and the next time not at all", () =>
-  Effect.gen(function* () {
-    const { answer, calls, verify } = makeVerify()
-    const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
-    const others = yield* Effect.forEach(Array.from({ length: 20 }), () => {
-      const other = mintKey("tg_")
-      return Effect.forkChild(check.matches(other, prefixOf(other), "hash"), { startImmediately: true })
-    })
-    yield* settle
-    const asking = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
-      startImmediately: true
-    })
-    // A verify costs 8 ms until the first is measured: twenty are before it, and chance takes a fifth off at most.
-    yield* TestClock.adjust("100 millis")
-    assert.isUndefined(asking.pollUnsafe())
-    yield* TestClock.adjust("200 millis")
-    assert.isFalse(yield* Fiber.join(asking))
-    const again = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
-      startImmediately: true
-    })
-    assert.isDefined(again.pollUnsafe())
-    assert.strictEqual(calls.length, 1)
-    for (let n = 0; n < 20; n += 1) {
-      yield* answer(true)
+it.effect(
+  "when an unknown prefix is asked for, then it waits for its turn the first time and not the next (A06)",
+  () =>
+    Effect.gen(function* () {
+      const { answer, calls, verify } = makeVerify()
+      const check = yield* makeSecretVerifier({ verify, concurrency: 1, reserve: 0 })
+      const others = yield* Effect.forEach(Array.from({ length: 20 }), () => {
+        const other = mintKey("tg_")
+        return Effect.forkChild(check.matches(other, prefixOf(other), "hash"), { startImmediately: true })
+      })
       yield* settle
-    }
-    yield* Effect.forEach(others, Fiber.join)
-  })
+      const asking = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
+        startImmediately: true
+      })
+      // A verify costs 8 ms until the first is measured: twenty are before it, and chance takes a fifth off at most.
+      yield* TestClock.adjust("100 millis")
+      assert.isUndefined(asking.pollUnsafe())
+      yield* TestClock.adjust("200 millis")
+      assert.isFalse(yield* Fiber.join(asking))
+      const again = yield* Effect.forkChild(check.matches(secret, prefix, undefined), {
+        startImmediately: true
+      })
+      assert.isDefined(again.pollUnsafe())
+      assert.strictEqual(calls.length, 1)
+      for (let n = 0; n < 20; n += 1) {
+        yield* answer(true)
+        yield* settle
+      }
+      yield* Effect.forEach(others, Fiber.join)
+    })
 )
 
 it.effect("when a flood guesses at a prefix, then its owner is verified at the second try", () =>

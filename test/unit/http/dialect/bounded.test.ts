@@ -48,7 +48,7 @@ const unbounded = (ast: SchemaAST.AST, path: string): ReadonlyArray<string> => {
 }
 
 describe("numbers and lists of a request", () => {
-  it("finds what has no bound", () => {
+  it("when a field has no bound, then the search finds it", () => {
     const schema = Schema.Struct({
       a: Schema.optionalKey(Schema.NullOr(Schema.Int)),
       b: Schema.Array(Schema.Struct({ c: Schema.Array(Schema.String), d: Schema.Finite })),
@@ -59,7 +59,8 @@ describe("numbers and lists of a request", () => {
   })
 
   for (const [name, { accepts: schema }] of dialects) {
-    it(`of ${name} all have a bound`, () => assert.deepStrictEqual(unbounded(schema.ast, ""), []))
+    it(`when fields are declared for ${name}, then all have a bound`, () =>
+      assert.deepStrictEqual(unbounded(schema.ast, ""), []))
   }
 
   const chat = decoding(native.nativeChat)
@@ -68,7 +69,7 @@ describe("numbers and lists of a request", () => {
   const plain = { model: "m", messages: [{ role: "user", content: "hi" }] }
 
   for (const { name, minimum, maximum } of ranges()) {
-    it(`${name} passes up to both of its bounds, and is refused beyond them on both surfaces`, () => {
+    it(`when ${name} is at either of its bounds, then it passes, and beyond them it is refused on both surfaces`, () => {
       for (const value of [minimum, maximum]) {
         assert.strictEqual(chat.accepted(withOptions({ [name]: value })).options[name], value)
       }
@@ -89,7 +90,7 @@ describe("numbers and lists of a request", () => {
     })
   }
 
-  it("a number too small to divide by is sent as 0", () => {
+  it("when a number is too small to divide by, then 0 is sent", () => {
     for (const value of [1e-38, 1e-37, -1e-320, smallest / 2]) {
       assert.deepStrictEqual(chat.accepted(withOptions({ presence_penalty: value })).options, {
         presence_penalty: 0
@@ -101,7 +102,7 @@ describe("numbers and lists of a request", () => {
     })
   })
 
-  it("a seed of 64 bits or with a fraction passes as a whole number", () => {
+  it("when a seed has 64 bits or a fraction, then it is sent as a whole number", () => {
     const cases: ReadonlyArray<readonly [number, number]> = [
       [7, 7],
       [7.9, 7],
@@ -114,7 +115,7 @@ describe("numbers and lists of a request", () => {
     }
   })
 
-  it("stop lists are bounded in count and in length on both surfaces", () => {
+  it("when stop lists are within their bounds in count and length, then they pass on both surfaces, and beyond them not", () => {
     const [long, many] = [["x".repeat(257)], Array.from({ length: 65 }, () => "x")]
     for (const stop of [long, many]) {
       assert.include(chat.refused({ model: "m", options: { stop } }), "options.stop")
@@ -123,7 +124,7 @@ describe("numbers and lists of a request", () => {
     assert.include(openaiChat.refused({ ...plain, stop: "x".repeat(257) }), "stop")
   })
 
-  it("a negative bound on the answer means the cap on both surfaces, 0 is refused", () => {
+  it("when the bound on the answer is negative, then the cap is sent on both surfaces, and 0 is refused", () => {
     for (const value of [-1, -2, -100]) {
       assert.isUndefined(chat.accepted(withOptions({ num_predict: value })).maxTokens)
       assert.isUndefined(openaiChat.accepted({ ...plain, max_tokens: value }).maxTokens)

@@ -159,7 +159,7 @@ describe("the estimate of a prompt", () => {
     )
   }
 
-  it("is at least a quarter of all strings, keys and numbers in the body and the options", () => {
+  it("when a body has strings, keys and numbers, then it is at least a quarter of their bytes", () => {
     const json = fc.jsonValue({ maxDepth: 4 })
     const textBytes = (value: Json): number => {
       if (typeof value === "string") return Buffer.byteLength(value)
@@ -183,7 +183,7 @@ describe("the estimate of a prompt", () => {
     )
   })
 
-  it("is that of Go's JSON inside of an object, and that of the text itself elsewhere", () => {
+  it("when a value is inside an object, then it is that of Go's JSON, and elsewhere that of the text", () => {
     const call = (text: string) => {
       const one = { function: { name: "f", arguments: { a: text } } }
       return request({ messages: [{ role: "assistant", tool_calls: [one] }] }).promptBytes
@@ -210,7 +210,7 @@ describe("the estimate of a prompt", () => {
     }
   })
 
-  it("counts images and context by their place, not by their name", () => {
+  it("when images and context are given, then they are counted by their place, not by their name", () => {
     const images = ["A".repeat(8000)]
     assert.isBelow(request({ messages: [{ role: "user", content: "", images }] }).promptEstimate, 1100)
     assert.isBelow(request({ prompt: "", images }, { kind: "generate" }).promptEstimate, 1100)
@@ -220,7 +220,7 @@ describe("the estimate of a prompt", () => {
     assert.isAbove(request({ messages: [{ role: "assistant", tool_calls: [call] }] }).promptEstimate, 2000)
   })
 
-  it("is nothing for a description, and at least one token for everything else", () => {
+  it("when a description is asked for, then it is nothing, and for everything else at least one token", () => {
     assert.strictEqual(request({}, { kind: "show" }).promptEstimate, 0)
     assert.isAtLeast(request({}).promptEstimate, 1)
   })

@@ -11,7 +11,7 @@ const policy = headers["content-security-policy"] ?? ""
 const inside = (tag: string): ReadonlyArray<string> =>
   [...html.matchAll(new RegExp(`<${tag}>([\\s\\S]*?)</${tag}>`, "g"))].map((match) => match[1] ?? "")
 
-it("its one script and one style are those the policy names by hash", () => {
+it("when the page has a script and a style, then they are the ones the policy names by hash", () => {
   for (const tag of ["script", "style"]) {
     const [text = "", ...more] = inside(tag)
     assert.lengthOf(more, 0)
@@ -24,7 +24,7 @@ it("its one script and one style are those the policy names by hash", () => {
   }
 })
 
-it("its policy has no hole, and the page none that a policy cannot see", () => {
+it("when the policy is read, then it allows nothing else, and the page needs nothing else", () => {
   assert.notMatch(policy, /unsafe|nonce|\*|https?:/)
   for (const part of [
     "default-src 'none'",
@@ -51,7 +51,7 @@ it("its policy has no hole, and the page none that a policy cannot see", () => {
   })
 })
 
-it.effect("the banner tells where it is, when it is", () =>
+it.effect("when the gateway runs, then the banner names the playground's address if it is on", () =>
   Effect.sync(() => {
     const facts = { baseUrl: "http://h:1", key: undefined, model: "m", dataDir: "d", backend: "b" }
     assert.include(welcome({ ...facts, playground: true }), "http://h:1/playground")
@@ -59,7 +59,7 @@ it.effect("the banner tells where it is, when it is", () =>
   })
 )
 
-it("what was modules is one script: nothing imports, nothing exports, nothing is declared twice", () => {
+it("when its modules are joined, then the script has no import, no export and no name declared twice", () => {
   const [script = ""] = inside("script")
   assert.notMatch(script, /^(?:import|export)\b/m)
   assert.doesNotThrow(() => new Script(script))

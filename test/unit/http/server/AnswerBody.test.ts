@@ -48,7 +48,7 @@ const wholly = (pieces: ReadonlyArray<string>) => (response: ServerResponse) =>
     body.end()
   })
 
-it.live("whatever the pieces, what is read is what was written", () =>
+it.live("when pieces of any size are written, then the client reads the same bytes", () =>
   Effect.gen(function* () {
     let pieces: ReadonlyArray<string> = []
     const port = yield* served((response) => wholly(pieces)(response))
@@ -71,7 +71,7 @@ it.live("whatever the pieces, what is read is what was written", () =>
   })
 )
 
-it.live("a piece leaves in one write, with its length before it", () =>
+it.live("when a piece is written, then it leaves in one write with its length before it", () =>
   Effect.gen(function* () {
     const writes: Array<string> = []
     const port = yield* served((response) => {
@@ -90,22 +90,24 @@ it.live("a piece leaves in one write, with its length before it", () =>
   })
 )
 
-it.live("to HTTP/1.0 nothing is framed, and the end of the connection is the end", () =>
-  Effect.gen(function* () {
-    const port = yield* served(wholly(["one ", "", "two"]))
-    const text = yield* Effect.callback<string>((resume) => {
-      let read = ""
-      const socket = connect(port, "127.0.0.1", () => socket.write("GET / HTTP/1.0\r\n\r\n"))
-      socket.setEncoding("utf8").on("data", (chunk: string) => (read += chunk))
-      socket.on("end", () => resume(Effect.succeed(read)))
+it.live(
+  "when the client speaks HTTP/1.0, then nothing is chunked, and the end of the connection is the end",
+  () =>
+    Effect.gen(function* () {
+      const port = yield* served(wholly(["one ", "", "two"]))
+      const text = yield* Effect.callback<string>((resume) => {
+        let read = ""
+        const socket = connect(port, "127.0.0.1", () => socket.write("GET / HTTP/1.0\r\n\r\n"))
+        socket.setEncoding("utf8").on("data", (chunk: string) => (read += chunk))
+        socket.on("end", () => resume(Effect.succeed(read)))
+      })
+      const [head = "", body] = text.split("\r\n\r\n")
+      assert.notMatch(head, /transfer-encoding/i)
+      assert.strictEqual(body, "one two")
     })
-    const [head = "", body] = text.split("\r\n\r\n")
-    assert.notMatch(head, /transfer-encoding/i)
-    assert.strictEqual(body, "one two")
-  })
 )
 
-it.live("what was not ended does not look whole", () =>
+it.live("when an answer was not ended, then it does not look complete to the client", () =>
   Effect.gen(function* () {
     const port = yield* served((response) =>
       Effect.gen(function* () {
@@ -117,7 +119,7 @@ it.live("what was not ended does not look whole", () =>
   })
 )
 
-it.live("a client that does not read is waited for, and one that reads again is served to the end", () =>
+it.live("when a client does not read, then it is waited for, and gets the rest when it reads again", () =>
   Effect.gen(function* () {
     const piece = "漢".repeat(100_000)
     const pieces = Array.from({ length: 100 }, () => piece)
@@ -159,7 +161,7 @@ it.live("a client that does not read is waited for, and one that reads again is 
   })
 )
 
-it.live("whoever stops waiting for room leaves no listener behind", () =>
+it.live("when a writer stops waiting for room, then it leaves no listener behind", () =>
   Effect.gen(function* () {
     const listeners = yield* Deferred.make<readonly [waiting: number, after: number]>()
     const port = yield* served((response) =>

@@ -21,24 +21,26 @@ const came = (fibers: Turns): number =>
 
 const slow = Tarpit.layer({ perSecond: 10, burst: 10, maxMs: 2000, rowsPerMinute: 100_000 })
 
-it.effect("below the rate nothing waits; beyond it each waits its turn, and none longer than the bound", () =>
-  Effect.gen(function* () {
-    for (let second = 0; second < 5; second += 1) {
-      assert.strictEqual(done(yield* turns(10)), 10)
+it.effect(
+  "when refusals are below the rate, then none waits; beyond it each waits its turn, and none longer than the bound",
+  () =>
+    Effect.gen(function* () {
+      for (let second = 0; second < 5; second += 1) {
+        assert.strictEqual(done(yield* turns(10)), 10)
+        yield* TestClock.adjust("1 second")
+      }
+      const flood = yield* turns(100)
+      assert.strictEqual(done(flood), 10, "the burst")
       yield* TestClock.adjust("1 second")
-    }
-    const flood = yield* turns(100)
-    assert.strictEqual(done(flood), 10, "the burst")
-    yield* TestClock.adjust("1 second")
-    assert.strictEqual(done(flood), 20)
-    yield* TestClock.adjust("1 second")
-    assert.strictEqual(done(flood), 100, "none is later than two seconds")
-    assert.isAtMost(came(flood), 30, "and who did not get a turn is told so")
-    const late = yield* turns(3)
-    assert.isBelow(done(late), 3, "the burst is still used up")
-    yield* TestClock.adjust("2 seconds")
-    assert.strictEqual(done(yield* turns(10)), 10, "and gone after a quiet time")
-  }).pipe(Effect.provide(slow))
+      assert.strictEqual(done(flood), 20)
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(done(flood), 100, "none is later than two seconds")
+      assert.isAtMost(came(flood), 30, "and who did not get a turn is told so")
+      const late = yield* turns(3)
+      assert.isBelow(done(late), 3, "the burst is still used up")
+      yield* TestClock.adjust("2 seconds")
+      assert.strictEqual(done(yield* turns(10)), 10, "and gone after a quiet time")
+    }).pipe(Effect.provide(slow))
 )
 
 it.effect("when a client leaves while it waits, then it is gone at once and those behind it move up", () =>

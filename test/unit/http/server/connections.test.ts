@@ -60,7 +60,7 @@ const settled = () => new Promise((resolve) => setTimeout(resolve, 10))
 const many = (count: number) => Array.from({ length: count })
 
 it.live(
-  "H14 when an address has all its connections, then a newcomer takes the place of a silent one of its own",
+  "when an address has all its connections, then a newcomer takes the place of a silent one of its own (H14)",
   () =>
     Effect.gen(function* () {
       const { answers, closed, connections, open } = yield* makeWorld()
@@ -75,7 +75,7 @@ it.live(
     })
 )
 
-it.live("H14 when all connections of an address have a request under way, then the newcomer is cut", () =>
+it.live("when all connections of an address have a request under way, then the newcomer is cut (H14)", () =>
   Effect.gen(function* () {
     const { answers, closed, open } = yield* makeWorld()
     const busy = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
@@ -88,7 +88,7 @@ it.live("H14 when all connections of an address have a request under way, then t
   })
 )
 
-it.live("H14 when an address is exempt, then it may have as many as there are", () =>
+it.live("when an address is exempt, then it may have as many as there are (H14)", () =>
   Effect.gen(function* () {
     const { closed, connections, open } = yield* makeWorld()
     const sockets = yield* Effect.forEach(many(20), () => open("127.0.0.9"))
@@ -97,20 +97,18 @@ it.live("H14 when an address is exempt, then it may have as many as there are", 
   })
 )
 
-it.live(
-  "H14 when the house is full of silent connections of many addresses, then an honest one is served",
-  () =>
-    Effect.gen(function* () {
-      const { answers, connections, open } = yield* makeWorld({ most: 20 })
-      for (const n of [2, 3, 4, 5, 6]) yield* Effect.forEach(many(4), () => open(`127.0.0.${n}`))
-      assert.strictEqual(connections.open, 20)
-      assert.isTrue(yield* Effect.flatMap(open("127.0.0.7"), answers))
-      assert.strictEqual(connections.open, 20)
-    })
+it.live("when silent connections of many addresses fill the server, then an honest one is served (H14)", () =>
+  Effect.gen(function* () {
+    const { answers, connections, open } = yield* makeWorld({ most: 20 })
+    for (const n of [2, 3, 4, 5, 6]) yield* Effect.forEach(many(4), () => open(`127.0.0.${n}`))
+    assert.strictEqual(connections.open, 20)
+    assert.isTrue(yield* Effect.flatMap(open("127.0.0.7"), answers))
+    assert.strictEqual(connections.open, 20)
+  })
 )
 
 it.live(
-  "H14 when room gets short, then connections may wait less for a request; with room they may wait",
+  "when few connections are left, then a connection may wait less for its request, and else longer (H14)",
   () =>
     Effect.gen(function* () {
       const { closed, open } = yield* makeWorld({ perAddress: 10, headMs: 400, idleMs: 400, leastMs: 20 })
@@ -126,7 +124,7 @@ it.live(
     })
 )
 
-it.live("H14 when a head comes byte by byte in a full house, then its connection is cut", () =>
+it.live("when a head comes byte by byte on a full server, then its connection is cut (H14)", () =>
   Effect.gen(function* () {
     const { closed, open } = yield* makeWorld({ perAddress: 2, headMs: 1000, leastMs: 50 })
     const slow = yield* Effect.forEach(many(2), () => open("127.0.0.2"))

@@ -18,7 +18,7 @@ const folder = Effect.acquireRelease(
 )
 const database = { path: "/run/s", database: "postgres", username: "tollgate" }
 
-it.effect("is read by others as it was written, and by its owner only", () =>
+it.effect("when it is written, then others read the same values, and only its owner may read it", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder
     const runtime = { pid: process.pid, database, baseUrl: "http://127.0.0.1:8080" }
@@ -44,7 +44,7 @@ it.effect("when the database has a password, then it is in the file, and in no t
   })
 )
 
-it.effect("a file left by a process that ended says nothing", () =>
+it.effect("when its process has ended, then it is ignored", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder
     const ended = spawnSync("true").pid
@@ -53,7 +53,7 @@ it.effect("a file left by a process that ended says nothing", () =>
   })
 )
 
-it.effect("another living process's file is not taken away", () =>
+it.effect("when another living process wrote it, then it is not removed", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder
     yield* writeRuntime(dataDir, { pid: process.ppid, database })
@@ -62,7 +62,7 @@ it.effect("another living process's file is not taken away", () =>
   })
 )
 
-it.effect("a file that makes no sense is an error, not an empty one", () =>
+it.effect("when it cannot be understood, then it is an error and not an empty file", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder
     yield* Effect.promise(() => fs.writeFile(runtimeFile(dataDir), "{}"))

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import { DenseList, type Handle } from "../../../../src/infra/v8/DenseList.ts"
 
-it("whoever entered and has not left is there, and nobody else", () => {
+it("when entries are added and removed, then it holds those that were not removed, and no others", () => {
   fc.assert(
     fc.property(fc.array(fc.nat(9), { maxLength: 60 }), (turns) => {
       const roster = new DenseList<{ readonly n: number }>()
@@ -27,7 +27,7 @@ it("whoever entered and has not left is there, and nobody else", () => {
   )
 })
 
-it("those who are told may leave, or enter, while they are told", () => {
+it("when an entry is added or removed during a walk, then the walk goes on", () => {
   const roster = new DenseList<() => void>()
   const told: Array<string> = []
   const first = roster.add(() => {

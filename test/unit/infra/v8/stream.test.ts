@@ -49,7 +49,7 @@ const outcome = (
     return { seen, told, exit: Exit.isSuccess(exit) ? "ended" : Cause.squash(exit.cause) }
   })
 
-it.effect("a stream does what Effect's own would", () =>
+it.effect("when a stream is run, then it does what Effect's own would", () =>
   Effect.promise(() =>
     fc.assert(
       fc.asyncProperty(
@@ -70,7 +70,7 @@ it.effect("a stream does what Effect's own would", () =>
   )
 )
 
-it("a stream is one of Effect's", () => {
+it("when a stream is made here, then it is one of Effect's", () => {
   const stream = YoungStream.fromPull(pullOf([[1]], undefined))
   assert.isTrue(Stream.isStream(stream))
   assert.deepStrictEqual(
@@ -108,13 +108,13 @@ const heldBy = ({ fromPull, transformPull }: Makers): number => {
   return (process.memoryUsage().arrayBuffers - before) / (1024 * 1024)
 }
 
-it("what a stream was about is gone without a full collection", () => {
+it("when a stream has ended, then its objects are collected without a full collection", () => {
   setFlagsFromString("--expose-gc")
   heldBy(YoungStream)
   assert.isBelow(heldBy(YoungStream), 3)
 })
 
-it("Effect's own keep it until then; once they do not, YoungStream has done its service", () => {
+it("when Effect's own stream has ended, then its objects stay until a full collection; once they do not, this folder can go", () => {
   setFlagsFromString("--expose-gc")
   assert.isAbove(heldBy(effects), 40)
 })

@@ -12,7 +12,7 @@ const begin = Date.UTC(2026, 10, 21)
 const hour = 3_600_000
 const day = 24 * hour
 
-it("20 000 requests leave no more than those of the last hour", () => {
+it("when 20 000 requests came, then those older than an hour are gone", () => {
   const counters = new MemoryMeter({ leaseS: 30 })
   for (let i = 0; i < 20_000; i++) {
     const now = begin + i * 1000
@@ -23,7 +23,7 @@ it("20 000 requests leave no more than those of the last hour", () => {
   assert.isAtMost(counters.size.requests, 3601)
 })
 
-it("a request id is remembered for its time, then forgotten", () => {
+it("when a request has ended, then its id is remembered for its time and then forgotten", () => {
   const counters = new MemoryMeter({ leaseS: 30, rememberS: 60 })
   counters.cancel(claimsOf("k"), "late", begin)
   const ask = { id: "late", tokens: 5, slot: true }
@@ -31,7 +31,7 @@ it("a request id is remembered for its time, then forgotten", () => {
   assert.instanceOf(counters.reserve(claimsOf("k"), ask, begin + 60_000), Reserved)
 })
 
-it("an account is kept while a request of it runs, and dropped when it is idle", () => {
+it("when an account is idle, then it is dropped, and while a request runs it is kept", () => {
   const counters = new MemoryMeter({ leaseS: 30 })
   const verdict = counters.reserve(claimsOf("busy"), { id: "b", tokens: 5, slot: true }, begin)
   for (let i = 0; i < 1000; i++) counters.peek(claimsOf(`idle${i}`), begin)
@@ -42,7 +42,7 @@ it("an account is kept while a request of it runs, and dropped when it is idle",
   assert.strictEqual(counters.size.accounts, 1)
 })
 
-it("totals of days long past are dropped, those of a running period are not", () => {
+it("when a period has long ended, then its totals are dropped, and those of a running one are not", () => {
   const counters = new MemoryMeter({ leaseS: 30 })
   const { account, limits } = claimsOf("k")
   const claims = { account, limits, budgets: { day: 100, month: 100 } }

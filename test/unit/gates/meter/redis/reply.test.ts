@@ -4,7 +4,7 @@ import * as fc from "fast-check"
 import { parseReply } from "../../../../../src/gates/meter/redis/reply.ts"
 
 describe("an answer of a script", () => {
-  it("is read as it was said", () => {
+  it("when it is well-formed, then it is read as it was written", () => {
     const id = fc.uuid()
     // -0 is said as 0.
     const numbers = fc.array(fc.maxSafeInteger().map((n) => n + 0))
@@ -31,5 +31,5 @@ describe("an answer of a script", () => {
     "left -nan",
     "left 9007199254740993"
   ]
-  it.each(nonsense)("is not %j", (value) => assert.isUndefined(parseReply(value)))
+  it.each(nonsense)("when it is %j, then it is refused", (value) => assert.isUndefined(parseReply(value)))
 })

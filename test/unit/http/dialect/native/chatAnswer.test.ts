@@ -7,7 +7,7 @@ const createdAt = "2026-11-21T10:00:00.123456789Z"
 const frame = (text: string, more: Partial<Frame> = {}): Frame => ({ createdAt, text, done: false, ...more })
 
 describe("POST /api/chat, the answer", () => {
-  it("writes one line a frame, each ended, with the client's own spelling of the model", () => {
+  it("when frames come, then each is one line with its end and the client's own spelling of the model", () => {
     const text = chatEncoder("My/Model").frames([
       frame("a\nb"),
       frame("", { done: true, doneReason: "stop", promptEvalCount: 5, evalCount: 2, totalDuration: 9 })
@@ -20,7 +20,7 @@ describe("POST /api/chat, the answer", () => {
     )
   })
 
-  it("ends a failed stream with an error that is a string", () => {
+  it("when a stream fails, then it ends with an error that is a string", () => {
     const text = chatEncoder("m").failure(
       { status: 502, type: "bad_gateway", message: "model backend unavailable" },
       "id"
@@ -28,7 +28,7 @@ describe("POST /api/chat, the answer", () => {
     assert.strictEqual(text, '{"error":"model backend unavailable"}\n')
   })
 
-  it("folds a run into the object the backend itself would have sent", () => {
+  it("when it is not streamed, then the frames become the object the backend itself would have sent", () => {
     const encoder = chatEncoder("m")
     const fold = new Fold(encoder.logprobs)
     const call = { name: "f", arguments: { a: 1 } }
@@ -57,7 +57,7 @@ describe("POST /api/chat, the answer", () => {
     })
   })
 
-  it("makes nothing of an empty run", () => {
+  it("when there is no frame, then there is no answer", () => {
     const { logprobs, whole } = chatEncoder("m")
     assert.isUndefined(new Fold(logprobs).whole(whole))
   })

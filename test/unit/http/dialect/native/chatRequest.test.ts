@@ -11,7 +11,7 @@ const chat = (more: { readonly [key: string]: Json } = {}): Json => ({
 })
 
 describe("POST /api/chat, the request", () => {
-  it("is refused with the field and what is expected there, never the value", () => {
+  it("when a field is wrong, then the error names the field and what is expected there, never the value", () => {
     const cases: ReadonlyArray<readonly [Json, string]> = [
       [null, "body: expected object"],
       [[], "body: expected object"],
@@ -54,7 +54,7 @@ describe("POST /api/chat, the request", () => {
     }
   })
 
-  it("takes null for absent everywhere, and streams unless told otherwise", () => {
+  it("when a field is null, then it counts as absent, and a request streams unless it says otherwise", () => {
     const request = accepted(
       chat({
         stream: null,
@@ -72,7 +72,7 @@ describe("POST /api/chat, the request", () => {
     assert.isFalse(accepted(chat({ stream: false })).stream)
   })
 
-  it("keeps no field that could leak, pin or reload the model", () => {
+  it("when a field could leak, pin or reload the model, then it is left out", () => {
     const request = accepted(
       chat({
         _debug_render_only: true,
@@ -95,13 +95,13 @@ describe("POST /api/chat, the request", () => {
     assert.deepStrictEqual(request.options, { top_k: 3 })
   })
 
-  it("clamps num_ctx only where the operator allows it", () => {
+  it("when num_ctx is given, then it is clamped where the operator allows it, and else left out", () => {
     const clamping = decoding(nativeChat, { numCtxCap: 8192 })
     assert.deepStrictEqual(clamping.accepted(chat({ options: { num_ctx: 1e6 } })).options, { num_ctx: 8192 })
     assert.deepStrictEqual(clamping.accepted(chat({ options: { num_ctx: 1 } })).options, { num_ctx: 4 })
   })
 
-  it("has the client's bound only when it is one", () => {
+  it("when the client gives a bound, then it is taken if it is one", () => {
     assert.strictEqual(accepted(chat({ options: { num_predict: cap } })).maxTokens, cap)
     for (const absent of [-1, -2, null]) {
       assert.isUndefined(accepted(chat({ options: { num_predict: absent } })).maxTokens)
@@ -109,7 +109,7 @@ describe("POST /api/chat, the request", () => {
     assert.notProperty(accepted(chat({ options: { num_predict: 5 } })).options, "num_predict")
   })
 
-  it("passes tools, calls and results through, nothing more than it knows of them", () => {
+  it("when tools, calls and results are given, then their known fields are passed on", () => {
     const request = accepted({
       model: "m",
       messages: [

@@ -25,7 +25,7 @@ const ids = fc.array(fc.integer({ min: 0, max: 300_000 }), { maxLength: 200 })
 const seal = (of: ReadonlyArray<number>, for_ = owner) => sealContext(secret, for_, of) ?? []
 
 describe("a sealed context", () => {
-  it("is opened to the ids that were sealed, and is a list of numbers that clients take", () => {
+  it("when it is opened, then it has the ids that were sealed, and its form is a list of numbers that clients accept", () => {
     fc.assert(
       fc.property(ids, (of) => {
         const numbers = seal(of)
@@ -37,7 +37,7 @@ describe("a sealed context", () => {
     )
   })
 
-  it("is opened for no other key, with no other secret, and never after a change", () => {
+  it("when the key or the secret is another, or a number was changed, then it is not opened", () => {
     const numbers = seal([1, 2, 3, 128_000])
     assert.isUndefined(openContext(secret, "key-2", numbers))
     assert.isUndefined(openContext(randomBytes(32), owner.keyId, numbers))
@@ -61,12 +61,12 @@ describe("a sealed context", () => {
     )
   })
 
-  it("does not show its ids: equal contexts are sealed differently", () => {
+  it("when equal contexts are sealed, then the results differ and show no ids", () => {
     const [one, other] = [seal([42, 42, 42]), seal([42, 42, 42])]
     assert.notDeepEqual(one.slice(1), other.slice(1))
   })
 
-  it("that would be longer than what is taken back is not given", () => {
+  it("when it would be longer than what is accepted back, then none is given", () => {
     assert.isUndefined(
       sealContext(
         secret,
@@ -79,43 +79,49 @@ describe("a sealed context", () => {
   const request = (context: ReadonlyArray<number>) =>
     decoding(nativeGenerate).accepted({ model: "m", prompt: "p", context: [...context] })
 
-  it.effect("is no part of what is forwarded before it was opened, and counts a token an id after", () =>
-    Effect.gen(function* () {
-      const sealed = request(seal([7, 8, 9]))
-      assert.notProperty(sealed.body, "context")
-      const opened = yield* withContext(kept, owner.keyId, sealed)
-      assert.deepStrictEqual(opened.body["context"], [7, 8, 9])
-      assert.strictEqual(opened.contextDigest, "d")
-      for (const forged of [
-        [99_999_999 & maxContextNumber],
-        [1, 2, 3],
-        seal([1], { keyId: "other", digest: "d" })
-      ]) {
-        const refused = yield* Effect.flip(withContext(kept, owner.keyId, request(forged)))
-        assert.deepInclude(refused, { detail: "context: expected what an earlier answer to this key gave" })
-      }
-      assert.strictEqual((yield* Effect.flip(withContext(down, owner.keyId, sealed)))._tag, "Unavailable")
-    })
+  it.effect(
+    "when it is not opened yet, then it is not forwarded, and after that it counts a token for each id",
+    () =>
+      Effect.gen(function* () {
+        const sealed = request(seal([7, 8, 9]))
+        assert.notProperty(sealed.body, "context")
+        const opened = yield* withContext(kept, owner.keyId, sealed)
+        assert.deepStrictEqual(opened.body["context"], [7, 8, 9])
+        assert.strictEqual(opened.contextDigest, "d")
+        for (const forged of [
+          [99_999_999 & maxContextNumber],
+          [1, 2, 3],
+          seal([1], { keyId: "other", digest: "d" })
+        ]) {
+          const refused = yield* Effect.flip(withContext(kept, owner.keyId, request(forged)))
+          assert.deepInclude(refused, { detail: "context: expected what an earlier answer to this key gave" })
+        }
+        assert.strictEqual((yield* Effect.flip(withContext(down, owner.keyId, sealed)))._tag, "Unavailable")
+      })
   )
 
-  it.effect("of another version of the model is refused before anything is consumed", () =>
-    Effect.gen(function* () {
-      const model = modelNamed("m:latest")
-      const base = request([])
-      yield* checkCapabilities({ ...base, contextDigest: model.digest }, model)
-      const refused = yield* Effect.flip(checkCapabilities({ ...base, contextDigest: "older" }, model))
-      assert.include(refused.detail, "context: expected one of this model")
-    })
+  it.effect(
+    "when it belongs to another version of the model, then it is refused before anything is consumed",
+    () =>
+      Effect.gen(function* () {
+        const model = modelNamed("m:latest")
+        const base = request([])
+        yield* checkCapabilities({ ...base, contextDigest: model.digest }, model)
+        const refused = yield* Effect.flip(checkCapabilities({ ...base, contextDigest: "older" }, model))
+        assert.include(refused.detail, "context: expected one of this model")
+      })
   )
 
-  it.effect("is all that an answer says of a context; without the secret it says nothing", () =>
-    Effect.gen(function* () {
-      const frame = { createdAt: "2026-01-01T00:00:00Z", text: "", done: true, context: [5, 6, 7] }
-      const sealing = yield* sealFor(kept, owner)
-      const { context } = Object(generateEncoder("m", sealing).whole(frame))
-      assert.deepStrictEqual(openContext(secret, owner.keyId, context), { digest: "d", ids: [5, 6, 7] })
-      assert.strictEqual(yield* sealFor(down, owner), noContext)
-      assert.notProperty(Object(generateEncoder("m", noContext).whole(frame)), "context")
-    }).pipe(Effect.provide(Layer.succeed(ContextSecret, kept)))
+  it.effect(
+    "when an answer has a context, then the client gets the sealed one, and without the secret none",
+    () =>
+      Effect.gen(function* () {
+        const frame = { createdAt: "2026-01-01T00:00:00Z", text: "", done: true, context: [5, 6, 7] }
+        const sealing = yield* sealFor(kept, owner)
+        const { context } = Object(generateEncoder("m", sealing).whole(frame))
+        assert.deepStrictEqual(openContext(secret, owner.keyId, context), { digest: "d", ids: [5, 6, 7] })
+        assert.strictEqual(yield* sealFor(down, owner), noContext)
+        assert.notProperty(Object(generateEncoder("m", noContext).whole(frame)), "context")
+      }).pipe(Effect.provide(Layer.succeed(ContextSecret, kept)))
   )
 })

@@ -31,7 +31,7 @@ const without = (value: unknown) =>
   JSON.parse(JSON.stringify(value, (key, inner) => (key === "id" ? undefined : inner)))
 
 describe("POST /v1/chat/completions, the answer", () => {
-  it("streams the role once, content as it comes, and one last chunk with finish reason and usage", () => {
+  it("when it is streamed, then the role comes once, content as it is made, and a last chunk has finish reason and usage", () => {
     assert.deepStrictEqual(without(events([frame({ text: "Hel" }), frame({ text: "lo" }), done()])), [
       shape({ choices: [{ index: 0, delta: { role: "assistant", content: "Hel" }, finish_reason: null }] }),
       shape({ choices: [{ index: 0, delta: { content: "lo" }, finish_reason: null }] }),
@@ -55,19 +55,19 @@ describe("POST /v1/chat/completions, the answer", () => {
     assert.isTrue(text.endsWith("data: [DONE]\n\n"))
   })
 
-  it("has no field that is null but for content beside tool calls and finish reasons of a stream", () => {
+  it("when a field is null, then it is the content beside tool calls or the finish reason of a stream", () => {
     const whole = JSON.stringify(chatEncoder("my-model").whole(done({ text: "Hi" })))
     assert.notInclude(whole, "null")
     assert.include(whole, '"system_fingerprint":"fp_tollgate"')
   })
 
-  it("says what the last frame carries before the last chunk", () => {
+  it("when the last frame carries content, then it is sent before the last chunk", () => {
     const sent = without(events([done({ text: "all at once" })]))
     assert.deepStrictEqual(sent[0].choices[0].delta, { role: "assistant", content: "all at once" })
     assert.deepStrictEqual(sent[1].choices[0].delta, {})
   })
 
-  it("numbers tool calls itself, gives each an id, and finishes with tool_calls", () => {
+  it("when tools are called, then calls are numbered here, each has an id, and finish_reason is tool_calls", () => {
     const call = { name: "f", arguments: { a: 1 } }
     const sent = JSON.parse(
       JSON.stringify(events([frame({ toolCalls: [call] }), done({ toolCalls: [call] })]))
@@ -84,7 +84,7 @@ describe("POST /v1/chat/completions, the answer", () => {
     assert.strictEqual(sent.at(-1).choices[0].finish_reason, "tool_calls")
   })
 
-  it("puts reasoning in a chunk of its own, before the content", () => {
+  it("when there is reasoning, then it comes in a chunk of its own before the content", () => {
     const sent = without(events([frame({ thinking: "hm", text: "yes" }), done({ doneReason: "length" })]))
     assert.deepStrictEqual(
       sent.map((event: { choices: [{ delta: object }] }) => event.choices[0].delta),
@@ -93,7 +93,7 @@ describe("POST /v1/chat/completions, the answer", () => {
     assert.strictEqual(sent.at(-1).choices[0].finish_reason, "length")
   })
 
-  it("keeps one id over all chunks and never the same for two answers", () => {
+  it("when chunks belong to one answer, then they have one id, and another answer has another", () => {
     const ids = (frames: ReadonlyArray<Frame>) =>
       new Set(JSON.parse(JSON.stringify(events(frames))).map((event: { id: string }) => event.id))
     const [first] = ids([frame({ text: "a" }), done()])
@@ -102,7 +102,7 @@ describe("POST /v1/chat/completions, the answer", () => {
     assert.isFalse(ids([done()]).has(first))
   })
 
-  it("ends a failed stream with one error event and no [DONE]", () => {
+  it("when a stream fails, then it ends with one error event and no [DONE]", () => {
     const text = chatEncoder("m").failure(
       { status: 502, type: "bad_gateway", message: "model backend unavailable" },
       "id-1"
@@ -113,7 +113,7 @@ describe("POST /v1/chat/completions, the answer", () => {
     )
   })
 
-  it("makes one object of a run, content null when there are only calls", () => {
+  it("when it is not streamed, then it is one object, with content null when there are only calls", () => {
     const whole = without(
       chatEncoder("m").whole(done({ toolCalls: [{ id: "c", name: "f", arguments: {} }] }))
     )

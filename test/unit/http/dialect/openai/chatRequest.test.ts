@@ -14,13 +14,13 @@ const chat = (more: { readonly [key: string]: Json } = {}): Json => ({
 const tool = (name: string) => ({ type: "function", function: { name, parameters: { type: "object" } } })
 
 describe("POST /v1/chat/completions, the request", () => {
-  it("does not stream unless asked", () => {
+  it("when stream is absent, then the answer is not streamed", () => {
     assert.isFalse(accepted(chat()).stream)
     assert.isFalse(accepted(chat({ stream: null })).stream)
     assert.isTrue(accepted(chat({ stream: true })).stream)
   })
 
-  it("bounds the answer by either name, the newer one first", () => {
+  it("when the bound is given by either name, then it is taken, and the newer name wins", () => {
     assert.strictEqual(accepted(chat({ max_tokens: 50 })).maxTokens, 50)
     assert.strictEqual(accepted(chat({ max_tokens: 50, max_completion_tokens: 60 })).maxTokens, 60)
     for (const field of ["max_tokens", "max_completion_tokens"]) {
@@ -30,7 +30,7 @@ describe("POST /v1/chat/completions, the request", () => {
     }
   })
 
-  it("refuses what cannot be honoured", () => {
+  it("when a wish cannot be honoured, then it is refused", () => {
     const cases: ReadonlyArray<readonly [Json, string]> = [
       [chat({ n: 2 }), "n: expected 1"],
       [chat({ messages: [] }), "messages"],
@@ -73,7 +73,7 @@ describe("POST /v1/chat/completions, the request", () => {
     for (const [json, detail] of cases) assert.include(refused(json), detail, JSON.stringify(json))
   })
 
-  it("takes an assistant that said nothing, as clients repeat what they were answered", () => {
+  it("when an assistant's message is empty, then it is accepted, as clients repeat what they got", () => {
     const thought = { role: "assistant", content: null, reasoning: "hm", refusal: null }
     const request = accepted(chat({ messages: [user, thought, { role: "assistant" }, user] }))
     assert.deepStrictEqual(request.body["messages"], [
@@ -88,7 +88,7 @@ describe("POST /v1/chat/completions, the request", () => {
     )
   })
 
-  it("ignores the fields that mean nothing here, and the native ones clients smuggle in", () => {
+  it("when fields have no meaning here, or are native ones, then they are ignored", () => {
     const request = accepted(
       chat({
         user: "u",
@@ -108,7 +108,7 @@ describe("POST /v1/chat/completions, the request", () => {
     assert.deepStrictEqual(request.options, {})
   })
 
-  it("writes sampling and formats in the backend's words", () => {
+  it("when sampling and formats are given, then they are written in the backend's names", () => {
     const schema = { type: "object", properties: { a: { type: "string" } } }
     const request = accepted(
       chat({
@@ -137,7 +137,7 @@ describe("POST /v1/chat/completions, the request", () => {
     assert.strictEqual(accepted(chat({ reasoning_effort: "none" })).body["think"], false)
   })
 
-  it("merges text parts, unwraps images, renames roles, resolves tool names", () => {
+  it("when messages have parts, images, roles and tool results, then they become the backend's form", () => {
     const png = picture
     const request = accepted(
       chat({
@@ -168,7 +168,7 @@ describe("POST /v1/chat/completions, the request", () => {
     ])
   })
 
-  it("sends no tools for none, the one that is named, and all otherwise", () => {
+  it("when tool_choice is none, then no tools are sent; when it names one, then that one; else all", () => {
     const names = (choice: Json) => {
       const tools = accepted(chat({ tools: [tool("f"), tool("g")], tool_choice: choice })).body["tools"]
       return Array.isArray(tools) ? tools.length : 0
