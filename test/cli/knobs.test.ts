@@ -8,7 +8,7 @@ import { json, succeeds } from "./tollgate.ts"
 const wait = { timeout: 60_000 }
 
 it.effect(
-  "budgets: any combination is set, shown with what was spent, and taken away",
+  "when any combination of budgets is set, then it is shown with what was spent, and can be taken away",
   () =>
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "budgets"))
@@ -58,7 +58,7 @@ it.effect(
 )
 
 it.effect(
-  "models, limits, prompt log, disabling: what is set is what is shown",
+  "when models, limits, prompt log or disabling are set, then they are shown as they were set",
   () =>
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "knobs"))

@@ -35,7 +35,7 @@ const shownPrompts = Effect.fnUntraced(function* (...args: ReadonlyArray<string>
 })
 
 it.effect(
-  "shows the newest of one key and of no other, as many and as old as asked, and none past its retention",
+  "when prompts are shown, then the newest of one key and no other, as many and as old as asked, and none past its retention",
   () =>
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "logged"))
@@ -69,7 +69,7 @@ it.effect(
 )
 
 it.effect(
-  "erases all of one key and nothing of another, and says how much that was",
+  "when prompts of a key are erased, then all are gone, none of another key, and the number is printed",
   () =>
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "logged"))
@@ -89,7 +89,7 @@ it.effect(
   wait
 )
 
-it("what people and models wrote cannot move a terminal's cursor, ring, or turn a line around", () => {
+it("when people and models wrote control characters, then the terminal does not obey them", () => {
   assert.strictEqual(
     printable("a\u001b[2Jb\u0007\u009b1m\u202eevil\r\n\tok"),
     String.raw`a\u001b[2Jb\u0007\u009b1m\u202eevil\u000d` + "\n\tok"

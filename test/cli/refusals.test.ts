@@ -39,14 +39,14 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["list-keys", "--tenant", "refusals", "--secret"], /unknown option --secret/]
 ]
 
-it.effect("every refusal is one line that names what to change", () =>
+it.effect("when a command is refused, then it is one line that names what to change", () =>
   Effect.gen(function* () {
     assert.strictEqual((yield* tollgateHere("create-tenant", "--name", "refusals")).code, 0)
     for (const [args, expected] of cases) failsWith(yield* tollgateHere(...args), expected, args.join(" "))
   }).pipe(Effect.provide(Admin))
 )
 
-it.effect("a model server that does not answer is said so, without what it said", () =>
+it.effect("when the model server does not answer, then the command says so, without the server's words", () =>
   Effect.gen(function* () {
     failsWith(
       yield* tollgateHere("list-models"),

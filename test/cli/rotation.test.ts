@@ -26,7 +26,7 @@ const hoursLeft = Effect.fnUntraced(function* (prefix: string) {
 })
 
 it.effect(
-  "rotation carries everything over, prints the key alone, and ends the old one when the grace is over",
+  "when a key is rotated, then all its settings carry over, the key alone is printed, and the old one ends after the grace",
   () =>
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
@@ -54,7 +54,7 @@ it.effect(
 )
 
 it.effect(
-  "without a grace the old key stays as it is, and a grace never prolongs one",
+  "when there is no grace, then the old key stays as it is, and a grace never prolongs one",
   () =>
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
@@ -79,7 +79,7 @@ it.effect(
 )
 
 it.effect(
-  "a leaked key is revoked first and replaced afterwards; it stays revoked",
+  "when a leaked key was revoked and is then replaced, then it stays revoked",
   () =>
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))

@@ -4,7 +4,7 @@ import fc from "fast-check"
 import { readInstant, readLifetime } from "../../cli/lifetime.ts"
 import { minute, table } from "../../cli/terminal.ts"
 
-it("a table fits its terminal down to a readable minimum, whatever is in it", () => {
+it("when a table is printed, then it fits its terminal down to a readable minimum, whatever is in it", () => {
   fc.assert(
     fc.property(
       fc.array(fc.tuple(fc.string({ maxLength: 200 }), fc.string({ maxLength: 200 })), { maxLength: 5 }),
@@ -19,17 +19,17 @@ it("a table fits its terminal down to a readable minimum, whatever is in it", ()
   )
 })
 
-it("nothing is cut where the output is not a terminal", () => {
+it("when the output is not a terminal, then nothing is cut", () => {
   const long = "m".repeat(500)
   assert.include(table(["MODEL"], [[long]], Number.POSITIVE_INFINITY), long)
 })
 
-it("times are shown to the minute in UTC", () => {
+it("when a time is printed, then it is to the minute in UTC", () => {
   assert.strictEqual(minute(new Date("2026-11-21T05:10:54Z")), "2026-11-21 05:10")
   assert.strictEqual(minute(null), "-")
 })
 
-it.effect("lifetimes: minutes, hours, days and weeks, and nothing else", () =>
+it.effect("when a lifetime is read, then it is in minutes, hours, days or weeks, and nothing else", () =>
   Effect.gen(function* () {
     assert.strictEqual(yield* readLifetime("45m"), 2_700_000)
     assert.strictEqual(yield* readLifetime("12h"), 43_200_000)
@@ -41,23 +41,25 @@ it.effect("lifetimes: minutes, hours, days and weeks, and nothing else", () =>
   })
 )
 
-it.effect("instants: a date, or a time with its zone; days that do not exist are refused", () =>
-  Effect.gen(function* () {
-    assert.strictEqual((yield* readInstant("2027-01-31")).toISOString(), "2027-01-31T00:00:00.000Z")
-    assert.strictEqual(
-      (yield* readInstant("2027-01-31T12:00:00+02:00")).toISOString(),
-      "2027-01-31T10:00:00.000Z"
-    )
-    for (const text of [
-      "",
-      "tomorrow",
-      "2027-02-30",
-      "2027-13-01",
-      "2027-01-31T12:00",
-      "31.1.2027",
-      "2027"
-    ]) {
-      assert.strictEqual((yield* Effect.flip(readInstant(text))).field, "expires-at", JSON.stringify(text))
-    }
-  })
+it.effect(
+  "when an instant is read, then it is a date or a time with its zone, and days that do not exist are refused",
+  () =>
+    Effect.gen(function* () {
+      assert.strictEqual((yield* readInstant("2027-01-31")).toISOString(), "2027-01-31T00:00:00.000Z")
+      assert.strictEqual(
+        (yield* readInstant("2027-01-31T12:00:00+02:00")).toISOString(),
+        "2027-01-31T10:00:00.000Z"
+      )
+      for (const text of [
+        "",
+        "tomorrow",
+        "2027-02-30",
+        "2027-13-01",
+        "2027-01-31T12:00",
+        "31.1.2027",
+        "2027"
+      ]) {
+        assert.strictEqual((yield* Effect.flip(readInstant(text))).field, "expires-at", JSON.stringify(text))
+      }
+    })
 )

@@ -21,7 +21,7 @@ const connect = Effect.fnUntraced(function* (secret: string) {
 })
 
 layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
-  it.effect("generates text and knows what it cost", () =>
+  it.effect("when it generates text, then it knows the usage", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const provider = yield* connect(secret)
@@ -34,7 +34,7 @@ layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
     })
   )
 
-  it.effect("streams text, with usage although it did not ask for it", () =>
+  it.effect("when it streams text, then it gets usage although it did not ask for it", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const provider = yield* connect(secret)
@@ -45,7 +45,7 @@ layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
     })
   )
 
-  it.effect("shows reasoning apart from the answer", () =>
+  it.effect("when the model thinks, then reasoning is apart from the answer", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey(), yield* Fake]
       const provider = yield* connect(secret)
@@ -56,7 +56,7 @@ layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
     })
   )
 
-  it.effect("runs two tool calls of one step and answers with their results", () =>
+  it.effect("when two tools are called in one step, then it runs both and sends their results", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey(), yield* Fake]
       const provider = yield* connect(secret)
@@ -93,7 +93,7 @@ layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
     })
   )
 
-  it.effect("generates an object by the schema the backend was given", () =>
+  it.effect("when it generates an object, then by the schema the backend was given", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey(), yield* Fake]
       const provider = yield* connect(secret)
@@ -110,7 +110,7 @@ layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
     })
   )
 
-  it.effect("embeds one value and many", () =>
+  it.effect("when it embeds one value and many, then it gets their vectors", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const provider = yield* connect(secret)
@@ -124,7 +124,7 @@ layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
     })
   )
 
-  it.effect("reads the error of a refusal and of a stream that breaks", () =>
+  it.effect("when a request is refused or a stream breaks, then it reads the error", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey({ models: ["m"] }), yield* Fake]
       const provider = yield* connect(secret)

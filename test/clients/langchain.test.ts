@@ -49,7 +49,7 @@ const packages: ReadonlyArray<
 
 layer(layerGateway(), live)("LangChain", (it) => {
   for (const [name, connect] of packages) {
-    it.effect(`${name}: invokes and streams, with the backend's counts`, () =>
+    it.effect(`when ${name} invokes and streams, then it gets the backend's counts`, () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
         const model = yield* connect(secret)
@@ -63,7 +63,7 @@ layer(layerGateway(), live)("LangChain", (it) => {
       })
     )
 
-    it.effect(`${name}: is refused a model outside the key's set`, () =>
+    it.effect(`when ${name} asks for a model outside the key's set, then it is refused`, () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey({ models: ["m"] })
         const model = yield* connect(secret, "other")
@@ -73,7 +73,7 @@ layer(layerGateway(), live)("LangChain", (it) => {
     )
   }
 
-  it.effect("embeds queries and documents alike through both surfaces", () =>
+  it.effect("when queries and documents are embedded, then both surfaces give the same vectors", () =>
     Effect.gen(function* () {
       const [{ url }, { secret }] = [yield* Gateway, yield* newKey()]
       const both: ReadonlyArray<EmbeddingsInterface> = [
@@ -102,14 +102,16 @@ layer(layerGateway(), live)("LangChain", (it) => {
     })
   )
 
-  it.effect("@langchain/ollama: what would pin or reload the model for everybody does not get through", () =>
-    Effect.gen(function* () {
-      const [{ secret }, fake] = [yield* newKey(), yield* Fake]
-      const model = yield* ollama(secret)
-      yield* answered(() => model.invoke("Hello"))
-      const sent = JSON.parse(fake.requests.at(-1)?.raw ?? "{}")
-      assert.notProperty(sent, "keep_alive")
-      assert.notProperty(sent.options, "num_ctx")
-    })
+  it.effect(
+    "when @langchain/ollama would pin or reload the model for everybody, then these fields do not get through",
+    () =>
+      Effect.gen(function* () {
+        const [{ secret }, fake] = [yield* newKey(), yield* Fake]
+        const model = yield* ollama(secret)
+        yield* answered(() => model.invoke("Hello"))
+        const sent = JSON.parse(fake.requests.at(-1)?.raw ?? "{}")
+        assert.notProperty(sent, "keep_alive")
+        assert.notProperty(sent.options, "num_ctx")
+      })
   )
 })

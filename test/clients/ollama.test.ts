@@ -27,7 +27,7 @@ const onlyRow = Effect.fnUntraced(function* (prefix: string) {
 })
 
 layer(layerGateway(), live)("the ollama package", (it) => {
-  it.effect("chats, whole and streamed, with the counts of the final frame", () =>
+  it.effect("when it chats, whole and streamed, then it has the counts of the final frame", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const client = yield* connect(secret)
@@ -46,7 +46,7 @@ layer(layerGateway(), live)("the ollama package", (it) => {
     })
   )
 
-  it.effect("generates, whole and streamed", () =>
+  it.effect("when it generates, whole and streamed, then it has the text", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const client = yield* connect(secret)
@@ -60,7 +60,7 @@ layer(layerGateway(), live)("the ollama package", (it) => {
     })
   )
 
-  it.effect("calls tools and asks for a format, both as the backend itself would hear it", () =>
+  it.effect("when it calls tools and asks for a format, then the backend gets both unchanged", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey(), yield* Fake]
       const client = yield* connect(secret)
@@ -78,7 +78,7 @@ layer(layerGateway(), live)("the ollama package", (it) => {
     })
   )
 
-  it.effect("embeds one text or several, and the older way", () =>
+  it.effect("when it embeds one text or several, or in the older way, then it gets vectors", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const client = yield* connect(secret)
@@ -93,7 +93,7 @@ layer(layerGateway(), live)("the ollama package", (it) => {
     })
   )
 
-  it.effect("shows a model, without what only its operator may read", () =>
+  it.effect("when it shows a model, then private fields are missing", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const client = yield* connect(secret)
@@ -104,7 +104,7 @@ layer(layerGateway(), live)("the ollama package", (it) => {
     })
   )
 
-  it.effect("lists its key's models, and is told the gateway's version, not the backend's", () =>
+  it.effect("when it lists models, then they are those of its key, and the version is the gateway's", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey({ models: ["m", "not-installed"] })
       const client = yield* connect(secret)
@@ -118,7 +118,7 @@ layer(layerGateway(), live)("the ollama package", (it) => {
     })
   )
 
-  it.effect("throws the error of a stream that breaks, after the frames that did come", () =>
+  it.effect("when a stream breaks, then it throws after the frames that came", () =>
     Effect.gen(function* () {
       const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
       const client = yield* connect(secret)
@@ -137,29 +137,31 @@ layer(layerGateway(), live)("the ollama package", (it) => {
     })
   )
 
-  it.effect("aborts: the backend's connection is closed within 100 ms, the row says 499", () =>
-    Effect.gen(function* () {
-      const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
-      const client = yield* connect(secret)
-      fake.script({ does: "stream", lines: [wire.chat("Hel"), wire.chat("lo")], ends: "hang" })
-      let left = Infinity
-      const error = yield* refused(async () => {
-        for await (const _frame of await client.chat({ model: "m", messages, stream: true })) {
-          left = performance.now()
-          client.abort()
-        }
+  it.effect(
+    "when it aborts, then the backend's connection is closed within 100 ms, and the row says 499",
+    () =>
+      Effect.gen(function* () {
+        const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
+        const client = yield* connect(secret)
+        fake.script({ does: "stream", lines: [wire.chat("Hel"), wire.chat("lo")], ends: "hang" })
+        let left = Infinity
+        const error = yield* refused(async () => {
+          for await (const _frame of await client.chat({ model: "m", messages, stream: true })) {
+            left = performance.now()
+            client.abort()
+          }
+        })
+        assert.instanceOf(error, Error)
+        assert.strictEqual(error.name, "AbortError")
+        const call = fake.requests.at(-1)
+        yield* fake.until(() => call?.closedAt !== undefined)
+        assert.isBelow((call?.closedAt ?? Infinity) - left, 100)
+        const row = yield* eventually(onlyRow(prefix), (row) => row !== undefined)
+        assert.deepInclude(row, { status: 499, usage_source: "counted" })
       })
-      assert.instanceOf(error, Error)
-      assert.strictEqual(error.name, "AbortError")
-      const call = fake.requests.at(-1)
-      yield* fake.until(() => call?.closedAt !== undefined)
-      assert.isBelow((call?.closedAt ?? Infinity) - left, 100)
-      const row = yield* eventually(onlyRow(prefix), (row) => row !== undefined)
-      assert.deepInclude(row, { status: 499, usage_source: "counted" })
-    })
   )
 
-  it.effect("finds status and type in the error it throws for 401 and 403", () =>
+  it.effect("when it is refused with 401 or 403, then the error it throws has status and type", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey({ models: ["m"] })
       const [client, stranger] = [yield* connect(secret), yield* connect("not-a-key")]

@@ -32,7 +32,7 @@ const weather = {
 }
 
 layer(layerGateway(), live)("the openai package", (it) => {
-  it.effect("chats, and finds usage and the request id where it looks for them", () =>
+  it.effect("when it chats, then it finds usage and the request id where it looks for them", () =>
     Effect.gen(function* () {
       const { secret, prefix } = yield* newKey()
       const client = yield* connect(secret)
@@ -48,29 +48,31 @@ layer(layerGateway(), live)("the openai package", (it) => {
     })
   )
 
-  it.effect("streams: the role first, one id throughout, finish and usage on the last chunk", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const client = yield* connect(secret)
-      for (const more of [{}, { stream_options: { include_usage: false } }]) {
-        const chunks = yield* answered(async () =>
-          collected(await client.chat.completions.create({ model: "m", messages, stream: true, ...more }))
-        )
-        assert.strictEqual(chunks[0]?.choices[0]?.delta.role, "assistant")
-        assert.strictEqual(
-          chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join(""),
-          "Hello world!"
-        )
-        assert.strictEqual(new Set(chunks.map((chunk) => `${chunk.id} ${chunk.created}`)).size, 1)
-        const last = chunks.at(-1)
-        assert.deepStrictEqual(last?.choices, [{ index: 0, delta: {}, finish_reason: "stop" }])
-        assert.deepStrictEqual(last?.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
-        assert.isTrue(chunks.slice(0, -1).every((chunk) => chunk.choices[0]?.finish_reason === null))
-      }
-    })
+  it.effect(
+    "when it streams, then the role is first, the id is one, and the last chunk has finish and usage",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const client = yield* connect(secret)
+        for (const more of [{}, { stream_options: { include_usage: false } }]) {
+          const chunks = yield* answered(async () =>
+            collected(await client.chat.completions.create({ model: "m", messages, stream: true, ...more }))
+          )
+          assert.strictEqual(chunks[0]?.choices[0]?.delta.role, "assistant")
+          assert.strictEqual(
+            chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join(""),
+            "Hello world!"
+          )
+          assert.strictEqual(new Set(chunks.map((chunk) => `${chunk.id} ${chunk.created}`)).size, 1)
+          const last = chunks.at(-1)
+          assert.deepStrictEqual(last?.choices, [{ index: 0, delta: {}, finish_reason: "stop" }])
+          assert.deepStrictEqual(last?.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
+          assert.isTrue(chunks.slice(0, -1).every((chunk) => chunk.choices[0]?.finish_reason === null))
+        }
+      })
   )
 
-  it.effect("streams through its .stream() helper, which checks every chunk", () =>
+  it.effect("when its .stream() helper checks every chunk, then all are right", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const client = yield* connect(secret)
@@ -85,7 +87,7 @@ layer(layerGateway(), live)("the openai package", (it) => {
   )
 
   it.effect(
-    "gets two tool calls as two, although the backend numbers both 0, and sends their results back",
+    "when the backend numbers two tool calls 0, then it gets two calls and sends their results back",
     () =>
       Effect.gen(function* () {
         const [{ secret }, fake] = [yield* newKey(), yield* Fake]
@@ -144,7 +146,7 @@ layer(layerGateway(), live)("the openai package", (it) => {
       })
   )
 
-  it.effect("parses a structured answer against the schema the backend was given", () =>
+  it.effect("when it parses a structured answer, then by the schema the backend was given", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey(), yield* Fake]
       const client = yield* connect(secret)
@@ -166,7 +168,7 @@ layer(layerGateway(), live)("the openai package", (it) => {
     })
   )
 
-  it.effect("completes a prompt, whole and streamed", () =>
+  it.effect("when it completes a prompt, whole and streamed, then it gets the text", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const client = yield* connect(secret)
@@ -181,7 +183,7 @@ layer(layerGateway(), live)("the openai package", (it) => {
     })
   )
 
-  it.effect("embeds: base64, which it asks for by itself, decodes to the very numbers of float", () =>
+  it.effect("when it embeds, then base64, which it asks for by itself, gives the same numbers as float", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const client = yield* connect(secret)
@@ -209,7 +211,7 @@ layer(layerGateway(), live)("the openai package", (it) => {
     })
   )
 
-  it.effect("lists the models of its key and no others", () =>
+  it.effect("when it lists models, then it gets those of its key and no others", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey({ models: ["m", "not-installed"] })
       const client = yield* connect(secret)
@@ -221,38 +223,40 @@ layer(layerGateway(), live)("the openai package", (it) => {
     })
   )
 
-  it.effect("throws the class of each status, with type, code and request id filled in", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey({ models: ["m"], rpm: 1 })
-      const client = yield* connect(secret)
-      const stranger = yield* connect(`tg_${"0".repeat(41)}`)
-      const create = (with_: OpenAI, model: string, more = {}) =>
-        refused(() => with_.chat.completions.create({ model, messages, ...more }))
+  it.effect(
+    "when it is refused, then it throws the class of each status, with type, code and request id",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ models: ["m"], rpm: 1 })
+        const client = yield* connect(secret)
+        const stranger = yield* connect(`tg_${"0".repeat(41)}`)
+        const create = (with_: OpenAI, model: string, more = {}) =>
+          refused(() => with_.chat.completions.create({ model, messages, ...more }))
 
-      const unauthorized = yield* create(stranger, "m")
-      assert.instanceOf(unauthorized, OpenAI.AuthenticationError)
-      assert.deepStrictEqual<ReadonlyArray<unknown>>(faceOf(unauthorized), [401, "unauthorized", 401])
+        const unauthorized = yield* create(stranger, "m")
+        assert.instanceOf(unauthorized, OpenAI.AuthenticationError)
+        assert.deepStrictEqual<ReadonlyArray<unknown>>(faceOf(unauthorized), [401, "unauthorized", 401])
 
-      const forbidden = yield* create(client, "other")
-      assert.instanceOf(forbidden, OpenAI.PermissionDeniedError)
-      assert.deepStrictEqual<ReadonlyArray<unknown>>(faceOf(forbidden), [403, "forbidden", 403])
-      assert.strictEqual((yield* auditRow(forbidden.requestID ?? null))?.status, 403)
+        const forbidden = yield* create(client, "other")
+        assert.instanceOf(forbidden, OpenAI.PermissionDeniedError)
+        assert.deepStrictEqual<ReadonlyArray<unknown>>(faceOf(forbidden), [403, "forbidden", 403])
+        assert.strictEqual((yield* auditRow(forbidden.requestID ?? null))?.status, 403)
 
-      const bad = yield* create(client, "m", { n: 2 })
-      assert.instanceOf(bad, OpenAI.BadRequestError)
-      assert.deepStrictEqual<ReadonlyArray<unknown>>(faceOf(bad), [400, "invalid_request", 400])
-      assert.match(bad.message, /^400 n: /)
+        const bad = yield* create(client, "m", { n: 2 })
+        assert.instanceOf(bad, OpenAI.BadRequestError)
+        assert.deepStrictEqual<ReadonlyArray<unknown>>(faceOf(bad), [400, "invalid_request", 400])
+        assert.match(bad.message, /^400 n: /)
 
-      yield* answered(() => client.chat.completions.create({ model: "m", messages }))
-      const limited = yield* create(client, "m")
-      assert.instanceOf(limited, OpenAI.RateLimitError)
-      assert.deepStrictEqual<ReadonlyArray<unknown>>(faceOf(limited), [429, "rate_limit_exceeded", 429])
-      assert.strictEqual(limited.message, "429 limit of 1 request per minute reached")
-      assert.match(limited.headers?.get("retry-after") ?? "", /^[1-9]\d*$/)
-    })
+        yield* answered(() => client.chat.completions.create({ model: "m", messages }))
+        const limited = yield* create(client, "m")
+        assert.instanceOf(limited, OpenAI.RateLimitError)
+        assert.deepStrictEqual<ReadonlyArray<unknown>>(faceOf(limited), [429, "rate_limit_exceeded", 429])
+        assert.strictEqual(limited.message, "429 limit of 1 request per minute reached")
+        assert.match(limited.headers?.get("retry-after") ?? "", /^[1-9]\d*$/)
+      })
   )
 
-  it.effect("throws an error of the server for a backend that fails before its first frame", () =>
+  it.effect("when the backend fails before its first frame, then it throws a server error", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey(), yield* Fake]
       const client = yield* connect(secret)
@@ -269,7 +273,7 @@ layer(layerGateway(), live)("the openai package", (it) => {
     })
   )
 
-  it.effect("throws an APIError when the backend breaks mid-stream, after the text that did come", () =>
+  it.effect("when the backend breaks in a stream, then it throws an APIError after the text that came", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey(), yield* Fake]
       const client = yield* connect(secret)
@@ -289,27 +293,29 @@ layer(layerGateway(), live)("the openai package", (it) => {
     })
   )
 
-  it.effect("leaves mid-stream: the backend's connection is closed within 100 ms, the row says 499", () =>
-    Effect.gen(function* () {
-      const [{ secret }, fake] = [yield* newKey(), yield* Fake]
-      const client = yield* connect(secret)
-      fake.script({ does: "stream", lines: [wire.chat("Hel"), wire.chat("lo")], ends: "hang" })
-      const { data: stream, request_id } = yield* answered(() =>
-        client.chat.completions.create({ model: "m", messages, stream: true }).withResponse()
-      )
-      const left = yield* answered(async () => {
-        for await (const _first of stream) break
-        return performance.now()
+  it.effect(
+    "when it leaves in a stream, then the backend's connection is closed within 100 ms, and the row says 499",
+    () =>
+      Effect.gen(function* () {
+        const [{ secret }, fake] = [yield* newKey(), yield* Fake]
+        const client = yield* connect(secret)
+        fake.script({ does: "stream", lines: [wire.chat("Hel"), wire.chat("lo")], ends: "hang" })
+        const { data: stream, request_id } = yield* answered(() =>
+          client.chat.completions.create({ model: "m", messages, stream: true }).withResponse()
+        )
+        const left = yield* answered(async () => {
+          for await (const _first of stream) break
+          return performance.now()
+        })
+        const call = fake.requests.at(-1)
+        yield* fake.until(() => call?.closedAt !== undefined)
+        assert.isBelow((call?.closedAt ?? Infinity) - left, 100)
+        const row = yield* eventually(auditRow(request_id), (row) => row !== undefined)
+        assert.deepInclude(row, { status: 499, usage_source: "counted" })
       })
-      const call = fake.requests.at(-1)
-      yield* fake.until(() => call?.closedAt !== undefined)
-      assert.isBelow((call?.closedAt ?? Infinity) - left, 100)
-      const row = yield* eventually(auditRow(request_id), (row) => row !== undefined)
-      assert.deepInclude(row, { status: 499, usage_source: "counted" })
-    })
   )
 
-  it.effect("gives a spent budget up at once, although it retries everything else", () =>
+  it.effect("when a budget is spent, then it gives up at once, although it retries everything else", () =>
     Effect.gen(function* () {
       const { secret, prefix } = yield* newKey()
       yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { day: 0 }))

@@ -53,7 +53,7 @@ const day = 86_400_000
 
 export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>) =>
   layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Audit: ${name}`, (it) => {
-    it.effect("an opened request leaves an intent, and its evidence names it", () =>
+    it.effect("when a request is opened, then an intent is stored, and its evidence names it", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
@@ -65,7 +65,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       })
     )
 
-    it.effect("open and close count once, however often and in whatever order they are repeated", () =>
+    it.effect("when open and close are repeated in any order, then each counts once", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
@@ -95,7 +95,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       })
     )
 
-    it.effect("a completion is written though nobody waits for it", () =>
+    it.effect("when nobody waits for a completion, then it is written all the same", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
@@ -107,7 +107,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       })
     )
 
-    it.effect("close without open writes row and ledger all the same", () =>
+    it.effect("when a request is closed that was never opened, then row and ledger are written", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
@@ -119,43 +119,45 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       })
     )
 
-    it.effect("the ledger is the sum of the audit, per key and UTC day of admission", () =>
-      Effect.gen(function* () {
-        const [audit, written] = [yield* Audit, yield* Written]
-        const midnight = noon + day / 2
-        const keys = [callerOf(), callerOf()] as const
-        const intents = Array.from({ length: 60 }, (_, n): Intent =>
-          intentOf({
-            caller: keys[n % 2 === 0 ? 0 : 1],
-            // Arrived before midnight, admitted around it.
-            arrivedAt: midnight - 1000,
-            admittedAt: midnight + (n % 3) - 1
-          })
-        )
-        yield* Effect.forEach(intents, (intent) => audit.open(queuedFor(intent)), {
-          concurrency: "unbounded",
-          discard: true
-        })
-        yield* Effect.forEach(
-          intents,
-          (intent, n) => Effect.flatten(audit.close(endOf(intent, usageOf(n, 1)))),
-          {
+    it.effect(
+      "when requests have ended, then the ledger is the sum of the audit for each key and UTC day of admission",
+      () =>
+        Effect.gen(function* () {
+          const [audit, written] = [yield* Audit, yield* Written]
+          const midnight = noon + day / 2
+          const keys = [callerOf(), callerOf()] as const
+          const intents = Array.from({ length: 60 }, (_, n): Intent =>
+            intentOf({
+              caller: keys[n % 2 === 0 ? 0 : 1],
+              // Arrived before midnight, admitted around it.
+              arrivedAt: midnight - 1000,
+              admittedAt: midnight + (n % 3) - 1
+            })
+          )
+          yield* Effect.forEach(intents, (intent) => audit.open(queuedFor(intent)), {
             concurrency: "unbounded",
             discard: true
-          }
-        )
-        for (const { keyId } of keys) {
-          const ledger = yield* written.ledger(keyId)
-          assert.deepStrictEqual(
-            ledger.map((entry) => [entry.day, entry.requests]),
-            [
-              ["2026-11-21", 10],
-              ["2026-11-22", 20]
-            ]
+          })
+          yield* Effect.forEach(
+            intents,
+            (intent, n) => Effect.flatten(audit.close(endOf(intent, usageOf(n, 1)))),
+            {
+              concurrency: "unbounded",
+              discard: true
+            }
           )
-          assert.deepStrictEqual(ledger, yield* written.auditSums(keyId))
-        }
-      })
+          for (const { keyId } of keys) {
+            const ledger = yield* written.ledger(keyId)
+            assert.deepStrictEqual(
+              ledger.map((entry) => [entry.day, entry.requests]),
+              [
+                ["2026-11-21", 10],
+                ["2026-11-22", 20]
+              ]
+            )
+            assert.deepStrictEqual(ledger, yield* written.auditSums(keyId))
+          }
+        })
     )
 
     it.effect(
@@ -192,31 +194,33 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         })
     )
 
-    it.effect("a refusal leaves a row with or without a caller, and nothing in the ledger", () =>
-      Effect.gen(function* () {
-        const [audit, written] = [yield* Audit, yield* Written]
-        const caller = callerOf()
-        const [known, unknown] = [
-          refusalOf({ caller, status: 429, errorType: "budget_exceeded" }),
-          refusalOf()
-        ]
-        yield* Effect.all([audit.refuse(known), audit.refuse(known), audit.refuse(unknown)])
-        assert.deepInclude(yield* written.row(known.arrival.requestId), {
-          status: 429,
-          error_type: "budget_exceeded",
-          key_id: caller.keyId,
-          tokens_in: 0
+    it.effect(
+      "when a request is refused, with or without a caller, then a row is written and nothing in the ledger",
+      () =>
+        Effect.gen(function* () {
+          const [audit, written] = [yield* Audit, yield* Written]
+          const caller = callerOf()
+          const [known, unknown] = [
+            refusalOf({ caller, status: 429, errorType: "budget_exceeded" }),
+            refusalOf()
+          ]
+          yield* Effect.all([audit.refuse(known), audit.refuse(known), audit.refuse(unknown)])
+          assert.deepInclude(yield* written.row(known.arrival.requestId), {
+            status: 429,
+            error_type: "budget_exceeded",
+            key_id: caller.keyId,
+            tokens_in: 0
+          })
+          assert.deepInclude(yield* written.row(unknown.arrival.requestId), {
+            status: 401,
+            key_id: null,
+            model: null
+          })
+          assert.deepStrictEqual(yield* written.ledger(caller.keyId), [])
         })
-        assert.deepInclude(yield* written.row(unknown.arrival.requestId), {
-          status: 401,
-          key_id: null,
-          model: null
-        })
-        assert.deepStrictEqual(yield* written.ledger(caller.keyId), [])
-      })
     )
 
-    it.effect("a refusal takes along an intent whose client did not wait for it", () =>
+    it.effect("when a client did not wait for its intent, then the refusal takes the intent away", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
@@ -229,66 +233,68 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       })
     )
 
-    it.effect("nothing a client or a backend sends keeps a row, or its neighbours, from being written", () =>
-      Effect.gen(function* () {
-        const [audit, written] = [yield* Audit, yield* Written]
-        const evil = [
-          "\u0000",
-          "a\u0000b",
-          "\ud800",
-          "\udfff\ud800x",
-          "\u001b[31m\n\r\t\u0085",
-          "x".repeat(100_000),
-          "\u{1f4a9}".repeat(100),
-          `'; DROP TABLE audit_log; --`,
-          `{"request_id":"x"}`,
-          "\\u0000"
-        ]
-        const counts = [Number.NaN, -5, 1.5, Number.POSITIVE_INFINITY, 2 ** 60, Number.NEGATIVE_INFINITY]
-        const records = evil.flatMap((text) => {
-          const intent = intentOf()
-          const arrival = {
-            ...intent.arrival,
-            requestId: randomUUIDv7(),
-            method: text,
-            endpoint: text,
-            clientIp: text,
-            clientRequestId: text
-          }
-          return [
-            refusalOf({
-              arrival,
-              model: text,
-              alias: text,
-              endUser: text,
-              caller: { ...callerOf(), tenantName: text }
-            }),
-            refusalOf({ arrival: { ...arrival, requestId: randomUUIDv7() }, model: text })
+    it.effect(
+      "when a client or a backend sends hostile text, then its row and its neighbours are written",
+      () =>
+        Effect.gen(function* () {
+          const [audit, written] = [yield* Audit, yield* Written]
+          const evil = [
+            "\u0000",
+            "a\u0000b",
+            "\ud800",
+            "\udfff\ud800x",
+            "\u001b[31m\n\r\t\u0085",
+            "x".repeat(100_000),
+            "\u{1f4a9}".repeat(100),
+            `'; DROP TABLE audit_log; --`,
+            `{"request_id":"x"}`,
+            "\\u0000"
           ]
+          const counts = [Number.NaN, -5, 1.5, Number.POSITIVE_INFINITY, 2 ** 60, Number.NEGATIVE_INFINITY]
+          const records = evil.flatMap((text) => {
+            const intent = intentOf()
+            const arrival = {
+              ...intent.arrival,
+              requestId: randomUUIDv7(),
+              method: text,
+              endpoint: text,
+              clientIp: text,
+              clientRequestId: text
+            }
+            return [
+              refusalOf({
+                arrival,
+                model: text,
+                alias: text,
+                endUser: text,
+                caller: { ...callerOf(), tenantName: text }
+              }),
+              refusalOf({ arrival: { ...arrival, requestId: randomUUIDv7() }, model: text })
+            ]
+          })
+          yield* Effect.forEach(records, audit.refuse, { concurrency: "unbounded", discard: true })
+          for (const { arrival } of records) {
+            const row = yield* written.row(arrival.requestId)
+            assert.isDefined(row)
+            assert.notMatch(
+              `${row?.model}${row?.endpoint}${row?.client_request_id}${row?.alias}${row?.end_user}`,
+              /\p{Cc}/u
+            )
+            for (const column of [row?.model, row?.alias, row?.end_user])
+              assert.isAtMost(column?.length ?? 0, 128)
+            assert.isAtMost(row?.client_request_id?.length ?? 0, 64)
+            assert.isAtMost(row?.endpoint.length ?? 0, 256)
+          }
+          for (const count of counts) {
+            const intent = intentOf({ promptEstimate: count, held: count })
+            yield* audit.open(queuedFor(intent))
+            yield* audit.progress(intent.arrival.requestId, usageOf(count, count))
+            yield* Effect.flatten(audit.close(endOf(intent, usageOf(count, count), { latencyMs: count })))
+            const row = yield* written.row(intent.arrival.requestId)
+            assert.isTrue(Number.isSafeInteger(row?.tokens_in) && (row?.tokens_in ?? -1) >= 0, String(count))
+            assert.isAtMost(row?.latency_ms ?? -1, 2_147_483_647)
+          }
         })
-        yield* Effect.forEach(records, audit.refuse, { concurrency: "unbounded", discard: true })
-        for (const { arrival } of records) {
-          const row = yield* written.row(arrival.requestId)
-          assert.isDefined(row)
-          assert.notMatch(
-            `${row?.model}${row?.endpoint}${row?.client_request_id}${row?.alias}${row?.end_user}`,
-            /\p{Cc}/u
-          )
-          for (const column of [row?.model, row?.alias, row?.end_user])
-            assert.isAtMost(column?.length ?? 0, 128)
-          assert.isAtMost(row?.client_request_id?.length ?? 0, 64)
-          assert.isAtMost(row?.endpoint.length ?? 0, 256)
-        }
-        for (const count of counts) {
-          const intent = intentOf({ promptEstimate: count, held: count })
-          yield* audit.open(queuedFor(intent))
-          yield* audit.progress(intent.arrival.requestId, usageOf(count, count))
-          yield* Effect.flatten(audit.close(endOf(intent, usageOf(count, count), { latencyMs: count })))
-          const row = yield* written.row(intent.arrival.requestId)
-          assert.isTrue(Number.isSafeInteger(row?.tokens_in) && (row?.tokens_in ?? -1) >= 0, String(count))
-          assert.isAtMost(row?.latency_ms ?? -1, 2_147_483_647)
-        }
-      })
     )
 
     for (const [what, used, difference] of [
@@ -355,7 +361,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         })
     )
 
-    it.effect("a thousand requests at once are all written, each once", () =>
+    it.effect("when a thousand requests end at once, then each is written once", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const caller = callerOf(randomUUID())

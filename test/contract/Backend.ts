@@ -44,7 +44,7 @@ export const suite = (
   const faultOf = Effect.map(Effect.flip(run), named)
 
   describe(`Backend: ${name}`, () => {
-    it.live("gives frames in order and ends after the final one", () =>
+    it.live("when it answers, then its frames come in order and end after the final one", () =>
       inSituation(
         "answers",
         Effect.gen(function* () {
@@ -59,7 +59,7 @@ export const suite = (
       )
     )
 
-    it.live("lets out what came before a break, then fails", () =>
+    it.live("when an answer breaks, then the frames before the break are passed on, and then it fails", () =>
       inSituation(
         "breaks after two frames",
         Effect.gen(function* () {
@@ -74,7 +74,7 @@ export const suite = (
       )
     )
 
-    it.live("opens the breaker after five streams that break", () =>
+    it.live("when five streams break, then the breaker opens", () =>
       inSituation(
         "breaks after two frames",
         Effect.gen(function* () {
@@ -105,7 +105,7 @@ export const suite = (
         )
     )
 
-    it.live("opens the breaker after five calls without a frame", () =>
+    it.live("when five calls give no frame, then the breaker opens", () =>
       inSituation(
         "breaks before a frame",
         Effect.gen(function* () {
@@ -121,7 +121,7 @@ export const suite = (
       ["model gone", "Forbidden"],
       ["context too long", "BadRequest"]
     ] as const) {
-      it.live(`does not hold against the backend that it is ${situation}`, () =>
+      it.live(`when it is ${situation}, then the breaker does not count it`, () =>
         inSituation(
           situation,
           Effect.gen(function* () {
@@ -131,7 +131,7 @@ export const suite = (
       )
     }
 
-    it.live("tells the client that its prompt does not fit, in our own words", () =>
+    it.live("when a prompt does not fit, then the client is told so in our own words", () =>
       inSituation(
         "context too long",
         Effect.gen(function* () {
@@ -142,7 +142,7 @@ export const suite = (
       )
     )
 
-    it.live("holds nothing against the backend when twenty clients leave", () =>
+    it.live("when twenty clients leave, then the breaker does not count it", () =>
       inSituation(
         "hangs after a frame",
         Effect.gen(function* () {
@@ -155,7 +155,7 @@ export const suite = (
       )
     )
 
-    it.live("ends an answer that hangs when this process does, and holds it against nobody", () =>
+    it.live("when this process stops, then a hanging answer ends and the breaker does not count it", () =>
       inSituation(
         "hangs after a frame",
         Effect.gen(function* () {
@@ -172,21 +172,23 @@ export const suite = (
       )
     )
 
-    it.live("embeds one vector per text, in order, and describes a model without its template", () =>
-      inSituation(
-        "answers",
-        Effect.gen(function* () {
-          const { vectors, promptEvalCount } = yield* embed
-          assert.lengthOf(vectors, 2)
-          assert.isTrue(vectors.flatMap(numbersOf).every(Number.isFinite))
-          for (const vector of vectors) assert.strictEqual(numbersOf(vector).length, vector.length)
-          assert.strictEqual(promptEvalCount, 8)
-          const shown = yield* show
-          assert.deepInclude(shown, { capabilities: ["completion"] })
-          assert.notProperty(shown, "template")
-          assert.property(shown, "model_info")
-        })
-      )
+    it.live(
+      "when texts are embedded and a model described, then there is a vector for each text in order, and no template",
+      () =>
+        inSituation(
+          "answers",
+          Effect.gen(function* () {
+            const { vectors, promptEvalCount } = yield* embed
+            assert.lengthOf(vectors, 2)
+            assert.isTrue(vectors.flatMap(numbersOf).every(Number.isFinite))
+            for (const vector of vectors) assert.strictEqual(numbersOf(vector).length, vector.length)
+            assert.strictEqual(promptEvalCount, 8)
+            const shown = yield* show
+            assert.deepInclude(shown, { capabilities: ["completion"] })
+            assert.notProperty(shown, "template")
+            assert.property(shown, "model_info")
+          })
+        )
     )
 
     for (const [verb, answer] of [
@@ -194,7 +196,7 @@ export const suite = (
       ["show", Effect.asVoid(show)]
     ] as const) {
       const fault = Effect.map(Effect.flip(answer), named)
-      it.live(`${verb}: five failures open the breaker, which forward then meets too`, () =>
+      it.live(`when ${verb} fails five times, then the breaker opens, and forward is refused too`, () =>
         inSituation(
           "breaks before a frame",
           Effect.gen(function* () {
@@ -214,7 +216,7 @@ export const suite = (
         ["model gone", "Forbidden"],
         ["context too long", "BadRequest"]
       ] as const) {
-        it.live(`${verb}: does not hold against the backend that it is ${situation}`, () =>
+        it.live(`when ${verb} finds that it is ${situation}, then the breaker does not count it`, () =>
           inSituation(
             situation,
             Effect.gen(function* () {
@@ -225,7 +227,7 @@ export const suite = (
       }
     }
 
-    it.live("lists models, describes them for discovery and answers a ping", () =>
+    it.live("when it is asked for models, descriptions and a ping, then it answers each", () =>
       inSituation(
         "answers",
         Effect.gen(function* () {

@@ -40,7 +40,7 @@ const missingOf = Effect.fnUntraced(function* (budgets: Budgets) {
   return yield* Effect.die("nothing is missing")
 })
 
-it.effect("missing totals come back from the ledger, each from its own period", () => {
+it.effect("when totals are missing, then they are restored from the ledger, each from its own period", () => {
   const asked: Array<readonly [string, number]> = []
   return Effect.gen(function* () {
     yield* TestClock.setTime(noon)
@@ -70,7 +70,7 @@ it.effect("missing totals come back from the ledger, each from its own period", 
 })
 
 it.effect(
-  "a herd that meets the same missing total makes one ledger read, and survives the first one leaving",
+  "when many requests miss the same total at once, then the ledger is read once, also when the first request leaves",
   () => {
     let reads = 0
     return Effect.gen(function* () {
@@ -100,7 +100,7 @@ it.effect(
   }
 )
 
-it.effect("no answer from the ledger or the Meter is no decision", () =>
+it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
   Effect.gen(function* () {
     const missing = new Missing({ buckets: { day: "2026-11-21" } })
     const restore = Effect.flatMap(Budget, (budget) => Effect.flip(budget.restore(account, missing)))
@@ -127,7 +127,7 @@ it.effect("no answer from the ledger or the Meter is no decision", () =>
   })
 )
 
-it.effect("the budgets of a caller are those the key store resolved", () =>
+it.effect("when budgets are asked for, then they are those of the caller", () =>
   Effect.gen(function* () {
     assert.deepStrictEqual((yield* Budget).budgets(callerWith(budgets)), budgets)
   }).pipe(Effect.provide(over(() => Effect.succeed(spent))))

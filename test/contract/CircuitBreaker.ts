@@ -29,31 +29,33 @@ const times = <A, E, R>(n: number, effect: Effect.Effect<A, E, R>) => Effect.rep
 /** The layer under test opens after 5 failures, for 30 s. */
 export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void => {
   describe(`CircuitBreaker: ${name}`, () => {
-    it.effect("opens at the fifth consecutive failure and refuses without calling, saying how long", () =>
-      Effect.gen(function* () {
-        yield* times(4, fail)
-        assert.strictEqual(yield* state, "closed")
-        yield* fail
-        assert.strictEqual(yield* state, "open")
-        yield* TestClock.adjust("10 seconds")
-        let called = false
-        const refused = yield* Effect.flip(head(Effect.sync(() => void (called = true))))
-        assert.strictEqual(said(refused), "open 20")
-        // Both ways into the breaker say the same.
-        const { check } = yield* CircuitBreaker
-        assert.strictEqual((yield* Effect.flip(check(partyOf("key")))).retryAfterS, 20)
-        assert.isFalse(called)
-      }).pipe(Effect.provide(layer))
+    it.effect(
+      "when five calls fail in a row, then it opens and refuses without calling, with the time to wait",
+      () =>
+        Effect.gen(function* () {
+          yield* times(4, fail)
+          assert.strictEqual(yield* state, "closed")
+          yield* fail
+          assert.strictEqual(yield* state, "open")
+          yield* TestClock.adjust("10 seconds")
+          let called = false
+          const refused = yield* Effect.flip(head(Effect.sync(() => void (called = true))))
+          assert.strictEqual(said(refused), "open 20")
+          // Both ways into the breaker say the same.
+          const { check } = yield* CircuitBreaker
+          assert.strictEqual((yield* Effect.flip(check(partyOf("key")))).retryAfterS, 20)
+          assert.isFalse(called)
+        }).pipe(Effect.provide(layer))
     )
 
-    it.effect("is not opened by errors that do not speak against the backend", () =>
+    it.effect("when errors are no fault of the backend, then it stays closed", () =>
       Effect.gen(function* () {
         yield* times(20, Effect.flip(head(Effect.fail(busy))))
         assert.strictEqual(yield* state, "closed")
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("is not opened by clients that leave", () =>
+    it.effect("when clients leave, then it stays closed", () =>
       Effect.gen(function* () {
         for (let i = 0; i < 20; i += 1) {
           const fiber = yield* Effect.forkChild(head(Effect.never), { startImmediately: true })
@@ -63,7 +65,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("is opened by streams that all break after a good head", () =>
+    it.effect("when all streams break after a good head, then it opens", () =>
       Effect.gen(function* () {
         for (let i = 0; i < 5; i += 1) {
           assert.strictEqual(yield* state, "closed")
@@ -73,48 +75,52 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("forgets a streak when a stream ends well, but not when a head is good", () =>
-      Effect.gen(function* () {
-        yield* times(4, fail)
-        yield* (yield* ok).report("success")
-        yield* times(4, fail)
-        assert.strictEqual(yield* state, "closed")
-        yield* ok
-        yield* fail
-        assert.strictEqual(yield* state, "open")
-      }).pipe(Effect.provide(layer))
+    it.effect(
+      "when a stream ends well, then failures are counted anew, and a good head alone does not do that",
+      () =>
+        Effect.gen(function* () {
+          yield* times(4, fail)
+          yield* (yield* ok).report("success")
+          yield* times(4, fail)
+          assert.strictEqual(yield* state, "closed")
+          yield* ok
+          yield* fail
+          assert.strictEqual(yield* state, "open")
+        }).pipe(Effect.provide(layer))
     )
 
-    it.effect("lets exactly one of fifty through after 30 s; its first frame closes it", () =>
-      Effect.gen(function* () {
-        yield* times(5, fail)
-        yield* TestClock.adjust("29999 millis")
-        assert.match(yield* refusedOf(ok), /^open/)
-        yield* TestClock.adjust("1 millis")
-        // Whoever asks before the probe must not be sent away: nobody would ever be the probe.
-        assert.strictEqual(yield* state, "half-open")
-        let calls = 0
-        const slow = Effect.delay(
-          Effect.sync(() => void (calls += 1)),
-          "1 second"
-        )
-        const all = yield* Effect.forkChild(
-          Effect.all(
-            Array.from({ length: 50 }, () => Effect.exit(head(slow))),
-            { concurrency: "unbounded" }
-          ),
-          { startImmediately: true }
-        )
-        yield* TestClock.adjust("1 second")
-        assert.strictEqual((yield* Fiber.join(all)).filter(Exit.isSuccess).length, 1)
-        assert.strictEqual(calls, 1)
-        assert.strictEqual(yield* state, "closed")
-        yield* times(4, fail)
-        assert.strictEqual(yield* state, "closed")
-      }).pipe(Effect.provide(layer))
+    it.effect(
+      "when it was open for 30 s, then one of fifty calls is let through, and its first frame closes it",
+      () =>
+        Effect.gen(function* () {
+          yield* times(5, fail)
+          yield* TestClock.adjust("29999 millis")
+          assert.match(yield* refusedOf(ok), /^open/)
+          yield* TestClock.adjust("1 millis")
+          // Whoever asks before the probe must not be sent away: nobody would ever be the probe.
+          assert.strictEqual(yield* state, "half-open")
+          let calls = 0
+          const slow = Effect.delay(
+            Effect.sync(() => void (calls += 1)),
+            "1 second"
+          )
+          const all = yield* Effect.forkChild(
+            Effect.all(
+              Array.from({ length: 50 }, () => Effect.exit(head(slow))),
+              { concurrency: "unbounded" }
+            ),
+            { startImmediately: true }
+          )
+          yield* TestClock.adjust("1 second")
+          assert.strictEqual((yield* Fiber.join(all)).filter(Exit.isSuccess).length, 1)
+          assert.strictEqual(calls, 1)
+          assert.strictEqual(yield* state, "closed")
+          yield* times(4, fail)
+          assert.strictEqual(yield* state, "closed")
+        }).pipe(Effect.provide(layer))
     )
 
-    it.effect("stays open for another 30 s when the probe fails", () =>
+    it.effect("when the probe fails, then it stays open for another 30 s", () =>
       Effect.gen(function* () {
         yield* times(5, fail)
         yield* TestClock.adjust("30 seconds")
@@ -127,20 +133,22 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("gives the probe's place back when its client leaves, and when the probe was no verdict", () =>
-      Effect.gen(function* () {
-        yield* times(5, fail)
-        yield* TestClock.adjust("30 seconds")
-        const probe = yield* Effect.forkChild(head(Effect.never), { startImmediately: true })
-        assert.match(yield* refusedOf(ok), /^open/)
-        yield* Fiber.interrupt(probe)
-        assert.strictEqual(yield* refusedOf(head(Effect.fail(busy))), "busy")
-        yield* ok
-        assert.strictEqual(yield* state, "closed")
-      }).pipe(Effect.provide(layer))
+    it.effect(
+      "when the client of the probe leaves or the probe shows nothing, then another call may be the probe",
+      () =>
+        Effect.gen(function* () {
+          yield* times(5, fail)
+          yield* TestClock.adjust("30 seconds")
+          const probe = yield* Effect.forkChild(head(Effect.never), { startImmediately: true })
+          assert.match(yield* refusedOf(ok), /^open/)
+          yield* Fiber.interrupt(probe)
+          assert.strictEqual(yield* refusedOf(head(Effect.fail(busy))), "busy")
+          yield* ok
+          assert.strictEqual(yield* state, "closed")
+        }).pipe(Effect.provide(layer))
     )
 
-    it.effect("does not listen to results from before it opened", () =>
+    it.effect("when a result belongs to a call from before it opened, then it does not count", () =>
       Effect.gen(function* () {
         const old = yield* times(10, ok)
         yield* times(5, fail)
@@ -154,7 +162,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
     )
 
     it.effect(
-      "is not opened by one key while another was served within the open time, and is after that",
+      "when one key fails while another was served lately, then it stays closed, and opens after that",
       () =>
         Effect.gen(function* () {
           yield* (yield* okOf("good")).report("success")
@@ -169,17 +177,19 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
         }).pipe(Effect.provide(layer))
     )
 
-    it.effect("counts a first frame as being served, and a key's own success does not protect it", () =>
-      Effect.gen(function* () {
-        yield* okOf("good")
-        yield* times(9, failOf("bad"))
-        assert.strictEqual(yield* state, "closed")
-        yield* (yield* okOf("bad")).report("success")
-        yield* TestClock.adjust("30001 millis")
-        yield* (yield* okOf("bad")).report("success")
-        yield* times(5, failOf("bad"))
-        assert.strictEqual(yield* state, "open")
-      }).pipe(Effect.provide(layer))
+    it.effect(
+      "when a first frame came, then its key was served, and a key is not protected by its own success",
+      () =>
+        Effect.gen(function* () {
+          yield* okOf("good")
+          yield* times(9, failOf("bad"))
+          assert.strictEqual(yield* state, "closed")
+          yield* (yield* okOf("bad")).report("success")
+          yield* TestClock.adjust("30001 millis")
+          yield* (yield* okOf("bad")).report("success")
+          yield* times(5, failOf("bad"))
+          assert.strictEqual(yield* state, "open")
+        }).pipe(Effect.provide(layer))
     )
 
     it.effect(
@@ -230,7 +240,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
         }).pipe(Effect.provide(layer))
     )
 
-    it.effect("is opened by failures of several tenants, whoever was served", () =>
+    it.effect("when keys of several tenants fail, then it opens, whoever was served", () =>
       Effect.gen(function* () {
         yield* (yield* okOf("good")).report("success")
         for (const key of ["a", "b", "a", "b"]) yield* failOf(key)
@@ -240,7 +250,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("does not give the probe to the same key twice in a row while another one asks", () =>
+    it.effect("when a key has had the probe, then it does not get the next one while another key asks", () =>
       Effect.gen(function* () {
         yield* times(5, failOf("bad"))
         assert.match(yield* refusedOf(okOf("good")), /^open/)
@@ -254,7 +264,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("passes a key over for the open time at most: nobody is locked out for good", () =>
+    it.effect("when a key is passed over for the probe, then for the open time at most", () =>
       Effect.gen(function* () {
         yield* times(5, failOf("key"))
         assert.match(yield* refusedOf(okOf("gone")), /^open/)
@@ -268,7 +278,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("does not let a probe that hangs keep the others out for longer than the open time", () =>
+    it.effect("when a probe hangs, then others are refused for the open time at most", () =>
       Effect.gen(function* () {
         yield* times(5, failOf("bad"))
         yield* TestClock.adjust("30 seconds")
@@ -283,7 +293,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("does not listen to the failure of a probe that was given up, while another is under way", () =>
+    it.effect("when a probe was given up, then its failure does not count while another is under way", () =>
       Effect.gen(function* () {
         yield* times(5, failOf("bad"))
         yield* TestClock.adjust("30 seconds")
@@ -302,7 +312,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("logs once that it opened and once that it closed, however many it refused", () =>
+    it.effect("when it opens and closes, then each is logged once, however many calls it refused", () =>
       Effect.gen(function* () {
         const lines: Array<string> = []
         const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
@@ -318,7 +328,7 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
       }).pipe(Effect.provide(layer))
     )
 
-    it.effect("counts the end of the probe's own stream against the circuit it closed", () =>
+    it.effect("when the probe's own stream fails after it closed the circuit, then the failure counts", () =>
       Effect.gen(function* () {
         yield* times(5, fail)
         yield* TestClock.adjust("30 seconds")

@@ -189,7 +189,7 @@ export const properties = (name: string, layer: Layer.Layer<CircuitBreaker>): vo
   })
 
   describe(`CircuitBreaker: ${name}: any interleaving`, () => {
-    it.effect("answers as a model that forgets nothing", () =>
+    it.effect("when calls come and end in any order, then it answers as the model does", () =>
       Effect.gen(function* () {
         const context = yield* Effect.context<never>()
         yield* Effect.promise(() =>

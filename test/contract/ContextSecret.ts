@@ -4,7 +4,7 @@ import { Effect, type Layer } from "effect"
 import { ContextSecret } from "../../src/secrets/ContextSecret.ts"
 
 export const suite = (name: string, layer: Layer.Layer<ContextSecret, unknown>): void => {
-  it.live(`${name}: the secret has 32 bytes and stays the same`, () =>
+  it.live(`when the secret is read twice (${name}), then it has 32 bytes and is the same`, () =>
     Effect.gen(function* () {
       const { read } = yield* ContextSecret
       const first = yield* read

@@ -102,7 +102,7 @@ describe("Discovery: what the list leaves out", () => {
       )
   }
 
-  it.effect("is asked for once per digest, one after another, and again when the digest is new", () =>
+  it.effect("when a digest is new, then its description is asked for, once and one after another", () =>
     Effect.suspend(() => {
       const host = new Describing()
       let list = [bareModel("a:1", "one"), bareModel("a:2", "one"), bareModel("b:1", "two")]
@@ -154,7 +154,7 @@ describe("Discovery: what the list leaves out", () => {
     )
   }
 
-  it.effect("is asked for of two hundred models a poll at most", () =>
+  it.effect("when there are more than two hundred models, then a poll describes two hundred", () =>
     Effect.suspend(() => {
       const host = new Describing()
       const models = Effect.succeed(Array.from({ length: 450 }, (_, i) => bareModel(`m:${i}`)))
@@ -224,13 +224,13 @@ describe("Discovery: polling in time", () => {
       })
   )
 
-  it.effect("does not hold up the boot when the backend does not answer", () =>
+  it.effect("when the backend does not answer, then the start does not wait for it", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* Effect.provide(effective("all"), polling(Effect.never)), [])
     })
   )
 
-  it.effect("says why it failed, and not where the backend is", () =>
+  it.effect("when polling fails, then the log says why and not where the backend is", () =>
     Effect.gen(function* () {
       const lines: Array<string> = []
       const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))

@@ -20,7 +20,7 @@ const killListeners = Effect.flatMap(
 )
 
 it.live(
-  "revocation holds within about a second while every notification is lost",
+  "when every notification is lost, then a revocation is in force within about a second",
   () =>
     Effect.gen(function* () {
       const { addKey } = yield* World
@@ -39,7 +39,7 @@ it.live(
 )
 
 it.live(
-  "a listener that was cut off listens again, and misses nothing that was said meanwhile",
+  "when the listener was cut off, then it listens again and the changes of the meantime are known",
   () =>
     Effect.gen(function* () {
       const { addKey } = yield* World
@@ -57,7 +57,7 @@ it.live(
 )
 
 it.live(
-  "with notifications a revocation is in force long before the poll would find it",
+  "when notifications arrive, then a revocation is in force long before the poll",
   () =>
     Effect.gen(function* () {
       const { addKey } = yield* World
@@ -72,7 +72,7 @@ it.live(
 )
 
 it.live(
-  "a frozen database means 503 within about two seconds in spite of a warm cache, and never hangs",
+  "when the database is frozen, then the answer is 503 within about two seconds though the cache is warm",
   () =>
     Effect.gen(function* () {
       const { addKey } = yield* World
@@ -90,7 +90,7 @@ it.live(
 )
 
 it.live(
-  "64 keys used for the first time at once all find a place in the queue",
+  "when 64 keys are used for the first time at once, then each finds a place in the queue",
   () =>
     Effect.gen(function* () {
       const { addKey } = yield* World
@@ -106,7 +106,7 @@ it.live(
 )
 
 it.live(
-  "a flood of wrong tails and unknown prefixes leaves keys in use alone",
+  "when wrong secrets and unknown prefixes come as a flood, then keys in use are not slowed down",
   () =>
     Effect.gen(function* () {
       const { addKey } = yield* World
@@ -134,7 +134,7 @@ it.live(
 )
 
 it.live(
-  "a replaced hash ends what was remembered of the old one",
+  "when a hash is replaced, then results for the old one no longer count",
   () =>
     Effect.gen(function* () {
       const { addKey } = yield* World
@@ -150,7 +150,7 @@ it.live(
 )
 
 it.live(
-  "two gateways on one database: both refuse a revoked key within about a second",
+  "when two gateways share a database, then both refuse a revoked key within about a second",
   () =>
     Effect.gen(function* () {
       const { addKey, revoke } = yield* World

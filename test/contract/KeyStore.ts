@@ -57,31 +57,33 @@ const otherTail = (secret: string): string => prefixOf(secret) + mintKey("tg_").
 
 export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown>) =>
   layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`KeyStore: ${name}`, (it) => {
-    it.effect("a valid key brings its caller with inherited limits, budgets, scopes and models", () =>
-      Effect.gen(function* () {
-        const { addKey } = yield* World
-        const secret = yield* addKey({
-          scopes: ["embeddings"],
-          limits: { tpm: 7 },
-          budgets: { day: 0, total: Number.MAX_SAFE_INTEGER }
+    it.effect(
+      "when a key is valid, then its caller has the inherited limits, budgets, scopes and models",
+      () =>
+        Effect.gen(function* () {
+          const { addKey } = yield* World
+          const secret = yield* addKey({
+            scopes: ["embeddings"],
+            limits: { tpm: 7 },
+            budgets: { day: 0, total: Number.MAX_SAFE_INTEGER }
+          })
+          const store = yield* KeyStore
+          const {
+            link,
+            facts: { caller: value }
+          } = yield* store.verify(secret)
+          assert.strictEqual(link, "KeyStore")
+          assert.strictEqual(value.keyPrefix, prefixOf(secret))
+          assert.deepStrictEqual(value.limits, { rpm: 60, tpm: 7, concurrent: 4 })
+          assert.deepStrictEqual(value.budgets, { day: 0, total: Number.MAX_SAFE_INTEGER })
+          assert.deepStrictEqual([...value.scopes], ["embeddings"])
+          assert.deepStrictEqual(value.models, new Set(["m:1"]))
+          assert.deepStrictEqual([value.weight, value.priority], [1, "interactive"])
+          assert.notProperty(value, "promptLogDays")
         })
-        const store = yield* KeyStore
-        const {
-          link,
-          facts: { caller: value }
-        } = yield* store.verify(secret)
-        assert.strictEqual(link, "KeyStore")
-        assert.strictEqual(value.keyPrefix, prefixOf(secret))
-        assert.deepStrictEqual(value.limits, { rpm: 60, tpm: 7, concurrent: 4 })
-        assert.deepStrictEqual(value.budgets, { day: 0, total: Number.MAX_SAFE_INTEGER })
-        assert.deepStrictEqual([...value.scopes], ["embeddings"])
-        assert.deepStrictEqual(value.models, new Set(["m:1"]))
-        assert.deepStrictEqual([value.weight, value.priority], [1, "interactive"])
-        assert.notProperty(value, "promptLogDays")
-      })
     )
 
-    it.effect("a wrong tail is refused before, between and after right ones", () =>
+    it.effect("when a secret is wrong, then it is refused before, between and after right ones", () =>
       Effect.gen(function* () {
         const { addKey } = yield* World
         const secret = yield* addKey()
@@ -94,7 +96,7 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
       })
     )
 
-    it.effect("unknown prefixes, and what has not the shape of a key, are refused", () =>
+    it.effect("when a prefix is unknown, or a text is no key, then it is refused", () =>
       Effect.gen(function* () {
         const { addKey } = yield* World
         const secret = yield* addKey()
@@ -120,36 +122,40 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
       })
     )
 
-    it.effect("a revoked key is refused within about a second, and a look at it cannot bring it back", () =>
-      Effect.gen(function* () {
-        const { addKey, revoke } = yield* World
-        const [kept, gone] = [yield* addKey(), yield* addKey()]
-        assert.deepStrictEqual(yield* Effect.forEach([kept, gone], outcomeOf), ["ok", "ok"])
-        yield* revoke(prefixOf(gone))
-        yield* becomes(outcomeOf(gone), "Unauthorized")
-        assert.deepStrictEqual(yield* Effect.forEach([kept, gone, gone], outcomeOf), [
-          "ok",
-          "Unauthorized",
-          "Unauthorized"
-        ])
-      })
+    it.effect(
+      "when a key is revoked, then it is refused within about a second, and reading it does not bring it back",
+      () =>
+        Effect.gen(function* () {
+          const { addKey, revoke } = yield* World
+          const [kept, gone] = [yield* addKey(), yield* addKey()]
+          assert.deepStrictEqual(yield* Effect.forEach([kept, gone], outcomeOf), ["ok", "ok"])
+          yield* revoke(prefixOf(gone))
+          yield* becomes(outcomeOf(gone), "Unauthorized")
+          assert.deepStrictEqual(yield* Effect.forEach([kept, gone, gone], outcomeOf), [
+            "ok",
+            "Unauthorized",
+            "Unauthorized"
+          ])
+        })
     )
 
-    it.effect("disabling a key or its tenant refuses it, enabling lets it in again, in about a second", () =>
-      Effect.gen(function* () {
-        const { addKey, setKeyEnabled, setTenantEnabled } = yield* World
-        const secret = yield* addKey()
-        for (const set of [setKeyEnabled, setTenantEnabled]) {
-          assert.strictEqual(yield* outcomeOf(secret), "ok")
-          yield* set(prefixOf(secret), false)
-          yield* becomes(outcomeOf(secret), "Unauthorized")
-          yield* set(prefixOf(secret), true)
-          yield* becomes(outcomeOf(secret), "ok")
-        }
-      })
+    it.effect(
+      "when a key or its tenant is disabled, then it is refused, and enabling lets it in again, in about a second",
+      () =>
+        Effect.gen(function* () {
+          const { addKey, setKeyEnabled, setTenantEnabled } = yield* World
+          const secret = yield* addKey()
+          for (const set of [setKeyEnabled, setTenantEnabled]) {
+            assert.strictEqual(yield* outcomeOf(secret), "ok")
+            yield* set(prefixOf(secret), false)
+            yield* becomes(outcomeOf(secret), "Unauthorized")
+            yield* set(prefixOf(secret), true)
+            yield* becomes(outcomeOf(secret), "ok")
+          }
+        })
     )
 
-    it.effect("an expired key is refused", () =>
+    it.effect("when a key has expired, then it is refused", () =>
       Effect.gen(function* () {
         const { addKey, expire } = yield* World
         const secret = yield* addKey()
@@ -159,7 +165,7 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
       })
     )
 
-    it.effect("a changed limit is in force within about a second", () =>
+    it.effect("when a limit is changed, then it is in force within about a second", () =>
       Effect.gen(function* () {
         const { addKey, setRpm } = yield* World
         const secret = yield* addKey()
@@ -195,21 +201,23 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
         })
     )
 
-    it.effect("without its database nobody is let in, known or not, and it comes back by itself", () =>
-      Effect.gen(function* () {
-        const { addKey, setDown } = yield* World
-        const secret = yield* addKey()
-        const store = yield* KeyStore
-        assert.strictEqual(yield* outcomeOf(secret), "ok")
-        yield* setDown(true)
-        yield* becomes(outcomeOf(secret), "Unavailable", 2000)
-        assert.strictEqual(yield* outcomeOf(mintKey("tg_")), "Unavailable")
-        assert.strictEqual((yield* Effect.flip(store.ping))._tag, "Unavailable")
-        // What has not the shape of a key needs no database.
-        assert.strictEqual(yield* outcomeOf("nonsense"), "Unauthorized")
-        yield* setDown(false)
-        yield* becomes(outcomeOf(secret), "ok", 10_000)
-        yield* store.ping
-      })
+    it.effect(
+      "when the database is away, then all keys are refused, and accepted again when it is back",
+      () =>
+        Effect.gen(function* () {
+          const { addKey, setDown } = yield* World
+          const secret = yield* addKey()
+          const store = yield* KeyStore
+          assert.strictEqual(yield* outcomeOf(secret), "ok")
+          yield* setDown(true)
+          yield* becomes(outcomeOf(secret), "Unavailable", 2000)
+          assert.strictEqual(yield* outcomeOf(mintKey("tg_")), "Unavailable")
+          assert.strictEqual((yield* Effect.flip(store.ping))._tag, "Unavailable")
+          // What has not the shape of a key needs no database.
+          assert.strictEqual(yield* outcomeOf("nonsense"), "Unauthorized")
+          yield* setDown(false)
+          yield* becomes(outcomeOf(secret), "ok", 10_000)
+          yield* store.ping
+        })
     )
   })

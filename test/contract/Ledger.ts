@@ -21,58 +21,62 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
       yield* Effect.flatten(audit.close(endOf(intent, usageOf(tokens, 0))))
     })
 
-    it.effect("an unknown key has spent nothing", () =>
+    it.effect("when a key is unknown, then it has spent nothing", () =>
       Effect.gen(function* () {
         const spent = yield* (yield* Ledger).spent(callerOf().keyId, noon)
         assert.deepStrictEqual(spent, { day: 0, month: 0, total: 0 })
       })
     )
 
-    it.effect("each period counts its own days, by UTC, to the millisecond", () =>
-      Effect.gen(function* () {
-        const ledger = yield* Ledger
-        const caller = callerOf()
-        const [first, last] = [Date.UTC(2026, 10, 1), Date.UTC(2026, 11, 1) - 1]
-        yield* closed(caller, noon, 1)
-        yield* closed(caller, noon - day, 10)
-        yield* closed(caller, first, 100)
-        yield* closed(caller, first - 1, 1000)
-        yield* closed(caller, last, 10_000)
-        yield* closed(caller, last + 1, 100_000)
-        yield* closed(callerOf(), noon, 5_000_000)
-        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), {
-          day: 1,
-          month: 10_111,
-          total: 111_111
+    it.effect(
+      "when a request is on the edge of a period, then it counts for its own UTC day, to the millisecond",
+      () =>
+        Effect.gen(function* () {
+          const ledger = yield* Ledger
+          const caller = callerOf()
+          const [first, last] = [Date.UTC(2026, 10, 1), Date.UTC(2026, 11, 1) - 1]
+          yield* closed(caller, noon, 1)
+          yield* closed(caller, noon - day, 10)
+          yield* closed(caller, first, 100)
+          yield* closed(caller, first - 1, 1000)
+          yield* closed(caller, last, 10_000)
+          yield* closed(caller, last + 1, 100_000)
+          yield* closed(callerOf(), noon, 5_000_000)
+          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), {
+            day: 1,
+            month: 10_111,
+            total: 111_111
+          })
+          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, first - 1), {
+            day: 1000,
+            month: 1000,
+            total: 111_111
+          })
+          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon + 365 * day), {
+            day: 0,
+            month: 0,
+            total: 111_111
+          })
         })
-        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, first - 1), {
-          day: 1000,
-          month: 1000,
-          total: 111_111
-        })
-        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon + 365 * day), {
-          day: 0,
-          month: 0,
-          total: 111_111
-        })
-      })
     )
 
-    it.effect("an open request counts with what it holds until its real cost takes the place of it", () =>
-      Effect.gen(function* () {
-        const [audit, ledger] = [yield* Audit, yield* Ledger]
-        const caller = callerOf()
-        yield* closed(caller, noon, 7)
-        const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
-        yield* audit.open(queuedFor(intent))
-        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 507, total: 507 })
-        yield* Effect.flatten(audit.close(endOf(intent, usageOf(20, 3))))
-        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 30, total: 30 })
-        assert.strictEqual((yield* ledger.spent(caller.keyId, noon - day)).day, 23)
-      })
+    it.effect(
+      "when a request is open, then it counts with its hold, and with its real cost after its end",
+      () =>
+        Effect.gen(function* () {
+          const [audit, ledger] = [yield* Audit, yield* Ledger]
+          const caller = callerOf()
+          yield* closed(caller, noon, 7)
+          const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
+          yield* audit.open(queuedFor(intent))
+          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 507, total: 507 })
+          yield* Effect.flatten(audit.close(endOf(intent, usageOf(20, 3))))
+          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 30, total: 30 })
+          assert.strictEqual((yield* ledger.spent(caller.keyId, noon - day)).day, 23)
+        })
     )
 
-    it.effect("refusals cost nothing", () =>
+    it.effect("when a request is refused, then it costs nothing", () =>
       Effect.gen(function* () {
         const [audit, ledger] = [yield* Audit, yield* Ledger]
         const caller = callerOf()
@@ -81,7 +85,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
       })
     )
 
-    it.effect("sums stay exact where they are large", () =>
+    it.effect("when sums are large, then they are exact", () =>
       Effect.gen(function* () {
         const ledger = yield* Ledger
         const caller = callerOf()

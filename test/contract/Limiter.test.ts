@@ -68,16 +68,18 @@ it.effect("when a request is reserved, then its claims are the limits and budget
   })
 )
 
-it.effect("a refused rate or slot is the Limiter's error, with the figures of the verdict", () =>
-  Effect.gen(function* () {
-    for (const limit of ["requests", "tokens", "concurrency"] as const) {
-      const error = yield* Effect.flip(answering(refusedBy(limit)).reserve)
-      assert.deepInclude(error, { _tag: "RateLimited", limit, value: 7, retryAfterS: 11, headroom })
-    }
-  })
+it.effect(
+  "when a rate or a slot is refused, then the error is the Limiter's, with the figures of the verdict",
+  () =>
+    Effect.gen(function* () {
+      for (const limit of ["requests", "tokens", "concurrency"] as const) {
+        const error = yield* Effect.flip(answering(refusedBy(limit)).reserve)
+        assert.deepInclude(error, { _tag: "RateLimited", limit, value: 7, retryAfterS: 11, headroom })
+      }
+    })
 )
 
-it.effect("a spent period is the Budget's error, with the figures of the verdict", () =>
+it.effect("when a period is spent, then the error is the Budget's, with the figures of the verdict", () =>
   Effect.gen(function* () {
     for (const period of ["day", "month", "total"] as const) {
       const error = yield* Effect.flip(answering(refusedBy(period)).reserve)
@@ -86,7 +88,7 @@ it.effect("a spent period is the Budget's error, with the figures of the verdict
   })
 )
 
-it.effect("only a reservation is evidence, and the call it pays for fits in it", () =>
+it.effect("when a request is reserved, then the reservation is the evidence, and the call fits in it", () =>
   Effect.gen(function* () {
     const evidence = yield* answering(new Reserved({ reservation, headroom })).reserve
     assert.strictEqual(evidence.link, "Limiter")

@@ -53,7 +53,7 @@ suite("Meter in a Redis Cluster", twin)
 leases("Meter in a Redis Cluster", twin)
 totals("Meter in a Redis Cluster", twin)
 
-it.live("groups are spread over all masters, and each stays on one", () =>
+it.live("when groups are stored, then they are spread over all masters, and each stays on one", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     for (let i = 0; i < 30; i++) {

@@ -21,7 +21,7 @@ leases("Meter in Redis", twin)
 totals("Meter in Redis", twin)
 properties("Meter in Redis", twin, { runs: 100 })
 
-it.effect("the store's clock decides which day it is, however wrong the host's is", () =>
+it.effect("when the host's clock is wrong, then the store's clock decides which day it is", () =>
   Effect.gen(function* () {
     yield* TestClock.setTime(noon)
     const ahead = Effect.map(Clock.currentTimeMillis, (host) => host + 40 * 86_400_000)

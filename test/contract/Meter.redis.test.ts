@@ -30,7 +30,7 @@ const left = Effect.fnUntraced(function* (claims: Claims) {
   return headroom instanceof Missing ? yield* Effect.die("missing") : headroom
 })
 
-it.live("leases end by Redis's own clock", () =>
+it.live("when a lease ends, then by Redis's own clock", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     const claims = claimsOf({ concurrent: 1, tpm: 100 })
@@ -47,7 +47,7 @@ it.live("leases end by Redis's own clock", () =>
   }).pipe(Effect.provide(alone(0.3)))
 )
 
-it.live("what a request held is given back even when the request itself is forgotten", () =>
+it.live("when a request has been forgotten, then its hold is given back all the same", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     const claims = claimsOf({ tpm: 100 })
@@ -72,7 +72,7 @@ it.live("what a request held is given back even when the request itself is forgo
   )
 )
 
-it.live("two clients with 5000 reserves at once admit no more than the limits", () =>
+it.live("when two clients send 5000 reserves at once, then no more are admitted than the limits allow", () =>
   Effect.gen(function* () {
     const { url } = yield* TestRedis
     const other = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
@@ -92,25 +92,27 @@ it.live("two clients with 5000 reserves at once admit no more than the limits", 
   }).pipe(Effect.scoped, Effect.provide(alone()))
 )
 
-it.live("a frozen Redis is down within the command timeout; what it runs later leaves nothing behind", () =>
-  Effect.gen(function* () {
-    const [meter, server] = [yield* Meter, yield* TestRedisServer]
-    const claims = claimsOf({ rpm: 5, concurrent: 1 })
-    yield* server.pause
-    const begun = performance.now()
-    assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 50))), MeterDown)
-    assert.isBelow(performance.now() - begun, 700)
-    // What the request path does with an answer it never got.
-    assert.instanceOf(yield* Effect.flip(meter.cancel({ id: "a", claims })), MeterDown)
-    yield* server.resume
-    yield* eventually(meter.cancel({ id: "a", claims }))
-    const headroom = yield* left(claims)
-    assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [5, 100_000])
-    granted(yield* meter.reserve(claims, ask("b")))
-  }).pipe(Effect.provide(alone()))
+it.live(
+  "when Redis is frozen, then calls fail within the command timeout, and what it runs later changes nothing",
+  () =>
+    Effect.gen(function* () {
+      const [meter, server] = [yield* Meter, yield* TestRedisServer]
+      const claims = claimsOf({ rpm: 5, concurrent: 1 })
+      yield* server.pause
+      const begun = performance.now()
+      assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 50))), MeterDown)
+      assert.isBelow(performance.now() - begun, 700)
+      // What the request path does with an answer it never got.
+      assert.instanceOf(yield* Effect.flip(meter.cancel({ id: "a", claims })), MeterDown)
+      yield* server.resume
+      yield* eventually(meter.cancel({ id: "a", claims }))
+      const headroom = yield* left(claims)
+      assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [5, 100_000])
+      granted(yield* meter.reserve(claims, ask("b")))
+    }).pipe(Effect.provide(alone()))
 )
 
-it.live("scripts that Redis no longer knows are loaded again", () =>
+it.live("when Redis no longer knows the scripts, then they are loaded again", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     const claims = claimsOf({ rpm: 2 })
@@ -122,7 +124,7 @@ it.live("scripts that Redis no longer knows are loaded again", () =>
   }).pipe(Effect.provide(alone()))
 )
 
-it.live("a Redis that came back with an older snapshot knows no totals", () =>
+it.live("when Redis comes back with an older snapshot, then its totals do not count", () =>
   Effect.gen(function* () {
     const [meter, server] = [yield* Meter, yield* TestRedisServer]
     const claims = claimsOf({ budgets: { total: 1000 } })
@@ -142,7 +144,7 @@ it.live("a Redis that came back with an older snapshot knows no totals", () =>
   }).pipe(Effect.provide(alone()))
 )
 
-it.live("a full Redis admits nobody, but ends requests", () =>
+it.live("when Redis is full, then nothing is admitted, and requests still end", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     const claims = claimsOf({ concurrent: 1, tpm: 100 })
@@ -155,7 +157,7 @@ it.live("a full Redis admits nobody, but ends requests", () =>
   }).pipe(Effect.provide(alone()))
 )
 
-it.live("every key expires by itself", () =>
+it.live("when keys are left alone, then each expires by itself", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     const claims = claimsOf({})
@@ -211,28 +213,30 @@ const proxyTo = (port: number) =>
       })
   )
 
-it.live("a lost reply is an error once, and the repeated verb finds what the first had done", () =>
-  Effect.gen(function* () {
-    const proxy = yield* proxyTo((yield* TestRedisServer).port)
-    const through = yield* Layer.build(
-      meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url: proxy.url })))
-    )
-    const meter = yield* Effect.provide(Meter, through)
-    const claims = claimsOf({ rpm: 9, concurrent: 5, tpm: 100 })
-    yield* meter.settle(granted(yield* meter.reserve(claims, ask("warm"))).reservation, 0)
-    proxy.state.swallow = true
-    assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 40))), MeterDown)
-    const { reservation, headroom } = granted(yield* eventually(meter.reserve(claims, ask("a", 40))))
-    assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [7, 60])
-    proxy.state.swallow = true
-    assert.instanceOf(yield* Effect.flip(meter.settle(reservation, 30)), MeterDown)
-    const after = yield* eventually(meter.settle(reservation, 30))
-    assert.deepStrictEqual([after.requests.remaining, after.tokens.remaining], [7, 70])
-  }).pipe(Effect.scoped, Effect.provide(alone()))
+it.live(
+  "when a reply is lost, then it is an error once, and the repeated call finds what the first had done",
+  () =>
+    Effect.gen(function* () {
+      const proxy = yield* proxyTo((yield* TestRedisServer).port)
+      const through = yield* Layer.build(
+        meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url: proxy.url })))
+      )
+      const meter = yield* Effect.provide(Meter, through)
+      const claims = claimsOf({ rpm: 9, concurrent: 5, tpm: 100 })
+      yield* meter.settle(granted(yield* meter.reserve(claims, ask("warm"))).reservation, 0)
+      proxy.state.swallow = true
+      assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 40))), MeterDown)
+      const { reservation, headroom } = granted(yield* eventually(meter.reserve(claims, ask("a", 40))))
+      assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [7, 60])
+      proxy.state.swallow = true
+      assert.instanceOf(yield* Effect.flip(meter.settle(reservation, 30)), MeterDown)
+      const after = yield* eventually(meter.settle(reservation, 30))
+      assert.deepStrictEqual([after.requests.remaining, after.tokens.remaining], [7, 70])
+    }).pipe(Effect.scoped, Effect.provide(alone()))
 )
 
 it.live(
-  "a Redis that evicts admits nobody and is not ready, until it is told not to; what runs is still settled",
+  "when Redis evicts keys, then nothing is admitted and it is not ready until it stops, and running requests are settled",
   () =>
     Effect.gen(function* () {
       const meter = yield* Meter
@@ -250,7 +254,7 @@ it.live(
     }).pipe(Effect.scoped, Effect.provide(alone()))
 )
 
-it.live("every start of Redis has a name of its own, known only while connected", () =>
+it.live("when Redis starts, then the run has a name of its own, which is known only while connected", () =>
   Effect.gen(function* () {
     const [server, redis] = [yield* TestRedisServer, yield* Redis]
     const [first] = yield* redis.servers
@@ -267,7 +271,7 @@ it.live("every start of Redis has a name of its own, known only while connected"
   }).pipe(Effect.provide(alone()))
 )
 
-it.live("remembers what it was told until it forgets everything, each process for itself", () =>
+it.live("when an account was restored, then each process knows it until Redis forgets everything", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     const ask = meter.hasState

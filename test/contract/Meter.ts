@@ -96,7 +96,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
   const test = atNoon(layer)
 
   describe(`${name}: windows`, () => {
-    test("admits no more than rpm in any 60 seconds, and says when the next could pass", () =>
+    test("when requests come, then no more than rpm are admitted in any 60 seconds, and the refusal says when the next may pass", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ rpm: 5 })
         yield* TestClock.setTime(noon + 5999)
@@ -115,7 +115,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.isAtLeast(admitted.length, 30)
       }))
 
-    test("Retry-After of a full request window is kept: refused a moment before, admitted at it", () =>
+    test("when the request window is full, then a retry before Retry-After is refused and one at it is admitted", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ rpm: 2 })
         yield* take(claims, ask("a"))
@@ -129,7 +129,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.isTrue((yield* take(claims, ask("c"))).slot)
       }))
 
-    test("Retry-After of a full token window is kept, with a hold beside what is used", () =>
+    test("when the token window is full, with a hold beside used tokens, then Retry-After is exact", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ tpm: 100 })
@@ -147,7 +147,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.deepInclude(yield* take(claims, ask("c", 1)), { held: 1, available: 60 })
       }))
 
-    test("used tokens count for 60 seconds from their use, held ones until then", () =>
+    test("when tokens are used, then they count for 60 seconds from their use, and held ones until then", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ tpm: 100 })
@@ -165,7 +165,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
       }))
 
-    test("a hold is clipped to the smallest remainder, and with nothing left tokens are refused", () =>
+    test("when less is left than asked for, then the hold is the smallest remainder, and with nothing left tokens are refused", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ tpm: 100, budgets: { total: 1000 } })
         yield* load(claims, { total: 930 })
@@ -179,7 +179,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.strictEqual(refused(yield* reserve(tight, ask("c", 1))).by, "tokens")
       }))
 
-    test("a request that asks for no tokens is not refused for lack of them", () =>
+    test("when a request asks for no tokens, then it is not refused for lack of them", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ tpm: 10, budgets: { day: 10 } })
         yield* load(claims, { day: 10 })
@@ -187,7 +187,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.strictEqual((yield* take(claims, ask("b", 0, false))).held, 0)
       }))
 
-    test("the order of refusal is requests, tokens, concurrency, budgets", () =>
+    test("when several limits are reached, then the refusal names the first of requests, tokens, concurrency, budgets", () =>
       Effect.gen(function* () {
         const full = { rpm: 1, tpm: 10, concurrent: 1, budgets: { day: 10 } }
         yield* load(claimsOf(full), { day: 0 })
@@ -200,7 +200,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.strictEqual(yield* by({ rpm: 9, tpm: 99, concurrent: 9 }), "day")
       }))
 
-    test("a refusal consumes nothing", () =>
+    test("when a request is refused, then nothing is consumed", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ rpm: 10, tpm: 50, concurrent: 1, budgets: { day: 100 } })
         yield* load(claims, { day: 0 })
@@ -214,7 +214,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.deepStrictEqual(yield* left(claims), before)
       }))
 
-    test("of many at the same instant no more than the limit get through", () =>
+    test("when many come at the same instant, then no more than the limit pass", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ rpm: 7 })
         const verdicts = yield* Effect.forEach(
@@ -227,7 +227,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.strictEqual(verdicts.filter((verdict) => verdict instanceof Reserved).length, 7)
       }))
 
-    test("limits lowered below what is used leave 0, not less", () =>
+    test("when a limit is lowered below what is used, then 0 is left and not less", () =>
       Effect.gen(function* () {
         const wide = claimsOf({ tpm: 100, concurrent: 3, budgets: { month: 500 } })
         yield* load(wide, { month: 0 })
@@ -286,7 +286,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
   })
 
   describe(`${name}: a clock that goes back`, () => {
-    test("makes what is in the windows as recent as can be, and no lease longer than a lease", () =>
+    test("when the clock goes back, then what is in the windows counts as recent, and no lease is longer than a lease", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ rpm: 2, tpm: 100, concurrent: 2 })
@@ -310,7 +310,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
   })
 
   describe(`${name}: once per request id`, () => {
-    test("a repeated reserve answers as the first did and takes nothing more", () =>
+    test("when a reserve is repeated, then it answers as the first did and takes nothing more", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ rpm: 5, tpm: 100, concurrent: 2, budgets: { day: 100 } })
         yield* load(claims, { day: 40 })
@@ -326,7 +326,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.deepStrictEqual(yield* left(claims), amounts(first.headroom))
       }))
 
-    test("a settle counts once, and verbs that come after it do nothing", () =>
+    test("when a settle is repeated or followed by others, then it counts once", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ tpm: 100, concurrent: 2, budgets: { total: 100 } })
@@ -341,7 +341,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.deepStrictEqual(yield* left(claims), amounts(after))
       }))
 
-    test("a cancel leaves no trace, renewed tokens and place in the request window included", () =>
+    test("when a request is cancelled, then nothing of it is left, renewed tokens and its place in the window included", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ rpm: 5, tpm: 100, concurrent: 1, budgets: { day: 500, month: 600 } })
@@ -359,7 +359,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.deepStrictEqual(yield* left(claims), before)
       }))
 
-    test("a reserve that arrives after its own cancel takes nothing", () =>
+    test("when a reserve arrives after its own cancel, then it takes nothing", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ rpm: 1, concurrent: 1 })
@@ -368,7 +368,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.strictEqual((yield* take(claims, ask("next", 30))).held, 30)
       }))
 
-    test("nonsense counts change nothing for the worse", () =>
+    test("when counts are nonsense, then nothing becomes wrong", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ tpm: 100, budgets: { day: 100 } })

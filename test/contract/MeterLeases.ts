@@ -9,7 +9,7 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
   const test = atNoon(layer)
 
   describe(`${name}: leases`, () => {
-    test("a slot nobody renews is free when its lease ends, and what it held is nobody else's until it is settled", () =>
+    test("when nobody renews a slot, then it is free at the end of its lease, and its hold is kept until it is settled", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
@@ -27,7 +27,7 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.deepStrictEqual([after.tokens.remaining, after.budgets.day?.remaining], [35, 935])
       }))
 
-    test("a request whose lease has ended is named, until it is renewed, settled or cancelled", () =>
+    test("when a lease has ended, then the request is named until it is renewed, settled or cancelled", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ concurrent: 9, tpm: 100, budgets: { day: 1000 } })
@@ -54,7 +54,7 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.deepStrictEqual(yield* survey, [0])
       }))
 
-    test("what a request will be charged whatever remains is held in full, but nobody is admitted on nothing", () =>
+    test("when a prompt will be charged in full, then it is held in full, and nothing is admitted when nothing is left", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
@@ -69,7 +69,7 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* take(claims, { ...ask("d", 5), least: 10 })).held, 5)
       }))
 
-    test("a renewed slot stays taken, for as long as it is renewed", () =>
+    test("when a slot is renewed, then it stays taken", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ concurrent: 1 })
@@ -149,7 +149,7 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
       }))
 
-    test("renewing takes more while there is more, and says when there is none", () =>
+    test("when a request renews, then it takes more while there is more, and else gets none", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
@@ -166,7 +166,7 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* left(claims)).tokens.remaining, 910)
       }))
 
-    test("what was noted too high is taken back at the end", () =>
+    test("when too much was noted, then it is given back at the end", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ tpm: 1000 })

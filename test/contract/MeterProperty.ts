@@ -157,7 +157,7 @@ export const properties = (
   options: { readonly runs: number }
 ): void => {
   describe(`${name}: any interleaving`, () => {
-    it.effect("answers as a model that remembers everything", () =>
+    it.effect("when calls come in any order, then it answers as the model does", () =>
       Effect.gen(function* () {
         const context = yield* Effect.context<Meter | Wipe>()
         let run = 0

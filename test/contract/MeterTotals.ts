@@ -23,7 +23,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
   const test = atNoon(layer)
 
   describe(`${name}: totals`, () => {
-    test("a total the store does not know is named, and nothing is written", () =>
+    test("when the store does not know a total, then the total is named and nothing is written", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ rpm: 1, budgets: { day: 10, month: 20, total: 30 } })
         const verdict = yield* reserve(claims, ask("a", 5))
@@ -38,7 +38,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* take(claims, ask("a", 5))).held, 5)
       }))
 
-    test("load does not touch a total that exists", () =>
+    test("when a total exists, then load does not change it", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ budgets: { day: 100 } })
         yield* load(claims, { day: 70 })
@@ -47,7 +47,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 20)
       }))
 
-    test("a total that exists is kept up while no budget claims it", () =>
+    test("when no budget claims a total, then it is kept up to date", () =>
       Effect.gen(function* () {
         const claims = claimsOf({ budgets: { day: 100 } })
         yield* load(claims, { day: 0 })
@@ -55,7 +55,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 50)
       }))
 
-    test("a budget's Retry-After is the end of its period; of several that are spent the longest counts", () =>
+    test("when budgets are spent, then Retry-After is the end of the longest of their periods", () =>
       Effect.gen(function* () {
         const retry = Effect.fnUntraced(function* (budgets: Claims["budgets"]) {
           const { by, retryAfterS } = refused(yield* reserve(claimsOf({ budgets }), ask("a", 1)))
@@ -67,7 +67,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.deepStrictEqual(yield* retry({ day: 5, month: 50, total: 0 }), ["total", 86_400])
       }))
 
-    test("a request belongs to the day and month of its admission", () =>
+    test("when a request runs over midnight, then it belongs to the day and month of its admission", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         yield* TestClock.setTime(Date.UTC(2026, 11, 1) - 100)
@@ -93,7 +93,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.deepStrictEqual([today.budgets.day?.remaining, today.budgets.month?.remaining], [100, 1000])
       }))
 
-    test("the largest amounts stay exact", () =>
+    test("when amounts are the largest, then they are exact", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const most = Number.MAX_SAFE_INTEGER
@@ -104,7 +104,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* meter.settle(a, 6)).budgets.total?.remaining, 1)
       }))
 
-    test("accounts and groups do not mix, whatever their names", () =>
+    test("when accounts and groups have any names, then they do not mix", () =>
       Effect.gen(function* () {
         const names: ReadonlyArray<Account> = [
           { group: "a", key: "b" },
@@ -121,7 +121,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
   })
 
   describe(`${name}: after the store forgot everything`, () => {
-    test("renewing makes slot and hold anew, and leaves totals to the ledger", () =>
+    test("when the store forgot a running request, then renewing stores slot and hold again, and no totals", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
@@ -140,7 +140,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* take(free, ask("b"))).held, 0)
       }))
 
-    test("a total rebuilt while a request runs is not below the truth when it ends", () =>
+    test("when a total is rebuilt while a request runs, then it is not below the truth when the request ends", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { day: 1000 } })
@@ -165,7 +165,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         }
       }))
 
-    test("a settle that finds its request forgotten counts once all the same", () =>
+    test("when the store forgot a request, then its settle counts once all the same", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ tpm: 100, budgets: { day: 1000 } })
@@ -184,7 +184,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
     const spent = (claims: Claims) =>
       Effect.map(left(claims), ({ budgets: { total } }) => 1000 - (total?.remaining ?? 0))
 
-    test("a total that drifted is set to the truth while nothing is under way and nothing has changed", () =>
+    test("when a total has drifted and nothing is under way, then it is set to the truth", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { day: 1000, total: 1000 } })
@@ -198,7 +198,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.deepStrictEqual((yield* meter.snapshot(claims.account, noon)).totals, { day: 7, total: 90 })
       }))
 
-    test("a request that came and went since the survey keeps the repair away", () =>
+    test("when a request came and went after the survey, then nothing is repaired", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { total: 1000 } })
@@ -210,7 +210,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual(yield* spent(claims), 125)
       }))
 
-    test("a request under way keeps the repair away, and so does what it holds when its lease has ended", () =>
+    test("when a request runs, or its hold is left after its lease, then nothing is repaired", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { total: 1000 } })
@@ -231,7 +231,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual(yield* spent(claims), 140)
       }))
 
-    test("a request that the store forgot, and the ledger of the repair did not have yet, is charged all the same", () =>
+    test("when store and ledger both missed a request at the repair, then it is charged all the same", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { total: 1000 } })
@@ -245,7 +245,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual(yield* spent(claims), 120)
       }))
 
-    test("a survey consumes nothing, and repeated it says the same", () =>
+    test("when a survey is repeated, then it consumes nothing and answers the same", () =>
       Effect.gen(function* () {
         const meter = yield* Meter
         const claims = claimsOf({ budgets: { total: 1000 } })

@@ -72,33 +72,35 @@ const kept = Effect.fnUntraced(function* (requestId: string) {
 
 export const suite = (name: string, world: Layer.Layer<PromptLog | Kept, unknown>) =>
   layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`PromptLog: ${name}`, (it) => {
-    it.effect("takes nothing down for a key that has not opted in", () =>
+    it.effect("when a key has not opted in, then nothing is stored", () =>
       Effect.gen(function* () {
         const log = yield* PromptLog
         assert.isUndefined(log.transcript(callerOf(), arrivalOf(), asking({ prompt: "secret" })))
       })
     )
 
-    it.effect("keeps what was asked and answered, for the key's own time or the default one", () =>
-      Effect.gen(function* () {
-        const world = yield* Kept
-        for (const [days, expected] of [
-          [undefined, defaultDays],
-          [3, 3]
-        ] as const) {
-          const id = yield* asked(yield* world.optedIn(days), "one?", ["It is", " one."])
-          assert.deepStrictEqual(yield* kept(id), {
-            prompt: '{"prompt":"one?"}',
-            answer: "It is one.",
-            truncated: false,
-            endpoint: "/api/chat",
-            days: expected
-          })
-        }
-      })
+    it.effect(
+      "when a key has opted in, then prompt and answer are kept for its own time or the default one",
+      () =>
+        Effect.gen(function* () {
+          const world = yield* Kept
+          for (const [days, expected] of [
+            [undefined, defaultDays],
+            [3, 3]
+          ] as const) {
+            const id = yield* asked(yield* world.optedIn(days), "one?", ["It is", " one."])
+            assert.deepStrictEqual(yield* kept(id), {
+              prompt: '{"prompt":"one?"}',
+              answer: "It is one.",
+              truncated: false,
+              endpoint: "/api/chat",
+              days: expected
+            })
+          }
+        })
     )
 
-    it.effect("keeps nothing of a request whose key opted out while it ran", () =>
+    it.effect("when a key opts out while its request runs, then nothing of the request is kept", () =>
       Effect.gen(function* () {
         const [log, world] = [yield* PromptLog, yield* Kept]
         const [leaving, staying] = [yield* world.optedIn(), yield* world.optedIn()]
@@ -113,7 +115,7 @@ export const suite = (name: string, world: Layer.Layer<PromptLog | Kept, unknown
       })
     )
 
-    it.effect("keeps a request once, as it was first", () =>
+    it.effect("when a request is written twice, then the first one is kept", () =>
       Effect.gen(function* () {
         const world = yield* Kept
         const caller = yield* world.optedIn()
@@ -125,7 +127,7 @@ export const suite = (name: string, world: Layer.Layer<PromptLog | Kept, unknown
       })
     )
 
-    it.effect("cuts what is longer than 64 KiB, says so, and takes any text there is", () =>
+    it.effect("when a text is longer than 64 KiB, then it is cut and marked, and any text is accepted", () =>
       Effect.gen(function* () {
         const caller = yield* (yield* Kept).optedIn()
         const long = yield* kept(yield* asked(caller, "ö".repeat(40_000), ["€".repeat(1000), "x"]))
@@ -137,7 +139,7 @@ export const suite = (name: string, world: Layer.Layer<PromptLog | Kept, unknown
       })
     )
 
-    it.effect("a caller it does not know hurts nobody", () =>
+    it.effect("when the caller is unknown, then nothing is stored and nothing fails", () =>
       Effect.gen(function* () {
         const world = yield* Kept
         const id = yield* asked({ ...callerOf(randomUUID()), promptLogDays: 3 }, "one?", ["one"])

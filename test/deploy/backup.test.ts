@@ -67,7 +67,7 @@ const contents = Effect.gen(function* () {
 })
 
 it.live(
-  "what was dumped is there again after the database was lost, and it still revokes",
+  "when the database was lost, then the dump brings everything back, and keys can be revoked",
   () =>
     Effect.gen(function* () {
       const native = yield* findPostgres

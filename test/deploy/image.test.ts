@@ -114,7 +114,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
   timeout: 60_000
 })("the image's processes", (it) => {
   it.effect(
-    "serve as its user without writing anything, pass the health check, and let a stream end on the stop signal",
+    "when it runs as its user, then it serves without writing, is healthy, and ends its streams on the stop signal",
     () =>
       Effect.gen(function* () {
         const folder = yield* app
@@ -174,7 +174,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
   )
 })
 
-it.live("without its settings the image says which ones it needs, and ends with 78", () =>
+it.live("when the image has no settings, then it says which ones it needs, and ends with 78", () =>
   Effect.gen(function* () {
     const folder = yield* app
     const { code, err, out } = yield* run(folder, image.start, {})
@@ -183,7 +183,7 @@ it.live("without its settings the image says which ones it needs, and ends with 
   }).pipe(Effect.scoped)
 )
 
-it("runs as nobody special, and copies what the product consists of", () => {
+it("when the image is built, then it runs as an ordinary user, and has the files of the product", () => {
   assert.isAtLeast(image.user, 10_000)
   assert.strictEqual(image.stopSignal, "SIGTERM")
   assert.deepStrictEqual(image.copied.toSorted(), ["cli", "migrations", "src"])

@@ -20,7 +20,7 @@ const number = (text: string, pattern: RegExp) => Number(pattern.exec(text)?.[1]
 /** Not the gateway's: the compose file's other services. */
 const foreign = /^(?:POSTGRES_|REDISCLI_AUTH$|BIND$|GATEWAY_\d$)/
 
-it("every setting that a deployment file sets is one the gateway reads", () => {
+it("when a deployment file sets a setting, then the gateway reads it", () => {
   const all = [compose, ...manifests.map(({ text }) => text)]
     .flatMap(named)
     .filter((name) => !foreign.test(name))
@@ -31,7 +31,7 @@ it("every setting that a deployment file sets is one the gateway reads", () => {
   )
 })
 
-it("what production requires is given everywhere", () => {
+it("when production requires a setting, then every deployment gives it", () => {
   const cluster = manifest("configmap") + manifest("secret.example")
   for (const name of [table.databaseUrl.name, table.redisUrl.name, table.backendUrl.name]) {
     assert.include(named(compose), name)
@@ -39,7 +39,7 @@ it("what production requires is given everywhere", () => {
   }
 })
 
-it("nobody kills a gateway before its streams had their drain, their grace and time to settle", () => {
+it("when a gateway is stopped, then its streams have their drain, their grace and time to settle", () => {
   const settle = 10
   const drain = 3000
   const inCompose = [...compose.matchAll(/stop_grace_period: (\d+)s/g)].map((match) => Number(match[1]))
@@ -53,7 +53,7 @@ it("nobody kills a gateway before its streams had their drain, their grace and t
   assert.isAtLeast(number(manifest("deployment"), /terminationGracePeriodSeconds: (\d+)/), wanted)
 })
 
-it("every container runs as nobody special, on a read-only file system, without capabilities", () => {
+it("when a container runs, then as an ordinary user, on a read-only file system, without capabilities", () => {
   const services = compose
     .split(/^ {2}(?=\S)/m)
     .filter((part) => /gateway|balancer|migrate/.test(part.split(":")[0] ?? ""))
@@ -74,14 +74,14 @@ it("every container runs as nobody special, on a read-only file system, without 
   }
 })
 
-it("only the gateway reaches the model server, and only the gateways and the balancer publish a port", () => {
+it("when ports and networks are set, then only the gateway reaches the model server, and only gateways and balancer publish a port", () => {
   const policy = manifest("networkpolicy")
   assert.match(policy, /namespace: models[\s\S]*policyTypes: \[Ingress\][\s\S]*port: 11434/)
   const published = [...compose.matchAll(/ports: \["([^"]+)"\]/g)].map((match) => match[1])
   assert.deepStrictEqual(published, ["127.0.0.1:8080:8080", "127.0.0.1:8081:8080"])
 })
 
-it("the kustomization names every manifest but the example of a secret", () => {
+it("when a manifest exists, then the kustomization names it, but not the example of a secret", () => {
   const listed = [...manifest("kustomization").matchAll(/^ {2}- (\S+\.yaml)$/gm)].map((match) => match[1])
   const there = manifests
     .map(({ name }) => name)
@@ -89,7 +89,7 @@ it("the kustomization names every manifest but the example of a secret", () => {
   assert.deepStrictEqual(listed.toSorted(), there.toSorted())
 })
 
-it("the autoscalers are one but for the metric, which is one the gateway has", () => {
+it("when there are two autoscalers, then they differ in the metric only, which the gateway has", () => {
   const leases = read("deploy/kubernetes-leases/autoscaling.yaml")
   const shape = (text: string) =>
     [...text.matchAll(/^ {2}(?:scaleTargetRef|minReplicas|maxReplicas): .*$/gm)].map(String)

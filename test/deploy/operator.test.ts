@@ -14,7 +14,7 @@ const wait = { timeout: 60_000 }
 
 layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (it) => {
   it.effect(
-    "a key's life: created, listed without its secret, revoked twice",
+    "when a key is created, listed and revoked twice, then its secret is never listed",
     () =>
       Effect.gen(function* () {
         succeeds(yield* tollgate("create-tenant", "--name", "acme"))
@@ -49,7 +49,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
   )
 
   it.effect(
-    "a tenant created without limits gets the default ones, one created with them keeps them",
+    "when a tenant is created without limits, then it gets the default ones, and one with limits keeps them",
     () =>
       Effect.gen(function* () {
         const Limits = Schema.Struct({ rpm: Schema.Int, tpm: Schema.Int, concurrent: Schema.Int })
@@ -73,7 +73,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
   )
 
   it.effect(
-    "a full key given for a prefix is refused without being repeated",
+    "when a full key is given for a prefix, then it is refused without being repeated",
     () =>
       Effect.gen(function* () {
         const secret = `tg_${"a".repeat(41)}`
@@ -90,7 +90,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
   )
 
   it.effect(
-    "an unreachable database, a missing one and a wrong address are told apart, in one line each",
+    "when a database is unreachable, missing or at a wrong address, then one line says which",
     () =>
       Effect.gen(function* () {
         const dead = { DATABASE_URL: "postgres://user:hidden-word@127.0.0.1:9/none" }
@@ -107,7 +107,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
   )
 
   it.effect(
-    "migrate makes the schema that every other command asks for, and runs twice",
+    "when migrate runs twice, then the schema is there that every other command asks for",
     () =>
       Effect.gen(function* () {
         const sql = yield* SqlClient.SqlClient
@@ -124,7 +124,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
   )
 
   it.effect(
-    "the models a backend has now, and which of them a tenant may use",
+    "when models are listed, then they are those the backend has now, with the ones a tenant may use",
     () =>
       Effect.gen(function* () {
         const backend = yield* makeFakeBackend
@@ -157,7 +157,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
   )
 
   it.effect(
-    "a second terminal finds the database of a running gateway in its folder, and does not believe a stale note",
+    "when a gateway runs in a folder, then a second terminal finds its database there, and ignores a stale file",
     () =>
       Effect.gen(function* () {
         const { socket } = yield* TestDatabase
@@ -177,7 +177,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
   )
 
   it.effect(
-    "help needs no database and shows examples",
+    "when help is asked for, then it needs no database and shows examples",
     () =>
       Effect.gen(function* () {
         const ran = yield* tollgateWith({}, ["create-key", "--help"])

@@ -137,7 +137,7 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
     const wait = { timeout: 120_000 }
 
     it.effect(
-      "sees what the tour shows, from the first line to the last",
+      "when the tour is typed, then it shows what it promises, from the first line to the last",
       () =>
         Effect.gen(function* () {
           const reader = yield* Reading
@@ -160,7 +160,7 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
     )
 
     it.effect(
-      "gets an answer from each of the three lines that npm start prints",
+      "when the three lines that npm start prints are typed, then each gets an answer",
       () =>
         Effect.gen(function* () {
           const reader = yield* Reading
@@ -177,7 +177,7 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
     )
 
     it.effect(
-      "can run every command of the table, with every option it names, and read its JSON",
+      "when every command of the table is run with every option, then it works, and its JSON can be read",
       () =>
         Effect.gen(function* () {
           const reader = yield* withOwnKey
@@ -203,7 +203,7 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
     )
 
     it.effect(
-      "can run every other command of README and operations guide, and every query",
+      "when every other command and query of README and operations guide is run, then it works",
       () =>
         Effect.gen(function* () {
           const reader = yield* withOwnKey
@@ -242,7 +242,7 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
       wait
     )
 
-    it("is told of nothing that nobody runs", () => {
+    it("when a command is in the papers, then a test runs it", () => {
       const told = new Set([readme, operations].flatMap(commandsOf))
       for (const [command, { by }] of Object.entries(elsewhere)) {
         assert.isTrue(told.has(command), `nobody is told to type ${command}`)

@@ -59,7 +59,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
   timeout: 90_000
 })("with a role for each", (it) => {
   it.effect(
-    "the commands administer, the gateway serves and keeps its books, and the console revokes",
+    "when each role does its work, then commands administer, the gateway serves and books, and the console revokes",
     () =>
       Effect.gen(function* () {
         yield* grant
@@ -151,7 +151,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
   )
 
   it.effect(
-    "nobody changes the audit, the schema, or what is another's",
+    "when a role does another's work, then nobody changes the audit, the schema, or rows of another",
     () =>
       Effect.gen(function* () {
         yield* grant

@@ -53,7 +53,7 @@ const busy = Effect.fnUntraced(function* (graceMs: number) {
 })
 
 layer(world, { excludeTestServices: true, timeout: 60_000 })("a gateway that is told to stop twice", (it) => {
-  it.effect("ends at once, and says so with its exit code", () =>
+  it.effect("when the second signal comes, then it ends at once, with its own exit code", () =>
     Effect.gen(function* () {
       const { gateway, stream } = yield* busy(60_000)
       const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
@@ -65,20 +65,22 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a gateway that is 
     }).pipe(Effect.scoped)
   )
 
-  it.effect("in one breath was told once: npm passes a Ctrl-C on that has arrived already", () =>
-    Effect.gen(function* () {
-      const { gateway, stream } = yield* busy(60_000)
-      const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
-      yield* Effect.sleep("100 millis")
-      assert.strictEqual(yield* gateway.stop, 0)
-      assert.strictEqual(yield* Fiber.join(first), 0)
-      assert.include(yield* Fiber.join(stream), '"done":true')
-    }).pipe(Effect.scoped)
+  it.effect(
+    "when both signals come at once, then they count as one: npm passes on a Ctrl-C that has arrived already",
+    () =>
+      Effect.gen(function* () {
+        const { gateway, stream } = yield* busy(60_000)
+        const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
+        yield* Effect.sleep("100 millis")
+        assert.strictEqual(yield* gateway.stop, 0)
+        assert.strictEqual(yield* Fiber.join(first), 0)
+        assert.include(yield* Fiber.join(stream), '"done":true')
+      }).pipe(Effect.scoped)
   )
 })
 
 it.live(
-  "a gateway that is told to stop while its database is frozen ends all the same",
+  "when a gateway is told to stop while its database is frozen, then it ends in time",
   () =>
     Effect.gen(function* () {
       const cluster = yield* TestCluster

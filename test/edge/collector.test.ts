@@ -31,7 +31,7 @@ const layerGone = layerGateway({ LOG_LEVEL: "warn" }).pipe(
 )
 
 layer(layerGone, live)("with a collector that is gone", (it) => {
-  it.effect("every request is served, and the log complains once", () =>
+  it.effect("when requests come, then every one is served, and the log complains once", () =>
     Effect.gen(function* () {
       const said = yield* Said
       const { secret } = yield* newKey()
@@ -78,7 +78,7 @@ const makeSilence = Effect.gen(function* () {
 })
 
 it.live(
-  "a collector that never answers is owed a bounded number of batches, and does not hold up the end",
+  "when a collector never answers, then a bounded number of batches waits for it, and the process ends in time",
   () =>
     Effect.gen(function* () {
       const silence = yield* makeSilence

@@ -73,7 +73,7 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a defect", (it) =>
     ...after,
     ...streams
   ]) {
-    it.effect(`in ${part}`, () =>
+    it.effect(`when it is in ${part}, then it is a 500 in the error shape`, () =>
       Effect.gen(function* () {
         const [backend, registry, sabotage, sql] = [
           yield* Fake,
@@ -128,21 +128,23 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a defect", (it) =>
     ["Metrics.exposition", "/metrics"],
     ["KeyStore.ping", "/readyz"]
   ] as const) {
-    it.effect(`in ${part} is a 500 in the error shape, though ${path} has no audit row`, () =>
-      Effect.gen(function* () {
-        const sabotage = yield* Sabotage
-        sabotage.arm(part)
-        // Readiness may be a second old: the metrics ask for it as well.
-        const answer = yield* eventually(call(path), () => sabotage.sprung())
-        assert.isTrue(sabotage.sprung())
-        assert.strictEqual(answer.status, 500)
-        assert.deepStrictEqual(JSON.parse(answer.text), {
-          error: { message: "internal error", type: "internal_error", code: 500 },
-          request_id: answer.headers.get("x-request-id")
+    it.effect(
+      `when it is in ${part}, then it is a 500 in the error shape, though ${path} has no audit row`,
+      () =>
+        Effect.gen(function* () {
+          const sabotage = yield* Sabotage
+          sabotage.arm(part)
+          // Readiness may be a second old: the metrics ask for it as well.
+          const answer = yield* eventually(call(path), () => sabotage.sprung())
+          assert.isTrue(sabotage.sprung())
+          assert.strictEqual(answer.status, 500)
+          assert.deepStrictEqual(JSON.parse(answer.text), {
+            error: { message: "internal error", type: "internal_error", code: 500 },
+            request_id: answer.headers.get("x-request-id")
+          })
+          const next = yield* eventually(call(path), ({ status }) => status === 200)
+          assert.strictEqual(next.status, 200)
         })
-        const next = yield* eventually(call(path), ({ status }) => status === 200)
-        assert.strictEqual(next.status, 200)
-      })
     )
   }
 })

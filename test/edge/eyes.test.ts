@@ -30,45 +30,47 @@ const production = {
 const Line = Schema.fromJsonString(Schema.Record(Schema.String, Schema.Json))
 
 layer(layerGateway(production), live)("in production", (it) => {
-  it.effect("each request is one line of JSON that names it, its key by prefix, and what it cost", () =>
-    Effect.gen(function* () {
-      const { secret, prefix, tenant } = yield* newKey()
-      const printed: Array<string> = []
-      const spy = vi.spyOn(console, "log").mockImplementation((line) => void printed.push(String(line)))
-      yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
-      const answers = [
-        yield* call("/api/chat", { secret, body: hello() }),
-        yield* call("/v1/models", { secret: `${secret.slice(0, -1)}_` }),
-        yield* call("/api/pull", { secret, body: {} }),
-        yield* call("/healthz")
-      ]
-      const lines = yield* Effect.forEach(printed, (line) => Schema.decodeEffect(Line)(line))
-      const requests = lines.filter((line) => line["message"] === "request")
-      assert.deepStrictEqual(
-        requests.map((line) => [line["request_id"], line["status"]]),
-        answers.slice(0, 3).map(({ headers, status }) => [headers.get("x-request-id"), status])
-      )
-      const { time, latency_ms, request_id: _, ...first } = requests[0] ?? {}
-      assert.deepStrictEqual(first, {
-        level: "info",
-        message: "request",
-        key: prefix,
-        tenant,
-        method: "POST",
-        endpoint: "/api/chat",
-        model: "m:latest",
-        status: 200,
-        tokens_in: 7,
-        tokens_out: 3
-      })
-      assert.isNumber(latency_ms)
-      assert.isFalse(Number.isNaN(Date.parse(String(time))))
-      assert.notInclude(printed.join("\n"), secret.slice(12))
-      assert.notInclude(printed.join("\n"), "Hello")
-    }).pipe(Effect.scoped)
+  it.effect(
+    "when a request ends, then it is one line of JSON with its id, its key's prefix, and its cost",
+    () =>
+      Effect.gen(function* () {
+        const { secret, prefix, tenant } = yield* newKey()
+        const printed: Array<string> = []
+        const spy = vi.spyOn(console, "log").mockImplementation((line) => void printed.push(String(line)))
+        yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
+        const answers = [
+          yield* call("/api/chat", { secret, body: hello() }),
+          yield* call("/v1/models", { secret: `${secret.slice(0, -1)}_` }),
+          yield* call("/api/pull", { secret, body: {} }),
+          yield* call("/healthz")
+        ]
+        const lines = yield* Effect.forEach(printed, (line) => Schema.decodeEffect(Line)(line))
+        const requests = lines.filter((line) => line["message"] === "request")
+        assert.deepStrictEqual(
+          requests.map((line) => [line["request_id"], line["status"]]),
+          answers.slice(0, 3).map(({ headers, status }) => [headers.get("x-request-id"), status])
+        )
+        const { time, latency_ms, request_id: _, ...first } = requests[0] ?? {}
+        assert.deepStrictEqual(first, {
+          level: "info",
+          message: "request",
+          key: prefix,
+          tenant,
+          method: "POST",
+          endpoint: "/api/chat",
+          model: "m:latest",
+          status: 200,
+          tokens_in: 7,
+          tokens_out: 3
+        })
+        assert.isNumber(latency_ms)
+        assert.isFalse(Number.isNaN(Date.parse(String(time))))
+        assert.notInclude(printed.join("\n"), secret.slice(12))
+        assert.notInclude(printed.join("\n"), "Hello")
+      }).pipe(Effect.scoped)
   )
 
-  it.effect("dashboard and alerts ask only for metrics and labels that exist", () =>
+  it.effect("when dashboard and alerts name a metric or a label, then it exists", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       yield* call("/api/chat", { secret, body: hello() })
@@ -101,28 +103,30 @@ layer(layerGateway(production), live)("in production", (it) => {
   )
 })
 
-it.effect("a log line is flat JSON: fields, annotations, and a cause with its stack; nothing breaks it", () =>
-  Effect.gen(function* () {
-    const lines: Array<string> = []
-    const capture = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
-    const circular: { self?: unknown } = {}
-    circular.self = circular
-    yield* Effect.gen(function* () {
-      yield* Effect.annotateLogs(Effect.logWarning("late", { n: 1n }), "request_id", "r-1")
-      yield* Effect.logError("defect", new Error("broken"))
-      yield* Effect.logInfo("odd", { circular })
-      yield* Effect.logInfo("two\nlines")
-    }).pipe(
-      Effect.provide(Logger.layer([capture])),
-      Effect.provideService(References.MinimumLogLevel, "Info")
-    )
-    const [late, defect, odd, two] = yield* Effect.forEach(lines, (line) => Schema.decodeEffect(Line)(line))
-    assert.deepInclude(late, { level: "warn", message: "late", n: "1", request_id: "r-1" })
-    assert.include(String(defect?.["cause"]), "eyes.test.ts")
-    assert.deepInclude(odd, { message: "odd" })
-    assert.strictEqual(two?.["message"], "two\nlines")
-    assert.isTrue(lines.every((line) => !line.includes("\n")))
-  })
+it.effect(
+  "when a line is logged, then it is flat JSON with fields, annotations and causes, and no text breaks it",
+  () =>
+    Effect.gen(function* () {
+      const lines: Array<string> = []
+      const capture = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
+      const circular: { self?: unknown } = {}
+      circular.self = circular
+      yield* Effect.gen(function* () {
+        yield* Effect.annotateLogs(Effect.logWarning("late", { n: 1n }), "request_id", "r-1")
+        yield* Effect.logError("defect", new Error("broken"))
+        yield* Effect.logInfo("odd", { circular })
+        yield* Effect.logInfo("two\nlines")
+      }).pipe(
+        Effect.provide(Logger.layer([capture])),
+        Effect.provideService(References.MinimumLogLevel, "Info")
+      )
+      const [late, defect, odd, two] = yield* Effect.forEach(lines, (line) => Schema.decodeEffect(Line)(line))
+      assert.deepInclude(late, { level: "warn", message: "late", n: "1", request_id: "r-1" })
+      assert.include(String(defect?.["cause"]), "eyes.test.ts")
+      assert.deepInclude(odd, { message: "odd" })
+      assert.strictEqual(two?.["message"], "two\nlines")
+      assert.isTrue(lines.every((line) => !line.includes("\n")))
+    })
 )
 
 interface Collected {
@@ -162,33 +166,35 @@ const layerTraced = layerGateway().pipe(
 )
 
 layer(layerTraced, live)("with a collector", (it) => {
-  it.effect("a request is a trace with its steps, its audit facts, and no word of the prompt", () =>
-    Effect.gen(function* () {
-      const collector = yield* Collector
-      const { secret, prefix } = yield* newKey()
-      const body = hello({ messages: [{ role: "user", content: "marker-prompt" }] })
-      const { headers } = yield* call("/api/chat", { secret, body })
-      yield* call("/api/tags/marker-path", { secret })
-      yield* eventually(
-        Effect.sync(() => collector.bodies.join("\n")),
-        (text) => text.includes(String(headers.get("x-request-id"))) && text.includes("blocked path"),
-        8000
-      )
-      const text = collector.bodies.join("\n")
-      assert.isTrue(collector.bodies.every((sent) => sent.startsWith("/v1/traces ")))
-      for (const part of [
-        "POST /api/chat",
-        "authenticate",
-        "admit",
-        "backend",
-        "blocked path",
-        prefix,
-        "m:latest"
-      ])
-        assert.include(text, `"${part}"`)
-      assert.include(text, String(headers.get("x-request-id")))
-      for (const part of ["marker-prompt", "marker-path", secret.slice(12), "Hello"])
-        assert.notInclude(text, part)
-    })
+  it.effect(
+    "when a request is served, then it is a trace with its steps and its audit facts, without its prompt",
+    () =>
+      Effect.gen(function* () {
+        const collector = yield* Collector
+        const { secret, prefix } = yield* newKey()
+        const body = hello({ messages: [{ role: "user", content: "marker-prompt" }] })
+        const { headers } = yield* call("/api/chat", { secret, body })
+        yield* call("/api/tags/marker-path", { secret })
+        yield* eventually(
+          Effect.sync(() => collector.bodies.join("\n")),
+          (text) => text.includes(String(headers.get("x-request-id"))) && text.includes("blocked path"),
+          8000
+        )
+        const text = collector.bodies.join("\n")
+        assert.isTrue(collector.bodies.every((sent) => sent.startsWith("/v1/traces ")))
+        for (const part of [
+          "POST /api/chat",
+          "authenticate",
+          "admit",
+          "backend",
+          "blocked path",
+          prefix,
+          "m:latest"
+        ])
+          assert.include(text, `"${part}"`)
+        assert.include(text, String(headers.get("x-request-id")))
+        for (const part of ["marker-prompt", "marker-path", secret.slice(12), "Hello"])
+          assert.notInclude(text, part)
+      })
   )
 })

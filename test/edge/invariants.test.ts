@@ -33,7 +33,7 @@ const answer = (
   }
 }
 
-it("an answer without its id, in another shape, or with something of ours in it is a problem", () => {
+it("when an answer has no id, another shape, or private data in it, then it is a problem", () => {
   assert.deepStrictEqual(answerProblems(answer(), known), [])
   const wrong: ReadonlyArray<readonly [string, Answer]> = [
     ["no X-Request-ID", answer({ headers_: { "content-type": "application/json" } })],
@@ -49,7 +49,7 @@ it("an answer without its id, in another shape, or with something of ours in it 
   for (const [problem, of] of wrong) assert.include(answerProblems(of, known).join("\n"), problem)
 })
 
-it("keys, addresses and words of our inside are found; public prefixes and a client's words are not taken for them", () => {
+it("when a text has keys, addresses or internal names, then they are found, and public prefixes and ordinary words are not", () => {
   assert.deepStrictEqual(privateIn(`x${secret.slice(12)}x`, known), [`key ${secret.slice(0, 12)}…`])
   assert.deepStrictEqual(privateIn(secret.slice(0, 12), known), [])
   for (const text of ["a.ts:3", "SELECT a FROM b", "ECONNREFUSED", "/work/main", "node_modules"]) {
@@ -58,7 +58,7 @@ it("keys, addresses and words of our inside are found; public prefixes and a cli
   assert.deepStrictEqual(leaksIn("model backend unavailable", known), [])
 })
 
-it("which answers have to have a row", () => {
+it("when an answer is checked, then the check knows whether it must have a row", () => {
   const of = (method: string, target: string, status: number, raw = false) =>
     wantsRow(answer({ status, request: { method, target, raw } }))
   assert.isTrue(of("POST", "/api/chat", 400))
@@ -81,50 +81,55 @@ layer(Layer.provideMerge(meter, layerGateway()), { excludeTestServices: true, ti
   (it) => {
     const problems = Effect.map(bookProblems, (found) => found.join("\n"))
 
-    it.effect("is found out by audit, ledger, counters and usage, and cleared when all agree again", () =>
-      Effect.gen(function* () {
-        const [sql, registry] = [yield* SqlClient.SqlClient, yield* Registry]
-        const { prefix, secret, tenant } = yield* newKey()
-        yield* registry.setBudgets(prefix, { total: 1000 })
-        const { headers } = yield* eventually(
-          call("/api/chat", { secret, body: hello({ stream: false }) }),
-          ({ status }) => status === 200
-        )
-        yield* call("/api/chat", { secret, body: hello({ stream: false }) })
-        assert.strictEqual(yield* eventually(problems, (found) => found === ""), "")
-        yield* sql`UPDATE ledger SET tokens_out = tokens_out + 5`
-        const found = yield* problems
-        assert.match(found, /audit \d+, ledger \d+, counters \d+ tokens/)
-        assert.include(found, `usage of ${tenant}, day: shown`)
-        yield* sql`UPDATE ledger SET tokens_out = tokens_out - 5`
-        assert.strictEqual(yield* problems, "")
-        // The counters alone.
-        const [key] = yield* sql<{ key_id: string; tenant_id: string }>`
+    it.effect(
+      "when audit, ledger, counters or usage disagree, then the checker says so, and stops when they agree again",
+      () =>
+        Effect.gen(function* () {
+          const [sql, registry] = [yield* SqlClient.SqlClient, yield* Registry]
+          const { prefix, secret, tenant } = yield* newKey()
+          yield* registry.setBudgets(prefix, { total: 1000 })
+          const { headers } = yield* eventually(
+            call("/api/chat", { secret, body: hello({ stream: false }) }),
+            ({ status }) => status === 200
+          )
+          yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+          assert.strictEqual(yield* eventually(problems, (found) => found === ""), "")
+          yield* sql`UPDATE ledger SET tokens_out = tokens_out + 5`
+          const found = yield* problems
+          assert.match(found, /audit \d+, ledger \d+, counters \d+ tokens/)
+          assert.include(found, `usage of ${tenant}, day: shown`)
+          yield* sql`UPDATE ledger SET tokens_out = tokens_out - 5`
+          assert.strictEqual(yield* problems, "")
+          // The counters alone.
+          const [key] = yield* sql<{ key_id: string; tenant_id: string }>`
           SELECT key_id::text, tenant_id::text FROM ledger`
-        const account = { group: key?.tenant_id ?? "", key: key?.key_id ?? "" }
-        const { reserve, cancel } = yield* Meter
-        const claims = {
-          account,
-          limits: { rpm: 1000, tpm: 100_000, concurrent: 10 },
-          budgets: { total: 1000 }
-        }
-        yield* reserve(claims, { id: "left", tokens: 20, slot: true })
-        assert.match(yield* problems, /counters[^]*1 slots or holds and 0 intents are open/)
-        yield* cancel({ id: "left", claims })
-        assert.strictEqual(yield* problems, "")
-        // A row that is gone, one that says something else, and one that says too much.
-        const seen = answer({ status: 200, headers_: { "x-request-id": headers.get("x-request-id") ?? "" } })
-        assert.deepStrictEqual(yield* rowProblems([seen], known), [])
-        assert.match((yield* rowProblems([answer()], known)).join(), /no audit row: 503 POST/)
-        assert.match(
-          (yield* rowProblems([{ ...seen, status: 503 }], known)).join(),
-          /200 in the audit row: 503/
-        )
-        const named = { secrets: [], addresses: ["m:latest"] }
-        assert.match((yield* rowProblems([seen], named)).join(), /m:latest in the audit row/)
-        const ops = { method: "GET", target: "/healthz", raw: false }
-        assert.match((yield* rowProblems([{ ...seen, request: ops }], known)).join(), /an audit row/)
-      })
+          const account = { group: key?.tenant_id ?? "", key: key?.key_id ?? "" }
+          const { reserve, cancel } = yield* Meter
+          const claims = {
+            account,
+            limits: { rpm: 1000, tpm: 100_000, concurrent: 10 },
+            budgets: { total: 1000 }
+          }
+          yield* reserve(claims, { id: "left", tokens: 20, slot: true })
+          assert.match(yield* problems, /counters[^]*1 slots or holds and 0 intents are open/)
+          yield* cancel({ id: "left", claims })
+          assert.strictEqual(yield* problems, "")
+          // A row that is gone, one that says something else, and one that says too much.
+          const seen = answer({
+            status: 200,
+            headers_: { "x-request-id": headers.get("x-request-id") ?? "" }
+          })
+          assert.deepStrictEqual(yield* rowProblems([seen], known), [])
+          assert.match((yield* rowProblems([answer()], known)).join(), /no audit row: 503 POST/)
+          assert.match(
+            (yield* rowProblems([{ ...seen, status: 503 }], known)).join(),
+            /200 in the audit row: 503/
+          )
+          const named = { secrets: [], addresses: ["m:latest"] }
+          assert.match((yield* rowProblems([seen], named)).join(), /m:latest in the audit row/)
+          const ops = { method: "GET", target: "/healthz", raw: false }
+          assert.match((yield* rowProblems([{ ...seen, request: ops }], known)).join(), /an audit row/)
+        })
     )
   }
 )

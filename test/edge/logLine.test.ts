@@ -28,18 +28,20 @@ const Line = Schema.fromJsonString(Schema.Record(Schema.String, Schema.Json))
 layer(layerGateway(production), { excludeTestServices: true, timeout: 30_000 })(
   "a request's log line",
   (it) => {
-    it.effect("has the fields that the operations guide tells of, and no others", () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        const printed: Array<string> = []
-        const spy = vi.spyOn(console, "log").mockImplementation((line) => void printed.push(String(line)))
-        yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
-        yield* call("/api/chat", { secret, body: hello() })
-        yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
-        const lines = yield* Effect.forEach(printed, (line) => Schema.decodeEffect(Line)(line))
-        const fields = new Set(lines.filter(({ message }) => message === "request").flatMap(Object.keys))
-        assert.deepStrictEqual([...fields].sort(), documented?.toSorted())
-      }).pipe(Effect.scoped)
+    it.effect(
+      "when a request is logged, then the line has the fields of the operations guide and no others",
+      () =>
+        Effect.gen(function* () {
+          const { secret } = yield* newKey()
+          const printed: Array<string> = []
+          const spy = vi.spyOn(console, "log").mockImplementation((line) => void printed.push(String(line)))
+          yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
+          yield* call("/api/chat", { secret, body: hello() })
+          yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
+          const lines = yield* Effect.forEach(printed, (line) => Schema.decodeEffect(Line)(line))
+          const fields = new Set(lines.filter(({ message }) => message === "request").flatMap(Object.keys))
+          assert.deepStrictEqual([...fields].sort(), documented?.toSorted())
+        }).pipe(Effect.scoped)
     )
   }
 )

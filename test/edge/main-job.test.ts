@@ -36,7 +36,7 @@ const Usage = Schema.fromJsonString(
 
 layer(layerGateway(), live)("the main job", (it) => {
   it.effect(
-    "a key made by a command serves real clients, is accounted to the token, and ends on command",
+    "when a command makes a key, then real clients are served, counted to the token, and refused after its revocation",
     () =>
       Effect.gen(function* () {
         const [{ url }, sql] = [yield* Gateway, yield* SqlClient.SqlClient]
@@ -102,53 +102,55 @@ layer(layerGateway(), live)("the main job", (it) => {
     ["before the first frame", "/v1/chat/completions", hello(), []]
   ] as const
   for (const [when, path, body, lines] of leavings) {
-    it.effect(`${path}: leaving ${when} frees backend and slot within 100 ms, and is not free`, () =>
-      Effect.gen(function* () {
-        const [{ url }, fake, sql] = [yield* Gateway, yield* Fake, yield* SqlClient.SqlClient]
-        const { secret, prefix } = yield* newKey({ concurrent: 1 })
-        // What a model that speaks has generated before its first token is nothing.
-        if (lines.length === 0) yield* modelSpeaks
-        const calls = fake.requests.length
-        fake.script({ does: "stream", lines, ends: "hang" })
-        const leave = yield* Effect.sync(() => new AbortController())
-        const response = fetch(new URL(path, url), {
-          method: "POST",
-          signal: leave.signal,
-          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-          body: JSON.stringify(body)
-        })
-        const gone = response.then((answer) => answer.text()).catch(() => "gone")
-        const length = lines.map((line) => `${JSON.stringify(line)}\n`).join("").length
-        yield* fake.until(() => fake.requests.length > calls && fake.requests.at(-1)?.written === length)
-        // Written is not yet read: the gateway has to have seen both frames before it is left.
-        yield* Effect.sleep("30 millis")
-        const left = performance.now()
-        leave.abort()
-        assert.strictEqual(yield* Effect.promise(() => gone), "gone")
-        const backendCall = fake.requests.at(-1)
-        yield* fake.until(() => backendCall?.closedAt !== undefined)
-        assert.isBelow((backendCall?.closedAt ?? Infinity) - left, 100)
+    it.effect(
+      `when a client of ${path} leaves ${when}, then backend and slot are free within 100 ms, and the request is charged`,
+      () =>
+        Effect.gen(function* () {
+          const [{ url }, fake, sql] = [yield* Gateway, yield* Fake, yield* SqlClient.SqlClient]
+          const { secret, prefix } = yield* newKey({ concurrent: 1 })
+          // What a model that speaks has generated before its first token is nothing.
+          if (lines.length === 0) yield* modelSpeaks
+          const calls = fake.requests.length
+          fake.script({ does: "stream", lines, ends: "hang" })
+          const leave = yield* Effect.sync(() => new AbortController())
+          const response = fetch(new URL(path, url), {
+            method: "POST",
+            signal: leave.signal,
+            headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+            body: JSON.stringify(body)
+          })
+          const gone = response.then((answer) => answer.text()).catch(() => "gone")
+          const length = lines.map((line) => `${JSON.stringify(line)}\n`).join("").length
+          yield* fake.until(() => fake.requests.length > calls && fake.requests.at(-1)?.written === length)
+          // Written is not yet read: the gateway has to have seen both frames before it is left.
+          yield* Effect.sleep("30 millis")
+          const left = performance.now()
+          leave.abort()
+          assert.strictEqual(yield* Effect.promise(() => gone), "gone")
+          const backendCall = fake.requests.at(-1)
+          yield* fake.until(() => backendCall?.closedAt !== undefined)
+          assert.isBelow((backendCall?.closedAt ?? Infinity) - left, 100)
 
-        const again = call("/api/chat", { secret, body: hello({ stream: false }) })
-        const { status } = yield* eventually(again, ({ status }) => status !== 429, 300)
-        assert.strictEqual(status, 200)
+          const again = call("/api/chat", { secret, body: hello({ stream: false }) })
+          const { status } = yield* eventually(again, ({ status }) => status !== 429, 300)
+          assert.strictEqual(status, 200)
 
-        // "Hello" is two tokens and eight for the message, by estimate; as many frames as were seen.
-        const rows = yield* eventually(
-          sql`SELECT tokens_in, tokens_out, error_type, usage_source FROM audit_log
+          // "Hello" is two tokens and eight for the message, by estimate; as many frames as were seen.
+          const rows = yield* eventually(
+            sql`SELECT tokens_in, tokens_out, error_type, usage_source FROM audit_log
               WHERE key_prefix = ${prefix} AND status = 499`,
-          (rows) => rows.length > 0
-        )
-        const usage_source = lines.length === 0 ? "estimated" : "counted"
-        assert.deepStrictEqual(rows, [
-          {
-            tokens_in: 10n,
-            tokens_out: BigInt(lines.length),
-            error_type: "client_closed_request",
-            usage_source
-          }
-        ])
-      })
+            (rows) => rows.length > 0
+          )
+          const usage_source = lines.length === 0 ? "estimated" : "counted"
+          assert.deepStrictEqual(rows, [
+            {
+              tokens_in: 10n,
+              tokens_out: BigInt(lines.length),
+              error_type: "client_closed_request",
+              usage_source
+            }
+          ])
+        })
     )
   }
 })

@@ -13,7 +13,7 @@ const valueOf = (text: string, series: string): number | undefined => {
 layer(layerGateway(), { excludeTestServices: true, timeout: 30_000 })(
   "metrics of the whole gateway",
   (it) => {
-    it.effect("every family of the contract is there, and counts what happened", () =>
+    it.effect("when requests were served, then every metric of the contract is there with its counts", () =>
       Effect.gen(function* () {
         const { secret, tenant, prefix } = yield* newKey()
         const served = yield* eventually(

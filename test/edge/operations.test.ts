@@ -6,7 +6,7 @@ import { rawRequest, talk } from "../support/RawClient.ts"
 import { assertRefusal } from "./attacks/checks.ts"
 
 layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("without a key", (it) => {
-  it.effect("U23 however many ask whether it is ready, the backend is asked once a second at most", () =>
+  it.effect("when many ask whether it is ready, then the backend is asked once a second at most (U23)", () =>
     Effect.gen(function* () {
       const [{ url }, fake] = [yield* Gateway, yield* Fake]
       const probes = () => fake.lookups.filter(({ path }) => path === "/api/version").length
@@ -27,7 +27,7 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("without a
   )
 
   it.effect(
-    "U24 when a request for metrics came through a proxy or names another host, then the path is blocked",
+    "when a request for metrics came through a proxy or names another host, then the path is blocked (U24)",
     () =>
       Effect.gen(function* () {
         const { url } = yield* Gateway

@@ -5,7 +5,7 @@ import { auditRow, call, Gateway, layerGateway } from "../support/Gateway.ts"
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
 layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("a playground that is on", (it) => {
-  it.effect("is one page for anybody, with its policy, and leaves no audit row", () =>
+  it.effect("when anybody opens it, then it is one page with its policy, without an audit row", () =>
     Effect.gen(function* () {
       const { status, headers, text } = yield* call("/playground?x=1")
       assert.strictEqual(status, 200)
@@ -24,7 +24,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("a playground that is 
 })
 
 layer(layerGateway({ PLAYGROUND_ENABLED: "false" }), live)("a playground that is off", (it) => {
-  it.effect("is a blocked path like any other", () =>
+  it.effect("when anybody opens it, then it is a blocked path like any other", () =>
     Effect.gen(function* () {
       yield* Gateway
       const [page, other] = [yield* call("/playground"), yield* call("/nothing-here")]

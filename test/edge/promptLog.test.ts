@@ -59,7 +59,7 @@ const said = (marker: string, more: Readonly<Record<string, unknown>> = {}) =>
   hello({ messages: [{ role: "user", content: `say ${marker}` }], ...more })
 
 layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prompt log", (it) => {
-  it.effect("holds nothing of a key that has not opted in, anywhere in the database", () =>
+  it.effect("when a key has not opted in, then nothing of its prompts is anywhere in the database", () =>
     Effect.gen(function* () {
       const fake = yield* Fake
       const { secret } = yield* newKey()
@@ -97,75 +97,79 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
     })
   )
 
-  it.effect("keeps prompt and answer of every dialect, with thinking and tool calls, streamed or not", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { secret, prefix } = yield* newKey()
-      yield* optIn(prefix, 3)
-      for (const [path, kind, body] of [
-        ["/api/chat", "chat", said("one")],
-        ["/v1/chat/completions", "chat", said("one", { stream: false })],
-        ["/api/generate", "generate", { model: "m", prompt: "say one" }],
-        ["/v1/completions", "generate", { model: "m", prompt: "say one", stream: true }]
-      ] as const) {
-        fake.script({ does: "stream", lines: [wire[kind]("It is "), wire[kind]("one"), wire.done(kind)] })
-        const { headers, status } = yield* call(path, { secret, body })
+  it.effect(
+    "when a key has opted in, then prompt and answer of every dialect are kept, with thinking and tool calls, streamed or not",
+    () =>
+      Effect.gen(function* () {
+        const fake = yield* Fake
+        const { secret, prefix } = yield* newKey()
+        yield* optIn(prefix, 3)
+        for (const [path, kind, body] of [
+          ["/api/chat", "chat", said("one")],
+          ["/v1/chat/completions", "chat", said("one", { stream: false })],
+          ["/api/generate", "generate", { model: "m", prompt: "say one" }],
+          ["/v1/completions", "generate", { model: "m", prompt: "say one", stream: true }]
+        ] as const) {
+          fake.script({ does: "stream", lines: [wire[kind]("It is "), wire[kind]("one"), wire.done(kind)] })
+          const { headers, status } = yield* call(path, { secret, body })
+          assert.strictEqual(status, 200)
+          const row = yield* isLogged(headers.get("x-request-id"))
+          assert.deepInclude(row, { answer: "It is one", truncated: false, endpoint: path, days: 3 })
+          assert.include(row?.prompt, "say one")
+          if (kind === "chat") {
+            const { messages } = yield* Schema.decodeUnknownEffect(Messages)(row?.prompt)
+            assert.deepStrictEqual(messages, [{ role: "user", content: "say one" }])
+          }
+        }
+        fake.script({
+          does: "stream",
+          lines: [
+            wire.thinking("hm, "),
+            wire.thinking("well"),
+            wire.chat("so"),
+            wire.toolCall("f", { a: 1 }),
+            wire.done()
+          ]
+        })
+        const { headers } = yield* call("/api/chat", { secret, body: said("x\u0000y") })
+        const row = yield* isLogged(headers.get("x-request-id"))
+        assert.strictEqual(
+          row?.answer,
+          `<think>hm, well</think>\nso{"tool_calls":[{"name":"f","arguments":{"a":1}}]}\n`
+        )
+      })
+  )
+
+  it.effect(
+    "when a text is longer than 64 KiB, then it is cut between characters and marked, and pictures are not kept",
+    () =>
+      Effect.gen(function* () {
+        const fake = yield* Fake
+        const { secret, prefix } = yield* newKey()
+        yield* optIn(prefix)
+        fake.script({
+          does: "stream",
+          lines: [...Array.from({ length: 2300 }, () => wire.chat("€".repeat(10))), wire.done()]
+        })
+        const image = `${picture}${"QUJD".repeat(2000)}`
+        const { headers, status } = yield* call("/api/chat", {
+          secret,
+          body: hello({ messages: [{ role: "user", content: "ö".repeat(40_000), images: [image] }] })
+        })
         assert.strictEqual(status, 200)
         const row = yield* isLogged(headers.get("x-request-id"))
-        assert.deepInclude(row, { answer: "It is one", truncated: false, endpoint: path, days: 3 })
-        assert.include(row?.prompt, "say one")
-        if (kind === "chat") {
-          const { messages } = yield* Schema.decodeUnknownEffect(Messages)(row?.prompt)
-          assert.deepStrictEqual(messages, [{ role: "user", content: "say one" }])
+        assert.isTrue(row?.truncated)
+        for (const text of [row?.prompt ?? "", row?.answer ?? ""]) {
+          assert.isAtMost(Buffer.byteLength(text), 65_536)
+          assert.isAbove(Buffer.byteLength(text), 65_500)
+          assert.notInclude(text, "\ufffd")
+          assert.notInclude(text, "QUJDQUJD")
         }
-      }
-      fake.script({
-        does: "stream",
-        lines: [
-          wire.thinking("hm, "),
-          wire.thinking("well"),
-          wire.chat("so"),
-          wire.toolCall("f", { a: 1 }),
-          wire.done()
-        ]
+        assert.strictEqual(row?.days, 12)
       })
-      const { headers } = yield* call("/api/chat", { secret, body: said("x\u0000y") })
-      const row = yield* isLogged(headers.get("x-request-id"))
-      assert.strictEqual(
-        row?.answer,
-        `<think>hm, well</think>\nso{"tool_calls":[{"name":"f","arguments":{"a":1}}]}\n`
-      )
-    })
   )
 
-  it.effect("is cut at 64 KiB each, in the middle of nothing, and says so; pictures are not kept", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { secret, prefix } = yield* newKey()
-      yield* optIn(prefix)
-      fake.script({
-        does: "stream",
-        lines: [...Array.from({ length: 2300 }, () => wire.chat("€".repeat(10))), wire.done()]
-      })
-      const image = `${picture}${"QUJD".repeat(2000)}`
-      const { headers, status } = yield* call("/api/chat", {
-        secret,
-        body: hello({ messages: [{ role: "user", content: "ö".repeat(40_000), images: [image] }] })
-      })
-      assert.strictEqual(status, 200)
-      const row = yield* isLogged(headers.get("x-request-id"))
-      assert.isTrue(row?.truncated)
-      for (const text of [row?.prompt ?? "", row?.answer ?? ""]) {
-        assert.isAtMost(Buffer.byteLength(text), 65_536)
-        assert.isAbove(Buffer.byteLength(text), 65_500)
-        assert.notInclude(text, "\ufffd")
-        assert.notInclude(text, "QUJDQUJD")
-      }
-      assert.strictEqual(row?.days, 12)
-    })
-  )
-
-  it.effect("keeps what was asked of an embedding model, and no vectors", () =>
+  it.effect("when a text is embedded, then the text is kept and its vectors are not", () =>
     Effect.gen(function* () {
       const { secret, prefix } = yield* newKey()
       yield* optIn(prefix)
@@ -183,7 +187,7 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
     })
   )
 
-  it.effect("keeps what a client that left had been told", () =>
+  it.effect("when a client leaves, then what it had got is kept", () =>
     Effect.gen(function* () {
       const [fake, { url }] = [yield* Fake, yield* Gateway]
       const { secret, prefix } = yield* newKey()
@@ -206,7 +210,7 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
     })
   )
 
-  it.effect("is on and off within a second, for a request under way too", () =>
+  it.effect("when it is switched on or off, then that holds within a second, for a running request too", () =>
     Effect.gen(function* () {
       const [registry, fake] = [yield* Registry, yield* Fake]
       const { secret, prefix } = yield* newKey()
@@ -236,7 +240,7 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
     })
   )
 
-  it.effect("that cannot be written hurts nobody: answers go on, what is lost is counted", () =>
+  it.effect("when it cannot be written, then answers go on, and what is lost is counted", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const { secret, prefix } = yield* newKey()
@@ -257,18 +261,20 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
     })
   )
 
-  it.effect("the sweeper deletes what has expired, in small batches, and nothing else", () =>
-    Effect.gen(function* () {
-      const [sql, pg] = [yield* SqlClient.SqlClient, yield* PgClient.PgClient]
-      const { prefix } = yield* newKey()
-      yield* sql`DELETE FROM prompt_log`
-      yield* sql`INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
+  it.effect(
+    "when entries have expired, then the sweeper deletes them in small batches, and nothing else",
+    () =>
+      Effect.gen(function* () {
+        const [sql, pg] = [yield* SqlClient.SqlClient, yield* PgClient.PgClient]
+        const { prefix } = yield* newKey()
+        yield* sql`DELETE FROM prompt_log`
+        yield* sql`INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
         SELECT gen_random_uuid(), k.id, now() + make_interval(hours => n), '/api/chat', n::text, ''
         FROM api_keys k, generate_series(-24, 5) AS n WHERE k.prefix = ${prefix}`
-      assert.strictEqual(yield* sweep(pg, 10), 25)
-      const left = yield* sql<{ readonly n: number }>`SELECT count(*)::integer AS n FROM prompt_log`
-      assert.strictEqual(left[0]?.n, 5)
-      assert.strictEqual(yield* sweep(pg, 10), 0)
-    })
+        assert.strictEqual(yield* sweep(pg, 10), 25)
+        const left = yield* sql<{ readonly n: number }>`SELECT count(*)::integer AS n FROM prompt_log`
+        assert.strictEqual(left[0]?.n, 5)
+        assert.strictEqual(yield* sweep(pg, 10), 0)
+      })
   )
 })

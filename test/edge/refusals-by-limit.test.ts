@@ -45,32 +45,38 @@ const setBudgets = (prefix: string, budgets: Parameters<Registry["Service"]["set
   Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, budgets))
 
 layer(layerGateway(), live)("limits and budgets", (it) => {
-  it.effect("requests per minute: counted down, then refused with the seconds to wait", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey({ rpm: 2, tpm: 1000 })
-      assert.deepStrictEqual(left(yield* chat(secret)), limits(2, 1, 1000, 990))
-      assert.deepStrictEqual(left(yield* chat(secret)), limits(2, 0, 1000, 980))
-      const refused = yield* chat(secret)
-      const id = refused.headers.get("x-request-id")
-      assert.strictEqual(refused.status, 429)
-      assert.deepStrictEqual(bodyOf(refused), {
-        error: { message: "limit of 2 requests per minute reached", type: "rate_limit_exceeded", code: 429 },
-        request_id: id
+  it.effect(
+    "when requests per minute are used, then they are counted down and refused with the seconds to wait",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ rpm: 2, tpm: 1000 })
+        assert.deepStrictEqual(left(yield* chat(secret)), limits(2, 1, 1000, 990))
+        assert.deepStrictEqual(left(yield* chat(secret)), limits(2, 0, 1000, 980))
+        const refused = yield* chat(secret)
+        const id = refused.headers.get("x-request-id")
+        assert.strictEqual(refused.status, 429)
+        assert.deepStrictEqual(bodyOf(refused), {
+          error: {
+            message: "limit of 2 requests per minute reached",
+            type: "rate_limit_exceeded",
+            code: 429
+          },
+          request_id: id
+        })
+        const wait = Number(refused.headers.get("retry-after"))
+        assert.isTrue(Number.isInteger(wait) && wait >= 1 && wait <= 66, String(wait))
+        assert.isNull(refused.headers.get("x-should-retry"))
+        assert.deepStrictEqual(left(refused), limits(2, 0, 1000, 980))
+        assert.deepInclude(yield* auditRow(id), {
+          status: 429,
+          error_type: "rate_limit_exceeded",
+          tokens_in: 0n,
+          tokens_out: 0n
+        })
       })
-      const wait = Number(refused.headers.get("retry-after"))
-      assert.isTrue(Number.isInteger(wait) && wait >= 1 && wait <= 66, String(wait))
-      assert.isNull(refused.headers.get("x-should-retry"))
-      assert.deepStrictEqual(left(refused), limits(2, 0, 1000, 980))
-      assert.deepInclude(yield* auditRow(id), {
-        status: 429,
-        error_type: "rate_limit_exceeded",
-        tokens_in: 0n,
-        tokens_out: 0n
-      })
-    })
   )
 
-  it.effect("tokens per minute: refused once they are used", () =>
+  it.effect("when tokens per minute are used, then the next request is refused", () =>
     Effect.gen(function* () {
       const [{ secret }, fake] = [yield* newKey({ rpm: 50, tpm: 100 }), yield* Fake]
       fake.script(hundred)
@@ -86,54 +92,58 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
     })
   )
 
-  it.effect("requests at a time: refused while one is under way, for a second at a time", () =>
-    Effect.gen(function* () {
-      const [{ secret }, fake] = [yield* newKey({ concurrent: 1 }), yield* Fake]
-      const calls = fake.requests.length
-      fake.script({ does: "hang" })
-      const first = yield* Effect.forkChild(chat(secret), { startImmediately: true })
-      yield* fake.until(() => fake.requests.length > calls)
-      const refused = yield* chat(secret)
-      assert.strictEqual(refused.status, 429)
-      assert.deepInclude(bodyOf(refused).error, {
-        type: "concurrency_limit_exceeded",
-        message: "limit of 1 request at a time reached"
+  it.effect(
+    "when a request is under way, then the next one beyond the concurrency is refused, for a second at a time",
+    () =>
+      Effect.gen(function* () {
+        const [{ secret }, fake] = [yield* newKey({ concurrent: 1 }), yield* Fake]
+        const calls = fake.requests.length
+        fake.script({ does: "hang" })
+        const first = yield* Effect.forkChild(chat(secret), { startImmediately: true })
+        yield* fake.until(() => fake.requests.length > calls)
+        const refused = yield* chat(secret)
+        assert.strictEqual(refused.status, 429)
+        assert.deepInclude(bodyOf(refused).error, {
+          type: "concurrency_limit_exceeded",
+          message: "limit of 1 request at a time reached"
+        })
+        assert.strictEqual(refused.headers.get("retry-after"), "1")
+        yield* Fiber.interrupt(first)
+        const again = yield* eventually(chat(secret), ({ status }) => status === 200, 1000)
+        assert.strictEqual(again.status, 200)
       })
-      assert.strictEqual(refused.headers.get("retry-after"), "1")
-      yield* Fiber.interrupt(first)
-      const again = yield* eventually(chat(secret), ({ status }) => status === 200, 1000)
-      assert.strictEqual(again.status, 200)
-    })
   )
 
-  it.effect("budgets: the fewest tokens left are shown, and the wait is to the end of that period", () =>
-    Effect.gen(function* () {
-      const [{ secret, prefix }, fake] = [yield* newKey({ rpm: 50, tpm: 1000 }), yield* Fake]
-      yield* setBudgets(prefix, { day: 100, total: 150 })
-      fake.script(hundred)
-      assert.deepStrictEqual(left(yield* chat(secret)), {
-        ...limits(50, 49, 1000, 900),
-        ...budget("day", 100, 0)
-      })
-      const refused = yield* chat(secret)
-      assert.strictEqual(refused.status, 429)
-      assert.deepInclude(bodyOf(refused).error, {
-        type: "budget_exceeded",
-        message: "daily budget of 100 tokens is spent"
-      })
-      assert.strictEqual(refused.headers.get("x-should-retry"), "false")
-      const toMidnight = 86_400 - (((yield* Clock.currentTimeMillis) / 1000) % 86_400)
-      assert.approximately(Number(refused.headers.get("retry-after")), toMidnight, 2)
-      assert.deepStrictEqual(left(refused), { ...limits(50, 49, 1000, 900), ...budget("day", 100, 0) })
+  it.effect(
+    "when there are several budgets, then the one with the fewest tokens is shown, and the wait is to the end of its period",
+    () =>
+      Effect.gen(function* () {
+        const [{ secret, prefix }, fake] = [yield* newKey({ rpm: 50, tpm: 1000 }), yield* Fake]
+        yield* setBudgets(prefix, { day: 100, total: 150 })
+        fake.script(hundred)
+        assert.deepStrictEqual(left(yield* chat(secret)), {
+          ...limits(50, 49, 1000, 900),
+          ...budget("day", 100, 0)
+        })
+        const refused = yield* chat(secret)
+        assert.strictEqual(refused.status, 429)
+        assert.deepInclude(bodyOf(refused).error, {
+          type: "budget_exceeded",
+          message: "daily budget of 100 tokens is spent"
+        })
+        assert.strictEqual(refused.headers.get("x-should-retry"), "false")
+        const toMidnight = 86_400 - (((yield* Clock.currentTimeMillis) / 1000) % 86_400)
+        assert.approximately(Number(refused.headers.get("retry-after")), toMidnight, 2)
+        assert.deepStrictEqual(left(refused), { ...limits(50, 49, 1000, 900), ...budget("day", 100, 0) })
 
-      const second = yield* newKey({ rpm: 50, tpm: 1000 })
-      yield* setBudgets(second.prefix, { total: 100 })
-      fake.script(hundred)
-      yield* chat(second.secret)
-      const forEver = yield* chat(second.secret)
-      assert.strictEqual(bodyOf(forEver).error.message, "total budget of 100 tokens is spent")
-      assert.strictEqual(forEver.headers.get("retry-after"), "86400")
-    })
+        const second = yield* newKey({ rpm: 50, tpm: 1000 })
+        yield* setBudgets(second.prefix, { total: 100 })
+        fake.script(hundred)
+        yield* chat(second.secret)
+        const forEver = yield* chat(second.secret)
+        assert.strictEqual(bodyOf(forEver).error.message, "total budget of 100 tokens is spent")
+        assert.strictEqual(forEver.headers.get("retry-after"), "86400")
+      })
   )
 
   it.effect(
@@ -173,7 +183,7 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
     ["/v1/chat/completions", hello({ stream: true }), '"finish_reason":"length"', { together: true }]
   ] as const) {
     it.effect(
-      `${path}: a stream that outgrows the budget is ended with length, and not one token later`,
+      `when a stream of ${path} outgrows the budget, then it ends with length, and not one token later`,
       () =>
         Effect.gen(function* () {
           const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
@@ -199,7 +209,7 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
   }
 
   it.effect(
-    "what is left is told with every answer after authentication, budgets only where one is set",
+    "when a request is authenticated, then its answer says what is left, with budgets only where one is set",
     () =>
       Effect.gen(function* () {
         const [fake, { secret, prefix }] = [yield* Fake, yield* newKey({ rpm: 9, tpm: 900, models: ["m"] })]

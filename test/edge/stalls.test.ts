@@ -13,7 +13,7 @@ const env = { CLIENT_STALL_TIMEOUT_MS: "400", NUM_PREDICT_CAP: "1000000" }
 
 layer(layerGateway(env), live)("a client that stops reading", (it) => {
   it.effect(
-    "is cut: the backend is let go, the slot is free, the row says 499 and charges what was sent",
+    "when its time is up, then it is cut, backend and slot are free, and the row says 499 and charges what was sent",
     () =>
       Effect.gen(function* () {
         const [backend, { url }, sql] = [yield* Fake, yield* Gateway, yield* SqlClient.SqlClient]
@@ -55,7 +55,7 @@ layer(layerGateway(env), live)("a client that stops reading", (it) => {
       }).pipe(Effect.scoped)
   )
 
-  it.effect("is not one that reads slowly", () =>
+  it.effect("when it reads slowly but steadily, then it is not cut", () =>
     Effect.gen(function* () {
       const [backend, { url }] = [yield* Fake, yield* Gateway]
       const { secret } = yield* newKey()

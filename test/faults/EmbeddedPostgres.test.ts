@@ -7,7 +7,7 @@ import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { folder, parent, visit, visits } from "../support/embedded.ts"
 
-it.live("keeps its data over a restart, and takes its socket away", () =>
+it.live("when it is started again, then its data are there, and its socket is gone after the end", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder(0o755)
     assert.strictEqual(yield* visit(dataDir), 1)
@@ -17,13 +17,13 @@ it.live("keeps its data over a restart, and takes its socket away", () =>
   })
 )
 
-it.live("works below a folder that only its owner may enter, whoever that is", () =>
+it.live("when its folder is below one that only its owner may enter, then it works", () =>
   Effect.gen(function* () {
     assert.strictEqual(yield* visit(yield* folder(0o700)), 1)
   })
 )
 
-it.live("moves root's database from one way of running to the other", () =>
+it.live("when root's database was run in another way, then it is moved to the new one", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder(0o700)
     yield* visit(dataDir)
@@ -34,7 +34,7 @@ it.live("moves root's database from one way of running to the other", () =>
   })
 )
 
-it.live("keeps its socket path short, however deep the folder is", () =>
+it.live("when its folder is very deep, then the path of its socket is still short", () =>
   Effect.gen(function* () {
     const dataDir = path.join(yield* folder(0o755), "x".repeat(100), "y".repeat(100))
     const { path: socket } = yield* Effect.scoped(embeddedPostgres({ dataDir }))
@@ -42,7 +42,7 @@ it.live("keeps its socket path short, however deep the folder is", () =>
   })
 )
 
-it.live("a second one on the folder is refused, and the first does not notice", () =>
+it.live("when a second one starts on the folder, then it is refused and the first goes on", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder(0o755)
     const first = yield* embeddedPostgres({ dataDir })
@@ -55,7 +55,7 @@ it.live("a second one on the folder is refused, and the first does not notice", 
   })
 )
 
-it.live("two first starts at once leave one database, and one of them running", () =>
+it.live("when two first starts come at once, then one database is made and one of them runs", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder(0o755)
     const start = Effect.exit(embeddedPostgres({ dataDir }))
@@ -69,7 +69,7 @@ it.live("two first starts at once leave one database, and one of them running", 
   })
 )
 
-it.live("is not stopped by a lock whose process number now belongs to somebody else", () =>
+it.live("when a lock names a process number that now belongs to another program, then it starts", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder(0o755)
     yield* visit(dataDir)
@@ -89,7 +89,7 @@ it.live("is not stopped by a lock whose process number now belongs to somebody e
   })
 )
 
-it.live("sweeps away a first start that was cut short", () =>
+it.live("when a first start was cut short, then the next one removes its rest", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder(0o755)
     const draft = path.join(dataDir, "postgres-draft-4194305-abc")
@@ -100,7 +100,7 @@ it.live("sweeps away a first start that was cut short", () =>
   })
 )
 
-it.live("ends with a parent that is killed, and the next start gets the data and no rubbish", () =>
+it.live("when its parent is killed, then it ends, and the next start has the data", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder(0o755)
     const { child, socket } = yield* parent(dataDir)
@@ -113,7 +113,7 @@ it.live("ends with a parent that is killed, and the next start gets the data and
   })
 )
 
-it.live("can be started again the moment its parent was killed", () =>
+it.live("when its parent was just killed, then it can be started again at once", () =>
   Effect.gen(function* () {
     const dataDir = yield* folder(0o755)
     const { child } = yield* parent(dataDir)

@@ -32,40 +32,46 @@ const chat = (secret: string) => call("/api/chat", { secret, body: hello({ strea
 
 layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("tables that take no rows", (it) => {
   for (const { begin, end, what } of faults) {
-    it.effect(`${what}: answers are held back, then nobody is admitted, and no row is lost`, () =>
-      Effect.gen(function* () {
-        const [fake, { secret }] = [yield* Fake, yield* newKey()]
-        assert.strictEqual((yield* chat(secret)).status, 200)
-        const { held, list } = yield* Effect.acquireUseRelease(
-          begin,
-          () =>
-            Effect.gen(function* () {
-              const list = yield* call("/api/tags", { secret })
-              assert.strictEqual(list.status, 503)
-              const held = yield* chat(secret)
-              assert.strictEqual(held.status, 503, "an answer without its row")
-              const asked = fake.requests.length
-              assert.strictEqual((yield* chat(secret)).status, 503)
-              assert.strictEqual(fake.requests.length, asked, "the backend was asked although rows are late")
-              return { held, list }
-            }),
-          () => end
-        )
-        const back = yield* eventually(chat(secret), ({ status }) => status === 200, 5000)
-        assert.strictEqual(back.status, 200, back.text)
-        for (const answer of [held, list]) {
-          const row = yield* eventually(auditRow(answer.headers.get("x-request-id")), Boolean, 5000)
-          assert.deepInclude(
-            row,
-            { status: 503, error_type: "service_unavailable" },
-            "what its client was told"
+    it.effect(
+      `when rows cannot be written (${what}), then answers wait, later nothing is admitted, and no row is lost`,
+      () =>
+        Effect.gen(function* () {
+          const [fake, { secret }] = [yield* Fake, yield* newKey()]
+          assert.strictEqual((yield* chat(secret)).status, 200)
+          const { held, list } = yield* Effect.acquireUseRelease(
+            begin,
+            () =>
+              Effect.gen(function* () {
+                const list = yield* call("/api/tags", { secret })
+                assert.strictEqual(list.status, 503)
+                const held = yield* chat(secret)
+                assert.strictEqual(held.status, 503, "an answer without its row")
+                const asked = fake.requests.length
+                assert.strictEqual((yield* chat(secret)).status, 503)
+                assert.strictEqual(
+                  fake.requests.length,
+                  asked,
+                  "the backend was asked although rows are late"
+                )
+                return { held, list }
+              }),
+            () => end
           )
-        }
-      })
+          const back = yield* eventually(chat(secret), ({ status }) => status === 200, 5000)
+          assert.strictEqual(back.status, 200, back.text)
+          for (const answer of [held, list]) {
+            const row = yield* eventually(auditRow(answer.headers.get("x-request-id")), Boolean, 5000)
+            assert.deepInclude(
+              row,
+              { status: 503, error_type: "service_unavailable" },
+              "what its client was told"
+            )
+          }
+        })
     )
   }
 
-  it.effect("intents that find no room: 503, and the backend is not asked", () =>
+  it.effect("when intents cannot be written, then it is a 503, and the backend is not asked", () =>
     Effect.gen(function* () {
       const [fake, { secret }] = [yield* Fake, yield* newKey()]
       const asked = fake.requests.length

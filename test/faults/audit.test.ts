@@ -45,7 +45,7 @@ const lock = Effect.fnUntraced(function* (table: string) {
 
 for (const fault of ["stopped", "frozen"] as const) {
   it.live(
-    `a ${fault} database: nobody is admitted, nothing is lost, and it goes on by itself`,
+    `when the database is ${fault}, then nothing is admitted, nothing is lost, and all works again afterwards`,
     () =>
       Effect.gen(function* () {
         const [audit, ledger, cluster] = [yield* Audit, yield* Ledger, yield* TestCluster]
@@ -103,7 +103,7 @@ for (const fault of ["stopped", "frozen"] as const) {
 }
 
 it.live(
-  "a locked log: completions are late, admission stops, refusals keep their status, and all of it recovers",
+  "when the log is locked, then completions are late, admission stops, refusals keep their status, and all recovers",
   () =>
     Effect.gen(function* () {
       const audit = yield* Audit
@@ -132,7 +132,7 @@ it.live(
 )
 
 it.live(
-  "a flood of refusals during an outage stays within its bound and leaves the lane of paying clients alone",
+  "when refusals come as a flood during an outage, then they stay within their bound and do not delay paying clients",
   () =>
     Effect.gen(function* () {
       const audit = yield* Audit
@@ -166,7 +166,7 @@ it.live(
 )
 
 it.live(
-  "two processes that close requests of the same keys at the same time agree to the token, without a deadlock",
+  "when two processes close requests of the same keys at once, then their sums agree to the token, without a deadlock",
   () =>
     Effect.gen(function* () {
       const generous = { openTimeoutMs: 20_000, closeTimeoutMs: 20_000 }
@@ -205,7 +205,7 @@ it.live(
 )
 
 it.live(
-  "a connection cut while rows are written: tried again, counted once",
+  "when a connection is cut while rows are written, then they are written again and counted once",
   () =>
     Effect.gen(function* () {
       const [audit, sql] = [yield* Audit, yield* SqlClient.SqlClient]
@@ -244,7 +244,7 @@ it.live(
 )
 
 it.live(
-  "what is kept when the gateway ends is written before it ends",
+  "when the gateway ends, then rows that wait are written before",
   () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()

@@ -45,7 +45,7 @@ const recovers = (secret: string) =>
   )
 
 layer(alone, { excludeTestServices: true, timeout: 60_000 })("limits on a Redis in trouble", (it) => {
-  it.effect("a spent budget stays spent when Redis forgets everything", () =>
+  it.effect("when Redis forgets everything, then a spent budget stays spent", () =>
     Effect.gen(function* () {
       const { secret, prefix } = yield* newKey()
       yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { total: 10 }))
@@ -61,7 +61,7 @@ layer(alone, { excludeTestServices: true, timeout: 60_000 })("limits on a Redis 
   )
 
   it.effect(
-    "a stream that runs while Redis forgets gets its slot back within half a second, and is charged once",
+    "when Redis forgets a running stream, then it has its slot again within half a second, and is charged once",
     () =>
       Effect.gen(function* () {
         const backend = yield* Fake
@@ -105,7 +105,7 @@ layer(alone, { excludeTestServices: true, timeout: 60_000 })("limits on a Redis 
     }
   ]) {
     it.effect(
-      `${name} admits nobody within a second, settles nothing wrong, and is recovered from within three`,
+      `when ${name}, then nothing is admitted after a second, nothing is settled wrong, and all works within three seconds`,
       () =>
         Effect.gen(function* () {
           const backend = yield* Fake
@@ -124,7 +124,7 @@ layer(alone, { excludeTestServices: true, timeout: 60_000 })("limits on a Redis 
     )
   }
 
-  it.effect("scripts that Redis has forgotten are no trouble at all", () =>
+  it.effect("when Redis has forgotten the scripts, then requests go on", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       for (let i = 0; i < 5; i++) {

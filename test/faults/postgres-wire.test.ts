@@ -70,26 +70,28 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
     for (const stream of [true, false]) {
       const kind = stream ? "stream" : "whole answer"
 
-      it.effect(`the intent's, ${kind}: 503 without the backend, no intent stays, all is given back`, () =>
-        Effect.gen(function* () {
-          const [{ postgres }, backend] = [yield* Wires, yield* Fake]
-          const { secret } = yield* usedKey
-          const [cuts, asked, id] = [postgres.cuts, backend.requests.length, `lost-${++serial}`]
-          yield* postgres.loseReply(writing("intent", id))
-          const lost = yield* chat(secret, stream, id)
-          assert.strictEqual(postgres.cuts, cuts + 1)
-          assert.strictEqual(lost.status, 503, lost.text)
-          assert.isBelow(lost.ms, 2000)
-          assert.strictEqual(backend.requests.length, asked)
-          const rows = yield* eventually(rowsOf(id), ([row]) => row?.intents === 0)
-          assert.deepStrictEqual(rows, [{ status: 503, tokens: 0, intents: 0 }])
-          yield* asIf(secret, 1)
-          yield* booksClosed
-        })
+      it.effect(
+        `when it is the intent's (${kind}), then the answer is 503 without the backend, no intent stays, all is given back`,
+        () =>
+          Effect.gen(function* () {
+            const [{ postgres }, backend] = [yield* Wires, yield* Fake]
+            const { secret } = yield* usedKey
+            const [cuts, asked, id] = [postgres.cuts, backend.requests.length, `lost-${++serial}`]
+            yield* postgres.loseReply(writing("intent", id))
+            const lost = yield* chat(secret, stream, id)
+            assert.strictEqual(postgres.cuts, cuts + 1)
+            assert.strictEqual(lost.status, 503, lost.text)
+            assert.isBelow(lost.ms, 2000)
+            assert.strictEqual(backend.requests.length, asked)
+            const rows = yield* eventually(rowsOf(id), ([row]) => row?.intents === 0)
+            assert.deepStrictEqual(rows, [{ status: 503, tokens: 0, intents: 0 }])
+            yield* asIf(secret, 1)
+            yield* booksClosed
+          })
       )
 
       it.effect(
-        `the completion's, ${kind}: the answer is whole, in the log once and in the ledger once`,
+        `when it is the completion's (${kind}), then the answer is whole, once in the log and once in the ledger`,
         () =>
           Effect.gen(function* () {
             const [{ postgres }, sql] = [yield* Wires, yield* SqlClient.SqlClient]
@@ -110,7 +112,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
       )
     }
 
-    it.effect("a refusal's: it stays the refusal it is, with one row", () =>
+    it.effect("when it is a refusal's, then the refusal is the same, with one row", () =>
       Effect.gen(function* () {
         const { postgres } = yield* Wires
         const { secret } = yield* usedKey
@@ -130,7 +132,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
       })
     )
 
-    it.effect("the reconciler's: what a dead process had used is charged once", () =>
+    it.effect("when it is the reconciler's, then what a dead process had used is charged once", () =>
       Effect.gen(function* () {
         const [{ postgres }, sql, meter] = [yield* Wires, yield* PgClient.PgClient, yield* Meter]
         const { prefix, secret } = yield* usedKey

@@ -30,7 +30,7 @@ const doubted: Array<Account> = []
 const layerSuspects = Layer.succeed(SuspectAccounts, { add: (account) => void doubted.push(account) })
 
 it.live(
-  "a process that dies is settled by another at what it last said, in the log, the ledger and the counters",
+  "when a process dies, then another settles its request at its last note, in log, ledger and counters",
   () =>
     Effect.gen(function* () {
       const meter = yield* Meter
@@ -79,7 +79,7 @@ it.live(
 )
 
 it.live(
-  "an outage longer than a lease does not make living requests look dead",
+  "when an outage is longer than a lease, then living requests are not taken for dead",
   () =>
     Effect.gen(function* () {
       const [audit, cluster] = [yield* Audit, yield* TestCluster]
@@ -114,7 +114,7 @@ it.live(
 )
 
 it.live(
-  "counters that do not answer leave the aborted request to be found again; a row nobody can close holds up no other",
+  "when counters do not answer, then the aborted request is found again, and a row that cannot be closed delays no other",
   () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient

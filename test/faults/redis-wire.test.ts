@@ -56,7 +56,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
       const kind = stream ? "stream" : "whole answer"
 
       it.effect(
-        `reserve, ${kind}: 503 without the backend, and slot, tokens and request are given back`,
+        `when it is reserve's (${kind}), then the answer is 503 without the backend, and slot, tokens and request are given back`,
         () =>
           Effect.gen(function* () {
             const [{ redis }, backend] = [yield* Wires, yield* Fake]
@@ -73,7 +73,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
           })
       )
 
-      it.effect(`settle, ${kind}: the answer is whole, and is charged once`, () =>
+      it.effect(`when it is settle's (${kind}), then the answer is whole and charged once`, () =>
         Effect.gen(function* () {
           const { redis } = yield* Wires
           const { secret } = yield* usedKey
@@ -91,7 +91,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
       )
     }
 
-    it.effect("renew: the stream goes on, and is charged once", () =>
+    it.effect("when it is renew's, then the stream goes on and is charged once", () =>
       Effect.gen(function* () {
         const [{ redis }, backend] = [yield* Wires, yield* Fake]
         const { secret } = yield* usedKey
@@ -118,7 +118,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
       })
     )
 
-    it.effect("cancel: a refused request is given back once, not twice", () =>
+    it.effect("when it is cancel's, then a refused request is given back once", () =>
       Effect.gen(function* () {
         const [{ postgres, redis }, backend] = [yield* Wires, yield* Fake]
         const { secret } = yield* usedKey
@@ -136,7 +136,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
     )
 
     it.effect(
-      "settle, of what the backend refused: its tokens are given back once, the request is spent",
+      "when it is settle's, of a call the backend refused, then its tokens are given back once and the request is spent",
       () =>
         Effect.gen(function* () {
           const [{ redis }, backend] = [yield* Wires, yield* Fake]
@@ -153,28 +153,30 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
     )
   })
 
-  it.effect("the answers of a whole second lost: all are refused in time, and nothing of them stays", () =>
-    Effect.gen(function* () {
-      const [{ redis }, backend] = [yield* Wires, yield* Fake]
-      const { secret } = yield* usedKey
-      const { secret: wide } = yield* newKey({ concurrent: 20 })
-      const asked = backend.requests.length
-      yield* redis.blackHole("toClient")
-      const answers = yield* Effect.forEach(
-        Array.from({ length: 20 }, (_, i) => i),
-        (i) => chat(i % 4 === 0 ? secret : wide, i % 2 === 0),
-        { concurrency: "unbounded" }
-      )
-      yield* redis.heal
-      assert.deepStrictEqual(
-        answers.map(({ status }) => status),
-        answers.map(() => 503)
-      )
-      assert.isBelow(Math.max(...answers.map(({ ms }) => ms)), 1500)
-      assert.strictEqual(backend.requests.length, asked)
-      yield* asIf(secret, 1)
-      yield* booksClosed
-    })
+  it.effect(
+    "when all replies of a second are lost, then all requests are refused in time and nothing of them stays",
+    () =>
+      Effect.gen(function* () {
+        const [{ redis }, backend] = [yield* Wires, yield* Fake]
+        const { secret } = yield* usedKey
+        const { secret: wide } = yield* newKey({ concurrent: 20 })
+        const asked = backend.requests.length
+        yield* redis.blackHole("toClient")
+        const answers = yield* Effect.forEach(
+          Array.from({ length: 20 }, (_, i) => i),
+          (i) => chat(i % 4 === 0 ? secret : wide, i % 2 === 0),
+          { concurrency: "unbounded" }
+        )
+        yield* redis.heal
+        assert.deepStrictEqual(
+          answers.map(({ status }) => status),
+          answers.map(() => 503)
+        )
+        assert.isBelow(Math.max(...answers.map(({ ms }) => ms)), 1500)
+        assert.strictEqual(backend.requests.length, asked)
+        yield* asIf(secret, 1)
+        yield* booksClosed
+      })
   )
 
   for (const [name, begin] of [
@@ -182,59 +184,63 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("a bad netwo
     ["a black hole", (redis) => redis.blackHole()],
     ["a network that keeps all back for a while", (redis) => redis.stall()]
   ] satisfies ReadonlyArray<readonly [string, (redis: Wires["Service"]["redis"]) => Effect.Effect<void>]>) {
-    it.effect(`${name}: 503 in time, streams that run are served to their end and charged once`, () =>
-      Effect.gen(function* () {
-        const [{ redis }, backend] = [yield* Wires, yield* Fake]
-        const { secret } = yield* usedKey
-        const other = yield* usedKey
-        const words = Array.from({ length: 3 }, () => wire.chat("x"))
-        backend.script({ does: "stream", lines: [...words, wire.done()], gapMs: 500 })
-        const arrived = backend.requests.length
-        const stream = yield* Effect.forkChild(chat(secret, true), { startImmediately: true })
-        yield* backend.until(() => backend.requests.length > arrived)
-        yield* begin(redis)
-        for (let i = 0; i < 4; i++) {
-          const refused = yield* chat(other.secret, i % 2 === 0)
-          assert.strictEqual(refused.status, 503, refused.text)
-          assert.isBelow(refused.ms, 1500)
-        }
-        assert.strictEqual(backend.requests.length, arrived + 1)
-        const whole = yield* Fiber.join(stream)
-        assert.include(whole.text, '"eval_count":3')
-        assert.isBelow(whole.ms, 1500 + 2500)
-        // Longer than the latency: what was given up on has been done meanwhile.
-        yield* Effect.sleep("4 seconds")
-        yield* redis.heal
-        yield* asIf(other.secret, 1)
-        yield* asIf(secret, 2)
-        yield* booksClosed
-      })
+    it.effect(
+      `when ${name}, then the answer is 503 in time, and running streams go to their end and are charged once`,
+      () =>
+        Effect.gen(function* () {
+          const [{ redis }, backend] = [yield* Wires, yield* Fake]
+          const { secret } = yield* usedKey
+          const other = yield* usedKey
+          const words = Array.from({ length: 3 }, () => wire.chat("x"))
+          backend.script({ does: "stream", lines: [...words, wire.done()], gapMs: 500 })
+          const arrived = backend.requests.length
+          const stream = yield* Effect.forkChild(chat(secret, true), { startImmediately: true })
+          yield* backend.until(() => backend.requests.length > arrived)
+          yield* begin(redis)
+          for (let i = 0; i < 4; i++) {
+            const refused = yield* chat(other.secret, i % 2 === 0)
+            assert.strictEqual(refused.status, 503, refused.text)
+            assert.isBelow(refused.ms, 1500)
+          }
+          assert.strictEqual(backend.requests.length, arrived + 1)
+          const whole = yield* Fiber.join(stream)
+          assert.include(whole.text, '"eval_count":3')
+          assert.isBelow(whole.ms, 1500 + 2500)
+          // Longer than the latency: what was given up on has been done meanwhile.
+          yield* Effect.sleep("4 seconds")
+          yield* redis.heal
+          yield* asIf(other.secret, 1)
+          yield* asIf(secret, 2)
+          yield* booksClosed
+        })
     )
   }
 
-  it.effect("many at once on a replica: all refused, one connection given up, nothing piles up on it", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const warnings: Array<Error> = []
-      const note = (warning: Error) => void warnings.push(warning)
-      process.on("warning", note)
-      yield* tellRedis("REPLICAOF", "127.0.0.1", "1")
-      const answers = yield* Effect.forEach(
-        Array.from({ length: 60 }, (_, i) => i),
-        (i) => chat(secret, i % 2 === 0),
-        { concurrency: "unbounded" }
-      )
-      yield* tellRedis("REPLICAOF", "NO", "ONE")
-      const back = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
-      process.off("warning", note)
-      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([503]))
-      assert.strictEqual(back.status, 200, back.text)
-      assert.deepStrictEqual(warnings, [])
-      yield* booksClosed
-    })
+  it.effect(
+    "when many requests wait at once on a replica, then all are refused, one connection is given up, and no listeners pile up",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const warnings: Array<Error> = []
+        const note = (warning: Error) => void warnings.push(warning)
+        process.on("warning", note)
+        yield* tellRedis("REPLICAOF", "127.0.0.1", "1")
+        const answers = yield* Effect.forEach(
+          Array.from({ length: 60 }, (_, i) => i),
+          (i) => chat(secret, i % 2 === 0),
+          { concurrency: "unbounded" }
+        )
+        yield* tellRedis("REPLICAOF", "NO", "ONE")
+        const back = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
+        process.off("warning", note)
+        assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([503]))
+        assert.strictEqual(back.status, 200, back.text)
+        assert.deepStrictEqual(warnings, [])
+        yield* booksClosed
+      })
   )
 
-  it.effect("scripts that are forgotten again and again in the middle of traffic are no trouble at all", () =>
+  it.effect("when scripts are forgotten again and again in traffic, then requests go on", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const forgetting = yield* Effect.forkChild(Effect.forever(tellRedis("SCRIPT", "FLUSH")))

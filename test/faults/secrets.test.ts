@@ -294,7 +294,7 @@ const administer = Effect.fnUntraced(function* ({ database, remember }: Run) {
 })
 
 it.live(
-  "no secret in anything said, printed, sent or stored, and nothing of our inside in any answer",
+  "when everything was asked and broken once, then no secret is in anything said, printed, sent or stored, and nothing internal in any answer",
   () =>
     Effect.gen(function* () {
       const run = yield* makeRun

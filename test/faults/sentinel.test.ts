@@ -14,7 +14,7 @@ const world = layerGatewayOn().pipe(
 
 layer(world, { excludeTestServices: true, timeout: 90_000 })("with sentinels", (it) => {
   it.effect(
-    "a failover is a pause of 503s, and no budget is forgotten",
+    "when the master fails, then there are 503s for a while, and no budget is forgotten",
     () =>
       Effect.gen(function* () {
         const [fake, registry] = [yield* Fake, yield* Registry]

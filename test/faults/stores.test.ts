@@ -82,7 +82,7 @@ const redis = (use: (server: TestRedisServer["Service"]) => Effect.Effect<void, 
 layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServices: true, timeout: 30_000 })(
   "a gateway with warm caches",
   (it) => {
-    it.effect("refuses within about a second when Postgres is stopped", () =>
+    it.effect("when Postgres is stopped, then it refuses within about a second", () =>
       survives({
         begin: postgres(({ stop }) => stop),
         end: postgres(({ start }) => start),
@@ -91,7 +91,7 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
       })
     )
 
-    it.effect("refuses within about a second when Postgres is frozen", () =>
+    it.effect("when Postgres is frozen, then it refuses within about a second", () =>
       survives({
         begin: postgres(({ pause }) => pause),
         end: postgres(({ resume }) => resume),
@@ -100,7 +100,7 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
       })
     )
 
-    it.effect("refuses at once when Redis is stopped", () =>
+    it.effect("when Redis is stopped, then it refuses at once", () =>
       survives({
         begin: redis(({ stop }) => stop),
         end: redis(({ start }) => start),
@@ -109,7 +109,7 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
       })
     )
 
-    it.effect("refuses as soon as Redis has had its time when it is frozen", () =>
+    it.effect("when Redis is frozen, then it refuses after the command timeout", () =>
       survives({
         begin: redis(({ pause }) => pause),
         end: redis(({ resume }) => resume),

@@ -156,7 +156,7 @@ const words = (random: Random): ReadonlyArray<string> => {
 const control = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/u
 
 it.effect(
-  "any command line ends with 0, or with 1 and one line that a terminal may be shown, without a secret or a stack",
+  "when a command line is random, then it ends with 0, or with 1 and one printable line, without a secret or a stack",
   () =>
     Effect.gen(function* () {
       assert.strictEqual((yield* tollgateHere("create-tenant", "--name", "fuzz")).code, 0)

@@ -10,7 +10,7 @@ const count = full ? 100_000 : 5000
 
 describe("a mangled request body", () => {
   it.live(
-    "is refused in its own words or reaches the backend as exactly what was decided on",
+    "when a body is mangled, then it is refused in its own words or reaches the backend as what was decided on",
     () =>
       withBackend((backend) =>
         Effect.gen(function* () {
@@ -37,6 +37,8 @@ describe("a mangled request body", () => {
 
   for (const { name, target, bytes } of kept) {
     if (!isSurface(target)) continue
-    it.live(`corpus ${name}`, () => withBackend((backend) => tryBody(backend, target, bytes)))
+    it.live(`when it is ${name} of the corpus, then the result is as recorded`, () =>
+      withBackend((backend) => tryBody(backend, target, bytes))
+    )
   }
 })

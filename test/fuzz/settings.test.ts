@@ -83,7 +83,7 @@ const mutated = (random: Random): string => {
 }
 
 it(
-  "whatever the environment says, it is read, or refused a line a problem that repeats no value",
+  "when the environment is random, then it is read, or each problem is a line that repeats no value",
   () => {
     const random = new Random(seed)
     const count = full ? 300_000 : 30_000

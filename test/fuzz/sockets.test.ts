@@ -67,51 +67,53 @@ const say = Effect.fnUntraced(function* (secret: string, bytes: Buffer) {
 })
 
 layer(layerGateway(), live)("mangled bytes on the socket", (it) => {
-  it.effect("get a whole answer in our shape or none, and leave nothing behind", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const { secret } = yield* newKey({ concurrent: 50 })
-      yield* call("/api/version", { secret })
-      const random = new Random(seed)
-      const statuses = new Map<number, number>()
-      const cases = Array.from({ length: count }, () => {
-        const bytes = random.pick([...seeds])
-        return mutateBytes(bytes, random, random.chance(2) ? 1 : 4)
-      })
-      yield* Effect.forEach(
-        cases,
-        (bytes, i) =>
-          say(secret, bytes).pipe(
-            Effect.tapCause(() =>
-              Effect.sync(() => tell(`run ${i} failed, kept as ${keep("socket", bytes)}`))
+  it.effect(
+    "when bytes are random, then the answer is whole and in our shape or there is none, and nothing is left behind",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const { secret } = yield* newKey({ concurrent: 50 })
+        yield* call("/api/version", { secret })
+        const random = new Random(seed)
+        const statuses = new Map<number, number>()
+        const cases = Array.from({ length: count }, () => {
+          const bytes = random.pick([...seeds])
+          return mutateBytes(bytes, random, random.chance(2) ? 1 : 4)
+        })
+        yield* Effect.forEach(
+          cases,
+          (bytes, i) =>
+            say(secret, bytes).pipe(
+              Effect.tapCause(() =>
+                Effect.sync(() => tell(`run ${i} failed, kept as ${keep("socket", bytes)}`))
+              ),
+              Effect.map((seen) => {
+                for (const status of seen) statuses.set(status, (statuses.get(status) ?? 0) + 1)
+              })
             ),
-            Effect.map((seen) => {
-              for (const status of seen) statuses.set(status, (statuses.get(status) ?? 0) + 1)
-            })
-          ),
-        { concurrency: 8, discard: true }
-      )
-      tell(`${count} connections: ${JSON.stringify(Object.fromEntries([...statuses].sort()))}`)
-      for (const request of backend.requests) {
-        assert.include(["/api/chat", "/api/generate"], request.path)
-        assert.include(installed, request.body?.["model"])
-      }
-      assert.strictEqual((yield* call("/healthz")).status, 200)
-      // Every slot that was taken is free again.
-      const metrics = yield* eventually(
-        call("/metrics"),
-        ({ text }) => !/^tollgate_open_leases [1-9]/m.test(text),
-        10_000
-      )
-      assert.notMatch(metrics.text, /^tollgate_open_leases [1-9]/m)
-      const after = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
-      assert.strictEqual(after.status, 200, after.text)
-    })
+          { concurrency: 8, discard: true }
+        )
+        tell(`${count} connections: ${JSON.stringify(Object.fromEntries([...statuses].sort()))}`)
+        for (const request of backend.requests) {
+          assert.include(["/api/chat", "/api/generate"], request.path)
+          assert.include(installed, request.body?.["model"])
+        }
+        assert.strictEqual((yield* call("/healthz")).status, 200)
+        // Every slot that was taken is free again.
+        const metrics = yield* eventually(
+          call("/metrics"),
+          ({ text }) => !/^tollgate_open_leases [1-9]/m.test(text),
+          10_000
+        )
+        assert.notMatch(metrics.text, /^tollgate_open_leases [1-9]/m)
+        const after = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+        assert.strictEqual(after.status, 200, after.text)
+      })
   )
 
   for (const { name, target, bytes } of kept) {
     if (target !== "socket") continue
-    it.effect(`corpus ${name}`, () =>
+    it.effect(`when they are ${name} of the corpus, then the same holds`, () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
         yield* say(secret, bytes)

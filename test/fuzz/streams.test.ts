@@ -10,7 +10,7 @@ const isKind = (name: string): name is Kind => name === "chat" || name === "gene
 
 describe("a mangled answer of the backend", () => {
   it(
-    "ends or fails, and a client reads well-formed frames with nothing in them that is not its own",
+    "when an answer is mangled, then it ends or fails, and the client reads well-formed frames with no foreign text",
     { timeout: 1_800_000 },
     () => {
       const random = new Random(seed)
@@ -38,7 +38,7 @@ describe("a mangled answer of the backend", () => {
       ["byte by byte", [...bytes].map((byte) => Buffer.of(byte))]
     ] as const) {
       for (const ends of ["end", "reset"] as const) {
-        it(`corpus ${name}, ${how}, then ${ends}`, () => {
+        it(`when it is ${name} of the corpus, ${how}, then it ${ends}`, () => {
           tryAnswer(target, { pieces, ends, intact: false })
         })
       }

@@ -93,7 +93,7 @@ layer(layerRealGateway(), { excludeTestServices: true, timeout: 3_600_000 })(
       )
     }
 
-    it.effect("the guide's table says what was found", () =>
+    it.effect("when the clients were run, then the guide's table has the results", () =>
       Effect.gen(function* () {
         const all = { ...(yield* readSeen), ...Object.fromEntries(found) }
         yield* Effect.promise(() => mkdir(path.dirname(seenFile), { recursive: true }))

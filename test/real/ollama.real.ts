@@ -32,7 +32,7 @@ const messages = [{ role: "user" as const, content: "Say hello." }]
 layer(layerRealGateway(), { excludeTestServices: true, timeout: 600_000 })(
   "a real model server behind the gateway",
   (it) => {
-    it.effect("chats, whole and streamed, and the ledger has what the final frames counted", () =>
+    it.effect("when it chats, whole and streamed, then the ledger has what the final frames counted", () =>
       Effect.gen(function* () {
         const { secret, tenant } = yield* newKey()
         const client = yield* native(secret)
@@ -53,7 +53,7 @@ layer(layerRealGateway(), { excludeTestServices: true, timeout: 600_000 })(
       })
     )
 
-    it.effect("generates, and leaves nothing of its template to see", () =>
+    it.effect("when it generates, then nothing of its template is shown", () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
         const client = yield* native(secret)
@@ -70,7 +70,7 @@ layer(layerRealGateway(), { excludeTestServices: true, timeout: 600_000 })(
       })
     )
 
-    it.effect("speaks OpenAI: chat, stream with usage, models, and the words of a refusal", () =>
+    it.effect("when it speaks OpenAI, then chat, stream with usage, models and refusals work", () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
         const { url } = yield* Gateway
@@ -93,7 +93,7 @@ layer(layerRealGateway(), { excludeTestServices: true, timeout: 600_000 })(
       })
     )
 
-    it.effect("embeds alike on both surfaces, base64 included", () =>
+    it.effect("when texts are embedded, then both surfaces give the same vectors, base64 included", () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
         const { url } = yield* Gateway

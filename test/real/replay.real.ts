@@ -215,7 +215,7 @@ const continueDev: ReadonlyArray<Replayed> = [
 layer(layerRealGateway(), { excludeTestServices: true, timeout: 600_000 })("replayed requests", (it) => {
   for (const [application, requests] of Object.entries({ "Open WebUI": openWebUi, Continue: continueDev })) {
     for (const { body, headers, keyless, path, says, status, what } of requests) {
-      it.effect(`${application}: ${what}`, () =>
+      it.effect(`when ${application} does ${what}, then it works`, () =>
         Effect.gen(function* () {
           const { secret } = yield* newKey()
           const answer = yield* call(path, {

@@ -116,37 +116,42 @@ const bodies = [
 ]
 
 layer(layerOwnGateway(), { excludeTestServices: true, timeout: 600_000 })("a real server survives", (it) => {
-  it.effect("each request that used to end it, and keeps its processes", () =>
-    Effect.gen(function* () {
-      const server = yield* OwnOllama
-      const { secret } = yield* newKey()
-      const first = yield* call("/api/chat", {
-        secret,
-        body: { model: "plain", messages, stream: false, options }
+  it.effect(
+    "when each request that used to end the server is sent, then the server keeps its processes",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* OwnOllama
+        const { secret } = yield* newKey()
+        const first = yield* call("/api/chat", {
+          secret,
+          body: { model: "plain", messages, stream: false, options }
+        })
+        assert.strictEqual(first.status, 200)
+        const models = [
+          { path: "/api/generate", body: { model: "split", prompt: "x", stream: false, options } },
+          { path: "/api/embed", body: { model: "embed", input: "x" } }
+        ]
+        for (const { body, path } of models)
+          assert.strictEqual((yield* call(path, { secret, body })).status, 200)
+        const before = { pid: server.pid(), runners: server.runners() }
+        const wrong: Array<string> = []
+        // A key may be refused a hundred times a second.
+        const keys = yield* Effect.replicateEffect(newKey(), 8)
+        for (const [i, { body, path, what }] of bodies.entries()) {
+          const { status, text } = yield* call(path, {
+            secret: keys[i % keys.length]?.secret ?? secret,
+            body
+          })
+          if (status !== 200 && status !== 400) wrong.push(`${what}: ${status} ${text}`)
+          const after = { pid: server.pid(), runners: server.runners() }
+          if (JSON.stringify(after) !== JSON.stringify(before)) wrong.push(`${what}: another process`)
+        }
+        assert.deepStrictEqual(wrong, [])
+        const last = yield* call("/api/chat", {
+          secret,
+          body: { model: "plain", messages, stream: false, options }
+        })
+        assert.strictEqual(last.status, 200)
       })
-      assert.strictEqual(first.status, 200)
-      const models = [
-        { path: "/api/generate", body: { model: "split", prompt: "x", stream: false, options } },
-        { path: "/api/embed", body: { model: "embed", input: "x" } }
-      ]
-      for (const { body, path } of models)
-        assert.strictEqual((yield* call(path, { secret, body })).status, 200)
-      const before = { pid: server.pid(), runners: server.runners() }
-      const wrong: Array<string> = []
-      // A key may be refused a hundred times a second.
-      const keys = yield* Effect.replicateEffect(newKey(), 8)
-      for (const [i, { body, path, what }] of bodies.entries()) {
-        const { status, text } = yield* call(path, { secret: keys[i % keys.length]?.secret ?? secret, body })
-        if (status !== 200 && status !== 400) wrong.push(`${what}: ${status} ${text}`)
-        const after = { pid: server.pid(), runners: server.runners() }
-        if (JSON.stringify(after) !== JSON.stringify(before)) wrong.push(`${what}: another process`)
-      }
-      assert.deepStrictEqual(wrong, [])
-      const last = yield* call("/api/chat", {
-        secret,
-        body: { model: "plain", messages, stream: false, options }
-      })
-      assert.strictEqual(last.status, 200)
-    })
   )
 })

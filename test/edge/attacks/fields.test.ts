@@ -13,59 +13,63 @@ const live = { excludeTestServices: true, timeout: 60_000 } as const
 const plain = hello({ stream: false })
 
 layer(layerGateway(), live)("a request's fields", (it) => {
-  it.effect("B11 a model is shown under the one name that was decided on, without its secrets", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey({ models: ["m"] })
-      const path = "/api/show"
-      for (const body of ['{"model":"m","name":"other","verbose":true}', '{"name":"m","Model":"other"}']) {
-        const { raw } = yield* sent(secret, body, path)
-        assert.strictEqual(raw, '{"model":"m:latest"}')
-      }
-      const response = yield* ask(secret, '{"model":"m"}', { path })
-      const shown = JSON.parse(response?.body ?? "")
-      for (const key of ["system", "template", "modelfile", "messages", "remote_host", "remote_model"]) {
-        assert.notProperty(shown, key)
-      }
-      const other = yield* ask(secret, '{"name":"other"}', { path }).pipe(unharmed)
-      yield* assertAudited(assertRefusal(other, 403, "other"), 403)
-      yield* refused(secret, ['{"model":"m","model":"other"}', '{"model":1}', "{}", '{"name":[]}'], path)
-    })
-  )
-
-  it.effect("B12 a model's name is a string, and any string is refused without a trace of damage", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const asking = (model: unknown) => JSON.stringify(hello({ stream: false, model }))
-      yield* refused(secret, [1, null, [], {}, "", true, ["m"]].map(asking))
-      yield* Effect.gen(function* () {
-        const bodies = new Set<string>()
-        for (const [name, stored] of [
-          ["a\u0000b", "ab"],
-          ["a\nb\u001b[31m", "ab[31m"],
-          ["m\u200b", "m\u200b"],
-          ["\u202em", "m"],
-          ["м", "м"],
-          ["ｍ", "ｍ"],
-          ["e\u0301", "e\u0301"],
-          ["x".repeat(200_000), "x".repeat(128)],
-          ["'; DROP TABLE audit_log; --", "'; DROP TABLE audit_log; --"]
-        ] as const) {
-          const response = yield* ask(secret, asking(name))
-          const id = assertRefusal(response, 403, name.slice(0, 20))
-          bodies.add((response?.body ?? "").replaceAll(id, ""))
-          const row = yield* assertAudited(id, 403)
-          assert.strictEqual(row?.model, stored)
+  it.effect(
+    "when a model is shown, then under the one name that was decided on, without its secrets (B11)",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ models: ["m"] })
+        const path = "/api/show"
+        for (const body of ['{"model":"m","name":"other","verbose":true}', '{"name":"m","Model":"other"}']) {
+          const { raw } = yield* sent(secret, body, path)
+          assert.strictEqual(raw, '{"model":"m:latest"}')
         }
-        // Half a character: JSON can say it, Postgres cannot store it.
-        const lone = yield* ask(secret, asking("X").replace('"X"', String.raw`"\ud800"`))
-        const row = yield* assertAudited(assertRefusal(lone, 403, "lone surrogate"), 403)
-        assert.strictEqual(row?.model, "\ufffd")
-        assert.strictEqual(bodies.size, 1, "refusals differ")
-      }).pipe(unharmed)
-    })
+        const response = yield* ask(secret, '{"model":"m"}', { path })
+        const shown = JSON.parse(response?.body ?? "")
+        for (const key of ["system", "template", "modelfile", "messages", "remote_host", "remote_model"]) {
+          assert.notProperty(shown, key)
+        }
+        const other = yield* ask(secret, '{"name":"other"}', { path }).pipe(unharmed)
+        yield* assertAudited(assertRefusal(other, 403, "other"), 403)
+        yield* refused(secret, ['{"model":"m","model":"other"}', '{"model":1}', "{}", '{"name":[]}'], path)
+      })
   )
 
-  it.effect("B13 only the discovered name is the model, or the name without its :latest", () =>
+  it.effect(
+    "when a model's name is no string, then it is a 400, and any string is refused without damage (B12)",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const asking = (model: unknown) => JSON.stringify(hello({ stream: false, model }))
+        yield* refused(secret, [1, null, [], {}, "", true, ["m"]].map(asking))
+        yield* Effect.gen(function* () {
+          const bodies = new Set<string>()
+          for (const [name, stored] of [
+            ["a\u0000b", "ab"],
+            ["a\nb\u001b[31m", "ab[31m"],
+            ["m\u200b", "m\u200b"],
+            ["\u202em", "m"],
+            ["м", "м"],
+            ["ｍ", "ｍ"],
+            ["e\u0301", "e\u0301"],
+            ["x".repeat(200_000), "x".repeat(128)],
+            ["'; DROP TABLE audit_log; --", "'; DROP TABLE audit_log; --"]
+          ] as const) {
+            const response = yield* ask(secret, asking(name))
+            const id = assertRefusal(response, 403, name.slice(0, 20))
+            bodies.add((response?.body ?? "").replaceAll(id, ""))
+            const row = yield* assertAudited(id, 403)
+            assert.strictEqual(row?.model, stored)
+          }
+          // Half a character: JSON can say it, Postgres cannot store it.
+          const lone = yield* ask(secret, asking("X").replace('"X"', String.raw`"\ud800"`))
+          const row = yield* assertAudited(assertRefusal(lone, 403, "lone surrogate"), 403)
+          assert.strictEqual(row?.model, "\ufffd")
+          assert.strictEqual(bodies.size, 1, "refusals differ")
+        }).pipe(unharmed)
+      })
+  )
+
+  it.effect("when a model is named, then by its discovered name, or that without its :latest (B13)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       for (const name of ["m", "m:latest"]) {
@@ -103,7 +107,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
     })
   )
 
-  it.effect("B14 models that live elsewhere are not there, not even for a tenant with all of them", () =>
+  it.effect("when models live elsewhere, then no tenant has them, not even one with all models (B14)", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const { secret } = yield* newKey()
@@ -131,7 +135,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
   )
 
   it.effect(
-    "B15 B16 a client neither loads, unloads nor reshapes the model, and options are of their type",
+    "when a client tries to load, unload or reshape a model, then it cannot, and options have their types (B15 B16)",
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
@@ -181,61 +185,65 @@ layer(layerGateway(), live)("a request's fields", (it) => {
       })
   )
 
-  it.effect("B17 fields pass, are dropped or are refused as the contract says", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const asking = (more: JsonObject) => ({ model: "m", prompt: "p", stream: false, ...more })
-      const kept = { system: "s", suffix: "x", format: { type: "object" } }
-      const { body } = yield* sent(secret, asking(kept), "/api/generate")
-      assert.deepInclude(body, kept)
-      const dropped = { template: "", shift: true, _debug_render_only: true, keep_alive: -1, unheard_of: 1 }
-      const without = yield* sent(secret, asking(dropped), "/api/generate")
-      for (const key of Object.keys(dropped)) assert.isUndefined(without.body[key], key)
-      yield* refused(
-        secret,
-        [
-          { template: "{{ .System }}" },
-          { raw: "yes" },
-          { context: ["a"] },
-          { context: [-1] },
-          { context: [1, 2, 3] },
-          { context: [99_999_999] },
-          { images: ["http://evil/"] },
-          { images: "aGk=" },
-          { format: 5 },
-          { think: "much" },
-          { top_logprobs: 1e9 },
-          { logprobs: 1 },
-          { system: {} },
-          { prompt: [] }
-        ].map((more) => JSON.stringify(asking(more))),
-        "/api/generate"
-      )
-    })
+  it.effect(
+    "when a field is given, then it passes, is dropped or is refused as the contract says (B17)",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const asking = (more: JsonObject) => ({ model: "m", prompt: "p", stream: false, ...more })
+        const kept = { system: "s", suffix: "x", format: { type: "object" } }
+        const { body } = yield* sent(secret, asking(kept), "/api/generate")
+        assert.deepInclude(body, kept)
+        const dropped = { template: "", shift: true, _debug_render_only: true, keep_alive: -1, unheard_of: 1 }
+        const without = yield* sent(secret, asking(dropped), "/api/generate")
+        for (const key of Object.keys(dropped)) assert.isUndefined(without.body[key], key)
+        yield* refused(
+          secret,
+          [
+            { template: "{{ .System }}" },
+            { raw: "yes" },
+            { context: ["a"] },
+            { context: [-1] },
+            { context: [1, 2, 3] },
+            { context: [99_999_999] },
+            { images: ["http://evil/"] },
+            { images: "aGk=" },
+            { format: 5 },
+            { think: "much" },
+            { top_logprobs: 1e9 },
+            { logprobs: 1 },
+            { system: {} },
+            { prompt: [] }
+          ].map((more) => JSON.stringify(asking(more))),
+          "/api/generate"
+        )
+      })
   )
 
-  it.effect("B18 stream is a boolean; absent it is true on /api and false on /v1, null is absent", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const asking = (stream: unknown) => JSON.stringify(hello({ stream }))
-      for (const path of ["/api/chat", "/v1/chat/completions"]) {
-        yield* refused(secret, ["false", 1, 0, {}, []].map(asking), path)
-      }
-      const types = new Map([
-        ["/api/chat", "application/x-ndjson"],
-        ["/v1/chat/completions", "application/json"]
-      ])
-      for (const [path, type] of types) {
-        for (const stream of [undefined, null]) {
-          const response = yield* ask(secret, asking(stream), { path })
-          assert.strictEqual(response?.status, 200, response?.text)
-          assert.include(response?.headers.get("content-type"), type)
+  it.effect(
+    "when stream is given, then it is a boolean; when absent, then it is true on /api and false on /v1 (B18)",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const asking = (stream: unknown) => JSON.stringify(hello({ stream }))
+        for (const path of ["/api/chat", "/v1/chat/completions"]) {
+          yield* refused(secret, ["false", 1, 0, {}, []].map(asking), path)
         }
-      }
-    })
+        const types = new Map([
+          ["/api/chat", "application/x-ndjson"],
+          ["/v1/chat/completions", "application/json"]
+        ])
+        for (const [path, type] of types) {
+          for (const stream of [undefined, null]) {
+            const response = yield* ask(secret, asking(stream), { path })
+            assert.strictEqual(response?.status, 200, response?.text)
+            assert.include(response?.headers.get("content-type"), type)
+          }
+        }
+      })
   )
 
-  it.effect("B19 messages are messages, however many", () =>
+  it.effect("when messages are given, then each is a message, however many there are (B19)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const asking = (messages: unknown) => JSON.stringify({ model: "m", stream: false, messages })
@@ -254,7 +262,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
     })
   )
 
-  it.effect("B21 says that it is JSON in UTF-8, once", () =>
+  it.effect("when it is answered, then Content-Type says once that it is JSON in UTF-8 (B21)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -300,30 +308,32 @@ layer(layerGateway(), live)("a request's fields", (it) => {
     })
   )
 
-  it.effect("B22 one answer is what there is on /v1, and no field leads anywhere else", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const asking = (more: JsonObject) => JSON.stringify(hello(more))
-      yield* refused(secret, [{ n: 100 }, { n: 0 }, { n: "1" }].map(asking), "/v1/chat/completions")
-      yield* refused(
-        secret,
-        [{ best_of: 2 }, { n: 2 }].map((more) => JSON.stringify({ model: "m", prompt: "p", ...more })),
-        "/v1/completions"
-      )
-      const routing = {
-        api_base: "http://evil/",
-        base_url: "http://evil/",
-        api_key: "x",
-        user: "u",
-        n: 1,
-        extra_body: { model: "other" },
-        extra_headers: { host: "evil" },
-        stream_options: { include_usage: true }
-      }
-      const { raw, body } = yield* sent(secret, hello(routing), "/v1/chat/completions")
-      assert.notInclude(raw, "evil")
-      assert.strictEqual(body["model"], "m:latest")
-      assert.deepStrictEqual(Object.keys(body).sort(), ["messages", "model", "options", "stream"])
-    })
+  it.effect(
+    "when more than one answer is asked for on /v1, then it is refused, and no field leads to another address (B22)",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const asking = (more: JsonObject) => JSON.stringify(hello(more))
+        yield* refused(secret, [{ n: 100 }, { n: 0 }, { n: "1" }].map(asking), "/v1/chat/completions")
+        yield* refused(
+          secret,
+          [{ best_of: 2 }, { n: 2 }].map((more) => JSON.stringify({ model: "m", prompt: "p", ...more })),
+          "/v1/completions"
+        )
+        const routing = {
+          api_base: "http://evil/",
+          base_url: "http://evil/",
+          api_key: "x",
+          user: "u",
+          n: 1,
+          extra_body: { model: "other" },
+          extra_headers: { host: "evil" },
+          stream_options: { include_usage: true }
+        }
+        const { raw, body } = yield* sent(secret, hello(routing), "/v1/chat/completions")
+        assert.notInclude(raw, "evil")
+        assert.strictEqual(body["model"], "m:latest")
+        assert.deepStrictEqual(Object.keys(body).sort(), ["messages", "model", "options", "stream"])
+      })
   )
 })

@@ -38,7 +38,7 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("floods wi
     ["A08 no key at all", () => undefined, "/api/chat", 401],
     ["blocked paths", () => undefined, "/api/pull", 403]
   ] as const) {
-    it.effect(`${name}: beyond the burst each refusal waits its turn`, () =>
+    it.effect(`when more come than the burst (${name}), then each refusal waits its turn`, () =>
       Effect.gen(function* () {
         const { ms, value } = yield* unharmed(atOnce(300, secret, path))
         for (const answer of value) assert.strictEqual(answer.status, status)
@@ -50,7 +50,7 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("floods wi
   }
 
   it.effect(
-    "A07 wrong secrets of one prefix: 401 in turn or 503 with Retry-After, while that key works",
+    "when wrong secrets of one prefix come, then they get 401 in turn or 503 with Retry-After, and the key works (A07)",
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()

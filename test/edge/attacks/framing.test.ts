@@ -13,73 +13,75 @@ const chat = JSON.stringify(hello({ stream: false }))
 const keepAlive: ReadonlyArray<string> = []
 
 layer(layerGateway(), live)("HTTP framing", (it) => {
-  it.effect("H01 two ways to tell where a body ends are refused, and what follows is never a request", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const sql = yield* SqlClient.SqlClient
-      const { secret, prefix } = yield* newKey()
-      const smuggled = rawPost("/api/chat", secret, chat)
-      const variants: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
-        ["CL and TE", ["Content-Length: 4", "Transfer-Encoding: chunked"]],
-        ["TE and CL", ["Transfer-Encoding: chunked", "Content-Length: 4"]],
-        ["two lengths", ["Content-Length: 4", "Content-Length: 5"]],
-        ["one length twice", ["Content-Length: 4", "Content-Length: 4"]],
-        ["a list of lengths", ["Content-Length: 4, 4"]],
-        ["a spaced list of lengths", ["Content-Length:  5 ,5"]],
-        ["a signed length", ["Content-Length: +5"]],
-        ["a negative length", ["Content-Length: -1"]],
-        ["a hex length", ["Content-Length: 0x5"]],
-        ["an exponent length", ["Content-Length: 1e1"]],
-        ["a fraction length", ["Content-Length: 4.0"]],
-        ["an empty length", ["Content-Length: "]],
-        ["a huge length", ["Content-Length: 99999999999999999999999"]],
-        ["TE xchunked", ["Transfer-Encoding: xchunked"]],
-        ["TE chunked, identity", ["Transfer-Encoding: chunked, identity"]],
-        ["TE identity", ["Transfer-Encoding: identity"]],
-        ["TE gzip", ["Transfer-Encoding: gzip"]],
-        ["TE gzip, chunked", ["Transfer-Encoding: gzip, chunked"]],
-        ["TE twice, gzip and chunked", ["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"]],
-        ["TE chunked twice", ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]],
-        ["TE quoted", ['Transfer-Encoding: "chunked"']],
-        ["TE with a vertical tab", ["Transfer-Encoding: \u000bchunked"]],
-        ["TE before a space", ["Transfer-Encoding : chunked"]],
-        ["CL before a space", ["Content-Length : 4"]],
-        ["TE folded", ["Transfer-Encoding:\r\n chunked"]],
-        ["a folded header", ["X-A: b\r\n c", "Content-Length: 4"]],
-        ["a bare LF", ["X-A: b\nTransfer-Encoding: chunked", "Content-Length: 4"]],
-        ["a bare CR", ["X-A: b\rTransfer-Encoding: chunked", "Content-Length: 4"]],
-        ["a NUL", ["X-A: b\u0000", "Content-Length: 4"]],
-        ["a header without a name", [": b", "Content-Length: 4"]],
-        ["a header with a space in its name", ["X A: b", "Content-Length: 4"]]
-      ]
-      yield* Effect.gen(function* () {
-        for (const [name, headers] of variants) {
-          const head = [
-            "POST /api/chat HTTP/1.1",
-            "Host: h",
-            `Authorization: Bearer ${secret}`,
-            "Content-Type: application/json",
-            ...headers,
-            "",
-            ""
-          ].join("\r\n")
-          const { responses, closed } = yield* talk(
-            url,
-            Buffer.concat([Buffer.from(`${head}0\r\n\r\n`, "latin1"), smuggled])
-          )
-          assertRefusal(responses[0], 400, name)
-          assert.strictEqual(responses.length, 1, `${name}: a second answer`)
-          assert.isTrue(closed, `${name}: still open`)
-        }
-      }).pipe(unharmed)
-      // None of them got so far as to be a chat.
-      const rows = yield* sql<{ n: bigint }>`
+  it.effect(
+    "when a body has two lengths, then it is refused, and the bytes behind it are never a request (H01)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const sql = yield* SqlClient.SqlClient
+        const { secret, prefix } = yield* newKey()
+        const smuggled = rawPost("/api/chat", secret, chat)
+        const variants: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
+          ["CL and TE", ["Content-Length: 4", "Transfer-Encoding: chunked"]],
+          ["TE and CL", ["Transfer-Encoding: chunked", "Content-Length: 4"]],
+          ["two lengths", ["Content-Length: 4", "Content-Length: 5"]],
+          ["one length twice", ["Content-Length: 4", "Content-Length: 4"]],
+          ["a list of lengths", ["Content-Length: 4, 4"]],
+          ["a spaced list of lengths", ["Content-Length:  5 ,5"]],
+          ["a signed length", ["Content-Length: +5"]],
+          ["a negative length", ["Content-Length: -1"]],
+          ["a hex length", ["Content-Length: 0x5"]],
+          ["an exponent length", ["Content-Length: 1e1"]],
+          ["a fraction length", ["Content-Length: 4.0"]],
+          ["an empty length", ["Content-Length: "]],
+          ["a huge length", ["Content-Length: 99999999999999999999999"]],
+          ["TE xchunked", ["Transfer-Encoding: xchunked"]],
+          ["TE chunked, identity", ["Transfer-Encoding: chunked, identity"]],
+          ["TE identity", ["Transfer-Encoding: identity"]],
+          ["TE gzip", ["Transfer-Encoding: gzip"]],
+          ["TE gzip, chunked", ["Transfer-Encoding: gzip, chunked"]],
+          ["TE twice, gzip and chunked", ["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"]],
+          ["TE chunked twice", ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]],
+          ["TE quoted", ['Transfer-Encoding: "chunked"']],
+          ["TE with a vertical tab", ["Transfer-Encoding: \u000bchunked"]],
+          ["TE before a space", ["Transfer-Encoding : chunked"]],
+          ["CL before a space", ["Content-Length : 4"]],
+          ["TE folded", ["Transfer-Encoding:\r\n chunked"]],
+          ["a folded header", ["X-A: b\r\n c", "Content-Length: 4"]],
+          ["a bare LF", ["X-A: b\nTransfer-Encoding: chunked", "Content-Length: 4"]],
+          ["a bare CR", ["X-A: b\rTransfer-Encoding: chunked", "Content-Length: 4"]],
+          ["a NUL", ["X-A: b\u0000", "Content-Length: 4"]],
+          ["a header without a name", [": b", "Content-Length: 4"]],
+          ["a header with a space in its name", ["X A: b", "Content-Length: 4"]]
+        ]
+        yield* Effect.gen(function* () {
+          for (const [name, headers] of variants) {
+            const head = [
+              "POST /api/chat HTTP/1.1",
+              "Host: h",
+              `Authorization: Bearer ${secret}`,
+              "Content-Type: application/json",
+              ...headers,
+              "",
+              ""
+            ].join("\r\n")
+            const { responses, closed } = yield* talk(
+              url,
+              Buffer.concat([Buffer.from(`${head}0\r\n\r\n`, "latin1"), smuggled])
+            )
+            assertRefusal(responses[0], 400, name)
+            assert.strictEqual(responses.length, 1, `${name}: a second answer`)
+            assert.isTrue(closed, `${name}: still open`)
+          }
+        }).pipe(unharmed)
+        // None of them got so far as to be a chat.
+        const rows = yield* sql<{ n: bigint }>`
         SELECT count(*) AS n FROM audit_log WHERE key_prefix = ${prefix} AND status = 200`
-      assert.strictEqual(rows[0]?.n, 0n)
-    })
+        assert.strictEqual(rows[0]?.n, 0n)
+      })
   )
 
-  it.effect("H01 malformed chunks are refused, and end the connection", () =>
+  it.effect("when chunks are malformed, then they are refused and the connection ends (H01)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -107,7 +109,7 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
     })
   )
 
-  it.effect("H01 two hosts or none are refused, but for HTTP/1.0", () =>
+  it.effect("when there are two hosts or none, then it is refused, but not for HTTP/1.0 (H01)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -124,43 +126,45 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
     })
   )
 
-  it.effect("H02 pipelined requests are answered in order, each with an id and a row of its own", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const backend = yield* Fake
-      const { secret } = yield* newKey({ concurrent: 3 })
-      const words = ["one", "two", "three", "four"]
-      backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 100 })
-      const { responses } = yield* talk(
-        url,
-        Buffer.concat([
-          rawPost("/api/chat", secret, JSON.stringify(hello()), keepAlive),
-          Buffer.from(`GET /api/version HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ${secret}\r\n\r\n`),
-          rawPost("/v1/chat/completions", secret, chat, keepAlive)
-        ]),
-        { answers: 3 }
-      )
-      assert.deepStrictEqual(
-        responses.map(({ status }) => status),
-        [200, 200, 200]
-      )
-      assert.include(responses[0]?.body, '"content":"four"')
-      assert.include(responses[1]?.body, '"version"')
-      assert.include(responses[2]?.body, "Hello world!")
-      const ids = responses.map(({ headers }) => headers.get("x-request-id") ?? "")
-      assert.strictEqual(new Set(ids).size, 3)
-      const sql = yield* SqlClient.SqlClient
-      for (const id of ids) {
-        const rows = yield* eventually(
-          sql`SELECT FROM audit_log WHERE request_id = ${id}::text::uuid`,
-          (rows) => rows.length > 0
+  it.effect(
+    "when requests are pipelined, then they are answered in order, each with an id and a row of its own (H02)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const backend = yield* Fake
+        const { secret } = yield* newKey({ concurrent: 3 })
+        const words = ["one", "two", "three", "four"]
+        backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 100 })
+        const { responses } = yield* talk(
+          url,
+          Buffer.concat([
+            rawPost("/api/chat", secret, JSON.stringify(hello()), keepAlive),
+            Buffer.from(`GET /api/version HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ${secret}\r\n\r\n`),
+            rawPost("/v1/chat/completions", secret, chat, keepAlive)
+          ]),
+          { answers: 3 }
         )
-        assert.strictEqual(rows.length, 1)
-      }
-    })
+        assert.deepStrictEqual(
+          responses.map(({ status }) => status),
+          [200, 200, 200]
+        )
+        assert.include(responses[0]?.body, '"content":"four"')
+        assert.include(responses[1]?.body, '"version"')
+        assert.include(responses[2]?.body, "Hello world!")
+        const ids = responses.map(({ headers }) => headers.get("x-request-id") ?? "")
+        assert.strictEqual(new Set(ids).size, 3)
+        const sql = yield* SqlClient.SqlClient
+        for (const id of ids) {
+          const rows = yield* eventually(
+            sql`SELECT FROM audit_log WHERE request_id = ${id}::text::uuid`,
+            (rows) => rows.length > 0
+          )
+          assert.strictEqual(rows.length, 1)
+        }
+      })
   )
 
-  it.effect("H02 garbage behind a stream does not get into it", () =>
+  it.effect("when garbage comes behind a stream, then it does not get into it (H02)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const backend = yield* Fake
@@ -183,7 +187,7 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
   )
 
   it.effect(
-    "H03 when 5000 requests come in one write, then the connection ends and memory stays where it is",
+    "when 5000 requests come in one write, then the connection ends and memory stays where it is (H03)",
     () =>
       Effect.gen(function* () {
         const { url } = yield* Gateway
@@ -205,7 +209,7 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
       })
   )
 
-  it.effect("H03 when 17 requests come in one write, then each is answered, and the next 17 too", () =>
+  it.effect("when 17 requests come in one write, then each is answered, and the next 17 too (H03)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey({ rpm: 100 })
@@ -226,7 +230,7 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
     })
   )
 
-  it.effect("H07 a body that breaks off leaves no slot, no tokens and no error behind", () =>
+  it.effect("when a body breaks off, then no slot, no tokens and no error are left behind (H07)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret, prefix } = yield* newKey({ concurrent: 1 })
@@ -259,7 +263,7 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
     })
   )
 
-  it.effect("H08 what comes after a complete body is not part of it and not kept", () =>
+  it.effect("when bytes come after a complete body, then they are not part of it and not kept (H08)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -275,7 +279,7 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
     })
   )
 
-  it.effect("H09 nobody is told to continue who will be refused", () =>
+  it.effect("when a request will be refused, then its client is not told to continue (H09)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()

@@ -27,7 +27,7 @@ layer(layerGateway({ MAX_REQUEST_BODY_BYTES: "16777216", ANONYMOUS_ROWS_PER_MINU
   timeout: 60_000
 })("free work", (it) => {
   it.effect(
-    "A22 when a key has used up its free work, then it gets 429, and one row a second stands for them",
+    "when a key has used up its free work, then it gets 429, and one row a second stands for them (A22)",
     () =>
       Effect.gen(function* () {
         const [{ secret, prefix }, other] = [yield* newKey(), yield* newKey()]
@@ -66,7 +66,7 @@ layer(layerGateway({ MAX_REQUEST_BODY_BYTES: "16777216", ANONYMOUS_ROWS_PER_MINU
       })
   )
 
-  it.effect("A22 when a key has used up its free work, then its bodies are not parsed", () =>
+  it.effect("when a key has used up its free work, then its bodies are not parsed (A22)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const answers = yield* unharmed(atOnce(8, call("/api/generate", { secret, body: large })))
@@ -77,7 +77,7 @@ layer(layerGateway({ MAX_REQUEST_BODY_BYTES: "16777216", ANONYMOUS_ROWS_PER_MINU
     })
   )
 
-  it.effect("A22 when requests are admitted, then they take nothing from the key's free work", () =>
+  it.effect("when requests are admitted, then they take nothing from the key's free work (A22)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const answers = yield* atOnce(300, call("/api/chat", { secret, body: hello({ stream: false }) }))
@@ -87,7 +87,7 @@ layer(layerGateway({ MAX_REQUEST_BODY_BYTES: "16777216", ANONYMOUS_ROWS_PER_MINU
   )
 
   it.effect(
-    "A23 when strangers connect, send and reset, then an honest refusal is quick and few rows are written",
+    "when strangers connect, send and reset, then an honest refusal is quick and few rows are written (A23)",
     () =>
       Effect.gen(function* () {
         const { url } = yield* Gateway
@@ -132,7 +132,7 @@ layer(layerGateway({ MAX_REQUEST_BODY_BYTES: "16777216", ANONYMOUS_ROWS_PER_MINU
 
 layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("a key that floods", (it) => {
   it.effect(
-    "A25 when a key does not wait as it is told, then its refusals come late and its bodies are not read",
+    "when a key does not wait as it is told, then its refusals come late and its bodies are not read (A25)",
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey({ rpm: 1 })
@@ -158,7 +158,7 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("a key tha
   )
 
   it.effect(
-    "A25 when a key waits as it is told, then its refusal is quick, and the next request is served",
+    "when a key waits as it is told, then its refusal is quick, and the next request is served (A25)",
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()

@@ -10,52 +10,54 @@ const live = { excludeTestServices: true, timeout: 60_000 } as const
 const chat = JSON.stringify(hello({ stream: false }))
 
 layer(layerGateway(), live)("odd headers", (it) => {
-  it.effect("H11 odd names, many headers, long headers and latin-1 bytes are handled or refused", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      const ask = (...headers: ReadonlyArray<string>) =>
-        talk(
-          url,
-          Buffer.from(
-            rawRequest("GET", "/api/version", [`Authorization: Bearer ${secret}`, ...headers]),
-            "latin1"
+  it.effect(
+    "when names are odd, headers many or long, or bytes latin-1, then they are handled or refused (H11)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        const ask = (...headers: ReadonlyArray<string>) =>
+          talk(
+            url,
+            Buffer.from(
+              rawRequest("GET", "/api/version", [`Authorization: Bearer ${secret}`, ...headers]),
+              "latin1"
+            )
           )
-        )
-      yield* Effect.gen(function* () {
-        for (const headers of [
-          ["__proto__: x", "constructor: y", "toString: z", "hasOwnProperty: w"],
-          ["X-Latin: caf\u00e9 \u00ff"],
-          [`X-Long: ${"a".repeat(10_000)}`],
-          Array.from({ length: 500 }, (_, i) => `X-${i}: ${i}`)
-        ]) {
-          const { responses } = yield* ask(...headers)
-          assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
-        }
-        for (const headers of [
-          [`X-Long: ${"a".repeat(17_000)}`],
-          Array.from({ length: 20_000 }, (_, i) => `X-${i}: ${i}`)
-        ]) {
-          const { responses, closed } = yield* ask(...headers)
-          assertRefusal(responses[0], 431, headers[0]?.slice(0, 10) ?? "")
-          assert.isTrue(closed)
-        }
-        // Beyond the first 2000 headers Node stops looking: a key among them is none.
-        const { responses } = yield* ask(...Array.from({ length: 2100 }, () => "a: b"), "X-Last: x")
-        assert.notStrictEqual(responses[0]?.status, 500)
-        const hidden = yield* talk(
-          url,
-          rawRequest("GET", "/api/version", [
-            ...Array.from({ length: 2100 }, () => "a: b"),
-            `Authorization: Bearer ${secret}`
-          ])
-        )
-        assertRefusal(hidden.responses[0], hidden.responses[0]?.status === 431 ? 431 : 401, "hidden key")
-      }).pipe(unharmed)
-    })
+        yield* Effect.gen(function* () {
+          for (const headers of [
+            ["__proto__: x", "constructor: y", "toString: z", "hasOwnProperty: w"],
+            ["X-Latin: caf\u00e9 \u00ff"],
+            [`X-Long: ${"a".repeat(10_000)}`],
+            Array.from({ length: 500 }, (_, i) => `X-${i}: ${i}`)
+          ]) {
+            const { responses } = yield* ask(...headers)
+            assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
+          }
+          for (const headers of [
+            [`X-Long: ${"a".repeat(17_000)}`],
+            Array.from({ length: 20_000 }, (_, i) => `X-${i}: ${i}`)
+          ]) {
+            const { responses, closed } = yield* ask(...headers)
+            assertRefusal(responses[0], 431, headers[0]?.slice(0, 10) ?? "")
+            assert.isTrue(closed)
+          }
+          // Beyond the first 2000 headers Node stops looking: a key among them is none.
+          const { responses } = yield* ask(...Array.from({ length: 2100 }, () => "a: b"), "X-Last: x")
+          assert.notStrictEqual(responses[0]?.status, 500)
+          const hidden = yield* talk(
+            url,
+            rawRequest("GET", "/api/version", [
+              ...Array.from({ length: 2100 }, () => "a: b"),
+              `Authorization: Bearer ${secret}`
+            ])
+          )
+          assertRefusal(hidden.responses[0], hidden.responses[0]?.status === 431 ? 431 : 401, "hidden key")
+        }).pipe(unharmed)
+      })
   )
 
-  it.effect("H12 a key in the trailers is no key", () =>
+  it.effect("when a key is in the trailers, then it is no key (H12)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -71,36 +73,38 @@ layer(layerGateway(), live)("odd headers", (it) => {
     })
   )
 
-  it.effect("H13 hop-by-hop headers neither reach the backend nor take the key away", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const backend = yield* Fake
-      const { secret } = yield* newKey()
-      const { responses } = yield* talk(
-        url,
-        rawPost("/api/chat", secret, chat, [
-          "Connection: authorization, x-request-id, close",
-          "Proxy-Authorization: Basic eDp5",
-          "Keep-Alive: timeout=1",
-          "TE: trailers",
-          "Cookie: a=b",
-          "X-Forwarded-For: 1.2.3.4",
-          "Via: x"
-        ]),
-        { answers: 1 }
-      )
-      assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
-      assert.deepStrictEqual(Object.keys(backend.requests.at(-1)?.headers ?? {}).sort(), [
-        "accept",
-        "connection",
-        "content-length",
-        "content-type",
-        "host"
-      ])
-    })
+  it.effect(
+    "when a header is hop-by-hop, then it does not reach the backend and does not take the key away (H13)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const backend = yield* Fake
+        const { secret } = yield* newKey()
+        const { responses } = yield* talk(
+          url,
+          rawPost("/api/chat", secret, chat, [
+            "Connection: authorization, x-request-id, close",
+            "Proxy-Authorization: Basic eDp5",
+            "Keep-Alive: timeout=1",
+            "TE: trailers",
+            "Cookie: a=b",
+            "X-Forwarded-For: 1.2.3.4",
+            "Via: x"
+          ]),
+          { answers: 1 }
+        )
+        assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
+        assert.deepStrictEqual(Object.keys(backend.requests.at(-1)?.headers ?? {}).sort(), [
+          "accept",
+          "connection",
+          "content-length",
+          "content-type",
+          "host"
+        ])
+      })
   )
 
-  it.effect("H15 ranges, encodings and conditions change nothing", () =>
+  it.effect("when a request has ranges, encodings or conditions, then they change nothing (H15)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -120,23 +124,25 @@ layer(layerGateway(), live)("odd headers", (it) => {
     })
   )
 
-  it.effect("H16 there is no CORS: a preflight is a blocked path, an origin changes nothing", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      const origin = "Origin: https://evil"
-      const preflight = yield* talk(
-        url,
-        rawRequest("OPTIONS", "/v1/chat/completions", [origin, "Access-Control-Request-Method: POST"])
-      ).pipe(unharmed)
-      assertRefusal(preflight.responses[0], 403, "preflight")
-      const { responses } = yield* talk(url, rawPost("/v1/chat/completions", secret, chat, [origin]), {
-        answers: 1
+  it.effect(
+    "when a browser asks for CORS, then a preflight is a blocked path and an origin changes nothing (H16)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        const origin = "Origin: https://evil"
+        const preflight = yield* talk(
+          url,
+          rawRequest("OPTIONS", "/v1/chat/completions", [origin, "Access-Control-Request-Method: POST"])
+        ).pipe(unharmed)
+        assertRefusal(preflight.responses[0], 403, "preflight")
+        const { responses } = yield* talk(url, rawPost("/v1/chat/completions", secret, chat, [origin]), {
+          answers: 1
+        })
+        assert.strictEqual(responses[0]?.status, 200)
+        assert.isFalse(
+          [...(responses[0]?.headers.keys() ?? [])].some((name) => name.startsWith("access-control"))
+        )
       })
-      assert.strictEqual(responses[0]?.status, 200)
-      assert.isFalse(
-        [...(responses[0]?.headers.keys() ?? [])].some((name) => name.startsWith("access-control"))
-      )
-    })
   )
 })

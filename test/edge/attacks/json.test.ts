@@ -20,7 +20,7 @@ const sized = (bytes: number): string => {
 }
 
 layer(layerGateway(), live)("a request's body", (it) => {
-  it.effect("B01 is taken up to the last byte of the limit, and refused unread beyond it", () =>
+  it.effect("when it is as large as the limit, then it is taken, and beyond it refused unread (B01)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -38,36 +38,38 @@ layer(layerGateway(), live)("a request's body", (it) => {
     })
   )
 
-  it.effect("B02 the same without a length: in one chunk, in many, in chunks of a byte", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      const headers = ["Transfer-Encoding: chunked"]
-      for (const size of [most, 1000]) {
-        const whole = yield* ask(secret, chunked(sized(most), size), { headers })
-        assert.strictEqual(whole?.status, 200)
-      }
-      const dripped = yield* ask(secret, chunked(JSON.stringify(plain), 1), { headers })
-      assert.strictEqual(dripped?.status, 200)
-      yield* Effect.gen(function* () {
-        for (const size of [most + 1, 1000]) {
-          const over = yield* ask(secret, chunked(sized(most + 1), size), { headers })
-          yield* assertAudited(assertRefusal(over, 413, `chunks of ${size}`), 413)
+  it.effect(
+    "when it has no length and comes in one chunk, many, or bytes, then the limit is the same (B02)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        const headers = ["Transfer-Encoding: chunked"]
+        for (const size of [most, 1000]) {
+          const whole = yield* ask(secret, chunked(sized(most), size), { headers })
+          assert.strictEqual(whole?.status, 200)
         }
-        const huge = yield* talk(url, rawPost("/api/chat", secret, "FFFFFFFFFF\r\n{", headers), {
-          also: (socket) => {
-            const piece = "a".repeat(65_536)
-            const timer = setInterval(() => socket.write(piece), 2)
-            socket.once("close", () => clearInterval(timer))
+        const dripped = yield* ask(secret, chunked(JSON.stringify(plain), 1), { headers })
+        assert.strictEqual(dripped?.status, 200)
+        yield* Effect.gen(function* () {
+          for (const size of [most + 1, 1000]) {
+            const over = yield* ask(secret, chunked(sized(most + 1), size), { headers })
+            yield* assertAudited(assertRefusal(over, 413, `chunks of ${size}`), 413)
           }
-        })
-        assertRefusal(huge.responses[0], 413, "FFFFFFFFFF")
-        assert.isTrue(huge.closed, "goes on reading")
-      }).pipe(unharmed)
-    })
+          const huge = yield* talk(url, rawPost("/api/chat", secret, "FFFFFFFFFF\r\n{", headers), {
+            also: (socket) => {
+              const piece = "a".repeat(65_536)
+              const timer = setInterval(() => socket.write(piece), 2)
+              socket.once("close", () => clearInterval(timer))
+            }
+          })
+          assertRefusal(huge.responses[0], 413, "FFFFFFFFFF")
+          assert.isTrue(huge.closed, "goes on reading")
+        }).pipe(unharmed)
+      })
   )
 
-  it.effect("B03 is never decompressed", () =>
+  it.effect("when it is compressed, then it is never decompressed (B03)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const bomb = gzipSync(Buffer.alloc(50_000_000))
@@ -82,7 +84,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
     })
   )
 
-  it.effect("B04 is one JSON object and nothing else", () =>
+  it.effect("when it is anything but one JSON object, then it is refused (B04)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const good = JSON.stringify(plain)
@@ -112,7 +114,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
     })
   )
 
-  it.effect("B05 is valid UTF-8 without a byte order mark", () =>
+  it.effect("when it is not valid UTF-8, or begins with a byte order mark, then it is refused (B05)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const good = JSON.stringify(plain)
@@ -128,7 +130,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
     })
   )
 
-  it.effect("B06 is at most 64 levels deep, wherever", () =>
+  it.effect("when it has more than 64 levels anywhere, then it is refused (B06)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const lists = (depth: number) => "[".repeat(depth) + "]".repeat(depth)
@@ -150,7 +152,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
     })
   )
 
-  it.effect("B07 of many keys or long ones is dealt with, long numbers are no numbers of ours", () =>
+  it.effect("when it has many keys or long ones, then it is handled, and long numbers do no harm (B07)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const keys = (name: (i: number) => string) =>
@@ -172,61 +174,65 @@ layer(layerGateway(), live)("a request's body", (it) => {
     })
   )
 
-  it.effect("B08 says nothing twice: equal keys are refused, look-alikes do not exist", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey({ models: ["m"] })
-      const rest = JSON.stringify({ stream: false, messages: plain.messages }).slice(1)
-      const messages = yield* refused(secret, [
-        `{"model":"m","model":"other",${rest}`,
-        `{"model":"other","model":"m",${rest}`,
-        String.raw`{"model":"m","mode\u006c":"other",` + rest,
-        String.raw`{"\u006dodel":"other","model":"m",` + rest,
-        `{"model":"m","options":{"num_predict":1,"num_predict":99999},${rest}`,
-        `{"model":"m","options":{},"options":{"num_predict":99999},${rest}`
-      ])
-      assert.isTrue(messages.every((message) => message.includes("twice")))
-      const folded = [
-        "Model",
-        "MODEL",
-        "mODEL",
-        "Stream",
-        "MESSAGES",
-        "Options",
-        "Me\u017f\u017fages",
-        "Keep_Alive"
-      ]
-      for (const key of folded) {
-        for (const body of [
-          `{"model":"m","${key}":"other",${rest}`,
-          `{"${key}":{"num_predict":99999},"model":"m",${rest}`
-        ]) {
-          const { raw, body: upstream } = yield* sent(secret, body)
-          assert.strictEqual(upstream["model"], "m:latest")
-          assert.strictEqual(raw.match(/"model"/gi)?.length, 1)
-          assert.deepStrictEqual(upstream["options"], { num_predict: 4096 })
+  it.effect(
+    "when it says a key twice, then it is refused, also when one of them is spelled with escapes (B08)",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ models: ["m"] })
+        const rest = JSON.stringify({ stream: false, messages: plain.messages }).slice(1)
+        const messages = yield* refused(secret, [
+          `{"model":"m","model":"other",${rest}`,
+          `{"model":"other","model":"m",${rest}`,
+          String.raw`{"model":"m","mode\u006c":"other",` + rest,
+          String.raw`{"\u006dodel":"other","model":"m",` + rest,
+          `{"model":"m","options":{"num_predict":1,"num_predict":99999},${rest}`,
+          `{"model":"m","options":{},"options":{"num_predict":99999},${rest}`
+        ])
+        assert.isTrue(messages.every((message) => message.includes("twice")))
+        const folded = [
+          "Model",
+          "MODEL",
+          "mODEL",
+          "Stream",
+          "MESSAGES",
+          "Options",
+          "Me\u017f\u017fages",
+          "Keep_Alive"
+        ]
+        for (const key of folded) {
+          for (const body of [
+            `{"model":"m","${key}":"other",${rest}`,
+            `{"${key}":{"num_predict":99999},"model":"m",${rest}`
+          ]) {
+            const { raw, body: upstream } = yield* sent(secret, body)
+            assert.strictEqual(upstream["model"], "m:latest")
+            assert.strictEqual(raw.match(/"model"/gi)?.length, 1)
+            assert.deepStrictEqual(upstream["options"], { num_predict: 4096 })
+          }
         }
-      }
-    })
+      })
   )
 
-  it.effect("B10 pollutes no prototype and smuggles nothing through one", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const good = JSON.stringify(plain).slice(1)
-      for (const body of [
-        `{"__proto__":{"num_predict":99999,"keep_alive":-1},${good}`,
-        `{"constructor":{"prototype":{"num_predict":99999}},"toString":1,${good}`,
-        `{"options":{"__proto__":{"num_predict":99999,"num_gpu":9}},${good}`,
-        `{"format":{"__proto__":{"x":1},"type":"object"},${good}`,
-        good.replace('"role"', '"__proto__":{"images":["x"]},"role"').replace(/^/, "{")
-      ]) {
-        const { body: upstream } = yield* sent(secret, body)
-        assert.deepStrictEqual(upstream["options"], { num_predict: 4096 }, body)
-        assert.isUndefined(upstream["keep_alive"])
-        assert.isUndefined(Reflect.get({}, "num_predict"))
-        assert.isUndefined(Reflect.get({}, "x"))
-      }
-      yield* refused(secret, ['{"__proto__":{"model":"m","messages":[]}}'])
-    })
+  it.effect(
+    "when it names a prototype, then no prototype is changed and nothing passes through it (B10)",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const good = JSON.stringify(plain).slice(1)
+        for (const body of [
+          `{"__proto__":{"num_predict":99999,"keep_alive":-1},${good}`,
+          `{"constructor":{"prototype":{"num_predict":99999}},"toString":1,${good}`,
+          `{"options":{"__proto__":{"num_predict":99999,"num_gpu":9}},${good}`,
+          `{"format":{"__proto__":{"x":1},"type":"object"},${good}`,
+          good.replace('"role"', '"__proto__":{"images":["x"]},"role"').replace(/^/, "{")
+        ]) {
+          const { body: upstream } = yield* sent(secret, body)
+          assert.deepStrictEqual(upstream["options"], { num_predict: 4096 }, body)
+          assert.isUndefined(upstream["keep_alive"])
+          assert.isUndefined(Reflect.get({}, "num_predict"))
+          assert.isUndefined(Reflect.get({}, "x"))
+        }
+        yield* refused(secret, ['{"__proto__":{"model":"m","messages":[]}}'])
+      })
   )
 })

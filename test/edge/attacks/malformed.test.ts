@@ -36,7 +36,7 @@ layer(layerGateway().pipe(Layer.provide(hasty)), { excludeTestServices: true, ti
   "malformed HTTP",
   (it) => {
     it.effect(
-      "D10 each refusal before a request is shaped, counted once by its reason, and not audited",
+      "when the parser refuses bytes, then the answer has the error shape, is counted once by its reason, and not audited (D10)",
       () =>
         Effect.gen(function* () {
           const { url } = yield* Gateway
@@ -60,7 +60,7 @@ layer(layerGateway().pipe(Layer.provide(hasty)), { excludeTestServices: true, ti
         })
     )
 
-    it.effect("a client that hangs up in the middle of a head has sent nothing malformed", () =>
+    it.effect("when a client leaves in the middle of a head, then nothing malformed is counted", () =>
       Effect.gen(function* () {
         const { url } = yield* Gateway
         const was = yield* counted

@@ -26,64 +26,66 @@ const get = (...targets: ReadonlyArray<string>) => targets.map((target) => ["GET
 const post = (...targets: ReadonlyArray<string>) => targets.map((target) => ["POST", target] as const)
 
 layer(layerGateway(), live)("a target that is not on the list", (it) => {
-  it.effect("P01 the backend's own management is refused for every method, with and without a key", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      const paths = [
-        "/api/pull",
-        "/api/push",
-        "/api/create",
-        "/api/copy",
-        "/api/delete",
-        "/api/blobs/sha256:0000",
-        "/api/ps"
-      ]
-      const methods = [
-        "GET",
-        "HEAD",
-        "POST",
-        "PUT",
-        "PATCH",
-        "DELETE",
-        "OPTIONS",
-        "TRACE",
-        "QUERY",
-        "PROPFIND",
-        "PURGE",
-        "LINK"
-      ]
-      const keys = [
-        [],
-        [`Authorization: Bearer ${secret.slice(0, -1)}x`],
-        [`Authorization: Bearer ${secret}`]
-      ]
-      const cases = paths.flatMap((path) =>
-        methods.flatMap((method) => keys.map((headers) => ({ path, method, headers })))
-      )
-      const seen = yield* Effect.forEach(
-        cases,
-        ({ path, method, headers }) =>
-          Effect.gen(function* () {
-            const bodiless = method === "HEAD"
-            const { responses, text } = yield* talk(url, rawRequest(method, path, headers), {
-              answers: 1,
-              bodiless
-            })
-            const of = `${method} ${path}`
-            if (!bodiless) return assertRefusal(responses[0], 403, of)
-            assert.strictEqual(responses[0]?.status, 403, of)
-            assert.isTrue(text.endsWith("\r\n\r\n"), `${of}: has a body`)
-            return responses[0]?.headers.get("x-request-id") ?? ""
-          }),
-        { concurrency: 4 }
-      ).pipe(unharmed)
-      assert.strictEqual(new Set(seen).size, 7 * 12 * 3)
-      for (const id of seen) yield* assertAudited(id, 403)
-    })
+  it.effect(
+    "when it is the backend's own management, then it is refused for every method, with and without a key (P01)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        const paths = [
+          "/api/pull",
+          "/api/push",
+          "/api/create",
+          "/api/copy",
+          "/api/delete",
+          "/api/blobs/sha256:0000",
+          "/api/ps"
+        ]
+        const methods = [
+          "GET",
+          "HEAD",
+          "POST",
+          "PUT",
+          "PATCH",
+          "DELETE",
+          "OPTIONS",
+          "TRACE",
+          "QUERY",
+          "PROPFIND",
+          "PURGE",
+          "LINK"
+        ]
+        const keys = [
+          [],
+          [`Authorization: Bearer ${secret.slice(0, -1)}x`],
+          [`Authorization: Bearer ${secret}`]
+        ]
+        const cases = paths.flatMap((path) =>
+          methods.flatMap((method) => keys.map((headers) => ({ path, method, headers })))
+        )
+        const seen = yield* Effect.forEach(
+          cases,
+          ({ path, method, headers }) =>
+            Effect.gen(function* () {
+              const bodiless = method === "HEAD"
+              const { responses, text } = yield* talk(url, rawRequest(method, path, headers), {
+                answers: 1,
+                bodiless
+              })
+              const of = `${method} ${path}`
+              if (!bodiless) return assertRefusal(responses[0], 403, of)
+              assert.strictEqual(responses[0]?.status, 403, of)
+              assert.isTrue(text.endsWith("\r\n\r\n"), `${of}: has a body`)
+              return responses[0]?.headers.get("x-request-id") ?? ""
+            }),
+          { concurrency: 4 }
+        ).pipe(unharmed)
+        assert.strictEqual(new Set(seen).size, 7 * 12 * 3)
+        for (const id of seen) yield* assertAudited(id, 403)
+      })
   )
 
-  it.effect("P02 extra slashes and dots do not lead around the list", () =>
+  it.effect("when it has extra slashes and dots, then it is refused (P02)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       yield* blocked(
@@ -106,7 +108,7 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
     })
   )
 
-  it.effect("P03 percent-encoding is not decoded", () =>
+  it.effect("when it is percent-encoded, then it is not decoded and refused (P03)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       yield* blocked(
@@ -127,21 +129,23 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
     })
   )
 
-  it.effect("P04 case matters, and bytes that are no ASCII are refused by the parser or the list", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      yield* blocked(secret, post("/API/PULL", "/Api/Pull", "/API/CHAT", "/V1/chat/completions"))
-      yield* blocked(secret, get("/HEALTHZ", "/Metrics"))
-      for (const target of ["/api/pu\u017f", "/api/chat\u00e4", "/\u212aey"]) {
-        const { responses } = yield* talk(url, Buffer.from(rawRequest("POST", target)), { answers: 1 })
-        assert.include([400, 403], responses[0]?.status, target)
-        assertRefusal(responses[0], responses[0]?.status ?? 0, target)
-      }
-    })
+  it.effect(
+    "when it has another case or bytes that are no ASCII, then the parser or the list refuses it (P04)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        yield* blocked(secret, post("/API/PULL", "/Api/Pull", "/API/CHAT", "/V1/chat/completions"))
+        yield* blocked(secret, get("/HEALTHZ", "/Metrics"))
+        for (const target of ["/api/pu\u017f", "/api/chat\u00e4", "/\u212aey"]) {
+          const { responses } = yield* talk(url, Buffer.from(rawRequest("POST", target)), { answers: 1 })
+          assert.include([400, 403], responses[0]?.status, target)
+          assertRefusal(responses[0], responses[0]?.status ?? 0, target)
+        }
+      })
   )
 
-  it.effect("P05 dot segments and backslashes are not resolved", () =>
+  it.effect("when it has dot segments or backslashes, then they are not resolved (P05)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       yield* blocked(
@@ -159,7 +163,7 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
     })
   )
 
-  it.effect("P06 a query ends the path and nothing else does", () =>
+  it.effect("when it has a query, then the query ends the path and does nothing else (P06)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -173,7 +177,7 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
     })
   )
 
-  it.effect("P07 an absolute target is refused whatever it names", () =>
+  it.effect("when it is absolute, then it is refused whatever it names (P07)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       yield* blocked(secret, [
@@ -188,7 +192,7 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
     })
   )
 
-  it.effect("P08 there is no tunnel and no other protocol, and nothing hangs", () =>
+  it.effect("when it asks for a tunnel or another protocol, then it is refused and nothing hangs (P08)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret } = yield* newKey()
@@ -217,37 +221,41 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
     })
   )
 
-  it.effect("P09 malformed escapes and long targets get the full answer, too long ones a shaped 431", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      const long = [101, 1000, 15 * 1024 - 200].map((size) => `/api/blobs/${"a".repeat(size)}`)
-      yield* blocked(secret, get("/api/%zz", "/%", "/%c0%af", ...long))
-      const { responses, closed } = yield* talk(url, rawRequest("GET", `/api/blobs/${"a".repeat(70_000)}`))
-      assertRefusal(responses[0], 431, "70 000 characters")
-      assert.isTrue(closed)
-    })
+  it.effect(
+    "when it has malformed escapes or is long, then it gets the full answer, and a 431 when it is too long (P09)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        const long = [101, 1000, 15 * 1024 - 200].map((size) => `/api/blobs/${"a".repeat(size)}`)
+        yield* blocked(secret, get("/api/%zz", "/%", "/%c0%af", ...long))
+        const { responses, closed } = yield* talk(url, rawRequest("GET", `/api/blobs/${"a".repeat(70_000)}`))
+        assertRefusal(responses[0], 431, "70 000 characters")
+        assert.isTrue(closed)
+      })
   )
 
-  it.effect("P10 a wrong method is the same refusal, without a list of the right ones", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      yield* blocked(secret, [
-        ["GET", "/api/chat"],
-        ["PUT", "/v1/chat/completions"],
-        ["POST", "/api/tags"],
-        ["DELETE", "/v1/models/x"],
-        ["PUT", "/healthz"]
-      ])
-      const { responses } = yield* talk(url, rawRequest("GET", "/api/chat"), { answers: 1 })
-      assert.isFalse(responses[0]?.headers.has("allow"))
-      const unknown = yield* talk(url, rawRequest("BREW", "/api/chat"))
-      assertRefusal(unknown.responses[0], 400, "BREW")
-    })
+  it.effect(
+    "when its method is wrong, then it gets the same refusal, without a list of the right ones (P10)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        yield* blocked(secret, [
+          ["GET", "/api/chat"],
+          ["PUT", "/v1/chat/completions"],
+          ["POST", "/api/tags"],
+          ["DELETE", "/v1/models/x"],
+          ["PUT", "/healthz"]
+        ])
+        const { responses } = yield* talk(url, rawRequest("GET", "/api/chat"), { answers: 1 })
+        assert.isFalse(responses[0]?.headers.has("allow"))
+        const unknown = yield* talk(url, rawRequest("BREW", "/api/chat"))
+        assertRefusal(unknown.responses[0], 400, "BREW")
+      })
   )
 
-  it.effect("P11 what the backend serves beyond the list does not exist here", () =>
+  it.effect("when the backend serves it beyond the list, then it is refused (P11)", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       yield* blocked(secret, [
@@ -266,7 +274,7 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
     })
   )
 
-  it.effect("P13 headers that rename the path or the method are ignored", () =>
+  it.effect("when a header names another path or method, then the header is ignored (P13)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const backend = yield* Fake

@@ -122,7 +122,7 @@ for (const { zone, midnights } of hosts) {
   )(`a host in ${zone}`, (it) => {
     for (const { before, after, nextMonth, monthEnds } of midnights) {
       it.effect(
-        `what is admitted at 23:59:59.9 on ${before} is charged to that day, though it ends on ${after}`,
+        `when a request is admitted at 23:59:59.9 on ${before}, then it is charged to that day, though it ends on ${after}`,
         () =>
           Effect.gen(function* () {
             const [backend, registry] = [yield* Fake, yield* Registry]
@@ -178,41 +178,47 @@ for (const hours of [26, -26]) {
     layerGateway().pipe(Layer.provide(clockAt((real) => real.currentTimeMillisUnsafe() + hours * 3_600_000))),
     live
   )(`a host whose clock is ${hours} h off`, (it) => {
-    it.effect("charges, refuses and shows by the day of the stores", () =>
-      Effect.gen(function* () {
-        const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
-        const { secret, prefix, tenant } = yield* newKey({ concurrent: 1 })
-        // The second finds just as much left as it costs, and keeps to the one token that its prompt leaves it.
-        const [fake, last] = [yield* Fake, wire.done("chat", { prompt_eval_count: 9, eval_count: 1 })]
-        fake.script(wire.atOnce(), { does: "stream", lines: [wire.chat("Hello"), last] })
-        yield* registry.setBudgets(prefix, { day: 20, month: 1000 })
-        for (const left of ["10", "0"]) {
-          const answer = yield* eventually(chat(secret), ({ status }) => status === 200)
-          assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), left)
-        }
-        const refused = yield* chat(secret)
-        assert.strictEqual(refused.status, 429)
-        const now = Date.now()
-        const wait = ((endOf("day", now) ?? 0) - now) / 1000
-        assert.closeTo(Number(refused.headers.get("retry-after")), wait, 5)
-        const days = yield* sql<{ readonly off: number }>`
+    it.effect(
+      "when host and stores disagree about the day, then it charges, refuses and shows by the day of the stores",
+      () =>
+        Effect.gen(function* () {
+          const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+          const { secret, prefix, tenant } = yield* newKey({ concurrent: 1 })
+          // The second finds just as much left as it costs, and keeps to the one token that its prompt leaves it.
+          const [fake, last] = [yield* Fake, wire.done("chat", { prompt_eval_count: 9, eval_count: 1 })]
+          fake.script(wire.atOnce(), { does: "stream", lines: [wire.chat("Hello"), last] })
+          yield* registry.setBudgets(prefix, { day: 20, month: 1000 })
+          for (const left of ["10", "0"]) {
+            const answer = yield* eventually(chat(secret), ({ status }) => status === 200)
+            assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), left)
+          }
+          const refused = yield* chat(secret)
+          assert.strictEqual(refused.status, 429)
+          const now = Date.now()
+          const wait = ((endOf("day", now) ?? 0) - now) / 1000
+          assert.closeTo(Number(refused.headers.get("retry-after")), wait, 5)
+          const days = yield* sql<{ readonly off: number }>`
           SELECT day - (now() AT TIME ZONE 'UTC')::date AS off FROM ledger JOIN api_keys k ON k.id = key_id
           WHERE k.prefix = ${prefix}`
-        assert.deepStrictEqual(
-          days.map(({ off }) => Number(off)),
-          [0]
-        )
-        assert.deepInclude(yield* registry.usage(tenant, "day"), { requests: 2, tokensIn: 16, tokensOut: 4 })
-        const rows = yield* sql<{ readonly late: number; readonly arrived: number }>`
+          assert.deepStrictEqual(
+            days.map(({ off }) => Number(off)),
+            [0]
+          )
+          assert.deepInclude(yield* registry.usage(tenant, "day"), {
+            requests: 2,
+            tokensIn: 16,
+            tokensOut: 4
+          })
+          const rows = yield* sql<{ readonly late: number; readonly arrived: number }>`
           SELECT extract(epoch FROM now() - admitted_at)::float8 AS late,
             extract(epoch FROM arrived_at - now())::float8 / 3600 AS arrived
           FROM audit_log WHERE key_prefix = ${prefix} AND status = 200`
-        for (const { late, arrived } of rows) {
-          assert.isBelow(Math.abs(late), 30)
-          // What the host took for the time is what it says, and decides nothing.
-          assert.closeTo(arrived, hours, 0.1)
-        }
-      })
+          for (const { late, arrived } of rows) {
+            assert.isBelow(Math.abs(late), 30)
+            // What the host took for the time is what it says, and decides nothing.
+            assert.closeTo(arrived, hours, 0.1)
+          }
+        })
     )
   })
 }

@@ -72,19 +72,21 @@ const drift = Effect.gen(function* () {
 
 layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and ledger", (it) => {
   for (const counted of [350, 0]) {
-    it.effect(`a counter at ${counted} comes back to the ledger's 100 and the drift is told`, () =>
-      Effect.gen(function* () {
-        const claims = yield* keyAt(counted)
-        yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
-        yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
-        assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
-        assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
-      })
+    it.effect(
+      `when a counter is at ${counted}, then it comes back to the ledger's 100 and the drift is logged`,
+      () =>
+        Effect.gen(function* () {
+          const claims = yield* keyAt(counted)
+          yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
+          yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
+          assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+          assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
+        })
     )
   }
 
   it.effect(
-    "a counter that was rebuilt while its request ended, and so is a hold too high, is set right soon",
+    "when a counter was rebuilt while its request ended, or a hold is too high, then it is corrected soon",
     () =>
       Effect.gen(function* () {
         const claims = yield* keyAt(100)
@@ -95,7 +97,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
       })
   )
 
-  it.effect("a counter of a key on which somebody died is set right soon", () =>
+  it.effect("when a process died with a request of a key, then the key's counter is corrected soon", () =>
     Effect.gen(function* () {
       const claims = yield* keyAt(100)
       const here = Layer.fresh(layerMemoryMeter(new MemoryMeter({ leaseS: 30 })))
@@ -115,7 +117,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
     })
   )
 
-  it.effect("nothing is touched while a request is under way, here or in the ledger", () =>
+  it.effect("when a request is under way, then neither counter nor ledger is touched", () =>
     Effect.gen(function* () {
       const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
       const claims = yield* keyAt(350)
@@ -135,54 +137,56 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
     })
   )
 
-  it.effect("what a request holds beyond its lease is ended as the ledger says, and not before it can", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const claims = yield* keyAt(100)
-      const { key } = claims.account
-      const meter = Context.get(yield* Layer.build(brief), Meter)
-      yield* meter.load(claims.account, [{ bucket: "total", tokens: 100 }])
-      const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
-      for (const id of [running, booked]) {
-        yield* meter.reserve(claims, { id, tokens: 100, slot: true })
-        yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
+  it.effect(
+    "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",
+    () =>
+      Effect.gen(function* () {
+        const sql = yield* SqlClient.SqlClient
+        const claims = yield* keyAt(100)
+        const { key } = claims.account
+        const meter = Context.get(yield* Layer.build(brief), Meter)
+        yield* meter.load(claims.account, [{ bucket: "total", tokens: 100 }])
+        const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
+        for (const id of [running, booked]) {
+          yield* meter.reserve(claims, { id, tokens: 100, slot: true })
+          yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
           client_ip, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
           VALUES (${id}::text::uuid, ${group}::text::uuid, ${key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
           false, '', now(), now(), 100, 5, '{}', now() + interval '1 minute')`
-      }
-      const arrival = {
-        requestId: booked,
-        arrivedAt: Date.now(),
-        method: "POST",
-        endpoint: "/",
-        clientIp: ""
-      }
-      const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
-      // It is booked at more than it held, and nobody tells the counters.
-      yield* closeIntents(yield* PgClient.PgClient)([auditRow(end)])
-      // All that remains, for somebody who is no more.
-      yield* meter.reserve(claims, { id: killed, tokens: 10_000, slot: true })
-      const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
-        open,
-        lapsed,
-        total: totals.total
-      }))
-      assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
-      const asking = yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: 10, slot: true })
-      assert.strictEqual(asking._tag, "Refused")
-      const one = { open: 0, lapsed: [running], total: 327 }
-      assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
-      yield* Effect.sleep("800 millis")
-      assert.deepStrictEqual(yield* state, one)
-      // The Reconciler's part.
-      yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
-      const rest = { open: 0, lapsed: [], total: 227 }
-      assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
-    })
+        }
+        const arrival = {
+          requestId: booked,
+          arrivedAt: Date.now(),
+          method: "POST",
+          endpoint: "/",
+          clientIp: ""
+        }
+        const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
+        // It is booked at more than it held, and nobody tells the counters.
+        yield* closeIntents(yield* PgClient.PgClient)([auditRow(end)])
+        // All that remains, for somebody who is no more.
+        yield* meter.reserve(claims, { id: killed, tokens: 10_000, slot: true })
+        const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
+          open,
+          lapsed,
+          total: totals.total
+        }))
+        assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
+        const asking = yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: 10, slot: true })
+        assert.strictEqual(asking._tag, "Refused")
+        const one = { open: 0, lapsed: [running], total: 327 }
+        assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
+        yield* Effect.sleep("800 millis")
+        assert.deepStrictEqual(yield* state, one)
+        // The Reconciler's part.
+        yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
+        const rest = { open: 0, lapsed: [], total: 227 }
+        assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
+      })
   )
 
   it.effect(
-    "what a killed process held is found by whoever is refused because of it, without a budget too",
+    "when a killed process held a slot, then whoever is refused because of it finds it, also without a budget",
     () =>
       Effect.gen(function* () {
         const here = Layer.fresh(layerMemoryMeter(new MemoryMeter({ leaseS })))

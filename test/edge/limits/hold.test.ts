@@ -9,55 +9,59 @@ import { call, eventually, Fake, hello, layerGateway, modelSpeaks, newKey } from
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
 layer(layerGateway(), live)("a request of a model that nobody has heard", (it) => {
-  it.effect("holds its whole bound, and who leaves it is charged for the time it had", () =>
-    Effect.gen(function* () {
-      const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
-      const { prefix, secret } = yield* newKey()
-      backend.script({ does: "hang" })
-      const request = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
-        startImmediately: true
-      })
-      const held = Effect.map(
-        sql<{ readonly held: bigint }>`SELECT held FROM intents WHERE key_prefix = ${prefix}`,
-        ([row]) => Number(row?.held ?? 0)
-      )
-      assert.strictEqual(yield* eventually(held, (tokens) => tokens > 0), 4106)
-      // The intent is written before the call is made.
-      yield* backend.until(() => backend.requests.length > 0)
-      assert.deepInclude(backend.requests.at(-1)?.body?.["options"], { num_predict: 4096 })
-      yield* Effect.sleep("400 millis")
-      yield* Fiber.interrupt(request)
-      const rows = yield* eventually(
-        sql<{ readonly tokens: number; readonly usage_source: string }>`
+  it.effect(
+    "when it begins, then it holds its whole bound, and a client that leaves is charged for the time it had",
+    () =>
+      Effect.gen(function* () {
+        const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+        const { prefix, secret } = yield* newKey()
+        backend.script({ does: "hang" })
+        const request = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
+          startImmediately: true
+        })
+        const held = Effect.map(
+          sql<{ readonly held: bigint }>`SELECT held FROM intents WHERE key_prefix = ${prefix}`,
+          ([row]) => Number(row?.held ?? 0)
+        )
+        assert.strictEqual(yield* eventually(held, (tokens) => tokens > 0), 4106)
+        // The intent is written before the call is made.
+        yield* backend.until(() => backend.requests.length > 0)
+        assert.deepInclude(backend.requests.at(-1)?.body?.["options"], { num_predict: 4096 })
+        yield* Effect.sleep("400 millis")
+        yield* Fiber.interrupt(request)
+        const rows = yield* eventually(
+          sql<{ readonly tokens: number; readonly usage_source: string }>`
           SELECT tokens_out::float8 AS tokens, usage_source FROM audit_log
           WHERE key_prefix = ${prefix} AND status = 499`,
-        (found) => found.length > 0
-      )
-      assert.strictEqual(rows[0]?.usage_source, "estimated")
-      // 50 tokens a second are assumed
-      assert.isAtLeast(rows[0]?.tokens ?? 0, 20)
-      assert.isBelow(rows[0]?.tokens ?? 0, 500)
-    })
+          (found) => found.length > 0
+        )
+        assert.strictEqual(rows[0]?.usage_source, "estimated")
+        // 50 tokens a second are assumed
+        assert.isAtLeast(rows[0]?.tokens ?? 0, 20)
+        assert.isBelow(rows[0]?.tokens ?? 0, 500)
+      })
   )
 })
 
 layer(layerGateway({ CONCURRENCY_LEASE_S: "3" }), live)("a hold that grew", (it) => {
-  it.effect("begins small where the model speaks: fifty at once are answered on a budget of 20,000", () =>
-    Effect.gen(function* () {
-      const registry = yield* Registry
-      const { prefix, secret } = yield* newKey({ concurrent: 50 })
-      yield* registry.setBudgets(prefix, { day: 20_000 })
-      yield* modelSpeaks
-      const answers = yield* Effect.forEach(
-        Array.from({ length: 50 }),
-        () => call("/api/chat", { secret, body: hello() }),
-        { concurrency: "unbounded" }
-      )
-      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
-    })
+  it.effect(
+    "when the model has shown output, then it begins small: fifty at once are answered on a budget of 20,000",
+    () =>
+      Effect.gen(function* () {
+        const registry = yield* Registry
+        const { prefix, secret } = yield* newKey({ concurrent: 50 })
+        yield* registry.setBudgets(prefix, { day: 20_000 })
+        yield* modelSpeaks
+        const answers = yield* Effect.forEach(
+          Array.from({ length: 50 }),
+          () => call("/api/chat", { secret, body: hello() }),
+          { concurrency: "unbounded" }
+        )
+        assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
+      })
   )
 
-  it.effect("is in the intent with the next heartbeat, together with what was used", () =>
+  it.effect("when it grew, then the intent has it with the next heartbeat, together with what was used", () =>
     Effect.gen(function* () {
       const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
       const { secret } = yield* newKey()

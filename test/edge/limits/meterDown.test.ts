@@ -12,7 +12,7 @@ layer(layerTwins, { excludeTestServices: true, timeout: 30_000 })("a stream whos
     ["/api/chat", false]
   ] as const) {
     it.effect(
-      `${path}, stream ${stream}: is ended in the words of its surface when its hold is used up`,
+      `when its hold is used up on ${path}, stream ${stream}, then it is ended in the words of its surface`,
       () =>
         Effect.gen(function* () {
           const { audit, newKey, renewals, setDown, speak, url } = yield* Twins

@@ -157,7 +157,7 @@ layer(layerGateway(env), live)("a request", (it) => {
   for (const streamed of [true, false]) {
     describe(streamed ? "that streams" : "for a whole answer", () => {
       for (const ending of endings) {
-        it.effect(`${ending.name} is charged ${ending.tokens} tokens, once`, () =>
+        it.effect(`when it is ${ending.name}, then it is charged ${ending.tokens} tokens, once`, () =>
           Effect.gen(function* () {
             const [backend, { url }, registry] = [yield* Fake, yield* Gateway, yield* Registry]
             const { secret, prefix } = yield* newKey({ concurrent: 1 })
@@ -218,7 +218,7 @@ layer(layerGateway(env), live)("a request", (it) => {
 layer(layerGateway({ ...env, REQUEST_MAX_DURATION_MS: "700", BACKEND_IDLE_TIMEOUT_MS: "60000" }), live)(
   "a request past its deadline",
   (it) => {
-    it.effect("is ended in its own words and charged what it had", () =>
+    it.effect("when it lasts too long, then it is ended in its own words and charged what it had", () =>
       Effect.gen(function* () {
         const backend = yield* Fake
         const { secret, prefix } = yield* newKey({ concurrent: 1 })

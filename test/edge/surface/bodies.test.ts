@@ -15,7 +15,7 @@ const sized = (bytes: number): string => {
 
 layer(layerGateway(), live)("bodies and keys", (it) => {
   it.effect(
-    "21: the limit is a limit to the byte, with and without Content-Length, and leaves nothing half-read",
+    "when a body is at the limit, then it is accepted, with and without Content-Length, and one byte more is not",
     () =>
       Effect.gen(function* () {
         const { url } = yield* Gateway
@@ -49,22 +49,29 @@ layer(layerGateway(), live)("bodies and keys", (it) => {
       })
   )
 
-  it.effect("22: a picture over the limit is a 413; a data: prefix is for the other surface", () =>
-    Effect.gen(function* () {
-      const picture = (base64: string) => whole({ messages: [{ ...user("what is it?"), images: [base64] }] })
-      const large = yield* ask("/api/chat", picture("A".repeat(limit)))
-      assert.strictEqual(large.status, 413)
-      assert.lengthOf(large.calls, 0)
-      for (const image of ["data:image/png;base64,AAAA", "AAA", "AA=A", "A A A A", "____"]) {
-        assertRefused(yield* ask("/api/chat", picture(image)), "messages.0.images.0: expected base64", image)
-        assertRefused(yield* ask("/api/generate", { model: "m", prompt: "x", images: [image] }), "images.0")
-      }
-      const small = yield* ask("/api/chat", picture(anyPicture))
-      assert.deepStrictEqual(small.sent?.["messages"], [{ ...user("what is it?"), images: [anyPicture] }])
-    })
+  it.effect(
+    "when a picture is over the limit, then it is a 413; when it has a data: prefix, then it is for the other surface",
+    () =>
+      Effect.gen(function* () {
+        const picture = (base64: string) =>
+          whole({ messages: [{ ...user("what is it?"), images: [base64] }] })
+        const large = yield* ask("/api/chat", picture("A".repeat(limit)))
+        assert.strictEqual(large.status, 413)
+        assert.lengthOf(large.calls, 0)
+        for (const image of ["data:image/png;base64,AAAA", "AAA", "AA=A", "A A A A", "____"]) {
+          assertRefused(
+            yield* ask("/api/chat", picture(image)),
+            "messages.0.images.0: expected base64",
+            image
+          )
+          assertRefused(yield* ask("/api/generate", { model: "m", prompt: "x", images: [image] }), "images.0")
+        }
+        const small = yield* ask("/api/chat", picture(anyPicture))
+        assert.deepStrictEqual(small.sent?.["messages"], [{ ...user("what is it?"), images: [anyPicture] }])
+      })
   )
 
-  it.effect("62: a key is one well-formed Bearer and nothing else", () =>
+  it.effect("when a key is not one well-formed Bearer, then it is refused", () =>
     Effect.gen(function* () {
       const [{ url }, backend] = [yield* Gateway, yield* Fake]
       const { secret } = yield* newKey()
@@ -109,7 +116,7 @@ layer(layerGateway(), live)("bodies and keys", (it) => {
     })
   )
 
-  it.effect("a body in another encoding, charset or type is a 400 about itself", () =>
+  it.effect("when a body has another encoding, charset or type, then it is a 400 about itself", () =>
     Effect.gen(function* () {
       for (const [headers, detail] of [
         [{ "content-type": "text/plain" }, "Content-Type"],

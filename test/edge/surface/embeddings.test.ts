@@ -6,37 +6,43 @@ import { ask, assertRefused, assertWell, json, live } from "./asking.ts"
 const embedder = (more: object) => ({ model: "embedder", ...more })
 
 layer(layerGateway(), live)("embeddings", (it) => {
-  it.effect("23: /api/embed takes a text or a list of texts, and nothing else", () =>
-    Effect.gen(function* () {
-      const cases = [
-        [{ input: "a" }, 1],
-        [{ input: ["a", "b"] }, 2],
-        [{ input: [""] }, 1],
-        [{ input: [] }, 0],
-        [{ input: "" }, 0],
-        [{ input: null }, 0],
-        [{}, 0]
-      ] as const
-      for (const [body, count] of cases) {
-        const answer = yield* ask("/api/embed", embedder(body))
-        assertWell(answer, JSON.stringify(body))
-        assert.strictEqual(answer.contentType, "application/json; charset=utf-8")
-        assert.lengthOf(json(answer).embeddings, count, JSON.stringify(body))
-        assert.strictEqual(answer.calls[0]?.path, "/api/embed")
-        const charged = yield* auditRow(answer.headers.get("x-request-id"))
-        assert.deepInclude(charged, { tokens_in: BigInt(4 * count), tokens_out: 0n, usage_source: "backend" })
-      }
-      for (const input of [[1], [["a"]], 5, {}, ["a", null]]) {
-        assertRefused(yield* ask("/api/embed", embedder({ input })), "input", JSON.stringify(input))
-      }
-      const many = Array.from({ length: 2048 }, () => "a")
-      assert.lengthOf(json(yield* ask("/api/embed", embedder({ input: many }))).embeddings, 2048)
-      assertRefused(yield* ask("/api/embed", embedder({ input: [...many, "a"] })), "input")
-    })
+  it.effect(
+    "when /api/embed gets a text or a list of texts, then it answers, and anything else is refused",
+    () =>
+      Effect.gen(function* () {
+        const cases = [
+          [{ input: "a" }, 1],
+          [{ input: ["a", "b"] }, 2],
+          [{ input: [""] }, 1],
+          [{ input: [] }, 0],
+          [{ input: "" }, 0],
+          [{ input: null }, 0],
+          [{}, 0]
+        ] as const
+        for (const [body, count] of cases) {
+          const answer = yield* ask("/api/embed", embedder(body))
+          assertWell(answer, JSON.stringify(body))
+          assert.strictEqual(answer.contentType, "application/json; charset=utf-8")
+          assert.lengthOf(json(answer).embeddings, count, JSON.stringify(body))
+          assert.strictEqual(answer.calls[0]?.path, "/api/embed")
+          const charged = yield* auditRow(answer.headers.get("x-request-id"))
+          assert.deepInclude(charged, {
+            tokens_in: BigInt(4 * count),
+            tokens_out: 0n,
+            usage_source: "backend"
+          })
+        }
+        for (const input of [[1], [["a"]], 5, {}, ["a", null]]) {
+          assertRefused(yield* ask("/api/embed", embedder({ input })), "input", JSON.stringify(input))
+        }
+        const many = Array.from({ length: 2048 }, () => "a")
+        assert.lengthOf(json(yield* ask("/api/embed", embedder({ input: many }))).embeddings, 2048)
+        assertRefused(yield* ask("/api/embed", embedder({ input: [...many, "a"] })), "input")
+      })
   )
 
   it.effect(
-    "/api/embed keeps the three counts some clients insist on, and passes truncate and dimensions",
+    "when /api/embed answers, then it has the three counts some clients need, and truncate and dimensions are passed on",
     () =>
       Effect.gen(function* () {
         const answer = yield* ask(
@@ -64,24 +70,26 @@ layer(layerGateway(), live)("embeddings", (it) => {
       })
   )
 
-  it.effect("24: /api/embeddings answers one vector and nothing else, and is charged by estimate", () =>
-    Effect.gen(function* () {
-      const answer = yield* ask("/api/embeddings", embedder({ prompt: "x".repeat(41) }))
-      assert.deepStrictEqual(Object.keys(json(answer)), ["embedding"])
-      assert.lengthOf(json(answer).embedding, 8)
-      assert.strictEqual(answer.calls[0]?.path, "/api/embeddings")
-      assert.deepStrictEqual(answer.sent, { prompt: "x".repeat(41), model: "embedder:latest" })
-      const charged = yield* auditRow(answer.headers.get("x-request-id"))
-      assert.deepInclude(charged, { tokens_in: 11n, tokens_out: 0n, usage_source: "estimated" })
-      const empty = yield* ask("/api/embeddings", embedder({}))
-      assert.deepStrictEqual(json(empty), { embedding: [] })
-      assert.deepInclude(yield* auditRow(empty.headers.get("x-request-id")), { tokens_in: 0n })
-      assertRefused(yield* ask("/api/embeddings", embedder({ prompt: ["a"] })), "prompt: expected")
-    })
+  it.effect(
+    "when /api/embeddings answers, then it has one vector and nothing else, and is charged by estimate",
+    () =>
+      Effect.gen(function* () {
+        const answer = yield* ask("/api/embeddings", embedder({ prompt: "x".repeat(41) }))
+        assert.deepStrictEqual(Object.keys(json(answer)), ["embedding"])
+        assert.lengthOf(json(answer).embedding, 8)
+        assert.strictEqual(answer.calls[0]?.path, "/api/embeddings")
+        assert.deepStrictEqual(answer.sent, { prompt: "x".repeat(41), model: "embedder:latest" })
+        const charged = yield* auditRow(answer.headers.get("x-request-id"))
+        assert.deepInclude(charged, { tokens_in: 11n, tokens_out: 0n, usage_source: "estimated" })
+        const empty = yield* ask("/api/embeddings", embedder({}))
+        assert.deepStrictEqual(json(empty), { embedding: [] })
+        assert.deepInclude(yield* auditRow(empty.headers.get("x-request-id")), { tokens_in: 0n })
+        assertRefused(yield* ask("/api/embeddings", embedder({ prompt: ["a"] })), "prompt: expected")
+      })
   )
 
   it.effect(
-    "a long legacy prompt is the client's 400, whatever the backend calls it, and no failure of its",
+    "when a legacy prompt is too long, then it is a 400 whatever the backend calls it, and no failure of the backend",
     () =>
       Effect.gen(function* () {
         const backend = yield* Fake
@@ -97,32 +105,34 @@ layer(layerGateway(), live)("embeddings", (it) => {
       })
   )
 
-  it.effect("56: base64 is the float answer bit by bit, and a hundred texts keep their order", () =>
-    Effect.gen(function* () {
-      const input = Array.from({ length: 100 }, (_, i) => `text number ${i}`)
-      const native = json(yield* ask("/api/embed", embedder({ input }))).embeddings
-      const floats = yield* ask("/v1/embeddings", embedder({ input }))
-      assert.deepStrictEqual(
-        json(floats).data.map((entry: { readonly embedding: unknown }) => entry.embedding),
-        native
-      )
-      const encoded = json(
-        yield* ask("/v1/embeddings", embedder({ input, encoding_format: "BASE64", user: "u" }))
-      )
-      assert.deepStrictEqual(encoded.usage, { prompt_tokens: 400, total_tokens: 400 })
-      assert.deepInclude(encoded, { object: "list", model: "embedder" })
-      assert.lengthOf(encoded.data, 100)
-      for (const [i, entry] of encoded.data.entries()) {
-        assert.deepInclude(entry, { object: "embedding", index: i })
-        const bytes = Buffer.from(entry.embedding, "base64")
-        assert.strictEqual(bytes.toString("base64"), entry.embedding)
-        const vector = Array.from({ length: bytes.length / 4 }, (_, at) => bytes.readFloatLE(at * 4))
-        assert.deepStrictEqual(vector, native[i].map(Math.fround))
-      }
-    })
+  it.effect(
+    "when base64 is asked for, then it is the float answer bit by bit, and a hundred texts keep their order",
+    () =>
+      Effect.gen(function* () {
+        const input = Array.from({ length: 100 }, (_, i) => `text number ${i}`)
+        const native = json(yield* ask("/api/embed", embedder({ input }))).embeddings
+        const floats = yield* ask("/v1/embeddings", embedder({ input }))
+        assert.deepStrictEqual(
+          json(floats).data.map((entry: { readonly embedding: unknown }) => entry.embedding),
+          native
+        )
+        const encoded = json(
+          yield* ask("/v1/embeddings", embedder({ input, encoding_format: "BASE64", user: "u" }))
+        )
+        assert.deepStrictEqual(encoded.usage, { prompt_tokens: 400, total_tokens: 400 })
+        assert.deepInclude(encoded, { object: "list", model: "embedder" })
+        assert.lengthOf(encoded.data, 100)
+        for (const [i, entry] of encoded.data.entries()) {
+          assert.deepInclude(entry, { object: "embedding", index: i })
+          const bytes = Buffer.from(entry.embedding, "base64")
+          assert.strictEqual(bytes.toString("base64"), entry.embedding)
+          const vector = Array.from({ length: bytes.length / 4 }, (_, at) => bytes.readFloatLE(at * 4))
+          assert.deepStrictEqual(vector, native[i].map(Math.fround))
+        }
+      })
   )
 
-  it.effect("56: /v1/embeddings refuses tokens, emptiness and what it cannot encode", () =>
+  it.effect("when /v1/embeddings gets tokens, nothing or an unknown encoding, then it is refused", () =>
     Effect.gen(function* () {
       const cases = [
         [{ input: [1, 2] }, "not token arrays; LangChain sends text with check_embedding_ctx_length=False"],
@@ -147,7 +157,7 @@ layer(layerGateway(), live)("embeddings", (it) => {
     })
   )
 
-  it.effect("an answer that does not fit the question is a 502 and costs nothing", () =>
+  it.effect("when an answer does not fit the question, then it is a 502 and costs nothing", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const bodies = [
@@ -180,7 +190,7 @@ layer(layerGateway(), live)("embeddings", (it) => {
     })
   )
 
-  it.effect("a count that cannot be true is replaced, in the charge and in the answer alike", () =>
+  it.effect("when a count cannot be true, then it is replaced, in the charge and in the answer", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       for (const count of [-5, 1e12, "7"]) {
@@ -198,7 +208,7 @@ layer(layerGateway(), live)("embeddings", (it) => {
   )
 
   it.effect(
-    "they count: requests, tokens, slot and budget headers like everything else, with the scope of their own",
+    "when texts are embedded, then requests, tokens, slot and budget count as everywhere, with a scope of their own",
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey({ rpm: 5, tpm: 1000, scopes: ["embeddings"] })

@@ -21,7 +21,7 @@ const modelEndpoints = (model: string) =>
 
 layer(layerGateway(), live)("models", (it) => {
   it.effect(
-    "20: forbidden, missing and unknown models answer alike on every endpoint, without a backend call",
+    "when a model is forbidden, missing or unknown, then the answer is the same on every endpoint, without a backend call",
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey({ models: ["m", "granted-but-not-installed"] })
@@ -52,7 +52,7 @@ layer(layerGateway(), live)("models", (it) => {
   )
 
   it.effect(
-    "20: a model that is gone when the backend is asked looks like one that never was, on every endpoint",
+    "when a model is gone when the backend is asked, then the answer is as for one that never was, on every endpoint",
     () =>
       Effect.gen(function* () {
         const backend = yield* Fake
@@ -70,7 +70,7 @@ layer(layerGateway(), live)("models", (it) => {
       })
   )
 
-  it.effect("25: show is told the name alone, under either of its names", () =>
+  it.effect("when a model is shown, then the backend gets its name alone, under either of its names", () =>
     Effect.gen(function* () {
       const bodies = [
         { name: "m" },
@@ -88,7 +88,7 @@ layer(layerGateway(), live)("models", (it) => {
     })
   )
 
-  it.effect("25: show answers what is on the list and nothing else", () =>
+  it.effect("when a model is shown, then the answer has the fields of the list and no others", () =>
     Effect.gen(function* () {
       const answer = yield* ask("/api/show", { model: "m" })
       assert.strictEqual(answer.contentType, "application/json; charset=utf-8")
@@ -114,7 +114,7 @@ layer(layerGateway(), live)("models", (it) => {
     })
   )
 
-  it.effect("25: what clients index is there even when the backend left it out", () =>
+  it.effect("when the backend leaves out what clients index, then it is there all the same", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       for (const body of [
@@ -133,23 +133,25 @@ layer(layerGateway(), live)("models", (it) => {
     })
   )
 
-  it.effect("26: whole fields are removed; a licence that quotes the system prompt is still a licence", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const body = JSON.stringify({
-        system: "be kind",
-        license: "says: be kind",
-        parameters: `stop "be kind"`
+  it.effect(
+    "when a field is private, then it is removed whole, and a licence that quotes the system prompt stays a licence",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const body = JSON.stringify({
+          system: "be kind",
+          license: "says: be kind",
+          parameters: `stop "be kind"`
+        })
+        backend.script({ does: "answer", status: 200, body })
+        const shown = json(yield* ask("/api/show", { model: "m" }))
+        assert.notProperty(shown, "system")
+        assert.deepInclude(shown, { license: "says: be kind", parameters: `stop "be kind"` })
       })
-      backend.script({ does: "answer", status: 200, body })
-      const shown = json(yield* ask("/api/show", { model: "m" }))
-      assert.notProperty(shown, "system")
-      assert.deepInclude(shown, { license: "says: be kind", parameters: `stop "be kind"` })
-    })
   )
 
   it.effect(
-    "show needs no scope, counts a request, no tokens and no slot, and has its intent before the call",
+    "when a model is shown, then it needs no scope, counts a request, no tokens and no slot, and its intent comes before the call",
     () =>
       Effect.gen(function* () {
         const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
@@ -181,7 +183,7 @@ layer(layerGateway(), live)("models", (it) => {
       })
   )
 
-  it.effect("27: an empty effective set is an empty list, never null", () =>
+  it.effect("when a key may use no model, then its list is empty and never null", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey({ models: [] })
       assert.strictEqual((yield* call("/api/tags", { secret })).text, `{"models":[]}`)
@@ -189,7 +191,7 @@ layer(layerGateway(), live)("models", (it) => {
     })
   )
 
-  it.effect("remote models and cloud names of the backend are not there for anybody", () =>
+  it.effect("when the backend lists remote models and cloud names, then nobody gets them", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const entry = (name: string) => tagsEntry(name, ["completion"])
@@ -216,41 +218,43 @@ layer(layerGateway(), live)("models", (it) => {
     })
   )
 
-  it.effect("28: blocked paths stay blocked by every method and spelling, with a key and without", () =>
-    Effect.gen(function* () {
-      const [backend, { url }] = [yield* Fake, yield* Gateway]
-      const { secret } = yield* newKey()
-      const before = backend.requests.length
-      const paths = ["pull", "push", "create", "copy", "delete", "blobs/sha256:0", "ps"].flatMap((name) => [
-        `/api/${name}`,
-        `/api/${name}/`,
-        `/api//${name}`,
-        `/api/chat/../${name}`,
-        `/api/%${name.charCodeAt(0).toString(16)}${name.slice(1)}`,
-        `/API/${name.toUpperCase()}`
-      ])
-      for (const target of [
-        ...paths,
-        "/",
-        "/api/me",
-        "/v1/responses",
-        "/v1/models/m",
-        "/api/show/",
-        "/v1/embeddings/"
-      ]) {
-        for (const method of ["GET", "POST", "DELETE", "OPTIONS"]) {
-          for (const auth of [[], [`Authorization: Bearer ${secret}`]]) {
-            const answer = yield* sendRaw(url, rawRequest(method, target, [...auth, "Content-Length: 0"]))
-            assert.strictEqual(answer.status, 403, `${method} ${target}`)
+  it.effect(
+    "when a path is blocked, then it is blocked for every method and spelling, with a key and without",
+    () =>
+      Effect.gen(function* () {
+        const [backend, { url }] = [yield* Fake, yield* Gateway]
+        const { secret } = yield* newKey()
+        const before = backend.requests.length
+        const paths = ["pull", "push", "create", "copy", "delete", "blobs/sha256:0", "ps"].flatMap((name) => [
+          `/api/${name}`,
+          `/api/${name}/`,
+          `/api//${name}`,
+          `/api/chat/../${name}`,
+          `/api/%${name.charCodeAt(0).toString(16)}${name.slice(1)}`,
+          `/API/${name.toUpperCase()}`
+        ])
+        for (const target of [
+          ...paths,
+          "/",
+          "/api/me",
+          "/v1/responses",
+          "/v1/models/m",
+          "/api/show/",
+          "/v1/embeddings/"
+        ]) {
+          for (const method of ["GET", "POST", "DELETE", "OPTIONS"]) {
+            for (const auth of [[], [`Authorization: Bearer ${secret}`]]) {
+              const answer = yield* sendRaw(url, rawRequest(method, target, [...auth, "Content-Length: 0"]))
+              assert.strictEqual(answer.status, 403, `${method} ${target}`)
+            }
           }
         }
-      }
-      assert.strictEqual(backend.requests.length, before)
-    })
+        assert.strictEqual(backend.requests.length, before)
+      })
   )
 
   it.effect(
-    "63: lists answer HEAD with a key; OPTIONS is blocked everywhere; neither reaches the backend",
+    "when a list is asked for with HEAD, then it answers a key; OPTIONS is blocked; neither reaches the backend",
     () =>
       Effect.gen(function* () {
         const [backend, { url }] = [yield* Fake, yield* Gateway]

@@ -20,7 +20,7 @@ import {
 const cap = 4096
 
 layer(layerGateway(), live)("native requests", (it) => {
-  it.effect("1: a second model in another case is not what runs", () =>
+  it.effect("when a second model differs by case only, then it is not the one that runs", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey({ models: ["m"] })
       for (const key of ["MODEL", "Model", "mode\u017f", "MoDeL"]) {
@@ -32,7 +32,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("2: a model in another case alone is no model", () =>
+  it.effect("when a name differs from the model's by case only, then it names no model", () =>
     Effect.gen(function* () {
       for (const path of ["/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show"]) {
         assertRefused(
@@ -44,7 +44,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("3: what is no JSON object is a 400 of the usual shape, on every endpoint", () =>
+  it.effect("when a body is no JSON object, then it is a 400 of the usual shape, on every endpoint", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       for (const path of ["/api/chat", "/api/embed", "/api/show", "/v1/chat/completions", "/v1/embeddings"]) {
@@ -75,7 +75,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("4: stream absent or null streams, false is one object, a string is a 400", () =>
+  it.effect("when stream is absent or null, then it streams; false gives one object, a string is a 400", () =>
     Effect.gen(function* () {
       for (const body of [chat(), chat({ stream: null }), chat({ stream: true })]) {
         const answer = yield* ask("/api/chat", body)
@@ -98,14 +98,14 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("5: content as a list of parts is a 400", () =>
+  it.effect("when content is a list of parts, then it is a 400", () =>
     Effect.gen(function* () {
       const answer = yield* ask("/api/chat", { model: "m", messages: [user([{ type: "text", text: "hi" }])] })
       assertRefused(answer, "messages.0.content: expected")
     })
   )
 
-  it.effect("6: an assistant's message may have calls and no content", () =>
+  it.effect("when an assistant's message has calls and no content, then it is accepted", () =>
     Effect.gen(function* () {
       const call = { function: { name: "f", arguments: { a: 1 } } }
       const answer = yield* ask(
@@ -120,44 +120,46 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("7: the cap is a bound of every call: above it 400, none or negative sends it", () =>
-    Effect.gen(function* () {
-      for (const [path, body] of [
-        ["/api/chat", whole],
-        ["/api/generate", (more: object) => generate({ stream: false, ...more })]
-      ] as const) {
-        for (const [given, sent] of [
-          [cap, cap],
-          [1, 1],
-          [-1, cap],
-          [-2, cap],
-          [null, cap]
+  it.effect(
+    "when a call is sent, then it has a bound: above the cap it is a 400, none or a negative one sends the cap",
+    () =>
+      Effect.gen(function* () {
+        for (const [path, body] of [
+          ["/api/chat", whole],
+          ["/api/generate", (more: object) => generate({ stream: false, ...more })]
         ] as const) {
-          const answer = yield* ask(path, body({ options: { num_predict: given } }))
-          assertWell(answer)
-          assert.deepInclude(answer.sent?.["options"], { num_predict: sent })
+          for (const [given, sent] of [
+            [cap, cap],
+            [1, 1],
+            [-1, cap],
+            [-2, cap],
+            [null, cap]
+          ] as const) {
+            const answer = yield* ask(path, body({ options: { num_predict: given } }))
+            assertWell(answer)
+            assert.deepInclude(answer.sent?.["options"], { num_predict: sent })
+          }
+          assert.deepInclude((yield* ask(path, body({}))).sent?.["options"], { num_predict: cap })
+          assertRefused(
+            yield* ask(path, body({ options: { num_predict: cap + 1 } })),
+            "options.num_predict: expected"
+          )
+          assertRefused(
+            yield* ask(path, body({ options: { num_predict: 0 } })),
+            "options.num_predict: expected"
+          )
         }
-        assert.deepInclude((yield* ask(path, body({}))).sent?.["options"], { num_predict: cap })
-        assertRefused(
-          yield* ask(path, body({ options: { num_predict: cap + 1 } })),
-          "options.num_predict: expected"
-        )
-        assertRefused(
-          yield* ask(path, body({ options: { num_predict: 0 } })),
-          "options.num_predict: expected"
-        )
-      }
-      for (const [path, input] of [
-        ["/api/embed", { input: "a" }],
-        ["/api/embeddings", { prompt: "a" }]
-      ] as const) {
-        const body = { model: "embedder", ...input, options: { num_predict: cap + 1 } }
-        assertRefused(yield* ask(path, body), "options.num_predict: expected")
-      }
-    })
+        for (const [path, input] of [
+          ["/api/embed", { input: "a" }],
+          ["/api/embeddings", { prompt: "a" }]
+        ] as const) {
+          const body = { model: "embedder", ...input, options: { num_predict: cap + 1 } }
+          assertRefused(yield* ask(path, body), "options.num_predict: expected")
+        }
+      })
   )
 
-  it.effect("8: an option of the wrong type is our 400, not the backend's 500", () =>
+  it.effect("when an option has the wrong type, then it is our 400 and not the backend's 500", () =>
     Effect.gen(function* () {
       const wrong = [
         { num_predict: "10" },
@@ -178,7 +180,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("9: what would reload the model for everybody is left out without a word", () =>
+  it.effect("when a field would reload the model for everybody, then it is left out silently", () =>
     Effect.gen(function* () {
       const options = {
         num_ctx: 1_000_000,
@@ -195,7 +197,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("10: keep_alive never arrives", () =>
+  it.effect("when keep_alive is given, then it does not reach the backend", () =>
     Effect.gen(function* () {
       for (const keep_alive of [-1, 0, "24h", null]) {
         for (const [path, body] of [
@@ -213,52 +215,56 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("11: _debug_render_only never arrives, and the answer is a normal one", () =>
-    Effect.gen(function* () {
-      for (const [path, body] of [
-        ["/api/chat", whole()],
-        ["/api/generate", generate({ stream: false })],
-        ["/v1/chat/completions", chat()],
-        ["/v1/completions", generate()]
-      ] as const) {
-        const answer = yield* ask(path, { ...body, _debug_render_only: true })
-        assertWell(answer, path)
-        assert.include(answer.text, "Hello world!")
-        assert.notInclude(answer.calls[0]?.raw ?? "", "_debug", path)
-      }
-    })
+  it.effect(
+    "when _debug_render_only is given, then it does not reach the backend, and the answer is a normal one",
+    () =>
+      Effect.gen(function* () {
+        for (const [path, body] of [
+          ["/api/chat", whole()],
+          ["/api/generate", generate({ stream: false })],
+          ["/v1/chat/completions", chat()],
+          ["/v1/completions", generate()]
+        ] as const) {
+          const answer = yield* ask(path, { ...body, _debug_render_only: true })
+          assertWell(answer, path)
+          assert.include(answer.text, "Hello world!")
+          assert.notInclude(answer.calls[0]?.raw ?? "", "_debug", path)
+        }
+      })
   )
 
-  it.effect("12: no messages load the model: one object whatever stream says, no tokens, one request", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey({ rpm: 10 })
-      for (const body of [
-        { model: "m" },
-        { model: "m", messages: [] },
-        { model: "m", messages: [], stream: true }
-      ]) {
-        const answer = yield* ask("/api/chat", body, { secret })
-        assertWell(answer)
-        assert.strictEqual(answer.contentType, "application/json; charset=utf-8")
-        const { created_at, ...rest } = json(answer)
-        assert.isString(created_at)
-        assert.deepStrictEqual(rest, {
-          model: "m",
-          message: { role: "assistant", content: "" },
-          done: true,
-          done_reason: "load"
-        })
-        assert.deepInclude(yield* auditRow(answer.headers.get("x-request-id")), {
-          tokens_in: 0n,
-          tokens_out: 0n
-        })
-      }
-      const left = yield* call("/api/version", { secret })
-      assert.strictEqual(left.headers.get("x-ratelimit-remaining-requests"), "7")
-    })
+  it.effect(
+    "when there are no messages, then the model is loaded: one object whatever stream says, no tokens, one request",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ rpm: 10 })
+        for (const body of [
+          { model: "m" },
+          { model: "m", messages: [] },
+          { model: "m", messages: [], stream: true }
+        ]) {
+          const answer = yield* ask("/api/chat", body, { secret })
+          assertWell(answer)
+          assert.strictEqual(answer.contentType, "application/json; charset=utf-8")
+          const { created_at, ...rest } = json(answer)
+          assert.isString(created_at)
+          assert.deepStrictEqual(rest, {
+            model: "m",
+            message: { role: "assistant", content: "" },
+            done: true,
+            done_reason: "load"
+          })
+          assert.deepInclude(yield* auditRow(answer.headers.get("x-request-id")), {
+            tokens_in: 0n,
+            tokens_out: 0n
+          })
+        }
+        const left = yield* call("/api/version", { secret })
+        assert.strictEqual(left.headers.get("x-ratelimit-remaining-requests"), "7")
+      })
   )
 
-  it.effect("13: an empty prompt loads and never unloads", () =>
+  it.effect("when a prompt is empty, then the model is loaded and never unloaded", () =>
     Effect.gen(function* () {
       for (const body of [{ prompt: "", keep_alive: 0 }, { keep_alive: 0 }, { prompt: "", stream: true }]) {
         const answer = yield* ask("/api/generate", { model: "m", ...body })
@@ -269,7 +275,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("14: format is json, a schema, or nothing", () =>
+  it.effect("when format is json or a schema, then it is passed on, and anything else is refused", () =>
     Effect.gen(function* () {
       const schema = { type: "object", properties: { a: { type: "string" } } }
       for (const [format, sent] of [
@@ -287,7 +293,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("15: think is refused for a model that cannot, and for a word nobody knows", () =>
+  it.effect("when think is asked of a model that cannot, or is an unknown word, then it is refused", () =>
     Effect.gen(function* () {
       yield* install([{ name: "plain:latest", capabilities: ["completion"] }])
       for (const think of [true, "low", "high"]) {
@@ -309,7 +315,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("16: top_logprobs is 0 to 20", () =>
+  it.effect("when top_logprobs is 0 to 20, then it is accepted, and anything else is refused", () =>
     Effect.gen(function* () {
       for (const top_logprobs of [21, -1, 1.5, "5"]) {
         assertRefused(
@@ -322,7 +328,7 @@ layer(layerGateway(), live)("native requests", (it) => {
     })
   )
 
-  it.effect("17: fields nobody knows are ignored, at every level", () =>
+  it.effect("when fields are unknown, then they are ignored at every level", () =>
     Effect.gen(function* () {
       const answer = yield* ask("/api/chat", {
         ...whole({ unknown: { deep: [1] }, __proto: 1, options: { mirostat: 1, f16_kv: true } }),
@@ -339,7 +345,7 @@ layer(layerGateway(), live)("native requests", (it) => {
   )
 
   it.effect(
-    "18: the client's spelling comes back in every frame, the discovered one goes to the backend",
+    "when a model is named in the client's spelling, then each frame has it, and the backend gets the discovered one",
     () =>
       Effect.gen(function* () {
         for (const model of ["m", "m:latest"]) {
@@ -355,7 +361,7 @@ layer(layerGateway(), live)("native requests", (it) => {
       })
   )
 
-  it.effect("19: aliases the backend would understand are not names", () =>
+  it.effect("when a name is an alias only the backend understands, then it names no model", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
       const names = [

@@ -28,7 +28,7 @@ const assertBroken = (answer: { readonly status: number; readonly text: string }
 layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (it) => {
   const said = "Grüße 👋🏽 — 你好"
   for (const split of [1, 2, 3, 7]) {
-    it.effect(`29: frames stay whole when the network cuts every ${split} bytes`, () =>
+    it.effect(`when the network cuts every ${split} bytes, then frames stay whole`, () =>
       Effect.gen(function* () {
         const backend = yield* Fake
         backend.script(stream([fake.chat(said), fake.chat(said), fake.done()], { split }))
@@ -40,7 +40,7 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
   }
 
   it.effect(
-    "30: two frames in one chunk are both relayed, in order; blank lines and CRLF are no frames",
+    "when two frames come in one chunk, then both are sent in order, and blank lines and CRLF are no frames",
     () =>
       Effect.gen(function* () {
         const backend = yield* Fake
@@ -54,7 +54,7 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
       })
   )
 
-  it.effect("31: a last line without its newline is relayed with one, and its counts are taken", () =>
+  it.effect("when the last line has no newline, then it is sent with one, and its counts are taken", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       backend.script(stream([fake.chat("a"), fake.done()], { unterminated: true }))
@@ -65,32 +65,34 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
     })
   )
 
-  it.effect("32: an error before the first frame is a 502 of the usual shape and no stream", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const broken: ReadonlyArray<Behaviour> = [
-        { does: "answer", status: 500, body: `{"error":"SECRET /root/.ollama"}` },
-        stream([fake.error("SECRET")]),
-        stream([]),
-        { does: "reset" }
-      ]
-      for (const behaviour of broken) {
-        backend.script(behaviour)
-        // A used connection that dies without an answer is tried once more on a fresh one.
-        if (behaviour.does === "reset") backend.script(behaviour)
-        const answer = yield* ask("/api/chat", chat())
-        assert.strictEqual(answer.status, 502)
-        assert.strictEqual(answer.contentType, "application/json")
-        assert.strictEqual(json(answer).error.message, "model backend unavailable")
-        assert.notInclude(answer.text, "SECRET")
-        const charged = yield* auditRow(answer.headers.get("x-request-id"))
-        assert.deepInclude(charged, { status: 502, tokens_in: 0n, tokens_out: 0n })
-        assertWell(yield* ask("/api/chat", whole()))
-      }
-    })
+  it.effect(
+    "when an error comes before the first frame, then it is a 502 of the usual shape and no stream",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const broken: ReadonlyArray<Behaviour> = [
+          { does: "answer", status: 500, body: `{"error":"SECRET /root/.ollama"}` },
+          stream([fake.error("SECRET")]),
+          stream([]),
+          { does: "reset" }
+        ]
+        for (const behaviour of broken) {
+          backend.script(behaviour)
+          // A used connection that dies without an answer is tried once more on a fresh one.
+          if (behaviour.does === "reset") backend.script(behaviour)
+          const answer = yield* ask("/api/chat", chat())
+          assert.strictEqual(answer.status, 502)
+          assert.strictEqual(answer.contentType, "application/json")
+          assert.strictEqual(json(answer).error.message, "model backend unavailable")
+          assert.notInclude(answer.text, "SECRET")
+          const charged = yield* auditRow(answer.headers.get("x-request-id"))
+          assert.deepInclude(charged, { status: 502, tokens_in: 0n, tokens_out: 0n })
+          assertWell(yield* ask("/api/chat", whole()))
+        }
+      })
   )
 
-  it.effect("33: an error line after frames ends the stream in our own words", () =>
+  it.effect("when an error line comes after frames, then the stream ends in our own words", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       backend.script(stream([fake.chat("Hel"), fake.error("SECRET cuda"), fake.chat("lo"), fake.done()]))
@@ -131,7 +133,7 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
       })
   )
 
-  it.effect("35: a line broken off by a reset is never relayed", () =>
+  it.effect("when a reset breaks a line off, then it is not sent", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       backend.script(
@@ -145,7 +147,7 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
     })
   )
 
-  it.effect("36: what the final frame carries is said, on both surfaces before the finish", () =>
+  it.effect("when the final frame carries content, then it is sent, on both surfaces before the finish", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const last = fake.done("chat", { message: { role: "assistant", content: "lo", thinking: "hm" } })
@@ -168,42 +170,44 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
     })
   )
 
-  it.effect("37: a client that leaves ends the call, is audited with what it saw, and frees its slot", () =>
-    Effect.gen(function* () {
-      const [{ url }, backend, sql] = [yield* Gateway, yield* Fake, yield* SqlClient.SqlClient]
-      const { secret, prefix } = yield* newKey({ concurrent: 1 })
-      for (const [path, body, behaviour] of [
-        ["/api/generate", generate(), stream([fake.generate("a")], { ends: "hang" })],
-        ["/api/embed", { model: "embedder", input: "a" }, { does: "hang" }],
-        ["/api/show", { model: "m" }, { does: "hang" }]
-      ] as const) {
-        const calls = backend.requests.length
-        backend.script(behaviour)
-        const leave = new AbortController()
-        const response = fetch(new URL(path, url), {
-          method: "POST",
-          signal: leave.signal,
-          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-          body: JSON.stringify(body)
-        }).then(
-          (answer) => answer.text(),
-          () => undefined
-        )
-        const ended = response.catch(() => undefined)
-        yield* backend.until(() => backend.requests.length > calls)
-        leave.abort()
-        const left = performance.now()
-        yield* backend.until(() => backend.requests[calls]?.closedAt !== undefined)
-        assert.isBelow(performance.now() - left, 1000, path)
-        yield* Effect.promise(() => ended)
-        const rows = sql`SELECT status FROM audit_log WHERE key_prefix = ${prefix} AND endpoint = ${path}`
-        assert.deepStrictEqual(yield* eventually(rows, ({ length }) => length > 0), [{ status: 499 }])
-        assertWell(yield* ask("/api/chat", whole(), { secret }), path)
-      }
-    })
+  it.effect(
+    "when a client leaves, then the call ends, is audited with what was seen, and its slot is free",
+    () =>
+      Effect.gen(function* () {
+        const [{ url }, backend, sql] = [yield* Gateway, yield* Fake, yield* SqlClient.SqlClient]
+        const { secret, prefix } = yield* newKey({ concurrent: 1 })
+        for (const [path, body, behaviour] of [
+          ["/api/generate", generate(), stream([fake.generate("a")], { ends: "hang" })],
+          ["/api/embed", { model: "embedder", input: "a" }, { does: "hang" }],
+          ["/api/show", { model: "m" }, { does: "hang" }]
+        ] as const) {
+          const calls = backend.requests.length
+          backend.script(behaviour)
+          const leave = new AbortController()
+          const response = fetch(new URL(path, url), {
+            method: "POST",
+            signal: leave.signal,
+            headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+            body: JSON.stringify(body)
+          }).then(
+            (answer) => answer.text(),
+            () => undefined
+          )
+          const ended = response.catch(() => undefined)
+          yield* backend.until(() => backend.requests.length > calls)
+          leave.abort()
+          const left = performance.now()
+          yield* backend.until(() => backend.requests[calls]?.closedAt !== undefined)
+          assert.isBelow(performance.now() - left, 1000, path)
+          yield* Effect.promise(() => ended)
+          const rows = sql`SELECT status FROM audit_log WHERE key_prefix = ${prefix} AND endpoint = ${path}`
+          assert.deepStrictEqual(yield* eventually(rows, ({ length }) => length > 0), [{ status: 499 }])
+          assertWell(yield* ask("/api/chat", whole(), { secret }), path)
+        }
+      })
   )
 
-  it.effect("38: a slow reader slows the backend down, and nothing piles up in between", () =>
+  it.effect("when a client reads slowly, then the backend writes slowly, and memory stays small", () =>
     Effect.gen(function* () {
       const [{ url }, backend] = [yield* Gateway, yield* Fake]
       const { secret } = yield* newKey({ tpm: 1_000_000_000 })
@@ -235,7 +239,7 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
     })
   )
 
-  it.effect("39: what is not on the list of fields is not relayed, in any frame", () =>
+  it.effect("when a frame has fields that are not on the list, then they are not sent", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const extra = {
@@ -253,7 +257,7 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
     })
   )
 
-  it.effect("40: counts that are absent are no NaN anywhere", () =>
+  it.effect("when counts are absent, then there is no NaN anywhere", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const { secret } = yield* newKey()
@@ -301,7 +305,7 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
 })
 
 layer(layerGateway({ BACKEND_IDLE_TIMEOUT_MS: "300" }), live)("a backend that takes its time", (it) => {
-  it.effect("41: frames that keep coming are never cut, silence between frames is", () =>
+  it.effect("when frames keep coming, then they are never cut; silence between frames is", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const words = Array.from({ length: 12 }, () => fake.chat("a"))

@@ -23,29 +23,31 @@ const streaming = (more: object = {}) => chat({ stream: true, ...more })
 const tool = { type: "function", function: { name: "f", parameters: { type: "object" } } }
 
 layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
-  it.effect("43: role first, one id and time throughout, finish and usage last, then one [DONE]", () =>
-    Effect.gen(function* () {
-      for (const more of [{}, { stream_options: { include_usage: false } }, { stream_options: null }]) {
-        const answer = yield* ask(path, streaming(more))
-        assert.strictEqual(answer.contentType, "text/event-stream")
-        const { chunks, done } = events(answer)
-        assert.isTrue(done)
-        assert.strictEqual(answer.text.split("[DONE]").length, 2)
-        assert.strictEqual(new Set(chunks.map(({ id, created }) => `${id} ${created}`)).size, 1)
-        assert.match(chunks[0].id, /^chatcmpl-.{20,}$/)
-        assert.strictEqual(chunks[0].choices[0].delta.role, "assistant")
-        assert.isTrue(chunks.slice(1).every(({ choices }) => !("role" in choices[0].delta)))
-        assert.isTrue(
-          chunks.slice(0, -1).every((chunk) => chunk.choices[0].finish_reason === null && !chunk.usage)
-        )
-        const last = chunks.at(-1)
-        assert.deepStrictEqual(last.choices, [{ index: 0, delta: {}, finish_reason: "stop" }])
-        assert.deepStrictEqual(last.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
-      }
-    })
+  it.effect(
+    "when it is streamed, then the role is first, id and time are one, finish and usage come last, then one [DONE]",
+    () =>
+      Effect.gen(function* () {
+        for (const more of [{}, { stream_options: { include_usage: false } }, { stream_options: null }]) {
+          const answer = yield* ask(path, streaming(more))
+          assert.strictEqual(answer.contentType, "text/event-stream")
+          const { chunks, done } = events(answer)
+          assert.isTrue(done)
+          assert.strictEqual(answer.text.split("[DONE]").length, 2)
+          assert.strictEqual(new Set(chunks.map(({ id, created }) => `${id} ${created}`)).size, 1)
+          assert.match(chunks[0].id, /^chatcmpl-.{20,}$/)
+          assert.strictEqual(chunks[0].choices[0].delta.role, "assistant")
+          assert.isTrue(chunks.slice(1).every(({ choices }) => !("role" in choices[0].delta)))
+          assert.isTrue(
+            chunks.slice(0, -1).every((chunk) => chunk.choices[0].finish_reason === null && !chunk.usage)
+          )
+          const last = chunks.at(-1)
+          assert.deepStrictEqual(last.choices, [{ index: 0, delta: {}, finish_reason: "stop" }])
+          assert.deepStrictEqual(last.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
+        }
+      })
   )
 
-  it.effect("43: usage comes in a chunk of its own where it was asked for", () =>
+  it.effect("when usage is asked for, then it comes in a chunk of its own", () =>
     Effect.gen(function* () {
       for (const [to, body] of [
         [path, streaming({ stream_options: { include_usage: true } })],
@@ -62,7 +64,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 
-  it.effect("44: two calls the backend numbers 0 are 0 and 1, with ids of their own", () =>
+  it.effect("when the backend numbers two calls 0, then they are 0 and 1, with ids of their own", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       backend.script({
@@ -84,7 +86,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 
-  it.effect("45: calls that come in the final frame are said, streamed and whole", () =>
+  it.effect("when calls come in the final frame, then they are sent, streamed and whole", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const calls = [
@@ -105,7 +107,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 
-  it.effect("46: an answer that was cut says length", () =>
+  it.effect("when an answer was cut, then it says length", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const cut = {
@@ -121,7 +123,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 
-  it.effect("47: thinking is reasoning; a frame with both is two chunks", () =>
+  it.effect("when a frame has thinking and content, then it is two chunks, with thinking as reasoning", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const both = { ...fake.chat(""), message: { role: "assistant", content: "so", thinking: "hm" } }
@@ -137,7 +139,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 
-  it.effect("48: both names of the bound are held to the cap, and the newer one wins", () =>
+  it.effect("when the bound is given by either name, then the cap holds, and the newer name wins", () =>
     Effect.gen(function* () {
       for (const field of ["max_tokens", "max_completion_tokens"]) {
         for (const value of [4097, 0, 1.5]) {
@@ -152,7 +154,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 
-  it.effect("49: stop is a text or texts", () =>
+  it.effect("when stop is a text or a list of texts, then it is passed on", () =>
     Effect.gen(function* () {
       for (const [stop, sent] of [
         ["a", ["a"]],
@@ -169,34 +171,36 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 
-  it.effect("50, 51: developer is system, a tool's answer gets its tool's name, arguments are JSON", () =>
-    Effect.gen(function* () {
-      const calling = (text: string) => ({
-        role: "assistant",
-        content: null,
-        tool_calls: [{ id: "c1", type: "function", function: { name: "f", arguments: text } }]
-      })
-      const result = { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "42" }] }
-      const messages = [{ role: "developer", content: "be brief" }, user("hi"), calling(""), result]
-      const answer = yield* ask(path, chat({ messages }))
-      assert.deepStrictEqual(answer.sent?.["messages"], [
-        { role: "system", content: "be brief" },
-        user("hi"),
-        {
+  it.effect(
+    "when there are developer messages, tool answers and arguments, then they become system, the tool's name and JSON",
+    () =>
+      Effect.gen(function* () {
+        const calling = (text: string) => ({
           role: "assistant",
-          content: "",
-          tool_calls: [{ id: "c1", function: { name: "f", arguments: {} } }]
-        },
-        { role: "tool", content: "42", tool_call_id: "c1", tool_name: "f" }
-      ])
-      for (const text of ["{bad", "[1]", '"x"', "null"]) {
-        const refused = yield* ask(path, chat({ messages: [user("hi"), calling(text), result] }))
-        assertRefused(refused, "messages.1.tool_calls.0.function.arguments: expected a JSON object", text)
-      }
-    })
+          content: null,
+          tool_calls: [{ id: "c1", type: "function", function: { name: "f", arguments: text } }]
+        })
+        const result = { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "42" }] }
+        const messages = [{ role: "developer", content: "be brief" }, user("hi"), calling(""), result]
+        const answer = yield* ask(path, chat({ messages }))
+        assert.deepStrictEqual(answer.sent?.["messages"], [
+          { role: "system", content: "be brief" },
+          user("hi"),
+          {
+            role: "assistant",
+            content: "",
+            tool_calls: [{ id: "c1", function: { name: "f", arguments: {} } }]
+          },
+          { role: "tool", content: "42", tool_call_id: "c1", tool_name: "f" }
+        ])
+        for (const text of ["{bad", "[1]", '"x"', "null"]) {
+          const refused = yield* ask(path, chat({ messages: [user("hi"), calling(text), result] }))
+          assertRefused(refused, "messages.1.tool_calls.0.function.arguments: expected a JSON object", text)
+        }
+      })
   )
 
-  it.effect("52: images come as data URLs; nothing is ever fetched", () =>
+  it.effect("when images are data URLs, then they are passed on, and nothing is ever fetched", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const image = (url: string) => chat({ messages: [user([{ type: "image_url", image_url: { url } }])] })
@@ -216,36 +220,40 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 
-  it.effect("53, 54: a schema needs its schema; one answer only; no tools when none are wanted", () =>
-    Effect.gen(function* () {
-      assertRefused(yield* ask(path, chat({ response_format: { type: "json_schema" } })), "response_format")
-      assertRefused(
-        yield* ask(path, chat({ response_format: { type: "json_schema", json_schema: { name: "x" } } })),
-        "response_format"
-      )
-      assertRefused(yield* ask(path, chat({ n: 2 })), "n: expected 1")
-      assertRefused(yield* ask("/v1/completions", generate({ n: 2 })), "n: expected 1")
-      assertRefused(yield* ask("/v1/completions", generate({ best_of: 2 })), "best_of: expected 1")
-      assert.notProperty((yield* ask(path, chat({ tools: [tool], tool_choice: "none" }))).sent, "tools")
-    })
+  it.effect(
+    "when a format has no schema, or more than one answer is asked for, then it is refused; without tools none are sent",
+    () =>
+      Effect.gen(function* () {
+        assertRefused(yield* ask(path, chat({ response_format: { type: "json_schema" } })), "response_format")
+        assertRefused(
+          yield* ask(path, chat({ response_format: { type: "json_schema", json_schema: { name: "x" } } })),
+          "response_format"
+        )
+        assertRefused(yield* ask(path, chat({ n: 2 })), "n: expected 1")
+        assertRefused(yield* ask("/v1/completions", generate({ n: 2 })), "n: expected 1")
+        assertRefused(yield* ask("/v1/completions", generate({ best_of: 2 })), "best_of: expected 1")
+        assert.notProperty((yield* ask(path, chat({ tools: [tool], tool_choice: "none" }))).sent, "tools")
+      })
   )
 
-  it.effect("55: reasoning is a wish: left out for a model that cannot think, off when none is wanted", () =>
-    Effect.gen(function* () {
-      yield* install([{ name: "plain:latest", capabilities: ["completion"] }])
-      for (const wish of [
-        { reasoning_effort: "high" },
-        { reasoning: { effort: "low" } },
-        { reasoning_effort: "none" }
-      ]) {
-        const answer = yield* ask(path, chat({ model: "plain", ...wish }))
-        assertWell(answer)
-        assert.notProperty(answer.sent, "think")
-      }
-      assert.strictEqual((yield* ask(path, chat({ reasoning_effort: "high" }))).sent?.["think"], "high")
-      assert.strictEqual((yield* ask(path, chat({ reasoning_effort: "none" }))).sent?.["think"], false)
-      assert.notProperty((yield* ask(path, chat())).sent, "think")
-    })
+  it.effect(
+    "when reasoning is asked of a model that cannot think, then it is left out, and it is off when none is wanted",
+    () =>
+      Effect.gen(function* () {
+        yield* install([{ name: "plain:latest", capabilities: ["completion"] }])
+        for (const wish of [
+          { reasoning_effort: "high" },
+          { reasoning: { effort: "low" } },
+          { reasoning_effort: "none" }
+        ]) {
+          const answer = yield* ask(path, chat({ model: "plain", ...wish }))
+          assertWell(answer)
+          assert.notProperty(answer.sent, "think")
+        }
+        assert.strictEqual((yield* ask(path, chat({ reasoning_effort: "high" }))).sent?.["think"], "high")
+        assert.strictEqual((yield* ask(path, chat({ reasoning_effort: "none" }))).sent?.["think"], false)
+        assert.notProperty((yield* ask(path, chat())).sent, "think")
+      })
   )
 
   it.effect(

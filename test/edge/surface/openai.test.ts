@@ -12,7 +12,7 @@ const tool = { type: "function", function: { name: "f", parameters: { type: "obj
 
 layer(layerGateway(), live)("the OpenAI surface", (it) => {
   it.effect(
-    "42: the real client chats, streams, calls tools, embeds three ways, lists, and knows each refusal",
+    "when the real client chats, streams, calls tools, embeds and lists, then all work, and it knows each refusal",
     () =>
       Effect.gen(function* () {
         const [{ url }, backend] = [yield* Gateway, yield* Fake]
@@ -82,94 +82,103 @@ layer(layerGateway(), live)("the OpenAI surface", (it) => {
       })
   )
 
-  it.effect("57: a stream that breaks ends in an error event and no [DONE]; the real client throws", () =>
-    Effect.gen(function* () {
-      const [{ url }, backend] = [yield* Gateway, yield* Fake]
-      const broken = { does: "stream", lines: [fake.chat("Hel"), fake.error("SECRET")] } as const
-      backend.script(broken, broken)
-      const answer = yield* ask(path, streaming())
-      const { chunks, done } = events(answer)
-      assert.isFalse(done)
-      assert.notInclude(answer.text, "SECRET")
-      assert.deepStrictEqual(chunks.at(-1), {
-        error: { message: "model backend unavailable", type: "bad_gateway", code: 502 },
-        request_id: answer.headers.get("x-request-id")
+  it.effect(
+    "when a stream breaks, then it ends in an error event without [DONE], and the real client throws",
+    () =>
+      Effect.gen(function* () {
+        const [{ url }, backend] = [yield* Gateway, yield* Fake]
+        const broken = { does: "stream", lines: [fake.chat("Hel"), fake.error("SECRET")] } as const
+        backend.script(broken, broken)
+        const answer = yield* ask(path, streaming())
+        const { chunks, done } = events(answer)
+        assert.isFalse(done)
+        assert.notInclude(answer.text, "SECRET")
+        assert.deepStrictEqual(chunks.at(-1), {
+          error: { message: "model backend unavailable", type: "bad_gateway", code: 502 },
+          request_id: answer.headers.get("x-request-id")
+        })
+        assert.isTrue(chunks.slice(0, -1).every(({ choices }) => choices[0].finish_reason === null))
+        const { secret } = yield* newKey()
+        const error = yield* Effect.promise(async () => {
+          const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: secret, maxRetries: 0 })
+          const messages = [{ role: "user" as const, content: "Hello" }]
+          try {
+            for await (const _chunk of await client.chat.completions.create({
+              model: "m",
+              messages,
+              stream: true
+            }));
+            return undefined
+          } catch (error) {
+            return error
+          }
+        })
+        assert.instanceOf(error, OpenAI.APIError)
       })
-      assert.isTrue(chunks.slice(0, -1).every(({ choices }) => choices[0].finish_reason === null))
-      const { secret } = yield* newKey()
-      const error = yield* Effect.promise(async () => {
-        const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: secret, maxRetries: 0 })
-        const messages = [{ role: "user" as const, content: "Hello" }]
-        try {
-          for await (const _chunk of await client.chat.completions.create({
-            model: "m",
-            messages,
-            stream: true
-          }));
-          return undefined
-        } catch (error) {
-          return error
+  )
+
+  it.effect(
+    "when it fails before the first frame, then it is a 502 in JSON, also where a stream was asked for",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        backend.script({ does: "answer", status: 500, body: `{"error":"SECRET"}` })
+        const answer = yield* ask(path, streaming())
+        assert.strictEqual(answer.status, 502)
+        assert.strictEqual(answer.contentType, "application/json")
+        assert.notInclude(answer.text, "SECRET")
+      })
+  )
+
+  it.effect(
+    "when a completion is asked for, then it takes one prompt, echoes it, and has log probabilities in the legacy shape",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const complete = (more: object) => ask("/v1/completions", { model: "m", ...more })
+        const one = yield* complete({ prompt: ["a"], suffix: "z" })
+        assert.deepInclude(one.sent, { prompt: "a", suffix: "z" })
+        assert.match(json(one).id, /^cmpl-/)
+        assert.deepInclude(json(one), { object: "text_completion", model: "m" })
+        assert.deepStrictEqual(json(one).choices, [
+          { text: "Hello world!", index: 0, logprobs: null, finish_reason: "stop" }
+        ])
+        for (const prompt of [["a", "b"], [1, 2], [[1]], "", null, undefined]) {
+          assertRefused(yield* complete({ prompt }), "prompt", JSON.stringify(prompt))
         }
+        assert.strictEqual(
+          json(yield* complete({ prompt: "Say: ", echo: true })).choices[0].text,
+          "Say: Hello world!"
+        )
+        const { chunks, done } = events(yield* complete({ prompt: "Say: ", echo: true, stream: true }))
+        assert.isTrue(done)
+        assert.strictEqual(chunks.map(({ choices }) => choices[0].text).join(""), "Say: Hello world!")
+        assert.strictEqual(chunks[0].choices[0].text, "Say: Hello")
+        assert.deepStrictEqual(chunks.at(-1).usage, {
+          prompt_tokens: 7,
+          completion_tokens: 3,
+          total_tokens: 10
+        })
+
+        const logprobs = [
+          { token: "Hi", logprob: -0.5, bytes: [72, 105], top_logprobs: [{ token: "Hi", logprob: -0.5 }] }
+        ]
+        backend.script({
+          does: "stream",
+          lines: [{ ...fake.generate("Hi"), logprobs }, fake.done("generate")]
+        })
+        const told = yield* complete({ prompt: "a", logprobs: 1 })
+        assert.deepInclude(told.sent, { logprobs: true, top_logprobs: 1 })
+        assert.deepStrictEqual(json(told).choices[0].logprobs, {
+          tokens: ["Hi"],
+          token_logprobs: [-0.5],
+          top_logprobs: [{ Hi: -0.5 }],
+          text_offset: [0]
+        })
       })
-      assert.instanceOf(error, OpenAI.APIError)
-    })
   )
 
-  it.effect("58: a failure before the first frame is a 502 in JSON, also where a stream was asked for", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      backend.script({ does: "answer", status: 500, body: `{"error":"SECRET"}` })
-      const answer = yield* ask(path, streaming())
-      assert.strictEqual(answer.status, 502)
-      assert.strictEqual(answer.contentType, "application/json")
-      assert.notInclude(answer.text, "SECRET")
-    })
-  )
-
-  it.effect("59: completions take one prompt, echo it, and give log probabilities in the legacy shape", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const complete = (more: object) => ask("/v1/completions", { model: "m", ...more })
-      const one = yield* complete({ prompt: ["a"], suffix: "z" })
-      assert.deepInclude(one.sent, { prompt: "a", suffix: "z" })
-      assert.match(json(one).id, /^cmpl-/)
-      assert.deepInclude(json(one), { object: "text_completion", model: "m" })
-      assert.deepStrictEqual(json(one).choices, [
-        { text: "Hello world!", index: 0, logprobs: null, finish_reason: "stop" }
-      ])
-      for (const prompt of [["a", "b"], [1, 2], [[1]], "", null, undefined]) {
-        assertRefused(yield* complete({ prompt }), "prompt", JSON.stringify(prompt))
-      }
-      assert.strictEqual(
-        json(yield* complete({ prompt: "Say: ", echo: true })).choices[0].text,
-        "Say: Hello world!"
-      )
-      const { chunks, done } = events(yield* complete({ prompt: "Say: ", echo: true, stream: true }))
-      assert.isTrue(done)
-      assert.strictEqual(chunks.map(({ choices }) => choices[0].text).join(""), "Say: Hello world!")
-      assert.strictEqual(chunks[0].choices[0].text, "Say: Hello")
-      assert.deepStrictEqual(chunks.at(-1).usage, {
-        prompt_tokens: 7,
-        completion_tokens: 3,
-        total_tokens: 10
-      })
-
-      const logprobs = [
-        { token: "Hi", logprob: -0.5, bytes: [72, 105], top_logprobs: [{ token: "Hi", logprob: -0.5 }] }
-      ]
-      backend.script({ does: "stream", lines: [{ ...fake.generate("Hi"), logprobs }, fake.done("generate")] })
-      const told = yield* complete({ prompt: "a", logprobs: 1 })
-      assert.deepInclude(told.sent, { logprobs: true, top_logprobs: 1 })
-      assert.deepStrictEqual(json(told).choices[0].logprobs, {
-        tokens: ["Hi"],
-        token_logprobs: [-0.5],
-        top_logprobs: [{ Hi: -0.5 }],
-        text_offset: [0]
-      })
-    })
-  )
-
-  it.effect("log probabilities of a chat have every field that OpenAI's types require", () =>
+  it.effect("when a chat has log probabilities, then they have every field that OpenAI's types require", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const lines = [{ ...fake.chat("Hi"), logprobs: [{ token: "Hi", logprob: -0.5 }] }, fake.done()]
@@ -187,7 +196,7 @@ layer(layerGateway(), live)("the OpenAI surface", (it) => {
   )
 
   it.effect(
-    "60: a spent budget says how long, and that waiting is no use: the real client returns at once",
+    "when a budget is spent, then the refusal says how long and that a retry is no use, and the real client returns at once",
     () =>
       Effect.gen(function* () {
         const { url } = yield* Gateway
@@ -213,7 +222,7 @@ layer(layerGateway(), live)("the OpenAI surface", (it) => {
       })
   )
 
-  it.effect("61: every refusal has its id in header and body alike", () =>
+  it.effect("when a request is refused, then the id is in header and body alike", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
       const { secret } = yield* newKey({ rpm: 1 })

@@ -7,52 +7,54 @@ import { ask, assertWell, chat, json, live, whole } from "./asking.ts"
 const down: Behaviour = { does: "answer", status: 500, body: `{"error":"SECRET"}` }
 
 layer(layerGateway({ BREAKER_OPEN_MS: "700" }), live)("a backend that fails", (it) => {
-  it.effect("64: five failures open the circuit for every endpoint, then one request is let through", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const { secret } = yield* newKey()
-      const endpoints = [
-        ["/api/chat", whole()],
-        ["/api/embed", { model: "embedder", input: "a" }],
-        ["/api/show", { model: "m" }],
-        ["/v1/embeddings", { model: "embedder", input: "a" }],
-        ["/v1/chat/completions", chat()]
-      ] as const
-      // Refusals of the request itself say nothing about the backend.
-      for (let i = 0; i < 8; i += 1) {
-        backend.script({ does: "answer", status: 400, body: `{"error":"SECRET does not support chat"}` })
-        const answer = yield* ask("/api/embed", { model: "m", input: "a" }, { secret })
-        assert.strictEqual(answer.status, 400)
-        assert.strictEqual(
-          json(answer).error.message,
-          "the model does not support a feature that this request uses"
+  it.effect(
+    "when it fails five times, then the circuit is open for every endpoint, and later one request is let through",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const { secret } = yield* newKey()
+        const endpoints = [
+          ["/api/chat", whole()],
+          ["/api/embed", { model: "embedder", input: "a" }],
+          ["/api/show", { model: "m" }],
+          ["/v1/embeddings", { model: "embedder", input: "a" }],
+          ["/v1/chat/completions", chat()]
+        ] as const
+        // Refusals of the request itself say nothing about the backend.
+        for (let i = 0; i < 8; i += 1) {
+          backend.script({ does: "answer", status: 400, body: `{"error":"SECRET does not support chat"}` })
+          const answer = yield* ask("/api/embed", { model: "m", input: "a" }, { secret })
+          assert.strictEqual(answer.status, 400)
+          assert.strictEqual(
+            json(answer).error.message,
+            "the model does not support a feature that this request uses"
+          )
+        }
+        backend.always(down)
+        for (const [path, body] of endpoints) {
+          const answer = yield* ask(path, body, { secret })
+          assert.strictEqual(answer.status, 502, path)
+          assert.lengthOf(answer.calls, 1, path)
+        }
+        for (const [path, body] of endpoints) {
+          const answer = yield* ask(path, body, { secret })
+          assert.strictEqual(answer.status, 502, path)
+          assert.lengthOf(answer.calls, 0, `${path}: called while the circuit is open`)
+          assert.notInclude(answer.text, "SECRET")
+        }
+        backend.always(undefined)
+        yield* Effect.sleep("800 millis")
+        const calls = backend.requests.length
+        const slow: Behaviour = { does: "stream", lines: [fake.chat("a"), fake.done()], gapMs: 150 }
+        backend.script(slow)
+        const answers = yield* Effect.all(
+          [1, 2, 3].map(() => ask("/api/chat", whole(), { secret })),
+          { concurrency: 3 }
         )
-      }
-      backend.always(down)
-      for (const [path, body] of endpoints) {
-        const answer = yield* ask(path, body, { secret })
-        assert.strictEqual(answer.status, 502, path)
-        assert.lengthOf(answer.calls, 1, path)
-      }
-      for (const [path, body] of endpoints) {
-        const answer = yield* ask(path, body, { secret })
-        assert.strictEqual(answer.status, 502, path)
-        assert.lengthOf(answer.calls, 0, `${path}: called while the circuit is open`)
-        assert.notInclude(answer.text, "SECRET")
-      }
-      backend.always(undefined)
-      yield* Effect.sleep("800 millis")
-      const calls = backend.requests.length
-      const slow: Behaviour = { does: "stream", lines: [fake.chat("a"), fake.done()], gapMs: 150 }
-      backend.script(slow)
-      const answers = yield* Effect.all(
-        [1, 2, 3].map(() => ask("/api/chat", whole(), { secret })),
-        { concurrency: 3 }
-      )
-      assert.deepStrictEqual(answers.map(({ status }) => status).sort(), [200, 502, 502])
-      assert.strictEqual(backend.requests.length, calls + 1)
-      for (const [path, body] of endpoints) assertWell(yield* ask(path, body, { secret }), path)
-    })
+        assert.deepStrictEqual(answers.map(({ status }) => status).sort(), [200, 502, 502])
+        assert.strictEqual(backend.requests.length, calls + 1)
+        for (const [path, body] of endpoints) assertWell(yield* ask(path, body, { secret }), path)
+      })
   )
 })
 
@@ -60,7 +62,7 @@ layer(layerGateway({ MODEL_DISCOVERY_REFRESH_S: "1", MODEL_DISCOVERY_CACHE_TTL_S
   "a backend that lists nothing",
   (it) => {
     it.effect(
-      "65: failing polls leave the list as it was until its time is up, then everything is forbidden",
+      "when polls fail, then the list stays until its time is up, and then every model is forbidden",
       () =>
         Effect.gen(function* () {
           const backend = yield* Fake

@@ -11,7 +11,7 @@ const refused = (text: string): string => {
 const deep = (levels: number) => "[".repeat(levels) + "]".repeat(levels)
 
 describe("a client's JSON", () => {
-  it("reads any JSON value exactly as JSON.parse does", () => {
+  it("when any JSON value is read, then the result is that of JSON.parse", () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 20 }), (text) => {
         assert.deepStrictEqual(Result.getOrThrow(parseJson(text)), JSON.parse(text))
@@ -26,7 +26,7 @@ describe("a client's JSON", () => {
     assert.strictEqual(refused(`["${"{".repeat(2 * maxContainers)}"]`), "accepted")
   })
 
-  it("refuses a key that appears twice, however it is written", () => {
+  it("when a key appears twice in an object, however it is written, then it is refused", () => {
     for (const text of [
       '{"a":1,"a":2}',
       String.raw`{"model":1,"mode\u006c":2}`,
@@ -38,26 +38,26 @@ describe("a client's JSON", () => {
     }
   })
 
-  it("accepts equal keys in different objects and key-like values", () => {
+  it("when keys are equal in different objects, or a value looks like a key, then it is accepted", () => {
     for (const text of ['[{"a":1},{"a":2}]', '{"a":{"a":{"a":1}}}', '{"a":"a","b":"a"}', '{"a":["a","a"]}']) {
       assert.isTrue(Result.isSuccess(parseJson(text)), text)
     }
   })
 
-  it("stops at 64 levels, without recursion", () => {
+  it("when JSON has more than 64 levels, then it is refused without recursion", () => {
     assert.isTrue(Result.isSuccess(parseJson(deep(64))))
     assert.include(refused(deep(65)), "64 levels")
     assert.include(refused("[".repeat(131_072)), "64 levels")
     assert.include(refused('{"a":'.repeat(100_000)), "64 levels")
   })
 
-  it("refuses what is not one JSON value", () => {
+  it("when a text is not one JSON value, then it is refused", () => {
     for (const text of ["", "{", '{"a":1}{"b":2}', "[1,]", "// x\n1", "{'a':1}", '"', "\uFEFF{}", "nul"]) {
       assert.include(refused(text), "valid JSON", JSON.stringify(text))
     }
   })
 
-  it("keeps a __proto__ key a plain key", () => {
+  it("when a key is __proto__, then it is a plain key", () => {
     const parsed = Result.getOrThrow(parseJson('{"__proto__":{"num_predict":1}}'))
     assert.isTrue(Object.hasOwn(Object(parsed), "__proto__"))
     assert.strictEqual(Reflect.get({}, "num_predict"), undefined)

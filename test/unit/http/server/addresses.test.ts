@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { addressGroup } from "../../../../src/http/server/addresses.ts"
 
-it("an IPv4 address is a group of its own; of an IPv6 address the /64 is", () => {
+it("when an address is IPv4, then it is a group of its own, and an IPv6 address is in the group of its /64", () => {
   for (const address of ["192.0.2.1", "127.0.0.1", ""]) assert.strictEqual(addressGroup(address), address)
   for (const [address, group] of [
     ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
