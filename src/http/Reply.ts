@@ -1,10 +1,10 @@
 /**
- * An answer whose end is not sent yet. Handlers make replies and do not send their ends: `endRequest.ts` charges and
- * audits the request first.
+ * An answer whose end is not sent yet. A handler returns it, and `endRequest.ts` charges and audits the request before it
+ * sends the end.
  */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import type { Outcome } from "../domain/Outcome.ts"
+import type { Ending } from "../request/finish.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import type { ErrorResponse } from "./errors/errorResponses.ts"
 import { respondError } from "./respond.ts"
@@ -12,11 +12,8 @@ import { respondError } from "./respond.ts"
 type Response = HttpServerResponse.HttpServerResponse
 
 export interface Reply {
-  readonly outcome: Outcome
-  /** whether the concurrency slot is kept until `send` is over, because the client may read slowly */
-  readonly keepSlot: boolean
-  /** whether the request shares an audit row with others */
-  readonly tallied: boolean
+  /** its slot is kept until `send` is over, if the client may read slowly */
+  readonly ending: Ending
   /** Sends the rest of the answer. */
   send(): Effect.Effect<Response>
   /** Sends an error instead, because the request could not be audited. */
@@ -27,10 +24,12 @@ export interface Reply {
 export const written = HttpServerResponse.empty({ status: 200 })
 
 /** The reply to a refused or failed request. */
-export const refusal = (context: RequestContext, error: ErrorResponse, tallied = false): Reply => ({
-  outcome: { status: error.status, type: error.type },
-  keepSlot: false,
-  tallied,
+export const refusal = (
+  context: RequestContext,
+  error: ErrorResponse,
+  row: Ending["row"] = "own"
+): Reply => ({
+  ending: { outcome: { status: error.status, type: error.type }, row, slot: "freed" },
   send: () => Effect.succeed(respondError(context, error)),
   fail: (other) => Effect.succeed(respondError(context, other))
 })

@@ -19,12 +19,11 @@ type Response = HttpServerResponse.HttpServerResponse
 
 export const makeEndRequest = Effect.gen(function* () {
   const [{ finish, release }, { log }, traced] = [yield* makeFinish, yield* FailureLog, yield* Traced]
-  const { isTalliedWhenLeft, refuse, refuseDefect, spendFreeWork } = yield* makeRefuse
+  const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
   /** Sends a reply after the request is charged and audited. When that fails, the client gets an error instead. */
   const send = (context: RequestContext, reply: Reply): Effect.Effect<Response> => {
-    const { keepSlot, outcome, tallied } = reply
-    const sent = finish(context, outcome, { keepSlot, tallied }).pipe(
+    const sent = finish(context, reply.ending).pipe(
       Effect.matchCauseEffect({
         onSuccess: () => Effect.void,
         onFailure: (cause) => {
@@ -39,7 +38,7 @@ export const makeEndRequest = Effect.gen(function* () {
         Effect.interruptible(Effect.suspend(() => (error === undefined ? reply.send() : reply.fail(error))))
       )
     )
-    return keepSlot ? Effect.ensuring(sent, release(context)) : sent
+    return reply.ending.slot === "kept" ? Effect.ensuring(sent, release(context)) : sent
   }
 
   /**
@@ -47,9 +46,9 @@ export const makeEndRequest = Effect.gen(function* () {
    */
   const abandon = Effect.fnUntraced(function* (context: RequestContext, cause: Cause.Cause<never>) {
     const outcome = outcomeOf(cause)
-    const tallied = outcome === outcomes.clientLeft && (yield* isTalliedWhenLeft(context))
+    const row = outcome === outcomes.clientLeft ? yield* rowWhenLeft(context) : "own"
     spendFreeWork(context)
-    yield* Effect.catch(finish(context, outcome, { keepSlot: false, tallied }), (error) =>
+    yield* Effect.catch(finish(context, { outcome, row, slot: "freed" }), (error) =>
       withRequestId(context, Effect.logWarning("audit row late", error.cause))
     )
     return yield* Effect.failCause(cause)
@@ -63,7 +62,7 @@ export const makeEndRequest = Effect.gen(function* () {
     // The server runs the app uninterruptibly. Without this, a client that leaves would not be noticed.
     const handled = yield* Effect.exit(Effect.interruptible(Scope.provide(handler, scope)))
     if (Exit.isSuccess(handled)) spendFreeWork(context)
-    const answered = Exit.isSuccess(handled) && handled.value.outcome === outcomes.answered
+    const answered = Exit.isSuccess(handled) && handled.value.ending.outcome === outcomes.answered
     // When a request has failed, its backend call ends first. An answer may hold memory until it is sent.
     if (!answered) yield* Scope.close(scope, handled)
     const replied = Exit.isSuccess(handled)

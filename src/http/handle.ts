@@ -98,7 +98,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const encoder = dialect.encoder(request, seal)
     return request.stream
       ? yield* replies.stream(exchange, frames, dialect, encoder)
-      : yield* replies.whole(exchange, frames, encoder)
+      : yield* replies.folded(exchange, frames, encoder)
   })
 
   const embed = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {

@@ -7,6 +7,7 @@ import type { GatewayError } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
+import type { Ending } from "../request/finish.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "./errors/errorResponses.ts"
 import { FreeWork } from "./FreeWork.ts"
@@ -14,7 +15,7 @@ import { refusal, type Reply } from "./Reply.ts"
 import { Tarpit } from "./server/Tarpit.ts"
 
 /** Whether the client caused the failure. Only such refusals are delayed. */
-const isTheirs = (error: GatewayError): boolean => toErrorResponse(error).status < 500
+const isClientError = (error: GatewayError): boolean => toErrorResponse(error).status < 500
 const isCrowded = (error: GatewayError): boolean => error._tag === "Unavailable" && error.crowded === true
 
 export const makeRefuse = Effect.gen(function* () {
@@ -40,9 +41,9 @@ export const makeRefuse = Effect.gen(function* () {
     if (context.headroom !== undefined) return Effect.void
     const { keyId } = key.facts.caller
     // A caller without free work gets the figures of the last second.
-    const known = error?._tag === "FreeWorkExhausted" ? freeWork.headroom(keyId) : undefined
-    if (known !== undefined) {
-      context.show(known)
+    const recent = error?._tag === "FreeWorkExhausted" ? freeWork.headroom(keyId) : undefined
+    if (recent !== undefined) {
+      context.show(recent)
       return Effect.void
     }
     return limiter.headroom(key).pipe(
@@ -60,14 +61,17 @@ export const makeRefuse = Effect.gen(function* () {
   }
 
   /**
-   * Slows down refusals of unknown callers, and returns which of them share an audit row. A caller that was refused
-   * for lack of room is not slowed down: it may be the owner of a key that others guess at.
+   * Slows down refusals of unknown callers, and decides which of them have their own audit row. A refusal for lack of
+   * room is not slowed down: its caller may be the owner of a key at which others guess.
    */
-  const isTallied = (context: RequestContext, error: GatewayError): Effect.Effect<boolean> => {
-    if (context.caller !== undefined) return Effect.succeed(error._tag === "FreeWorkExhausted")
+  const rowOf = (context: RequestContext, error: GatewayError): Effect.Effect<Ending["row"]> => {
+    if (context.caller !== undefined)
+      return Effect.succeed(error._tag === "FreeWorkExhausted" ? "shared" : "own")
     const { clientIp } = context.arrival
-    const waits = isTheirs(error) && !isCrowded(error)
-    return Effect.map(waits ? tarpit.turn(clientIp) : tarpit.turnNow(clientIp), (hasRow) => !hasRow)
+    const waits = isClientError(error) && !isCrowded(error)
+    return Effect.map(waits ? tarpit.turn(clientIp) : tarpit.turnNow(clientIp), (hasRow) =>
+      hasRow ? "own" : "shared"
+    )
   }
 
   /** The refusal itself. For a flooding key it comes late, or closes the connection. */
@@ -87,10 +91,10 @@ export const makeRefuse = Effect.gen(function* () {
     // Otherwise a key that keeps sending would never have free work again.
     if (error._tag !== "FreeWorkExhausted") spendFreeWork(context)
     yield* log(context, error)
-    const tallied = yield* isTallied(context, error)
+    const row = yield* rowOf(context, error)
     const response = yield* responseOf(context, error)
     if (context.key !== undefined) yield* showHeadroom(context, context.key, error)
-    return refusal(context, response, tallied)
+    return refusal(context, response, row)
   })
 
   /** The reply to a request with a defect. */
@@ -103,11 +107,11 @@ export const makeRefuse = Effect.gen(function* () {
     return refusal(context, internalError)
   })
 
-  /** Whether a request whose client left shares an audit row. For an unknown caller it always does. */
-  const isTalliedWhenLeft = ({ caller }: RequestContext): Effect.Effect<boolean> =>
+  /** Whether a request whose client left has its own audit row. That of an unknown caller has none. */
+  const rowWhenLeft = ({ caller }: RequestContext): Effect.Effect<Ending["row"]> =>
     caller === undefined
-      ? Effect.succeed(true)
-      : Effect.match(freeWork.check(caller), { onFailure: () => true, onSuccess: () => false })
+      ? Effect.succeed("shared")
+      : Effect.match(freeWork.check(caller), { onFailure: () => "shared", onSuccess: () => "own" })
 
-  return { refuse, refuseDefect, spendFreeWork, isTalliedWhenLeft }
+  return { refuse, refuseDefect, rowWhenLeft, spendFreeWork }
 })

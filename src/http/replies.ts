@@ -11,6 +11,7 @@ import { AnswerMemory, type AnswerShare } from "../backend/AnswerMemory.ts"
 import { BackendFailed } from "../domain/Errors.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
+import type { Ending } from "../request/finish.ts"
 import type { Answer } from "../request/meterStream.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import type { Dialect, Encoder } from "./dialect/Dialect.ts"
@@ -22,13 +23,13 @@ import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
 import { AnswerBody, pieceBytes } from "./server/AnswerBody.ts"
 
 /**
- * Whether an answer of `length` characters leaves this process when it is written: it is one piece, nothing waits before it
- * on its connection, and no answer that was asked for before it is still to be given there.
+ * Whether an answer of `length` characters leaves this process as soon as it is written: it is one piece, its connection
+ * has few unsent bytes, and no earlier answer of the connection is unfinished.
  */
 const leavesAtOnce = (length: number, incoming: IncomingMessage, response: ServerResponse): boolean =>
   length <= pieceBytes && response.socket !== null && incoming.socket.writableLength <= pieceBytes
 
-/** The body of an answer as text, or in parts that are written one after the other. */
+/** The body of an answer as text, or in parts that are written in order. */
 type BodyText = string | ReadonlyArray<string | Buffer>
 
 const lengthOf = (body: BodyText): number =>
@@ -42,20 +43,22 @@ const partsOf = (body: BodyText): ReadonlyArray<Buffer> =>
     ? [Buffer.from(body)]
     : body.map((part) => (typeof part === "string" ? Buffer.from(part) : part))
 
+const answered = (slot: Ending["slot"]): Ending => ({ outcome: outcomes.answered, row: "own", slot })
+
 const failWith = (context: RequestContext) => (error: ErrorResponse) =>
   Effect.succeed(respondError(context, error))
 
 export const makeReplies = Effect.gen(function* () {
   const [memory, { log: logFailure }] = [yield* AnswerMemory, yield* FailureLog]
 
-  /** The answer's share of the memory for answers; it is cut with its connection. */
+  /** The share of the memory for answers. When it is cut, the connection is destroyed. */
   const shareOf = ({ context, incoming }: Exchange): Effect.Effect<AnswerShare, never, Scope.Scope> =>
     Effect.tap(memory.share(context.caller), (share) =>
       Effect.sync(() => share.onCut(() => void incoming.socket.destroy()))
     )
 
-  /** An object that takes long to read. A function of its own: its closures keep `parts`, and no text beside them. */
-  const large = (
+  /** An object that may take long to read. It is its own function, so that its closures keep no copy of `parts` as text. */
+  const largeObject = (
     exchange: Exchange,
     parts: ReadonlyArray<Buffer>
   ): Effect.Effect<Reply, never, Scope.Scope> =>
@@ -68,33 +71,31 @@ export const makeReplies = Effect.gen(function* () {
         const body = new AnswerBody(response, headers, share)
         return body.writeBytes(...parts).pipe(Effect.andThen(body.endAndWait()), Effect.as(written))
       }
-      return { outcome: outcomes.answered, keepSlot: true, tallied: false, send, fail: failWith(context) }
+      return { ending: answered("kept"), send, fail: failWith(context) }
     })
 
   /** One object. */
   const object = (exchange: Exchange, body: BodyText): Effect.Effect<Reply, never, Scope.Scope> => {
     const { context, incoming, response } = exchange
     if (incoming.method !== "HEAD" && !leavesAtOnce(lengthOf(body), incoming, response)) {
-      return large(exchange, partsOf(body))
+      return largeObject(exchange, partsOf(body))
     }
     return Effect.succeed({
-      outcome: outcomes.answered,
-      keepSlot: false,
-      tallied: false,
+      ending: answered("freed"),
       send: () => Effect.succeed(respondText(context, textOf(body))),
       fail: failWith(context)
     })
   }
 
   /** Joins the frames of the backend to one object. */
-  const whole = Effect.fnUntraced(function* (exchange: Exchange, frames: Answer, encoder: Encoder) {
+  const folded = Effect.fnUntraced(function* (exchange: Exchange, frames: Answer, encoder: Encoder) {
     const fold = new Fold(encoder.logprobs)
     yield* Stream.runForEachArray(frames, (chunk) => {
       for (const frame of chunk) fold.add(frame)
       return Effect.void
     })
-    const whole = fold.whole(encoder.whole)
-    return whole === undefined ? yield* new BackendFailed({ fault: "cut" }) : yield* object(exchange, whole)
+    const body = fold.toObject(encoder.object)
+    return body === undefined ? yield* new BackendFailed({ fault: "cut" }) : yield* object(exchange, body)
   })
 
   /** The error line or event of a failed stream. */
@@ -141,12 +142,10 @@ export const makeReplies = Effect.gen(function* () {
         Effect.flatMap((): Effect.Effect<Reply, BackendFailed> => {
           if (last === undefined) return new BackendFailed({ fault: "cut" })
           const text = last
-          const keepSlot = !leavesAtOnce(text.length, incoming, response)
+          const slot = leavesAtOnce(text.length, incoming, response) ? "freed" : "kept"
           return Effect.succeed({
-            outcome: outcomes.answered,
-            keepSlot,
-            tallied: false,
-            send: () => (keepSlot ? waitUntilRead(body, text) : endWith(body, text)),
+            ending: answered(slot),
+            send: () => (slot === "kept" ? waitUntilRead(body, text) : endWith(body, text)),
             fail: (error) => endWith(body, encoder.failure(error, context.arrival.requestId))
           })
         }),
@@ -156,7 +155,7 @@ export const makeReplies = Effect.gen(function* () {
       )
     })
 
-  return { object, whole, stream }
+  return { object, folded, stream }
 })
 
 const endWith = (body: AnswerBody, text: string) =>

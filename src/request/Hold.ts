@@ -12,7 +12,7 @@ import type { Reservation } from "../domain/Reservation.ts"
 import type { Meter, MeterDown } from "../gates/meter/Meter.ts"
 import type { RequestCost } from "./RequestCost.ts"
 
-/** How many tokens a stream holds ahead of its output, and how few may be left before it asks for more. */
+/** Tokens that a stream holds ahead of its output, and the rest at which it asks for more. */
 const ahead = 256
 const margin = 64
 
@@ -42,7 +42,7 @@ export class Hold {
   }
 
   /**
-   * Whether `output` nearly uses up the hold and more could be had. After a failure: whether it uses up all of it.
+   * Whether `output` nearly uses up the hold and more may be available. After a failure: whether it uses up all of it.
    */
   isShortOf(output: number): boolean {
     return this.#lacks(this.#undecided === undefined ? output + margin : output)
@@ -68,8 +68,8 @@ export class Hold {
    */
   renew(): Effect.Effect<void, MeterDown> {
     const tokens = this.cost.output.estimate
-    const short = this.#undecided !== undefined && this.held < this.#wanted(tokens + margin)
-    return this.#request(short ? this.#wanted(tokens + ahead) : this.held)
+    const short = this.#undecided !== undefined && this.held < this.#tokensFor(tokens + margin)
+    return this.#request(short ? this.#tokensFor(tokens + ahead) : this.held)
   }
 
   /** Set when the answer must end at the end of its hold because the Meter did not answer. */
@@ -80,17 +80,17 @@ export class Hold {
   }
 
   #lacks(output: number): boolean {
-    return !this.#exhausted && this.held < this.#wanted(output)
+    return !this.#exhausted && this.held < this.#tokensFor(output)
   }
 
   /** Tokens to hold for this output, at most the whole bound. */
-  #wanted(output: number): number {
+  #tokensFor(output: number): number {
     const { maxTokens, promptEstimate } = this.cost
     return promptEstimate + Math.min(maxTokens, output)
   }
 
   #ask(output: number): Effect.Effect<void> {
-    const want = this.#wanted(output)
+    const want = this.#tokensFor(output)
     const asked = Effect.flatMap(this.#request(want), () =>
       this.#undecided === missingTotals ? this.#requestRestored(want) : Effect.void
     )

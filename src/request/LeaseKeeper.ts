@@ -1,8 +1,7 @@
 /**
- * Renews the leases of running requests, three times in the life of a lease, and reports to the ledger what they have
- * used so far: a request is charged that amount if this process dies. One timer serves all requests, so a short
- * request costs nothing. If Redis restarts empty, running requests register again at once, so that their slots are
- * not given out twice.
+ * Renews the leases of running requests, three times in the life of a lease. It also records what they have used so far,
+ * which is their charge if this process dies. One timer serves all requests, so a short request costs nothing. If Redis
+ * restarts empty, running requests register again at once, so that their slots are not given out twice.
  */
 import { Context, Effect, Exit, Layer } from "effect"
 import { Audit } from "../audit/Audit.ts"
@@ -14,8 +13,8 @@ import { background, later, spaced } from "../observability/background.ts"
 import type { RequestCost } from "./RequestCost.ts"
 import type { Hold } from "./Hold.ts"
 
-/** How long an emptied store may give out slots that are taken. */
-const remindMs = 250
+/** How often the store is asked whether it has lost its state. Meanwhile it may give out slots that are taken. */
+const reRegisterMs = 250
 
 interface Lease {
   readonly hold: Hold
@@ -35,7 +34,7 @@ export class LeaseKeeper extends Context.Service<
     /** Stops the renewal of a request. */
     drop(cost: RequestCost): void
   }
->()("tollgate/request/Leases") {
+>()("tollgate/request/LeaseKeeper") {
   /** `leaseS`: `CONCURRENCY_LEASE_S` */
   static readonly layer = (options: {
     readonly leaseS: number
@@ -45,7 +44,7 @@ export class LeaseKeeper extends Context.Service<
       Effect.gen(function* () {
         const [audit, meter] = [yield* Audit, yield* Meter]
         const now = yield* makeMonotonicMs
-        const beatMs = (options.leaseS * 1000) / 4
+        const heartbeatMs = (options.leaseS * 1000) / 4
         const running = new DenseList<Lease>()
 
         /** Renews the slot of a settled request whose answer is still being written. */
@@ -70,27 +69,27 @@ export class LeaseKeeper extends Context.Service<
             Effect.forEach(leases, (lease) => Effect.exit(renew(lease)), { concurrency: "unbounded" }),
             (exits) => exits.find(Exit.isFailure) ?? Effect.void
           )
-        const beat = Effect.suspend(() => {
+        const heartbeat = Effect.suspend(() => {
           const [at, due] = [now(), Array<Lease>()]
           for (const lease of running.all) {
             if (lease.due > at) continue
-            lease.due = at + beatMs
+            lease.due = at + heartbeatMs
             due.push(lease)
           }
           return renewAll(due)
         })
-        yield* background("lease_renewal", beat, later(spaced(beatMs / 3)))
+        yield* background("lease_renewal", heartbeat, later(spaced(heartbeatMs / 3)))
 
-        const remind = Effect.suspend(() =>
+        const reRegister = Effect.suspend(() =>
           running.size === 0 ? Effect.succeed(true) : meter.hasState
-        ).pipe(Effect.flatMap((remembers) => (remembers ? Effect.void : renewAll(running.all))))
-        yield* background("lease_reregistration", remind, later(spaced(remindMs)))
+        ).pipe(Effect.flatMap((hasState) => (hasState ? Effect.void : renewAll(running.all))))
+        yield* background("lease_reregistration", reRegister, later(spaced(reRegisterMs)))
 
         return {
           now,
           lapsed: (since) => now() - since >= options.leaseS * 1000,
           keep: (hold) => {
-            hold.cost.keep(running.add({ hold, due: now() + beatMs }))
+            hold.cost.keep(running.add({ hold, due: now() + heartbeatMs }))
           },
           drop: ({ lease }) => {
             if (lease !== undefined) running.remove(lease)

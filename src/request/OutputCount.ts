@@ -3,9 +3,9 @@
  * probabilities counts as many as it has entries. A backend that collects text may send the log probabilities of each
  * token first and the text at the end: both are counted, and the larger count is used.
  *
- * A frame may contain more than one token: a tool call, or text that was kept back. When the count of the backend is
- * not believed, the text itself is counted too. `estimate` is the charge. `least` is the smallest possible number of
- * tokens; answers are cut by it, so that the error of the estimate does not cut an honest answer.
+ * A frame may contain more than one token: a tool call, or text that was held back. When the count of the backend is
+ * not believable, the text itself is counted too. `estimate` is the charge. `least` is the smallest possible number of
+ * tokens. Answers are cut by `least`, so that the error of the estimate does not cut an honest answer.
  */
 import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
@@ -20,9 +20,9 @@ export const longestTokenBytes = 32
 
 /** The texts of a frame, one after the other: reasoning, text, tool calls. */
 export const textOf = ({ text, thinking, toolCalls }: Frame): string => {
-  const said = thinking === undefined ? text : thinking + text
-  if (toolCalls === undefined) return said
-  return toolCalls.reduce((all, call) => all + call.name + JSON.stringify(call.arguments), said)
+  const output = thinking === undefined ? text : thinking + text
+  if (toolCalls === undefined) return output
+  return toolCalls.reduce((all, call) => all + call.name + JSON.stringify(call.arguments), output)
 }
 
 const tokenOf = ({ token }: JsonObject): string => (typeof token === "string" ? token : "")
@@ -34,7 +34,7 @@ const bytesOfUnit = (code: number): number => {
   return code >= 0xd800 && code <= 0xdfff ? 2 : 3
 }
 
-/** UTF-8 bytes of `text` in which each run of one sign is a single sign: some vocabularies have a token for a long run. */
+/** UTF-8 bytes of `text`, each run of one sign counted once: some vocabularies have one token for a long run. */
 const bytesWithoutRuns = (text: string): number => {
   let bytes = 0
   let before = -1
@@ -46,7 +46,7 @@ const bytesWithoutRuns = (text: string): number => {
   return bytes
 }
 
-/** Pieces of an answer, each of them at least one token. */
+/** Counts pieces of an answer. Each piece has at least one token. */
 class Pieces {
   count = 0
   least = 0
@@ -73,25 +73,25 @@ class Pieces {
 }
 
 export class OutputCount {
-  readonly #spoken = new Pieces()
+  readonly #texts = new Pieces()
   readonly #entries = new Pieces()
   #thought = 0
   #answered = false
-  readonly #mark = { spoken: new Pieces(), entries: new Pieces(), thought: 0, answered: false }
+  readonly #mark = { texts: new Pieces(), entries: new Pieces(), thought: 0, answered: false }
 
   /** One for each frame, or each entry of log probabilities. */
   get tokens(): number {
-    return Math.max(this.#spoken.count, this.#entries.count)
+    return Math.max(this.#texts.count, this.#entries.count)
   }
 
-  /** The smallest number of tokens that so much text can be; not less than `tokens`. */
+  /** The smallest possible number of tokens for the text; at least `tokens`. */
   get least(): number {
-    return Math.max(this.#spoken.least, this.#entries.least)
+    return Math.max(this.#texts.least, this.#entries.least)
   }
 
-  /** What the text is charged where nobody has counted it; not less than `least`. */
+  /** The charge for the text when the backend did not count it; at least `least`. */
   get estimate(): number {
-    return Math.max(this.#spoken.estimate, this.#entries.estimate)
+    return Math.max(this.#texts.estimate, this.#entries.estimate)
   }
 
   /**
@@ -104,7 +104,7 @@ export class OutputCount {
 
   add(frame: Frame): void {
     const answers = frame.text !== "" || frame.toolCalls !== undefined
-    if (answers || frame.thinking !== undefined) this.#spoken.add(textOf(frame))
+    if (answers || frame.thinking !== undefined) this.#texts.add(textOf(frame))
     if (frame.logprobs !== undefined) for (const entry of frame.logprobs) this.#entries.add(tokenOf(entry))
     if (answers) this.#answered = true
     else if (!this.#answered) this.#thought = this.tokens
@@ -113,7 +113,7 @@ export class OutputCount {
   /** Remembers this count. */
   mark(): void {
     const mark = this.#mark
-    mark.spoken.copy(this.#spoken)
+    mark.texts.copy(this.#texts)
     mark.entries.copy(this.#entries)
     mark.thought = this.#thought
     mark.answered = this.#answered
@@ -121,13 +121,13 @@ export class OutputCount {
 
   /** Whether anything was counted since the last `mark`. */
   get grown(): boolean {
-    return this.estimate > Math.max(this.#mark.spoken.estimate, this.#mark.entries.estimate)
+    return this.estimate > Math.max(this.#mark.texts.estimate, this.#mark.entries.estimate)
   }
 
   /** Goes back to the count at the last `mark`. */
   reset(): void {
     const mark = this.#mark
-    this.#spoken.copy(mark.spoken)
+    this.#texts.copy(mark.texts)
     this.#entries.copy(mark.entries)
     this.#thought = mark.thought
     this.#answered = mark.answered

@@ -16,16 +16,16 @@ import { makeRequestCost } from "./RequestCost.ts"
 
 class Draft {
   readonly arrival: Arrival
-  /** when it arrived, in monotonic ms: what durations are counted from */
+  /** arrival in monotonic ms, the start of all durations */
   readonly arrivedMs: number
-  /** whether its path is one of ours; any other is the client's own text */
+  /** whether its path is in the route table; any other path is text of the client */
   readonly served: boolean
   readonly cost = makeRequestCost()
   /** the caller, after authentication */
   key: Evidence<"KeyStore"> | undefined
-  /** the spelling of the client, and after discovery the discovered name */
+  /** the client's name of the model; after discovery, the discovered name */
   model: string | undefined
-  /** whether discovery knows the name for this caller; only such names become metric labels */
+  /** whether the name was discovered for this caller; only such names become metric labels */
   modelResolved = false
   /** for whom the request is, as its client claims */
   endUser: string | undefined
@@ -74,7 +74,7 @@ class Draft {
     this.bodyBytes = bytes
   }
 
-  /** What is asked for. The name of its model is the client's until it is resolved. */
+  /** Records the decoded request. */
   ask({ model, relaxed, stream }: InferenceRequest): void {
     this.model = model
     this.streamed = stream
@@ -98,7 +98,7 @@ class Draft {
     this.queuedMs = Math.round(queuedMs)
   }
 
-  /** The intent row is there. */
+  /** Records that the intent row exists. */
   open(): void {
     this.opened = true
   }
@@ -107,7 +107,7 @@ class Draft {
     this.transcript = transcript
   }
 
-  /** `now`: in monotonic ms. One that still waits has waited until now. */
+  /** Records the end, at `now` in monotonic ms. A request that still waits has waited until now. */
   end(outcome: Outcome, now: number): void {
     if (this.queuedSince !== undefined && this.isWaiting) this.stopWaiting(now - this.queuedSince)
     this.outcome = outcome
@@ -116,6 +116,6 @@ class Draft {
 
 export type RequestContext = Readonly<Draft>
 
-/** `arrivedMs`: when it arrived, in monotonic ms. `served`: whether its path is one of ours. */
+/** `arrivedMs` is in monotonic ms. `served`: whether the path is in the route table. */
 export const makeRequestContext = (arrival: Arrival, arrivedMs: number, served: boolean): RequestContext =>
   new Draft(arrival, arrivedMs, served)

@@ -17,7 +17,7 @@ import {
 } from "../domain/Usage.ts"
 import type { Handle } from "../infra/v8/DenseList.ts"
 import { OutputCount } from "./OutputCount.ts"
-import type { Speech } from "./Speech.ts"
+import type { OutputTiming } from "./OutputTiming.ts"
 
 class Cost {
   /** the present hold; undefined before the Limiter has admitted it */
@@ -44,15 +44,15 @@ class Cost {
   /** decided at admission: how much of the output is held, and in how many runs it is made */
   plan: OutputPlan = noOutput
   /**
-   * whether its answer is streamed as it is generated; undefined when the request itself makes the backend collect
+   * measures whether the answer is streamed as it is generated; undefined when the request makes the backend collect
    * its output
    */
-  speech: Speech | undefined
-  /** output tokens by the frames */
+  timing: OutputTiming | undefined
+  /** the output, counted by its frames */
   readonly output = new OutputCount()
   /** the counts at the end of the answer */
   final: Counted | undefined
-  /** nothing more is held or used */
+  /** nothing is held any more */
   settled = false
   /** settled, and its slot is kept until the answer is written */
   slotKept = false
@@ -87,17 +87,17 @@ class Cost {
   }
 
   /** Records the call of the backend. From here on the request costs something. */
-  send({ facts: { call, request } }: Permit, at: number, speech?: Speech): void {
+  send({ facts: { call, request } }: Permit, at: number, timing?: OutputTiming): void {
     this.promptEstimate = request.promptEstimate
     this.promptBytes = request.promptBytes
     this.maxTokens = call.plan.runs * call.maxTokens
     this.plan = call.plan
-    this.speech = speech
+    this.timing = timing
     this.sentAt = at
     this.sent = true
   }
 
-  /** The backend sent no output, or had no time to: the request is charged nothing. */
+  /** Records that the backend failed before its first frame, so that the request is charged nothing. */
   unsend(): void {
     this.sent = false
   }
@@ -112,7 +112,7 @@ class Cost {
     this.slotKept = keepSlot && this.reservation?.slot === true
   }
 
-  /** Its answer is written. */
+  /** Records that the slot is free. */
   freeSlot(): void {
     this.slotKept = false
   }
@@ -141,8 +141,8 @@ class Cost {
   }
 
   /**
-   * The charge when the client left at `nowMs`. `likely` is what the model generates in a given time. Output that was
-   * kept back is charged by time: not less than was seen, not more than was held.
+   * The charge when the client left at `nowMs`. `likely` is the number of tokens that the model generates in a given time.
+   * Output that was held back is charged by time, at least what was seen and at most what was held.
    */
   usageWhenLeft(likely: (ms: number) => number, nowMs: number): Usage {
     if (!this.sent || this.final !== undefined) return this.usage
@@ -157,7 +157,7 @@ class Cost {
 
   /** The time in which a backend may have generated unseen output. */
   #unseenMs(nowMs: number): number {
-    if (this.speech?.begun === true) return this.speech.silentMsAt(nowMs)
+    if (this.timing?.hasOutput === true) return this.timing.silentMsAt(nowMs)
     // A model that streams has generated nothing before its first token: the request waits, or its prompt is read.
     return this.plan.holdsAll ? nowMs - this.sentAt : 0
   }
@@ -174,7 +174,7 @@ class Cost {
     }
   }
 
-  /** Not more output than was held, because no other output was sent. */
+  /** Limits the output to what was held. No other output was sent. */
   #bounded(usage: Usage): Usage {
     return this.granted === undefined ? usage : atMost(usage, this.granted - this.promptEstimate)
   }

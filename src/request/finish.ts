@@ -21,11 +21,16 @@ import { RequestLines, requestLine } from "../observability/requestLine.ts"
 import { LeaseKeeper } from "./LeaseKeeper.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
-export interface FinishOptions {
-  /** whether the slot is kept until `release`, because the answer takes long to write */
-  readonly keepSlot: boolean
-  /** whether the refusal shares an audit row with others (`audit/Tally.ts`) */
-  readonly tallied: boolean
+/** How a request ends, and what is kept of it. */
+export interface Ending {
+  readonly outcome: Outcome
+  /**
+   * `shared`: the refusal is counted in one row with others (`audit/Tally.ts`), and has no log line. A request with an
+   * intent always has its own row.
+   */
+  readonly row: "own" | "shared"
+  /** `kept`: the slot is kept until `release`, because the answer takes long to write */
+  readonly slot: "freed" | "kept"
 }
 
 /**
@@ -54,8 +59,8 @@ export const makeFinish = Effect.gen(function* () {
   const [nowMs, rates, requestLines] = [yield* makeMonotonicMs, yield* ModelRates, yield* RequestLines]
 
   /**
-   * Settles with the counters. When the Meter is down, the settlement is delivered later; the ledger already has the
-   * truth.
+   * Settles with the counters. When the Meter is down, the settlement is delivered later. The ledger already has
+   * the charge.
    */
   const settle = (context: RequestContext, free: boolean, tokens: number): Effect.Effect<void> => {
     const { reservation } = context.cost
@@ -93,12 +98,13 @@ export const makeFinish = Effect.gen(function* () {
   const write = (
     context: RequestContext,
     record: AuditRecord,
-    tallied: boolean
+    row: Ending["row"]
   ): Effect.Effect<Effect.Effect<void, Unavailable>> => {
-    const put = (row: AuditRecord) =>
-      Effect.suspend(() =>
-        context.opened ? audit.close(row) : Effect.succeed(tallied ? audit.tally(row) : audit.refuse(row))
-      )
+    const put = (written: AuditRecord) =>
+      Effect.suspend(() => {
+        if (context.opened) return audit.close(written)
+        return Effect.succeed(row === "shared" ? audit.tally(written) : audit.refuse(written))
+      })
     const { status, type: errorType } = outcomes.internalError
     const retry = () =>
       settlements.retry(
@@ -124,13 +130,13 @@ export const makeFinish = Effect.gen(function* () {
   /** Fails when the audit row was not durable in time; the row is then still queued. */
   const finish = Effect.fnUntraced(function* (
     context: RequestContext,
-    outcome: Outcome,
-    { keepSlot, tallied }: FinishOptions
+    { outcome, row: wanted, slot }: Ending
   ): Effect.fn.Return<void, Unavailable> {
     const now = nowMs()
+    const row = context.opened ? "own" : wanted
     const free = isFree(context, outcome)
     context.end(outcome, now)
-    context.cost.settle(keepSlot)
+    context.cost.settle(slot === "kept")
     if (!context.cost.slotKept) leases.drop(context.cost)
     const usage = charge(context, outcome)
     // The backend call has ended, so the place is free before the answer is written.
@@ -151,10 +157,10 @@ export const makeFinish = Effect.gen(function* () {
       Effect.suspend(() => metrics.observe(record, context.modelResolved)),
       logDefect
     )
-    // A flood of requests must not become a flood of log lines; the shared row has it.
-    if (requestLines && !tallied) yield* requestLine(record)
+    // Refusals with a shared row may come in floods, so they have no log line.
+    if (requestLines && row === "own") yield* requestLine(record)
     // The row is written while the counters are settled. Neither stops the other.
-    const written = yield* Effect.exit(write(context, record, tallied))
+    const written = yield* Effect.exit(write(context, record, row))
     yield* settle(context, free, totalTokens(usage))
     yield* Effect.flatten(written)
     // After the audit row, never instead of it.

@@ -21,7 +21,7 @@ import { Hold, type Restore } from "./Hold.ts"
 import { LeaseKeeper } from "./LeaseKeeper.ts"
 import { type Answer, meterStream } from "./meterStream.ts"
 import type { RequestContext } from "./RequestContext.ts"
-import { Speech } from "./Speech.ts"
+import { OutputTiming } from "./OutputTiming.ts"
 
 export const makeForward = Effect.gen(function* () {
   const [backend, budget, discovery, leases] = [
@@ -41,8 +41,8 @@ export const makeForward = Effect.gen(function* () {
   const restore: Restore = (reservation) => budget.restore(reservation.claims.account, totalsOf(reservation))
 
   /** Marks the call as sent and keeps its hold alive. */
-  const send = ({ cost }: RequestContext, permit: Permit, speech?: Speech): Hold => {
-    cost.send(permit, nowMs(), speech)
+  const send = ({ cost }: RequestContext, permit: Permit, timing?: OutputTiming): Hold => {
+    cost.send(permit, nowMs(), timing)
     const hold = new Hold(cost, meter, restore)
     leases.keep(hold)
     return hold
@@ -50,7 +50,7 @@ export const makeForward = Effect.gen(function* () {
 
   const onFailure = (context: RequestContext) => (error: CallError) => {
     context.cost.unsend()
-    // Our list of models is older than the one of the backend.
+    // The gateway's list of models is out of date.
     return error._tag === "Forbidden" ? discovery.refresh : Effect.void
   }
 
@@ -61,8 +61,8 @@ export const makeForward = Effect.gen(function* () {
   ): Effect.fn.Return<Answer, CallError, Scope.Scope> {
     const { arrival, call, caller, model, request } = permit.facts
     context.transcribe(promptLog.transcript(caller, arrival, request))
-    const speech = call.plan.collects ? undefined : new Speech(rates, caller.keyId, model.name, nowMs)
-    const hold = send(context, permit, speech)
+    const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
+    const hold = send(context, permit, timing)
     const frames = yield* Effect.tapError(backend.forward(permit), onFailure(context))
     yield* metrics.firstFrame(nowMs() - context.arrivedMs)
     return meterStream(frames, hold, context.transcript)

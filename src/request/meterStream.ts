@@ -28,8 +28,8 @@ type Step = Pull.Pull<Frames, Failure>
 export type Answer = Stream.Stream<Frame, Failure>
 
 /**
- * The part of each chunk that goes to the client, up to the frame that is `done`. It is a step of a pull, not a stage
- * of its own.
+ * Passes on the part of each chunk that the hold covers, up to the frame that is `done`. It transforms the pull itself,
+ * which costs less than another stream.
  */
 export const meterStream = (
   frames: Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>,
@@ -44,7 +44,7 @@ export const meterStream = (
     /** frames that may cost more than is held, until the final frame shows their cost */
     let waiting: Frames | undefined
     /** output tokens of the answer so far */
-    let heard = 0
+    let metered = 0
 
     const end = (before: ReadonlyArray<Frame>, final: Frame): Effect.Effect<Frames> => {
       ending = Cause.done()
@@ -59,22 +59,22 @@ export const meterStream = (
     }
 
     /** The part of `chunk` that the hold covers, when the answer up to its end costs `output` tokens. */
-    const kept = (chunk: Frames, output: number): ReadonlyArray<Frame> => {
+    const cutToHold = (chunk: Frames, output: number): ReadonlyArray<Frame> => {
       const fitting = cutFrames(chunk, count, output, hold.output)
       transcript?.add(fitting)
       return fitting
     }
 
-    /** `chunk` costs more than is held. */
+    /** Ends the answer within `chunk`, which costs more than is held. */
     const cut = (chunk: Frames, last: Frame, output: number): Effect.Effect<Frames, Unavailable> => {
-      const shown = kept(chunk, output)
+      const shown = cutToHold(chunk, output)
       const unavailable = hold.unavailable
       if (unavailable !== undefined) return fail(shown, unavailable)
       if (last.done) cost.count(last)
       return end(shown, { createdAt: last.createdAt, text: "", done: true, doneReason: "length" })
     }
 
-    /** An end that claims more than is held, after frames that were shown, takes nothing back. */
+    /** Sends `chunk` if the hold covers it. Counts of the final frame beyond the hold do not take back frames already sent. */
     const show = (chunk: Frames, last: Frame, output: number): Step => {
       if (output <= hold.output || (last.done && !count.grown)) {
         transcript?.add(chunk)
@@ -87,7 +87,7 @@ export const meterStream = (
       return nextOfWaiting
     }
 
-    const judge = (fresh: Frames): Step => {
+    const meter = (fresh: Frames): Step => {
       const chunk = waiting === undefined ? fresh : Arr.appendAll(waiting, fresh)
       if (waiting === undefined) count.mark()
       const hasAsked = waiting !== undefined && hold.unavailable !== undefined
@@ -95,24 +95,24 @@ export const meterStream = (
       for (const frame of fresh) count.add(frame)
       const last = Arr.lastNonEmpty(chunk)
       const output = (last.done ? cost.claimedBy(last) : undefined) ?? count.estimate
-      cost.speech?.heard(output - heard)
-      heard = output
+      cost.timing?.record(output - metered)
+      metered = output
       const short = !hasAsked && (last.done ? hold.isShortOfFinal(output) : hold.isShortOf(output))
       if (!short) return show(chunk, last, output)
       const extending = last.done ? hold.extendFinal(output) : hold.extend(output)
       return Effect.flatMap(extending, () => show(chunk, last, output))
     }
 
-    const next: Step = Effect.flatMap(pull, judge)
+    const next: Step = Effect.flatMap(pull, meter)
 
     /** At the end without a final frame, waiting frames cost their estimate. */
     const nextOfWaiting: Step = Effect.matchEffect(pull, {
-      onSuccess: judge,
+      onSuccess: meter,
       onFailure: (error) => {
         const chunk = waiting
         waiting = undefined
         if (chunk === undefined) return Effect.fail(error)
-        const shown = kept(chunk, count.estimate)
+        const shown = cutToHold(chunk, count.estimate)
         ending = Effect.fail(error)
         return Arr.isReadonlyArrayNonEmpty(shown) ? Effect.succeed(shown) : ending
       }
@@ -122,13 +122,13 @@ export const meterStream = (
   })
 
 /**
- * Whether the count is more than `most` tokens by every believable count. It also bounds the waiting frames: 32 bytes
+ * Whether the frames have more than `limit` tokens by every possible count. It also bounds the waiting frames: 32 bytes
  * for each held token.
  */
-const isCertainlyMore = ({ estimate, least }: OutputCount, most: number): boolean =>
-  least > most || estimate > most * (longestTokenBytes / bytesPerToken)
+const isCertainlyMore = ({ estimate, least }: OutputCount, limit: number): boolean =>
+  least > limit || estimate > limit * (longestTokenBytes / bytesPerToken)
 
-/** When the counts of the backend are not believable, the client sees the counts that it is charged. */
+/** The final frame with the charged counts, when the counts of the backend are not believable. */
 const asCharged = (final: Frame, cost: RequestCost): Frame => {
   const { usage } = cost
   return usage.source === "backend" && final === cost.final

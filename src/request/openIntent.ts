@@ -1,4 +1,4 @@
-/** Writes the intent row. After it the request may be sent. */
+/** Writes the intent row. After that the request may be sent to the backend. */
 import { Effect } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import { Unavailable } from "../domain/Errors.ts"
@@ -16,7 +16,7 @@ export const makeOpenIntent = Effect.gen(function* () {
     const permit = yield* audit.open(queued)
     context.open()
     context.cost.admit(permit)
-    // This process may have been paused, and its hold given to others meanwhile.
+    // If this process was paused, another request may have got the hold meanwhile.
     if (leases.lapsed(context.cost.leasedAt)) {
       return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
     }

@@ -13,7 +13,7 @@ import { Hold } from "./Hold.ts"
 import { LeaseKeeper } from "./LeaseKeeper.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
-/** After a shorter wait nearly all of the lease is left. */
+/** After a shorter wait the lease is not renewed, because nearly all of it is left. */
 const shortMs = 1000
 
 export const makeWaitForPlace = Effect.gen(function* () {

@@ -228,9 +228,9 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
   )
   if (outcome === "done") {
     for (const { encoder, fold, name } of folds) {
-      const whole = fold.whole((run, logprobs) => {
+      const whole = fold.toObject((run, logprobs) => {
         assertCharge(run, frames)
-        return encoder.whole(run, logprobs)
+        return encoder.object(run, logprobs)
       })
       const text = typeof whole === "string" ? whole : (whole ?? []).map(String).join("")
       assert.strictEqual(objectIn(text)["model"], "client-spelling", name)

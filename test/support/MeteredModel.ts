@@ -17,7 +17,7 @@ import { makeRequestCost, type RequestCost } from "../../src/request/RequestCost
 import { Hold } from "../../src/request/Hold.ts"
 import { meterStream } from "../../src/request/meterStream.ts"
 import { numPredictOf, outputPlanOf, tokensToHold } from "../../src/domain/outputPlan.ts"
-import { Speech } from "../../src/request/Speech.ts"
+import { OutputTiming } from "../../src/request/OutputTiming.ts"
 import { TokenRates } from "../../src/gates/limits/TokenRates.ts"
 import { callOf, modelNamed, permitFor, reservedFor } from "./permits.ts"
 import { noon } from "./records.ts"
@@ -171,10 +171,12 @@ export class MeteredModel {
     if (!(verdict instanceof Reserved)) return undefined
     const numPredict = numPredictOf(plan, verdict.reservation, promptEstimate, maxTokens)
     const call = { request, maxTokens: numPredict, plan }
-    const speech = plan.collects ? undefined : new Speech(this.rates, key, thinker.name, () => this.nowMs)
+    const timing = plan.collects
+      ? undefined
+      : new OutputTiming(this.rates, key, thinker.name, () => this.nowMs)
     const cost = makeRequestCost()
     cost.hold(reservedFor("m", { call, reservation: verdict.reservation }), 0)
-    cost.send(permitFor("m", call), this.nowMs, speech)
+    cost.send(permitFor("m", call), this.nowMs, timing)
     return new MeteredRequest(
       this,
       cost,

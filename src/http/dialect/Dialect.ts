@@ -26,9 +26,9 @@ export interface Encoder {
   readonly frames: (chunk: ReadonlyArray<Frame>) => string
   /** the error line or event after the first byte */
   readonly failure: (error: ErrorResponse, requestId: string) => string
-  /** the single object of a non-stream answer, from the folded run; `logprobs` is what stands for its log probabilities */
-  readonly whole: (run: Frame, logprobs?: Json) => Json
-  /** log probabilities of some frames of a run that is folded: a list, or an object with lists of the run's length */
+  /** the object of an answer without a stream; `run` has all frames in one, `logprobs` replaces its log probabilities */
+  readonly object: (run: Frame, logprobs?: Json) => Json
+  /** log probabilities of some frames of a folded run: a list, or an object of lists */
   readonly logprobs: (entries: ReadonlyArray<JsonObject>) => Json
 }
 

@@ -2,20 +2,20 @@
  * Joins all frames of an answer to the single object of a non-stream answer, as Ollama does: the fields of the last frame,
  * with the text, thinking, log probabilities and tool calls of all frames (docs/protocol.md, "Chat").
  *
- * Log probabilities are many times the text, and as objects three times what they are as JSON. So they become JSON as they
- * come in.
+ * Log probabilities are many times longer than the text, and take three times as much memory as objects. So they are
+ * converted to JSON text as they come in.
  */
 import { randomUUID } from "node:crypto"
 import type { Frame, ToolCall } from "../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
 import { ByteList } from "../../infra/ByteList.ts"
 
-/** Entries that are kept as objects until they are so many. */
-const entriesAtOnce = 32
+/** Entries that are converted together. */
+const entriesPerWrite = 32
 
 const isList = (value: Json): value is ReadonlyArray<Json> => Array.isArray(value)
 
-/** JSON lists that grow by what other lists have. */
+/** The JSON text of a list that grows. */
 class ListText {
   readonly #bytes = new ByteList()
 
@@ -30,7 +30,7 @@ class ListText {
   }
 }
 
-/** A list, or an object of lists and plain values, that grows by others of its shape. */
+/** The JSON text of a list, or of an object of lists and plain values, to which others of the same shape are added. */
 class GrowingText {
   readonly #list = new ListText()
   readonly #members = new Map<string, ListText | Json>()
@@ -41,9 +41,9 @@ class GrowingText {
     if (isList(value)) return this.#list.add(value)
     this.#isList = false
     for (const [key, member] of Object.entries(value)) {
-      const known = this.#members.get(key)
-      if (known instanceof ListText && isList(member)) known.add(member)
-      else if (known === undefined && isList(member)) {
+      const existing = this.#members.get(key)
+      if (existing instanceof ListText && isList(member)) existing.add(member)
+      else if (existing === undefined && isList(member)) {
         const list = new ListText()
         list.add(member)
         this.#members.set(key, list)
@@ -84,11 +84,13 @@ export class Fold {
     if (logprobs === undefined) return
     for (const entry of logprobs) this.#entries.push(entry)
     this.#logprobs ??= new GrowingText()
-    if (this.#entries.length >= entriesAtOnce) this.#write(this.#logprobs)
+    if (this.#entries.length >= entriesPerWrite) this.#write(this.#logprobs)
   }
 
-  /** The whole run as the JSON text of one object, which `encode` makes; undefined when there was no frame. */
-  whole(encode: (run: Frame, logprobs?: Json) => Json): string | ReadonlyArray<string | Buffer> | undefined {
+  /** The JSON text of the object that `encode` makes of all frames; undefined when there was no frame. */
+  toObject(
+    encode: (run: Frame, logprobs?: Json) => Json
+  ): string | ReadonlyArray<string | Buffer> | undefined {
     if (this.#last === undefined) return undefined
     const run: Frame = {
       ...this.#last,
@@ -98,7 +100,7 @@ export class Fold {
     }
     if (this.#logprobs === undefined) return JSON.stringify(encode(run))
     this.#write(this.#logprobs)
-    // Nobody knows this text before the answer is made, so it stands nowhere else in it.
+    // A random text marks the place, so it occurs nowhere else in the answer.
     const place = randomUUID()
     const [before = "", after = ""] = JSON.stringify(encode(run, place)).split(`"${place}"`)
     return [before, ...this.#logprobs.parts, after]

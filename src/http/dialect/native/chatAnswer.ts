@@ -47,7 +47,7 @@ export const chatEncoder = (model: string): Encoder => {
   return {
     frames: (chunk) => chunk.map((frame) => `${JSON.stringify(objectOf(frame))}\n`).join(""),
     failure: nativeFailure,
-    whole: objectOf,
+    object: objectOf,
     logprobs: (entries) => entries
   }
 }

@@ -29,7 +29,7 @@ export const generateEncoder = (model: string, seal: SealContext): Encoder => {
   return {
     frames: (chunk) => chunk.map((frame) => `${JSON.stringify(objectOf(frame))}\n`).join(""),
     failure: nativeFailure,
-    whole: objectOf,
+    object: objectOf,
     logprobs: (entries) => entries
   }
 }

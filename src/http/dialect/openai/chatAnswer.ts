@@ -112,7 +112,7 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
     frames: (frames) => frames.map((frame) => carried(frame) + (frame.done ? last(frame) : "")).join(""),
     failure: openaiFailure,
     logprobs: logprobsOf,
-    whole: (run, logprobs) => ({
+    object: (run, logprobs) => ({
       id,
       object: "chat.completion",
       created: createdOf(run),

@@ -102,7 +102,7 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
     frames: (frames) => frames.map((frame) => carried(frame) + (frame.done ? last(frame) : "")).join(""),
     failure: openaiFailure,
     logprobs: logprobsOf,
-    whole: (run, logprobs) => ({
+    object: (run, logprobs) => ({
       ...objectOf(run, (echo ?? "") + run.text, finishOf(run), logprobs),
       usage: usageOf(run)
     })

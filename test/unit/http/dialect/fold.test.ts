@@ -25,7 +25,7 @@ const frames: ReadonlyArray<Frame> = tokens.map((token, i) => ({
 const foldOf = (encoder: Encoder, run: ReadonlyArray<Frame>) => {
   const fold = new Fold(encoder.logprobs)
   for (const frame of run) fold.add(frame)
-  const whole = fold.whole(encoder.whole)
+  const whole = fold.toObject(encoder.object)
   return JSON.parse(typeof whole === "string" ? whole : (whole ?? []).map(String).join(""))
 }
 
@@ -42,7 +42,7 @@ describe("log probabilities of a run", () => {
       const [run, encoder] = [foldOf(make(), frames), make()]
       const last = frames.at(-1)
       assert.isDefined(last)
-      const expected = encoder.whole({ ...last, text: tokens.join("") }, encoder.logprobs(all))
+      const expected = encoder.object({ ...last, text: tokens.join("") }, encoder.logprobs(all))
       const without = (value: object) => ({ ...value, id: "", created: 0, created_at: "" })
       assert.deepStrictEqual(without(run), without(JSON.parse(JSON.stringify(expected))))
     })

@@ -39,7 +39,7 @@ describe("POST /api/chat, the answer", () => {
     ]) {
       fold.add(next)
     }
-    assert.deepStrictEqual(JSON.parse(String(fold.whole(encoder.whole))), {
+    assert.deepStrictEqual(JSON.parse(String(fold.toObject(encoder.object))), {
       model: "m",
       created_at: createdAt,
       message: {
@@ -58,7 +58,7 @@ describe("POST /api/chat, the answer", () => {
   })
 
   it("when there is no frame, then there is no answer", () => {
-    const { logprobs, whole } = chatEncoder("m")
-    assert.isUndefined(new Fold(logprobs).whole(whole))
+    const { logprobs, object } = chatEncoder("m")
+    assert.isUndefined(new Fold(logprobs).toObject(object))
   })
 })

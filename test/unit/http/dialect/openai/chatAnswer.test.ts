@@ -56,7 +56,7 @@ describe("POST /v1/chat/completions, the answer", () => {
   })
 
   it("when a field is null, then it is the content beside tool calls or the finish reason of a stream", () => {
-    const whole = JSON.stringify(chatEncoder("my-model").whole(done({ text: "Hi" })))
+    const whole = JSON.stringify(chatEncoder("my-model").object(done({ text: "Hi" })))
     assert.notInclude(whole, "null")
     assert.include(whole, '"system_fingerprint":"fp_tollgate"')
   })
@@ -115,7 +115,7 @@ describe("POST /v1/chat/completions, the answer", () => {
 
   it("when it is not streamed, then it is one object, with content null when there are only calls", () => {
     const whole = without(
-      chatEncoder("m").whole(done({ toolCalls: [{ id: "c", name: "f", arguments: {} }] }))
+      chatEncoder("m").object(done({ toolCalls: [{ id: "c", name: "f", arguments: {} }] }))
     )
     assert.strictEqual(whole.object, "chat.completion")
     assert.isNull(whole.choices[0].message.content)

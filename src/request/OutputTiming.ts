@@ -1,35 +1,34 @@
 /**
- * Finds out whether one answer is streamed as it is generated, or kept back and sent at once. Nobody sees output that
- * is kept back, so a model is trusted to stream (`TokenRates`) only after an answer has shown it.
+ * Measures whether one answer is streamed as it is generated, or held back and sent at once. Output that is held back
+ * cannot be metered, so a model is trusted to stream (`TokenRates`) only after an answer has shown it.
  */
 import { expectedOutput } from "../domain/outputPlan.ts"
 import type { TokenRates } from "../gates/limits/TokenRates.ts"
 
 /**
- * This many tokens in this time were not generated in that time: it would be 2,560 tokens a second. The time is
- * longer than the gateway itself leaves bytes unread.
+ * When more than `expectedOutput` tokens come in this time, they were held back: no model generates 2,560 tokens a second.
+ * The gateway itself never leaves bytes unread for so long.
  */
 const atOnceMs = 100
 /**
- * Number of reads with output after which an answer counts as streamed. Fewer come of one text that the network
- * splits.
+ * An answer with output in this many reads counts as streamed. The network may split one text into a few reads.
  */
 const enoughReads = 8
 /** A shorter silence is a pause between two tokens. */
 const silentMs = 1000
 
-export class Speech {
+export class OutputTiming {
   readonly #nowMs: () => number
   readonly #rates: TokenRates
   readonly #key: string
   readonly #model: string
   #reads = 0
-  /** start of the tokens in `#atOnce` */
+  /** start of the tokens in `#together` */
   #since = Number.NEGATIVE_INFINITY
-  #atOnce = 0
+  #together = 0
   #collected = false
   /** time of the last output */
-  #heardAt = 0
+  #lastAt = 0
 
   constructor(rates: TokenRates, key: string, model: string, nowMs: () => number) {
     this.#rates = rates
@@ -39,23 +38,23 @@ export class Speech {
   }
 
   /** Whether any output has come. */
-  get begun(): boolean {
+  get hasOutput(): boolean {
     return this.#reads > 0
   }
 
   /** Records output tokens that came in one read. */
-  heard(tokens: number): void {
+  record(tokens: number): void {
     if (tokens <= 0) return
     const at = this.#nowMs()
     if (at - this.#since > atOnceMs) {
       this.#since = at
-      this.#atOnce = 0
+      this.#together = 0
     }
-    this.#heardAt = at
-    this.#atOnce += tokens
+    this.#lastAt = at
+    this.#together += tokens
     this.#reads += 1
     if (this.#collected) return
-    if (this.#atOnce > expectedOutput) {
+    if (this.#together > expectedOutput) {
       this.#collected = true
       this.#rates.collected(this.#key, this.#model)
     } else if (this.#reads === enoughReads) this.#rates.spoken(this.#key, this.#model)
@@ -63,7 +62,7 @@ export class Speech {
 
   /** How long no output came before `nowMs`, when that is longer than a pause between tokens; else 0. */
   silentMsAt(nowMs: number): number {
-    const ms = nowMs - this.#heardAt
+    const ms = nowMs - this.#lastAt
     return ms < silentMs ? 0 : ms
   }
 }

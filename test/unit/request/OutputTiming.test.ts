@@ -50,11 +50,11 @@ describe("a plain request of a model that keeps its output back", () => {
       const model = new MeteredModel(20_000)
       const one = admitted(model)
       one.answer([...chunks, [final({})]])
-      const speech = one.cost.speech
+      const timing = one.cost.timing
       // Both reads within a tenth of a second
       model.msBetweenReads = 0
       read(one)
-      assert.isTrue(speech?.begun)
+      assert.isTrue(timing?.hasOutput)
       assert.isFalse(model.rates.speaks("k", "m"))
       assert.strictEqual(admitted(model).hold.held, 1040)
     }
