@@ -1,11 +1,19 @@
 /** The queue as one list, every decision computed anew: slow, short, and easy to believe. */
-import type { Bounds, Held, Ticket } from "../../src/gates/queue/QueueStore.ts"
+import {
+  assumedTurnMs,
+  type Bounds,
+  type Held,
+  maxRetryAfterS,
+  type Ticket,
+  turnsRemembered
+} from "../../src/gates/queue/QueueStore.ts"
 
 interface Entry {
   readonly ticket: Ticket
   readonly replica: string
   order: number
   running: boolean
+  startedAt: number | undefined
   readonly beat: number
   tenantTag: number
   keyTag: number
@@ -33,6 +41,8 @@ export class QueueModel {
   #opensAt: number | undefined
   #lastBatchAt = Number.NEGATIVE_INFINITY
   #count = 0
+  #turns = 0
+  #turnMs = 0
   #fresh = true
 
   constructor(options: Options) {
@@ -60,6 +70,14 @@ export class QueueModel {
     this.#opensAt = undefined
     this.#lastBatchAt = Number.NEGATIVE_INFINITY
     this.#fresh = false
+    this.#turns = 0
+    this.#turnMs = 0
+  }
+
+  retryAfterS({ places }: Bounds): number {
+    const waiting = this.#entries.filter(({ running }) => !running).length
+    const turnMs = this.#turns === 0 ? assumedTurnMs : this.#turnMs
+    return Math.min(maxRetryAfterS, Math.max(1, Math.ceil(((waiting + 1) * turnMs) / places / 1000)))
   }
 
   enter(now: number, replica: string, ticket: Ticket, bounds: Bounds): "granted" | "waiting" | "full" {
@@ -80,7 +98,13 @@ export class QueueModel {
 
   end(now: number, id: string, used: number, bounds: Bounds): void {
     const entry = this.#find(id)
-    if (entry?.running === true) this.#correct(entry, used)
+    if (entry?.running === true) {
+      if (used > 0) this.#correct(entry, used)
+      if (entry.startedAt !== undefined) {
+        this.#turns = Math.min(this.#turns + 1, turnsRemembered)
+        this.#turnMs += (now - entry.startedAt - this.#turnMs) / this.#turns
+      }
+    }
     this.#drop(entry)
     this.#settle(now, bounds)
   }
@@ -99,7 +123,9 @@ export class QueueModel {
     for (const { order, ticket } of held) {
       if (this.#find(ticket.id) !== undefined) continue
       const entry = this.#add(now, replica, ticket, order ?? 0)
-      if (order === undefined) this.#start(now, entry)
+      if (order !== undefined) continue
+      this.#start(now, entry)
+      entry.startedAt = undefined
     }
     this.#settle(now, bounds)
   }
@@ -176,7 +202,16 @@ export class QueueModel {
     if (this.#waitingOf(tenant).length === 0) outer.since = ++this.#count
     const inner = this.#flow(key, this.#timeOf(tenant))
     if (this.#waitingOf(key).length === 0) inner.since = ++this.#count
-    const entry = { ticket, replica, order, running: false, beat: beats, tenantTag: 0, keyTag: 0 }
+    const entry = {
+      ticket,
+      replica,
+      order,
+      running: false,
+      startedAt: undefined,
+      beat: beats,
+      tenantTag: 0,
+      keyTag: 0
+    }
     this.#entries.push(entry)
     return entry
   }
@@ -191,6 +226,7 @@ export class QueueModel {
     entry.tenantTag = outer.tag += cost / weight
     entry.keyTag = inner.tag += cost
     entry.running = true
+    entry.startedAt = now
     if (priority === "batch") this.#lastBatchAt = now
   }
 

@@ -79,16 +79,24 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         const small = { places: 1, depth: 2 }
         for (let i = 0; i < 60; i++) {
           yield* a.enter(ticket(`e${i}`), small)
+          // The first twenty were slower: only the last ones count.
+          yield* TestClock.adjust(i < 20 ? "9 seconds" : "1500 millis")
           yield* a.end(`e${i}`, 100, small)
-          yield* TestClock.adjust("1 second")
+          yield* a.beat([], [], small)
         }
         for (const id of ["1", "2", "3"]) assert.notInstanceOf(yield* a.enter(ticket(id), small), Full)
         const refused = yield* a.enter(ticket("4"), small)
         assert.instanceOf(refused, Full)
-        if (refused instanceof Full) {
-          assert.isAtLeast(refused.retryAfterS, 3)
-          assert.isAtMost(refused.retryAfterS, 6)
-        }
+        // Two wait, and it would be the third: 4.5 s.
+        if (refused instanceof Full) assert.closeTo(refused.retryAfterS, 5, 2)
+        // Nothing happens for an hour, and the server is no slower for that.
+        for (const id of ["1", "2", "3"]) yield* a.leave(id, small)
+        yield* TestClock.adjust("1 hour")
+        for (const id of ["5", "6", "7"]) yield* a.enter(ticket(id), small)
+        const later = yield* a.enter(ticket("8"), small)
+        assert.deepStrictEqual(later, refused)
+        for (const id of ["5", "6", "7"]) yield* a.leave(id, small)
+        for (const id of ["1", "2", "3"]) yield* a.enter(ticket(id), small)
         // One that may not wait may still go at once.
         const none = { places: 2, depth: 0 }
         for (const id of ["2", "3"]) yield* a.leave(id, none)
@@ -146,6 +154,29 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         assert.deepStrictEqual((yield* a.beat([], ["y1", "x2", "y2"], one)).granted, ["y1"])
         yield* a.end("y1", 100, one)
         assert.deepStrictEqual((yield* a.beat([], ["x2", "y2"], one)).granted, ["y2"])
+      }))
+
+    test("when a tenant's requests all end without tokens, then the others still take their turns", (a) =>
+      Effect.gen(function* () {
+        const one = { places: 1, depth: 64 }
+        const names: Array<string> = []
+        for (let i = 0; i < 20; i++) {
+          names.push(`bad${i}`)
+          yield* a.enter(ticket(`bad${i}`, { tenant: "bad" }), one)
+        }
+        for (const id of ["good0", "good1", "good2"]) {
+          names.push(id)
+          yield* a.enter(ticket(id, { tenant: "good" }), one)
+        }
+        let current = "bad0"
+        const served = [current]
+        for (let i = 0; i < 6; i++) {
+          yield* a.end(current, current.startsWith("bad") ? 0 : 100, one)
+          names.splice(names.indexOf(current), 1)
+          current = (yield* a.beat([], names, one)).granted[0] ?? ""
+          served.push(current)
+        }
+        assert.deepStrictEqual(served, ["bad0", "good0", "bad1", "good1", "bad2", "good2", "bad3"])
       }))
 
     test("when a request used more than was expected, then its key's next one waits longer", (a) =>

@@ -116,7 +116,7 @@ const play = Effect.fnUntraced(function* (
         const expected = model.enter(now, one.replica, ticket, bounds)
         if (answer instanceof Full) {
           assert.strictEqual(expected, "full")
-          assert.isAtLeast(answer.retryAfterS, 1)
+          assert.strictEqual(answer.retryAfterS, model.retryAfterS(bounds))
         } else {
           assert.strictEqual(answer instanceof Granted ? "granted" : "waiting", expected)
           known.set(ticket.id, {
@@ -138,8 +138,9 @@ const play = Effect.fnUntraced(function* (
           yield* stores[entry.replica].end(id, one.used, bounds)
           model.end(now, id, one.used, bounds)
         } else {
-          yield* stores[entry.replica].leave(id, bounds)
+          const retryAfterS = yield* stores[entry.replica].leave(id, bounds)
           model.leave(now, id, bounds)
+          assert.strictEqual(retryAfterS, model.retryAfterS(bounds))
         }
         break
       }

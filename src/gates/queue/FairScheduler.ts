@@ -9,8 +9,9 @@ import {
   Full,
   type Bounds,
   type Held,
+  assumedTurnMs,
   maxRetryAfterS,
-  rateWindowMs,
+  turnsRemembered,
   type Ticket,
   Waiting
 } from "./QueueStore.ts"
@@ -41,6 +42,8 @@ interface Entry {
   /** number among all requests that ever came */
   readonly order: number
   running: boolean
+  /** when it got its place; undefined while it waits, and when the store learned of its place by `restore` */
+  startedAt: number | undefined
   /** the last beat of its replica before it came */
   readonly beat: number
   /** finish tags of tenant and key when it went, should both be forgotten before it ends */
@@ -104,15 +107,14 @@ export class FairScheduler {
   #running = 0
   #batchRunning = 0
   #lastBatchAt = Number.NEGATIVE_INFINITY
-  /** ends, each counted less the longer ago it was */
-  #ends = 0
-  #endsAt: number
+  /** requests that ended, up to `turnsRemembered`, and how long they had their places on average */
+  #turns = 0
+  #turnMs = 0
   readonly #opensAt: number
 
   /** The first place is given `graceMs` after `now`, unless `fresh`: then no request can have been lost. */
   constructor(options: SchedulerOptions, now: number, fresh: boolean) {
     this.#options = options
-    this.#endsAt = now
     this.#opensAt = fresh ? now : now + options.graceMs
     // Restored requests came before all new ones, and keep their order.
     this.#order = fresh ? 0 : Math.floor(now * 1000)
@@ -139,7 +141,7 @@ export class FairScheduler {
     if (existing !== undefined) return { answer: standing(existing), grants: before }
     // A request that can go at once does not wait, so the depth does not matter.
     if (this.waiting >= bounds.depth && !(this.waiting === 0 && this.#open(now, bounds))) {
-      return { answer: new Full({ retryAfterS: this.#retryAfterS(now) }), grants: before }
+      return { answer: new Full({ retryAfterS: this.#retryAfterS(bounds) }), grants: before }
     }
     const entry = this.#add(now, replica, ticket, ++this.#order)
     const grants = this.#dispatch(now, bounds).filter(({ id }) => id !== ticket.id)
@@ -157,16 +159,15 @@ export class FairScheduler {
       this.#remove(entry)
     }
     const grants = this.#settle(now, bounds)
-    return { retryAfterS: this.#retryAfterS(now), grants }
+    return { retryAfterS: this.#retryAfterS(bounds), grants }
   }
 
   end(now: number, id: string, used: number, bounds: Bounds): ReadonlyArray<Grant> {
     const entry = this.#entries.get(id)
     if (entry !== undefined) {
       if (entry.running) {
-        this.#correct(entry, used)
-        this.#ends = this.#endsNow(now) + 1
-        this.#endsAt = now
+        if (used > 0) this.#correct(entry, used)
+        this.#measure(now, entry)
       }
       this.#remove(entry)
     }
@@ -204,7 +205,9 @@ export class FairScheduler {
       if (this.#entries.has(ticket.id)) continue
       this.#order = Math.max(this.#order, order ?? 0)
       const entry = this.#add(now, replica, ticket, order ?? 0)
-      if (order === undefined) this.#start(now, entry)
+      if (order !== undefined) continue
+      this.#start(now, entry)
+      entry.startedAt = undefined
     }
     return this.#settle(now, bounds)
   }
@@ -245,6 +248,7 @@ export class FairScheduler {
       replica: name,
       order,
       running: false,
+      startedAt: undefined,
       beat: replica.beats,
       tenantTag: 0,
       keyTag: 0
@@ -309,6 +313,7 @@ export class FairScheduler {
     entry.keyTag = key.tag
     this.#withdraw(entry)
     entry.running = true
+    entry.startedAt = now
     this.#running += 1
     if (priority === "batch") {
       this.#batchRunning += 1
@@ -376,13 +381,16 @@ export class FairScheduler {
     return interactive.waiting > 0 ? interactive : undefined
   }
 
-  #endsNow(now: number): number {
-    return this.#ends * Math.exp(-Math.max(0, now - this.#endsAt) / rateWindowMs)
+  /** An average that starts as the plain mean, so that the first figures count in full. */
+  #measure(now: number, { startedAt }: Entry): void {
+    if (startedAt === undefined) return
+    this.#turns = Math.min(this.#turns + 1, turnsRemembered)
+    this.#turnMs += (Math.max(0, now - startedAt) - this.#turnMs) / this.#turns
   }
 
-  #retryAfterS(now: number): number {
-    const perSecond = this.#endsNow(now) / (rateWindowMs / 1000)
-    const seconds = Math.ceil((this.waiting + 1) / Math.max(perSecond, 1e-9))
+  #retryAfterS({ places }: Bounds): number {
+    const turnMs = this.#turns === 0 ? assumedTurnMs : this.#turnMs
+    const seconds = Math.ceil(((this.waiting + 1) * turnMs) / places / 1000)
     return Math.min(maxRetryAfterS, Math.max(1, seconds))
   }
 }

@@ -46,8 +46,9 @@ export class Granted extends Data.TaggedClass("Granted")<{}> {}
 /** The request waits. `order` is its number among all requests that ever came, for `restore`. */
 export class Waiting extends Data.TaggedClass("Waiting")<{ readonly order: number }> {}
 /**
- * Too many requests wait. `retryAfterS`: whole seconds, at least 1, until the queue has moved so far at its present
- * rate.
+ * Too many requests wait. `retryAfterS`: whole seconds, 1 to `maxRetryAfterS`, until all who wait have gone: their number
+ * times the average time that the last requests had their places, divided by the places. A pause without requests does
+ * not change it.
  */
 export class Full extends Data.TaggedClass("Full")<{ readonly retryAfterS: number }> {}
 
@@ -83,7 +84,10 @@ export class QueueStore extends Context.Service<
      */
     leave(id: string, bounds: Bounds): Effect.Effect<number, QueueStoreDown>
 
-    /** The request has ended and used this many tokens. The next request gets its place. */
+    /**
+     * The request has ended and used this many tokens. The next request gets its place. A request that used none
+     * counts as much as was expected of it: otherwise a tenant whose requests all fail would always go first.
+     */
     end(id: string, used: number, bounds: Bounds): Effect.Effect<void, QueueStoreDown>
 
     /**
@@ -121,7 +125,9 @@ export interface QueueStoreOptions {
 
 export const defaultGraceMs = 2500
 export const defaultBatchEveryMs = 600_000
-/** The rate of the queue is measured with a half-life of about 42 s. */
-export const rateWindowMs = 60_000
+/** `Retry-After` follows from about so many of the last requests. */
+export const turnsRemembered = 16
+/** How long a request is taken to have its place, before the first one has ended. */
+export const assumedTurnMs = 2000
 /** Longest `Retry-After`, in seconds. */
 export const maxRetryAfterS = 600

@@ -14,11 +14,12 @@ import {
   defaultGraceMs,
   Full,
   Granted,
+  assumedTurnMs,
   maxRetryAfterS,
   QueueStore,
   QueueStoreDown,
   type QueueStoreOptions,
-  rateWindowMs,
+  turnsRemembered,
   type Ticket,
   Waiting
 } from "../QueueStore.ts"
@@ -64,7 +65,8 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     options.leaseS * 1000,
     options.graceMs ?? defaultGraceMs,
     options.batchEveryMs ?? defaultBatchEveryMs,
-    rateWindowMs,
+    turnsRemembered,
+    assumedTurnMs,
     maxRetryAfterS
   ]
   const time = clock ?? Effect.succeed(-1)

@@ -2,8 +2,8 @@
 -- The rules of FairScheduler.ts in Redis. One call is one verb, and one atomic step.
 --
 -- KEYS[1]  prefix of all keys, with a hash tag: a cluster keeps all of them on one node
--- ARGV     verb, now in ms or -1, run id of the server or '', replica, lease, grace, batch_every, window (ms), most_retry (s),
---          places, depth; then what the verb takes
+-- ARGV     verb, now in ms or -1, run id of the server or '', replica, lease, grace, batch_every (ms),
+--          turns_remembered, assumed_turn (ms), most_retry (s), places, depth; then what the verb takes
 --
 -- Ending a request must work on a full server too, so the script may write there: what it keeps is bounded by depth and places.
 --
@@ -23,9 +23,9 @@ local call, floor, max, min = redis.call, math.floor, math.max, math.min
 local PREFIX = KEYS[1]
 local VERB, RUN, REPLICA = ARGV[1], ARGV[3], ARGV[4]
 local LEASE, GRACE, BATCH_EVERY = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local WINDOW, MOST_RETRY = tonumber(ARGV[8]), tonumber(ARGV[9])
-local PLACES, DEPTH = tonumber(ARGV[10]), tonumber(ARGV[11])
-local REST = 12
+local TURNS, ASSUMED_TURN, MOST_RETRY = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local PLACES, DEPTH = tonumber(ARGV[11]), tonumber(ARGV[12])
+local REST = 13
 
 local clock = call('TIME')
 local now = tonumber(ARGV[2])
@@ -42,7 +42,7 @@ local function run_id()
 end
 
 local fields = {
-  'run', 'opens', 'order', 'running', 'batch_running', 'last_batch', 'ends', 'ends_at',
+  'run', 'opens', 'order', 'running', 'batch_running', 'last_batch', 'turns', 'turn_ms',
   'time:interactive', 'time:batch', 'waiting:interactive', 'waiting:batch'
 }
 local state = {}
@@ -73,7 +73,7 @@ local function load()
     if got[1] then wipe() end
     -- Places in the line that are older are smaller, whatever was lost.
     local order = clock[1] * 1000000 + clock[2]
-    state = {run = run, opens = now + GRACE, order = order, last_batch = now - BATCH_EVERY, ends_at = now}
+    state = {run = run, opens = now + GRACE, order = order, last_batch = now - BATCH_EVERY}
   end
   for i, field in ipairs(fields) do
     if state[field] == nil then state[field] = field == 'run' and got[i] or tonumber(got[i] or 0) end
@@ -196,7 +196,7 @@ local function start(entry)
   call('ZADD', line .. ':tenants', text(entry.tenant_tag), tenant_member)
   call('ZADD', line .. ':keys:' .. tenant, text(entry.key_tag), key_member)
   withdraw(entry)
-  entry.running = 1
+  entry.running, entry.started = 1, now
   keep(entry)
   state.running = state.running + 1
   if entry.priority == 'batch' then
@@ -278,13 +278,16 @@ local function bury()
   end
 end
 
-local function ends_now()
-  return state.ends * math.exp(-max(0, now - state.ends_at) / WINDOW)
+-- An average that starts as the plain mean, so that the first figures count in full.
+local function measure(entry)
+  if not entry.started then return end
+  state.turns = min(state.turns + 1, TURNS)
+  state.turn_ms = state.turn_ms + (max(0, now - entry.started) - state.turn_ms) / state.turns
 end
 
 local function retry_after()
-  local per_second = ends_now() / (WINDOW / 1000)
-  return min(MOST_RETRY, max(1, math.ceil((waiting() + 1) / max(per_second, 1e-9))))
+  local turn = state.turns == 0 and ASSUMED_TURN or state.turn_ms
+  return min(MOST_RETRY, max(1, math.ceil((waiting() + 1) * turn / PLACES / 1000)))
 end
 
 local function standing(entry)
@@ -329,8 +332,9 @@ verbs['end'] = function()
   local entry = entry_of(ARGV[REST])
   if entry then
     if entry.running == 1 then
-      correct(entry, tonumber(ARGV[REST + 1]))
-      state.ends, state.ends_at = ends_now() + 1, now
+      local used = tonumber(ARGV[REST + 1])
+      if used > 0 then correct(entry, used) end
+      measure(entry)
     end
     remove(entry)
   end
@@ -371,7 +375,12 @@ function verbs.restore()
     if not entry_of(ticket.id) then
       state.order = max(state.order, order)
       local entry = add(ticket, REPLICA, max(order, 0))
-      if order < 0 then start(entry) end
+      if order < 0 then
+        start(entry)
+        -- It began before.
+        entry.started = nil
+        keep(entry)
+      end
     end
   end
   bury()

@@ -1,5 +1,6 @@
 /** What the rule buys: simulations in virtual time, with the scheduler itself. */
 import { assert, describe, it } from "@effect/vitest"
+import fc from "fast-check"
 import { FairScheduler } from "../../../../src/gates/queue/FairScheduler.ts"
 import { Granted, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
 
@@ -135,5 +136,113 @@ describe("fairness of the line", () => {
       flows: [flood, { tenant: "late", load: { everyMs: 99_000 } }]
     })
     assert.isAtMost(run.p95(["late"]), 200)
+  })
+
+  it("when interactive requests always wait, then batch requests get a place at least once in ten minutes", () => {
+    const [places, serviceMs] = [1, 20_000]
+    const scheduler = new FairScheduler({ leaseMs: 1e12, graceMs: 0, batchEveryMs: 600_000 }, 0, true)
+    const bounds = { places, depth: 1000 }
+    const add = (now: number, id: string, priority: Ticket["priority"]) =>
+      scheduler.enter(now, "a", { id, tenant: priority, key: "k", weight: 1, priority, cost: 10 }, bounds)
+    for (let i = 0; i < 20; i++) add(0, `i${i}`, "interactive")
+    for (let i = 0; i < 20; i++) add(0, `b${i}`, "batch")
+    let running = "i0"
+    const batchAt = [0]
+    for (let now = serviceMs; now <= 7_200_000; now += serviceMs) {
+      const [grant] = scheduler.end(now, running, 10, bounds)
+      running = grant?.id ?? ""
+      if (running.startsWith("b")) batchAt.push(now)
+      else add(now, `i${now}`, "interactive")
+    }
+    const gaps = batchAt.slice(1).map((at, i) => at - (batchAt[i] ?? 0))
+    assert.isAtLeast(gaps.length, 11)
+    assert.isAtMost(Math.max(...gaps), 600_000 + serviceMs)
+  })
+})
+
+/** Tokens that a request is expected to use, at most; it may use twice as many, or none. */
+const most = 50
+
+const step = fc.record({
+  /** which of the running requests ends */
+  which: fc.nat(7),
+  used: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 2 * most })),
+  /** of the next request of the same tenant */
+  cost: fc.integer({ min: 1, max: most }),
+  /** another replica sends a request and dies */
+  death: fc.integer({ min: 0, max: 20 }).map((figure) => figure === 0)
+})
+
+/**
+ * Plays the steps with tenants that always have requests in the queue. Returns how far apart the shares of two tenants
+ * were at most, in units of what start-time fair queueing on several servers allows.
+ */
+const spread = (
+  weights: ReadonlyArray<number>,
+  places: number,
+  steps: ReadonlyArray<typeof step extends fc.Arbitrary<infer A> ? A : never>
+) => {
+  const leaseMs = 1000
+  const scheduler = new FairScheduler({ leaseMs, graceMs: 0, batchEveryMs: 1e12 }, 0, true)
+  const bounds = { places, depth: 1e6 }
+  const tickets = new Map<string, Ticket>()
+  const running: Array<string> = []
+  const charged = weights.map(() => 0)
+  let [count, now] = [0, 0]
+  const charge = (tenant: string, tokens: number) => {
+    const at = Number(tenant)
+    if (Number.isInteger(at)) charged[at] = (charged[at] ?? 0) + tokens
+  }
+  const go = (id: string) => {
+    const ticket = tickets.get(id)
+    if (ticket === undefined) return
+    running.push(id)
+    charge(ticket.tenant, ticket.cost)
+  }
+  const add = (replica: string, tenant: string, weight: number, cost: number) => {
+    const id = `r${count++}`
+    const ticket: Ticket = { id, tenant, key: tenant, weight, priority: "interactive", cost }
+    if (replica === "alive") tickets.set(id, ticket)
+    const { answer, grants } = scheduler.enter(now, replica, ticket, bounds)
+    if (answer instanceof Granted) go(id)
+    for (const grant of grants) go(grant.id)
+  }
+  for (const [tenant, weight] of weights.entries()) {
+    for (let i = 0; i < places + 2; i++) add("alive", String(tenant), weight, most)
+  }
+  let worst = 0
+  for (const { cost, death, used, which } of steps) {
+    now += leaseMs / 4
+    for (const grant of scheduler.beat(now, "alive", [...tickets.keys()], [], bounds).grants) go(grant.id)
+    if (death) add(`dead${count}`, "doomed", 1, cost)
+    const id = running[which % Math.max(1, running.length)]
+    const ticket = tickets.get(id ?? "")
+    if (id === undefined || ticket === undefined) continue
+    running.splice(running.indexOf(id), 1)
+    tickets.delete(id)
+    if (used > 0) charge(ticket.tenant, used - ticket.cost)
+    for (const grant of scheduler.end(now, id, used, bounds)) go(grant.id)
+    add("alive", ticket.tenant, ticket.weight, cost)
+    for (const [i, one] of weights.entries()) {
+      for (const [j, two] of weights.entries()) {
+        const apart = Math.abs((charged[i] ?? 0) / one - (charged[j] ?? 0) / two)
+        worst = Math.max(worst, apart / ((places + 1) * 2 * most * (1 / one + 1 / two)))
+      }
+    }
+  }
+  return worst
+}
+
+describe("no tenant starves", () => {
+  it("when tenants of any weight always wait, then their shares differ by a few requests at most", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.constantFrom(0.1, 0.5, 1, 3, 10), { minLength: 2, maxLength: 5 }),
+        fc.integer({ min: 1, max: 4 }),
+        fc.array(step, { minLength: 100, maxLength: 400, size: "max" }),
+        (weights, places, steps) => spread(weights, places, steps) <= 1
+      ),
+      { numRuns: 300 }
+    )
   })
 })
