@@ -14,13 +14,14 @@ for file in deploy/kubernetes/*.yaml deploy/kubernetes-leases/autoscaling.yaml; 
   [ "$file" = deploy/kubernetes/kustomization.yaml ] || "$venv/bin/kubernetes-validate" --strict --quiet "$file"
 done
 echo "Kubernetes manifests: ok"
-# Where they are installed: promtool comes with Debian's prometheus, kustomize is one binary.
+# `promtool test rules` runs in test/deploy/alerts.test.ts.
+"$(test/deploy/prometheus.sh)/promtool" check config deploy/prometheus/scrape.yaml
+# Where it is installed: kustomize is one binary.
 optional() {
   command -v "$1" > /dev/null || { echo "$2: NOT CHECKED, there is no $1"; return 0; }
   shift 2
   "$@"
 }
-optional promtool "Prometheus configuration and rules" promtool check config deploy/prometheus/scrape.yaml
 for folder in deploy/kubernetes deploy/kubernetes-leases; do
   optional kustomize "$folder" sh -c "kustomize build $folder > /dev/null && echo $folder builds"
 done

@@ -1,0 +1,422 @@
+/**
+ * What Prometheus scrapes from two replicas, every 15 seconds for 30 minutes: on a quiet day, and what is different in an
+ * outage. With each outage stand the alerts that must fire at a time; no other alert may.
+ */
+
+/** Values in promtool's notation. */
+export type Series = Readonly<Record<string, string>>
+
+export interface Fired {
+  readonly alert: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly summary: string
+}
+
+export interface Outage {
+  readonly name: string
+  /** replaces or adds to the series of a quiet day */
+  readonly series: Series
+  /** series of a quiet day that are missing */
+  readonly without?: RegExp
+  readonly at: ReadonlyArray<readonly [time: string, fired: ReadonlyArray<Fired>]>
+}
+
+const scrapes = 120
+
+const [a, b] = [`job="tollgate",instance="a:8080"`, `job="tollgate",instance="b:8080"`]
+
+const same = (value: number) => `${value}x${scrapes}`
+/** a counter that grows by so much each scrape */
+const grows = (by: number) => `0+${by}x${scrapes}`
+/** five minutes of one value, then another */
+const then = (before: number, after: number) => `${before}x19 ${after}x${scrapes - 20}`
+/** five minutes of rest, then a counter that grows by so much each scrape */
+const thenGrows = (by: number) => `0x19 0+${by}x${scrapes - 20}`
+/** fresh lists for five minutes, then none; the age of the list in force grows */
+const thenAges = `0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 30+15x${scrapes - 20}`
+
+const both = (series: (labels: string) => Series): Series => ({ ...series(a), ...series(b) })
+
+const bounds = ["0.01", "0.025", "0.5", "1", "2.5", "10", "30", "60", "+Inf"] as const
+
+/** A histogram to which each scrape adds so many values, all in the bucket of `bound`. */
+const histogram = (name: string, labels: string, bound: (typeof bounds)[number], perScrape: number): Series =>
+  Object.fromEntries(
+    bounds.map((le, i) => [
+      `${name}_bucket{${labels},le="${le}"}`,
+      i < bounds.indexOf(bound) ? same(0) : grows(perScrape)
+    ])
+  )
+
+const quiet: Series = both((of) => ({
+  [`up{${of}}`]: same(1),
+  [`tollgate_breaker_state{${of}}`]: same(0),
+  ...Object.fromEntries(
+    ["database", "cache", "backend"].map((name) => [`tollgate_ready{${of},dependency="${name}"}`, same(1)])
+  ),
+  [`tollgate_discovery_models{${of}}`]: same(2),
+  [`tollgate_discovery_age_seconds{${of}}`]: `0 15 ${"0 15 ".repeat(scrapes / 2 - 1)}`.trim(),
+  [`gateway_requests_total{${of},tenant="acme",model="m",status="200"}`]: grows(100),
+  [`gateway_requests_total{${of},tenant="acme",model="m",status="429"}`]: grows(5),
+  [`gateway_requests_total{${of},tenant="acme",model="m",status="502"}`]: grows(1),
+  [`tollgate_audit_lag_seconds{${of}}`]: same(0.01),
+  [`tollgate_audit_backlog{${of}}`]: same(3),
+  [`tollgate_counter_drift_tokens{${of}}`]: same(40),
+  [`tollgate_intents_stuck{${of}}`]: same(0),
+  [`tollgate_background_failures_total{${of},task="model_discovery"}`]: same(0),
+  [`tollgate_background_failures_total{${of},task="queue_beat"}`]: same(0),
+  ...histogram("tollgate_revocation_seconds", of, "0.025", 1),
+  ...histogram("tollgate_backend_first_frame_seconds", of, "1", 100),
+  ...histogram("tollgate_queue_wait_seconds", `${of},tenant="acme"`, "1", 100),
+  [`tollgate_queue_refused_total{${of},tenant="acme"}`]: same(0),
+  [`process_cpu_seconds_total{${of}}`]: grows(4),
+  [`nodejs_eventloop_lag_p99_seconds{${of}}`]: same(0.02),
+  [`tollgate_prompt_log_dropped_total{${of}}`]: same(0)
+}))
+
+export const seriesOf = ({ series, without }: Outage): Series =>
+  Object.fromEntries(
+    Object.entries({ ...quiet, ...series }).filter(([name]) => without === undefined || !without.test(name))
+  )
+
+const job = { job: "tollgate" }
+const onA = { ...job, instance: "a:8080" }
+
+export const quietDay: Outage = {
+  name: "nothing is wrong",
+  series: {},
+  at: [
+    ["5m", []],
+    ["20m", []],
+    ["30m", []]
+  ]
+}
+
+const dependencyDown = (dependency: string): Fired => ({
+  alert: "TollgateDependencyDown",
+  labels: { ...job, dependency },
+  summary: `No replica reaches its ${dependency}`
+})
+
+const failing = (share: string): Fired => ({
+  alert: "TollgateFailing",
+  labels: job,
+  summary: `${share} of requests fail with 5xx`
+})
+
+/** All requests end with this status from the fifth minute on. */
+const allEnd = (status: string): Series =>
+  both((of) => ({
+    [`gateway_requests_total{${of},tenant="acme",model="m",status="200"}`]: `0+100x19 1900x${scrapes - 20}`,
+    [`gateway_requests_total{${of},tenant="acme",model="m",status="429"}`]: `0+5x19 95x${scrapes - 20}`,
+    [`gateway_requests_total{${of},tenant="none",model="none",status="${status}"}`]: thenGrows(100)
+  }))
+
+export const outages: ReadonlyArray<Outage> = [
+  {
+    name: "a replica is gone",
+    series: { [`up{${a}}`]: then(1, 0) },
+    at: [
+      ["5m30s", []],
+      ["7m", [{ alert: "TollgateDown", labels: onA, summary: "a:8080 is not answering" }]]
+    ]
+  },
+  {
+    name: "no replica is scraped",
+    series: {},
+    without: /^/,
+    at: [
+      ["3m", []],
+      ["10m", [{ alert: "TollgateNotScraped", labels: job, summary: "No replica of the gateway is scraped" }]]
+    ]
+  },
+  {
+    name: "the model server is gone",
+    series: both((of) => ({
+      [`tollgate_ready{${of},dependency="backend"}`]: then(1, 0),
+      [`tollgate_breaker_state{${of}}`]: then(0, 2),
+      [`tollgate_discovery_age_seconds{${of}}`]: thenAges,
+      [`tollgate_discovery_models{${of}}`]: `2x27 0x${scrapes - 28}`,
+      [`tollgate_background_failures_total{${of},task="model_discovery"}`]: thenGrows(3),
+      ...allEnd("502")
+    })),
+    at: [
+      ["5m30s", []],
+      [
+        "7m",
+        [
+          dependencyDown("backend"),
+          {
+            alert: "TollgateBreakerOpen",
+            labels: job,
+            summary: "The model server has failed so often that nobody is sent to it"
+          },
+          ...["a:8080", "b:8080"].map((instance) => ({
+            alert: "TollgateModelListStale",
+            labels: { ...job, instance },
+            summary: `${instance} could not read the model list for 2m 30s`
+          }))
+        ]
+      ]
+    ]
+  },
+  {
+    name: "one replica is cut off from Redis",
+    series: { [`tollgate_ready{${a},dependency="cache"}`]: then(1, 0) },
+    at: [
+      ["8m", []],
+      [
+        "11m",
+        [
+          {
+            alert: "TollgateReplicaCutOff",
+            labels: { ...onA, dependency: "cache" },
+            summary: "a:8080 does not reach its cache, other replicas do"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "the model server has no models",
+    series: both((of) => ({ [`tollgate_discovery_models{${of}}`]: then(2, 0) })),
+    at: [
+      ["6m", []],
+      ["8m", [{ alert: "TollgateNoModels", labels: job, summary: "No model may be used" }]]
+    ]
+  },
+  {
+    name: "the model list of one replica cannot be read",
+    series: {
+      [`tollgate_discovery_age_seconds{${a}}`]: thenAges,
+      [`tollgate_background_failures_total{${a},task="model_discovery"}`]: thenGrows(3)
+    },
+    at: [
+      ["6m", []],
+      [
+        "7m",
+        [
+          {
+            alert: "TollgateModelListStale",
+            labels: onA,
+            summary: "a:8080 could not read the model list for 2m 30s"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "Postgres is gone",
+    series: both((of) => ({
+      [`tollgate_ready{${of},dependency="database"}`]: then(1, 0),
+      [`tollgate_audit_lag_seconds{${of}}`]: `0.01x19 15+15x${scrapes - 20}`,
+      ...allEnd("503")
+    })),
+    at: [
+      [
+        "7m",
+        [
+          dependencyDown("database"),
+          ...["a:8080", "b:8080"].map((instance) => ({
+            alert: "TollgateAuditLate",
+            labels: { ...job, instance },
+            summary: `${instance} cannot make completions durable`
+          }))
+        ]
+      ],
+      [
+        "12m",
+        [
+          dependencyDown("database"),
+          failing("100%"),
+          ...["a:8080", "b:8080"].map((instance) => ({
+            alert: "TollgateAuditLate",
+            labels: { ...job, instance },
+            summary: `${instance} cannot make completions durable`
+          }))
+        ]
+      ]
+    ]
+  },
+  {
+    name: "Redis is gone",
+    series: both((of) => ({
+      [`tollgate_ready{${of},dependency="cache"}`]: then(1, 0),
+      [`tollgate_background_failures_total{${of},task="queue_beat"}`]: thenGrows(15),
+      ...allEnd("503")
+    })),
+    at: [
+      ["7m", [dependencyDown("cache")]],
+      [
+        "20m",
+        [
+          dependencyDown("cache"),
+          failing("100%"),
+          ...["a:8080", "b:8080"].map((instance) => ({
+            alert: "TollgateBackgroundFailing",
+            labels: { ...job, instance, task: "queue_beat" },
+            summary: `Background task queue_beat of ${instance} keeps failing`
+          }))
+        ]
+      ]
+    ]
+  },
+  {
+    name: "the database is slow while strangers flood",
+    series: { [`tollgate_audit_backlog{${a}}`]: `3x19 3+1000x20 20000x${scrapes - 41}` },
+    at: [
+      ["6m", []],
+      [
+        "8m",
+        [
+          {
+            alert: "TollgateAuditBacklog",
+            labels: onA,
+            summary: "12k audit rows of a:8080 wait to be written"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "Redis evicts counters",
+    series: { [`tollgate_counter_drift_tokens{${a}}`]: then(40, 25_000) },
+    at: [
+      ["14m", []],
+      [
+        "16m",
+        [
+          {
+            alert: "TollgateCountersDrift",
+            labels: onA,
+            summary: "Live counters and ledger differ by 25000 tokens and are not set right"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "a row of a process that died is refused by the database",
+    series: { [`tollgate_intents_stuck{${b}}`]: then(0, 3) },
+    at: [
+      ["9m", []],
+      [
+        "11m",
+        [
+          {
+            alert: "TollgateIntentsStuck",
+            labels: job,
+            summary: "3 requests of processes that died cannot be closed"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "revocations are late",
+    series: both((of) => histogram("tollgate_revocation_seconds", of, "2.5", 1)),
+    at: [
+      [
+        "10m",
+        [
+          {
+            alert: "TollgateRevocationSlow",
+            labels: job,
+            summary: "A revoked key kept working for more than a second"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "the model server swaps models all the time",
+    series: both((of) => histogram("tollgate_backend_first_frame_seconds", of, "60", 100)),
+    at: [
+      ["8m", []],
+      [
+        "15m",
+        [
+          {
+            alert: "TollgateSlowFirstFrame",
+            labels: job,
+            summary: "One request in twenty waits more than 30 s before anything moves"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "the queue refuses",
+    series: { [`tollgate_queue_refused_total{${a},tenant="acme"}`]: thenGrows(4) },
+    at: [
+      ["10m", []],
+      [
+        "20m",
+        [
+          {
+            alert: "TollgateQueueRefusing",
+            labels: job,
+            summary: "80 requests in five minutes found no place in the queue for the model server"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "the queue is slow",
+    series: both((of) => histogram("tollgate_queue_wait_seconds", `${of},tenant="acme"`, "30", 100)),
+    at: [
+      ["8m", []],
+      [
+        "15m",
+        [
+          {
+            alert: "TollgateQueueSlow",
+            labels: job,
+            summary: "One request in twenty waits 29s in the queue for the model server"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "a replica has too much to do",
+    series: { [`process_cpu_seconds_total{${a}}`]: grows(14.5) },
+    at: [
+      ["5m", []],
+      ["15m", [{ alert: "TollgateBusy", labels: onA, summary: "a:8080 uses up its core" }]]
+    ]
+  },
+  {
+    name: "an event loop stands still",
+    series: { [`nodejs_eventloop_lag_p99_seconds{${b}}`]: same(0.6) },
+    at: [
+      [
+        "15m",
+        [
+          {
+            alert: "TollgateBusy",
+            labels: { ...job, instance: "b:8080" },
+            summary: "b:8080 uses up its core"
+          }
+        ]
+      ]
+    ]
+  },
+  {
+    name: "prompts of opted-in keys cannot be stored",
+    series: { [`tollgate_prompt_log_dropped_total{${a}}`]: `0x19 30x${scrapes - 20}` },
+    at: [
+      [
+        "7m",
+        [
+          {
+            alert: "TollgatePromptsLost",
+            labels: onA,
+            summary: "30 prompts of opted-in keys were not logged"
+          }
+        ]
+      ]
+    ]
+  }
+]
