@@ -4,7 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { type Outage, outages, quietDay, seriesOf } from "./alerts/outages.ts"
+import { outages, quietDay } from "./alerts/outages.ts"
+import { type Outage, seriesOf } from "./alerts/scrapes.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const file = path.join(root, "deploy/prometheus/alerts.yaml")
