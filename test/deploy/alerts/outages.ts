@@ -10,9 +10,9 @@ import {
   same,
   scrapes,
   type Series,
-  then,
-  thenAges,
-  thenGrows
+  changes,
+  agesLater,
+  growsLater
 } from "./scrapes.ts"
 
 const job = { job: "tollgate" }
@@ -45,13 +45,13 @@ const allEnd = (status: string): Series =>
   both((of) => ({
     [`gateway_requests_total{${of},tenant="acme",model="m",status="200"}`]: `0+100x19 1900x${scrapes - 20}`,
     [`gateway_requests_total{${of},tenant="acme",model="m",status="429"}`]: `0+5x19 95x${scrapes - 20}`,
-    [`gateway_requests_total{${of},tenant="none",model="none",status="${status}"}`]: thenGrows(100)
+    [`gateway_requests_total{${of},tenant="none",model="none",status="${status}"}`]: growsLater(100)
   }))
 
 export const outages: ReadonlyArray<Outage> = [
   {
     name: "a replica is gone",
-    series: { [`up{${a}}`]: then(1, 0) },
+    series: { [`up{${a}}`]: changes(1, 0) },
     at: [
       ["5m30s", []],
       ["7m", [{ alert: "TollgateDown", labels: onA, summary: "a:8080 is not answering" }]]
@@ -69,11 +69,11 @@ export const outages: ReadonlyArray<Outage> = [
   {
     name: "the model server is gone",
     series: both((of) => ({
-      [`tollgate_ready{${of},dependency="backend"}`]: then(1, 0),
-      [`tollgate_breaker_state{${of}}`]: then(0, 2),
-      [`tollgate_discovery_age_seconds{${of}}`]: thenAges,
+      [`tollgate_ready{${of},dependency="backend"}`]: changes(1, 0),
+      [`tollgate_breaker_state{${of}}`]: changes(0, 2),
+      [`tollgate_discovery_age_seconds{${of}}`]: agesLater,
       [`tollgate_discovery_models{${of}}`]: `2x27 0x${scrapes - 28}`,
-      [`tollgate_background_failures_total{${of},task="model_discovery"}`]: thenGrows(3),
+      [`tollgate_background_failures_total{${of},task="model_discovery"}`]: growsLater(3),
       ...allEnd("502")
     })),
     at: [
@@ -98,7 +98,7 @@ export const outages: ReadonlyArray<Outage> = [
   },
   {
     name: "one replica is cut off from Redis",
-    series: { [`tollgate_ready{${a},dependency="cache"}`]: then(1, 0) },
+    series: { [`tollgate_ready{${a},dependency="cache"}`]: changes(1, 0) },
     at: [
       ["8m", []],
       [
@@ -115,7 +115,7 @@ export const outages: ReadonlyArray<Outage> = [
   },
   {
     name: "the model server has no models",
-    series: both((of) => ({ [`tollgate_discovery_models{${of}}`]: then(2, 0) })),
+    series: both((of) => ({ [`tollgate_discovery_models{${of}}`]: changes(2, 0) })),
     at: [
       ["6m", []],
       ["8m", [{ alert: "TollgateNoModels", labels: job, summary: "No model may be used" }]]
@@ -124,8 +124,8 @@ export const outages: ReadonlyArray<Outage> = [
   {
     name: "the model list of one replica cannot be read",
     series: {
-      [`tollgate_discovery_age_seconds{${a}}`]: thenAges,
-      [`tollgate_background_failures_total{${a},task="model_discovery"}`]: thenGrows(3)
+      [`tollgate_discovery_age_seconds{${a}}`]: agesLater,
+      [`tollgate_background_failures_total{${a},task="model_discovery"}`]: growsLater(3)
     },
     at: [
       ["6m", []],
@@ -144,7 +144,7 @@ export const outages: ReadonlyArray<Outage> = [
   {
     name: "Postgres is gone",
     series: both((of) => ({
-      [`tollgate_ready{${of},dependency="database"}`]: then(1, 0),
+      [`tollgate_ready{${of},dependency="database"}`]: changes(1, 0),
       [`tollgate_audit_lag_seconds{${of}}`]: `0.01x19 15+15x${scrapes - 20}`,
       ...allEnd("503")
     })),
@@ -177,8 +177,8 @@ export const outages: ReadonlyArray<Outage> = [
   {
     name: "Redis is gone",
     series: both((of) => ({
-      [`tollgate_ready{${of},dependency="cache"}`]: then(1, 0),
-      [`tollgate_background_failures_total{${of},task="queue_beat"}`]: thenGrows(15),
+      [`tollgate_ready{${of},dependency="cache"}`]: changes(1, 0),
+      [`tollgate_background_failures_total{${of},task="queue_beat"}`]: growsLater(15),
       ...allEnd("503")
     })),
     at: [
@@ -216,7 +216,7 @@ export const outages: ReadonlyArray<Outage> = [
   },
   {
     name: "Redis evicts counters",
-    series: { [`tollgate_counter_drift_tokens{${a}}`]: then(40, 25_000) },
+    series: { [`tollgate_counter_drift_tokens{${a}}`]: changes(40, 25_000) },
     at: [
       ["14m", []],
       [
@@ -233,7 +233,7 @@ export const outages: ReadonlyArray<Outage> = [
   },
   {
     name: "a row of a process that died is refused by the database",
-    series: { [`tollgate_intents_stuck{${b}}`]: then(0, 3) },
+    series: { [`tollgate_intents_stuck{${b}}`]: changes(0, 3) },
     at: [
       ["9m", []],
       [
@@ -283,7 +283,7 @@ export const outages: ReadonlyArray<Outage> = [
   },
   {
     name: "the queue refuses",
-    series: { [`tollgate_queue_refused_total{${a},tenant="acme"}`]: thenGrows(4) },
+    series: { [`tollgate_queue_refused_total{${a},tenant="acme"}`]: growsLater(4) },
     at: [
       ["10m", []],
       [

@@ -26,11 +26,11 @@ export const same = (value: number) => `${value}x${scrapes}`
 /** a counter that grows by so much each scrape */
 export const grows = (by: number) => `0+${by}x${scrapes}`
 /** five minutes of one value, then another */
-export const then = (before: number, after: number) => `${before}x19 ${after}x${scrapes - 20}`
+export const changes = (before: number, after: number) => `${before}x19 ${after}x${scrapes - 20}`
 /** five minutes of rest, then a counter that grows by so much each scrape */
-export const thenGrows = (by: number) => `0x19 0+${by}x${scrapes - 20}`
+export const growsLater = (by: number) => `0x19 0+${by}x${scrapes - 20}`
 /** fresh lists for five minutes, then none; the age of the list in force grows */
-export const thenAges = `0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 30+15x${scrapes - 20}`
+export const agesLater = `0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 0 15 30+15x${scrapes - 20}`
 
 export const both = (series: (labels: string) => Series): Series => ({ ...series(a), ...series(b) })
 
