@@ -57,60 +57,62 @@ const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
 
 layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a real browser", (it) => {
   for (const surface of ["Native", "OpenAI"] as const) {
-    it.effect(`${surface}: streams piece by piece, then tells tokens, request id and what is left`, () =>
-      Effect.gen(function* () {
-        const fake = yield* Fake
-        const { secret } = yield* newKey({ rpm: 60, tpm: 20_000 })
-        const { page, complaints } = yield* open()
-        yield* enter(page, secret)
-        yield* Effect.promise(() => page.getByText(surface, { exact: true }).click())
-        yield* Effect.promise(() => page.getByLabel("System prompt").fill("Be brief."))
-        yield* Effect.promise(() => page.getByLabel("Temperature").fill("0.5"))
-        yield* Effect.promise(() => page.getByLabel("Max tokens").fill("99"))
-        fake.script({
-          does: "stream",
-          lines: [wire.chat("First"), wire.chat(" and last"), wire.done()],
-          gapMs: 1200
-        })
-        yield* say(page, "Hello there")
-        // The first piece is on the screen while the answer is still running.
-        yield* Effect.promise(() => page.locator(".turn.running").getByText("First").waitFor())
-        yield* shown(page, "First and last")
-        const facts = yield* Effect.promise(() => answers(page).last().locator(".facts").innerText())
-        assert.match(facts, /7 in · 3 out/)
-        assert.match(facts, /[0-9a-f]{8}-[0-9a-f]{4}-7/)
-        yield* Effect.promise(() => page.getByText("19,990 of 20,000").waitFor())
-        assert.strictEqual(
-          yield* Effect.promise(() => page.locator("#gauge-requests output").innerText()),
-          "59 of 60"
-        )
-        const sent = fake.requests.at(-1)?.body
-        assert.deepInclude(sent, {
-          messages: [
-            { role: "system", content: "Be brief." },
-            { role: "user", content: "Hello there" }
-          ]
-        })
-        assert.deepInclude(sent?.["options"], { temperature: 0.5, num_predict: 99 })
-        // The conversation goes on from what was said.
-        yield* say(page, "Again")
-        yield* shown(page, "Hello world!")
-        assert.lengthOf(yield* Effect.promise(() => answers(page).all()), 2)
-        assert.deepInclude(fake.requests.at(-1)?.body, {
-          messages: [
-            { role: "system", content: "Be brief." },
-            { role: "user", content: "Hello there" },
-            { role: "assistant", content: "First and last" },
-            { role: "user", content: "Again" }
-          ]
-        })
-        assert.deepStrictEqual(complaints, [])
-      }).pipe(Effect.scoped)
+    it.effect(
+      `when a prompt is sent (${surface}), then the answer comes piece by piece, then tokens, request id and what is left`,
+      () =>
+        Effect.gen(function* () {
+          const fake = yield* Fake
+          const { secret } = yield* newKey({ rpm: 60, tpm: 20_000 })
+          const { page, complaints } = yield* open()
+          yield* enter(page, secret)
+          yield* Effect.promise(() => page.getByText(surface, { exact: true }).click())
+          yield* Effect.promise(() => page.getByLabel("System prompt").fill("Be brief."))
+          yield* Effect.promise(() => page.getByLabel("Temperature").fill("0.5"))
+          yield* Effect.promise(() => page.getByLabel("Max tokens").fill("99"))
+          fake.script({
+            does: "stream",
+            lines: [wire.chat("First"), wire.chat(" and last"), wire.done()],
+            gapMs: 1200
+          })
+          yield* say(page, "Hello there")
+          // The first piece is on the screen while the answer is still running.
+          yield* Effect.promise(() => page.locator(".turn.running").getByText("First").waitFor())
+          yield* shown(page, "First and last")
+          const facts = yield* Effect.promise(() => answers(page).last().locator(".facts").innerText())
+          assert.match(facts, /7 in · 3 out/)
+          assert.match(facts, /[0-9a-f]{8}-[0-9a-f]{4}-7/)
+          yield* Effect.promise(() => page.getByText("19,990 of 20,000").waitFor())
+          assert.strictEqual(
+            yield* Effect.promise(() => page.locator("#gauge-requests output").innerText()),
+            "59 of 60"
+          )
+          const sent = fake.requests.at(-1)?.body
+          assert.deepInclude(sent, {
+            messages: [
+              { role: "system", content: "Be brief." },
+              { role: "user", content: "Hello there" }
+            ]
+          })
+          assert.deepInclude(sent?.["options"], { temperature: 0.5, num_predict: 99 })
+          // The conversation goes on from what was said.
+          yield* say(page, "Again")
+          yield* shown(page, "Hello world!")
+          assert.lengthOf(yield* Effect.promise(() => answers(page).all()), 2)
+          assert.deepInclude(fake.requests.at(-1)?.body, {
+            messages: [
+              { role: "system", content: "Be brief." },
+              { role: "user", content: "Hello there" },
+              { role: "assistant", content: "First and last" },
+              { role: "user", content: "Again" }
+            ]
+          })
+          assert.deepStrictEqual(complaints, [])
+        }).pipe(Effect.scoped)
     )
   }
 
   for (const how of ["Escape", "the button"] as const) {
-    it.effect(`${how} stops an answer: what was said stays, the backend is let go`, () =>
+    it.effect(`when ${how} stops an answer, then its text stays and the backend call ends`, () =>
       Effect.gen(function* () {
         const fake = yield* Fake
         const { secret } = yield* newKey()
@@ -134,7 +136,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
     )
   }
 
-  it.effect("a key the gateway does not know is said so, and one revoked later too", () =>
+  it.effect("when a key is unknown, or revoked later, then the page says so", () =>
     Effect.gen(function* () {
       const registry = yield* Registry
       const { secret, prefix } = yield* newKey()
@@ -151,41 +153,43 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
     }).pipe(Effect.scoped)
   )
 
-  it.effect("a limit and a spent budget are shown with the wait, and tried again on request", () =>
-    Effect.gen(function* () {
-      const registry = yield* Registry
-      const { secret, prefix } = yield* newKey({ rpm: 1 })
-      const { page, complaints } = yield* open()
-      yield* enter(page, secret)
-      yield* say(page, "One")
-      yield* shown(page, "Hello world!")
-      yield* say(page, "Two")
-      yield* shown(page, "429 rate_limit_exceeded")
-      yield* shown(page, "limit of 1 request per minute reached")
-      yield* shown(page, "possible again in")
-      yield* Effect.promise(() => page.locator("#gauge-requests.out").waitFor())
-      yield* picture(page, "429")
-      yield* registry.setKeyLimits(prefix, { rpm: 1000 })
-      const again = page.getByRole("button", { name: "Try again" })
-      yield* eventually(
-        Effect.promise(async () => {
-          if (await again.isVisible()) await again.click()
-          await page.waitForTimeout(300)
-          return answers(page).last().innerText()
-        }),
-        (text) => text.includes("Hello world!")
-      )
-      yield* registry.setBudgets(prefix, { day: 1 })
-      yield* eventually(call("/api/version", { secret }), ({ headers }) => headers.has("x-budget-period"))
-      yield* say(page, "Three")
-      yield* shown(page, "429 budget_exceeded")
-      yield* shown(page, "daily budget of 1 token is spent")
-      yield* Effect.promise(() => page.getByText("Budget (day)").waitFor())
-      assert.deepStrictEqual(complaints, [])
-    }).pipe(Effect.scoped)
+  it.effect(
+    "when a limit or a budget is used up, then the page shows the wait, and tries again on request",
+    () =>
+      Effect.gen(function* () {
+        const registry = yield* Registry
+        const { secret, prefix } = yield* newKey({ rpm: 1 })
+        const { page, complaints } = yield* open()
+        yield* enter(page, secret)
+        yield* say(page, "One")
+        yield* shown(page, "Hello world!")
+        yield* say(page, "Two")
+        yield* shown(page, "429 rate_limit_exceeded")
+        yield* shown(page, "limit of 1 request per minute reached")
+        yield* shown(page, "possible again in")
+        yield* Effect.promise(() => page.locator("#gauge-requests.out").waitFor())
+        yield* picture(page, "429")
+        yield* registry.setKeyLimits(prefix, { rpm: 1000 })
+        const again = page.getByRole("button", { name: "Try again" })
+        yield* eventually(
+          Effect.promise(async () => {
+            if (await again.isVisible()) await again.click()
+            await page.waitForTimeout(300)
+            return answers(page).last().innerText()
+          }),
+          (text) => text.includes("Hello world!")
+        )
+        yield* registry.setBudgets(prefix, { day: 1 })
+        yield* eventually(call("/api/version", { secret }), ({ headers }) => headers.has("x-budget-period"))
+        yield* say(page, "Three")
+        yield* shown(page, "429 budget_exceeded")
+        yield* shown(page, "daily budget of 1 token is spent")
+        yield* Effect.promise(() => page.getByText("Budget (day)").waitFor())
+        assert.deepStrictEqual(complaints, [])
+      }).pipe(Effect.scoped)
   )
 
-  it.effect("an answer that breaks off says so and keeps what came", () =>
+  it.effect("when an answer breaks off, then the page says so and keeps its text", () =>
     Effect.gen(function* () {
       const fake = yield* Fake
       const { secret } = yield* newKey()
@@ -201,7 +205,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
     }).pipe(Effect.scoped)
   )
 
-  it.effect("hostile output, models and messages are only ever text", () =>
+  it.effect("when output, models and messages are hostile, then they are shown as text", () =>
     Effect.gen(function* () {
       const fake = yield* Fake
       const { secret } = yield* newKey()
@@ -246,7 +250,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
     }).pipe(Effect.scoped)
   )
 
-  it.effect("its policy lets nothing else run: injected markup, script and style are refused", () =>
+  it.effect("when markup, script or style is injected, then the policy refuses it", () =>
     Effect.gen(function* () {
       const { page, complaints } = yield* open()
       const tried = yield* Effect.promise(() =>
@@ -268,37 +272,39 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
     }).pipe(Effect.scoped)
   )
 
-  it.effect("the key is in no storage, no address, no copied code and no file of the browser", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      const { page, context, folder } = yield* open()
-      yield* enter(page, secret)
-      yield* say(page, "Hello")
-      yield* shown(page, "Hello world!")
-      const stored = yield* Effect.promise(() =>
-        page.evaluate<string>(`(async () => JSON.stringify([
+  it.effect(
+    "when a key was used, then it is in no storage, no address, no copied code and no file of the browser",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* Gateway
+        const { secret } = yield* newKey()
+        const { page, context, folder } = yield* open()
+        yield* enter(page, secret)
+        yield* say(page, "Hello")
+        yield* shown(page, "Hello world!")
+        const stored = yield* Effect.promise(() =>
+          page.evaluate<string>(`(async () => JSON.stringify([
           Object.entries(localStorage), Object.entries(sessionStorage), document.cookie,
           await indexedDB.databases(), "caches" in window ? await caches.keys() : [], location.href, history.state
         ]))()`)
-      )
-      assert.strictEqual(stored, JSON.stringify([[], [], "", [], [], `${url}/playground`, null]))
-      yield* Effect.promise(() => page.getByRole("button", { name: "Code" }).click())
-      for (const language of ["curl", "JavaScript", "Python"]) {
-        yield* Effect.promise(() => page.getByRole("tab", { name: language }).click())
-        const snippet = yield* Effect.promise(() => page.locator("#snippet").innerText())
-        assert.include(snippet, "TOLLGATE_KEY")
-        assert.include(snippet, "Hello")
-        assert.notInclude(snippet, secret.slice(12))
-      }
-      yield* picture(page, "code")
-      yield* Effect.promise(() => page.reload())
-      assert.strictEqual(yield* Effect.promise(() => page.getByLabel("API key").inputValue()), "")
-      yield* Effect.promise(() => context.close())
-      assert.isNotEmpty(anywhereIn(folder, `${url}/playground`))
-      assert.deepStrictEqual(anywhereIn(folder, secret), [])
-      assert.deepStrictEqual(anywhereIn(folder, secret.slice(12)), [])
-    }).pipe(Effect.scoped)
+        )
+        assert.strictEqual(stored, JSON.stringify([[], [], "", [], [], `${url}/playground`, null]))
+        yield* Effect.promise(() => page.getByRole("button", { name: "Code" }).click())
+        for (const language of ["curl", "JavaScript", "Python"]) {
+          yield* Effect.promise(() => page.getByRole("tab", { name: language }).click())
+          const snippet = yield* Effect.promise(() => page.locator("#snippet").innerText())
+          assert.include(snippet, "TOLLGATE_KEY")
+          assert.include(snippet, "Hello")
+          assert.notInclude(snippet, secret.slice(12))
+        }
+        yield* picture(page, "code")
+        yield* Effect.promise(() => page.reload())
+        assert.strictEqual(yield* Effect.promise(() => page.getByLabel("API key").inputValue()), "")
+        yield* Effect.promise(() => context.close())
+        assert.isNotEmpty(anywhereIn(folder, `${url}/playground`))
+        assert.deepStrictEqual(anywhereIn(folder, secret), [])
+        assert.deepStrictEqual(anywhereIn(folder, secret.slice(12)), [])
+      }).pipe(Effect.scoped)
   )
 
   for (const [name, options] of [
@@ -307,36 +313,38 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
     ["narrow", { colorScheme: "light", viewport: { width: 375, height: 740 } }],
     ["narrow dark", { colorScheme: "dark", viewport: { width: 320, height: 640 } }]
   ] as const) {
-    it.effect(`${name}: nothing is cut off sideways, and text stands out from its ground`, () =>
-      Effect.gen(function* () {
-        const fake = yield* Fake
-        const registry = yield* Registry
-        const { secret, prefix } = yield* newKey({ rpm: 60, tpm: 20_000 })
-        yield* registry.setBudgets(prefix, { month: 50_000 })
-        const { page, complaints } = yield* open(options)
-        yield* picture(page, `${name}-empty`)
-        yield* enter(page, secret)
-        yield* say(page, "Show me quicksort in Python, and a word that is long: " + "a".repeat(120))
-        yield* shown(page, "Hello world!")
-        fake.script({
-          does: "stream",
-          lines: [
-            wire.chat("Here it is: pick a pivot, split around it, and sort both halves the same way.\n\n"),
-            wire.chat("```python\ndef quicksort(items):\n    if len(items) <= 1:\n        return items\n"),
-            wire.chat(
-              "    pivot, *rest = items\n    return [*quicksort([x for x in rest if x < pivot]), pivot, *quicksort([x for x in rest if x >= pivot])]\n```\n\n"
-            ),
-            wire.chat("It runs in O(n log n) on average. The worst case is a list that is already sorted."),
-            wire.done()
-          ],
-          gapMs: 20
-        })
-        yield* say(page, "And in full?")
-        yield* shown(page, "It runs in")
-        yield* Effect.promise(() => page.waitForTimeout(500))
-        yield* picture(page, name)
-        const layout = yield* Effect.promise(() =>
-          page.evaluate<{ readonly overflow: number; readonly contrast: number }>(`(() => {
+    it.effect(
+      `when the scheme is ${name}, then nothing is cut off sideways, and text has enough contrast`,
+      () =>
+        Effect.gen(function* () {
+          const fake = yield* Fake
+          const registry = yield* Registry
+          const { secret, prefix } = yield* newKey({ rpm: 60, tpm: 20_000 })
+          yield* registry.setBudgets(prefix, { month: 50_000 })
+          const { page, complaints } = yield* open(options)
+          yield* picture(page, `${name}-empty`)
+          yield* enter(page, secret)
+          yield* say(page, "Show me quicksort in Python, and a word that is long: " + "a".repeat(120))
+          yield* shown(page, "Hello world!")
+          fake.script({
+            does: "stream",
+            lines: [
+              wire.chat("Here it is: pick a pivot, split around it, and sort both halves the same way.\n\n"),
+              wire.chat("```python\ndef quicksort(items):\n    if len(items) <= 1:\n        return items\n"),
+              wire.chat(
+                "    pivot, *rest = items\n    return [*quicksort([x for x in rest if x < pivot]), pivot, *quicksort([x for x in rest if x >= pivot])]\n```\n\n"
+              ),
+              wire.chat("It runs in O(n log n) on average. The worst case is a list that is already sorted."),
+              wire.done()
+            ],
+            gapMs: 20
+          })
+          yield* say(page, "And in full?")
+          yield* shown(page, "It runs in")
+          yield* Effect.promise(() => page.waitForTimeout(500))
+          yield* picture(page, name)
+          const layout = yield* Effect.promise(() =>
+            page.evaluate<{ readonly overflow: number; readonly contrast: number }>(`(() => {
             const luminance = (color) => {
               const [r, g, b] = color.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
               return 0.2126 * r + 0.7152 * g + 0.0722 * b
@@ -349,11 +357,11 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
             })
             return { overflow: document.documentElement.scrollWidth - innerWidth, contrast: Math.min(...ratios) }
           })()`)
-        )
-        assert.isAtMost(layout.overflow, 0)
-        assert.isAtLeast(layout.contrast, 4.5)
-        assert.deepStrictEqual(complaints, [])
-      }).pipe(Effect.scoped)
+          )
+          assert.isAtMost(layout.overflow, 0)
+          assert.isAtLeast(layout.contrast, 4.5)
+          assert.deepStrictEqual(complaints, [])
+        }).pipe(Effect.scoped)
     )
   }
 })

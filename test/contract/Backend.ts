@@ -121,7 +121,7 @@ export const suite = (
       ["model gone", "Forbidden"],
       ["context too long", "BadRequest"]
     ] as const) {
-      it.live(`when it is ${situation}, then the breaker does not count it`, () =>
+      it.live(`when a call fails (${situation}), then the breaker does not count it`, () =>
         inSituation(
           situation,
           Effect.gen(function* () {
@@ -216,7 +216,7 @@ export const suite = (
         ["model gone", "Forbidden"],
         ["context too long", "BadRequest"]
       ] as const) {
-        it.live(`when ${verb} finds that it is ${situation}, then the breaker does not count it`, () =>
+        it.live(`when ${verb} fails (${situation}), then the breaker does not count it`, () =>
           inSituation(
             situation,
             Effect.gen(function* () {

@@ -169,7 +169,7 @@ describe("Discovery: what the list leaves out", () => {
 })
 
 describe("Discovery: polling in time", () => {
-  check("sees a new model within one interval, and a vanished one go", (host) =>
+  check("when a model is added or removed, then that is known within one interval", (host) =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* effective("all"), ["a:1"])
       host.names = ["b:1"]
@@ -184,7 +184,7 @@ describe("Discovery: polling in time", () => {
 
   for (const state of ["down", "hanging", "broken"] as const) {
     check(
-      `keeps the list until it expires while the backend is ${state}, denies all then, and recovers`,
+      `when the backend is ${state}, then the list stays until it expires, then all is denied, and it recovers`,
       (host) =>
         Effect.gen(function* () {
           host.state = state
@@ -201,7 +201,7 @@ describe("Discovery: polling in time", () => {
   }
 
   check(
-    "asks again when told to, once for any number of requests, and no sooner than five seconds after",
+    "when many requests ask for a new list, then it is read once, and not again for five seconds",
     (host) =>
       Effect.gen(function* () {
         const { refresh } = yield* Discovery

@@ -49,7 +49,7 @@ export const suite = (
 
   describe(`Discovery: ${name}`, () => {
     check(
-      "resolves exactly, or by the tag a name without one stands for, and nothing near it",
+      "when a name is asked for, then it is the exact one, or that without :latest, and nothing near it",
       installed,
       Effect.gen(function* () {
         for (const [asked, answer] of [
@@ -76,7 +76,7 @@ export const suite = (
     )
 
     check(
-      "permits what is both granted and installed, in the backend's order",
+      "when models are granted, then those that are installed are permitted, in the backend's order",
       installed,
       Effect.gen(function* () {
         const grant = new Set(["a:7b", "b", "missing:latest"])
@@ -94,7 +94,7 @@ export const suite = (
     )
 
     check(
-      "denies everything when nothing is installed",
+      "when nothing is installed, then everything is denied",
       [],
       Effect.gen(function* () {
         assert.deepStrictEqual(yield* effective("all"), [])
@@ -103,7 +103,7 @@ export const suite = (
     )
 
     check(
-      "leaves out names that are no names and what comes twice",
+      "when a name is not valid or comes twice, then it is left out",
       ["a:1", "a:1", "bad\u0000name", "new\nline", "sp ace", "", "x".repeat(351), "ok:1"].map(modelNamed),
       Effect.gen(function* () {
         assert.deepStrictEqual(yield* effective("all"), ["a:1", "ok:1"])
@@ -133,7 +133,7 @@ export const suite = (
     )
 
     check(
-      "takes no more than ten thousand",
+      "when the backend lists more than ten thousand models, then ten thousand are taken",
       Array.from({ length: 10_050 }, (_, i) => modelNamed(`m:${i}`)),
       Effect.map(effective("all"), (names) => assert.strictEqual(names.length, 10_000))
     )

@@ -183,7 +183,7 @@ export const properties = (
   { runs }: { readonly runs: number }
 ): void => {
   it.effect(
-    `${name}: when anything happens in any order, then it decides as the model does, and no place is lost`,
+    `when anything happens in any order (${name}), then it decides as the model does, and no place is lost`,
     () =>
       Effect.gen(function* () {
         const context = yield* Effect.context<never>()

@@ -128,7 +128,7 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })(
       { timeout: 60_000 }
     )
 
-    it("is older than today's only when migrations were added since", () => {
+    it("when it is read, then it is older than today's if migrations were added since", () => {
       assert.isAtMost(minimumVersion, knownVersion)
     })
   }

@@ -70,7 +70,7 @@ const check = <E>(title: string, test: Effect.Effect<void, E, Layer.Success<type
   it.live(title, () => Effect.provide(test, World), 60_000)
 
 check(
-  "the command, and a plain row in the outbox, revoke within about a second",
+  "when the command or a plain row in the outbox revokes a key, then it is refused within about a second",
   Effect.gen(function* () {
     const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
     const [first, second, kept] = [yield* newKey, yield* newKey, yield* newKey]
@@ -83,7 +83,7 @@ check(
 )
 
 check(
-  "rows of the outbox that are committed in another order than their ids each revoke",
+  "when rows of the outbox are committed in another order than their ids, then each revokes",
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const [early, late] = [yield* newKey, yield* newKey]
@@ -112,7 +112,7 @@ check(
 )
 
 check(
-  "a key that is asked for again and again while it is revoked is out for good, on no replica any longer",
+  "when a key is used all the time while it is revoked, then it is refused for good, and no replica accepts it longer",
   Effect.gen(function* () {
     const registry = yield* Registry
     const other = yield* Layer.build(Layer.fresh(layerKeyStore({ namespace: "tg_" })))
@@ -134,7 +134,7 @@ check(
 )
 
 check(
-  "limits, budgets, models, scopes, expiry, disabled keys and tenants are in force within about a second",
+  "when limits, budgets, models, scopes, expiry or disabling are changed, then that is in force within about a second",
   Effect.gen(function* () {
     const [registry, sql, store] = [yield* Registry, yield* SqlClient.SqlClient, yield* KeyStore]
     const { prefix, secret, tenant } = yield* newKey

@@ -121,7 +121,7 @@ layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServi
 )
 
 single.live(
-  "a gateway that starts while both stores are down lives, is not ready, refuses, and recovers without a restart",
+  "when a gateway starts while both stores are down, then it runs, is not ready, refuses, and recovers without a restart",
   () =>
     Effect.gen(function* () {
       const [cluster, server] = [yield* TestCluster, yield* TestRedisServer]

@@ -113,7 +113,7 @@ const spent = Effect.fnUntraced(function* (prefix: string) {
 
 layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the middle of traffic", (it) => {
   for (const { name, begins, ends, lastsMs = 1500 } of faults) {
-    it.effect(name, () =>
+    it.effect(`when ${name}, then requests get an answer or a 503, and the books are exact`, () =>
       Effect.gen(function* () {
         const [registry, wires] = [yield* Registry, yield* Wires]
         ;(yield* Fake).always(answer)

@@ -37,7 +37,7 @@ describe("a mangled request body", () => {
 
   for (const { name, target, bytes } of kept) {
     if (!isSurface(target)) continue
-    it.live(`when it is ${name} of the corpus, then the result is as recorded`, () =>
+    it.live(`when ${name} of the corpus is sent, then the same holds`, () =>
       withBackend((backend) => tryBody(backend, target, bytes))
     )
   }

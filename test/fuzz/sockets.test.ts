@@ -113,7 +113,7 @@ layer(layerGateway(), live)("mangled bytes on the socket", (it) => {
 
   for (const { name, target, bytes } of kept) {
     if (target !== "socket") continue
-    it.effect(`when they are ${name} of the corpus, then the same holds`, () =>
+    it.effect(`when ${name} of the corpus is sent, then the same holds`, () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
         yield* say(secret, bytes)

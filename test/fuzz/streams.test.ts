@@ -38,7 +38,7 @@ describe("a mangled answer of the backend", () => {
       ["byte by byte", [...bytes].map((byte) => Buffer.of(byte))]
     ] as const) {
       for (const ends of ["end", "reset"] as const) {
-        it(`when it is ${name} of the corpus, ${how}, then it ${ends}`, () => {
+        it(`when ${name} of the corpus is played (${how}), then its end is: ${ends}`, () => {
           tryAnswer(target, { pieces, ends, intact: false })
         })
       }

@@ -34,8 +34,8 @@ const lastOf = ({ responses }: Talk) => ({
 
 layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("floods without a key", (it) => {
   for (const [name, secret, path, status] of [
-    ["A08 unknown prefixes", () => mintKey("tg_"), "/api/chat", 401],
-    ["A08 no key at all", () => undefined, "/api/chat", 401],
+    ["unknown prefixes, A08", () => mintKey("tg_"), "/api/chat", 401],
+    ["no key at all, A08", () => undefined, "/api/chat", 401],
     ["blocked paths", () => undefined, "/api/pull", 403]
   ] as const) {
     it.effect(`when more come than the burst (${name}), then each refusal waits its turn`, () =>

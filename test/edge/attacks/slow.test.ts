@@ -51,10 +51,10 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
   )
 
   for (const [name, headers] of [
-    ["H05 a slow body", []],
-    ["H06 a slow body behind Upgrade: websocket", ["Connection: Upgrade", "Upgrade: websocket"]],
-    ["H06 a slow body behind Upgrade: foo", ["Connection: Upgrade", "Upgrade: foo"]],
-    ["H06 a slow body behind Upgrade: h2c", ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"]]
+    ["a slow body (H05)", []],
+    ["a slow body behind Upgrade: websocket (H06)", ["Connection: Upgrade", "Upgrade: websocket"]],
+    ["a slow body behind Upgrade: foo (H06)", ["Connection: Upgrade", "Upgrade: foo"]],
+    ["a slow body behind Upgrade: h2c (H06)", ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"]]
   ] as const) {
     it.effect(
       `when it sends ${name}, then it is refused in time, and holds no slot and no request meanwhile`,

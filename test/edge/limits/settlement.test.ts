@@ -157,7 +157,7 @@ layer(layerGateway(env), live)("a request", (it) => {
   for (const streamed of [true, false]) {
     describe(streamed ? "that streams" : "for a whole answer", () => {
       for (const ending of endings) {
-        it.effect(`when it is ${ending.name}, then it is charged ${ending.tokens} tokens, once`, () =>
+        it.effect(`when it ends ${ending.name}, then it is charged ${ending.tokens} tokens, once`, () =>
           Effect.gen(function* () {
             const [backend, { url }, registry] = [yield* Fake, yield* Gateway, yield* Registry]
             const { secret, prefix } = yield* newKey({ concurrent: 1 })

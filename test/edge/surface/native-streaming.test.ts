@@ -106,31 +106,29 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
     })
   )
 
-  it.effect(
-    "34: when the backend ends cleanly without done, then the answer ends as length and is counted",
-    () =>
-      Effect.gen(function* () {
-        const backend = yield* Fake
-        const { secret } = yield* newKey({ concurrent: 1 })
-        // Ollama ends so when the model repeats itself: six times would open the circuit if they were failures.
-        for (const streamed of [true, false, true, false, true, false]) {
-          backend.script(stream([fake.chat("Hel"), fake.chat("lo")]))
-          const answer = yield* ask("/api/chat", chat({ stream: streamed }), { secret })
-          const last = lines(streamed ? answer : { text: `${answer.text}\n` }).at(-1)
-          assert.deepInclude(last, { done: true, done_reason: "length", eval_count: 2 })
-          const charged = yield* auditRow(answer.headers.get("x-request-id"))
-          assert.deepInclude(charged, { status: 200, tokens_out: 2n, usage_source: "counted" })
-        }
-        for (const streamed of [true, false]) {
-          backend.script(stream([fake.chat("Hel"), fake.chat("lo")]))
-          const answer = yield* ask("/v1/chat/completions", chat({ stream: streamed }), { secret })
-          assertWell(answer)
-          const [last] = streamed ? events(answer).chunks.slice(-1) : [json(answer)]
-          assert.strictEqual(last.choices[0].finish_reason, "length")
-          assert.strictEqual(last.usage.completion_tokens, 2)
-        }
-        assertWell(yield* ask("/api/chat", whole(), { secret }))
-      })
+  it.effect("when the backend ends cleanly without done, then the answer ends as length and is counted", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      const { secret } = yield* newKey({ concurrent: 1 })
+      // Ollama ends so when the model repeats itself: six times would open the circuit if they were failures.
+      for (const streamed of [true, false, true, false, true, false]) {
+        backend.script(stream([fake.chat("Hel"), fake.chat("lo")]))
+        const answer = yield* ask("/api/chat", chat({ stream: streamed }), { secret })
+        const last = lines(streamed ? answer : { text: `${answer.text}\n` }).at(-1)
+        assert.deepInclude(last, { done: true, done_reason: "length", eval_count: 2 })
+        const charged = yield* auditRow(answer.headers.get("x-request-id"))
+        assert.deepInclude(charged, { status: 200, tokens_out: 2n, usage_source: "counted" })
+      }
+      for (const streamed of [true, false]) {
+        backend.script(stream([fake.chat("Hel"), fake.chat("lo")]))
+        const answer = yield* ask("/v1/chat/completions", chat({ stream: streamed }), { secret })
+        assertWell(answer)
+        const [last] = streamed ? events(answer).chunks.slice(-1) : [json(answer)]
+        assert.strictEqual(last.choices[0].finish_reason, "length")
+        assert.strictEqual(last.usage.completion_tokens, 2)
+      }
+      assertWell(yield* ask("/api/chat", whole(), { secret }))
+    })
   )
 
   it.effect("when a reset breaks a line off, then it is not sent", () =>

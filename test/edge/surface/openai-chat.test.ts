@@ -256,32 +256,28 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
       })
   )
 
-  it.effect(
-    "55: when the list of an older backend says nothing of capabilities, then its description does",
-    () =>
-      Effect.gen(function* () {
-        const backend = yield* Fake
-        for (const [name, capabilities] of [
-          ["oldplain:latest", ["completion"]],
-          ["oldthinker:latest", ["completion", "thinking"]]
-        ] as const) {
-          const { capabilities: _untold, ...bare } = tagsEntry(name, [])
-          backend.setDescription(name, fake.described(capabilities, 2048))
-          yield* install([], [bare])
-          const { secret } = yield* newKey()
-          yield* eventually(call("/api/tags", { secret }), ({ text }) =>
-            JSON.parse(text).models.some(
-              (model: JsonObject) => model["name"] === name && model["capabilities"]
-            )
-          )
-          const answer = yield* ask(path, chat({ model: name, reasoning_effort: "high" }))
-          assertWell(answer)
-          assert.strictEqual(answer.sent?.["think"], name === "oldthinker:latest" ? "high" : undefined)
-        }
-        // Once per digest, however often the list is polled.
-        yield* Effect.sleep("1500 millis")
-        const asked = backend.descriptions.map(({ body }) => body?.["model"])
-        assert.strictEqual(new Set(asked).size, asked.length)
-      })
+  it.effect("when the list of an older backend says nothing of capabilities, then its description does", () =>
+    Effect.gen(function* () {
+      const backend = yield* Fake
+      for (const [name, capabilities] of [
+        ["oldplain:latest", ["completion"]],
+        ["oldthinker:latest", ["completion", "thinking"]]
+      ] as const) {
+        const { capabilities: _untold, ...bare } = tagsEntry(name, [])
+        backend.setDescription(name, fake.described(capabilities, 2048))
+        yield* install([], [bare])
+        const { secret } = yield* newKey()
+        yield* eventually(call("/api/tags", { secret }), ({ text }) =>
+          JSON.parse(text).models.some((model: JsonObject) => model["name"] === name && model["capabilities"])
+        )
+        const answer = yield* ask(path, chat({ model: name, reasoning_effort: "high" }))
+        assertWell(answer)
+        assert.strictEqual(answer.sent?.["think"], name === "oldthinker:latest" ? "high" : undefined)
+      }
+      // Once per digest, however often the list is polled.
+      yield* Effect.sleep("1500 millis")
+      const asked = backend.descriptions.map(({ body }) => body?.["model"])
+      assert.strictEqual(new Set(asked).size, asked.length)
+    })
   )
 })

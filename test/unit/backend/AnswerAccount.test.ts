@@ -166,7 +166,7 @@ describe("answers that are collected", () => {
     assert.lengthOf(cut, 1)
   })
 
-  it("whatever happens, all of them never take more than all may and one answer more, and everybody gets on", () => {
+  it("when anything happens in any order, then answers never take more than their memory and one answer, and all go on", () => {
     let seed = 7
     const random = (below: number) => (seed = (seed * 48_271) % 2_147_483_647) % below
     const { account, gone, open, pass } = makeWorld()

@@ -37,7 +37,7 @@ describe("a backend that fails", () => {
     ["with a reset", { does: "reset" }, "unreachable"]
   ]
   for (const [how, behaviour, fault] of cases) {
-    it.live(`when ${how} before a frame, then it is a 502 with the fault ${fault}`, () =>
+    it.live(`when it fails ${how} before a frame, then it is a 502 with the fault ${fault}`, () =>
       withBackend((backend) =>
         Effect.gen(function* () {
           backend.script(behaviour)
@@ -61,19 +61,21 @@ describe("a backend that fails", () => {
     ["with a reset inside a frame", stream([first, `{"mess`], { unterminated: true, ends: "reset" }), "cut"],
     ["with garbage", stream([first, "oops"]), "protocol"]
   ] as const) {
-    it.live(`when ${how} after a frame, then the client gets that frame and then the fault ${fault}`, () =>
-      withBackend((backend) =>
-        Effect.gen(function* () {
-          backend.script(behaviour)
-          const seen: Array<string> = []
-          const frames = yield* forward()
-          const error = yield* Effect.flip(
-            Stream.runForEach(frames, ({ text }) => Effect.sync(() => seen.push(text)))
-          )
-          assert.strictEqual(named(error), fault)
-          assert.deepStrictEqual(seen, ["Hello"])
-        }).pipe(Effect.scoped)
-      )
+    it.live(
+      `when it fails ${how} after a frame, then the client gets that frame and then the fault ${fault}`,
+      () =>
+        withBackend((backend) =>
+          Effect.gen(function* () {
+            backend.script(behaviour)
+            const seen: Array<string> = []
+            const frames = yield* forward()
+            const error = yield* Effect.flip(
+              Stream.runForEach(frames, ({ text }) => Effect.sync(() => seen.push(text)))
+            )
+            assert.strictEqual(named(error), fault)
+            assert.deepStrictEqual(seen, ["Hello"])
+          }).pipe(Effect.scoped)
+        )
     )
   }
 

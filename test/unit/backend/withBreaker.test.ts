@@ -32,22 +32,26 @@ const told = Effect.fnUntraced(function* <A, E>(
   return reports
 })
 
-describe("how a stream ends is told to the breaker, once:", () => {
+describe("the end of a stream", () => {
   const failing = Stream.concat(frames, Stream.fail(cut))
   const cases: ReadonlyArray<
     readonly [string, Effect.Effect<ReadonlyArray<string>, unknown>, ReadonlyArray<string>]
   > = [
-    ["whole", told(frames, Stream.runDrain), ["success"]],
-    ["its rest is not wanted", told(frames, (all) => Stream.runDrain(Stream.take(all, 1))), ["success"]],
-    ["broken", told(failing, Stream.runDrain), ["failure"]],
+    ["a stream is read to its end", told(frames, Stream.runDrain), ["success"]],
     [
-      "broken, and the reader makes last words of it",
+      "the rest of a stream is not wanted",
+      told(frames, (all) => Stream.runDrain(Stream.take(all, 1))),
+      ["success"]
+    ],
+    ["a stream breaks", told(failing, Stream.runDrain), ["failure"]],
+    [
+      "a stream breaks and its reader handles that",
       told(failing, (all) => Stream.runDrain(Stream.catchCause(all, () => Stream.make(frame)))),
       ["failure"]
     ],
-    ["busy", told(Stream.fail(new BackendFailed({ fault: "busy" })), Stream.runDrain), []],
+    ["the backend is busy", told(Stream.fail(new BackendFailed({ fault: "busy" })), Stream.runDrain), []],
     ["this process ends", told(Stream.concat(frames, Stream.fail(new ShuttingDown())), Stream.runDrain), []],
-    ["a defect", told(Stream.concat(frames, Stream.die(new Error("a bug"))), Stream.runDrain), []],
+    ["there is a defect", told(Stream.concat(frames, Stream.die(new Error("a bug"))), Stream.runDrain), []],
     [
       "the client leaves",
       told(Stream.concat(frames, Stream.never), (all) =>
@@ -57,6 +61,8 @@ describe("how a stream ends is told to the breaker, once:", () => {
     ]
   ]
   for (const [how, reports, expected] of cases) {
-    it.effect(how, () => Effect.map(reports, (told) => assert.deepStrictEqual(told, expected)))
+    it.effect(`when ${how}, then the breaker hears ${expected[0] ?? "nothing"}`, () =>
+      Effect.map(reports, (told) => assert.deepStrictEqual(told, expected))
+    )
   }
 })

@@ -66,7 +66,7 @@ it.live("when the schema is missing or older, then no program runs on it", () =>
   }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live("when the schema is newer, then a program runs on it that it admits, and no other", () =>
+it.live("when the schema is newer, then it runs the programs it admits, and no others", () =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const rows =

@@ -22,7 +22,7 @@ const check = (title: string, test: Effect.Effect<void, unknown, Metrics>) =>
   it.live(title, () => Effect.provide(test, Layer.fresh(layer)))
 
 check(
-  "counts requests, tokens and time by tenant and model",
+  "when requests end, then they, their tokens and time are counted by tenant and model",
   Effect.gen(function* () {
     const metrics = yield* Metrics
     yield* metrics.observe(recordOf("acme", "m:latest"), true)
@@ -42,7 +42,7 @@ check(
 )
 
 check(
-  "made-up models and unknown callers mint no series",
+  "when a model is made up or a caller unknown, then no series is added",
   Effect.gen(function* () {
     const metrics = yield* Metrics
     for (let n = 0; n < 500; n += 1) {
@@ -59,7 +59,7 @@ check(
 )
 
 check(
-  "a tenant's name cannot write lines of its own",
+  "when a tenant's name has line breaks, then it writes no lines of its own",
   Effect.gen(function* () {
     const metrics = yield* Metrics
     yield* metrics.observe(recordOf(`a"} 1\ngateway_evil_total 9\\`, "m"), true)
@@ -71,7 +71,7 @@ check(
 )
 
 check(
-  "no key, prefix or request id becomes a label",
+  "when a request has a key, a prefix and an id, then none of them is a label",
   Effect.gen(function* () {
     const metrics = yield* Metrics
     const record = recordOf("acme", "m")
@@ -84,7 +84,7 @@ check(
 )
 
 check(
-  "gauges are asked when the metrics are; one that breaks or hangs does not take the others along",
+  "when a gauge breaks or hangs, then the others are shown",
   Effect.gen(function* () {
     const metrics = yield* Metrics
     let value = 1
@@ -98,7 +98,7 @@ check(
 )
 
 check(
-  "first frames, revocations and the process itself are there",
+  "when metrics are shown, then first frames, revocations and the process are among them",
   Effect.gen(function* () {
     const metrics = yield* Metrics
     yield* metrics.firstFrame(200)
