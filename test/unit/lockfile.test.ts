@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
+import { admits, findStrict, oldestNode } from "../deploy/lock.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
@@ -47,4 +48,39 @@ it("when a package is fetched, then from the registry that npm is set to: no ent
     entries.filter(([, { link, resolved }]) => resolved !== undefined || link === true).map(([name]) => name),
     []
   )
+})
+
+it("when npm runs on the oldest Node that package.json admits, then no package of the lock file warns", () => {
+  const Package = Schema.fromJsonString(Schema.Struct({ engines: Schema.Struct({ node: Schema.String }) }))
+  const { engines } = Schema.decodeSync(Package)(readFileSync(path.join(root, "package.json"), "utf8"))
+  assert.strictEqual(engines.node, `>=${oldestNode}`)
+  assert.deepStrictEqual(
+    findStrict(readFileSync(path.join(root, "package-lock.json"), "utf8")),
+    [],
+    "npm run lock"
+  )
+})
+
+it("when a range of engines is read, then it admits what it says", () => {
+  for (const range of [
+    ">=18",
+    ">= 20",
+    ">=20.0.0",
+    "^20.0.0 || >=22.0.0",
+    "^10 || ^12 || >=14",
+    "^8.16.0 || >=11.0.0"
+  ]) {
+    assert.isTrue(admits(range, 20), range)
+  }
+  for (const range of [
+    ">=22",
+    ">=22.19.0",
+    "^20.19.0 || >=22.12.0",
+    ">=20.11",
+    "^24.0.0",
+    "20.x",
+    "20.1.0"
+  ]) {
+    assert.isFalse(admits(range, 20), range)
+  }
 })
