@@ -1,6 +1,7 @@
 /**
  * Joins the live layers of the gateway. No other file of the service does.
  */
+import { hostname } from "node:os"
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
@@ -13,6 +14,8 @@ import * as Metrics from "./observability/Metrics.ts"
 import { layerPostgres as layerPromptLog } from "./promptlog/postgres.ts"
 import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
 import { layerRetention } from "./promptlog/retention.ts"
+import { layerHeartbeat } from "./replicas/heartbeat.ts"
+import { layerPostgres as layerReplicas } from "./replicas/postgres.ts"
 import { layerAnswerGauge } from "./backend/answerGauge.ts"
 import { AnswerMemory } from "./backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "./backend/breaker.ts"
@@ -114,6 +117,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     layerAnswerGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention(),
+    layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
     Layer.provideMerge(layerLedger),

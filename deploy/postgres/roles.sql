@@ -43,6 +43,11 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON intents TO tollgate_gateway;
 
 GRANT SELECT, INSERT, UPDATE ON ledger TO tollgate_gateway;
 
+-- What `tollgate status` shows of each process.
+GRANT SELECT, INSERT, UPDATE, DELETE ON replicas TO tollgate_gateway;
+
+GRANT SELECT ON replicas TO tollgate_cli;
+
 -- The sweeper locks what it deletes, and that takes the right to change a column.
 GRANT INSERT, DELETE, SELECT (request_id, expires_at), UPDATE (expires_at) ON prompt_log TO tollgate_gateway;
 

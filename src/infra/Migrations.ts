@@ -25,6 +25,7 @@ import auditRepeats from "../../migrations/0006_audit_repeats.ts"
 import sealingSecrets from "../../migrations/0007_sealing_secrets.ts"
 import queue from "../../migrations/0008_queue.ts"
 import requestFacts from "../../migrations/0009_request_facts.ts"
+import replicas from "../../migrations/0010_replicas.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -36,7 +37,8 @@ export const migrations = {
   "0006_audit_repeats": auditRepeats,
   "0007_sealing_secrets": sealingSecrets,
   "0008_queue": queue,
-  "0009_request_facts": requestFacts
+  "0009_request_facts": requestFacts,
+  "0010_replicas": replicas
 }
 
 const table = "schema_migrations"

@@ -47,7 +47,8 @@ export const backgroundTasks = [
   "key_refresh",
   "revocation_notifications",
   "prompt_log_writing",
-  "prompt_log_retention"
+  "prompt_log_retention",
+  "replica_report"
 ] as const
 export type BackgroundTask = (typeof backgroundTasks)[number]
 
@@ -72,6 +73,8 @@ export class Metrics extends Context.Service<
     ): <A, E extends { readonly _tag: string }, R>(wait: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
     probe(probe: Probe): Effect.Effect<void>
     probes(probe: LabelledProbe): Effect.Effect<void>
+    /** The values of some gauges, as `Replicas` stores them. */
+    gauges(names: ReadonlyArray<string>): Effect.Effect<Readonly<Record<string, number | null>>>
     /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
   }
@@ -222,6 +225,20 @@ const make = Effect.sync(() => {
             })
         })
       }),
+    gauges: (names) =>
+      Effect.map(
+        Effect.promise(() => Promise.all(names.map((name) => registry.getSingleMetric(name)?.get()))),
+        (found) =>
+          Object.fromEntries(
+            found.flatMap((metric) =>
+              (metric?.values ?? []).map(({ labels, value }) => {
+                const [label] = Object.values(labels)
+                const name = label === undefined ? metric?.name : `${metric?.name}{${label}}`
+                return [name, Number.isFinite(value) ? value : null] as const
+              })
+            )
+          )
+      ),
     exposition: Effect.promise(() => registry.metrics())
   })
 })

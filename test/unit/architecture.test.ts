@@ -58,6 +58,7 @@ const rooms = [
   "audit",
   "promptlog",
   "ledger",
+  "replicas",
   "admin",
   "request",
   "http",
@@ -125,6 +126,7 @@ it("when a file declares a service, then it imports no adapter", () => {
         "src/ledger",
         "src/promptlog",
         "src/secrets",
+        "src/replicas",
         "src/admin"
       )(file) &&
       !adapter.test(file) &&

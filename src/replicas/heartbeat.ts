@@ -1,0 +1,42 @@
+/** Reports the state of this process, from its own metrics, while it runs. */
+import { randomUUID } from "node:crypto"
+import { Effect, Layer } from "effect"
+import { background, jittered } from "../observability/background.ts"
+import { Metrics } from "../observability/Metrics.ts"
+import { version } from "../version.ts"
+import { Replicas, reportEveryS } from "./Replicas.ts"
+
+/** What `tollgate status` shows of a process. */
+const reported = [
+  "tollgate_ready",
+  "tollgate_breaker_state",
+  "tollgate_discovery_age_seconds",
+  "tollgate_discovery_models",
+  "tollgate_open_leases",
+  "tollgate_queue_depth",
+  "tollgate_queue_places_in_use",
+  "tollgate_audit_backlog"
+]
+
+export interface HeartbeatOptions {
+  /** the name of the machine, container or pod */
+  readonly host: string
+}
+
+export const layerHeartbeat = ({ host }: HeartbeatOptions): Layer.Layer<never, never, Replicas | Metrics> =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      const [metrics, replicas] = [yield* Metrics, yield* Replicas]
+      const id = randomUUID()
+      const report = Effect.flatMap(metrics.gauges(reported), (gauges) =>
+        replicas.report({ id, host, version, gauges })
+      )
+      // Added before the loop, so that it runs after the loop has ended.
+      yield* Effect.addFinalizer(() =>
+        Effect.catch(replicas.leave(id), ({ cause }) =>
+          Effect.logDebug("the state of this process stays in the database for an hour", cause)
+        )
+      )
+      yield* background("replica_report", report, jittered(reportEveryS * 1000))
+    })
+  )
