@@ -14,7 +14,11 @@ export class NoDatabase extends Data.TaggedError("NoDatabase") {
 
 export class WrongSettings extends Data.TaggedError("WrongSettings")<{
   readonly lines: ReadonlyArray<string>
-}> {}
+}> {
+  override get message(): string {
+    return this.lines.join("; ")
+  }
+}
 
 /** The only settings that commands read. The others may be missing or wrong. */
 const used = [
@@ -25,14 +29,21 @@ const used = [
   table.defaultRpm,
   table.defaultTpm,
   table.defaultConcurrent
-].flatMap(variablesOf)
+]
 
-export const settings = Effect.suspend(() => {
-  const read = readSettings(Object.fromEntries(used.map((name) => [name, process.env[name]])))
-  return Result.isSuccess(read)
-    ? Effect.succeed(read.success)
-    : Effect.fail(new WrongSettings({ lines: read.failure.map(describeProblem) }))
-})
+const readOnly = (entries: ReadonlyArray<Parameters<typeof variablesOf>[0]>) =>
+  Effect.suspend(() => {
+    const variables = entries.flatMap(variablesOf)
+    const read = readSettings(Object.fromEntries(variables.map((name) => [name, process.env[name]])))
+    return Result.isSuccess(read)
+      ? Effect.succeed(read.success)
+      : Effect.fail(new WrongSettings({ lines: read.failure.map(describeProblem) }))
+  })
+
+export const settings = readOnly(used)
+
+/** `REDIS_URL`; undefined: the gateway counts in its own memory. Only `status` and `doctor` use Redis. */
+export const cacheUrl = Effect.map(readOnly([table.redisUrl]), ({ redisUrl }) => redisUrl)
 
 export const databaseAddress = Effect.gen(function* () {
   const { dataDir, databaseUrl } = yield* settings

@@ -1,5 +1,5 @@
 /** Ends a failed command with lines on stderr and an exit code. */
-import { Cause, Console, Effect } from "effect"
+import { Cause, Console, Data, Effect } from "effect"
 import { CliError, CliOutput } from "effect/cli"
 import { StartupError } from "../src/startup/StartupError.ts"
 import { printable } from "../src/observability/redact.ts"
@@ -7,30 +7,44 @@ import { exitCodeConfiguration } from "../src/Settings.ts"
 import { errorMessages, usageMessage } from "./errorMessages.ts"
 import { WrongSettings } from "./environment.ts"
 
+/** A check of `status` or `doctor` failed. The command has printed it already. */
+export class ChecksFailed extends Data.TaggedError("ChecksFailed") {}
+
 /** Longest line, in characters. */
 const maxLength = 500
 
-/** Prints a line, made safe: it may repeat what was typed, which may be a key or an escape sequence. */
-const printError = (line: string): Effect.Effect<void> => {
-  const text = printable(`tollgate: ${line}`)
-  return Console.error(text.length <= maxLength ? text : `${text.slice(0, maxLength)}…`)
+/** A line, made safe: it may repeat what was typed, which may be a key or an escape sequence. */
+const safe = (line: string): string => {
+  const text = printable(line)
+  return text.length <= maxLength ? text : `${text.slice(0, maxLength)}…`
 }
 
+/** Prints errors on stderr: a line for each, or one JSON object with `--json`. */
+const printErrors = (lines: ReadonlyArray<string>, json: boolean): Effect.Effect<void> =>
+  json
+    ? Console.error(JSON.stringify({ error: { message: safe(lines.join("; ")) } }))
+    : Effect.forEach(lines, (line) => Console.error(safe(`tollgate: ${line}`)), { discard: true })
+
+/** Whether errors are printed as JSON. The flag may be part of a command line that cannot be read. */
+export const wantsJson = (args: ReadonlyArray<string>): boolean => args.includes("--json")
+
 /** Prints one line for wrong usage instead of the whole help, because scripts and logs keep it. */
-export const presenter = CliOutput.layerPresenter({
-  present: (event) =>
-    event._tag === "InvalidInvocation"
-      ? printError(usageMessage(event.commandPath, event.errors[0]))
-      : CliOutput.defaultPresenter.present(event)
-})
+export const makePresenter = (json: boolean) =>
+  CliOutput.layerPresenter({
+    present: (event) =>
+      event._tag === "InvalidInvocation"
+        ? printErrors([usageMessage(event.commandPath, event.errors[0])], json)
+        : CliOutput.defaultPresenter.present(event)
+  })
 
 /** 128 + SIGINT */
 export const interrupted = 130
 
 /** Prints the error, once, and returns the exit code. */
-export const reportFailure = (cause: Cause.Cause<unknown>): Effect.Effect<number> => {
+export const reportFailure = (cause: Cause.Cause<unknown>, json: boolean): Effect.Effect<number> => {
   if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(interrupted)
   const error = Cause.squash(cause)
+  if (error instanceof ChecksFailed) return Effect.succeed(1)
   // The presenter has printed already. Help after wrong usage is a failure; help after a bare command is not.
   if (CliError.isCliError(error) && error._tag === "ShowHelp") {
     return Effect.succeed(error.errors.length === 0 ? 0 : 1)
@@ -41,5 +55,5 @@ export const reportFailure = (cause: Cause.Cause<unknown>): Effect.Effect<number
       : error instanceof StartupError
         ? error.exitCode
         : 1
-  return Effect.as(Effect.forEach(errorMessages(error), printError), code)
+  return Effect.as(printErrors(errorMessages(error), json), code)
 }

@@ -1,19 +1,24 @@
 /** The command line: joins the commands with the live layers, and turns each failure into a line and an exit code. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import * as NodeServices from "@effect/platform-node/NodeServices"
-import { Effect, Exit, Layer } from "effect"
-import { Command } from "effect/cli"
+import { Cause, Effect, Exit, Layer, Redacted, References } from "effect"
 import { AnswerMemory } from "../src/backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "../src/backend/breaker.ts"
 import { layerOllama } from "../src/backend/ollama/client.ts"
 import { Drain } from "../src/infra/Drain.ts"
 import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
+import { layerRedis, type Redis } from "../src/infra/Redis.ts"
 import { layerFromSettings as layerRegistry } from "../src/admin/postgres.ts"
+import { layerPostgres as layerReplicas } from "../src/replicas/postgres.ts"
 import { version } from "../src/version.ts"
-import { interrupted, presenter, reportFailure } from "./exit.ts"
-import { makeProgram } from "./program.ts"
-import { backendUrl, databaseAddress, settings } from "./environment.ts"
+import { backendStatus } from "./checks/backend.ts"
+import { cacheChecks, cacheStatus } from "./checks/cache.ts"
+import { type Check, explain, failed, ok } from "./checks/Check.ts"
+import { databaseChecks, databaseStatus } from "./checks/database.ts"
+import { settingsChecks } from "./checks/settings.ts"
+import { backendUrl, cacheUrl, databaseAddress, settings } from "./environment.ts"
+import { interrupted } from "./exit.ts"
+import { runCommandLine } from "./run.ts"
 
 /** Loaded only by the command that needs it, so that the others start twice as fast. */
 const serve = Effect.flatMap(
@@ -44,24 +49,62 @@ const layerBackend = Layer.unwrap(
   ])
 )
 
-const program = makeProgram({
+/** Runs checks on a layer of their own. When it cannot be built, that is what the check found. */
+const checked = <R, E, LE>(
+  name: string,
+  checks: Effect.Effect<ReadonlyArray<Check>, E, R>,
+  layer: Layer.Layer<R, LE>
+): Effect.Effect<ReadonlyArray<Check>> =>
+  checks.pipe(
+    Effect.provide(layer),
+    Effect.catchCause((cause) =>
+      Effect.succeed([failed(name, explain(Cause.squash(cause)), "see the settings in the README")])
+    ),
+    // What a check finds is printed, not logged.
+    Effect.provideService(References.MinimumLogLevel, "None")
+  )
+
+const withCache = (checks: (url: string) => Effect.Effect<ReadonlyArray<Check>, never, Redis>) =>
+  cacheUrl.pipe(
+    Effect.flatMap((url) =>
+      url === undefined
+        ? Effect.succeed([ok("cache", "not used: without REDIS_URL one process counts in its memory")])
+        : Effect.provide(checks(Redacted.value(url)), layerRedis({ url, commandTimeoutMs: 2000 }))
+    )
+  )
+
+const needs = {
   registry: layerAdmin,
   database: layerDatabase,
   backend: layerBackend,
+  replicas: layerReplicas.pipe(Layer.provide(layerDatabase)),
+  checks: {
+    status: {
+      database: checked("database", databaseStatus, layerDatabase),
+      cache: checked(
+        "cache",
+        withCache(() => cacheStatus),
+        Layer.empty
+      ),
+      backend: checked("backend", backendStatus, layerBackend)
+    },
+    doctor: [
+      settingsChecks,
+      checked("database", databaseChecks, layerDatabase),
+      checked("cache", withCache(cacheChecks), Layer.empty),
+      checked("backend", backendStatus, layerBackend)
+    ]
+  },
   serve
-})
+}
 
 const codeWhenInterrupted = process.argv[2] === "serve" ? 0 : interrupted
 
-Command.runWith(program, { version })(process.argv.slice(2)).pipe(
-  Effect.as(0),
-  Effect.catchCause(reportFailure),
-  Effect.provide(Layer.merge(NodeServices.layer, presenter)),
-  (main) =>
-    NodeRuntime.runMain(main, {
-      disableErrorReporting: true,
-      // Commands return their exit code. A gateway that stopped after a signal exits with 0.
-      teardown: (exit, onExit) =>
-        onExit(Exit.isSuccess(exit) && typeof exit.value === "number" ? exit.value : codeWhenInterrupted)
-    })
+runCommandLine(needs, version, process.argv.slice(2)).pipe((main) =>
+  NodeRuntime.runMain(main, {
+    disableErrorReporting: true,
+    // Commands return their exit code. A gateway that stopped after a signal exits with 0.
+    teardown: (exit, onExit) =>
+      onExit(Exit.isSuccess(exit) && typeof exit.value === "number" ? exit.value : codeWhenInterrupted)
+  })
 )

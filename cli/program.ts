@@ -4,8 +4,11 @@ import { Command } from "effect/cli"
 import type { SqlClient } from "effect/sql"
 import type { Backend } from "../src/backend/Backend.ts"
 import type { Registry } from "../src/admin/Registry.ts"
+import type { Replicas } from "../src/replicas/Replicas.ts"
+import type { Check } from "./checks/Check.ts"
 import { createKey } from "./commands/create-key.ts"
 import { createTenant } from "./commands/create-tenant.ts"
+import { makeDoctor } from "./commands/doctor.ts"
 import { disableKey } from "./commands/disable-key.ts"
 import { disableTenant } from "./commands/disable-tenant.ts"
 import { enableKey } from "./commands/enable-key.ts"
@@ -26,6 +29,7 @@ import { setPromptLog } from "./commands/set-prompt-log.ts"
 import { showBudget } from "./commands/show-budget.ts"
 import { showPromptLog } from "./commands/show-prompt-log.ts"
 import { showUsage } from "./commands/show-usage.ts"
+import { makeStatus } from "./commands/status.ts"
 import { Json } from "./terminal.ts"
 
 export interface Needs<E, S> {
@@ -34,6 +38,12 @@ export interface Needs<E, S> {
   /** the database, with any schema */
   readonly database: Layer.Layer<SqlClient.SqlClient, E>
   readonly backend: Layer.Layer<Backend, E>
+  readonly replicas: Layer.Layer<Replicas, E>
+  /** what `status` and `doctor` check; none of them fails */
+  readonly checks: {
+    readonly status: Readonly<Record<"database" | "cache" | "backend", Effect.Effect<ReadonlyArray<Check>>>>
+    readonly doctor: ReadonlyArray<Effect.Effect<ReadonlyArray<Check>>>
+  }
   /** runs the gateway until it is interrupted */
   readonly serve: Effect.Effect<void, S>
 }
@@ -73,7 +83,15 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
         ]
       },
       { group: "Tenants and keys", commands: [setLimits.pipe(Command.provide(registry))] },
-      { group: "Service", commands: [makeServe(needs.serve), migrate.pipe(Command.provide(needs.database))] }
+      {
+        group: "Service",
+        commands: [
+          makeStatus({ replicas: needs.replicas, ...needs.checks.status }),
+          makeDoctor({ checks: needs.checks.doctor }),
+          makeServe(needs.serve),
+          migrate.pipe(Command.provide(needs.database))
+        ]
+      }
     ]),
     Command.withGlobalFlags([Json])
   )

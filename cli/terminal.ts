@@ -1,15 +1,64 @@
 /** The output of commands: results on stdout, as a table or as JSON; everything else on stderr. */
-import { Console, Effect } from "effect"
-import { Flag, GlobalFlag } from "effect/cli"
+import { Console, Effect, Predicate } from "effect"
+import { CliOutput, Flag, GlobalFlag } from "effect/cli"
 import { escapeControls } from "../src/domain/text.ts"
 
 export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))
 })
 
+/** Breaks a text between words into lines of at most `room` columns. A longer word has a line of its own. */
+export const broken = (text: string, room: number): ReadonlyArray<string> => {
+  const lines: Array<string> = []
+  let line = ""
+  for (const word of text.split(" ")) {
+    const longer = line === "" ? word : `${line} ${word}`
+    if (line !== "" && CliOutput.displayWidth(longer) > room) {
+      lines.push(line)
+      line = word
+    } else line = longer
+  }
+  return [...lines, line]
+}
+
+export const padded = (text: string, to: number): string =>
+  text + " ".repeat(Math.max(0, to - CliOutput.displayWidth(text)))
+
+/** The columns of the terminal. Without limit when the output is not a terminal. */
+export const columns = (): number =>
+  process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY
+
+/** `tokensIn` as `tokens_in` */
+const snake = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+/** JSON of ours has snake_case names. Names that people choose are values, never names of fields. */
+const toJson = (value: unknown): string =>
+  JSON.stringify(
+    value,
+    (_, part: unknown) =>
+      Predicate.isObject(part) && !Array.isArray(part)
+        ? Object.fromEntries(Object.entries(part).map(([name, field]) => [snake(name), field]))
+        : part,
+    2
+  )
+
 /** Prints the result of a command: `json` with `--json`, else `text`. */
 export const show = (json: unknown, text: string) =>
-  Effect.flatMap(Json, (asJson) => Console.log(asJson ? JSON.stringify(json, null, 2) : text))
+  Effect.flatMap(Json, (asJson) => Console.log(asJson ? toJson(json) : text))
+
+/** `3h 5m`, `2d 4h`, `12s`: the two largest units. */
+export const duration = (ms: number): string => {
+  const seconds = Math.max(0, Math.round(ms / 1000))
+  const [d, h, m, s] = [
+    Math.floor(seconds / 86_400),
+    Math.floor((seconds % 86_400) / 3600),
+    Math.floor((seconds % 3600) / 60),
+    seconds % 60
+  ]
+  if (d > 0) return `${d}d ${h}h`
+  if (h > 0) return `${h}h ${m}m`
+  return m > 0 ? `${m}m ${s}s` : `${s}s`
+}
 
 /** Prints a note on stderr, so that a pipe gets the result only. */
 export const note = (text: string): Effect.Effect<void> => Console.error(text)
@@ -31,7 +80,7 @@ const pad = (text: string, width: number): string => text + " ".repeat(width - [
 export const table = (
   headers: ReadonlyArray<string>,
   rows: ReadonlyArray<ReadonlyArray<string>>,
-  width: number = process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY
+  width: number = columns()
 ): string => {
   const lines = [headers, ...rows]
   const widths = headers.map((_, column) =>

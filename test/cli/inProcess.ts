@@ -1,15 +1,18 @@
 /** Runs the command line in the test's own process: the same commands, lines and exit codes, at a tenth of the time. */
-import * as NodeServices from "@effect/platform-node/NodeServices"
+import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
-import { Command } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
-import { presenter, reportFailure } from "../../cli/exit.ts"
-import { makeProgram } from "../../cli/program.ts"
+import { backendStatus } from "../../cli/checks/backend.ts"
+import { ok } from "../../cli/checks/Check.ts"
+import { databaseChecks, databaseStatus } from "../../cli/checks/database.ts"
+import { settingsChecks } from "../../cli/checks/settings.ts"
+import { runCommandLine } from "../../cli/run.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import { layerPostgres } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
+import { layerPostgres as layerReplicas } from "../../src/replicas/postgres.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
 
@@ -29,13 +32,23 @@ export const tollgateHere = (...args: ReadonlyArray<string>) =>
   Effect.gen(function* () {
     const registry = Layer.succeed(Registry, yield* Registry)
     const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
-    const program = makeProgram({ registry, database, backend: noBackend, serve: Effect.void })
+    const needs = {
+      registry,
+      database,
+      backend: noBackend,
+      replicas: layerReplicas.pipe(Layer.provide(Layer.succeed(PgClient.PgClient, yield* PgClient.PgClient))),
+      checks: {
+        status: {
+          database: Effect.provide(databaseStatus, database),
+          cache: Effect.succeed([ok("cache", "not used")]),
+          backend: Effect.provide(backendStatus, noBackend)
+        },
+        doctor: [settingsChecks, Effect.provide(databaseChecks, database)]
+      },
+      serve: Effect.void
+    }
     const before = { out: (yield* TestConsole.logLines).length, err: (yield* TestConsole.errorLines).length }
-    const code = yield* Command.runWith(program, { version: "0.0.0" })(args).pipe(
-      Effect.as(0),
-      Effect.catchCause(reportFailure),
-      Effect.provide(Layer.merge(NodeServices.layer, presenter))
-    )
+    const code = yield* runCommandLine(needs, "0.0.0", args)
     const ran: Ran = {
       code,
       stdout: text((yield* TestConsole.logLines).slice(before.out)),

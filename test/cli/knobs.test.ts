@@ -77,12 +77,12 @@ it.effect(
       succeeds(yield* tollgateHere("set-models", "--tenant", "knobs", "--models", "a:1, b:latest,a:1"))
       const all = yield* tollgateHere("set-models", "--tenant", "knobs", "--allow-all", "--json")
       const Models = Schema.Struct({
-        allowAllModels: Schema.Boolean,
-        allowedModels: Schema.Array(Schema.String)
+        allow_all_models: Schema.Boolean,
+        allowed_models: Schema.Array(Schema.String)
       })
       assert.deepStrictEqual(yield* json(Models, all), {
-        allowAllModels: true,
-        allowedModels: ["a:1", "b:latest"]
+        allow_all_models: true,
+        allowed_models: ["a:1", "b:latest"]
       })
       const none = yield* tollgateHere(
         "set-models",
@@ -93,7 +93,7 @@ it.effect(
         "",
         "--json"
       )
-      assert.deepStrictEqual(yield* json(Models, none), { allowAllModels: false, allowedModels: [] })
+      assert.deepStrictEqual(yield* json(Models, none), { allow_all_models: false, allowed_models: [] })
 
       const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
       const key = yield* tollgateHere("set-limits", "--key", prefix, "--rpm", "none", "--tpm", "9", "--json")

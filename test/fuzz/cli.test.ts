@@ -180,7 +180,10 @@ it.effect(
           assert.notInclude(stdout + stderr, key.slice(12, 28), said)
         if (code === 0) continue
         assert.strictEqual(stdout, "", said)
-        assert.match(stderr, /^tollgate: [^\n]+\n$/, said)
+        const oneLine = line.includes("--json")
+          ? /^\{"error":\{"message":"[^\n]+"\}\}\n$/
+          : /^tollgate: [^\n]+\n$/
+        assert.match(stderr, oneLine, said)
         assert.notMatch(stderr.trimEnd(), control, said)
         assert.isBelow(stderr.length, 1000, said)
       }

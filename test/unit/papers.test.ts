@@ -3,15 +3,13 @@ import { existsSync, readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
-import { Command } from "effect/cli"
 import { TestConsole } from "effect/testing"
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { SqlClient } from "effect/sql"
-import { presenter } from "../../cli/exit.ts"
-import { makeProgram } from "../../cli/program.ts"
+import { runCommandLine } from "../../cli/run.ts"
 import { backgroundTasks } from "../../src/observability/Metrics.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { Registry } from "../../src/admin/Registry.ts"
+import { Replicas } from "../../src/replicas/Replicas.ts"
 import { table, variablesOf } from "../../src/Settings.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
@@ -198,21 +196,25 @@ it("when code logs a warning or an error, then its message is fixed and is in th
 const nothing = Layer.mergeAll(
   Layer.mock(Registry, {}),
   Layer.mock(Backend, {}),
+  Layer.mock(Replicas, {}),
   Layer.succeed(SqlClient.SqlClient, SqlClient.SqlClient.of(Object.create(null)))
 )
 
 const help = Effect.fnUntraced(function* (...words: ReadonlyArray<string>) {
   const before = (yield* TestConsole.logLines).length
-  const program = makeProgram({
+  const nothingChecked = Effect.succeed([])
+  const needs = {
     registry: nothing,
     database: nothing,
     backend: nothing,
+    replicas: nothing,
+    checks: {
+      status: { database: nothingChecked, cache: nothingChecked, backend: nothingChecked },
+      doctor: []
+    },
     serve: Effect.void
-  })
-  yield* Command.runWith(program, { version: "0.0.0" })([...words, "--help"]).pipe(
-    Effect.provide(Layer.merge(NodeServices.layer, presenter)),
-    Effect.ignore
-  )
+  }
+  yield* runCommandLine(needs, "0.0.0", [...words, "--help"])
   return (yield* TestConsole.logLines).slice(before).map(String).join("\n")
 })
 
@@ -226,7 +228,12 @@ it.effect(
       assert.isAtLeast(known.length, 19)
       const helps = new Map<string, string>()
       for (const command of known) helps.set(command, yield* help(command))
-      for (const [command, text] of helps) assert.include(text, "EXAMPLES", command)
+      for (const [command, text] of helps) {
+        assert.include(text, "EXAMPLES", command)
+        const [before = ""] = text.split("EXAMPLES")
+        for (const line of before.split("\n")) assert.isAtMost(line.length, 80, `${command}: ${line}`)
+      }
+      for (const line of (yield* help()).split("\n")) assert.isAtMost(line.length, 80, line)
 
       const lines = papers.flatMap(({ file, text }) =>
         [...text.matchAll(/(?:^|[\s`"(])tollgate ((?:[a-z]+-)*[a-z]+)\b([^`\n#|]*)/gm)].map((match) => ({

@@ -9,7 +9,8 @@ import { MeterDown } from "../Meter.ts"
 
 const oldest = 7
 
-const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefined => {
+/** Why limits cannot be kept on this server; undefined when they can. */
+export const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefined => {
   if (!(Number.parseInt(version, 10) >= oldest))
     return `Redis is version ${version || "unknown"}; 7.0 is the oldest that will do`
   if (evictionPolicy !== "noeviction") {

@@ -1,0 +1,32 @@
+/** Checks of the model server. */
+import { Effect } from "effect"
+import { Backend } from "../../src/backend/Backend.ts"
+import { makeMonotonicMs } from "../../src/infra/time.ts"
+import { type Check, explain, failed, ok, took, warning } from "./Check.ts"
+
+/** Whether it answers, and with which models. */
+export const backendStatus: Effect.Effect<ReadonlyArray<Check>, never, Backend> = Effect.gen(function* () {
+  const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
+  const began = nowMs()
+  const models = yield* backend.models
+  const ms = took(nowMs() - began)
+  return models.length === 0
+    ? [
+        warning(
+          "backend",
+          `it answers (${ms}) and has no models`,
+          "pull a model: until then every model request is refused with 403"
+        )
+      ]
+    : [ok("backend", `${models.length === 1 ? "1 model" : `${models.length} models`}, ${ms}`)]
+}).pipe(
+  Effect.catch(({ cause, fault }) =>
+    Effect.succeed([
+      failed(
+        "backend",
+        cause === undefined ? fault : explain(cause),
+        "check BACKEND_URL, and that the model server runs"
+      )
+    ])
+  )
+)

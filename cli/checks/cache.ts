@@ -1,0 +1,100 @@
+/** Checks of Redis: connection, version and policy, encryption, clock and memory. */
+import { Effect, Option, Schema } from "effect"
+import { Cluster } from "ioredis"
+import { faultOf } from "../../src/gates/meter/redis/requirements.ts"
+import { Redis } from "../../src/infra/Redis.ts"
+import { makeMonotonicMs } from "../../src/infra/time.ts"
+import { type Check, clockCheck, explain, failed, ok, took, warning } from "./Check.ts"
+
+/** How long the first connection may take. */
+const connectMs = 5000
+
+/** Waits for the connection. Fails with the last error of the client, which commands do not tell. */
+const connected = Effect.flatMap(Redis, ({ client }) =>
+  Effect.callback<void, unknown>((resume) => {
+    let last: unknown
+    const remember = (error: unknown) => void (last = error)
+    const done = () => resume(Effect.void)
+    if (client.status === "ready") return done()
+    client.on("error", remember).once("ready", done)
+    const timer = setTimeout(() => resume(Effect.fail(last)), connectMs)
+    return Effect.sync(() => {
+      clearTimeout(timer)
+      client.off("error", remember).off("ready", done)
+    })
+  })
+)
+
+const decodeTime = Schema.decodeUnknownEffect(
+  Schema.Tuple([Schema.FiniteFromString, Schema.FiniteFromString])
+)
+const number = (info: string, field: string): number =>
+  Number(new RegExp(`^${field}:(\\d+)`, "m").exec(info)?.[1] ?? 0)
+
+const unreachable = (error: unknown): ReadonlyArray<Check> => [
+  failed("cache", explain(error), "check REDIS_URL, the network, and that Redis runs")
+]
+
+const essential = Effect.gen(function* () {
+  yield* connected
+  const [{ client, send, servers }, nowMs] = [yield* Redis, yield* makeMonotonicMs]
+  yield* send("TIME", [])
+  const began = nowMs()
+  const time = yield* Effect.option(Effect.flatMap(send("TIME", []), decodeTime))
+  const ms = nowMs() - began
+  const found = yield* servers
+  const faults = found.flatMap((server) => faultOf(server) ?? [])
+  const kind = client instanceof Cluster ? `Redis Cluster of ${found.length} masters` : "Redis"
+  const state: Check =
+    faults[0] === undefined
+      ? ok("cache", `${kind} ${found[0]?.version ?? ""}, ${took(ms)}`)
+      : failed("cache", faults[0], "until then every request is refused with 503")
+  return { time, state }
+})
+
+/** Connection, version and policy. */
+export const cacheStatus: Effect.Effect<ReadonlyArray<Check>, never, Redis> = Effect.match(essential, {
+  onFailure: unreachable,
+  onSuccess: ({ state }) => [state]
+})
+
+const memoryCheck = Effect.gen(function* () {
+  const { client } = yield* Redis
+  const nodes = client instanceof Cluster ? client.nodes("master") : [client]
+  const infos = yield* Effect.tryPromise(() => Promise.all(nodes.map((node) => node.info("memory"))))
+  const fullest = Math.max(
+    ...infos.map((info) => {
+      const limit = number(info, "maxmemory")
+      return limit === 0 ? 0 : number(info, "used_memory") / limit
+    })
+  )
+  return fullest > 0.9
+    ? warning(
+        "cache memory",
+        `${Math.round(fullest * 100)} % of maxmemory is used`,
+        "raise maxmemory: when Redis is full, every request is refused with 503"
+      )
+    : ok("cache memory", fullest === 0 ? "no limit is set" : `${Math.round(fullest * 100)} % of maxmemory`)
+})
+
+const isLocal = (url: string): boolean => /[@/](?:localhost|127\.\d+\.\d+\.\d+|\[::1\])[:/]?/.test(url)
+
+/** All checks of Redis. `url` only tells whether the connection is encrypted and local. */
+export const cacheChecks = (url: string): Effect.Effect<ReadonlyArray<Check>, never, Redis> =>
+  Effect.gen(function* () {
+    const { state, time } = yield* essential
+    const checks: Array<Check> = [state]
+    checks.push(
+      url.startsWith("rediss")
+        ? ok("cache TLS", "the connection is encrypted")
+        : isLocal(url)
+          ? ok("cache TLS", "not needed: Redis is on this machine")
+          : warning("cache TLS", "the connection is not encrypted", "use rediss:// in REDIS_URL")
+    )
+    if (Option.isSome(time)) {
+      const [seconds, micros] = time.value
+      checks.push(clockCheck("cache clock", Date.now() - (seconds * 1000 + micros / 1000)))
+    }
+    checks.push(yield* memoryCheck)
+    return checks
+  }).pipe(Effect.catch((error) => Effect.succeed(unreachable(error))))

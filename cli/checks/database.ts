@@ -1,0 +1,109 @@
+/** Checks of the database: connection, encryption, clock, schema, durability and rights. */
+import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { knownVersion, planMigrations } from "../../src/infra/Migrations.ts"
+import { makeMonotonicMs, timeoutDetached } from "../../src/infra/time.ts"
+import { type Check, clockCheck, explain, failed, ok, took, warning } from "./Check.ts"
+
+const Facts = Schema.Struct({
+  version: Schema.String,
+  epochMs: Schema.Finite,
+  encrypted: Schema.Boolean,
+  local: Schema.Boolean,
+  superuser: Schema.Boolean,
+  user: Schema.String,
+  unsafe: Schema.Array(Schema.String),
+  replica: Schema.Boolean
+})
+const decodeFacts = Schema.decodeUnknownEffect(Schema.Tuple([Facts]))
+
+const facts = Effect.gen(function* () {
+  const [sql, nowMs] = [yield* SqlClient.SqlClient, yield* makeMonotonicMs]
+  // The first statement also connects.
+  yield* sql`SELECT 1`
+  const began = nowMs()
+  const rows = yield* sql`
+    SELECT current_setting('server_version') AS version,
+      (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "epochMs",
+      coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS encrypted,
+      coalesce(inet_server_addr() <<= '127.0.0.0/8' OR inet_server_addr() = '::1', true) AS local,
+      coalesce((SELECT rolsuper FROM pg_roles WHERE rolname = current_user), false) AS superuser,
+      current_user::text AS user,
+      pg_is_in_recovery() AS replica,
+      coalesce((SELECT array_agg(name ORDER BY name) FROM pg_settings
+        WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), '{}') AS unsafe`
+  const [found] = yield* decodeFacts(rows)
+  return { ...found, ms: nowMs() - began, behindMs: Date.now() - found.epochMs }
+}).pipe(timeoutDetached("5 seconds"))
+
+const schemaCheck = Effect.map(planMigrations, ({ found, known, pending }): Check => {
+  if (found === 0) return failed("schema", "the database has no tollgate schema", 'run "tollgate migrate"')
+  if (pending.length > 0)
+    return failed(
+      "schema",
+      `${found}, this version needs ${known}: ${pending.length} pending`,
+      'run "tollgate migrate"'
+    )
+  return ok(
+    "schema",
+    found > knownVersion ? `${found}, newer than this version (${known}) and allowed` : String(found)
+  )
+})
+
+const essential = Effect.gen(function* () {
+  const found = yield* facts
+  return {
+    found,
+    checks: [
+      found.replica
+        ? failed("database", "it is a read-only standby", "name the primary in DATABASE_URL")
+        : ok("database", `PostgreSQL ${found.version}, ${took(found.ms)}`),
+      yield* schemaCheck
+    ]
+  }
+})
+
+const unreachable = (error: unknown): ReadonlyArray<Check> => [
+  failed("database", explain(error), "check DATABASE_URL, the network, and that the database runs")
+]
+
+/** Connection and schema. */
+export const databaseStatus: Effect.Effect<ReadonlyArray<Check>, never, SqlClient.SqlClient> = Effect.match(
+  essential,
+  { onFailure: unreachable, onSuccess: ({ checks }) => checks }
+)
+
+/** All checks of the database. */
+export const databaseChecks: Effect.Effect<ReadonlyArray<Check>, never, SqlClient.SqlClient> = Effect.match(
+  essential,
+  {
+    onFailure: unreachable,
+    onSuccess: ({ checks, found }) => [
+      ...checks,
+      found.encrypted
+        ? ok("database TLS", "the connection is encrypted")
+        : found.local
+          ? ok("database TLS", "not needed: the database is on this machine")
+          : warning(
+              "database TLS",
+              "the connection is not encrypted",
+              "add sslmode=verify-full to DATABASE_URL"
+            ),
+      clockCheck("database clock", found.behindMs),
+      found.superuser
+        ? warning(
+            "database user",
+            `${found.user} is a superuser`,
+            "use the roles of deploy/postgres/roles.sql: the gateway and the commands need less"
+          )
+        : ok("database user", `${found.user} is no superuser`),
+      found.unsafe.length === 0
+        ? ok("durability", "a committed row survives a crash of the database")
+        : warning(
+            "durability",
+            `${found.unsafe.join(", ")} off: a crash of the database may lose audit rows`,
+            "turn them on"
+          )
+    ]
+  }
+)

@@ -1,0 +1,140 @@
+import { Effect, type Layer } from "effect"
+import { Command } from "effect/cli"
+import { goneAfterS, type Replica, Replicas } from "../../src/replicas/Replicas.ts"
+import { version } from "../../src/version.ts"
+import { type Check, checkTable, explain, failed, ok, warning } from "../checks/Check.ts"
+import { ChecksFailed } from "../exit.ts"
+import { duration, show, table } from "../terminal.ts"
+
+const breakerStates = ["closed", "half-open", "open"]
+
+/** What a replica says of itself. null: it does not know. */
+const stateOf = ({ gauges, host, id, silentS, started, version }: Replica) => {
+  const value = (name: string): number | null => gauges[name] ?? null
+  const sum = (name: string): number =>
+    Object.entries(gauges).reduce(
+      (total, [key, found]) => (key === name || key.startsWith(`${name}{`) ? total + (found ?? 0) : total),
+      0
+    )
+  const down = ["database", "cache", "backend"].filter(
+    (dependency) => gauges[`tollgate_ready{${dependency}}`] === 0
+  )
+  return {
+    replica: `${host}/${id.slice(0, 8)}`,
+    version,
+    started,
+    silentS: Math.round(silentS),
+    alive: silentS <= goneAfterS,
+    notReady: down,
+    breaker: breakerStates[value("tollgate_breaker_state") ?? -1] ?? null,
+    models: value("tollgate_discovery_models"),
+    discoveryAgeS: value("tollgate_discovery_age_seconds"),
+    openRequests: value("tollgate_open_leases"),
+    waiting: sum("tollgate_queue_depth"),
+    atBackend: value("tollgate_queue_places_in_use"),
+    auditBacklog: value("tollgate_audit_backlog")
+  }
+}
+type State = ReturnType<typeof stateOf>
+
+const figure = (value: number | null, unit = ""): string =>
+  value === null ? "-" : `${Math.round(value)}${unit}`
+
+const replicaTable = (states: ReadonlyArray<State>): string =>
+  table(
+    [
+      "REPLICA",
+      "VERSION",
+      "UP",
+      "SEEN",
+      "READY",
+      "BREAKER",
+      "MODELS",
+      "LIST AGE",
+      "OPEN",
+      "WAITING",
+      "BACKLOG"
+    ],
+    states.map((state) => [
+      state.replica,
+      state.version,
+      duration(Date.now() - state.started.getTime()),
+      `${duration(state.silentS * 1000)} ago`,
+      !state.alive ? "gone" : state.notReady.length === 0 ? "yes" : `no: ${state.notReady.join(", ")}`,
+      state.breaker ?? "-",
+      figure(state.models),
+      figure(state.discoveryAgeS, " s"),
+      figure(state.openRequests),
+      figure(state.waiting),
+      figure(state.auditBacklog)
+    ])
+  )
+
+const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {
+  const alive = states.filter((state) => state.alive)
+  const wrong = alive.filter((state) => state.notReady.length > 0 || state.breaker === "open")
+  const empty = alive.filter(({ models }) => models === 0)
+  const versions = new Set(alive.map((state) => state.version))
+  return [
+    alive.length === 0
+      ? failed("replicas", "no gateway runs", 'start one with "tollgate serve"')
+      : wrong.length > 0
+        ? failed(
+            "replicas",
+            `${wrong.length} of ${alive.length} refuse requests: ${wrong.map(({ replica }) => replica).join(", ")}`,
+            "see READY and BREAKER above, and the log of the gateway"
+          )
+        : ok("replicas", `${alive.length} of ${alive.length} serve`),
+    ...(empty.length === 0
+      ? []
+      : [
+          failed(
+            "discovery",
+            `${empty.length} of ${alive.length} have no models, so they refuse every model with 403`,
+            "the model server did not answer for MODEL_DISCOVERY_CACHE_TTL_S, or has no models"
+          )
+        ]),
+    ...(versions.size <= 1
+      ? []
+      : [
+          warning("versions", [...versions].toSorted().join(", "), "normal during an upgrade; else finish it")
+        ])
+  ]
+}
+
+export interface StatusNeeds<E> {
+  readonly replicas: Layer.Layer<Replicas, E>
+  readonly database: Effect.Effect<ReadonlyArray<Check>>
+  readonly cache: Effect.Effect<ReadonlyArray<Check>>
+  readonly backend: Effect.Effect<ReadonlyArray<Check>>
+}
+
+export const makeStatus = <E>(needs: StatusNeeds<E>) =>
+  Command.make(
+    "status",
+    {},
+    Effect.fnUntraced(function* () {
+      const listed = Effect.flatMap(Replicas, ({ list }) => list).pipe(Effect.provide(needs.replicas))
+      const [database, cache, backend, replicas] = yield* Effect.all(
+        [needs.database, needs.cache, needs.backend, Effect.result(listed)],
+        { concurrency: "unbounded" }
+      )
+      const states = replicas._tag === "Success" ? replicas.success.map(stateOf) : []
+      const checks = [
+        ...database,
+        ...cache,
+        ...backend,
+        ...(replicas._tag === "Success"
+          ? replicaChecks(states)
+          : [failed("replicas", explain(replicas.failure), "unknown until the database answers")])
+      ]
+      yield* show(
+        { version, replicas: states, checks },
+        [...(states.length === 0 ? [] : [replicaTable(states), ""]), checkTable(checks)].join("\n")
+      )
+      if (checks.some(({ state }) => state === "failed")) return yield* new ChecksFailed()
+    })
+  ).pipe(
+    Command.withDescription("Show the replicas, the stores and the model server; exit 1 when one fails"),
+    Command.withExamples([{ command: "tollgate status" }, { command: "tollgate status --json" }])
+  )

@@ -1,0 +1,130 @@
+/** `tollgate status` and `tollgate doctor`: what they say, and their exit codes. */
+import { assert, it, layer } from "@effect/vitest"
+import { Effect, Layer, Redacted, Schema } from "effect"
+import { checkTable, clockCheck, explain, failed, ok } from "../../cli/checks/Check.ts"
+import { eventually, Fake, layerFake } from "../support/Gateway.ts"
+import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+import { Admin, tollgateHere } from "./inProcess.ts"
+import { json, succeeds, tollgateWith } from "./tollgate.ts"
+
+const Status = Schema.Struct({
+  version: Schema.String,
+  replicas: Schema.Array(
+    Schema.Struct({
+      replica: Schema.String,
+      alive: Schema.Boolean,
+      not_ready: Schema.Array(Schema.String),
+      breaker: Schema.NullOr(Schema.String),
+      models: Schema.NullOr(Schema.Finite),
+      open_requests: Schema.NullOr(Schema.Finite)
+    })
+  ),
+  checks: Schema.Array(Schema.Struct({ name: Schema.String, state: Schema.String, detail: Schema.String }))
+})
+
+const stateOf = ({ checks }: typeof Status.Type, name: string) =>
+  checks.find((check) => check.name === name)?.state
+
+layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
+  excludeTestServices: true,
+  timeout: 60_000
+})("a gateway that runs", (it) => {
+  it.effect("when all is well, then status shows the replica and exits with 0, and doctor agrees", () =>
+    Effect.gen(function* () {
+      const [{ url }, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
+      const environment = {
+        DATABASE_URL: Redacted.value(url),
+        REDIS_URL: redis.url,
+        BACKEND_URL: fake.url
+      }
+      const gateway = yield* makeGatewayProcess({ NODE_ENV: "production", ...environment })
+      const ran = yield* eventually(tollgateWith(environment, ["status", "--json"]), ({ code }) => code === 0)
+      succeeds(ran)
+      const status = yield* json(Status, ran)
+      assert.lengthOf(status.replicas, 1)
+      assert.deepInclude(status.replicas[0], { alive: true, not_ready: [], breaker: "closed" })
+      assert.isAbove(status.replicas[0]?.models ?? 0, 0)
+      for (const name of ["database", "schema", "cache", "backend", "replicas"])
+        assert.strictEqual(stateOf(status, name), "ok", name)
+      const text = (yield* tollgateWith(environment, ["status"])).stdout
+      assert.match(text, /REPLICA +VERSION[^]+ yes +closed [^]+CHECK +STATE/)
+      const doctor = yield* tollgateWith(environment, ["doctor"])
+      succeeds(doctor)
+      assert.match(doctor.stdout, /database clock +ok/)
+      assert.match(doctor.stdout, /cache memory +ok/)
+      // The row goes with its process.
+      assert.strictEqual(yield* gateway.stop, 0)
+      const after = yield* tollgateWith(environment, ["status"])
+      assert.strictEqual(after.code, 1)
+      assert.match(after.stdout, /replicas +failed +no gateway runs/)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("when a store does not answer, then both say the actual error and exit with 1", () =>
+    Effect.gen(function* () {
+      const environment = {
+        DATABASE_URL: "postgres://somebody:secret-word@127.0.0.1:1/nothing",
+        REDIS_URL: "redis://:secret-word@127.0.0.1:1",
+        BACKEND_URL: "http://127.0.0.1:1"
+      }
+      for (const command of ["status", "doctor"]) {
+        const { code, stderr, stdout } = yield* tollgateWith(environment, [command])
+        assert.strictEqual(code, 1)
+        for (const name of ["database", "cache", "backend"])
+          assert.match(stdout, new RegExp(`${name} +failed +connect ECONNREFUSED 127.0.0.1:1\\n`))
+        assert.notInclude(stdout + stderr, "secret-word")
+        assert.strictEqual(stderr, "")
+      }
+    })
+  )
+
+  it.effect("when a setting is wrong, then doctor names it and what was expected", () =>
+    Effect.gen(function* () {
+      const { code, stdout } = yield* tollgateWith({ PORT: "many", BACKND_URL: "x" }, ["doctor"])
+      assert.strictEqual(code, 1)
+      assert.match(stdout, /settings +failed +PORT: got text of 4 characters\n +-> expected/)
+      assert.match(stdout, /settings +failed +BACKND_URL/)
+    })
+  )
+})
+
+it.effect("when no gateway has reported, then status exits with 1 and says so", () =>
+  Effect.gen(function* () {
+    const { code, stdout } = yield* tollgateHere("status")
+    assert.strictEqual(code, 1)
+    assert.match(stdout, /schema +ok/)
+    assert.match(stdout, /replicas +failed +no gateway runs/)
+  }).pipe(Effect.provide(Admin))
+)
+
+it("when a terminal is narrow, then a check is broken into lines and nothing is cut", () => {
+  const text = checkTable([ok("a", "x"), failed("database", "one two three four five six", "do this")], 40)
+  assert.strictEqual(
+    text,
+    [
+      "CHECK     STATE   DETAIL",
+      "a         ok      x",
+      "database  failed  one two three four",
+      "                  five six",
+      "                  -> do this"
+    ].join("\n")
+  )
+})
+
+it("when errors are wrapped, then the innermost one is shown, without keys and escape sequences", () => {
+  const inner = Object.assign(new Error("no \u001b[31mroute"), { code: "EHOSTUNREACH" })
+  assert.strictEqual(
+    explain(new Error("outer", { cause: { reason: { cause: inner } } })),
+    "no \\u001b[31mroute (EHOSTUNREACH)"
+  )
+  assert.strictEqual(explain(new AggregateError([new Error("refused ECONNREFUSED")])), "refused ECONNREFUSED")
+  assert.strictEqual(explain(undefined), "no answer")
+})
+
+it("when clocks differ by more than a second, then the check warns and says which is behind", () => {
+  assert.strictEqual(clockCheck("c", 900).state, "ok")
+  assert.match(clockCheck("c", 1500).detail, /^1\.5 s behind this machine$/)
+  assert.match(clockCheck("c", -2500).detail, /^2\.5 s ahead of this machine$/)
+})
