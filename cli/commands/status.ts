@@ -9,7 +9,7 @@ import { duration, show, table } from "../terminal.ts"
 const breakerStates = ["closed", "half-open", "open"]
 
 /** What a replica says of itself. null: it does not know. */
-const stateOf = ({ gauges, host, id, silentS, started, version }: Replica) => {
+const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) => {
   const value = (name: string): number | null => gauges[name] ?? null
   const sum = (name: string): number =>
     Object.entries(gauges).reduce(
@@ -23,6 +23,7 @@ const stateOf = ({ gauges, host, id, silentS, started, version }: Replica) => {
     replica: `${host}/${id.slice(0, 8)}`,
     version,
     started,
+    upS: Math.round(upS),
     silentS: Math.round(silentS),
     alive: silentS <= goneAfterS,
     notReady: down,
@@ -58,7 +59,7 @@ const replicaTable = (states: ReadonlyArray<State>): string =>
     states.map((state) => [
       state.replica,
       state.version,
-      duration(Date.now() - state.started.getTime()),
+      duration(state.upS * 1000),
       `${duration(state.silentS * 1000)} ago`,
       !state.alive ? "gone" : state.notReady.length === 0 ? "yes" : `no: ${state.notReady.join(", ")}`,
       state.breaker ?? "-",

@@ -13,6 +13,8 @@ export interface Replica {
   readonly host: string
   readonly version: string
   readonly started: Date
+  /** seconds since then, by the clock of the store */
+  readonly upS: number
   /** seconds since its last report */
   readonly silentS: number
   readonly gauges: Gauges

@@ -9,6 +9,7 @@ const Row = Schema.Struct({
   host: Schema.String,
   version: Schema.String,
   started: Schema.Date,
+  upS: Schema.Finite,
   silentS: Schema.Finite,
   gauges: Schema.Record(Schema.String, Schema.NullOr(Schema.Finite))
 })
@@ -38,6 +39,7 @@ const make = Effect.gen(function* () {
       Effect.flatMap(
         pg`
           SELECT id::text, host, version, started_at AS started, gauges,
+            extract(epoch FROM clock_timestamp() - started_at)::float8 AS "upS",
             extract(epoch FROM clock_timestamp() - seen_at)::float8 AS "silentS"
           FROM replicas ORDER BY started_at, id`,
         decodeRows

@@ -25,11 +25,12 @@ export const suite = (name: string, world: Layer.Layer<Replicas, unknown>): void
         )
         const [first] = both
         assert.deepStrictEqual(
-          { ...first, silentS: 0 },
+          { ...first, silentS: 0, upS: 0 },
           {
             ...one,
             started: before?.started ?? new Date(0),
             silentS: 0,
+            upS: 0,
             gauges: { models: 2, age: null, "ready{cache}": 0 }
           }
         )
