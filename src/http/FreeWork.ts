@@ -1,15 +1,15 @@
 /**
- * Limits the work of a key that its limits do not count: lists, the version, and refusals of its own requests. A key
- * that has used it up is refused everything for a while, after authentication and before any other work. If it goes
- * on, these refusals are delayed.
+ * Limits the work for a key that its limits do not count: lists, the version, and refusals of its requests. When a key has
+ * used it up, all its requests are refused for a while, directly after authentication. If the key keeps sending, these
+ * refusals are delayed.
  *
  * *Details* Each key has a bucket: 100 a second and 200 at once. Each tenant has one of three times as much, so that
  * many keys of one tenant do not use the whole process. A list or a refusal takes 1, and 1 more for each 16 KiB of
  * body that was read for it. An admitted request takes nothing, because the limits of the key count it. A bucket is
  * overdrawn by ten seconds at most.
  *
- * A refusal is answered at once unless the key was told to wait (`Retry-After`) and did not. Then each refusal
- * doubles the delay, from 25 ms up to a second. Requests that were running when the key was first told do not count.
+ * A refusal is answered at once unless the key did not wait for its `Retry-After`. Then each refusal
+ * doubles the delay, from 25 ms up to a second. Requests that were sent before the key got its first `Retry-After` do not count.
  * After ten seconds without such a request the delay ends. At most 256 refusals of one key wait; further ones are
  * answered at once, and their connection is closed.
  *
@@ -30,7 +30,7 @@ export interface FreeWorkOptions {
   readonly burst?: number
   /** default 10 000 */
   readonly keys?: number
-  /** late answers of one key that may wait at a time; default 256 */
+  /** delayed refusals of one key at a time; default 256 */
   readonly maxWaiting?: number
 }
 
@@ -84,13 +84,13 @@ interface Account {
   readonly bucket: Bucket
   headroom: Headroom | undefined
   headroomAt: number
-  /** since when, and until when, it has been told to wait */
-  toldAt: number
-  toldUntil: number
-  /** refusals that came although it was told to wait, and the time of the last one */
+  /** since when, and until when, its refusals have had a `Retry-After` */
+  waitSince: number
+  waitUntil: number
+  /** requests that came before that time, and the time of the last one */
   ignored: number
   ignoredAt: number
-  /** late answers that wait */
+  /** delayed refusals */
   waiting: number
 }
 
@@ -130,8 +130,8 @@ export class FreeWork extends Context.Service<
             bucket: new Bucket(perSecond, burst, now),
             headroom: undefined,
             headroomAt: now,
-            toldAt: now,
-            toldUntil: now,
+            waitSince: now,
+            waitUntil: now,
             ignored: 0,
             ignoredAt: now,
             waiting: 0
@@ -158,12 +158,12 @@ export class FreeWork extends Context.Service<
         /** How long a new refusal waits. */
         const delayMs = (account: Account, retryAfterS: number, now: number): number => {
           if (now - account.ignoredAt >= forgivenAfterMs) account.ignored = 0
-          if (now >= account.toldUntil) account.toldAt = now
-          else if (account.ignored > 0 || now - account.toldAt >= graceMs) {
+          if (now >= account.waitUntil) account.waitSince = now
+          else if (account.ignored > 0 || now - account.waitSince >= graceMs) {
             account.ignored += 1
             account.ignoredAt = now
           }
-          account.toldUntil = Math.max(account.toldUntil, now + retryAfterS * 1000)
+          account.waitUntil = Math.max(account.waitUntil, now + retryAfterS * 1000)
           if (account.ignored === 0) return 0
           return Math.min(maxDelayMs, firstDelayMs * 2 ** (account.ignored - 1))
         }

@@ -14,7 +14,7 @@ import { delayNewConnections } from "./server/newConnections.ts"
 import { onRequest } from "./server/onRequest.ts"
 import { FreeWork } from "./FreeWork.ts"
 import { isWithin } from "./server/addresses.ts"
-import { noteFraming } from "./server/framing.ts"
+import { checkFraming } from "./server/framing.ts"
 import { refuseMalformed } from "./server/malformed.ts"
 import { Readiness } from "./health.ts"
 import { ClientTimeouts, type ClientTimeoutsMs } from "./server/ClientTimeouts.ts"
@@ -30,7 +30,7 @@ export interface ServerOptions extends AppOptions {
   readonly shutdownDrainMs: number
   /** how long running requests may go on after that */
   readonly shutdownGraceMs: number
-  /** how long a client may read no byte of a waiting answer */
+  /** how long a client may take no byte of its answer */
   readonly clientStallTimeoutMs: number
   /** maximal connections of one address at the same time; trusted proxies are exempt */
   readonly maxConnectionsPerAddress: number
@@ -82,7 +82,7 @@ const makeServer = (
   cutStalledClients(server, options.clientStallTimeoutMs)
   // A socket that becomes idle after close() would otherwise delay the shutdown for its whole keep-alive time.
   onRequest(server, (request, response) => {
-    if (!noteFraming(request) || draining()) response.setHeader("connection", "close")
+    if (!checkFraming(request) || draining()) response.setHeader("connection", "close")
     response.on("finish", () => {
       if (!server.listening) setImmediate(() => server.closeIdleConnections())
     })
@@ -90,7 +90,7 @@ const makeServer = (
   const isExempt = (address: string) => isWithin(options.trustedProxies, address)
   const newConnections = delayNewConnections(server, { isExempt })
   const connections = limitConnections(server, {
-    most: maxConnections,
+    max: maxConnections,
     perAddress: options.maxConnectionsPerAddress,
     isExempt,
     headMs: timeouts.head,
@@ -99,8 +99,8 @@ const makeServer = (
   return { server, connections, newConnections }
 }
 
-/** How long a cut request may take to send its last line and to be settled and audited. */
-const lastWords = Duration.seconds(3)
+/** How long an aborted request may take to send its last line and to be settled and audited. */
+const abortTimeout = Duration.seconds(3)
 
 /** The steps of a stop, each with a bound. Requests that still run after it are interrupted. */
 const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"], options: ServerOptions) {
@@ -117,7 +117,7 @@ const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"
   if (done._tag === "Some") return
   yield* Effect.logWarning("shutdown grace expired, aborting remaining requests")
   yield* drain.cut
-  yield* Effect.timeoutOption(closed, lastWords)
+  yield* Effect.timeoutOption(closed, abortTimeout)
 })
 
 /** Serves the app, and provides the `HttpServer`, so that a caller can read its address. */
@@ -148,7 +148,7 @@ export const layer = (options: ServerOptions) =>
       const freeWork = yield* FreeWork
       yield* metrics.probe({
         name: "tollgate_delayed_refusals",
-        help: "Refusals of keys that go on asking although they were told to wait, which are answered late",
+        help: "Refusals that wait: their keys kept sending requests before their Retry-After was over",
         read: Effect.sync(() => freeWork.waiting)
       })
       // In its own fiber, because the fiber that gets the stop is interrupted and cannot wait.

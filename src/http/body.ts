@@ -66,7 +66,7 @@ export const makeReadBody = Effect.map(
               : new BadRequest({ detail: body.failure })
           }),
           Effect.tapError(() => {
-            // The rest of the body is not waited for.
+            // The rest of the body is not read.
             if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
             return Effect.void
           })

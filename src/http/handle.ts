@@ -1,10 +1,10 @@
 /**
- * The story of one request to a model, for both surfaces. Each line of `admit` and `handle` is one gate and its refusal, in
- * the order in which a request meets them: first what costs nothing and tells a stranger nothing, then what is held, then
- * what is written, and the backend last.
+ * The way of one request to a model, for both surfaces. Each line of `handle` and `admit` is one gate. The comment above it
+ * has the statuses of its refusals and the reason for its place. Gates that cost nothing come first, then those that hold
+ * something, then the intent row, and the backend last.
  *
- * The proof of each gate is what the next one takes (`domain/Evidence.ts`), so the order cannot be changed by mistake and
- * no gate can be left out. How a request ends, whichever way, stands in `endRequest.ts`.
+ * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
+ * cannot be changed by mistake. `endRequest.ts` ends every request.
  */
 import { Effect, type Scope } from "effect"
 import { AnswerMemory } from "../backend/AnswerMemory.ts"
@@ -52,16 +52,16 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     asked: Asked
   ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
     context.ask(asked.request)
-    // 403, 400. A request for a model that its key may not use consumes nothing.
+    // 403, 400. Before the reservation: a request for a model that its key may not use consumes nothing.
     const model = yield* discovery.resolve(key, asked)
     context.resolve(model.facts.model)
-    // 429, 503. Limits and budgets in one step, so that a request holds all of its claims or none.
+    // 429, 503. Limits and budgets together, so that a request holds all of its claims or none.
     const reserved = yield* reserve(context, model)
-    // 429, 503. Only with claims that were granted, so that nobody waits in the line who would be refused at its end.
+    // 429, 503. After the reservation: no request waits that would be refused afterwards.
     const queued = yield* waitForPlace(context, reserved)
-    // 502. Spares an open breaker's refusals the intent row; the breaker decides again when the call is made.
+    // 502. Before the intent: a refusal by an open breaker needs no intent row. The breaker decides again at the call.
     yield* breaker.check(key.facts.caller)
-    // 503. The last before the call: no row, no call. A crash from here on is charged by the row.
+    // 503. Last, because the row charges the request if this process crashes from here on. No row, no call.
     return yield* openIntent(context, queued)
   })
 
@@ -70,14 +70,14 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     decode: Decode
   ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
     const { context, incoming } = exchange
-    // 401, 429. Nothing of a request is read before its sender is known.
+    // 401, 429. First: nothing is read for an unknown sender.
     const key = yield* step("authenticate")(authenticate(context, incoming))
     const { caller } = key.facts
-    // 429. A key that does not read its answers gets no others.
+    // 429. A key that does not read its answers gets no more of them.
     yield* memory.checkRoom(caller)
-    // 429, 503. Memory for the body, until it is admitted.
+    // 429, 503. Memory for the body until the request is admitted.
     return yield* bodies.withShare(caller, (share) =>
-      // 413, 400. Read and decoded before anything is held for it.
+      // 413, 400. Before the gates that hold something.
       Effect.flatMap(readRequest(exchange, key, share, decode), (asked) =>
         step("admit")(admit(context, key, asked))
       )
@@ -87,10 +87,10 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   /** Chat and generate. */
   const generate = Effect.fnUntraced(function* (exchange: Exchange, dialect: Dialect) {
     const permit = yield* handle(exchange, dialect.decode)
-    // 502, 403, 400. Succeeds with the first frame, so that a failure before it is still a status.
+    // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
     const frames = yield* step("backend")(backend.forward(exchange.context, permit))
     const { caller, model, request } = permit.facts
-    // Only generate has a context to give.
+    // Only generate has a context.
     const seal =
       request.kind === "generate"
         ? yield* sealFor(contexts, { keyId: caller.keyId, digest: model.digest })

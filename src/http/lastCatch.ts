@@ -1,7 +1,7 @@
 /**
- * The last error handler, around the whole app. A defect outside an endpoint (arrival, routing, health, metrics, the
- * page), or in an endpoint's own answer to a defect, becomes a 500 in the error shape, with an id that the log has
- * too. An interruption stays an interruption.
+ * The last error handler, around the whole app. It turns a defect outside the endpoints (arrival, routing, health,
+ * metrics, playground), or in the answer to a defect, into a 500 with an id that the log has too. It does not change an
+ * interruption.
  */
 import { randomUUIDv7 } from "node:crypto"
 import { Effect } from "effect"

@@ -1,4 +1,4 @@
-/** Endpoints that consume nothing: the models that the key may use, and the version of the gateway. */
+/** Endpoints that consume no limits: the models that the key may use, and the version of the gateway. */
 import { Effect } from "effect"
 import { AnswerMemory } from "../backend/AnswerMemory.ts"
 import type { Evidence } from "../domain/Evidence.ts"

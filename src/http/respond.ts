@@ -1,4 +1,4 @@
-/** The bodies and headers every response of the gateway is made of. Nothing of the backend's is ever copied. */
+/** Bodies and headers of all responses. No header of the backend is copied. */
 import { HttpServerResponse } from "effect/http"
 import { bindingPeriod, type Headroom } from "../domain/Limits.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
@@ -30,7 +30,7 @@ const limitHeaders = (headroom: Headroom): Record<string, string> => {
   }
 }
 
-/** Headers of every answer; those of the limits once the caller is known and what is left could be told. */
+/** Headers of every answer. Those of the limits are there when the caller is known and its limits could be read. */
 export const headersOf = (context: RequestContext): Record<string, string> => ({
   "x-request-id": context.arrival.requestId,
   "cache-control": "no-store",

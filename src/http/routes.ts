@@ -1,6 +1,6 @@
 /**
  * The route table, which is also the allow-list: a request is served only if its method and its raw target up to `?`
- * are in it, byte for byte. No other part of the program reads the path. Dispatch, tests, `openapi.json` and the
+ * are in it, byte for byte. No other code reads the path. Dispatch, tests, `openapi.json` and the
  * table in README.md are made from these rows or compared with them.
  */
 import type { Embeddings } from "../domain/Embeddings.ts"
@@ -29,7 +29,7 @@ export type Route = Handled & {
   readonly method: "GET" | "POST"
   readonly path: `/${string}`
   readonly surface: "native" | "openai" | "operations"
-  /** Who may call it: everybody, or the owner of any valid key, or of a key with this scope. */
+  /** Who may call it: anyone, the owner of any valid key, or the owner of a key with this scope. */
   readonly needs: "nothing" | "key" | Scope
   /**
    * What a request counts against: the key's limits and budgets (`tokens`), its requests per minute only (`request`),

@@ -42,8 +42,8 @@ export interface RequestDecoder {
 }
 
 /**
- * The one way to make a decoder: nothing reaches `build` but what `accepts` lets through, and no image, tool or schema passes that
- * could harm the model server. `schemaField`: what the surface calls the field of a schema.
+ * Makes a decoder. `build` gets only what `accepts` has checked. Images, tools and schemas that could harm the model server
+ * are refused for every endpoint. `schemaField` is the surface's name of the field with a schema.
  */
 export const requestDecoder = <A, I>(
   accepts: Schema.Codec<A, I>,
@@ -63,7 +63,7 @@ export const requestDecoder = <A, I>(
   }
 }
 
-/** An endpoint that generates: its answer is a stream, or one object made of the stream. */
+/** An endpoint that generates. Its answer is a stream, or one object made from the stream. */
 export interface Dialect extends RequestDecoder {
   readonly contentType: string
   readonly encoder: (request: InferenceRequest, seal: SealContext) => Encoder
@@ -71,6 +71,6 @@ export interface Dialect extends RequestDecoder {
 
 /** An endpoint with one object as its answer. */
 export interface ObjectDialect<A> extends RequestDecoder {
-  /** the answer as JSON text, or as parts of it: a copy of a large answer costs as much memory as the answer */
+  /** the answer as JSON text, or in parts of it, because a copy of a large answer would take as much memory again */
   readonly encode: (request: InferenceRequest, answer: A) => string | ReadonlyArray<string | Buffer>
 }

@@ -1,14 +1,14 @@
-/** From checked JSON to a typed request: the schema decides, and its objection is the client's 400. */
+/** Decodes JSON with a schema. The first issue becomes the message of a 400. */
 import { Effect, Result, Schema, SchemaIssue } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"
 import type { Json } from "../../domain/Inference.ts"
 
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
-/** Long enough for any honest path, short enough that a hostile key name is no billboard. */
+/** Maximal length of a message. It may contain a key that the client chose. */
 export const maxDetail = 300
 
-/** Messages name the path and what is expected there, never the value that was found. */
+/** The message names the path and what is expected there, never the given value. */
 const detailOf = (issue: SchemaIssue.Issue): string => {
   const first = issuesOf(issue).issues[0]
   const path = (first?.path ?? []).map(String).join(".")
@@ -29,7 +29,7 @@ export const decodeWith = <A, I>(schema: Schema.Codec<A, I>) => {
   }
 }
 
-/** The entries of `fields` that are there: neither undefined nor null. */
+/** The entries of `fields` that are neither undefined nor null. */
 export const present = (fields: { readonly [key: string]: Json | undefined }): Schema.JsonObject => {
   const result: { [key: string]: Json } = {}
   for (const key of Object.keys(fields)) {
@@ -39,7 +39,7 @@ export const present = (fields: { readonly [key: string]: Json | undefined }): S
   return result
 }
 
-/** The entries of `fields` that are there, of those that `names` lists. */
+/** The same for the entries that `names` lists. */
 export const presentOf = (
   names: ReadonlyArray<string>,
   fields: { readonly [key: string]: Json | undefined }

@@ -6,7 +6,7 @@ const pngSignature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a
 /** Length, name and checksum around the content of a chunk. */
 const chunkFrame = 12
 
-/** Whether chunks lead from the header to the end, each with its checksum. Bytes after the end are not read. */
+/** Whether there are chunks from the header to the end, all with correct checksums. Bytes after the end are not read. */
 const isCompletePng = (bytes: Buffer): boolean => {
   let hasPixels = false
   let at = pngSignature.length
@@ -22,7 +22,7 @@ const isCompletePng = (bytes: Buffer): boolean => {
   return false
 }
 
-/** Width and height stand at fixed places of the first chunk. */
+/** Width and height are at fixed places of the first chunk. */
 const readPng = (bytes: Buffer): ImageInfo | undefined =>
   bytes.length >= 24 && bytes.toString("latin1", 12, 16) === "IHDR"
     ? {
@@ -33,13 +33,13 @@ const readPng = (bytes: Buffer): ImageInfo | undefined =>
       }
     : undefined
 
-/** SOF0 to SOF15, without the three markers in between that mean something else. */
+/** Whether a marker starts a frame: SOF0 to SOF15, without three markers with other meanings. */
 const isFrame = (marker: number): boolean =>
   marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc
 
 const endOfJpeg = Buffer.from([0xff, 0xd9])
 
-/** The frame that is declared before the image itself begins. No decoder takes a second one. */
+/** Reads the frame header before the image data. A second one is refused, as all decoders do. */
 const readJpeg = (bytes: Buffer): ImageInfo | undefined => {
   let size: Pick<ImageInfo, "width" | "height"> | undefined
   let at = 2
@@ -65,7 +65,7 @@ const readJpeg = (bytes: Buffer): ImageInfo | undefined => {
 
 const webp = (width: number, height: number): ImageInfo => ({ format: "webp", width, height, complete: true })
 
-/** A WebP starts with one of three chunks, each of which says the size in its own way. */
+/** A WebP starts with one of three chunks, each with its own form of the size. */
 const readWebp = (bytes: Buffer): ImageInfo | undefined => {
   if (bytes.length < 30) return undefined
   switch (bytes.toString("latin1", 12, 16)) {

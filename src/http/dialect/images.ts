@@ -1,7 +1,7 @@
 /**
- * Images of a request. The model server decodes them whole, four bytes a pixel, so the gateway reads their size from
- * their headers and bounds it: a PNG of 2 kB can be 30,000 pixels wide. A file that is no known image is refused,
- * because the server answers it with a 500.
+ * Checks the images of a request. The model server decodes an image into four bytes a pixel, so the gateway bounds the size
+ * in its header: a PNG of 2 kB can be 30,000 pixels wide. A file of an unknown format is refused, because the server
+ * answers it with a 500.
  */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../domain/Errors.ts"

@@ -10,11 +10,11 @@ const decodeUtf8 = (bytes: ArrayBuffer | Uint8Array): Result.Result<string, stri
 
 export interface Body {
   readonly json: Json
-  /** as received */
+  /** size as received */
   readonly bytes: number
 }
 
-/** Decodes the bytes, or returns a sentence about what is wrong. */
+/** Returns the decoded bytes, or a message about what is wrong. */
 export const parseBody = (bytes: ArrayBuffer | Uint8Array): Result.Result<Body, string> =>
   bytes.byteLength === 0
     ? Result.fail("body: missing")

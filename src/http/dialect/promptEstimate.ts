@@ -1,40 +1,40 @@
 /**
- * What a prompt will cost before the backend has counted it: about four UTF-8 bytes to a token, a few tokens of template
- * around each message, a thousand or more for an image, by its pixels.
+ * Estimates the tokens of a prompt before the backend has counted them: four UTF-8 bytes for each token, some tokens of
+ * template for each message, and a thousand or more for each image, by its pixels.
  *
- * The size is taken over the decoded request, which is what the backend is sent, and not over a list of fields: every
- * string in `body` and `options` counts, and every key and number inside of them, so a field that is added later counts
- * too. Left out are the names of our own fields, which no client chooses. Images and the ids of a `context` are counted
- * by their place, not by a name: a tool argument may be called `images` as well.
+ * It measures the decoded request that the backend gets, not a list of fields: every string in `body` and `options`, and
+ * every key and number inside them. So a field that is added later counts too. The names of the gateway's own fields do
+ * not count. Images and the ids of a `context` are found by their place, because a tool argument may also be called
+ * `images`.
  *
- * What is inside of an object, as the arguments of a tool call or the definition of a tool, is text of JSON in the prompt.
- * Ollama writes it as Go does: a `<`, `>` or `&`, a control character and U+2028 or U+2029 take six bytes. Our own fields of
- * text, and lists of texts, stand in the prompt as they are.
+ * Objects, such as the arguments of a tool call or the definition of a tool, are JSON text in the prompt. Ollama writes
+ * JSON as Go does: `<`, `>`, `&`, U+2028, U+2029 and control characters take six bytes. Fields of text, and lists of
+ * texts, are in the prompt unchanged.
  *
- * Measured against two public tokenizers (`bench/prompts.ts`; text alone, templates come on top): English -15 %, program
- * text +3 %, indented JSON -32 %, German, French and Polish -27 to +19 %, Chinese and Japanese -35 to -11 %, Cyrillic and
- * Devanagari -31 to +131 %; at worst, Base64 and digits, -64 %. By so much of its prompt can a request go over a budget
- * that it spends to the end; it is charged what the backend counted.
+ * The error against two public tokenizers (`bench/prompts.ts`, text without templates): English -15 %, program text +3 %,
+ * indented JSON -32 %, German, French and Polish -27 to +19 %, Chinese and Japanese -35 to -11 %, Cyrillic and Devanagari
+ * -31 to +131 %, and at worst -64 % for Base64 and digits. A request that spends the rest of a budget can exceed the
+ * budget by that part of its prompt. It is charged what the backend counted.
  */
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import { isArray, isObject } from "../../domain/json.ts"
 import { bytesPerToken, tokensOfBytes } from "../../domain/textTokens.ts"
 import { pixelsOf } from "./images.ts"
 
-/** The template around a message, with its role. */
+/** Tokens of the template for one message, with its role. */
 const tokensPerMessage = 8
-/** Most vision encoders cost 256 to 2000 tokens; some cost a token for each square of 28 pixels. */
+/** Most vision encoders take 256 to 2000 tokens for an image; some take one for each 28 by 28 pixels. */
 const tokensPerImage = 1024
 const pixelsPerToken = 28 * 28
 
 /** Estimated tokens of one piece of text. */
 export const estimateText = (text: string): number => tokensOfBytes(Buffer.byteLength(text))
 
-/** What Go escapes in a string of JSON. */
+/** The characters that Go escapes in a string of JSON. */
 // eslint-disable-next-line no-control-regex
 const escapedInJson = /["\\<>&\u0000-\u001f\u2028\u2029]/
 
-/** Bytes that a sign takes in a string of JSON beyond its own: `\n` has two bytes there, `\u003c` has six. */
+/** Additional bytes of a character when it is escaped: `\n` takes two bytes, `\u003c` six. */
 const escapeBytes = (code: number): number => {
   if (code === 0x2028 || code === 0x2029) return 3
   if (code < 0x20) return code === 8 || code === 9 || code === 10 || code === 12 || code === 13 ? 1 : 5
@@ -63,7 +63,7 @@ class Size {
     this.#add(bytes, tokensOfBytes(bytes))
   }
 
-  /** Everything in a value: texts, keys and numbers, each of them at least a token. What is inside of an object is JSON. */
+  /** Adds all texts, keys and numbers of a value, at least one token for each. The content of an object is JSON. */
   #addAll(value: Json, inObject = false): void {
     if (typeof value === "string") this.#addText(inObject ? jsonBytes(value) : Buffer.byteLength(value))
     else if (typeof value === "number") this.#addText(String(value).length)
@@ -77,7 +77,7 @@ class Size {
     }
   }
 
-  /** An object whose keys are ours. A number or a boolean right inside is a setting, not text. */
+  /** Adds an object of known fields. Their names, and fields that are numbers or booleans, are not text. */
   addFields(fields: JsonObject, special: (key: string, value: Json) => boolean): void {
     for (const key of Object.keys(fields)) {
       const value = fields[key] ?? null
@@ -98,7 +98,7 @@ class Size {
     this.#add(tokensPerMessage * bytesPerToken, tokensPerMessage)
     if (!isObject(message)) return this.#addAll(message)
     this.addFields(message, (key, value) => {
-      // One of a few words, and part of the template.
+      // The role is part of the template.
       if (key === "role") return true
       if (key !== "images" || !isArray(value)) return false
       this.#addImages(value)
@@ -124,7 +124,7 @@ class Size {
 
 const noneSpecial = () => false
 
-/** The request with the size of what it forwards: the only place where a prompt is estimated. */
+/** Adds the size of the prompt to a request. No other code estimates a prompt. */
 export const withPromptSize = (request: DecodedRequest): InferenceRequest => {
   // A description does not run the model.
   if (request.kind === "show") return { ...request, promptBytes: 0, promptEstimate: 0 }

@@ -1,7 +1,7 @@
 /**
- * The sampling options, one row each: what it takes, and what it means. A row is decoded, bounded, forwarded under its
- * own name, and described in `openapi.json` and in docs/protocol.md (`npm run openapi`). On `/api` an option stands in
- * `options`, on `/v1` it is a field of the request.
+ * The sampling options, one row each, with range and description. From its row an option is decoded, bounded, forwarded
+ * under its name, and described in `openapi.json` and docs/protocol.md (`npm run openapi`). On `/api` an option is a field
+ * of `options`, on `/v1` a field of the request.
  *
  * A value beyond its range is a 400, because the model server does not check it: it allocates `repeat_last_n` numbers, and
  * its runner crashes on a penalty of -1e38.
@@ -17,7 +17,7 @@ export const maxStopLength = 256
 const Stops = textsIn(maxStops, maxStopLength)
 const StopText = Schema.String.check(Schema.isMaxLength(maxStopLength))
 
-/** On both surfaces. */
+/** Options of both surfaces. */
 const common = {
   temperature: absentable(
     numberIn([0, 100]),
@@ -74,7 +74,7 @@ export const openaiOptions = {
 
 const names = Object.keys({ ...nativeOptions, ...openaiOptions })
 
-/** Smaller than this is 0: the runner divides by a temperature, and 1e-38 is too small to divide by. */
+/** Smaller values become 0. The runner divides by a temperature, and 1e-38 is too small for that. */
 export const smallest = 1e-6
 
 const forwarded = (name: string, value: Json): Json => {
@@ -83,7 +83,7 @@ const forwarded = (name: string, value: Json): Json => {
   return name === "stop" && typeof value === "string" ? [value] : value
 }
 
-/** The options of a decoded request as the model server gets them, without `num_predict`, which the pipeline sets. */
+/** The options of a decoded request for the model server. `num_predict` is set at admission. */
 export const samplingOf = (fields: { readonly [key: string]: Json | undefined }): JsonObject => {
   const options: { [key: string]: Json } = {}
   for (const [name, value] of Object.entries(presentOf(names, fields))) options[name] = forwarded(name, value)

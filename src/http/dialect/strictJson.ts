@@ -11,8 +11,8 @@ import { requestDepth } from "../../domain/json.ts"
 import { afterSpace, endOfString } from "../../domain/jsonText.ts"
 
 /**
- * Objects and lists of a body. An empty one has two bytes as text and sixty in memory, and more while it is scanned. A body of
- * the default size that is full of tool schemas has some 15,000.
+ * Maximal number of objects and lists in a body. An empty one has two bytes as text, sixty in memory, and more during the
+ * scan. A body of the default size that is full of tool schemas has some 15,000.
  */
 export const maxContainers = 32_768
 
@@ -26,7 +26,7 @@ const colon = 0x3a
 const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpace(text, from)) === colon
 
 /** Finds errors in the nesting or the keys of `text`. It does not check whether the text is JSON at all. */
-const objection = (text: string): string | undefined => {
+const findProblem = (text: string): string | undefined => {
   // One entry per open bracket: the keys of an object, or undefined for an array.
   const open: Array<Set<string> | undefined> = []
   let containers = 0
@@ -58,7 +58,7 @@ const objection = (text: string): string | undefined => {
   return undefined
 }
 
-/** A key as it reads once its escapes are resolved: `mode\u006c` is `model`. */
+/** A key with its escapes resolved: `mode\u006c` is `model`. */
 const keyText = (literal: string): string | undefined => {
   if (!literal.includes("\\")) return literal.slice(1, -1)
   const parsed = Result.getOrUndefined(parse(literal))
@@ -71,8 +71,8 @@ const parse = (text: string): Result.Result<Json, string> =>
     catch: () => "body: expected valid JSON"
   })
 
-/** The value, or one sentence about what is wrong with it. */
+/** Returns the value, or a message about what is wrong. */
 export const parseJson = (text: string): Result.Result<Json, string> => {
-  const problem = objection(text)
+  const problem = findProblem(text)
   return problem === undefined ? parse(text) : Result.fail(problem)
 }

@@ -1,6 +1,6 @@
 /**
- * Bounds of tools. Their `parameters` are forwarded unchanged: they are part of the prompt, and Ollama up to 0.24 makes no
- * grammar of them. A server that makes one works for each level and each part of them, so these are bounded.
+ * Bounds the tools of a request. Their `parameters` are forwarded unchanged as part of the prompt. A model server that makes
+ * a grammar of them (Ollama up to 0.24 does not) works for each level and each value, so both are bounded.
  */
 import { Effect } from "effect"
 import { isDeeperThan } from "../../domain/json.ts"
@@ -11,7 +11,7 @@ import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 export const maxTools = 128
 /** Levels of objects and lists in the `parameters` of one tool. */
 export const maxToolDepth = 32
-/** Values in the `parameters` of one tool, the objects and lists among them included. */
+/** Values in the `parameters` of one tool, including objects and lists. */
 export const maxToolValues = 4096
 
 const valuesIn = (value: Json): number =>
@@ -21,9 +21,9 @@ const valuesIn = (value: Json): number =>
 
 const parametersOf = (tool: Json): Json => {
   if (typeof tool !== "object" || tool === null || !("function" in tool)) return null
-  const { function: named } = tool
-  return typeof named === "object" && named !== null && "parameters" in named
-    ? (named.parameters ?? null)
+  const { function: definition } = tool
+  return typeof definition === "object" && definition !== null && "parameters" in definition
+    ? (definition.parameters ?? null)
     : null
 }
 

@@ -39,7 +39,7 @@ const answerHeaders = (route: Route): JsonObject => {
   )
 }
 
-/** The statuses of refusals, by what stands between a request and its answer. Malformed HTTP is a 400 everywhere. */
+/** The statuses of refusals. Malformed HTTP is a 400 on every route. */
 const refusalsOf = (route: Route): ReadonlyArray<number> => {
   if (route.handler === "operations") {
     return [400, ...{ healthz: [], readyz: [503], playground: [403], metrics: [403] }[route.page]]

@@ -83,9 +83,12 @@ export const statuses: {
   413: { name: "TooLarge", description: "The body is larger than MAX_REQUEST_BODY_BYTES." },
   429: {
     name: "TooMany",
-    description: "A limit or a budget. A spent budget carries `x-should-retry: false`."
+    description: "A limit or a budget is reached. For a spent budget, `x-should-retry` is `false`."
   },
   500: { name: "Internal", description: "A defect of the gateway." },
   502: { name: "BadGateway", description: "The model server failed, or the circuit breaker is open." },
-  503: { name: "Unavailable", description: "Something needed to decide is down: the request is refused." }
+  503: {
+    name: "Unavailable",
+    description: "A part of the gateway that must decide does not answer, so the request is refused."
+  }
 }

@@ -32,14 +32,14 @@ export const limits = {
 /** On the answer to a request that may have a schema. */
 export const relaxed = {
   "X-Schema-Relaxed": text(
-    "keywords of the request's schema that the answer is not held to, as `format, pattern`; only where there are some"
+    "keywords of the request's schema that were left out, as `format, pattern`; only where there are some"
   )
 }
 
 /** On the answer to a request for the model server. */
 export const queued = {
   "X-Queue-Wait-Ms": count(
-    "milliseconds that the request waited in line for the model server; only where BACKEND_MAX_CONCURRENT is set"
+    "milliseconds that the request waited in the queue for the model server; only where BACKEND_MAX_CONCURRENT is set"
   )
 }
 

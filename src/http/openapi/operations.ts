@@ -16,7 +16,7 @@ export interface Operation {
   readonly id: string
   /** the name of the body's schema in the document */
   readonly request?: string
-  /** what a 200 is, where it is not one object */
+  /** the description of a 200, unless it is one object */
   readonly answered?: string
   /** content type → every shape that an answer, or one piece of a stream, can have */
   readonly answers: { readonly [contentType: string]: ReadonlyArray<Schema.Top> }

@@ -14,7 +14,7 @@ const annotated = new Set(["additionalProperties", "anyOf", "maxLength", "maximu
 
 const { Text: _text, ...answers } = Answers
 
-/** Schemas with a name of their own: those used twice, and all requests and answers. */
+/** Named schemas: all requests and answers, and those used twice. */
 const named: ReadonlyArray<readonly [name: string, schema: Schema.Top]> = [
   ["Error", ErrorBody],
   ["NativeMessage", NativeMessage],
@@ -46,7 +46,7 @@ const definitions = (): JsonSchema.Definitions => {
 const isObject = (value: unknown): value is { readonly [key: string]: unknown } =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** Types in which every keyword but `enum` and `const` is about that one type, and says nothing of `null`. */
+/** Schemas of one type without `enum` and `allOf`, so that `null` can be added as a second type. */
 const isPlain = (value: unknown): value is { readonly type: string } =>
   isObject(value) && typeof value["type"] === "string" && !("enum" in value) && !("allOf" in value)
 
@@ -76,7 +76,7 @@ export const schemaOf = (schema: Schema.Top): JsonObject => {
   return name === undefined ? { type: "string" } : { $ref: `#/components/schemas/${name}` }
 }
 
-/** In the order of their names, whatever order modules have them in. */
+/** All named schemas, sorted by name. */
 export const componentSchemas = (): JsonObject =>
   Object.fromEntries(
     Object.entries(definitions())

@@ -1,10 +1,9 @@
 /**
- * The body of an answer, written to the response itself, in pieces of 64 KiB at most and the next one when the client has
- * taken the last. Whether a client reads can then be told from the bytes that the kernel took, however large the answer.
+ * Writes the body of an answer directly to Node's response, in pieces of at most 64 KiB, each after the client has taken
+ * the one before. So the bytes that the kernel took show whether a client reads, however large the answer is.
  *
- * Streams come without a length. Node's chunked encoding makes four writes of each piece (length, end of line, bytes, end
- * of line), and Effect's response catches what each pull of a stream could fail with; both were paid for every frame of
- * every stream (`bench/RESULTS.md`). So pieces are framed here.
+ * This class does the chunked encoding itself. Node would make four writes for each piece (length, end of line, bytes,
+ * end of line), and a stream in an Effect response costs more for each frame (`bench/RESULTS.md`).
  */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http"
 import { Effect } from "effect"
@@ -16,74 +15,74 @@ export const pieceBytes = 65_536
 export class AnswerBody {
   readonly #response: ServerResponse
   readonly #unread: Unread
-  /** whether pieces are framed here: not when the length is known, nor for HTTP/1.0, where the end of the connection is the end */
-  readonly #framed: boolean
+  /** whether the body is chunked; not when its length is sent, and not for HTTP/1.0 */
+  readonly #chunked: boolean
 
-  readonly #taken = Effect.sync(() => this.#unread.hold(0))
+  readonly #release = Effect.sync(() => this.#unread.hold(0))
 
   /** The head goes out with the first piece. Throws when Node does not take the headers. */
   constructor(response: ServerResponse, headers: OutgoingHttpHeaders, unread: Unread) {
     response.writeHead(200, headers)
     this.#response = response
     this.#unread = unread
-    this.#framed = response.chunkedEncoding
-    // It stands in the head; from here on Node passes on what it is given.
+    this.#chunked = response.chunkedEncoding
+    // The head is already made; from here on Node must not encode the body again.
     response.chunkedEncoding = false
   }
 
-  /** Goes on as soon as there is room for more. One writer at a time. */
+  /** Writes `text`, and succeeds when there is room for more. Only one fiber may write at a time. */
   write(text: string): Effect.Effect<void> {
-    // A chunk of no bytes would be the last one.
+    // An empty chunk would end the body.
     if (text === "") return Effect.void
-    // The text itself is not kept: it would be as long as its bytes once more.
+    // As bytes, so that the text need not be kept as well.
     if (text.length > pieceBytes) return this.writeBytes(Buffer.from(text))
-    if (this.#response.write(this.#framed ? chunkOf(text) : text)) return Effect.void
-    return Effect.ensuring(this.#drained(Buffer.byteLength(text)), this.#taken)
+    if (this.#response.write(this.#chunked ? chunkOf(text) : text)) return Effect.void
+    return Effect.ensuring(this.#drained(Buffer.byteLength(text)), this.#release)
   }
 
-  /** The same for many bytes. They are one chunk, however many writes it takes, and all of them are kept until the last. */
+  /** Writes many bytes as one chunk. All of them are kept in memory until the last one is taken. */
   writeBytes(...parts: ReadonlyArray<Buffer>): Effect.Effect<void> {
     return Effect.suspend(() => {
       const total = parts.reduce((sum, { length }) => sum + length, 0)
       const groups = groupsOf(parts)
-      if (this.#framed) this.#response.write(`${total.toString(16)}\r\n`)
+      if (this.#chunked) this.#response.write(`${total.toString(16)}\r\n`)
       const next: Effect.Effect<void> = Effect.suspend(() => {
         for (let group = groups.next(); group.done !== true; group = groups.next()) {
           if (!this.#writeTogether(group.value)) return Effect.andThen(this.#drained(total), next)
         }
-        if (this.#framed) this.#response.write("\r\n")
+        if (this.#chunked) this.#response.write("\r\n")
         return Effect.void
       })
-      return Effect.ensuring(next, this.#taken)
+      return Effect.ensuring(next, this.#release)
     })
   }
 
-  /** All has been said. Whoever ends a response without it destroys it, so that half an answer does not look whole. */
+  /** Ends the body. A response that ends without this call is destroyed, so that an incomplete answer is visible. */
   end(): void {
-    this.#response.end(this.#framed ? "0\r\n\r\n" : "")
+    this.#response.end(this.#chunked ? "0\r\n\r\n" : "")
   }
 
-  /** Ends it, and waits until the kernel has the last byte or the connection is gone. */
+  /** Ends the body, and waits until the kernel has the last byte or the connection is gone. */
   endAndWait(): Effect.Effect<void> {
     return Effect.callback((resume) => {
       const response = this.#response
-      const forget = () => {
-        response.off("finish", over).off("close", over)
+      const cleanUp = () => {
+        response.off("finish", done).off("close", done)
         this.#unread.hold(0)
       }
-      const over = () => {
-        forget()
+      const done = () => {
+        cleanUp()
         resume(Effect.void)
       }
-      if (response.destroyed) return over()
+      if (response.destroyed) return done()
       this.#unread.hold(response.writableLength)
-      response.once("finish", over).once("close", over)
+      response.once("finish", done).once("close", done)
       this.end()
-      return Effect.sync(forget)
+      return Effect.sync(cleanUp)
     })
   }
 
-  /** Answers whether there is room for more. */
+  /** Returns whether there is room for more. */
   #writeTogether(pieces: ReadonlyArray<Buffer>): boolean {
     let hasRoom = true
     this.#response.cork()
@@ -92,7 +91,7 @@ export class AnswerBody {
     return hasRoom
   }
 
-  /** Waits for room, while `bytes` are kept in memory. */
+  /** Waits for room. Meanwhile `bytes` are kept in memory. */
   #drained(bytes: number): Effect.Effect<void> {
     return Effect.callback((resume) => {
       this.#unread.hold(bytes)
@@ -105,7 +104,7 @@ export class AnswerBody {
 
 const chunkOf = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`
 
-/** The same bytes in groups of `pieceBytes` at most, each of which is one write. Nothing is copied. */
+/** Groups the bytes into writes of at most `pieceBytes`, without a copy. */
 const groupsOf = function* (parts: ReadonlyArray<Buffer>): Generator<ReadonlyArray<Buffer>, void> {
   let group: Array<Buffer> = []
   let size = 0

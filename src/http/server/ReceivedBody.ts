@@ -2,8 +2,8 @@
  * Collects a request body in one growing buffer from its first byte on. Node would keep an object of about 400 bytes
  * for each unread chunk, and a chunk may be one byte long.
  *
- * Before authentication, `earlyBytes` are taken (and what was read with them); then the connection is not read. A
- * body that is larger than a small one takes its share of the memory for bodies (`RequestBodies.early`).
+ * Before authentication only `earlyBytes` are read, or slightly more; then the connection is paused. Bodies that are not
+ * small take their memory from `RequestBodies.early`.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
@@ -36,7 +36,7 @@ interface Reader {
 }
 
 const none: Buffer = Buffer.alloc(0)
-const notWhole = new BadRequest({ detail: "body: not received whole" })
+const incomplete = new BadRequest({ detail: "body: not received whole" })
 const tooManyChunks = new BadRequest({ detail: "body: expected fewer chunks, of more bytes" })
 
 const noBody: ReceivedBody = {
@@ -50,20 +50,20 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0"
 
 /**
- * Stops reading the connection of `incoming` until the returned function is called, or `response` is finished and
- * only little is left to discard. Node resumes a connection by itself whenever code reads the request.
+ * Stops reading the connection of `incoming` until the returned function is called or `response` is finished. Node resumes
+ * a connection by itself whenever code reads the request, so every resume is undone.
  */
 const stopReading = ({ socket }: IncomingMessage, response: ServerResponse): (() => void) => {
   const pause = (): void => void socket.pause()
-  const goOn = (): void => {
+  const resumeReading = (): void => {
     socket.off("resume", pause)
-    response.off("finish", goOn)
+    response.off("finish", resumeReading)
     socket.resume()
   }
   pause()
   socket.on("resume", pause)
-  response.once("finish", goOn)
-  return goOn
+  response.once("finish", resumeReading)
+  return resumeReading
 }
 
 /** Must be called in the tick in which Node emits the request. */
@@ -76,16 +76,16 @@ export const receiveBody = (
   let buffer: Buffer = none
   let size = 0
   let chunks = 0
-  let goOn: (() => void) | undefined
+  let resumeReading: (() => void) | undefined
   let reader: Reader | undefined
   /** the result, once there is one */
   let outcome: Effect.Effect<Buffer, BodyRefused> | undefined
 
-  const settle = (how: Effect.Effect<Buffer, BodyRefused>): void => {
+  const settle = (result: Effect.Effect<Buffer, BodyRefused>): void => {
     if (outcome !== undefined) return
-    outcome = how
+    outcome = result
     buffer = none
-    reader?.resume(how)
+    reader?.resume(result)
   }
 
   const fail = (why: BodyRefused): void => {
@@ -95,12 +95,12 @@ export const receiveBody = (
 
   /** Stops reading the body. */
   const refuse = (why: BodyRefused): void => {
-    goOn ??= stopReading(incoming, response)
+    resumeReading ??= stopReading(incoming, response)
     fail(why)
   }
 
-  /** What there is against `capacity` bytes of memory for the `bytes` that are here. */
-  const objection = (bytes: number, capacity: number): BodyRefused | undefined => {
+  /** Takes `capacity` bytes of memory for `bytes` of the body. Returns the refusal when that is not possible. */
+  const claim = (bytes: number, capacity: number): BodyRefused | undefined => {
     if (reader === undefined) return early.grow(capacity)
     return bytes > reader.limitBytes
       ? new PayloadTooLarge({ limitBytes: reader.limitBytes })
@@ -116,7 +116,7 @@ export const receiveBody = (
     const grows = needed > buffer.length
     const doubled = Math.min(2 * size, reader?.limitBytes ?? earlyBytes)
     const capacity = grows ? Math.max(needed, doubled) : buffer.length
-    const problem = grows ? objection(needed, capacity) : undefined
+    const problem = grows ? claim(needed, capacity) : undefined
     if (problem !== undefined) return refuse(problem)
     if (size === 0) buffer = chunk
     else {
@@ -128,16 +128,16 @@ export const receiveBody = (
       chunk.copy(buffer, size)
     }
     size = needed
-    if (reader === undefined && size >= earlyBytes) goOn ??= stopReading(incoming, response)
+    if (reader === undefined && size >= earlyBytes) resumeReading ??= stopReading(incoming, response)
   }
   const onEnd = (): void => {
-    // Kept until the handler wants it, or the request is answered without it.
+    // The body is kept until it is read, or the request is answered without it.
     if (reader === undefined) response.once("close", () => early.close())
     settle(Effect.succeed(buffer.subarray(0, size)))
   }
   // Keep an error listener: a late error event would crash the process.
   const onCut = (): void => {
-    if (outcome === undefined) fail(notWhole)
+    if (outcome === undefined) fail(incomplete)
   }
   incoming.on("data", onData).on("end", onEnd).on("close", onCut).on("error", onCut)
 
@@ -145,14 +145,14 @@ export const receiveBody = (
     read: (limitBytes, share, resume) => {
       reader = { limitBytes, share, resume }
       early.close()
-      const problem = objection(size, Math.max(size, buffer.length))
+      const problem = claim(size, Math.max(size, buffer.length))
       if (outcome !== undefined) resume(problem === undefined ? outcome : Effect.fail(problem))
       else if (problem !== undefined) refuse(problem)
       else {
-        goOn?.()
-        goOn = undefined
+        resumeReading?.()
+        resumeReading = undefined
       }
-      return () => fail(notWhole)
+      return () => fail(incomplete)
     }
   }
 }

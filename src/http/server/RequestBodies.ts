@@ -63,6 +63,7 @@ export class RequestBodies extends Context.Service<
       caller: Caller,
       use: (share: Share) => Effect.Effect<A, E, R>
     ): Effect.Effect<A, E | RateLimited, R>
+    /** A share of the memory for bodies before authentication. */
     early(): EarlyShare
     /** bytes of all shares */
     readonly bytes: () => number

@@ -17,7 +17,7 @@ const network = (address: string): string => {
   const front = head === "" ? [] : head.split(":")
   if (tail === undefined) return front.slice(0, 4).join(":")
   const back = tail === "" ? [] : tail.split(":")
-  // An IPv4 tail stands for two groups, and never reaches into the first four of a whole address.
+  // An IPv4 tail stands for two groups. It never reaches the first four groups.
   const missing = 8 - front.length - back.length - (tail.includes(".") ? 1 : 0)
   return [...front, ...Array.from({ length: Math.max(0, missing) }, () => "0"), ...back].slice(0, 4).join(":")
 }

@@ -1,5 +1,5 @@
 /**
- * Limits the connections of clients. Otherwise 16,384 silent connections would refuse all new ones.
+ * Limits the connections of clients, so that silent connections cannot shut out new ones.
  *
  * *Details* An address (of IPv6 a /64) has a number of connections; trusted proxies have no such limit, because they
  * bring the requests of all. When an address or the server is full, a new connection replaces a random one that waits
@@ -18,7 +18,7 @@ import { onRequest } from "./onRequest.ts"
 
 export interface ConnectionLimits {
   /** connections at the same time */
-  readonly most: number
+  readonly max: number
   /** of one address */
   readonly perAddress: number
   /** whose connections do not count per address */
@@ -26,8 +26,8 @@ export interface ConnectionLimits {
   /** how long a connection may wait for its first request, and for another one, while there is room */
   readonly headMs: number
   readonly idleMs: number
-  /** how long it may always wait; default 1000 */
-  readonly leastMs?: number
+  /** how long it may wait when no place is left; default 1000 */
+  readonly minWaitMs?: number
   /** how often this is checked; default 500 */
   readonly everyMs?: number
 }
@@ -41,8 +41,8 @@ export interface Connections {
 interface Connection {
   readonly socket: Socket
   readonly address: DenseList<Connection> | undefined
-  /** requests under way */
-  underWay: number
+  /** running requests */
+  running: number
   /** since when it has waited for a request; performance.now() */
   since: number
   served: boolean
@@ -55,16 +55,16 @@ const tries = 16
 const waitingOf = (connections: DenseList<Connection>): Connection | undefined => {
   for (let n = 0; n < tries; n += 1) {
     const found = connections.random
-    if (found?.underWay === 0) return found
+    if (found?.running === 0) return found
   }
-  return connections.all.find(({ underWay }) => underWay === 0)
+  return connections.all.find(({ running }) => running === 0)
 }
 
 export const limitConnections = (server: Server, limits: ConnectionLimits): Connections => {
   const all = new DenseList<Connection>()
   const byAddress = new Map<string, DenseList<Connection>>()
   const connections = new WeakMap<Socket, Connection>()
-  const leastMs = limits.leastMs ?? 1000
+  const minWaitMs = limits.minWaitMs ?? 1000
   let cut = 0
 
   const leaving = new WeakMap<Socket, () => void>()
@@ -88,22 +88,22 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
     const group = limits.isExempt(address) ? undefined : addressGroup(address)
     const own = group === undefined ? undefined : (byAddress.get(group) ?? new DenseList<Connection>())
     if (own !== undefined && own.size >= limits.perAddress && !makeRoom(own, socket)) return
-    if (all.size >= limits.most && !makeRoom(all, socket)) return
+    if (all.size >= limits.max && !makeRoom(all, socket)) return
     const connection: Connection = {
       socket,
       address: own,
-      underWay: 0,
+      running: 0,
       since: performance.now(),
       served: false
     }
     connections.set(socket, connection)
-    const seats: ReadonlyArray<readonly [DenseList<Connection>, Handle]> = [
+    const places: ReadonlyArray<readonly [DenseList<Connection>, Handle]> = [
       [all, all.add(connection)],
       ...(own === undefined ? [] : [[own, own.add(connection)] as const])
     ]
     if (group !== undefined && own !== undefined) byAddress.set(group, own)
     const leave = () => {
-      for (const [roster, seat] of seats) roster.remove(seat)
+      for (const [list, place] of places) list.remove(place)
       if (group !== undefined && own?.size === 0 && byAddress.get(group) === own) byAddress.delete(group)
     }
     leaving.set(socket, leave)
@@ -113,25 +113,25 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
   onRequest(server, (request, response) => {
     const connection = connections.get(request.socket)
     if (connection === undefined) return
-    connection.underWay += 1
+    connection.running += 1
     connection.served = true
     response.on("close", () => {
-      connection.underWay -= 1
+      connection.running -= 1
       connection.since = performance.now()
     })
   })
 
-  const look = () => {
+  const cutWaiting = () => {
     const now = performance.now()
-    for (const { address, served, since, socket, underWay } of all.all) {
-      if (underWay > 0) continue
-      const full = Math.max(all.size / limits.most, (address?.size ?? 0) / limits.perAddress)
+    for (const { address, served, since, socket, running } of all.all) {
+      if (running > 0) continue
+      const full = Math.max(all.size / limits.max, (address?.size ?? 0) / limits.perAddress)
       if (full <= 0.5) continue
       const ms = (served ? limits.idleMs : limits.headMs) * 2 * (1 - full)
-      if (now - since >= Math.max(leastMs, ms)) end(socket)
+      if (now - since >= Math.max(minWaitMs, ms)) end(socket)
     }
   }
-  const timer = setInterval(look, limits.everyMs ?? 500)
+  const timer = setInterval(cutWaiting, limits.everyMs ?? 500)
   timer.unref()
   server.on("close", () => clearInterval(timer))
 

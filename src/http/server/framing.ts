@@ -1,27 +1,27 @@
 /**
- * Node accepts any list of transfer codings that ends in `chunked`, and decodes only that one. The body is then not
- * what its sender meant, and its end is unclear. Such a request is refused, with everything that follows on its
- * connection, which may be part of it.
+ * Finds requests whose body has an unclear end. Node accepts any list of transfer codings that ends in `chunked`, but
+ * decodes only that one. Such a request is refused, with all later requests of its connection, which may be part of its
+ * body.
  */
 import type { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
 
 const misframed = new WeakSet<Socket>()
 
-/** Refuses what follows `request` on its connection. */
-export const distrust = ({ socket }: IncomingMessage): void => void misframed.add(socket)
+/** Marks the connection of `request`: its later requests are refused. */
+export const markMisframed = ({ socket }: IncomingMessage): void => void misframed.add(socket)
 
-/** To be told of every request before anything is done about it; answers whether its connection may be kept. */
-export const noteFraming = (request: IncomingMessage): boolean => {
+/** Checks a request before any other code handles it. Returns whether its connection may be kept. */
+export const checkFraming = (request: IncomingMessage): boolean => {
   if ((request.headers["transfer-encoding"] ?? "chunked").toLowerCase() !== "chunked") {
-    distrust(request)
+    markMisframed(request)
   }
   return !isMisframed(request)
 }
 
 export const isMisframed = (request: IncomingMessage): boolean => misframed.has(request.socket)
 
-/** How often a header was sent, by its name in lower case: Node keeps only the first of some headers and joins others. */
+/** How often a header was sent. `name` is in lower case. Node keeps only the first of some headers, and joins others. */
 export const headerCount = ({ rawHeaders }: IncomingMessage, name: string): number => {
   let count = 0
   for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === name) count += 1

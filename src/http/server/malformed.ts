@@ -1,14 +1,13 @@
 /**
- * Answers what Node refuses or would mishandle before the application sees it: with the common error shape, then the
- * connection ends, because nothing after it can be trusted. It is counted in a metric and has no audit row, because it
- * never was a request.
+ * Answers requests that Node refuses, or would mishandle, before the app sees them. They get the common error shape, and
+ * then the connection ends. A metric counts them; they have no audit row.
  */
 import { randomUUIDv7 } from "node:crypto"
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import type { MalformedReason } from "../../observability/Metrics.ts"
 import { onRequest } from "./onRequest.ts"
-import { distrust } from "./framing.ts"
+import { markMisframed } from "./framing.ts"
 import { outcomes } from "../../domain/Outcome.ts"
 import { errorBody, type ErrorResponse } from "../errors/errorResponses.ts"
 
@@ -38,7 +37,7 @@ const expectation: Refusal = {
   message: "Expect: expected nothing but 100-continue"
 }
 
-/** How long a client may read its answer. Destroying a socket with unread input would destroy the answer too. */
+/** How long a client may read its answer before the socket is destroyed. */
 const lingerMs = 500
 
 const bytesOf = (refusal: Refusal): string => {
@@ -65,6 +64,7 @@ const endWith = (socket: Duplex, refusal: Refusal): void => {
   socket.once("close", () => clearTimeout(timer))
 }
 
+/** The requests of one connection. */
 interface Conversation {
   /**
    * unfinished answers, in order; a list, because a long-lived Set keeps removed entries in memory (`DenseList.ts`)
@@ -92,11 +92,11 @@ const endAfter = (answers: ReadonlyArray<ServerResponse>, socket: Duplex, refusa
 export const refuseMalformed = (server: Server, count: (reason: MalformedReason) => void): void => {
   const conversations = new WeakMap<Duplex, Conversation>()
   const conversationOn = (socket: Duplex): Conversation => {
-    const known = conversations.get(socket)
-    if (known !== undefined) return known
-    const made: Conversation = { open: [], last: undefined, refused: false }
-    conversations.set(socket, made)
-    return made
+    const existing = conversations.get(socket)
+    if (existing !== undefined) return existing
+    const conversation: Conversation = { open: [], last: undefined, refused: false }
+    conversations.set(socket, conversation)
+    return conversation
   }
 
   onRequest(server, (request, response) => {
@@ -151,7 +151,7 @@ export const refuseMalformed = (server: Server, count: (reason: MalformedReason)
     count(expectation.reason)
     const conversation = conversationOn(request.socket)
     conversation.refused = true
-    distrust(request)
+    markMisframed(request)
     endAfter([...conversation.open], request.socket, expectation)
   })
 }

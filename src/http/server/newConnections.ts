@@ -1,6 +1,6 @@
 /**
  * Limits how fast the new connections of an address are read. A client that connects, sends and leaves costs work with
- * each connection, whatever it sends and whether it has a key; clients that keep their connections notice nothing.
+ * each connection, with or without a key. Clients that keep their connections are not affected.
  *
  * *Details* An address (of IPv6 a /64) may open 300 connections a second, and 1000 at once. The connections beyond that are
  * accepted, but their first byte is read later, up to a second. When the client has left by then, nothing is read.
@@ -32,8 +32,8 @@ interface Opened {
 const maxAddresses = 10_000
 
 /**
- * Whether the client has reset the connection. Without reading, only the kernel knows: it has no peer address then. Node
- * caches the address in `_peername`; the test fails should that name change.
+ * Whether the client has reset the connection. The kernel has no peer address then. Node caches the address in `_peername`,
+ * so the cache is cleared first; a test fails when that name changes.
  */
 const isReset = (socket: Socket): boolean => {
   Reflect.deleteProperty(socket, "_peername")

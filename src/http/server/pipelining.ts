@@ -48,7 +48,7 @@ const stopReading = (line: Line): void => {
   line.socket.on("resume", line.pause)
 }
 
-const goOnReading = (line: Line): void => {
+const resumeReading = (line: Line): void => {
   if (!line.paused || line.dropped > 0) return
   line.paused = false
   line.socket.off("resume", line.pause)
@@ -83,7 +83,7 @@ const answerCurrent = (line: Line, response: ServerResponse): void => {
     const next = line.waiting.shift()
     if (next === undefined) return
     answerCurrent(line, next.response)
-    goOnReading(line)
+    resumeReading(line)
     next.hasTurn = true
     next.begin?.(Effect.void)
   })
@@ -99,7 +99,7 @@ const drop = (line: Line, request: IncomingMessage): void => {
   else if (!last.headersSent) last.setHeader("connection", "close")
 }
 
-/** Whether the request is one of those that are answered. */
+/** Adds a request to the line of its connection. Returns false when it is dropped. */
 const enter = (request: IncomingMessage, response: ServerResponse): boolean => {
   const line = lines.get(request.socket) ?? makeLine(request.socket)
   if (line.dropped > 0 || line.waiting.length >= maxWaiting) {

@@ -1,28 +1,28 @@
 /**
- * Cuts clients that stop reading. A stream has no time limit of its own while it waits for its client, so a stalled client
- * would keep its slot, its hold and the backend for ever. The connection is cut when the client takes no byte for
- * `CLIENT_STALL_TIMEOUT_MS`, and the request ends as for a client that left. Answers are written in pieces (`AnswerBody.ts`):
- * a client that takes one piece in that time is not cut.
+ * Cuts clients that stop reading. A stream waits for its client without a time limit of its own, so a stalled client would
+ * keep its slot, its hold and the backend for ever. The connection is cut when the client takes no byte for
+ * `CLIENT_STALL_TIMEOUT_MS`, and the request ends as for a client that left. Answers are written in pieces
+ * (`AnswerBody.ts`); a client that takes one piece in that time is not cut.
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
 import { onRequest } from "./onRequest.ts"
 
 interface Watched {
-  /** answers that are asked for on the connection and not yet given: some may be pipelined behind another */
+  /** unfinished answers of the connection, including pipelined ones */
   answers: number
-  /** bytes the client had taken when we last looked */
+  /** bytes the client had taken at the last check */
   sentBytes: number
-  /** since when it has taken none; performance.now() */
+  /** since when it has taken none, by `performance.now()` */
   since: number
 }
 
-/** What the kernel has accepted for the client: everything written, less what still waits in this process. */
+/** The bytes that the kernel has taken: everything written, without what still waits in this process. */
 const sentBytesOf = (socket: Socket): number => socket.bytesWritten - socket.writableLength
 
 export const cutStalledClients = (server: Server, stallMs: number): void => {
   const watched = new Map<Socket, Watched>()
-  const look = () => {
+  const check = () => {
     const now = performance.now()
     for (const [socket, state] of watched) {
       const sentBytes = sentBytesOf(socket)
@@ -35,7 +35,7 @@ export const cutStalledClients = (server: Server, stallMs: number): void => {
       }
     }
   }
-  const timer = setInterval(look, Math.max(20, Math.ceil(stallMs / 4)))
+  const timer = setInterval(check, Math.max(20, Math.ceil(stallMs / 4)))
   timer.unref()
   server.on("close", () => clearInterval(timer))
   onRequest(server, (request, response) => {

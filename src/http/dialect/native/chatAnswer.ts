@@ -12,7 +12,7 @@ export const nativeToolCalls = (calls: ReadonlyArray<ToolCall>): ReadonlyArray<J
     function: { index, name: call.name, arguments: call.arguments }
   }))
 
-/** The figures of the last frame, in the backend's own order; absent ones stay absent. */
+/** The counts and durations of the last frame, in the backend's order. Absent ones stay absent. */
 export const countsOf = (frame: Frame): JsonObject =>
   present({
     total_duration: frame.totalDuration,

@@ -1,4 +1,4 @@
-/** The native surface: what goes out is NDJSON in the backend's own shapes. */
+/** The native surface: NDJSON in the backend's shapes. */
 import type { Embeddings } from "../../../domain/Embeddings.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"

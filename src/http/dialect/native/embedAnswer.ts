@@ -3,7 +3,7 @@ import type { Embeddings } from "../../../domain/Embeddings.ts"
 import type { InferenceRequest } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
 
-/** Of the vectors no copy is made: they are the bytes that the backend sent. */
+/** The vectors are the bytes that the backend sent. They are not copied. */
 export const encodeEmbed = (
   request: InferenceRequest,
   answer: Embeddings

@@ -20,7 +20,7 @@ const Embed = Schema.Struct({
   options: absentable(Options)
 })
 
-/** Nothing is generated, but a bound above the cap is refused wherever it is sent. */
+/** Refuses a bound above the cap, although nothing is generated. */
 const checkOptions = (options: typeof Options.Type, cap: number) =>
   checkMaxTokens("options.num_predict", options.num_predict, cap)
 

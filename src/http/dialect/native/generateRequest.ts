@@ -28,7 +28,7 @@ const Generate = Schema.Struct({
 export const generateRequest = requestDecoder(
   Generate,
   Effect.fnUntraced(function* (generate, bounds) {
-    // A template can print the model's system prompt, and to ignore one would change the answer unseen.
+    // A template can print the model's system prompt. If it were dropped, the client would not notice the other answer.
     if (generate.template !== undefined && generate.template !== null && generate.template !== "") {
       return yield* new BadRequest({ detail: "template: not supported" })
     }

@@ -1,7 +1,7 @@
 /**
- * `options` of the native surface. Sampling passes. What would reload or pin the model for everybody is dropped, because
- * common clients send it routinely. Types are checked here: the model server answers a wrong one with a 500, which would
- * count against it.
+ * `options` of the native surface. Sampling options are forwarded. Options that would reload or pin the model for all
+ * clients are dropped and not refused, because common clients always send them. A wrong type is refused, because the model
+ * server would answer it with a 500, which counts as its failure.
  */
 import { Schema } from "effect"
 import type { JsonObject } from "../../../domain/Inference.ts"
@@ -9,9 +9,9 @@ import type { Bounds } from "../Dialect.ts"
 import { absentable, MaxTokens, maxTokensText, wholeIn } from "../fields.ts"
 import { nativeOptions, samplingOf } from "../sampling.ts"
 
-/** A 32-bit number: dropped, or clamped to the operator's bound. */
+/** Any 32-bit number. It is dropped, or limited to `NUM_CTX_CAP`. */
 const NumCtx = wholeIn([-(2 ** 31), 2 ** 31])
-const leastNumCtx = 4
+const minNumCtx = 4
 
 export const Options = Schema.Struct({
   ...nativeOptions,
@@ -19,14 +19,14 @@ export const Options = Schema.Struct({
   num_predict: absentable(MaxTokens, maxTokensText)
 }).annotate({
   description:
-    "Any other option of the model server is dropped, because it would reload or pin the model for everybody."
+    "Any other option of the model server is dropped, because it would reload or pin the model for all clients."
 })
 
-/** The options that go upstream. `num_predict` is not among them: the pipeline sets it. */
+/** The options for the backend. `num_predict` is set at admission. */
 export const optionsOf = (options: typeof Options.Type, bounds: Bounds): JsonObject => {
   const forwarded = samplingOf(options)
   const { num_ctx } = options
   return num_ctx === undefined || num_ctx === null || bounds.numCtxCap === undefined
     ? forwarded
-    : { ...forwarded, num_ctx: Math.max(leastNumCtx, Math.min(num_ctx, bounds.numCtxCap)) }
+    : { ...forwarded, num_ctx: Math.max(minNumCtx, Math.min(num_ctx, bounds.numCtxCap)) }
 }

@@ -47,7 +47,7 @@ const toBytes = ([length = 0, ...numbers]: ReadonlyArray<number>): Buffer | unde
   return bytes.subarray(0, length)
 }
 
-/** Seven bits to a byte, the last byte below 128: most ids take two or three. */
+/** Writes each id with seven bits a byte, the last byte below 128. Most ids take two or three bytes. */
 const packed = (ids: ReadonlyArray<number>): Buffer => {
   const bytes: Array<number> = []
   for (const id of ids) {
@@ -76,7 +76,7 @@ const unpacked = (bytes: Buffer): ReadonlyArray<number> => {
   return ids
 }
 
-/** Returns undefined when the result would be too long to be accepted again. */
+/** Returns undefined when the result is too long to be accepted in a request. */
 export const sealContext = (
   secret: Buffer,
   { digest, keyId }: SealedFor,
@@ -94,7 +94,7 @@ export const sealContext = (
   return numbers.length <= maxContextNumbers ? numbers : undefined
 }
 
-/** Returns undefined when it was not sealed for this key, or is forged. */
+/** Returns undefined for a context that is forged or was sealed for another key. */
 export const openContext = (
   secret: Buffer,
   keyId: string,
@@ -106,10 +106,10 @@ export const openContext = (
     authTagLength: tagBytes
   })
   decipher.setAuthTag(bytes.subarray(bytes.length - tagBytes))
-  const begun = decipher.update(bytes.subarray(nonceBytes, bytes.length - tagBytes))
+  const content = decipher.update(bytes.subarray(nonceBytes, bytes.length - tagBytes))
   if (!isAuthentic(decipher)) return undefined
-  const end = 1 + (begun[0] ?? 0)
-  return { digest: begun.toString("utf8", 1, end), ids: unpacked(begun.subarray(end)) }
+  const end = 1 + (content[0] ?? 0)
+  return { digest: content.toString("utf8", 1, end), ids: unpacked(content.subarray(end)) }
 }
 
 const isAuthentic = (decipher: { final(): Buffer }): boolean => {
@@ -117,7 +117,7 @@ const isAuthentic = (decipher: { final(): Buffer }): boolean => {
     decipher.final()
     return true
   } catch {
-    // Forged or of another key: an answer here, not an error.
+    // A forged context, or one of another key, is a normal result here.
     return false
   }
 }

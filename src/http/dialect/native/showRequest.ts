@@ -1,4 +1,4 @@
-/** The request of `POST /api/show`: the name, in `model` or `name`, and nothing else. */
+/** The request of `POST /api/show`: only the name, in `model` or `name`. */
 import { Effect, Schema } from "effect"
 import { BadRequest } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
@@ -7,7 +7,7 @@ import { absentable } from "../fields.ts"
 
 const Show = Schema.Struct({
   model: absentable(Schema.String, "a name from /api/tags; `:latest` may be left out"),
-  name: absentable(Schema.String, "what older clients send instead of `model`")
+  name: absentable(Schema.String, "as older clients send it, instead of `model`")
 }).annotate({
   anyOf: ["model", "name"].map((name) => ({
     required: [name],

@@ -8,7 +8,7 @@ import { errorBody, type ErrorResponse } from "../../errors/errorResponses.ts"
 
 export const event = (data: Json): string => `data: ${JSON.stringify(data)}\n\n`
 
-/** Ends a failed stream: the error, and no `[DONE]` that would make it a success. */
+/** The last event of a failed stream. No `[DONE]` follows, which would mean success. */
 export const openaiFailure = (error: ErrorResponse, requestId: string): string => {
   const body = errorBody(error, requestId)
   return event({ error: { ...body.error }, request_id: body.request_id })
@@ -21,7 +21,7 @@ export const usageOf = (frame: Frame): JsonObject => {
   return { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
 }
 
-/** Unix seconds of the backend's own clock; 0 never: an unreadable time is now. */
+/** Unix seconds by the backend's clock. An unreadable time becomes now. */
 export const createdOf = (frame: Frame): number => {
   const at = Date.parse(frame.createdAt)
   return Math.floor((Number.isNaN(at) ? Date.now() : at) / 1000)
@@ -30,7 +30,7 @@ export const createdOf = (frame: Frame): number => {
 const finishReasonOf = (frame: Frame, calledTools: boolean): string =>
   frame.doneReason === "length" ? "length" : calledTools ? "tool_calls" : "stop"
 
-/** Calls are numbered over the whole answer and always have an id; the backend's index is not to be trusted. */
+/** Every call gets an id. The backend's index is not used, because it is 0 for every call of many models. */
 const toolCallsOf = (calls: ReadonlyArray<ToolCall>): ReadonlyArray<JsonObject> =>
   calls.map((call) => ({
     id: call.id ?? openaiId("call"),
@@ -47,12 +47,12 @@ const logprobsOf = (logprobs: ReadonlyArray<JsonObject>): JsonObject => ({
   refusal: null
 })
 
-/** Which build answered, as far as a client may know: never what is behind the gateway. */
+/** A constant, because clients must not learn what is behind the gateway. */
 export const systemFingerprint = "fp_tollgate"
 
 /**
- * The end of a stream: finish reason and usage in the last chunk, or, for a client that asked for it
- * (`stream_options.include_usage`), usage in a chunk of its own without choices.
+ * The end of a stream. The last chunk has finish reason and usage. With `stream_options.include_usage`, the usage is in
+ * another chunk without choices.
  */
 export const ending = (chunk: { readonly [key: string]: Json }, usage: Json, usageChunk: boolean): string =>
   `${usageChunk ? event(chunk) + event({ ...chunk, choices: [], usage }) : event({ ...chunk, usage })}data: [DONE]\n\n`
@@ -91,8 +91,8 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
       usageChunk
     )
 
-  /** What one frame carries, reasoning first; an empty frame says nothing, but the first one says the role. */
-  const carried = (frame: Frame): string => {
+  /** The chunks of one frame, reasoning first. An empty frame has none, unless it is the first one, which has the role. */
+  const chunksOf = (frame: Frame): string => {
     let text = frame.thinking === undefined ? "" : chunk(frame, { reasoning: frame.thinking })
     const toolCalls = toolCallsOf(frame.toolCalls ?? []).map((call) => ({ index: calls++, ...call }))
     const more = frame.logprobs === undefined ? {} : { logprobs: logprobsOf(frame.logprobs) }
@@ -109,7 +109,7 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
   }
 
   return {
-    frames: (frames) => frames.map((frame) => carried(frame) + (frame.done ? last(frame) : "")).join(""),
+    frames: (frames) => frames.map((frame) => chunksOf(frame) + (frame.done ? last(frame) : "")).join(""),
     failure: openaiFailure,
     logprobs: logprobsOf,
     object: (run, logprobs) => ({

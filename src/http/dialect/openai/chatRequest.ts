@@ -28,17 +28,17 @@ const Effort = Schema.Literals(["none", "minimal", "low", "medium", "high", "max
 const Chat = Schema.Struct({
   ...generationFields,
   messages: Schema.NonEmptyArray(Message),
-  max_completion_tokens: absentable(MaxTokens, "wins over `max_tokens`"),
+  max_completion_tokens: absentable(MaxTokens, "used instead of `max_tokens`"),
   tools: absentable(Schema.Array(Tool), "what the model may call"),
   tool_choice: absentable(
     ToolChoice,
-    "`none` sends no tools, a name only that one; nothing can force a call"
+    "`none` sends no tools, a name sends only that one; a call cannot be forced"
   ),
   response_format: absentable(ResponseFormat, "JSON, or a JSON schema that the answer has to follow"),
   logprobs: absentable(Schema.Boolean, "whether the answer has log probabilities"),
   top_logprobs: absentable(TopLogprobs, "how many alternatives each of them has"),
   reasoning_effort: absentable(Effort, "`none` is no reasoning; left out for a model that cannot reason"),
-  reasoning: absentable(Schema.Struct({ effort: absentable(Effort) }), "wins over `reasoning_effort`"),
+  reasoning: absentable(Schema.Struct({ effort: absentable(Effort) }), "used instead of `reasoning_effort`"),
   modalities: absentable(Schema.Array(Schema.Literal("text")))
 })
 
@@ -53,7 +53,7 @@ const formatOf = (format: typeof ResponseFormat.Type | null | undefined): Json |
   }
 }
 
-/** `none` sends no tools, a name sends that one; nothing can force the backend to use any. */
+/** `none` sends no tools, a name sends only that one. The backend cannot be forced to call a tool. */
 const toolsOf = Effect.fnUntraced(function* (chat: typeof Chat.Type) {
   const choice = chat.tool_choice
   if (chat.tools === undefined || chat.tools === null || chat.tools.length === 0 || choice === "none")
@@ -88,7 +88,7 @@ export const chatRequest = requestDecoder(
   Chat,
   Effect.fnUntraced(function* (chat, bounds) {
     const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap)
-    const wanted = yield* checkMaxTokens(
+    const maxTokens = yield* checkMaxTokens(
       "max_completion_tokens",
       chat.max_completion_tokens,
       bounds.numPredictCap
@@ -111,7 +111,7 @@ export const chatRequest = requestDecoder(
       }),
       options: samplingOf(chat),
       thinkIfAble: true,
-      maxTokens: wanted ?? legacy
+      maxTokens: maxTokens ?? legacy
     } satisfies DecodedRequest
   }),
   "response_format.json_schema.schema"

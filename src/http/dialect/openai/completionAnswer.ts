@@ -20,7 +20,7 @@ const Entry = Schema.Struct({
 })
 const decodeEntry = Schema.decodeUnknownOption(Entry)
 
-/** The legacy shape, with offsets into the text of the whole answer, an echoed prompt included. */
+/** The legacy shape. Offsets count from the start of the answer, including an echoed prompt. */
 const legacyLogprobs = (
   entries: ReadonlyArray<JsonObject>,
   from: number
@@ -45,7 +45,7 @@ const legacyLogprobs = (
   }
 }
 
-/** Reasoning has no place in the legacy shape and is left out, as the backend's own surface does. */
+/** The legacy shape has no field for reasoning, so it is left out, as Ollama does. */
 export const completionEncoder = (model: string, echo: string | undefined, usageChunk = false): Encoder => {
   const id = openaiId("cmpl")
   let created: number | undefined
@@ -77,7 +77,7 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
 
   const finishOf = (frame: Frame): string => (frame.doneReason === "length" ? "length" : "stop")
 
-  const carried = (frame: Frame): string => {
+  const chunkOf = (frame: Frame): string => {
     const text = started ? frame.text : (echo ?? "") + frame.text
     started = true
     const logprobs = frame.logprobs === undefined ? undefined : logprobsOf(frame.logprobs)
@@ -99,7 +99,7 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
     )
 
   return {
-    frames: (frames) => frames.map((frame) => carried(frame) + (frame.done ? last(frame) : "")).join(""),
+    frames: (frames) => frames.map((frame) => chunkOf(frame) + (frame.done ? last(frame) : "")).join(""),
     failure: openaiFailure,
     logprobs: logprobsOf,
     object: (run, logprobs) => ({

@@ -7,7 +7,7 @@ import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
 import { samplingOf } from "../sampling.ts"
 import { endUserClaim, generationFields, One } from "./fields.ts"
 
-/** One prompt: the backend answers one at a time, and an empty one would only load the model. */
+/** Exactly one prompt, because the backend answers one at a time. An empty prompt would only load the model. */
 const Prompt = Schema.Union([Schema.NonEmptyString, Schema.Tuple([Schema.NonEmptyString])])
 
 const Completion = Schema.Struct({

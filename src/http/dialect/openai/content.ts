@@ -42,7 +42,7 @@ const imageOf = (part: typeof Part.Type): string | undefined => {
 const defined = (texts: ReadonlyArray<string | undefined>): ReadonlyArray<string> =>
   texts.filter((text) => text !== undefined)
 
-/** Several text parts make one message, a line each: the backend knows one string. */
+/** Joins the text parts with line feeds, because the backend takes one string. */
 export const partsOf = (content: typeof Content.Type | null | undefined): Parts => {
   if (content === undefined || content === null) return { text: "", images: [] }
   if (typeof content === "string") return { text: content, images: [] }

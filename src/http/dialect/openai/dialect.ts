@@ -1,4 +1,4 @@
-/** The OpenAI-compatible surface: what goes out is server-sent events in OpenAI's shapes. */
+/** The OpenAI surface: server-sent events in OpenAI's shapes. */
 import type { Embeddings } from "../../../domain/Embeddings.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder } from "./chatAnswer.ts"

@@ -4,13 +4,13 @@ import type { InferenceRequest } from "../../../domain/Inference.ts"
 
 const littleEndian = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1
 
-/** Little-endian float32, whatever this machine is: what OpenAI's clients decode without looking. */
+/** Little-endian float32 on every machine, as OpenAI's clients expect it. */
 const base64Of = (vector: Vector): Buffer => {
   const bytes = Buffer.from(new Float32Array(numbersOf(vector)).buffer)
   return Buffer.from((littleEndian ? bytes : bytes.swap32()).toString("base64"))
 }
 
-/** Of vectors in digits no copy is made: they are the bytes that the backend sent. */
+/** Vectors as numbers are the bytes that the backend sent. They are not copied. */
 export const encodeEmbeddings = (
   request: InferenceRequest,
   answer: Embeddings

@@ -9,7 +9,7 @@ import { absentable, isFormed, maxDimensions, maxInputs, ModelName, Texts, whole
 
 const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinLength(1))]))
 
-/** Token arrays are OpenAI's own tokens: they would mean something else to any other model. */
+/** Token arrays contain OpenAI's tokens. They have another meaning for other models. */
 const notInput = new BadRequest({
   detail: `input: expected a string or an array of 1 to ${maxInputs} strings, not token arrays; LangChain sends text with check_embedding_ctx_length=False`
 })
@@ -36,7 +36,7 @@ export const embeddingsRequest = requestDecoder(
   Embeddings,
   Effect.fnUntraced(function* (embeddings) {
     if (!isInput(embeddings.input)) return yield* notInput
-    // As a list of one, an empty string is a text like any other.
+    // In a list, an empty string counts as a text.
     const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input
     return {
       kind: "embed",

@@ -38,13 +38,13 @@ export type Message = typeof Message.Type
 const roleOf = (role: Message["role"]): string =>
   role === "developer" ? "system" : role === "function" ? "tool" : role
 
-/** Arguments come as JSON text and go as an object; "" is what some clients send for none. */
+/** Decodes arguments from JSON text. Some clients send "" for none. */
 const argumentsOf = (
   text: string | null | undefined,
   path: string
 ): Effect.Effect<JsonObject, BadRequest> => {
   if (text === undefined || text === null || text === "") return Effect.succeed({})
-  // As strict as the body itself: nesting is bounded, and no key stands there twice.
+  // As strict as for the body: bounded nesting, and no duplicate keys.
   const parsed = Result.getOrNull(parseJson(text))
   return isObject(parsed)
     ? Effect.succeed(parsed)
@@ -53,14 +53,14 @@ const argumentsOf = (
 
 export const nativeMessages = Effect.fnUntraced(function* (messages: ReadonlyArray<Message>) {
   const native: Array<JsonObject> = []
-  // A tool message names its call by id; the backend wants the tool's name, so what was called is remembered by id.
+  // A tool message has the id of its call, but the backend needs the name of the tool.
   const called = new Map<string | null | undefined, string>()
   for (const [index, message] of messages.entries()) {
     const path = `messages.${index}`
     const calls = message.tool_calls ?? []
-    // An assistant that said nothing, or only thought, is sent back so by clients that repeat what they were answered.
-    const silent = message.content === undefined || message.content === null
-    if (silent && calls.length === 0 && message.role !== "assistant") {
+    // Clients send back the assistant's messages, also those without content.
+    const isEmpty = message.content === undefined || message.content === null
+    if (isEmpty && calls.length === 0 && message.role !== "assistant") {
       return yield* new BadRequest({ detail: `${path}.content: missing` })
     }
     const toolCalls: Array<Json> = []

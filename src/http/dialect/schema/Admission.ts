@@ -253,13 +253,13 @@ export class Admission {
     ) {
       return this.#refuse(`${at}.required`, "expected names")
     }
-    const kept = required.filter((name) => Object.hasOwn(given, name))
+    const presentNames = required.filter((name) => Object.hasOwn(given, name))
     return {
       type: "object",
       ...(properties.length === 0 && extra === undefined
         ? {}
         : { properties: Object.fromEntries(properties) }),
-      ...(kept.length === 0 ? {} : { required: kept }),
+      ...(presentNames.length === 0 ? {} : { required: presentNames }),
       ...(extra === undefined ? {} : { additionalProperties: extra })
     }
   }
@@ -338,17 +338,17 @@ export class Admission {
   /**
    * A minimum that is too large is refused. A maximum that is too large is left out: the answer may only be longer.
    */
-  #sizes(schema: JsonObject, least: string, most: string, at: string): JsonObject {
-    const [from, to] = [schema[least] ?? 0, schema[most]]
+  #sizes(schema: JsonObject, minimum: string, maximum: string, at: string): JsonObject {
+    const [from, to] = [schema[minimum] ?? 0, schema[maximum]]
     if (!isCount(from) || from > bounds.repetitions) {
-      return this.#refuse(`${at}.${least}`, `expected a whole number from 0 to ${bounds.repetitions}`)
+      return this.#refuse(`${at}.${minimum}`, `expected a whole number from 0 to ${bounds.repetitions}`)
     }
-    if (to !== undefined && !isCount(to)) return this.#refuse(`${at}.${most}`, "expected a whole number")
-    if (to !== undefined && to < from) return this.#refuse(`${at}.${most}`, `expected at least ${least}`)
+    if (to !== undefined && !isCount(to)) return this.#refuse(`${at}.${maximum}`, "expected a whole number")
+    if (to !== undefined && to < from) return this.#refuse(`${at}.${maximum}`, `expected at least ${minimum}`)
     const bounded = to !== undefined && to <= bounds.repetitions
-    if (to !== undefined && !bounded) this.relaxed.add(most)
+    if (to !== undefined && !bounded) this.relaxed.add(maximum)
     this.#repeat(bounded ? to : from)
-    return { ...(from === 0 ? {} : { [least]: from }), ...(bounded ? { [most]: to } : {}) }
+    return { ...(from === 0 ? {} : { [minimum]: from }), ...(bounded ? { [maximum]: to } : {}) }
   }
 
   #integer(schema: JsonObject, at: string): JsonObject {

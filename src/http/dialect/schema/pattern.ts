@@ -43,7 +43,8 @@ class PatternReader {
     this.#text = text
   }
 
-  whole(): string {
+  /** Parses the complete text. */
+  read(): string {
     const { text } = this.#sequence()
     // The rest is an unmatched bracket, or an alternative outside of groups, where `^` and `$` bind to one side each.
     if (this.#at < this.#text.length || text === "") this.#fail()
@@ -166,14 +167,14 @@ class PatternReader {
   #counted(atom: Piece): Piece {
     const braces = /^\{(\d{1,4})(,?)(\d{0,4})\}/.exec(this.#text.slice(this.#at))
     if (braces === null || atom.nullable) return this.#fail()
-    const [whole, from = "", comma = "", to = ""] = braces
+    const [quantifier, from = "", comma = "", to = ""] = braces
     if (comma === "" && to !== "") return this.#fail()
     const least = Number(from)
     const most = comma === "" ? least : to === "" ? undefined : Number(to)
     if ((most ?? least) > schemaBounds.repetitions || (most !== undefined && (most < least || most === 0))) {
       return this.#fail()
     }
-    this.#at += whole.length
+    this.#at += quantifier.length
     this.repetitions += most ?? least
     return this.#once({ text: `${atom.text}{${least},${most ?? ""}}`, nullable: least === 0 })
   }
@@ -205,6 +206,6 @@ export const safePattern = (pattern: string): Pattern | undefined => {
   const inner = /^\^(.*)\$$/s.exec(pattern)?.[1]
   if (inner === undefined) return undefined
   const reader = new PatternReader(inner)
-  const text = reader.whole()
+  const text = reader.read()
   return reader.supported ? { text: `^${text}$`, repetitions: reader.repetitions } : undefined
 }

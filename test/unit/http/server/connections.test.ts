@@ -13,12 +13,12 @@ const makeWorld = (limits: Partial<ConnectionLimits> = {}) =>
       if (request.url !== "/wait") response.end("ok")
     })
     const connections = limitConnections(server, {
-      most: 100,
+      max: 100,
       perAddress: 5,
       isExempt: (address) => address === "127.0.0.9",
       headMs: 60_000,
       idleMs: 60_000,
-      leastMs: 60_000,
+      minWaitMs: 60_000,
       everyMs: 20,
       ...limits
     })
@@ -99,7 +99,7 @@ it.live("when an address is exempt, then it may have as many as there are (H14)"
 
 it.live("when silent connections of many addresses fill the server, then an honest one is served (H14)", () =>
   Effect.gen(function* () {
-    const { answers, connections, open } = yield* makeWorld({ most: 20 })
+    const { answers, connections, open } = yield* makeWorld({ max: 20 })
     for (const n of [2, 3, 4, 5, 6]) yield* Effect.forEach(many(4), () => open(`127.0.0.${n}`))
     assert.strictEqual(connections.open, 20)
     assert.isTrue(yield* Effect.flatMap(open("127.0.0.7"), answers))
@@ -111,7 +111,7 @@ it.live(
   "when few connections are left, then a connection may wait less for its request, and else longer (H14)",
   () =>
     Effect.gen(function* () {
-      const { closed, open } = yield* makeWorld({ perAddress: 10, headMs: 400, idleMs: 400, leastMs: 20 })
+      const { closed, open } = yield* makeWorld({ perAddress: 10, headMs: 400, idleMs: 400, minWaitMs: 20 })
       const few = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
       const crowd = yield* Effect.forEach(many(9), () => open("127.0.0.3"))
       // A fifth of 400 ms: nine of ten places are taken.
@@ -126,7 +126,7 @@ it.live(
 
 it.live("when a head comes byte by byte on a full server, then its connection is cut (H14)", () =>
   Effect.gen(function* () {
-    const { closed, open } = yield* makeWorld({ perAddress: 2, headMs: 1000, leastMs: 50 })
+    const { closed, open } = yield* makeWorld({ perAddress: 2, headMs: 1000, minWaitMs: 50 })
     const slow = yield* Effect.forEach(many(2), () => open("127.0.0.2"))
     const timer = setInterval(() => {
       for (const socket of slow) if (!socket.destroyed) socket.write("G")
