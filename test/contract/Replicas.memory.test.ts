@@ -8,7 +8,7 @@ import { suite } from "./Replicas.ts"
 suite("memory", layerMemory)
 
 it.effect(
-  "memory: when a process has been silent for an hour, then the report of another one removes it",
+  "when a process has been silent for an hour, then the report of another one removes it: memory",
   () =>
     Effect.gen(function* () {
       const { list, report } = yield* Replicas

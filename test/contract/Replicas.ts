@@ -6,7 +6,7 @@ import { Replicas } from "../../src/replicas/Replicas.ts"
 
 export const suite = (name: string, world: Layer.Layer<Replicas, unknown>): void => {
   it.live(
-    `${name}: when processes report and one leaves, then the list has the last report of the others`,
+    `when processes report and one leaves, then the list has the last report of the others: ${name}`,
     () =>
       Effect.gen(function* () {
         const { leave, list, report } = yield* Replicas
