@@ -15,7 +15,7 @@ import { withLastCatch } from "./lastCatch.ts"
 import { makeHandle } from "./handle.ts"
 import { makeList } from "./lists.ts"
 import { mayReadMetrics } from "./metricsAccess.ts"
-import { healthz, metrics, Readiness, readyz } from "./health.ts"
+import { healthz, metrics, Readiness, readyz, withDetails } from "./health.ts"
 import { RequestBodies } from "./server/RequestBodies.ts"
 import type { RequestOptions } from "./readRequest.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
@@ -57,8 +57,12 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       case "healthz":
         return healthz(context)
       case "readyz":
-        return Effect.catch(readyz(readiness, context), (error) =>
-          Effect.succeed(respondError(context, toErrorResponse(error)))
+        return readyz(readiness, context).pipe(
+          Effect.catch((error) => Effect.succeed(respondError(context, toErrorResponse(error)))),
+          // Only for clients that may read the metrics, which say the same.
+          Effect.flatMap((response) =>
+            mayReadMetrics(incoming) ? withDetails(readiness, response) : Effect.succeed(response)
+          )
         )
       case "metrics":
         return mayReadMetrics(incoming) ? metrics(registry, context) : endRequest(context, forbiddenPath)

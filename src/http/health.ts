@@ -6,6 +6,7 @@ import { Backend } from "../backend/Backend.ts"
 import { type Gate, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import { Meter } from "../gates/meter/Meter.ts"
+import { Discovery } from "../gates/models/Discovery.ts"
 import { makeMonotonicMs, measured, timeoutDetached, unmeasured } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 import { Drain } from "../infra/Drain.ts"
@@ -26,12 +27,17 @@ type Dependency = "database" | "cache" | "backend"
  */
 export class Readiness extends Context.Service<
   Readiness,
-  { readonly check: Effect.Effect<void, ShuttingDown | Unavailable> }
+  {
+    readonly check: Effect.Effect<void, ShuttingDown | Unavailable>
+    /** Each dependency with `ok` or `down`, and the model list with `ok` or `expired`: for the operator. */
+    readonly details: Effect.Effect<string>
+  }
 >()("tollgate/http/Readiness") {
   static readonly layer = Layer.effect(
     Readiness,
     Effect.gen(function* () {
       const [keys, meter, backend, drain] = [yield* KeyStore, yield* Meter, yield* Backend, yield* Drain]
+      const discovery = yield* Discovery
       const [metrics, nowMs] = [yield* Metrics, yield* makeMonotonicMs]
 
       const probeOf = <E>(dependency: Dependency, gate: Gate, ping: Effect.Effect<void, E>) => {
@@ -75,7 +81,15 @@ export class Readiness extends Context.Service<
       const stopping = Effect.suspend(() =>
         drain.draining() ? Effect.fail(new ShuttingDown()) : Effect.void
       )
-      return { check: Effect.andThen(stopping, all) }
+      const details = Effect.forEach(
+        Object.entries(probes),
+        ([dependency, probe]) =>
+          Effect.match(probe, { onFailure: () => `${dependency}=down`, onSuccess: () => `${dependency}=ok` }),
+        { concurrency: "unbounded" }
+      ).pipe(
+        Effect.map((words) => [...words, `models=${discovery.isExpired() ? "expired" : "ok"}`].join(", "))
+      )
+      return { check: Effect.andThen(stopping, all), details }
     })
   )
 }
@@ -84,6 +98,13 @@ export const healthz = (context: RequestContext) => Effect.succeed(respondJson(c
 
 export const readyz = (readiness: Readiness["Service"], context: RequestContext) =>
   Effect.map(readiness.check, () => respondJson(context, { status: "ok" }))
+
+/** The answer of `/readyz` for a client on this machine: `X-Readiness` says what is down. */
+export const withDetails = (
+  readiness: Readiness["Service"],
+  response: HttpServerResponse.HttpServerResponse
+): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
+  Effect.map(readiness.details, (details) => HttpServerResponse.setHeader(response, "x-readiness", details))
 
 export const metrics = (registry: Metrics["Service"], context: RequestContext) =>
   Effect.map(registry.exposition, (text) =>

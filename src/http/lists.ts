@@ -5,6 +5,7 @@ import type { Evidence } from "../domain/Evidence.ts"
 import type { Model } from "../domain/Model.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 import { version } from "../version.ts"
 import { makeAuthenticate } from "./authenticate.ts"
 import { present } from "./dialect/decode.ts"
@@ -37,10 +38,20 @@ export const makeList = Effect.gen(function* () {
   const [discovery, limiter, memory] = [yield* Discovery, yield* Limiter, yield* AnswerMemory]
   const [authenticate, replies] = [yield* makeAuthenticate, yield* makeReplies]
 
+  /** The models of the key. The answer says when there are none because the list has expired. */
+  const effective = (key: Key, context: RequestContext) =>
+    Effect.tap(
+      discovery.effective(key),
+      Effect.sync(() => {
+        if (discovery.isExpired()) context.expireList()
+      })
+    )
+
   const bodies = {
-    tags: (key: Key) => Effect.map(discovery.effective(key), (models) => ({ models: models.map(tagOf) })),
-    models: (key: Key) =>
-      Effect.map(discovery.effective(key), (models) => ({ object: "list", data: models.map(entryOf) })),
+    tags: (key: Key, context: RequestContext) =>
+      Effect.map(effective(key, context), (models) => ({ models: models.map(tagOf) })),
+    models: (key: Key, context: RequestContext) =>
+      Effect.map(effective(key, context), (models) => ({ object: "list", data: models.map(entryOf) })),
     version: () => Effect.succeed({ version })
   }
 
@@ -49,6 +60,6 @@ export const makeList = Effect.gen(function* () {
     const key = yield* authenticate(context, incoming)
     yield* memory.checkRoom(key.facts.caller)
     context.show(yield* limiter.headroom(key))
-    return yield* replies.object(exchange, JSON.stringify(yield* bodies[name](key)))
+    return yield* replies.object(exchange, JSON.stringify(yield* bodies[name](key, context)))
   })
 })

@@ -37,6 +37,7 @@ export const headersOf = (context: RequestContext): Record<string, string> => ({
   "x-content-type-options": "nosniff",
   ...(context.relaxed.length === 0 ? {} : { "x-schema-relaxed": context.relaxed.join(", ") }),
   ...(context.queuedMs === undefined ? {} : { "x-queue-wait-ms": String(context.queuedMs) }),
+  ...(context.listExpired ? { "x-model-list": "expired" } : {}),
   ...(context.headroom === undefined ? {} : limitHeaders(context.headroom))
 })
 

@@ -34,6 +34,8 @@ class Draft {
   bodyBytes = 0
   /** keywords that were left out of the request's schema */
   relaxed: ReadonlyArray<string> = []
+  /** whether the answer lists models from an expired list, which are none */
+  listExpired = false
   /** the limits for the response headers */
   headroom: Headroom | undefined
   /** start of its wait in the queue, in monotonic ms */
@@ -84,6 +86,10 @@ class Draft {
   resolve(model: Model): void {
     this.model = model.name
     this.modelResolved = true
+  }
+
+  expireList(): void {
+    this.listExpired = true
   }
 
   show(headroom: Headroom): void {

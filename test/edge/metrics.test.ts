@@ -84,6 +84,23 @@ layer(layerGateway({ MODEL_DISCOVERY_CACHE_TTL_S: "1" }), { excludeTestServices:
           assert.strictEqual(valueOf(text, `tollgate_ready{dependency="database"}`), 1)
           assert.strictEqual(valueOf(text, "tollgate_discovery_models"), 0)
           assert.isAbove(valueOf(text, "tollgate_discovery_age_seconds") ?? 0, 1)
+          const { secret } = yield* newKey()
+          for (const path of ["/api/tags", "/v1/models"]) {
+            const list = yield* call(path, { secret })
+            assert.deepStrictEqual([list.status, list.headers.get("x-model-list")], [200, "expired"], path)
+          }
+          const local = yield* call("/readyz")
+          assert.strictEqual(local.status, 503)
+          assert.strictEqual(
+            local.headers.get("x-readiness"),
+            "database=ok, cache=ok, backend=down, models=expired"
+          )
+          const proxied = yield* call("/readyz", { headers: { "x-forwarded-for": "127.0.0.1" } })
+          assert.deepStrictEqual([proxied.status, proxied.headers.get("x-readiness")], [503, null])
+          assert.deepStrictEqual(
+            Object.keys(JSON.parse(proxied.text)).sort(),
+            Object.keys(JSON.parse(local.text)).sort()
+          )
         })
     )
   }

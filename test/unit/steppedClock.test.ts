@@ -14,6 +14,7 @@ import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { layerMemory as layerKeys } from "../../src/gates/keys/memory.ts"
 import { Missing } from "../../src/gates/meter/Meter.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
+import { layerMemory as layerModels } from "../../src/gates/models/memory.ts"
 import { Readiness } from "../../src/http/health.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { Drain } from "../../src/infra/Drain.ts"
@@ -114,7 +115,14 @@ for (const stepMs of steps) {
     }).pipe(
       Effect.provide(
         onWallClock(Readiness.layer).pipe(
-          Layer.provide([keys, layerMeter({ leaseS: 30 }), backend, Drain.layer, Metrics.layer]),
+          Layer.provide([
+            keys,
+            layerMeter({ leaseS: 30 }),
+            layerModels([]),
+            backend,
+            Drain.layer,
+            Metrics.layer
+          ]),
           Layer.provideMerge(WallClock.layer)
         )
       )

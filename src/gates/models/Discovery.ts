@@ -21,6 +21,8 @@ export class Discovery extends Context.Service<
     ): Effect.Effect<Evidence<"Discovery">, BadRequest | Forbidden | Unavailable>
     /** The models that the caller may use, in the backend's order; empty when the list is empty or expired. */
     effective(key: Evidence<"KeyStore">): Effect.Effect<ReadonlyArray<Model>, Unavailable>
+    /** Whether the list is older than it may be, or there never was one: every model is denied for that reason. */
+    readonly isExpired: () => boolean
     /** Requests a new poll soon, without waiting for it, after a model was not found. */
     readonly refresh: Effect.Effect<void>
   }

@@ -40,6 +40,7 @@ export const layerMemory = (
       return Context.make(Discovery, {
         resolve: (key, asked) => Effect.flatMap(known, (list) => resolveModel(list, key, asked)),
         effective: (key) => Effect.map(known, (list) => list.effective(key.facts.caller.models)),
+        isExpired: () => catalog.models.length === 0,
         refresh: Effect.sync(() => void (refreshes += 1))
       }).pipe(
         Context.add(DiscoveryControl, {

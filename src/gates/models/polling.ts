@@ -8,6 +8,7 @@ import { Backend } from "../../backend/Backend.ts"
 import { BackendFailed } from "../../domain/Errors.ts"
 import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
+import { OutageLog } from "../../infra/OutageLog.ts"
 import { background, later, makeOutage } from "../../observability/background.ts"
 import type { Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
@@ -59,13 +60,28 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
     return Effect.raceFirst(most, asked)
   }
 
+  const isExpired = () => nowMs() - askedAt > ttlS * 1000
+  const unlisted = yield* makeOutage("model_discovery", (cause) =>
+    Effect.logWarning("model discovery failed", faultOf(cause))
+  )
+  const expiry = new OutageLog(nowMs)
+  const logExpiry = expiry.failed(() =>
+    Effect.logWarning("model list expired, every model is denied", {
+      age_s: Number.isFinite(askedAt) ? Math.round((nowMs() - askedAt) / 1000) : "never listed"
+    })
+  )
   yield* background(
     "model_discovery",
     poll,
     { pause },
-    yield* makeOutage("model_discovery", (cause) =>
-      Effect.logWarning("model discovery failed", faultOf(cause))
-    )
+    {
+      failed: (cause) =>
+        Effect.andThen(
+          unlisted.failed(cause),
+          Effect.suspend(() => (isExpired() ? logExpiry : Effect.void))
+        ),
+      over: Effect.andThen(unlisted.over, expiry.over(Effect.logInfo("model list is in force again")))
+    }
   )
 
   // Separate from the polls, so that slow descriptions do not delay the list.
@@ -85,7 +101,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   })
 
   /** The current list, or an empty one when it has expired. */
-  const fresh = () => (nowMs() - askedAt <= ttlS * 1000 ? catalog : nothing)
+  const fresh = () => (isExpired() ? nothing : catalog)
 
   const metrics = yield* Metrics
   yield* metrics.probe({
@@ -102,6 +118,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   return Discovery.of({
     resolve: (key, asked) => Effect.suspend(() => resolveModel(fresh(), key, asked)),
     effective: (key) => Effect.sync(() => fresh().effective(key.facts.caller.models)),
+    isExpired,
     refresh: Effect.asVoid(Queue.offer(wanted, undefined))
   })
 })

@@ -7,7 +7,7 @@ import { version } from "../../version.ts"
 import { type Route, routes } from "../routes.ts"
 import { errorBody } from "../errors/errorResponses.ts"
 import { errorResponses, statuses } from "./errors.ts"
-import { always, type Header, limits, ofErrors, queued, relaxed } from "./headers.ts"
+import { always, type Header, limits, listed, ofErrors, queued, ready, relaxed } from "./headers.ts"
 import { type Operation, operationFor } from "./operations.ts"
 import { counts, needs } from "./words.ts"
 import { componentSchemas, schemaOf } from "./schemas.ts"
@@ -30,12 +30,13 @@ const headersOf = (...headers: ReadonlyArray<{ readonly [name: string]: Header }
 const isFree = ({ needs }: Route): boolean => needs === "nothing"
 
 const answerHeaders = (route: Route): JsonObject => {
-  if (isFree(route)) return headersOf(always)
+  if (isFree(route)) return headersOf(always, ...(route.path === "/readyz" ? [ready] : []))
   return headersOf(
     always,
     limits,
     ...(route.handler === "generate" ? [relaxed] : []),
-    ...(route.cost === "tokens" ? [queued] : [])
+    ...(route.cost === "tokens" ? [queued] : []),
+    ...(route.handler === "list" && route.list !== "version" ? [listed] : [])
   )
 }
 
@@ -150,6 +151,8 @@ export const document = (): JsonObject => ({
       ...limits,
       ...relaxed,
       ...queued,
+      ...listed,
+      ...ready,
       ...Object.fromEntries(Object.values(ofErrors))
     },
     responses: Object.fromEntries(

@@ -43,6 +43,20 @@ export const queued = {
   )
 }
 
+/** On the answer of `/readyz`. */
+export const ready = {
+  "X-Readiness": text(
+    "what is down, as `database=ok, cache=ok, backend=down, models=expired`; only to clients on the gateway's own machine"
+  )
+}
+
+/** On a list of models. */
+export const listed = {
+  "X-Model-List": text(
+    "`expired` when the list is empty because the model server has not listed its models for too long; else absent"
+  )
+}
+
 /** Headers that the table of error responses sets, by their names there. */
 export const ofErrors: { readonly [name: string]: readonly [name: string, header: Header] } = {
   "retry-after": ["Retry-After", { description: "seconds", schema: { type: "integer", minimum: 1 } }],

@@ -236,10 +236,16 @@ const idle = Effect.fnUntraced(function* (env: Readonly<Record<string, string>>,
 }, Effect.scoped)
 
 const depth = 256
+/** Nothing ends by itself while it is measured. */
+const patient = {
+  QUEUE_MAX_WAIT_MS: "600000",
+  BACKEND_FIRST_BYTE_TIMEOUT_MS: "600000",
+  BACKEND_IDLE_TIMEOUT_MS: "600000"
+}
 
 const full = Effect.fnUntraced(function* (duration: number) {
   const { backend, redis, replicas } = yield* Ground
-  const both = yield* replicas({ ...inForce, QUEUE_MAX_DEPTH: String(depth), QUEUE_MAX_WAIT_MS: "600000" })
+  const both = yield* replicas({ ...inForce, ...patient, QUEUE_MAX_DEPTH: String(depth) })
   const urls = both.map(({ url }) => url)
   backend.setServiceMs(3_600_000)
   const keys = yield* Effect.forEach(Array.from({ length: 16 }), (_, i) => newKey(`full-${i}`, { rpm: 1000 }))
@@ -259,6 +265,7 @@ const full = Effect.fnUntraced(function* (duration: number) {
     both.map(({ pid }) => pid()),
     duration
   )
+  const held = yield* entries
   const [key] = keys
   if (key === undefined) return yield* Effect.die("no key")
   const beyond = yield* ask(urls[0] ?? "", key)
@@ -273,13 +280,13 @@ const full = Effect.fnUntraced(function* (duration: number) {
     SELECT count(*)::int AS left, coalesce(sum(tokens_in + tokens_out), 0)::int AS tokens,
       (count(*) FILTER (WHERE queued_ms IS NULL))::int AS unsaid
     FROM audit_log a JOIN tenants t ON t.id = a.tenant_id WHERE t.name LIKE 'full-%' AND a.status = 499`
-  return { beyond, cost, leftMs, next, rows }
+  return { beyond, cost, held, leftMs, next, rows }
 }, Effect.scoped)
 
 export const cost = Effect.fnUntraced(function* ({ seconds: duration }: Plan) {
   const without = yield* idle({}, duration)
   const empty = yield* idle(inForce, duration)
-  const { beyond, cost: busy, leftMs, next, rows } = yield* full(duration)
+  const { beyond, cost: busy, held, leftMs, next, rows } = yield* full(duration)
   const retry = Number(beyond.headers["retry-after"])
   return [
     figure(
@@ -291,6 +298,7 @@ export const cost = Effect.fnUntraced(function* ({ seconds: duration }: Plan) {
       `${empty.cpu.toFixed(2)}, ${empty.commands.toFixed(2)}`
     ),
     figure("an empty queue: Redis commands a second more", empty.commands - without.commands, (n) => n < 0.2),
+    figure("places and waiting requests after the measurement", held, (n) => n === depth + slots),
     figure(
       `${depth} wait: CPU %, Redis commands a second`,
       `${busy.cpu.toFixed(2)}, ${busy.commands.toFixed(2)}`
