@@ -10,6 +10,7 @@ import type { BackendFault } from "../../src/domain/Errors.ts"
 import { numbersOf } from "../../src/domain/Embeddings.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { callOf, permitFor } from "../support/permits.ts"
+import { comesTrue } from "../support/wait.ts"
 
 /** What a backend can do that both twins have to understand alike. */
 export type Situation =
@@ -163,7 +164,7 @@ export const suite = (
           const seen: Array<string> = []
           const reading = Stream.runForEach(yield* forward, ({ text }) => Effect.sync(() => seen.push(text)))
           const running = yield* Effect.forkChild(Effect.flip(reading))
-          yield* Effect.sleep("20 millis")
+          assert.isTrue(yield* comesTrue(() => seen.length === 1))
           yield* drain.cut
           assert.strictEqual(named(yield* Fiber.join(running)), "ShuttingDown")
           assert.deepStrictEqual(seen, ["Hello"])

@@ -9,6 +9,7 @@ import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/Redis
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerPrivateRedis, TestRedis, TestRedisServer } from "../support/TestRedis.ts"
+import { eventually } from "../support/wait.ts"
 import { claimsOf, granted } from "./Meter.ts"
 
 const meterOn = (leaseS: number) =>
@@ -21,7 +22,7 @@ const command = (name: string, ...args: Array<string>) =>
   Effect.flatMap(Redis, ({ send }) => send(name, args))
 
 /** Asks until Redis is back; a deadline makes a Redis that stays away a failure. */
-const eventually = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+const retried = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   effect.pipe(Effect.retry(Schedule.spaced("20 millis")), Effect.timeout("10 seconds"))
 
 const ask = (id: string, tokens = 0) => ({ id, tokens, slot: true })
@@ -37,7 +38,7 @@ it.live("when a lease ends, then by Redis's own clock", () =>
     granted(yield* meter.reserve(claims, ask("a", 60)))
     assert.strictEqual((yield* meter.reserve(claims, ask("b")))._tag, "Refused")
     const begun = Date.now()
-    const b = yield* eventually(
+    const b = yield* retried(
       Effect.filterOrFail(meter.reserve(claims, ask("b")), (verdict) => verdict instanceof Reserved)
     )
     assert.isAtLeast(Date.now() - begun, 200)
@@ -55,8 +56,8 @@ it.live("when a request has been forgotten, then its hold is given back all the 
       granted(yield* meter.reserve(claims, ask(id, 30)))
     }
     const lapsed = Effect.map(meter.snapshot(claims.account, Date.now()), (survey) => survey.lapsed)
-    yield* Effect.sleep("700 millis")
-    assert.deepStrictEqual((yield* lapsed).toSorted(), ["cancelled", "settled"])
+    const both = yield* eventually(lapsed, (ids) => ids.length === 2)
+    assert.deepStrictEqual(both.toSorted(), ["cancelled", "settled"])
     yield* meter.cancel({ id: "cancelled", claims })
     const grip = { held: 0, available: 0, admittedAt: Date.now(), buckets: {}, slot: false }
     yield* meter.settle({ id: "settled", claims, ...grip }, 10)
@@ -82,7 +83,7 @@ it.live("when two clients send 5000 reserves at once, then no more are admitted 
     const verdicts = yield* Effect.forEach(
       Array.from({ length: 5000 }, (_, i) => i),
       // A busy machine may miss the command timeout: asked again, it answers what it had decided.
-      (i) => eventually(meters[i % 2 === 0 ? 0 : 1].reserve(claims, ask(`m${i}`, 7))),
+      (i) => retried(meters[i % 2 === 0 ? 0 : 1].reserve(claims, ask(`m${i}`, 7))),
       { concurrency: 200 }
     )
     const reserved = verdicts.flatMap((verdict) => (verdict instanceof Reserved ? [verdict.reservation] : []))
@@ -105,7 +106,7 @@ it.live(
       // What the request path does with an answer it never got.
       assert.instanceOf(yield* Effect.flip(meter.cancel({ id: "a", claims })), MeterDown)
       yield* server.resume
-      yield* eventually(meter.cancel({ id: "a", claims }))
+      yield* retried(meter.cancel({ id: "a", claims }))
       const headroom = yield* left(claims)
       assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [5, 100_000])
       granted(yield* meter.reserve(claims, ask("b")))
@@ -135,7 +136,7 @@ it.live("when Redis comes back with an older snapshot, then its totals do not co
     yield* server.kill
     yield* server.start
     const missing = new Missing({ buckets: { total: "total" } })
-    assert.deepStrictEqual(yield* eventually(meter.peek(claims)), missing)
+    assert.deepStrictEqual(yield* retried(meter.peek(claims)), missing)
     assert.deepStrictEqual(yield* meter.reserve(claims, ask("c", 1)), missing)
     yield* meter.load(claims.account, [{ bucket: "total", tokens: 600 }])
     assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 400)
@@ -226,11 +227,11 @@ it.live(
       yield* meter.settle(granted(yield* meter.reserve(claims, ask("warm"))).reservation, 0)
       proxy.state.swallow = true
       assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 40))), MeterDown)
-      const { reservation, headroom } = granted(yield* eventually(meter.reserve(claims, ask("a", 40))))
+      const { reservation, headroom } = granted(yield* retried(meter.reserve(claims, ask("a", 40))))
       assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [7, 60])
       proxy.state.swallow = true
       assert.instanceOf(yield* Effect.flip(meter.settle(reservation, 30)), MeterDown)
-      const after = yield* eventually(meter.settle(reservation, 30))
+      const after = yield* retried(meter.settle(reservation, 30))
       assert.deepStrictEqual([after.requests.remaining, after.tokens.remaining], [7, 70])
     }).pipe(Effect.scoped, Effect.provide(alone()))
 )
@@ -261,13 +262,13 @@ it.live("when Redis starts, then the run has a name of its own, which is known o
     assert.match(first?.runId ?? "", /^[0-9a-f]{40}$/)
     assert.strictEqual(redis.runId(), first?.runId)
     yield* server.kill
-    yield* eventually(Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId === ""))
+    yield* retried(Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId === ""))
     yield* server.start
-    const [second] = yield* eventually(redis.servers)
+    const [second] = yield* retried(redis.servers)
     assert.notStrictEqual(second?.runId, first?.runId)
     // A server tells its name a moment before its connection is ready.
     const known = Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId !== "")
-    assert.strictEqual(yield* eventually(known), second?.runId)
+    assert.strictEqual(yield* retried(known), second?.runId)
   }).pipe(Effect.provide(alone()))
 )
 

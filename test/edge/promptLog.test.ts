@@ -222,7 +222,7 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
       yield* registry.setPromptLog(prefix, { on: true })
       const since = performance.now()
       const first = yield* eventually(
-        Effect.flatMap(asked(), (id) => Effect.delay(logged(id), "100 millis")),
+        Effect.flatMap(asked(), (id) => eventually(logged(id), (row) => row !== undefined, 100)),
         (row) => row !== undefined,
         3000
       )

@@ -11,6 +11,14 @@ import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts
 import { auditSumsOf, correctionOf, ledgerOf } from "../support/auditDatabase.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
+import { eventually } from "../support/wait.ts"
+
+/** Whether a statement waits for a lock. Within a transaction pg_stat_activity would not change, pg_locks does. */
+const waitsForLock = Effect.gen(function* () {
+  const pg = yield* PgClient.PgClient
+  const rows = yield* pg`SELECT 1 FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')`
+  return rows.length > 0
+})
 
 const abortion = { status: 500, errorType: "aborted" }
 
@@ -54,7 +62,8 @@ layer(TestPostgres, { excludeTestServices: true, timeout: 30_000 })("a late end"
         Effect.gen(function* () {
           yield* closeIntents(pg)([aborted])
           yield* Deferred.succeed(begun, undefined)
-          yield* Effect.sleep("300 millis")
+          // Until the other one waits for the row.
+          assert.isTrue(yield* eventually(waitsForLock, Boolean))
         })
       )
       const closing = yield* Effect.forkChild(other)

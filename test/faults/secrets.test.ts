@@ -13,7 +13,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { type Ran, tollgateWith } from "../cli/tollgate.ts"
 import { makeFaultProxy } from "../support/FaultProxy.ts"
 import { fake as wire, makeFakeBackend } from "../support/FakeBackend.ts"
-import { generous, installed } from "../support/Gateway.ts"
+import { eventually, generous, installed } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { rawPost, rawRequest, talk } from "../support/RawClient.ts"
 import { storedInPostgres, storedInRedis } from "../support/stored.ts"
@@ -265,10 +265,10 @@ const breakStores = Effect.fnUntraced(function* ({ key, post, postgres, redis, r
         )
       }
       yield* store.heal
-      yield* Effect.repeat(Effect.delay(post("/api/chat", secret, chat()), "100 millis"), {
-        until: (status) => status === 200,
-        times: 100
-      })
+      assert.strictEqual(
+        yield* eventually(post("/api/chat", secret, chat()), (status) => status === 200, 10_000),
+        200
+      )
     }
   }
 })

@@ -17,7 +17,10 @@ import { fake, type FakeBackend, makeFakeBackend } from "./FakeBackend.ts"
 import { heard, secrets, type Witness } from "./invariants/Witness.ts"
 import { layerTestPostgres } from "./TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "./TestRedis.ts"
+import { eventually } from "./wait.ts"
 import { watch } from "./watch.ts"
+
+export { eventually } from "./wait.ts"
 
 export class Fake extends Context.Service<Fake, FakeBackend>()("test/FakeBackend") {}
 
@@ -226,19 +229,3 @@ export const auditRow = Effect.fnUntraced(function* (requestId: string | null) {
      WHERE request_id = ${requestId}::text::uuid`
   return rows[0]
 })
-
-/** Asks until the answer is there, for at most `ms`; the last answer either way. */
-export const eventually = <A, E, R>(
-  ask: Effect.Effect<A, E, R>,
-  until: (answer: A) => boolean,
-  ms = 5000
-): Effect.Effect<A, E, R> =>
-  Effect.suspend(() => {
-    const deadline = performance.now() + ms
-    const again: Effect.Effect<A, E, R> = Effect.flatMap(ask, (answer) =>
-      until(answer) || performance.now() > deadline
-        ? Effect.succeed(answer)
-        : Effect.delay(again, "20 millis")
-    )
-    return again
-  })

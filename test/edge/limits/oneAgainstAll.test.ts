@@ -29,6 +29,9 @@ layer(layerGateway(), live)("a key that makes the backend fail", (it) => {
   )
 })
 
+/** The circuit lets a probe through. */
+const halfOpen = eventually(call("/metrics"), ({ text }) => text.includes("\ntollgate_breaker_state 1\n"))
+
 layer(layerGateway({ BREAKER_OPEN_MS: "500" }), live)("a key that made the circuit open", (it) => {
   it.effect("when it was the last probe, then the next probe is another key's", () =>
     Effect.gen(function* () {
@@ -37,10 +40,10 @@ layer(layerGateway({ BREAKER_OPEN_MS: "500" }), live)("a key that made the circu
       backend.script(...Array.from({ length: 6 }, () => broken))
       for (let i = 0; i < 5; i += 1) yield* chat(bad.secret)
       assert.strictEqual((yield* chat(good.secret)).status, 502)
-      yield* Effect.sleep("600 millis")
+      yield* halfOpen
       // The first probe fails.
       yield* chat(bad.secret)
-      yield* Effect.sleep("600 millis")
+      yield* halfOpen
       const calls = backend.requests.length
       const passedOver = yield* chat(bad.secret)
       assert.strictEqual(passedOver.status, 502)

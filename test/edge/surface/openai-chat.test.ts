@@ -17,6 +17,7 @@ import {
   user
 } from "./asking.ts"
 import { picture } from "../../support/pictures.ts"
+import { comesTrue } from "../../support/wait.ts"
 
 const path = "/v1/chat/completions"
 const streaming = (more: object = {}) => chat({ stream: true, ...more })
@@ -275,7 +276,9 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
         assert.strictEqual(answer.sent?.["think"], name === "oldthinker:latest" ? "high" : undefined)
       }
       // Once per digest, however often the list is polled.
-      yield* Effect.sleep("1500 millis")
+      const polls = () => backend.lookups.filter((one) => one.path === "/api/tags").length
+      const polled = polls()
+      assert.isTrue(yield* comesTrue(() => polls() > polled + 1))
       const asked = backend.descriptions.map(({ body }) => body?.["model"])
       assert.strictEqual(new Set(asked).size, asked.length)
     })

@@ -43,7 +43,7 @@ layer(layerGateway({ BREAKER_OPEN_MS: "700" }), live)("a backend that fails", (i
           assert.notInclude(answer.text, "SECRET")
         }
         backend.always(undefined)
-        yield* Effect.sleep("800 millis")
+        yield* eventually(call("/metrics"), ({ text }) => text.includes("\ntollgate_breaker_state 1\n"))
         const calls = backend.requests.length
         const slow: Behaviour = { does: "stream", lines: [fake.chat("a"), fake.done()], gapMs: 150 }
         backend.script(slow)

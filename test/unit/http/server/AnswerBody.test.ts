@@ -5,6 +5,7 @@ import { Deferred, Effect, Fiber, type Scope } from "effect"
 import * as fc from "fast-check"
 import { AnswerBody } from "../../../../src/http/server/AnswerBody.ts"
 import { uncounted } from "../../../../src/backend/AnswerMemory.ts"
+import { comesTrue } from "../../../support/wait.ts"
 
 /** A server that answers with what `serve` writes; gives its port. */
 const served = (
@@ -168,7 +169,7 @@ it.live("when a writer stops waiting for room, then it leaves no listener behind
       Effect.gen(function* () {
         const body = new AnswerBody(response, heads, uncounted)
         const writing = yield* Effect.forkChild(Effect.forever(body.write("x".repeat(1_000_000))))
-        while (response.listenerCount("drain") === 0) yield* Effect.sleep("1 millis")
+        yield* comesTrue(() => response.listenerCount("drain") > 0)
         const waiting = response.listenerCount("drain")
         yield* Fiber.interrupt(writing)
         yield* Deferred.succeed(listeners, [waiting, response.listenerCount("drain")])

@@ -10,6 +10,7 @@ import {
   PipeliningServer,
   waitForTurn
 } from "../../../../src/http/server/pipelining.ts"
+import { comesTrue } from "../../../support/wait.ts"
 
 interface Begun {
   readonly path: string
@@ -67,11 +68,7 @@ const makeWorld = Effect.gen(function* () {
 })
 
 const settled = () => new Promise((resolve) => setTimeout(resolve, 10))
-const until = (holds: () => boolean) =>
-  Effect.promise(async () => {
-    for (let n = 0; n < 1500 && !holds(); n += 1) await settled()
-    assert.isTrue(holds())
-  })
+const until = (holds: () => boolean) => Effect.map(comesTrue(holds), (came) => assert.isTrue(came))
 const requests = (count: number, first = 0) =>
   Array.from({ length: count }, (_, i) => `GET /${first + i} HTTP/1.1\r\nHost: h\r\n\r\n`).join("")
 const paths = (text: string) =>

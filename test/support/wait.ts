@@ -1,0 +1,25 @@
+/**
+ * How a test waits: for a condition, never for a time. Real time that must pass is listed with its reason in
+ * `test/unit/support/waits.test.ts`.
+ */
+import { Effect } from "effect"
+
+/** Asks until the answer is there, for at most `ms`. Returns the last answer either way. */
+export const eventually = <A, E, R>(
+  ask: Effect.Effect<A, E, R>,
+  until: (answer: A) => boolean,
+  ms = 5000
+): Effect.Effect<A, E, R> =>
+  Effect.suspend(() => {
+    const deadline = performance.now() + ms
+    const again: Effect.Effect<A, E, R> = Effect.flatMap(ask, (answer) =>
+      until(answer) || performance.now() > deadline
+        ? Effect.succeed(answer)
+        : Effect.delay(again, "20 millis")
+    )
+    return again
+  })
+
+/** Waits until `holds`. Returns whether it does. */
+export const comesTrue = (holds: () => boolean, ms = 15_000): Effect.Effect<boolean> =>
+  eventually(Effect.sync(holds), Boolean, ms)
