@@ -24,7 +24,7 @@ import { makeServe } from "./commands/serve.ts"
 import { setBudget } from "./commands/set-budget.ts"
 import { setEndUser } from "./commands/set-end-user.ts"
 import { setLimits } from "./commands/set-limits.ts"
-import { setModels } from "./commands/set-models.ts"
+import { makeSetModels } from "./commands/set-models.ts"
 import { setPromptLog } from "./commands/set-prompt-log.ts"
 import { showBudget } from "./commands/show-budget.ts"
 import { showPromptLog } from "./commands/show-prompt-log.ts"
@@ -60,7 +60,7 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
           listTenants.pipe(Command.provide(registry)),
           disableTenant.pipe(Command.provide(registry)),
           enableTenant.pipe(Command.provide(registry)),
-          setModels.pipe(Command.provide(registry)),
+          makeSetModels(needs.backend).pipe(Command.provide(registry)),
           makeListModels(registry).pipe(Command.provide(needs.backend)),
           showUsage.pipe(Command.provide(registry))
         ]

@@ -5,16 +5,20 @@ import { amount, minute, table } from "./terminal.ts"
 const models = (tenant: TenantInfo): string =>
   tenant.allowAllModels ? "all" : tenant.allowedModels.join(", ") || "-"
 
+const aliases = ({ modelAliases }: TenantInfo): string =>
+  modelAliases.map(({ alias, model }) => `${alias}=${model}`).join(", ") || "-"
+
 export const tenantTable = (tenants: ReadonlyArray<TenantInfo>): string =>
   table(
-    ["NAME", "STATUS", "RPM", "TPM", "CONCURRENT", "MODELS"],
+    ["NAME", "STATUS", "RPM", "TPM", "CONCURRENT", "MODELS", "ALIASES"],
     tenants.map((tenant) => [
       tenant.name,
       tenant.status,
       String(tenant.rpm),
       String(tenant.tpm),
       String(tenant.concurrent),
-      models(tenant)
+      models(tenant),
+      aliases(tenant)
     ])
   )
 

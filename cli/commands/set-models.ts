@@ -1,46 +1,119 @@
-import { Effect, Option } from "effect"
+import { Effect, type Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
+import { Backend } from "../../src/backend/Backend.ts"
+import { Catalog, withoutDefaultTag } from "../../src/gates/models/Catalog.ts"
 import * as flags from "../flags.ts"
 import { tenantTable } from "../tables.ts"
 import { note, show } from "../terminal.ts"
+import { namesOf } from "./list-models.ts"
 
-export const setModels = Command.make(
-  "set-models",
-  {
-    tenant: flags.tenant,
-    models: Flag.String("models").pipe(
-      Flag.withDescription("The new allowlist; empty allows no model"),
-      Flag.withMetavar("list"),
-      Flag.optional
-    ),
-    allowAll: Flag.Boolean("allow-all").pipe(
-      Flag.withDescription("Allow every installed model; --no-allow-all uses the allowlist again"),
-      Flag.optional
+type Aliases = { readonly [alias: string]: string }
+
+/** `fast=llama3.2:3b,big=llama3.1:70b` */
+const readAliases = (text: string): Effect.Effect<Aliases, InvalidValue> =>
+  Effect.map(
+    Effect.forEach(flags.commaList(text), (part) => {
+      const [, alias = "", model = ""] = /^([^=]+)=(.+)$/.exec(part) ?? []
+      return alias === ""
+        ? new InvalidValue({ field: "alias", expected: "alias=model, such as fast=llama3.2:3b" })
+        : Effect.succeed<readonly [string, string]>([alias.trim(), model.trim()])
+    }),
+    Object.fromEntries
+  )
+
+/** The models of the model server; undefined when it does not answer. */
+const installed = <E>(backend: Layer.Layer<Backend, E>) =>
+  Effect.flatMap(Backend, ({ models }) => models).pipe(
+    Effect.timeout("5 seconds"),
+    Effect.provide(backend),
+    Effect.map((models) => new Catalog(models)),
+    Effect.orElseSucceed(() => undefined)
+  )
+
+/** An alias cannot take the name of a model: the model would win, and the alias would do nothing. */
+const checkNames = (catalog: Catalog | undefined, aliases: Aliases): Effect.Effect<void, InvalidValue> =>
+  Object.keys(aliases).some((alias) => catalog?.find(withoutDefaultTag(alias)) !== undefined)
+    ? new InvalidValue({ field: "alias", expected: "a name that no installed model has" })
+    : Effect.void
+
+const warn = Effect.fnUntraced(function* (
+  catalog: Catalog | undefined,
+  tenant: TenantInfo,
+  aliases: Aliases
+) {
+  if (catalog === undefined) {
+    return yield* note(
+      "The model server does not answer, so it was not checked that these models are installed."
     )
-  },
-  Effect.fnUntraced(function* ({ allowAll, models, tenant }) {
-    const registry = yield* Registry
-    if (Option.isNone(models) && Option.isNone(allowAll)) {
-      return yield* new InvalidValue({
-        field: "models",
-        expected: "given, or --allow-all, or --no-allow-all"
+  }
+  for (const [alias, model] of Object.entries(aliases)) {
+    if (catalog.find(model) === undefined) {
+      yield* note(`${model} is not installed: requests for ${alias} are refused until it is.`)
+    } else if (catalog.resolve(namesOf(tenant), alias) === undefined) {
+      yield* note(`${tenant.name} may not use ${model}: requests for ${alias} are refused.`)
+    }
+  }
+})
+
+/** `backend` is built only when aliases are given, because the rest needs no model server. */
+export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
+  Command.make(
+    "set-models",
+    {
+      tenant: flags.tenant,
+      models: Flag.String("models").pipe(
+        Flag.withDescription("The new allowlist; empty allows no model"),
+        Flag.withMetavar("list"),
+        Flag.optional
+      ),
+      allowAll: Flag.Boolean("allow-all").pipe(
+        Flag.withDescription("Allow every installed model; --no-allow-all uses the allowlist again"),
+        Flag.optional
+      ),
+      alias: Flag.String("alias").pipe(
+        Flag.withDescription("Other names for models, as alias=model; other aliases stay"),
+        Flag.withMetavar("list"),
+        Flag.optional
+      ),
+      removeAlias: Flag.String("remove-alias").pipe(
+        Flag.withDescription("Aliases to remove"),
+        Flag.withMetavar("list"),
+        Flag.optional
+      )
+    },
+    Effect.fnUntraced(function* ({ alias, allowAll, models, removeAlias, tenant }) {
+      const registry = yield* Registry
+      if ([alias, allowAll, models, removeAlias].every((flag) => Option.isNone<unknown>(flag))) {
+        return yield* new InvalidValue({
+          field: "models",
+          expected: "given, or --allow-all, --no-allow-all, --alias or --remove-alias"
+        })
+      }
+      const aliases = Option.isSome(alias) ? yield* readAliases(alias.value) : undefined
+      const catalog = aliases === undefined ? undefined : yield* installed(backend)
+      if (aliases !== undefined) yield* checkNames(catalog, aliases)
+      const changed = yield* registry.setModels(tenant, {
+        ...(Option.isSome(models) ? { models: flags.commaList(models.value) } : {}),
+        ...(Option.isSome(allowAll) ? { allowAll: allowAll.value } : {}),
+        ...(aliases === undefined ? {} : { aliases }),
+        ...(Option.isSome(removeAlias) ? { removeAliases: flags.commaList(removeAlias.value) } : {})
       })
-    }
-    const changed = yield* registry.setModels(tenant, {
-      ...(Option.isSome(models) ? { models: flags.commaList(models.value) } : {}),
-      ...(Option.isSome(allowAll) ? { allowAll: allowAll.value } : {})
+      yield* show(changed, tenantTable([changed]))
+      if (aliases !== undefined) yield* warn(catalog, changed, aliases)
+      if (changed.allowAllModels && changed.allowedModels.length > 0) {
+        yield* note(
+          "The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it."
+        )
+      }
     })
-    yield* show(changed, tenantTable([changed]))
-    if (changed.allowAllModels && changed.allowedModels.length > 0) {
-      yield* note("The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it.")
-    }
-  })
-).pipe(
-  Command.withDescription("Set which models a tenant may use"),
-  Command.withExamples([
-    { command: "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest" },
-    { command: "tollgate set-models --tenant acme --allow-all" }
-  ])
-)
+  ).pipe(
+    Command.withDescription("Set which models a tenant may use, and under which other names"),
+    Command.withExamples([
+      { command: "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest" },
+      { command: "tollgate set-models --tenant acme --allow-all" },
+      { command: "tollgate set-models --tenant acme --alias fast=llama3.2:1b" },
+      { command: "tollgate set-models --tenant acme --remove-alias fast" }
+    ])
+  )

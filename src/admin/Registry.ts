@@ -27,6 +27,8 @@ export interface TenantInfo extends LimitValues<number> {
   readonly name: string
   readonly allowAllModels: boolean
   readonly allowedModels: ReadonlyArray<string>
+  /** other names for models, without `:latest` */
+  readonly modelAliases: ReadonlyArray<{ readonly alias: string; readonly model: string }>
   /** share of the backend while requests wait for it */
   readonly weight: number
   readonly status: "active" | "disabled"
@@ -102,6 +104,16 @@ export interface TenantLimitChange extends Partial<LimitValues<number>> {
   readonly weight?: number
 }
 
+/** What is absent does not change. */
+export interface ModelsChange {
+  /** the new allowlist */
+  readonly models?: ReadonlyArray<string>
+  readonly allowAll?: boolean
+  /** aliases to add, or to give another model */
+  readonly aliases?: { readonly [alias: string]: string }
+  readonly removeAliases?: ReadonlyArray<string>
+}
+
 /** An absent period does not change; null removes its budget. */
 export type BudgetChange = { readonly [P in Period]?: number | null }
 
@@ -115,10 +127,7 @@ export class Registry extends Context.Service<
     showTenant(tenant: string): Answer<TenantInfo, UnknownTenant>
     setTenantLimits(tenant: string, limits: TenantLimitChange): Answer<TenantInfo, UnknownTenant>
     setTenantEnabled(tenant: string, enabled: boolean): Answer<TenantInfo, UnknownTenant>
-    setModels(
-      tenant: string,
-      change: { readonly models?: ReadonlyArray<string>; readonly allowAll?: boolean }
-    ): Answer<TenantInfo, UnknownTenant>
+    setModels(tenant: string, change: ModelsChange): Answer<TenantInfo, UnknownTenant>
     /** From the ledger; day and month are the current ones in UTC. */
     usage(tenant: string, period: Period): Answer<UsageTotals, UnknownTenant>
 

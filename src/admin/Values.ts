@@ -80,6 +80,28 @@ export const modelList = value(
   Schema.Array(text(350, (value) => !/\s/.test(value))).check(Schema.isMaxLength(10_000))
 )
 
+/** Each key of the tenant brings its aliases along, so their number is bounded. */
+const maxAliases = 100
+
+const isAlias = Schema.isPattern(/^[A-Za-z0-9][\w./:@+-]{0,127}$/)
+
+export const aliasName = value(
+  "an alias of at most 128 letters, digits and ._-/:@+, the first a letter or a digit",
+  Schema.String.check(isAlias)
+)
+
+export const aliasTarget = value(
+  "a model name of at most 350 characters without spaces",
+  text(350, (value) => !/\s/.test(value))
+)
+
+export const aliases = value(
+  `at most ${maxAliases} aliases for a tenant`,
+  Schema.Record(Schema.String, Schema.String).check(
+    Schema.makeFilter((aliases) => Object.keys(aliases).length <= maxAliases)
+  )
+)
+
 /** Checks a value. `field` is the name that the operator knows. */
 export const validate = <A>(
   field: string,

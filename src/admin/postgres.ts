@@ -18,6 +18,7 @@ import {
 } from "./Errors.ts"
 import { orKeep, readBudgets, writeBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
+import { writeModels } from "./models.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
 import { Registry } from "./Registry.ts"
 import { keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
@@ -60,7 +61,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const sql = yield* SqlClient.SqlClient
   const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
-  const tenantColumns = sql`name, rpm, tpm, concurrent, weight, allow_all_models, allowed_models, disabled, created_at`
+  const tenantColumns = sql`name, rpm, tpm, concurrent, weight, allow_all_models, allowed_models, model_aliases, disabled, created_at`
   const keyColumns = sql`k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at, k.expires_at, k.rpm, k.tpm,
     k.concurrent, k.priority, k.end_user_header, k.prompt_log, k.prompt_log_days,
     CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
@@ -136,24 +137,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return yield* oneTenant(tenant, rows)
   }, withRegistryDown)
 
-  const setModels = Effect.fnUntraced(function* (
-    tenant: string,
-    change: Parameters<Registry["Service"]["setModels"]>[1]
-  ) {
-    const models =
-      change.models === undefined
-        ? null
-        : [...new Set(yield* Values.validate("models", Values.modelList, change.models))]
-    // As JSON text, because a model name may contain the separator of an array.
-    const list = models === null ? null : JSON.stringify(models)
-    const rows = yield* sql`
-      UPDATE tenants SET
-        allow_all_models = coalesce(${change.allowAll ?? null}::boolean, allow_all_models),
-        allowed_models = CASE WHEN ${list}::text IS NULL THEN allowed_models
-          ELSE ARRAY(SELECT jsonb_array_elements_text(${list}::text::jsonb)) END
-      WHERE name = ${tenant} RETURNING ${tenantColumns}`
-    return yield* oneTenant(tenant, rows)
-  }, withRegistryDown)
+  const setModels = (tenant: string, change: Parameters<Registry["Service"]["setModels"]>[1]) =>
+    withRegistryDown(
+      Effect.flatMap(writeModels(sql, tenantColumns, tenant, change), (rows) => oneTenant(tenant, rows))
+    )
 
   const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
     yield* showTenant(tenant)

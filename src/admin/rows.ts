@@ -10,6 +10,7 @@ const TenantRow = Schema.Struct({
   concurrent: Schema.Int,
   allow_all_models: Schema.Boolean,
   allowed_models: Schema.Array(Schema.String),
+  model_aliases: Schema.Record(Schema.String, Schema.String),
   weight: Schema.Int,
   disabled: Schema.Boolean,
   created_at: Schema.Date
@@ -64,6 +65,7 @@ export const tenantOf = (row: typeof TenantRow.Type): TenantInfo => ({
   concurrent: row.concurrent,
   allowAllModels: row.allow_all_models,
   allowedModels: row.allowed_models,
+  modelAliases: Object.entries(row.model_aliases).map(([alias, model]) => ({ alias, model })),
   weight: row.weight,
   status: row.disabled ? "disabled" : "active",
   created: row.created_at

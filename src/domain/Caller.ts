@@ -11,6 +11,9 @@ export type Priority = (typeof priorities)[number]
 /** Which discovered models a tenant may use: all, or the named ones. */
 export type ModelGrant = "all" | ReadonlySet<string>
 
+/** Names of a tenant for models: alias, without `:latest`, to the name of a model. */
+export type ModelAliases = ReadonlyMap<string, string>
+
 export interface Caller {
   readonly tenantId: string
   readonly tenantName: string
@@ -21,6 +24,8 @@ export interface Caller {
   readonly limits: EffectiveLimits
   readonly budgets: Budgets
   readonly models: ModelGrant
+  /** absent: none */
+  readonly aliases?: ModelAliases
   /** the tenant's share of the backend while requests wait for it: twice the weight is twice the share */
   readonly weight: number
   readonly priority: Priority

@@ -27,3 +27,9 @@ export interface Model extends Description {
   readonly digest: string
   readonly details: JsonObject
 }
+
+/** A model under a name that a caller may use: its own, or an alias. */
+export interface OfferedModel {
+  readonly name: string
+  readonly model: Model
+}

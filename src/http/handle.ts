@@ -54,7 +54,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     context.ask(asked.request)
     // 403, 400. Before the reservation: a request for a model that its key may not use consumes nothing.
     const model = yield* discovery.resolve(key, asked)
-    context.resolve(model.facts.model)
+    context.resolve(model.facts)
     // 429, 503. Limits and budgets together, so that a request holds all of its claims or none.
     const reserved = yield* reserve(context, model)
     // 429, 503. After the reservation: no request waits that would be refused afterwards.

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { AnswerMemory } from "../backend/AnswerMemory.ts"
 import type { Evidence } from "../domain/Evidence.ts"
-import type { Model } from "../domain/Model.ts"
+import type { OfferedModel } from "../domain/Model.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
@@ -12,9 +12,9 @@ import { present } from "./dialect/decode.ts"
 import type { Exchange } from "./Exchange.ts"
 import { makeReplies } from "./replies.ts"
 
-const tagOf = (model: Model) => ({
-  name: model.name,
-  model: model.name,
+const tagOf = ({ model, name }: OfferedModel) => ({
+  name,
+  model: name,
   modified_at: model.modifiedAt,
   size: model.size,
   digest: model.digest,
@@ -22,10 +22,10 @@ const tagOf = (model: Model) => ({
   ...present({ capabilities: model.capabilities })
 })
 
-const entryOf = (model: Model) => {
+const entryOf = ({ model, name }: OfferedModel) => {
   const modified = Date.parse(model.modifiedAt)
   return {
-    id: model.name,
+    id: name,
     object: "model",
     created: Number.isNaN(modified) ? 0 : Math.floor(modified / 1000),
     owned_by: "tollgate"

@@ -6,10 +6,9 @@
 import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Caller } from "../domain/Caller.ts"
 import { endUserOf } from "../domain/EndUser.ts"
-import type { Evidence } from "../domain/Evidence.ts"
+import type { Evidence, Facts } from "../domain/Evidence.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Headroom } from "../domain/Limits.ts"
-import type { Model } from "../domain/Model.ts"
 import type { Outcome } from "../domain/Outcome.ts"
 import type { Transcript } from "../promptlog/PromptLog.ts"
 import { makeRequestCost } from "./RequestCost.ts"
@@ -27,6 +26,8 @@ class Draft {
   model: string | undefined
   /** whether the name was discovered for this caller; only such names become metric labels */
   modelResolved = false
+  /** the name that was asked for, when it is an alias of the model */
+  alias: string | undefined
   /** for whom the request is, as its client claims */
   endUser: string | undefined
   streamed = false
@@ -83,8 +84,9 @@ class Draft {
     this.relaxed = relaxed ?? []
   }
 
-  resolve(model: Model): void {
+  resolve({ alias, model }: Facts<"Discovery">): void {
     this.model = model.name
+    this.alias = alias
     this.modelResolved = true
   }
 

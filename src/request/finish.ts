@@ -149,6 +149,7 @@ export const makeFinish = Effect.gen(function* () {
       latencyMs: Math.max(0, Math.round(now - context.arrivedMs)),
       ...(context.caller === undefined ? {} : { caller: context.caller }),
       ...(context.model === undefined ? {} : { model: context.model }),
+      ...(context.alias === undefined ? {} : { alias: context.alias }),
       ...(context.endUser === undefined ? {} : { endUser: context.endUser }),
       ...(context.queuedMs === undefined ? {} : { queuedMs: context.queuedMs }),
       ...(outcome.type === undefined ? {} : { errorType: outcome.type })

@@ -27,32 +27,41 @@ export const Admin = layerPostgres({ defaults: { rpm: 60, tpm: 100_000, concurre
 
 const text = (lines: ReadonlyArray<unknown>): string => lines.map((line) => `${String(line)}\n`).join("")
 
-/** With a model server that does not answer. */
-export const tollgateHere = (...args: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    const registry = Layer.succeed(Registry, yield* Registry)
-    const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
-    const needs = {
-      registry,
-      database,
-      backend: noBackend,
-      replicas: layerReplicas.pipe(Layer.provide(Layer.succeed(PgClient.PgClient, yield* PgClient.PgClient))),
-      checks: {
-        status: {
-          database: Effect.provide(databaseStatus, database),
-          cache: Effect.succeed([ok("cache", "not used")]),
-          backend: Effect.provide(backendStatus, noBackend)
+export const tollgateWith =
+  (backend: Layer.Layer<Backend>) =>
+  (...args: ReadonlyArray<string>) =>
+    Effect.gen(function* () {
+      const registry = Layer.succeed(Registry, yield* Registry)
+      const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
+      const needs = {
+        registry,
+        database,
+        backend,
+        replicas: layerReplicas.pipe(
+          Layer.provide(Layer.succeed(PgClient.PgClient, yield* PgClient.PgClient))
+        ),
+        checks: {
+          status: {
+            database: Effect.provide(databaseStatus, database),
+            cache: Effect.succeed([ok("cache", "not used")]),
+            backend: Effect.provide(backendStatus, backend)
+          },
+          doctor: [settingsChecks, Effect.provide(databaseChecks, database)]
         },
-        doctor: [settingsChecks, Effect.provide(databaseChecks, database)]
-      },
-      serve: Effect.void
-    }
-    const before = { out: (yield* TestConsole.logLines).length, err: (yield* TestConsole.errorLines).length }
-    const code = yield* runCommandLine(needs, "0.0.0", args)
-    const ran: Ran = {
-      code,
-      stdout: text((yield* TestConsole.logLines).slice(before.out)),
-      stderr: text((yield* TestConsole.errorLines).slice(before.err))
-    }
-    return ran
-  })
+        serve: Effect.void
+      }
+      const before = {
+        out: (yield* TestConsole.logLines).length,
+        err: (yield* TestConsole.errorLines).length
+      }
+      const code = yield* runCommandLine(needs, "0.0.0", args)
+      const ran: Ran = {
+        code,
+        stdout: text((yield* TestConsole.logLines).slice(before.out)),
+        stderr: text((yield* TestConsole.errorLines).slice(before.err))
+      }
+      return ran
+    })
+
+/** With a model server that does not answer. */
+export const tollgateHere = tollgateWith(noBackend)

@@ -113,7 +113,7 @@ describe("Discovery: what the list leaves out", () => {
         assert.strictEqual(host.most, 1)
         const { effective: all } = yield* Discovery
         assert.deepStrictEqual(
-          (yield* all(verified())).map(({ contextLength }) => contextLength),
+          (yield* all(verified())).map(({ model }) => model.contextLength),
           [1, 1, 1]
         )
         list = [bareModel("a:1", "three")]

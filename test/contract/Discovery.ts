@@ -15,6 +15,27 @@ export const resolved = (models: Caller["models"], name: string) =>
     Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what}`))
   )
 
+/** The names of a tenant with aliases. */
+type Names = Pick<Caller, "aliases" | "models">
+
+const withNames = (names: Names) => verified({ ...callerWith(names.models), ...names })
+
+/** The model and the alias that a name resolves to. */
+const aliased = (names: Names, name: string) =>
+  Effect.flatMap(Discovery, (discovery) =>
+    discovery.resolve(withNames(names), askedOf(callOf({ model: name }).request))
+  ).pipe(
+    Effect.map(({ facts }) => `${facts.model.name} as ${facts.alias}`),
+    Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what}`))
+  )
+
+const offered = (names: Names) =>
+  Effect.flatMap(Discovery, (discovery) => discovery.effective(withNames(names))).pipe(
+    Effect.map((list) =>
+      list.map(({ model, name }) => (name === model.name ? name : `${name}=${model.name}`))
+    )
+  )
+
 export const effective = (models: Caller["models"]) =>
   Effect.flatMap(Discovery, (discovery) => discovery.effective(verified(callerWith(models)))).pipe(
     Effect.map((list) => list.map(({ name }) => name))
@@ -48,6 +69,58 @@ export const suite = (
   ) => it.effect(title, () => run(models, test, descriptions))
 
   describe(`Discovery: ${name}`, () => {
+    check(
+      "when a name is an alias, then it resolves to its model, with and without :latest, and is listed after the models",
+      installed,
+      Effect.gen(function* () {
+        const aliases = new Map([
+          ["zeta", "a:7b"],
+          ["fast", "b"]
+        ])
+        for (const models of ["all", new Set(["a:7b", "b"])] as const) {
+          const names = { models, aliases }
+          assert.strictEqual(yield* aliased(names, "fast"), "b:latest as fast")
+          assert.strictEqual(yield* aliased(names, "fast:latest"), "b:latest as fast")
+          assert.strictEqual(yield* aliased(names, "b"), "b:latest as undefined")
+          for (const other of ["Fast", "fast:1", " fast", "fas"]) {
+            assert.strictEqual(yield* aliased(names, other), none, other)
+          }
+          assert.deepStrictEqual((yield* offered(names)).slice(-2), ["fast=b:latest", "zeta=a:7b"])
+        }
+      })
+    )
+
+    check(
+      "when the model of an alias is missing, not allowed or itself an alias, then the alias is refused and not listed",
+      installed,
+      Effect.gen(function* () {
+        const aliases = new Map([
+          ["missing", "gone:1"],
+          ["denied", "b"],
+          ["twice", "fine"],
+          ["fine", "a:7b"]
+        ])
+        const names = { models: new Set(["a:7b", "missing", "denied", "gone:1"]), aliases }
+        for (const alias of ["missing", "denied", "twice"]) {
+          assert.strictEqual(yield* aliased(names, alias), none, alias)
+        }
+        assert.deepStrictEqual(yield* offered(names), ["a:7b", "fine=a:7b"])
+      })
+    )
+
+    check(
+      "when an alias has the name of a model that the tenant may use, then the model wins; when it may not, the alias",
+      installed,
+      Effect.gen(function* () {
+        const aliases = new Map([["b", "a:7b"]])
+        assert.strictEqual(yield* aliased({ models: "all", aliases }, "b"), "b:latest as undefined")
+        assert.notInclude(yield* offered({ models: "all", aliases }), "b=a:7b")
+        const names = { models: new Set(["a:7b"]), aliases }
+        assert.strictEqual(yield* aliased(names, "b"), "a:7b as b")
+        assert.deepStrictEqual(yield* offered(names), ["a:7b", "b=a:7b"])
+      })
+    )
+
     check(
       "when a name is asked for, then it is the exact one, or that without :latest, and nothing near it",
       installed,
@@ -118,7 +191,7 @@ export const suite = (
         const { effective: list } = yield* Discovery
         const models = yield* list(verified())
         assert.deepStrictEqual(
-          models.map(({ capabilities, contextLength }) => [capabilities, contextLength]),
+          models.map(({ model }) => [model.capabilities, model.contextLength]),
           [
             [["completion", "thinking"], 2048],
             [["completion"], 4096],

@@ -52,6 +52,7 @@ const KeyRow = Schema.Struct({
   priority: Schema.Literals(priorities),
   allow_all_models: Schema.Boolean,
   allowed_models: Schema.Array(Schema.String),
+  model_aliases: Schema.Record(Schema.String, Schema.String),
   end_user_header: Schema.NullOr(Schema.String),
   prompt_log: Schema.Boolean,
   prompt_log_days: Schema.NullOr(Schema.Int),
@@ -60,6 +61,11 @@ const KeyRow = Schema.Struct({
 })
 
 const decodeRow = Schema.decodeUnknownResult(KeyRow)
+
+const aliasesOf = (aliases: typeof KeyRow.Type.model_aliases): Pick<Caller, "aliases"> => {
+  const entries = Object.entries(aliases)
+  return entries.length === 0 ? {} : { aliases: new Map(entries) }
+}
 
 const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyState => {
   const caller: Caller = {
@@ -77,6 +83,7 @@ const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyStat
     weight: row.weight,
     priority: row.priority,
     models: row.allow_all_models ? "all" : new Set(row.allowed_models),
+    ...aliasesOf(row.model_aliases),
     ...(row.end_user_header === null ? {} : { endUserHeader: row.end_user_header.toLowerCase() }),
     ...(row.prompt_log ? { promptLogDays: row.prompt_log_days ?? promptLogDefaultDays } : {})
   }
@@ -102,7 +109,7 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
         coalesce(k.concurrent, t.concurrent) AS concurrent,
         k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
         k.budget_total::float8 AS budget_total,
-        t.weight, k.priority, k.end_user_header, t.allow_all_models, t.allowed_models, k.prompt_log, k.prompt_log_days,
+        t.weight, k.priority, k.end_user_header, t.allow_all_models, t.allowed_models, t.model_aliases, k.prompt_log, k.prompt_log_days,
         k.status = 'active' AND NOT t.disabled
           AND (k.expires_at IS NULL OR k.expires_at > now())
           AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable,

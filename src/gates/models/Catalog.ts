@@ -1,6 +1,6 @@
 /** The installed models: resolves names, and decides who may use which. Pure; both layers use it. */
-import type { ModelGrant } from "../../domain/Caller.ts"
-import type { Model } from "../../domain/Model.ts"
+import type { Caller, ModelGrant } from "../../domain/Caller.ts"
+import type { Model, OfferedModel } from "../../domain/Model.ts"
 import { isPrintable } from "../../domain/text.ts"
 
 /** More than any server has. The bound keeps a broken backend from exhausting our memory. */
@@ -30,21 +30,55 @@ export class Catalog {
     return this.#byName.get(name) ?? (hasTag(name) ? undefined : this.#byName.get(name + defaultTag))
   }
 
-  resolve(grant: ModelGrant, name: string): Model | undefined {
-    const model = this.find(name)
-    return model !== undefined && grants(grant, model) ? model : undefined
+  /**
+   * The model that a caller gets by this name. A model that the caller may use wins over an alias of the same name, so an
+   * alias hides no model. The grant must have the model itself, whatever its alias is. An alias of an alias is no name.
+   */
+  resolve({ aliases, models }: Names, name: string): Resolved | undefined {
+    const model = this.#granted(models, name)
+    if (model !== undefined) return { model }
+    const alias = withoutDefaultTag(name)
+    const target = aliases?.get(alias)
+    const aliased = target === undefined ? undefined : this.#granted(models, target)
+    return aliased === undefined ? undefined : { model: aliased, alias }
   }
 
   effective(grant: ModelGrant): ReadonlyArray<Model> {
     return grant === "all" ? this.models : this.models.filter((model) => grants(grant, model))
   }
+
+  /** Every name that `resolve` knows for a caller: models in the backend's order, then aliases in the order of the alphabet. */
+  offered(names: Names): ReadonlyArray<OfferedModel> {
+    const own = this.effective(names.models).map((model) => ({ name: model.name, model }))
+    const aliases = [...(names.aliases?.keys() ?? [])].toSorted().flatMap((name) => {
+      const resolved = this.resolve(names, name)
+      return resolved?.alias === undefined ? [] : [{ name, model: resolved.model }]
+    })
+    return [...own, ...aliases]
+  }
+
+  #granted(grant: ModelGrant, name: string): Model | undefined {
+    const model = this.find(name)
+    return model !== undefined && grants(grant, model) ? model : undefined
+  }
 }
+
+/** What decides which names a caller has. */
+type Names = Pick<Caller, "aliases" | "models">
+
+/** `alias`: the name that was asked for, without `:latest`, when it is an alias of the model. */
+export interface Resolved {
+  readonly model: Model
+  readonly alias?: string
+}
+
+/** `fast` and `fast:latest` are one name. */
+export const withoutDefaultTag = (name: string): string =>
+  name.endsWith(defaultTag) ? name.slice(0, -defaultTag.length) : name
 
 /** A grant names models by the same rule as a request: `llama3` grants `llama3:latest`. */
 const grants = (grant: ModelGrant, model: Model): boolean =>
-  grant === "all" ||
-  grant.has(model.name) ||
-  (model.name.endsWith(defaultTag) && grant.has(model.name.slice(0, -defaultTag.length)))
+  grant === "all" || grant.has(model.name) || grant.has(withoutDefaultTag(model.name))
 
 /** A tag comes after the last `/`. A colon before that belongs to the port of a host. */
 const hasTag = (name: string): boolean => name.includes(":", name.lastIndexOf("/") + 1)

@@ -5,22 +5,25 @@
 import { Context, type Effect } from "effect"
 import type { BadRequest, Forbidden, Unavailable } from "../../domain/Errors.ts"
 import type { Asked, Evidence } from "../../domain/Evidence.ts"
-import type { Model } from "../../domain/Model.ts"
+import type { OfferedModel } from "../../domain/Model.ts"
 
 export class Discovery extends Context.Service<
   Discovery,
   {
     /**
      * Checks the scope of the key, then finds the model: an exact match with a discovered name, or with `name:latest` when
-     * the name has no tag. Not installed, not permitted, unknown: the same error, and no backend call. Fails with
+     * the name has no tag, or an alias of the tenant. Not installed, not permitted, unknown: the same error, and no backend call. Fails with
      * `BadRequest` when the model is known to be unable to do what is asked.
      */
     resolve(
       key: Evidence<"KeyStore">,
       asked: Asked
     ): Effect.Effect<Evidence<"Discovery">, BadRequest | Forbidden | Unavailable>
-    /** The models that the caller may use, in the backend's order; empty when the list is empty or expired. */
-    effective(key: Evidence<"KeyStore">): Effect.Effect<ReadonlyArray<Model>, Unavailable>
+    /**
+     * The models that the caller may use, in the backend's order, then the aliases that lead to one of them; empty when the
+     * list is empty or expired.
+     */
+    effective(key: Evidence<"KeyStore">): Effect.Effect<ReadonlyArray<OfferedModel>, Unavailable>
     /** Whether the list is older than it may be, or there never was one: every model is denied for that reason. */
     readonly isExpired: () => boolean
     /** Requests a new poll soon, without waiting for it, after a model was not found. */

@@ -39,7 +39,7 @@ export const layerMemory = (
       )
       return Context.make(Discovery, {
         resolve: (key, asked) => Effect.flatMap(known, (list) => resolveModel(list, key, asked)),
-        effective: (key) => Effect.map(known, (list) => list.effective(key.facts.caller.models)),
+        effective: (key) => Effect.map(known, (list) => list.offered(key.facts.caller)),
         isExpired: () => catalog.models.length === 0,
         refresh: Effect.sync(() => void (refreshes += 1))
       }).pipe(

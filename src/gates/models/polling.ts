@@ -117,7 +117,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
 
   return Discovery.of({
     resolve: (key, asked) => Effect.suspend(() => resolveModel(fresh(), key, asked)),
-    effective: (key) => Effect.sync(() => fresh().effective(key.facts.caller.models)),
+    effective: (key) => Effect.sync(() => fresh().offered(key.facts.caller)),
     isExpired,
     refresh: Effect.asVoid(Queue.offer(wanted, undefined))
   })

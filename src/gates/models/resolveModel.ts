@@ -25,7 +25,9 @@ export const resolveModel = (
   const { caller } = key.facts
   const scope = scopeOf[asked.request.kind]
   if (scope !== undefined && !caller.scopes.has(scope)) return new Forbidden({ what: "scope" })
-  const model = catalog.resolve(caller.models, asked.request.model)
-  if (model === undefined) return new Forbidden({ what: "model" })
-  return Effect.map(checkCapabilities(asked.request, model), () => seal.Discovery(key, { ...asked, model }))
+  const resolved = catalog.resolve(caller, asked.request.model)
+  if (resolved === undefined) return new Forbidden({ what: "model" })
+  return Effect.map(checkCapabilities(asked.request, resolved.model), () =>
+    seal.Discovery(key, { ...asked, ...resolved })
+  )
 }

@@ -1,0 +1,87 @@
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Schema } from "effect"
+import { Backend } from "../../src/backend/Backend.ts"
+import { modelNamed } from "../support/permits.ts"
+import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
+import { failsWith, json, succeeds } from "./tollgate.ts"
+
+const wait = { timeout: 60_000 }
+
+const backend = Layer.mock(Backend, {
+  models: Effect.succeed([modelNamed("llama3.2:3b"), modelNamed("big:latest")])
+})
+const tollgate = tollgateWith(backend)
+const Aliases = Schema.Struct({
+  model_aliases: Schema.Array(Schema.Struct({ alias: Schema.String, model: Schema.String }))
+})
+
+it.effect(
+  "when aliases are set, changed and removed, then the others stay, and list-models shows where they lead",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* tollgate("create-tenant", "--name", "acme"))
+      const set = (...args: ReadonlyArray<string>) => tollgate("set-models", "--tenant", "acme", ...args)
+      succeeds(
+        yield* set("--models", "llama3.2:3b", "--alias", "fast=llama3.2:3b, gpt-4o:latest=llama3.2:3b")
+      )
+      const changed = yield* set("--alias", "fast=big", "--json")
+      assert.deepStrictEqual(yield* json(Aliases, changed), {
+        model_aliases: [
+          { alias: "fast", model: "big" },
+          { alias: "gpt-4o", model: "llama3.2:3b" }
+        ]
+      })
+      assert.match(changed.stderr, /acme may not use big: requests for fast are refused/)
+      const missing = yield* set("--alias", "later=qwen3:8b")
+      succeeds(missing)
+      assert.match(missing.stderr, /qwen3:8b is not installed: requests for later are refused until it is/)
+      const listed = yield* tollgate("list-models", "--tenant", "acme")
+      assert.match(listed.stdout, /gpt-4o = llama3.2:3b .* yes/)
+      assert.match(listed.stdout, /fast = big .* no/)
+      assert.match(listed.stdout, /later = qwen3:8b .* no/)
+      const removed = yield* set("--remove-alias", "later,fast", "--json")
+      assert.deepStrictEqual(yield* json(Aliases, removed), {
+        model_aliases: [{ alias: "gpt-4o", model: "llama3.2:3b" }]
+      })
+      assert.include((yield* tollgate("list-tenants")).stdout, "gpt-4o=llama3.2:3b")
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
+
+it.effect(
+  "when an alias has the name of an installed model, no form, or is one too many, then nothing is changed",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* tollgate("create-tenant", "--name", "acme"))
+      const set = (...args: ReadonlyArray<string>) => tollgate("set-models", "--tenant", "acme", ...args)
+      failsWith(yield* set("--alias", "big=llama3.2:3b"), /no installed model has/)
+      failsWith(yield* set("--alias", "llama3.2:3b=big"), /no installed model has/)
+      failsWith(yield* set("--alias", "new=new:latest"), /another name than that of its model/)
+      for (const form of ["fast", "fast=", "=big", "a=b=c,d"]) {
+        const ran = yield* set("--alias", form)
+        assert.notStrictEqual(ran.code, 0, form)
+      }
+      for (const alias of ["__proto__", ".x", "a b", "ä", "x".repeat(129)]) {
+        failsWith(yield* set("--alias", `${alias}=big`), /an alias of at most 128/, alias)
+      }
+      failsWith(yield* set("--remove-alias", "nothing"), /an alias of the tenant/)
+      const many = Array.from({ length: 100 }, (_, i) => `a${i}=big`).join(",")
+      succeeds(yield* set("--alias", many))
+      failsWith(yield* set("--alias", "one-more=big"), /at most 100 aliases/)
+      failsWith(yield* tollgate("set-models", "--tenant", "nobody", "--alias", "a=b"), /nobody/)
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
+
+it.effect(
+  "when the model server does not answer, then aliases are stored, and the command says that it did not check",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
+      const ran = yield* tollgateHere("set-models", "--tenant", "acme", "--alias", "fast=big")
+      succeeds(ran)
+      assert.match(ran.stderr, /does not answer, so it was not checked/)
+      assert.include(ran.stdout, "fast=big")
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
