@@ -184,3 +184,5 @@ const program = soak.pipe(
   Effect.scoped
 )
 await Effect.runPromise(program)
+// Node 24 may loop for ever while it closes its handles at a natural end.
+process.exit()
