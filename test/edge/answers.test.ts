@@ -225,3 +225,29 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "33554432" }), live)(
     )
   }
 )
+
+layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "20971520" }), live)(
+  "an answer that takes most of the memory",
+  (it) => {
+    it.effect("when a key does not read its answer, then it gets no other until it has read it", () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const { secret } = yield* newKey()
+        const other = yield* newKey()
+        backend.script(large)
+        const { socket } = yield* unreading(secret)
+        const chat = (key: string) => call("/api/chat", { secret: key, body: hello({ stream: false }) })
+        const refused = yield* eventually(chat(secret), ({ status }) => status === 429, 10_000)
+        assert.strictEqual(refused.status, 429)
+        assert.include(refused.text, "concurrency_limit_exceeded")
+        const calls = backend.requests.length
+        assert.strictEqual((yield* chat(secret)).status, 429)
+        assert.strictEqual(backend.requests.length, calls)
+        assert.strictEqual((yield* chat(other.secret)).status, 200)
+        socket.resume()
+        const served = yield* eventually(chat(secret), ({ status }) => status === 200, 20_000)
+        assert.strictEqual(served.status, 200)
+      }).pipe(Effect.scoped)
+    )
+  }
+)

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { fileURLToPath } from "node:url"
 import { Effect, Schedule, type Scope } from "effect"
-import { freePort } from "./servers/processes.ts"
+import { freePort, TestServerFailed } from "./servers/processes.ts"
 
 export interface GatewayProcess {
   readonly url: string
@@ -43,7 +43,20 @@ export const makeGatewayProcess = (
     const url = `http://127.0.0.1:${port}`
     yield* Effect.tryPromise((signal) =>
       fetch(`${url}/healthz`, { signal }).then((answer) => answer.text())
-    ).pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("20 seconds"))
+    ).pipe(
+      Effect.retry(Schedule.spaced("50 millis")),
+      Effect.raceFirst(
+        Effect.flatMap(
+          Effect.promise(() => gone),
+          () =>
+            Effect.fail(new TestServerFailed({ detail: `the gateway ended instead of starting: ${printed}` }))
+        )
+      ),
+      Effect.timeoutOrElse({
+        duration: "20 seconds",
+        orElse: () => new TestServerFailed({ detail: `the gateway did not start: ${printed}` })
+      })
+    )
     return {
       url,
       printed: () => printed,

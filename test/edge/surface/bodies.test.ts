@@ -46,6 +46,10 @@ layer(layerGateway(), live)("bodies and keys", (it) => {
           assert.include(error.message, String(limit))
           assert.strictEqual(backend.requests.length, before, how)
         }
+        // Refused at its head: its body is not waited for, so the connection cannot go on.
+        const head = rawRequest("POST", "/api/chat", [...auth, `Content-Length: ${limit + 1}`])
+        const early = yield* sendRaw(url, head)
+        assert.deepStrictEqual([early.status, early.headers.get("connection")], [413, "close"])
       })
   )
 

@@ -1,49 +1,87 @@
-/** The log line and the audit row of a request at its end. */
+/** What the end of a request gives back, and what it logs. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Logger } from "effect"
-import { Audit } from "../../../src/audit/Audit.ts"
+import { layerMemory as layerAudit } from "../../../src/audit/memory.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
+import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
+import { ModelRates } from "../../../src/gates/limits/TokenRates.ts"
+import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
+import * as Metrics from "../../../src/observability/Metrics.ts"
 import { RequestLines } from "../../../src/observability/requestLine.ts"
-import { makeFinish } from "../../../src/request/finish.ts"
+import { type Ending, makeFinish } from "../../../src/request/finish.ts"
+import { LeaseKeeper } from "../../../src/request/LeaseKeeper.ts"
 import { makeRequestContext } from "../../../src/request/RequestContext.ts"
-import { arrivalOf, verified } from "../../support/permits.ts"
-import { layerPorts } from "../../support/ports.ts"
+import type { RequestCost } from "../../../src/request/RequestCost.ts"
+import { arrivalOf, reservedFor } from "../../support/permits.ts"
 
-/** Ends a request whose client left with the row `row`. Returns what was called and logged. */
-const leave = (row: "own" | "shared", opened: boolean) =>
-  Effect.gen(function* () {
-    const seen: Array<string> = []
-    const note = (what: string) => Effect.sync(() => void seen.push(what))
-    const audit = Audit.of({
-      ...(yield* Audit),
-      close: () => Effect.as(note("row closed"), Effect.void),
-      tally: () => note("tallied"),
-      refuse: () => note("row of its own")
+/** An admitted request, what its end did to it in order, and the log. */
+const world = Effect.gen(function* () {
+  const did: Array<string> = []
+  const lines: Array<string> = []
+  const dropped: Array<RequestCost> = []
+  const leases = Layer.succeed(
+    LeaseKeeper,
+    LeaseKeeper.of({
+      keep: () => undefined,
+      now: () => 0,
+      lapsed: () => false,
+      drop: (cost) => {
+        dropped.push(cost)
+        did.push("lease dropped")
+      }
     })
-    const capture = Logger.make<unknown, void>(
-      ({ message }) => void seen.push(`log ${String(message).split(",")[0]}`)
+  )
+  const ear = Logger.layer([Logger.make(({ message }) => void lines.push(String([message].flat()[0])))])
+  const services = yield* Layer.build(
+    Layer.mergeAll(
+      leases,
+      layerAudit,
+      layerMeter({ leaseS: 30 }),
+      ModelRates.layer,
+      SettlementQueue.layer({ drainMs: 0 }).pipe(Layer.provide(Metrics.layer)),
+      Metrics.layer
     )
-    const { finish } = yield* Effect.provideService(makeFinish, Audit, audit)
-    const context = makeRequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000b"), 0, true)
-    context.identify(verified())
-    if (opened) context.open()
-    yield* Effect.provide(
-      finish(context, { outcome: outcomes.clientLeft, row, slot: "freed" }),
-      Logger.layer([capture])
-    )
-    return seen
-  }).pipe(Effect.provide(Layer.mergeAll(layerPorts, Layer.succeed(RequestLines, true))))
+  )
+  const { finish, release } = yield* makeFinish.pipe(
+    Effect.provideContext(services),
+    Effect.provideService(RequestLines, true)
+  )
+  const context = makeRequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, true)
+  context.cost.hold(reservedFor("m", { arrival: context.arrival }), 0)
+  context.cost.take({ queuedMs: 0, giveBack: Effect.sync(() => void did.push("place given back")) })
+  const end = (how: Pick<Ending, "row" | "slot">) =>
+    finish(context, { outcome: outcomes.answered, ...how }).pipe(Effect.provide(ear))
+  return { context, did, dropped, end, lines, release }
+})
 
-it.effect("when a refusal shares its row, then it is tallied and has no log line", () =>
-  Effect.map(leave("shared", false), (seen) => assert.deepStrictEqual(seen, ["tallied"]))
-)
-
-it.effect("when a refusal has its own row, then it has a log line too", () =>
-  Effect.map(leave("own", false), (seen) => assert.deepStrictEqual(seen, ["log request", "row of its own"]))
+it.effect("when a request ends, then its place and its lease are given back, and one line is logged", () =>
+  Effect.gen(function* () {
+    const { context, did, dropped, end, lines } = yield* world
+    yield* end({ slot: "freed", row: "own" })
+    assert.deepStrictEqual(did, ["lease dropped", "place given back"])
+    assert.deepStrictEqual(dropped, [context.cost])
+    assert.deepStrictEqual(lines, ["request"])
+  })
 )
 
 it.effect(
-  "when the client leaves an opened request while its key has no free work, then it still has its row and its log line",
+  "when the answer still has to be written, then the place is free and the lease is kept until then",
   () =>
-    Effect.map(leave("shared", true), (seen) => assert.deepStrictEqual(seen, ["log request", "row closed"]))
+    Effect.gen(function* () {
+      const { context, did, end, release } = yield* world
+      yield* end({ slot: "kept", row: "own" })
+      assert.isTrue(context.cost.slotKept)
+      assert.deepStrictEqual(did, ["place given back"])
+      yield* release(context)
+      yield* release(context)
+      assert.deepStrictEqual(did, ["place given back", "lease dropped"])
+    })
+)
+
+it.effect("when a refusal shares its row with others, then it has no log line", () =>
+  Effect.gen(function* () {
+    const { end, lines } = yield* world
+    yield* end({ slot: "freed", row: "shared" })
+    assert.deepStrictEqual(lines, [])
+  })
 )
