@@ -46,7 +46,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   ]
   const nowMs = yield* makeMonotonicMs
   const [endRequest, handle, list] = [yield* makeEndRequest, yield* makeHandle(options), yield* makeList]
-  const page = options.playground ? makePage() : undefined
+  const page = options.playground ? makePage({ bodyBytes: options.maxRequestBodyBytes }) : undefined
 
   /**
    * Health, metrics and the playground have no audit row, so they are answered here. A refused `/metrics` and a
@@ -69,7 +69,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       case "playground":
         return page === undefined
           ? endRequest(context, forbiddenPath)
-          : Effect.succeed(respondPage(context, page))
+          : Effect.succeed(respondPage(context, page, String(incoming.headers["accept-encoding"] ?? "")))
     }
   }
 

@@ -7,6 +7,7 @@ import { Deferred, Effect, Option, Schema, type Scope } from "effect"
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Json } from "../../domain/Inference.ts"
+import { replyTo } from "./answers.ts"
 import {
   chatModel,
   countTokens,
@@ -15,7 +16,6 @@ import {
   type Kind,
   knownModel,
   piece,
-  replyTo,
   showOf,
   vectorOf,
   wordsOf

@@ -105,16 +105,6 @@ export const countTokens = (text: string): number => Math.max(1, Math.ceil(Buffe
 /** The words of an answer, blanks kept with the word they precede: one frame each. */
 export const wordsOf = (text: string): ReadonlyArray<string> => text.match(/\s*\S+/g) ?? []
 
-export const replyTo = (text: string): string => {
-  const quoted = text.replaceAll(/\s+/g, " ").trim()
-  const short = [...quoted].slice(0, 160).join("")
-  return (
-    `You said: “${short}${short === quoted ? "" : "…"}”. ` +
-    "I am the demo model built into Tollgate: I cannot think, but every limit, budget and token count around this " +
-    "answer is real. Set BACKEND_URL to your own model server to talk to a real one."
-  )
-}
-
 const dimensions = 64
 
 /** A vector of unit length that depends on the text alone: hashed words, so that similar texts come out close. */

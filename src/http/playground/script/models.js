@@ -1,72 +1,129 @@
 /** The key, and the models it may use. */
-import { element, keyField, keyNote, modelField } from "./elements.js"
-import { forgetHeadroom, showHeadroom } from "./headroom.js"
-import { ask, problemOf } from "./surfaces.js"
+import { ask, isReady, keyOf, problemOf } from "./ask.js"
+import { $, element, narrow, touch } from "./dom.js"
+import { duration } from "./figures.js"
+import { forgetUsage, showUsage } from "./meters.js"
+import { explain } from "./problems.js"
 
-export const note = (text, kind) => {
-  keyNote.textContent = text
-  keyNote.className = kind ? `note ${kind}` : "note"
+export const note = (text, kind = "") => {
+  if ($("key-note").textContent !== text) $("key-note").textContent = text
+  $("key-note").className = `note ${kind}`
 }
-const inMemory = "Stays in this tab's memory: never stored, never in the address."
+const hint = "Yours, or the one that npm start printed. It stays in the memory of this tab."
+
+const showKey = (shown) => {
+  $("access").dataset.key = shown ? "shown" : "folded"
+  $("change-key").setAttribute("aria-expanded", String(shown))
+}
 
 const noModels = (text) => {
   const option = element("option", "", text)
   option.value = ""
-  modelField.replaceChildren(option)
-  modelField.disabled = true
+  $("model").replaceChildren(option)
+  $("model").disabled = true
+  showKey(true)
 }
+
+const capabilities = new Map()
+/** Whether the chosen model can do it: `vision`, `tools`, `thinking`. */
+export const can = (what) => capabilities.get($("model").value)?.includes(what) ?? false
+
+let changed = () => {}
+export const onModel = (listener) => {
+  changed = listener
+}
+
+/** Says why there is nothing to choose, and offers to look again. */
+const nothing = (text) => {
+  note(text, "bad")
+  noModels("No model")
+  $("look-again").hidden = false
+  changed()
+}
+
+const refused = ({ status, type, message, retryAfterS }) => {
+  const { title } = explain({ status, type })
+  if (status === 401) return `${title}. Is it whole? It may also be revoked or expired.`
+  const wait = retryAfterS === undefined ? "" : ` Try again in ${duration(retryAfterS)}.`
+  return `${title}: ${message}.${wait}`
+}
+
+const whyEmpty = async () =>
+  (await isReady()) === false
+    ? "The key works, but the gateway has no current list of models: the model server, or another part it needs, does not answer. Look again in a moment, or tell your operator."
+    : "The key works, but no model that chats is open to it. Your operator can open one."
 
 let lookup = 0
 export const loadModels = async () => {
   const turn = ++lookup
-  const key = keyField.value.trim()
-  forgetHeadroom()
+  const key = keyOf()
+  forgetUsage()
+  $("look-again").hidden = true
   if (key === "") {
-    note(inMemory)
-    return noModels("Enter a key first")
+    note(hint)
+    noModels("Enter a key first")
+    return changed()
   }
   if (!/^[\x21-\x7e]{44}$/.test(key)) {
-    note("A key has 44 characters.", "")
-    return noModels("Enter a key first")
+    note(`A key has 44 characters; this has ${key.length}.`)
+    noModels("Enter a key first")
+    return changed()
   }
   noModels("Loading…")
   const response = await ask("/api/tags").catch(() => undefined)
   if (turn !== lookup) return
-  if (response === undefined) {
-    note("The gateway cannot be reached.", "bad")
-    return noModels("–")
-  }
-  showHeadroom(response.headers)
+  if (response === undefined) return nothing("The gateway cannot be reached.")
+  showUsage(response.headers)
   if (!response.ok) {
     const problem = await problemOf(response)
-    if (turn !== lookup) return
-    note(
-      problem.status === 401 ? "The gateway does not know this key." : `${problem.status} ${problem.message}`,
-      "bad"
-    )
-    return noModels("–")
+    if (turn === lookup) nothing(refused(problem))
+    return
   }
   const { models } = await response.json()
+  const chatting = models.filter((model) => model.capabilities?.includes("completion") ?? true)
+  const why = chatting.length === 0 ? await whyEmpty() : ""
   if (turn !== lookup) return
-  const chatting = models.filter(
-    ({ capabilities }) => capabilities === undefined || capabilities.includes("completion")
-  )
-  if (chatting.length === 0) {
-    note("The key works, but no model that chats is open to it.", "bad")
-    return noModels("No chat models")
-  }
-  const before = modelField.value
-  modelField.replaceChildren(
-    ...chatting.map(({ name }) => {
-      const option = element("option", "", name)
-      option.value = name
-      option.selected = name === before
+  if (chatting.length === 0) return nothing(why)
+  capabilities.clear()
+  const before = $("model").value
+  $("model").replaceChildren(
+    ...chatting.map((model) => {
+      capabilities.set(model.name, model.capabilities ?? [])
+      const option = element("option", "", model.name)
+      option.value = model.name
+      option.selected = model.name === before
       return option
     })
   )
-  modelField.disabled = false
-  note(
-    `Key accepted: ${chatting.length === 1 ? "one model" : `${chatting.length} models`}. Kept in memory only.`,
-    "good"
-  )
+  $("model").disabled = false
+  const typing = document.activeElement === $("key")
+  showKey(false)
+  // On a narrow screen the field of an accepted key makes room for the conversation.
+  if (typing && narrow.matches) (touch.matches ? $("model") : $("prompt")).focus()
+  note(`Key accepted: ${chatting.length === 1 ? "one model" : `${chatting.length} models`}.`, "good")
+  changed()
+}
+
+export const startModels = () => {
+  let typing
+  note(hint)
+  $("key").addEventListener("input", () => {
+    clearTimeout(typing)
+    typing = setTimeout(loadModels, 250)
+  })
+  $("look-again").addEventListener("click", () => {
+    $("key").focus()
+    void loadModels()
+  })
+  $("reveal").addEventListener("click", () => {
+    const shown = $("key").classList.toggle("shown")
+    $("reveal").textContent = shown ? "Hide" : "Show"
+    $("reveal").setAttribute("aria-pressed", String(shown))
+  })
+  $("change-key").addEventListener("click", () => {
+    const shown = $("access").dataset.key === "folded"
+    showKey(shown)
+    if (shown) $("key").select()
+  })
+  $("model").addEventListener("change", () => changed())
 }

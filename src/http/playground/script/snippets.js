@@ -1,59 +1,119 @@
-/** The same request as code, without the key. */
-import { $, modelField, promptField } from "./elements.js"
-import { conversation } from "./chat.js"
-import { surface, surfaces } from "./surfaces.js"
+/** A request as code that runs as pasted, with the key in `TOLLGATE_KEY`. Works on plain values, without the page. */
 
-let language = "curl"
-
-const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`
 const literal = (value) => JSON.stringify(value, undefined, 2)
-const python = (value, indent = "") => {
+
+const python = (value, indent) => {
   const inner = `${indent}    `
-  if (value === true || value === false) return value ? "True" : "False"
+  if (value === true) return "True"
+  if (value === false) return "False"
+  if (value === null) return "None"
   if (Array.isArray(value)) {
+    if (value.length === 0) return "[]"
     return `[\n${value.map((item) => `${inner}${python(item, inner)},\n`).join("")}${indent}]`
   }
   if (typeof value === "object") {
-    const entries = Object.entries(value).map(
-      ([name, item]) => `${inner}${JSON.stringify(name)}: ${python(item, inner)},\n`
-    )
-    return `{\n${entries.join("")}${indent}}`
+    const entries = Object.entries(value)
+    if (entries.length === 0) return "{}"
+    return `{\n${entries.map(([name, item]) => `${inner}${JSON.stringify(name)}: ${python(item, inner)},\n`).join("")}${indent}}`
   }
   return JSON.stringify(value)
 }
+
 const keywords = (body) =>
   Object.entries(body)
     .map(([name, value]) => `    ${name}=${python(value, "    ")},\n`)
     .join("")
 
-const snippets = {
-  curl: (path, body) =>
-    `curl -N ${location.origin}${path} \\\n  -H "Authorization: Bearer $TOLLGATE_KEY" \\\n  -H 'Content-Type: application/json' \\\n  -d ${shell(literal(body))}\n`,
-  javascript: (path, body) =>
-    path === "/api/chat"
-      ? `import { Ollama } from "ollama"\n\nconst client = new Ollama({\n  host: ${literal(location.origin)},\n  headers: { Authorization: \`Bearer \${process.env.TOLLGATE_KEY}\` }\n})\n\nconst answer = await client.chat(${literal(body)})\nfor await (const frame of answer) process.stdout.write(frame.message.content)\n`
-      : `import OpenAI from "openai"\n\nconst client = new OpenAI({\n  baseURL: ${literal(`${location.origin}/v1`)},\n  apiKey: process.env.TOLLGATE_KEY\n})\n\nconst answer = await client.chat.completions.create(${literal(body)})\nfor await (const chunk of answer) process.stdout.write(chunk.choices[0]?.delta.content ?? "")\n`,
-  python: (path, body) =>
-    path === "/api/chat"
-      ? `import os\nfrom ollama import Client\n\nclient = Client(\n    host=${literal(location.origin)},\n    headers={"Authorization": f"Bearer {os.environ['TOLLGATE_KEY']}"},\n)\n\nanswer = client.chat(\n${keywords(body)})\nfor frame in answer:\n    print(frame["message"]["content"], end="", flush=True)\n`
-      : `import os\nfrom openai import OpenAI\n\nclient = OpenAI(\n    base_url=${literal(`${location.origin}/v1`)},\n    api_key=os.environ["TOLLGATE_KEY"],\n)\n\nanswer = client.chat.completions.create(\n${keywords(body)})\nfor chunk in answer:\n    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)\n`
-}
+/** A here-document has no quoting and no limit of length: no line of the JSON can be its end. */
+const curl = (origin, path, body) => `curl -sN ${origin}${path} \\
+  -H "Authorization: Bearer $TOLLGATE_KEY" \\
+  -H "Content-Type: application/json" \\
+  --data-binary @- <<'JSON'
+${literal(body)}
+JSON
+`
 
-/** The next request, with the text that is being typed. */
-export const showCode = () => {
-  const { path, body } = surfaces[surface()]
-  const turns = conversation()
-  const typed = promptField.value.trim()
-  const last = turns.at(-1)
-  const next =
-    last?.role === "user" ? turns : [...turns, { role: "user", content: typed === "" ? "Hello" : typed }]
-  $("snippet").textContent = snippets[language](path, body(modelField.value || "<model>", next))
-  for (const tab of document.querySelectorAll("[role=tab]")) {
-    tab.setAttribute("aria-selected", String(tab.dataset.language === language))
+const writers = {
+  native: {
+    curl,
+    python: (origin, _path, body) => `import os
+from ollama import Client
+
+client = Client(
+    host=${literal(origin)},
+    headers={"Authorization": f"Bearer {os.environ['TOLLGATE_KEY']}"},
+)
+for part in client.chat(
+${keywords(body)}):
+    print(part.message.content or "", end="", flush=True)
+print()
+`,
+    javascript: (origin, _path, body) => `import { Ollama } from "ollama"
+
+const client = new Ollama({
+  host: ${literal(origin)},
+  headers: { Authorization: \`Bearer \${process.env.TOLLGATE_KEY}\` }
+})
+const answer = await client.chat(${literal(body)})
+for await (const part of answer) process.stdout.write(part.message.content)
+console.log()
+`
+  },
+  openai: {
+    curl,
+    python: (origin, _path, body) => `import os
+from openai import OpenAI
+
+client = OpenAI(
+    base_url=${literal(`${origin}/v1`)},
+    api_key=os.environ["TOLLGATE_KEY"],
+)
+for chunk in client.chat.completions.create(
+${keywords(body)}):
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)
+print()
+`,
+    javascript: (origin, _path, body) => `import OpenAI from "openai"
+
+const client = new OpenAI({
+  baseURL: ${literal(`${origin}/v1`)},
+  apiKey: process.env.TOLLGATE_KEY
+})
+const answer = await client.chat.completions.create(${literal(body)})
+for await (const chunk of answer) process.stdout.write(chunk.choices[0]?.delta.content ?? "")
+console.log()
+`
   }
 }
 
-export const speak = (name) => {
-  language = name
-  showCode()
+export const snippetOf = ({ surface, language, origin, path, body }) =>
+  writers[surface][language](origin, path, body)
+
+const packages = { native: "ollama", openai: "openai" }
+
+/** What has to be installed for it. */
+export const needsOf = (surface, language) =>
+  language === "python"
+    ? `Needs pip install ${packages[surface]}.`
+    : language === "javascript"
+      ? `Needs npm install ${packages[surface]}; save it as ask.mjs.`
+      : "Needs nothing but curl."
+
+/** From the last question on, or everything. A call of a tool stays with the question it belongs to. */
+export const turnsFor = (scope, turns, typed) => {
+  const answered = turns.at(-1)?.role !== "user" && turns.at(-1)?.role !== "tool"
+  const next =
+    typed !== "" || turns.length === 0
+      ? [...turns, { role: "user", content: typed === "" ? "Hello" : typed }]
+      : answered
+        ? turns.slice(0, turns.findLastIndex(({ role }) => role !== "assistant") + 1)
+        : turns
+  if (scope === "all") return next
+  return next.slice(
+    Math.max(
+      0,
+      next.findLastIndex(({ role }) => role === "user")
+    )
+  )
 }

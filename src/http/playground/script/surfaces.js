@@ -1,33 +1,81 @@
-/** The requests on both surfaces, and how to read their answers. */
-import { $, keyField } from "./elements.js"
+/** The chat request on both surfaces, and how to read its answer. Works on plain values, without the page. */
 
-export const surface = () => document.querySelector("input[name=surface]:checked").value
-const figure = (id) => {
-  const field = $(id)
-  return field.value.trim() === "" || Number.isNaN(field.valueAsNumber) ? undefined : field.valueAsNumber
-}
-const known = (fields) =>
+const present = (fields) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
+
+const base64Of = (dataUrl) => dataUrl.slice(dataUrl.indexOf(",") + 1)
+const system = ({ system }) => (system === "" ? [] : [{ role: "system", content: system }])
+
+const nativeMessage = ({ role, content, images, calls, name, callId }) =>
+  present({
+    role,
+    content,
+    images: images?.length ? images.map(base64Of) : undefined,
+    tool_calls: calls?.length
+      ? calls.map((call) => ({ function: { name: call.name, arguments: call.arguments } }))
+      : undefined,
+    tool_name: name,
+    tool_call_id: callId
+  })
+
+const openaiMessage = ({ role, content, images, calls, callId }) =>
+  present({
+    role,
+    content: images?.length
+      ? [
+          ...(content === "" ? [] : [{ type: "text", text: content }]),
+          ...images.map((url) => ({ type: "image_url", image_url: { url } }))
+        ]
+      : content,
+    tool_calls: calls?.length
+      ? calls.map(({ id, name, arguments: given }) => ({
+          id,
+          type: "function",
+          function: { name, arguments: JSON.stringify(given) }
+        }))
+      : undefined,
+    tool_call_id: callId
+  })
+
+const effort = { off: "none", on: "medium" }
+const think = { off: false, on: true }
+
+const responseFormat = ({ mode, schema }) =>
+  mode === "json"
+    ? { type: "json_object" }
+    : mode === "schema"
+      ? { type: "json_schema", json_schema: { name: "answer", strict: true, schema } }
+      : undefined
+
+const asObject = (value) => {
+  if (typeof value !== "string") return value ?? {}
+  try {
+    return JSON.parse(value === "" ? "{}" : value)
+  } catch {
+    // Arguments that are no JSON are shown as they came.
+    return value
+  }
+}
 
 export const surfaces = {
   native: {
     path: "/api/chat",
-    note: "POST /api/chat, newline-delimited JSON",
-    body: (model, conversation) => {
-      const options = known({
-        temperature: figure("temperature"),
-        top_p: figure("top-p"),
-        num_predict: figure("max-tokens"),
-        seed: figure("seed")
-      })
-      return {
-        model,
-        messages: conversation,
+    note: "POST /api/chat, one JSON object a line",
+    body: (request) =>
+      present({
+        model: request.model,
+        messages: [...system(request), ...request.turns.map(nativeMessage)],
         stream: true,
-        ...(Object.keys(options).length ? { options } : {})
-      }
-    },
-    /** One line is one frame. */
+        format:
+          request.format.mode === "schema"
+            ? request.format.schema
+            : request.format.mode === "json"
+              ? "json"
+              : undefined,
+        tools: request.tools,
+        think: request.reasoning === "" ? undefined : (think[request.reasoning] ?? request.reasoning),
+        options: Object.keys(request.options).length > 0 ? request.options : undefined
+      }),
     separator: "\n",
     read: (line) => {
       const frame = JSON.parse(line)
@@ -35,7 +83,11 @@ export const surfaces = {
       return {
         text: frame.message?.content,
         thinking: frame.message?.thinking,
-        tools: frame.message?.tool_calls,
+        calls: frame.message?.tool_calls?.map((call) => ({
+          id: call.id,
+          name: call.function?.name,
+          arguments: asObject(call.function?.arguments)
+        })),
         ...(frame.done
           ? {
               ended: frame.done_reason ?? "stop",
@@ -49,18 +101,17 @@ export const surfaces = {
   openai: {
     path: "/v1/chat/completions",
     note: "POST /v1/chat/completions, server-sent events",
-    body: (model, conversation) => ({
-      model,
-      messages: conversation,
-      stream: true,
-      ...known({
-        temperature: figure("temperature"),
-        top_p: figure("top-p"),
-        max_completion_tokens: figure("max-tokens"),
-        seed: figure("seed")
-      })
-    }),
-    /** One event ends with a blank line. */
+    body: (request) =>
+      present({
+        model: request.model,
+        messages: [...system(request), ...request.turns.map(openaiMessage)],
+        stream: true,
+        response_format: responseFormat(request.format),
+        tools: request.tools,
+        reasoning_effort:
+          request.reasoning === "" ? undefined : (effort[request.reasoning] ?? request.reasoning),
+        ...request.options
+      }),
     separator: "\n\n",
     read: (event) => {
       const data = event.startsWith("data:") ? event.slice(5).trim() : ""
@@ -71,7 +122,11 @@ export const surfaces = {
       return {
         text: choice?.delta?.content,
         thinking: choice?.delta?.reasoning,
-        tools: choice?.delta?.tool_calls,
+        calls: choice?.delta?.tool_calls?.map((call) => ({
+          id: call.id,
+          name: call.function?.name,
+          arguments: asObject(call.function?.arguments)
+        })),
         ...(choice?.finish_reason ? { ended: choice.finish_reason } : {}),
         ...(chunk.usage
           ? { tokensIn: chunk.usage.prompt_tokens, tokensOut: chunk.usage.completion_tokens }
@@ -81,30 +136,15 @@ export const surfaces = {
   }
 }
 
-export const ask = (path, options = {}) =>
-  fetch(path, {
-    ...options,
-    headers: { ...options.headers, authorization: `Bearer ${keyField.value.trim()}` },
-    credentials: "omit",
-    cache: "no-store",
-    redirect: "error",
-    referrerPolicy: "no-referrer"
-  })
-
-/** The error message of a response, of any form. */
-export const problemOf = async (response) => {
-  const text = await response.text().catch(() => "")
-  let body
-  try {
-    body = JSON.parse(text)
-  } catch {
-    body = undefined
-  }
-  return {
-    status: response.status,
-    type: body?.error?.type ?? "error",
-    message: body?.error?.message ?? (text.slice(0, 300) || response.statusText),
-    requestId: response.headers.get("x-request-id") ?? body?.request_id,
-    retryAfterS: Number(response.headers.get("retry-after")) || undefined
+/** The frames of a response body, as they come. */
+export async function* framesOf(response, { separator, read }) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ""
+  for (;;) {
+    const { done, value } = await reader.read()
+    const parts = (rest + (value ?? "")).split(separator)
+    rest = done ? "" : parts.pop()
+    yield parts.filter((part) => part.trim() !== "").map(read)
+    if (done) return
   }
 }

@@ -1,103 +1,159 @@
-/** Shows a turn of the conversation: text, code, errors, facts. All of it is text nodes. */
-import { element, log, narrow } from "./elements.js"
+/** How the turns of a conversation look. */
+import { copyButton, copyText } from "./copy.js"
+import { button, element } from "./dom.js"
+import { number, span } from "./figures.js"
+import { thumbnail } from "./images.js"
 
-export const atBottom = () => {
-  const box = narrow.matches ? document.scrollingElement : log
-  return box.scrollHeight - box.scrollTop - box.clientHeight < 80
-}
-export const toBottom = () => {
-  const box = narrow.matches ? document.scrollingElement : log
-  box.scrollTop = box.scrollHeight
-}
+const act = (label, name, press) => button({ label, name, className: "quiet only", press })
 
-export const copied = async (button, text) => {
-  const before = button.textContent
-  try {
-    await navigator.clipboard.writeText(text)
-  } catch {
-    // Without a secure context there is no clipboard API, so it copies a selection.
-    const area = element("textarea")
-    area.value = text
-    button.parentElement.append(area)
-    area.select()
-    document.execCommand("copy")
-    area.remove()
+const article = (name, title, hidden) =>
+  element("article", `turn ${name}`, element("h3", hidden ? "unseen" : "who", title))
+
+export const userTurn = (turn, { edit, remove }) => {
+  const made = article("user", "You", true)
+  const bubble = element("div", "bubble")
+  if (turn.images?.length) {
+    const pictures = turn.images.map((url, index) => thumbnail(url, `Image ${index + 1} of this message`))
+    bubble.append(element("div", "pictures", ...pictures))
   }
-  button.textContent = "Copied"
-  setTimeout(() => (button.textContent = before), 1200)
-}
-
-export const idButton = (requestId) => {
-  const button = element("button", "", requestId)
-  button.type = "button"
-  button.title = "Request id: copy"
-  button.addEventListener("click", () => copied(button, requestId))
-  return button
-}
-
-/** Splits at code fences; both kinds of pieces become text nodes. */
-export const arranged = (text) =>
-  text.split(/^```[^\n`]*\n([\s\S]*?)^```[^\S\n]*$/m).flatMap((piece, index) => {
-    if (index % 2 === 0)
-      return piece.trim() === "" ? [] : [element("div", "text", piece.replace(/^\n+|\n+$/g, ""))]
-    const fence = element("div", "fence")
-    const copy = element("button", "", "Copy")
-    copy.type = "button"
-    copy.addEventListener("click", () => copied(copy, piece))
-    fence.append(element("pre", "", piece.replace(/\n$/, "")), copy)
-    return [fence]
-  })
-
-export const showProblem = (turn, problem, retry) => {
-  const box = element("div", "problem")
-  box.setAttribute("role", "alert")
-  box.append(
-    element("strong", "", [problem.status, problem.type].filter(Boolean).join(" ") || "The answer broke off"),
-    element("div", "", problem.message)
+  if (turn.content !== "") bubble.append(element("div", "text", turn.content))
+  const acts = element(
+    "div",
+    "acts",
+    copyButton("Copy message", () => turn.content),
+    act("Edit and send again", "edit", () => edit(turn)),
+    act("Delete this message", "delete", () => remove(turn))
   )
-  const row = element("div", "row")
-  const again = element("button", "", "Try again")
-  again.type = "button"
-  again.addEventListener("click", retry)
-  row.append(again)
-  if (problem.retryAfterS !== undefined) {
-    const wait = element("span", "note")
-    const until = performance.now() + problem.retryAfterS * 1000
-    const tick = () => {
-      const left = Math.ceil((until - performance.now()) / 1000)
-      wait.textContent = left > 0 ? `possible again in ${duration(left)}` : "possible again now"
-      if (left > 0 && wait.isConnected) setTimeout(tick, 1000)
-    }
-    row.append(wait)
-    setTimeout(tick)
-  }
-  if (problem.requestId) {
-    const facts = element("span", "facts")
-    facts.append(idButton(problem.requestId))
-    row.append(facts)
-  }
-  box.append(row)
-  turn.append(box)
+  made.append(bubble, acts)
+  return made
 }
 
-const duration = (seconds) =>
-  seconds < 90
-    ? `${seconds} s`
-    : seconds < 5400
-      ? `${Math.round(seconds / 60)} min`
-      : `${Math.round(seconds / 3600)} h`
+export const assistantTurn = (model) => {
+  const made = article("assistant", model, false)
+  made.classList.add("running")
+  return made
+}
 
-export const span = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`)
+export const toolTurn = (turn, { remove }) => {
+  const made = article("tool", `Result of ${turn.name}`, false)
+  made.append(
+    element("pre", "result", turn.content),
+    element(
+      "div",
+      "acts",
+      act("Delete this result", "delete", () => remove(turn))
+    )
+  )
+  made.querySelector("pre").tabIndex = 0
+  return made
+}
 
-/** Text arrives faster than the screen is drawn, so it is shown once for each screen frame. */
-export const painter = (paint) => {
-  let waiting = false
-  return () => {
-    if (waiting) return
-    waiting = true
-    requestAnimationFrame(() => {
-      waiting = false
-      paint()
+export const waitingLine = () =>
+  element("p", "waiting", element("i"), element("i"), element("i"), element("span"))
+
+export const reasoningBox = () => {
+  const text = document.createTextNode("")
+  const made = element(
+    "details",
+    "reasoning",
+    element("summary", "", "Reasoning…"),
+    element("div", "text", text)
+  )
+  return { node: made, text, title: (words) => (made.firstChild.textContent = words) }
+}
+
+/** What the model wants to have called; the results go back with one button. */
+export const callsBox = (calls, answer) => {
+  const box = element("div", "calls")
+  const inputs = calls.map((call) => {
+    const given =
+      typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, undefined, 2)
+    const code = element("pre", "", given)
+    code.tabIndex = 0
+    const result = element("textarea", "mono")
+    Object.assign(result, {
+      rows: 2,
+      placeholder: 'What it gave, such as {"temperature": 21}',
+      autocomplete: "off"
     })
+    box.append(
+      element(
+        "div",
+        "call",
+        element("p", "", "Calls ", element("code", "", call.name)),
+        code,
+        element("label", "", `Result of ${call.name}`, result)
+      )
+    )
+    return result
+  })
+  const send = button({
+    word: calls.length === 1 ? "Send the result" : "Send the results",
+    press: () => {
+      box.classList.add("answered")
+      answer(inputs.map(({ value }) => value))
+    }
+  })
+  box.append(send)
+  return box
+}
+
+export const answerActs = (turn, { again, remove }) =>
+  element(
+    "div",
+    "acts",
+    ...(turn.content === "" ? [] : [copyButton("Copy answer", () => turn.content)]),
+    act("Answer again", "again", () => again(turn)),
+    act("Delete this answer", "delete", () => remove(turn))
+  )
+
+const endings = { length: "cut at the bound on tokens", stopped: "stopped", tool_calls: "waits for results" }
+
+export const factsLine = ({ tokensIn, tokensOut, pieces, firstMs, allMs, ended, queuedMs, requestId }) => {
+  const out = tokensOut ?? pieces
+  const facts = element("p", "facts")
+  const add = (text) => facts.append(element("span", "", text))
+  add(
+    tokensIn === undefined ? `about ${number(out)} tokens out` : `${number(tokensIn)} in, ${number(out)} out`
+  )
+  const spokeS = (allMs - (firstMs ?? allMs)) / 1000
+  if (spokeS > 0.05 && out > 1) add(`${(out / spokeS).toFixed(0)} tokens/s`)
+  if (firstMs !== undefined) add(`first after ${span(firstMs)}`)
+  add(`${span(allMs)} in all`)
+  if (queuedMs >= 1) add(`${span(queuedMs)} of it in the queue`)
+  if (ended !== undefined && ended !== "stop") add(endings[ended] ?? ended)
+  if (requestId) {
+    const copy = button({
+      word: `id ${requestId.slice(0, 8)}…`,
+      label: `Copy request id ${requestId}`,
+      className: "id",
+      press: (pressed) => void copyText(pressed, requestId, "Request id copied")
+    })
+    facts.append(copy)
   }
+  return facts
+}
+
+/** The fields with which a message is changed and sent again. */
+export const editor = (turn, { send, cancel }) => {
+  const field = element("textarea", "edit")
+  Object.assign(field, { value: turn.content, rows: Math.min(10, turn.content.split("\n").length + 1) })
+  field.setAttribute("aria-label", "Change the message")
+  const done = () => field.value.trim() !== "" && send(field.value.trim())
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.stopPropagation()
+      cancel()
+    } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault()
+      done()
+    }
+  })
+  const row = element(
+    "div",
+    "row",
+    button({ word: "Cancel", press: cancel }),
+    button({ word: "Send", className: "primary", press: done })
+  )
+  return { node: element("div", "editor", field, row), field }
 }

@@ -1,58 +1,58 @@
 /** Connects the controls of the page. */
-import { fit, newChat, send, sendOrStop, stop } from "./chat.js"
-import { $, keyField, promptField, sendButton } from "./elements.js"
-import { loadModels } from "./models.js"
-import { showCode, speak } from "./snippets.js"
-import { surface, surfaces } from "./surfaces.js"
-import { copied } from "./turns.js"
+import { fit, newChat, send, sendOrStop, stop, usedBytes } from "./conversation.js"
+import { startCode } from "./codeDialog.js"
+import { $, narrow } from "./dom.js"
+import { startExport } from "./exporting.js"
+import { startExtras } from "./extras.js"
+import { showImageButton, startImages } from "./images.js"
+import { startMeters } from "./meters.js"
+import { can, onModel, startModels } from "./models.js"
+import { showParameters, startParameters, surface } from "./parameters.js"
+import { startScroll } from "./scroll.js"
+import { startSheet } from "./sheet.js"
+import { surfaces } from "./surfaces.js"
+import { startTheme } from "./theme.js"
 
-let typing
-keyField.addEventListener("input", () => {
-  clearTimeout(typing)
-  typing = setTimeout(loadModels, 250)
+startTheme()
+startSheet()
+startMeters()
+startModels()
+startParameters()
+startExtras()
+startImages(usedBytes)
+startScroll()
+startCode()
+startExport()
+
+const surfaceChanged = () => {
+  $("surface-note").textContent = surfaces[surface()].note
+  showParameters(can("thinking"))
+}
+onModel(() => {
+  showImageButton()
+  showParameters(can("thinking"))
 })
-$("reveal").addEventListener("click", (event) => {
-  const shown = keyField.classList.toggle("shown")
-  event.target.textContent = shown ? "Hide" : "Show"
-  event.target.setAttribute("aria-pressed", String(shown))
-})
-const surfaceChanged = () => ($("surface-note").textContent = surfaces[surface()].note)
 for (const radio of document.querySelectorAll("input[name=surface]"))
   radio.addEventListener("change", surfaceChanged)
 surfaceChanged()
-promptField.addEventListener("input", fit)
-promptField.addEventListener("keydown", (event) => {
+
+$("prompt").addEventListener("input", fit)
+$("prompt").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return
   event.preventDefault()
   send()
 })
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !$("code").open) stop()
+  if (event.key === "Escape" && document.querySelector("dialog:modal") === null) stop()
 })
-sendButton.addEventListener("click", sendOrStop)
+$("send").addEventListener("click", sendOrStop)
 for (const idea of document.querySelectorAll(".ideas button")) {
   idea.addEventListener("click", () => {
-    promptField.value = idea.textContent
+    $("prompt").value = idea.lastElementChild.textContent
     fit()
-    promptField.focus()
+    send()
   })
 }
 $("new-chat").addEventListener("click", newChat)
-$("theme").addEventListener("click", () => {
-  const root = document.documentElement
-  const now =
-    root.style.colorScheme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")
-  root.style.colorScheme = now === "dark" ? "light" : "dark"
-})
-$("show-code").addEventListener("click", () => {
-  showCode()
-  $("code").showModal()
-})
-$("close-code").addEventListener("click", () => $("code").close())
-$("code").addEventListener("click", (event) => {
-  if (event.target === $("code")) $("code").close()
-})
-for (const tab of document.querySelectorAll("[role=tab]")) {
-  tab.addEventListener("click", () => speak(tab.dataset.language))
-}
-$("copy-code").addEventListener("click", (event) => copied(event.target, $("snippet").textContent))
+// On a phone the keyboard would cover what the page is about.
+if (!narrow.matches) $("key").focus()

@@ -1,0 +1,33 @@
+/** What a screen reader is told: whole sentences of an answer, each once, and how it ended. */
+import { $ } from "./dom.js"
+
+const status = $("status")
+
+export const announce = (text) => {
+  status.textContent = text
+}
+
+const pauseMs = 1500
+
+/** Collects an answer and tells it in sentences, several at once when they come fast. */
+export class Speaker {
+  #heard = 0
+  #next = 0
+
+  hear(text) {
+    const now = performance.now()
+    if (now < this.#next) return
+    const end = Math.max(
+      ...[". ", "! ", "? ", ".\n", "!\n", "?\n", ":\n", "\n\n", "。"].map((mark) => text.lastIndexOf(mark))
+    )
+    if (end < this.#heard) return
+    announce(text.slice(this.#heard, end + 1).trim())
+    this.#heard = end + 1
+    this.#next = now + pauseMs
+  }
+
+  /** The rest, and `how` it ended, as one announcement. */
+  end(text, how) {
+    announce(`${text.slice(this.#heard).trim()} ${how}`.trim())
+  }
+}

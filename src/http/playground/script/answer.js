@@ -1,0 +1,193 @@
+/** One answer: asks, shows what comes, and says how it ended. */
+import { announce, Speaker } from "./announce.js"
+import { ask, problemOf } from "./ask.js"
+import { $, element } from "./dom.js"
+import { number } from "./figures.js"
+import { bodyBytes } from "./images.js"
+import { MarkdownView } from "./MarkdownView.js"
+import { showUsage } from "./meters.js"
+import { explain } from "./problems.js"
+import { atEnd, toEnd } from "./scroll.js"
+import { framesOf } from "./surfaces.js"
+import { assistantTurn, reasoningBox, waitingLine } from "./turns.js"
+
+/** The next screen frame, or soon when the page is hidden and has none. */
+const nextFrame = () =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, 250)
+    requestAnimationFrame(() => {
+      clearTimeout(timer)
+      resolve()
+    })
+  })
+
+const pauseMs = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Draws once a frame while something comes; a slow drawing is followed by a longer pause. */
+const drawing = (draw) => {
+  let [running, ended, wanted] = [undefined, false, false]
+  const loop = async () => {
+    do {
+      wanted = false
+      await nextFrame()
+      const began = performance.now()
+      if (draw(ended)) wanted = true
+      const took = performance.now() - began
+      if (took > 12) await pauseMs(took * 2)
+    } while (wanted)
+    running = undefined
+  }
+  const want = () => {
+    wanted = true
+    running ??= loop()
+  }
+  const finish = async () => {
+    ended = true
+    want()
+    await running
+  }
+  return { want, finish }
+}
+
+const tooLarge = (body) => {
+  const bytes = new TextEncoder().encode(body).length
+  return bytes <= bodyBytes
+    ? undefined
+    : {
+        type: "payload_too_large",
+        message: `The request has ${number(bytes)} bytes, and the gateway takes ${number(bodyBytes)}. It was not sent.`
+      }
+}
+
+/** Says that the answer has not begun, after a moment, and for how long. */
+const startWaiting = (line) => {
+  const began = performance.now()
+  const timer = setInterval(() => {
+    const seconds = Math.round((performance.now() - began) / 1000)
+    if (seconds === 0) return
+    line.lastChild.textContent = `Waiting for the model server: in its queue, or reading the prompt. ${seconds} s`
+    if (seconds === 3) announce("Still waiting for the model server.")
+  }, 1000)
+  return () => {
+    clearInterval(timer)
+    line.remove()
+  }
+}
+
+const addCall = (calls, call) => {
+  // A later part of a call has no name: it goes on with the arguments of the last one.
+  if (call.name === undefined && calls.length > 0) calls.at(-1).arguments += call.arguments
+  else calls.push({ ...call, id: call.id ?? `call_${calls.length}` })
+}
+
+/** What came, how it ended and what it cost; `problem` is there when it went wrong. */
+export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
+  const node = assistantTurn(model)
+  const waiting = waitingLine()
+  node.append(waiting)
+  $("log").append(node)
+  $("log").setAttribute("aria-busy", "true")
+  toEnd()
+  announce("Sent.")
+  const stopWaiting = startWaiting(waiting)
+
+  const [view, speaker, started] = [new MarkdownView(), new Speaker(), performance.now()]
+  const got = { node, content: "", thinking: "", calls: [], pieces: 0 }
+  let [reasoning, firstAt, problem] = []
+  if (asJson) view.push("~~~~~~~~~~json\n")
+
+  const { want, finish } = drawing((ended) => {
+    const follow = atEnd()
+    if (got.thinking !== "" && reasoning === undefined) {
+      reasoning = reasoningBox()
+      node.append(reasoning.node)
+    }
+    if (reasoning !== undefined) {
+      const { text } = reasoning
+      if (text.length < got.thinking.length) text.appendData(got.thinking.slice(text.length))
+      if (got.content !== "") reasoning.title("Reasoning")
+    }
+    if (got.content !== "" && !view.node.isConnected) node.append(view.node)
+    const more = view.step(ended)
+    const seconds = (performance.now() - (firstAt ?? started)) / 1000
+    const speed = got.pieces > 1 && seconds > 0.5 ? ` · ${(got.pieces / seconds).toFixed(0)} / s` : ""
+    if (firstAt !== undefined) $("live").textContent = `${number(got.pieces)} tokens${speed}`
+    speaker.hear(got.content)
+    if (follow) toEnd()
+    return more
+  })
+
+  const take = (frame) => {
+    if (frame.problem)
+      problem = {
+        ...frame.problem,
+        status: frame.problem.code,
+        requestId: got.requestId,
+        message: frame.problem.message,
+        type: frame.problem.type ?? "incomplete"
+      }
+    if (frame.text || frame.thinking || frame.calls) {
+      got.pieces += 1
+      if (firstAt === undefined) {
+        firstAt = performance.now()
+        stopWaiting()
+      }
+    }
+    got.content += frame.text ?? ""
+    if (frame.text) view.push(frame.text)
+    got.thinking += frame.thinking ?? ""
+    for (const call of frame.calls ?? []) addCall(got.calls, call)
+    got.ended = frame.ended ?? got.ended
+    got.tokensIn = frame.tokensIn ?? got.tokensIn
+    got.tokensOut = frame.tokensOut ?? got.tokensOut
+  }
+
+  try {
+    const text = JSON.stringify(body)
+    problem = tooLarge(text)
+    if (problem === undefined) {
+      const headers = { "content-type": "application/json" }
+      const response = await ask(adapter.path, { method: "POST", headers, body: text, signal })
+      got.requestId = response.headers.get("x-request-id") ?? undefined
+      got.queuedMs = Number(response.headers.get("x-queue-wait-ms") ?? 0)
+      showUsage(response.headers)
+      if (response.ok) {
+        for await (const frames of framesOf(response, adapter)) {
+          for (const frame of frames) take(frame)
+          want()
+        }
+        if (got.ended === undefined && problem === undefined)
+          problem = {
+            type: "incomplete",
+            message: "The connection closed before the answer was complete.",
+            requestId: got.requestId
+          }
+      } else problem = await problemOf(response)
+    }
+  } catch (error) {
+    if (signal.aborted) got.ended = "stopped"
+    else if (firstAt === undefined)
+      problem = { type: "unreachable", message: String(error.message), requestId: got.requestId }
+    else problem = { type: "incomplete", message: String(error.message), requestId: got.requestId }
+  }
+  const allMs = performance.now() - started
+  const firstMs = firstAt === undefined ? undefined : firstAt - started
+  stopWaiting()
+  await finish()
+
+  $("live").textContent = ""
+  $("log").setAttribute("aria-busy", "false")
+  if (problem !== undefined) speaker.end(got.content, `${explain(problem).title}. ${explain(problem).advice}`)
+  else if (got.ended === "stopped") speaker.end(got.content, "Stopped.")
+  else speaker.end(got.content, got.calls.length > 0 ? "The model calls a tool." : "End of the answer.")
+  if (reasoning !== undefined) reasoning.title("Reasoning")
+  if (got.content === "" && got.thinking === "" && got.calls.length === 0 && problem === undefined)
+    node.append(
+      element(
+        "p",
+        "note",
+        got.ended === "stopped" ? "Stopped before the first word." : "The model answered with nothing."
+      )
+    )
+  return { ...got, allMs, firstMs, problem }
+}

@@ -1,0 +1,74 @@
+/** The dialog with the request as code. */
+import { conversation, requestOf } from "./conversation.js"
+import { copyText } from "./copy.js"
+import { $ } from "./dom.js"
+import { languageOf, piecesOf } from "./highlight.js"
+import { element } from "./dom.js"
+import { surface } from "./parameters.js"
+import { startDialog } from "./sheet.js"
+import { needsOf, snippetOf, turnsFor } from "./snippets.js"
+import { surfaces } from "./surfaces.js"
+
+const tabs = [...document.querySelectorAll("[role=tab]")]
+const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value
+let language = "curl"
+let code = ""
+/** Longer code, such as one with images, is shown without colours. */
+const maxColoured = 40_000
+
+const coloured = (text, name) => {
+  if (text.length > maxColoured) return [text]
+  let open
+  return text.split("\n").flatMap((line) => {
+    const read = piecesOf(languageOf(name), line, open)
+    open = read.open
+    return [
+      ...read.pieces.map(([piece, kind]) => (kind === "" ? piece : element("span", `t-${kind}`, piece))),
+      "\n"
+    ]
+  })
+}
+
+const show = () => {
+  const on = chosen("code-surface")
+  const { path, body } = surfaces[on]
+  const turns = turnsFor(chosen("code-scope"), conversation(), $("prompt").value.trim())
+  const request = requestOf(turns)
+  // Some options have another name on the other surface, so they are in the code of their own only.
+  if (on !== surface()) request.options = {}
+  code = snippetOf({ surface: on, language, origin: location.origin, path, body: body(request) })
+  $("snippet").replaceChildren(...coloured(code.trimEnd(), { curl: "sh" }[language] ?? language))
+  $("code-needs").textContent = needsOf(on, language)
+  for (const tab of tabs) {
+    const selected = tab.dataset.language === language
+    tab.setAttribute("aria-selected", String(selected))
+    tab.tabIndex = selected ? 0 : -1
+    if (selected) $("snippet").setAttribute("aria-labelledby", tab.id)
+  }
+}
+
+const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }
+
+export const startCode = () => {
+  $("show-code").addEventListener("click", () => {
+    document.querySelector(`input[name=code-surface][value=${surface()}]`).checked = true
+    show()
+    $("code").showModal()
+  })
+  startDialog($("code"), $("close-code"))
+  $("code").addEventListener("change", show)
+  for (const [index, tab] of tabs.entries()) {
+    tab.addEventListener("click", () => {
+      language = tab.dataset.language
+      show()
+    })
+    tab.addEventListener("keydown", ({ key }) => {
+      const to = key === "Home" ? 0 : key === "End" ? tabs.length - 1 : index + (moves[key] ?? Number.NaN)
+      if (Number.isNaN(to)) return
+      const next = tabs.at(to % tabs.length)
+      next.focus()
+      next.click()
+    })
+  }
+  $("copy-code").addEventListener("click", () => void copyText($("copy-code"), code, "Code copied"))
+}

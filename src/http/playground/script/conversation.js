@@ -1,0 +1,223 @@
+/** The conversation: what was said, and what can be done with each turn. */
+import { announce } from "./announce.js"
+import { runAnswer } from "./answer.js"
+import { $, element, icon, narrow, touch } from "./dom.js"
+import { format, invalidField, tools } from "./extras.js"
+import { takeImages } from "./images.js"
+import { note } from "./models.js"
+import { options, reasoning, surface } from "./parameters.js"
+import { problemBox } from "./problemBox.js"
+import { refreshUsage } from "./meters.js"
+import { atEnd, toEnd } from "./scroll.js"
+import { openSettings } from "./sheet.js"
+import { surfaces } from "./surfaces.js"
+import { answerActs, callsBox, editor, factsLine, toolTurn, userTurn } from "./turns.js"
+
+const emptyState = $("empty")
+let turns = []
+/** Ends the running answer; undefined when there is none. */
+let running
+
+export const conversation = () => turns
+
+/** The request that the page would send with these turns. */
+export const requestOf = (asked) => ({
+  model: $("model").value || "<model>",
+  system: $("system").value.trim(),
+  turns: asked.map(({ role, content, images, calls, name, callId }) => ({
+    role,
+    content,
+    images,
+    calls,
+    name,
+    callId
+  })),
+  options: options(),
+  format: format(),
+  tools: tools(),
+  reasoning: reasoning()
+})
+
+export const usedBytes = () => JSON.stringify(surfaces[surface()].body(requestOf(turns))).length
+
+const busy = (yes) => {
+  $("send").setAttribute("aria-label", yes ? "Stop" : "Send")
+  $("send").title = yes ? "Stop" : "Send"
+  $("send").classList.toggle("stop", yes)
+  $("send").replaceChildren(icon(yes ? "stop" : "send"))
+}
+
+/** The keyboard of a phone comes up only when the reader wants to type. */
+const focusPrompt = () => (touch.matches ? $("log") : $("prompt")).focus()
+
+const forget = (gone) => {
+  for (const { node } of gone) node.remove()
+  turns = turns.filter((turn) => !gone.includes(turn))
+  if (turns.length === 0) $("log").replaceChildren(emptyState)
+}
+
+const from = (turn) => turns.slice(turns.indexOf(turn))
+
+const remove = (turn) => {
+  if (running !== undefined) return
+  const index = turns.indexOf(turn)
+  const results = from(turn)
+    .slice(1)
+    .findIndex(({ role }) => role !== "tool")
+  const more = turn.calls?.length ? from(turn).slice(1, results === -1 ? undefined : results + 1) : []
+  forget([turn, ...more])
+  announce("Deleted.")
+  const neighbour = (turns[index] ?? turns[index - 1])?.node.querySelector(".acts button:last-child")
+  if (neighbour) neighbour.focus()
+  else focusPrompt()
+}
+
+const again = (turn) => {
+  if (running !== undefined) return
+  forget(from(turn))
+  focusPrompt()
+  void answer()
+}
+
+const add = (turn, node) => {
+  emptyState.remove()
+  turns.push({ ...turn, node })
+  $("log").append(node)
+}
+
+const addUser = (turn) => {
+  const made = { role: "user", ...turn }
+  made.node = userTurn(made, { edit, remove })
+  emptyState.remove()
+  turns.push(made)
+  $("log").append(made.node)
+}
+
+const edit = (turn) => {
+  if (running !== undefined) return
+  const { node, field } = editor(turn, {
+    send: (content) => {
+      const images = turn.images
+      forget(from(turn))
+      addUser({ content, images })
+      focusPrompt()
+      void answer()
+    },
+    cancel: () => {
+      turn.node.classList.remove("editing")
+      node.remove()
+      turn.node.querySelector(".acts button:nth-child(2)").focus()
+    }
+  })
+  turn.node.classList.add("editing")
+  turn.node.append(node)
+  field.focus()
+}
+
+const sendResults = (turn) => (results) => {
+  if (running !== undefined) return
+  forget(from(turn).slice(1))
+  for (const [index, content] of results.entries()) {
+    const { id, name } = turn.calls[index]
+    const made = { role: "tool", content, name, callId: id }
+    add(made, toolTurn(made, { remove: () => remove(turns.find(({ callId }) => callId === id)) }))
+  }
+  focusPrompt()
+  void answer()
+}
+
+const answer = async () => {
+  const stop = new AbortController()
+  running = stop
+  busy(true)
+  const thread = turns
+  const adapter = surfaces[surface()]
+  const request = requestOf(turns)
+  const got = await runAnswer({
+    adapter,
+    body: adapter.body(request),
+    asJson: request.format.mode !== "text",
+    model: request.model,
+    signal: stop.signal
+  })
+  // A new chat may have begun before this answer ended.
+  if (turns !== thread) return got.node.remove()
+  const follow = atEnd()
+  const { node, content, calls, problem } = got
+  node.classList.remove("running")
+  const turn = { role: "assistant", model: request.model, content, thinking: got.thinking, calls, node }
+  if (calls.length > 0) node.append(callsBox(calls, sendResults(turn)))
+  if (problem !== undefined) {
+    const box = problemBox(problem, () => {
+      if (running !== undefined) return
+      node.remove()
+      forget(turns.includes(turn) ? from(turn) : [])
+      focusPrompt()
+      void answer()
+    })
+    node.append(box)
+  }
+  const end = element("div", "end")
+  if (content !== "" || calls.length > 0) {
+    turns.push(turn)
+    end.append(answerActs(turn, { again, remove }))
+  }
+  if (problem === undefined) end.append(factsLine(got))
+  node.append(end)
+  if (follow) toEnd()
+  running = undefined
+  busy(false)
+  await refreshUsage()
+}
+
+export const fit = () => {
+  $("prompt").style.height = "auto"
+  $("prompt").style.height = `${$("prompt").scrollHeight + 2}px`
+}
+
+/** A field that has to be right first is shown and focused. */
+const missing = () => {
+  if ($("model").value === "") {
+    if ($("key").value.trim() === "") note("A key comes first.", "bad")
+    return $("key")
+  }
+  const field = invalidField()
+  if (field === undefined) return undefined
+  openSettings()
+  field.closest("details").open = true
+  return field
+}
+
+export const send = () => {
+  const text = $("prompt").value.trim()
+  if (running !== undefined) return
+  const field = missing()
+  if (field !== undefined) return field.focus()
+  const images = takeImages()
+  if (text === "" && images.length === 0) return $("prompt").focus()
+  addUser({ content: text, images })
+  $("prompt").value = ""
+  fit()
+  if (narrow.matches && touch.matches) $("prompt").blur()
+  void answer()
+}
+
+export const stop = () => running?.abort()
+export const sendOrStop = () => {
+  if (running === undefined) send()
+  else stop()
+  if (!touch.matches) $("prompt").focus()
+}
+
+export const newChat = () => {
+  stop()
+  running = undefined
+  busy(false)
+  turns = []
+  takeImages()
+  $("live").textContent = ""
+  $("log").replaceChildren(emptyState)
+  $("log").setAttribute("aria-busy", "false")
+  announce("New chat.")
+  focusPrompt()
+}

@@ -1,0 +1,44 @@
+/** Buttons that copy. */
+import { button, element, icon } from "./dom.js"
+import { announce } from "./announce.js"
+
+const write = async (text) => {
+  try {
+    await navigator.clipboard.writeText(text)
+  } catch {
+    // Without a secure context there is no clipboard API, so it copies a selection.
+    const area = element("textarea")
+    area.value = text
+    const focused = document.activeElement
+    const place = document.querySelector("dialog:modal") ?? document.body
+    place.append(area)
+    area.select()
+    document.execCommand("copy")
+    area.remove()
+    focused?.focus()
+  }
+}
+
+const shown = new Map()
+/** The button says so for a moment: with its icon, or with its word. */
+export const copyText = async (pressed, text, what = "Copied") => {
+  await write(text)
+  announce(what)
+  const before = shown.get(pressed) ?? [...pressed.childNodes]
+  if (!shown.has(pressed)) {
+    shown.set(pressed, before)
+    pressed.replaceChildren(...(pressed.classList.contains("only") ? [icon("done")] : ["Copied"]))
+    setTimeout(() => {
+      pressed.replaceChildren(...before)
+      shown.delete(pressed)
+    }, 1200)
+  }
+}
+
+export const copyButton = (label, textOf) =>
+  button({
+    label,
+    name: "copy",
+    className: "quiet only",
+    press: (pressed) => void copyText(pressed, textOf())
+  })

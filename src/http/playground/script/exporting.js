@@ -1,0 +1,42 @@
+/** The conversation as a file. */
+import { conversation, requestOf } from "./conversation.js"
+import { $, element } from "./dom.js"
+
+const titles = { user: "You", assistant: "Assistant", system: "System", tool: "Tool" }
+
+export const markdownOf = ({ model, system, turns }) => {
+  const parts = [`# Conversation with ${model}`]
+  if (system !== "") parts.push(`## ${titles.system}\n\n${system}`)
+  for (const { role, content, images, calls, name } of turns) {
+    const title = role === "tool" ? `Result of ${name}` : titles[role]
+    const extra = [
+      ...(images?.length ? [`*${images.length === 1 ? "one image" : `${images.length} images`}*`] : []),
+      ...(calls ?? []).map(
+        (call) =>
+          `Calls \`${call.name}\`:\n\n\`\`\`json\n${JSON.stringify(call.arguments, undefined, 2)}\n\`\`\``
+      )
+    ]
+    parts.push([`## ${title}`, content, ...extra].filter((text) => text !== "").join("\n\n"))
+  }
+  return `${parts.join("\n\n")}\n`
+}
+
+const save = (name, type, text) => {
+  const link = element("a")
+  link.href = URL.createObjectURL(new Blob([text], { type }))
+  link.download = name
+  link.click()
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000)
+}
+
+const named = (ending) =>
+  `conversation-${new Date().toISOString().slice(0, 16).replaceAll(":", "")}.${ending}`
+
+export const startExport = () => {
+  $("export-markdown").addEventListener("click", () =>
+    save(named("md"), "text/markdown", markdownOf(requestOf(conversation())))
+  )
+  $("export-json").addEventListener("click", () =>
+    save(named("json"), "application/json", `${JSON.stringify(requestOf(conversation()), undefined, 2)}\n`)
+  )
+}

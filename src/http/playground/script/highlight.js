@@ -1,0 +1,169 @@
+/**
+ * Colours for code, one line at a time, so that a growing block never has to be read again. What a line leaves open (a
+ * comment, a long string) is carried into the next one.
+ */
+const c = ["//", "/*", "*/"]
+const hash = ["#"]
+const js =
+  "as async await break case catch class const continue default delete do else enum export extends false finally for from function get if implements import in instanceof interface let new null of private public readonly return set static super switch this throw true try type typeof undefined var void while yield"
+const java =
+  "abstract boolean break byte case catch char class const continue default do double else enum extends false final finally float for foreach if implements import in instanceof int interface internal is long namespace new null object override package private protected public return sealed short static string struct super switch this throw throws true try using var virtual void volatile when while"
+const cpp =
+  "auto bool break case char class const constexpr continue default delete do double else enum extern false float for friend goto if include inline int long namespace new nullptr operator private protected public return short signed sizeof static struct switch template this throw true try typedef typename union unsigned using virtual void while"
+const go =
+  "break case chan const continue default defer else fallthrough false for func go if import interface map nil package range return select string struct switch true type var bool byte error int int64 float64"
+const rust =
+  "as async await bool break const continue crate else enum extern false fn for i32 i64 if impl in let loop match mod move mut pub ref return self Self static str struct super trait true type u32 u64 u8 unsafe use usize where while"
+const py =
+  "and as assert async await break class continue def del elif else except False finally for from global if import in is lambda match None nonlocal not or pass raise return self True try while with yield"
+const sh =
+  "case do done elif else esac export fi for function if in local read return set then until while echo cd sudo npm npx pip docker git curl"
+const sql =
+  "add all alter and as asc between by case create delete desc distinct drop else end exists from full group having if in index inner insert into is join key left like limit not null offset on or order outer primary references right select set table then union unique update values view when where with"
+const ruby =
+  "begin break case class def do else elsif end ensure false for if in module next nil not or raise require rescue return self super then true unless until when while yield"
+
+const languages = {
+  js: { comment: c, long: ["`"], words: js },
+  java: { comment: c, words: java },
+  cpp: { comment: c, words: cpp },
+  go: { comment: c, long: ["`"], words: go },
+  rust: { comment: c, words: rust, quotes: '"' },
+  py: { comment: hash, long: ['"""', "'''"], words: py },
+  sh: { comment: hash, words: sh },
+  yaml: { comment: hash, words: "true false null", keys: true },
+  json: { comment: [], words: "true false null", keys: true },
+  sql: { comment: ["--", "/*", "*/"], words: sql, folded: true },
+  ruby: { comment: hash, words: ruby },
+  css: { comment: ["", "/*", "*/"], words: "important", keys: true },
+  html: { comment: ["", "<!--", "-->"], words: "", tags: true }
+}
+const aliases = {
+  javascript: "js",
+  jsx: "js",
+  ts: "js",
+  tsx: "js",
+  typescript: "js",
+  mjs: "js",
+  kotlin: "java",
+  cs: "java",
+  csharp: "java",
+  "c#": "java",
+  scala: "java",
+  swift: "java",
+  dart: "java",
+  php: "java",
+  c: "cpp",
+  h: "cpp",
+  "c++": "cpp",
+  golang: "go",
+  rs: "rust",
+  python: "py",
+  python3: "py",
+  bash: "sh",
+  shell: "sh",
+  zsh: "sh",
+  console: "sh",
+  dockerfile: "sh",
+  toml: "yaml",
+  yml: "yaml",
+  ini: "yaml",
+  jsonc: "json",
+  rb: "ruby",
+  scss: "css",
+  less: "css",
+  xml: "html",
+  svg: "html",
+  vue: "html"
+}
+
+const escaped = (text) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)
+
+const compile = ({ comment: [line, open, close], long = [], words, quotes = "\"'", tags, keys, folded }) => {
+  const quoted = [...quotes].map((q) => `${q}(?:[^${q}\\\\]|\\\\.)*(?:${q}|$)`).join("|")
+  const starts = [...long, ...(open ? [open] : [])].map(escaped).join("|")
+  return {
+    ends: new Map([...long.map((mark) => [mark, mark]), ...(open ? [[open, close]] : [])]),
+    comment: open,
+    words: new Set(words.split(" ")),
+    folded,
+    pattern: new RegExp(
+      [
+        `(?<long>${starts || "(?!)"})`,
+        `(?<comment>${line ? `${line === "#" ? "(?<![^\\s])#" : escaped(line)}.*` : "(?!)"})`,
+        keys
+          ? `(?<key>"(?:[^"\\\\]|\\\\.)*"(?=\\s*:)|(?<![\\w"-])[\\w-]+(?=\\s*:(?:\\s|$)))`
+          : "(?<key>(?!))",
+        `(?<string>${quoted})`,
+        tags ? String.raw`(?<tag></?[\w:-]+|/?>)` : "(?<tag>(?!))",
+        String.raw`(?<number>\b\d[\w.]*)`,
+        String.raw`(?<call>[\p{L}_$][\p{L}\p{N}_$]*(?=\())`,
+        String.raw`(?<word>[\p{L}_$][\p{L}\p{N}_$]*)`
+      ].join("|"),
+      "gu"
+    )
+  }
+}
+
+const compiled = new Map()
+export const languageOf = (label) => {
+  const name = label.toLowerCase()
+  const known = aliases[name] ?? name
+  if (!Object.hasOwn(languages, known)) return undefined
+  if (!compiled.has(known)) compiled.set(known, compile(languages[known]))
+  return compiled.get(known)
+}
+
+/** Longer lines are data, not code, and stay without colours. */
+const maxLine = 2000
+
+const kindOf = (language, { groups }) => {
+  if (groups.comment !== undefined) return "c"
+  if (groups.string !== undefined) return "s"
+  if (groups.key !== undefined || groups.tag !== undefined) return "k"
+  if (groups.number !== undefined) return "n"
+  const word = groups.word ?? groups.call
+  if (language.words.has(language.folded ? word.toLowerCase() : word)) return "k"
+  if (groups.call !== undefined) return "f"
+  return /^\p{Lu}[\p{L}\p{N}]*\p{Ll}/u.test(word) ? "t" : ""
+}
+
+/**
+ * The pieces of a line as `[text, kind]`, and what stays open after it. Kinds: c comment, s string, k keyword, n number,
+ * f function, t type, and "" for the rest.
+ */
+export const piecesOf = (language, line, open) => {
+  if (language === undefined || line.length > maxLine) return { pieces: [[line, ""]], open }
+  const pieces = []
+  const add = (text, kind) => {
+    if (text !== "") pieces.push([text, kind])
+  }
+  let at = 0
+  const rest = (mark) => {
+    const end = line.indexOf(language.ends.get(mark), at === 0 && open === mark ? 0 : at + mark.length)
+    const stop = end === -1 ? line.length : end + language.ends.get(mark).length
+    add(line.slice(at, stop), mark === language.comment ? "c" : "s")
+    at = stop
+    return end === -1 ? mark : undefined
+  }
+  if (open !== undefined) {
+    const still = rest(open)
+    if (still !== undefined) return { pieces, open: still }
+  }
+  for (;;) {
+    language.pattern.lastIndex = at
+    const match = language.pattern.exec(line)
+    if (match === null) break
+    add(line.slice(at, match.index), "")
+    at = match.index
+    if (match.groups.long !== undefined) {
+      const still = rest(match.groups.long)
+      if (still !== undefined) return { pieces, open: still }
+      continue
+    }
+    add(match[0], kindOf(language, match))
+    at += match[0].length
+  }
+  add(line.slice(at), "")
+  return { pieces, open: undefined }
+}

@@ -1,0 +1,113 @@
+/** The meters of limits and budget, and the chip beside the composer. */
+import { ask } from "./ask.js"
+import { $ } from "./dom.js"
+import { duration, number, percent } from "./figures.js"
+import { levelOf, tightestOf, tightestText, usageOf, usedText } from "./usage.js"
+
+/** When each entry is full again, on the clock of this page. */
+let entries = []
+
+const noteOf = ({ name, left, limit, resetAt, shared }) => {
+  const whose = shared ? " for all keys of your team" : ""
+  const rest = limit === undefined ? whose.trim() : `${number(left)} left${whose}`
+  const seconds = resetAt === undefined ? undefined : (resetAt - performance.now()) / 1000
+  if (seconds === undefined || seconds <= 0) return rest
+  return `${rest}${rest && ", "}${name === "budget" ? "starts again" : "all free"} in ${duration(seconds)}`
+}
+
+const show = (entry) => {
+  const box = $(`meter-${entry.name}`)
+  box.hidden = false
+  $(`label-${entry.name}`).textContent = entry.label
+  box.querySelector("output").textContent = usedText(entry)
+  box.querySelector("small").textContent = noteOf(entry)
+  const bar = box.querySelector(".bar")
+  bar.firstElementChild.style.width = `${(entry.share ?? 0) * 100}%`
+  bar.setAttribute("aria-valuemax", String(entry.limit ?? entry.left))
+  bar.setAttribute(
+    "aria-valuenow",
+    String(entry.limit === undefined ? 0 : Math.min(entry.limit, entry.limit - entry.left))
+  )
+  bar.setAttribute(
+    "aria-valuetext",
+    entry.share === undefined ? usedText(entry) : `${percent(entry.share)} used`
+  )
+  box.dataset.level = levelOf(entry.share)
+}
+
+const clear = (name, label, text) => {
+  const box = $(`meter-${name}`)
+  $(`label-${name}`).textContent = label
+  box.querySelector("output").textContent = text
+  box.querySelector("small").textContent = ""
+  box.querySelector("i").style.width = "0"
+  box.querySelector(".bar").setAttribute("aria-valuenow", "0")
+  box.querySelector(".bar").removeAttribute("aria-valuetext")
+  box.dataset.level = ""
+}
+
+const showChip = (tightest) => {
+  const chip = $("chip")
+  chip.hidden = tightest === undefined
+  if (tightest === undefined) return
+  const short = { budget: "budget", tokens: "tokens", requests: "requests" }[tightest.name]
+  chip.textContent =
+    tightest.share >= 1
+      ? `No ${short} left`
+      : `${number(tightest.left)} ${tightest.name === "budget" ? "tokens of budget" : short} left`
+  chip.setAttribute("aria-label", `${chip.textContent}. Show limits and settings`)
+  chip.dataset.level = levelOf(tightest.share)
+}
+
+export const showUsage = (headers) => {
+  const usage = usageOf(headers)
+  if (usage.length === 0) return
+  const now = performance.now()
+  entries = usage.map((entry) => ({
+    ...entry,
+    resetAt: entry.resetS === undefined ? undefined : now + entry.resetS * 1000
+  }))
+  for (const entry of entries) show(entry)
+  if (!entries.some(({ name }) => name === "budget")) clear("budget", "Budget", "none set")
+  const tightest = tightestOf(entries)
+  $("tightest").textContent = tightestText(tightest)
+  showChip(tightest)
+}
+
+export const forgetUsage = () => {
+  entries = []
+  clear("budget", "Budget", "–")
+  clear("tokens", "Tokens / min", "–")
+  clear("requests", "Requests / min", "–")
+  $("tightest").textContent = "Shown as soon as a key is accepted."
+  showChip(undefined)
+}
+
+/** `/api/version` costs nothing. Its headers show what the answer has cost. */
+export const refreshUsage = async () => {
+  const response = await ask("/api/version").catch(() => undefined)
+  if (response?.ok) showUsage(response.headers)
+}
+
+let asked = 0
+/** The time until a reset runs on screen; when it is over, the gateway is asked once. */
+const tick = () => {
+  if (document.hidden) return
+  const now = performance.now()
+  for (const entry of entries) {
+    if (entry.resetAt === undefined) continue
+    const note = noteOf(entry)
+    const small = $(`meter-${entry.name}`).querySelector("small")
+    if (small.textContent !== note) small.textContent = note
+  }
+  const due = entries.some(({ resetAt, share }) => resetAt !== undefined && resetAt < now && share > 0)
+  if (due && now - asked > 5000) {
+    asked = now
+    void refreshUsage()
+  }
+}
+
+export const startMeters = () => {
+  forgetUsage()
+  setInterval(tick, 1000)
+}

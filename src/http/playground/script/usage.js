@@ -1,0 +1,77 @@
+/** What the headers of an answer say about limits and budgets. */
+import { number, percent } from "./figures.js"
+
+const unitS = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 }
+
+/** Seconds of a duration such as `1h2m3.5s` or `120ms`, or of a plain number. */
+export const secondsOf = (text) => {
+  if (text === null || text === "") return undefined
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text)
+  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)]
+  if (parts.length === 0) return undefined
+  return parts.reduce((sum, [, value, unit]) => sum + Number(value) * unitS[unit], 0)
+}
+
+const periods = { day: "Budget today", month: "Budget this month", total: "Budget in total" }
+
+const limitOf = (headers, noun, label) => {
+  const [limit, left] = ["limit", "remaining"].map((word) => headers.get(`x-ratelimit-${word}-${noun}`))
+  if (limit === null || left === null) return []
+  const resetS = secondsOf(headers.get(`x-ratelimit-reset-${noun}`))
+  return [{ name: noun, label, limit: Number(limit), left: Number(left), resetS }]
+}
+
+const budgetOf = (headers) => {
+  const [period, left, limit] = ["period", "tokens-remaining", "tokens-limit"].map((word) =>
+    headers.get(`x-budget-${word}`)
+  )
+  if (period === null || left === null) return []
+  const label = periods[period] ?? `Budget (${period})`
+  return [
+    {
+      name: "budget",
+      label,
+      shared: headers.get("x-budget-scope") === "tenant",
+      limit: limit === null ? undefined : Number(limit),
+      left: Number(left),
+      resetS: period === "total" ? undefined : secondsOf(headers.get("x-budget-reset"))
+    }
+  ]
+}
+
+/** Limits first; the share is 0 to 1, or undefined when the size of a budget is not known. */
+export const usageOf = (headers) =>
+  [
+    ...limitOf(headers, "requests", "Requests / min"),
+    ...limitOf(headers, "tokens", "Tokens / min"),
+    ...budgetOf(headers)
+  ].map((entry) => ({
+    ...entry,
+    share:
+      entry.limit > 0
+        ? Math.min(1, Math.max(0, 1 - entry.left / entry.limit))
+        : entry.left > 0
+          ? undefined
+          : 1
+  }))
+
+/** Amber from 80 %, red from 95 %. */
+export const levelOf = (share) =>
+  share === undefined ? "" : share >= 0.95 ? "out" : share >= 0.8 ? "low" : ""
+
+/** The limit with the largest share used: it refuses first. */
+export const tightestOf = (usage) =>
+  usage
+    .filter(({ share }) => share !== undefined)
+    .toSorted((one, other) => other.share - one.share)
+    .at(0)
+
+export const usedText = ({ limit, left }) =>
+  limit === undefined ? `${number(left)} left` : `${number(Math.max(0, limit - left))} of ${number(limit)}`
+
+export const tightestText = (entry) =>
+  entry === undefined
+    ? ""
+    : entry.share >= 1
+      ? `${entry.label}: nothing left. It refuses the next request.`
+      : `Closest to its end: ${entry.label.toLowerCase()}, ${percent(entry.share)} used.`
