@@ -1,49 +1,11 @@
-import { mkdirSync, readdirSync, readFileSync } from "node:fs"
+import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import type { BrowserContextOptions, Page } from "playwright-core"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
-import { openBrowser, watch } from "./Chromium.ts"
-
-const live = { excludeTestServices: true, timeout: 60_000 } as const
-
-/** With `SCREENSHOTS` set to a folder, every test leaves a picture of what it saw there. */
-const picture = (page: Page, name: string) =>
-  Effect.promise(async () => {
-    const folder = process.env["SCREENSHOTS"]
-    if (folder === undefined) return
-    mkdirSync(folder, { recursive: true })
-    await page.screenshot({ path: path.join(folder, `${name}.png`) })
-  })
-
-const open = Effect.fnUntraced(function* (options: BrowserContextOptions = {}) {
-  const { url } = yield* Gateway
-  const profile = yield* openBrowser(options)
-  const watched = yield* watch(profile.context)
-  yield* Effect.promise(() => watched.page.goto(`${url}/playground`))
-  return { ...profile, ...watched }
-})
-
-/** Types the key and waits until the models are there. */
-const enter = (page: Page, secret: string) =>
-  Effect.promise(async () => {
-    await page.getByLabel("API key").fill(secret)
-    await page.locator("#key-note.good").waitFor()
-  })
-
-const say = (page: Page, text: string) =>
-  Effect.promise(async () => {
-    await page.getByLabel("Message").fill(text)
-    await page.getByLabel("Message").press("Enter")
-  })
-
-const answers = (page: Page) => page.locator(".turn.assistant:not(.running)")
-
-const shown = (page: Page, text: string) =>
-  Effect.promise(() => answers(page).last().getByText(text).first().waitFor())
+import { answersOf, enterKey, live, openPlayground, pressed, say, shown } from "./Playground.ts"
 
 /** Whether any file below `folder` holds `text`, as UTF-8 or UTF-16. */
 const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
@@ -58,15 +20,16 @@ const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
 layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a real browser", (it) => {
   for (const surface of ["Native", "OpenAI"] as const) {
     it.effect(
-      `when a prompt is sent (${surface}), then the answer comes piece by piece, then tokens, request id and what is left`,
+      `when a chat runs on the ${surface} surface, then it streams piece by piece, and tells tokens, request id and what is used`,
       () =>
         Effect.gen(function* () {
           const fake = yield* Fake
           const { secret } = yield* newKey({ rpm: 60, tpm: 20_000 })
-          const { page, complaints } = yield* open()
-          yield* enter(page, secret)
-          yield* Effect.promise(() => page.getByText(surface, { exact: true }).click())
+          const { page, complaints } = yield* openPlayground()
+          yield* enterKey(page, secret)
+          yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
           yield* Effect.promise(() => page.getByLabel("System prompt").fill("Be brief."))
+          yield* Effect.promise(() => page.getByText("Parameters").click())
           yield* Effect.promise(() => page.getByLabel("Temperature").fill("0.5"))
           yield* Effect.promise(() => page.getByLabel("Max tokens").fill("99"))
           fake.script({
@@ -78,13 +41,13 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
           // The first piece is on the screen while the answer is still running.
           yield* Effect.promise(() => page.locator(".turn.running").getByText("First").waitFor())
           yield* shown(page, "First and last")
-          const facts = yield* Effect.promise(() => answers(page).last().locator(".facts").innerText())
-          assert.match(facts, /7 in · 3 out/)
-          assert.match(facts, /[0-9a-f]{8}-[0-9a-f]{4}-7/)
-          yield* Effect.promise(() => page.getByText("19,990 of 20,000").waitFor())
+          const facts = yield* Effect.promise(() => answersOf(page).last().locator(".facts").innerText())
+          assert.match(facts, /7 in, 3 out/)
+          assert.match(facts, /id [0-9a-f]{8}…/)
+          yield* Effect.promise(() => page.getByText("10 of 20,000").waitFor())
           assert.strictEqual(
-            yield* Effect.promise(() => page.locator("#gauge-requests output").innerText()),
-            "59 of 60"
+            yield* Effect.promise(() => page.locator("#meter-requests output").innerText()),
+            "1 of 60"
           )
           const sent = fake.requests.at(-1)?.body
           assert.deepInclude(sent, {
@@ -97,7 +60,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
           // The conversation goes on from what was said.
           yield* say(page, "Again")
           yield* shown(page, "Hello world!")
-          assert.lengthOf(yield* Effect.promise(() => answers(page).all()), 2)
+          assert.lengthOf(yield* Effect.promise(() => answersOf(page).all()), 2)
           assert.deepInclude(fake.requests.at(-1)?.body, {
             messages: [
               { role: "system", content: "Be brief." },
@@ -112,12 +75,12 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
   }
 
   for (const how of ["Escape", "the button"] as const) {
-    it.effect(`when ${how} stops an answer, then its text stays and the backend call ends`, () =>
+    it.effect(`when ${how} stops an answer, then what was said stays, and the backend is let go`, () =>
       Effect.gen(function* () {
         const fake = yield* Fake
         const { secret } = yield* newKey()
-        const { page, complaints } = yield* open()
-        yield* enter(page, secret)
+        const { page, complaints } = yield* openPlayground()
+        yield* enterKey(page, secret)
         fake.script({ does: "stream", lines: [wire.chat("So far")], ends: "hang" })
         yield* say(page, "Go on for ever")
         yield* Effect.promise(() => page.locator(".turn.running").getByText("So far").waitFor())
@@ -130,73 +93,71 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
         yield* shown(page, "stopped")
         const backendCall = fake.requests.at(-1)
         yield* fake.until(() => backendCall?.closedAt !== undefined)
-        yield* Effect.promise(() => page.getByRole("button", { name: "Send" }).waitFor())
+        yield* Effect.promise(() => page.getByRole("button", { name: "Send", exact: true }).waitFor())
         assert.deepStrictEqual(complaints, [])
       }).pipe(Effect.scoped)
     )
   }
 
-  it.effect("when a key is unknown, or revoked later, then the page says so", () =>
+  it.effect("when the gateway refuses a key, then the page says so; also for one that is revoked later", () =>
     Effect.gen(function* () {
       const registry = yield* Registry
       const { secret, prefix } = yield* newKey()
-      const { page, complaints } = yield* open()
+      const { page, complaints } = yield* openPlayground()
       yield* Effect.promise(() => page.getByLabel("API key").fill(`tg_${"x".repeat(41)}`))
-      yield* Effect.promise(() => page.getByText("The gateway does not know this key.").waitFor())
-      yield* enter(page, secret)
+      yield* Effect.promise(() => page.getByText("The gateway does not accept this key").waitFor())
+      yield* enterKey(page, secret)
       yield* registry.revokeKey(prefix)
       yield* eventually(call("/api/version", { secret }), ({ status }) => status === 401)
       yield* say(page, "Hello")
-      yield* shown(page, "401 unauthorized")
-      yield* picture(page, "401")
+      yield* shown(page, "The gateway does not accept this key")
       assert.deepStrictEqual(complaints, [])
     }).pipe(Effect.scoped)
   )
 
   it.effect(
-    "when a limit or a budget is used up, then the page shows the wait, and tries again on request",
+    "when a limit or a budget is spent, then the page says when it is possible again, and tries again on request",
     () =>
       Effect.gen(function* () {
         const registry = yield* Registry
         const { secret, prefix } = yield* newKey({ rpm: 1 })
-        const { page, complaints } = yield* open()
-        yield* enter(page, secret)
+        const { page, complaints } = yield* openPlayground()
+        yield* enterKey(page, secret)
         yield* say(page, "One")
         yield* shown(page, "Hello world!")
         yield* say(page, "Two")
-        yield* shown(page, "429 rate_limit_exceeded")
+        yield* shown(page, "Too many requests this minute")
         yield* shown(page, "limit of 1 request per minute reached")
-        yield* shown(page, "possible again in")
-        yield* Effect.promise(() => page.locator("#gauge-requests.out").waitFor())
-        yield* picture(page, "429")
+        yield* shown(page, "Possible again in")
+        yield* Effect.promise(() => page.locator("#meter-requests[data-level=out]").waitFor())
         yield* registry.setKeyLimits(prefix, { rpm: 1000 })
         const again = page.getByRole("button", { name: "Try again" })
         yield* eventually(
           Effect.promise(async () => {
             if (await again.isVisible()) await again.click()
             await page.waitForTimeout(300)
-            return answers(page).last().innerText()
+            return answersOf(page).last().innerText()
           }),
           (text) => text.includes("Hello world!")
         )
         yield* registry.setBudgets(prefix, { day: 1 })
         yield* eventually(call("/api/version", { secret }), ({ headers }) => headers.has("x-budget-period"))
         yield* say(page, "Three")
-        yield* shown(page, "429 budget_exceeded")
+        yield* shown(page, "The token budget is spent")
         yield* shown(page, "daily budget of 1 token is spent")
-        yield* Effect.promise(() => page.getByText("Budget (day)").waitFor())
+        yield* Effect.promise(() => page.getByText("Budget today", { exact: true }).waitFor())
         assert.deepStrictEqual(complaints, [])
       }).pipe(Effect.scoped)
   )
 
-  it.effect("when an answer breaks off, then the page says so and keeps its text", () =>
+  it.effect("when an answer breaks off, then the page says so and keeps what came", () =>
     Effect.gen(function* () {
       const fake = yield* Fake
       const { secret } = yield* newKey()
-      const { page } = yield* open()
-      yield* enter(page, secret)
+      const { page } = yield* openPlayground()
+      yield* enterKey(page, secret)
       for (const surface of ["Native", "OpenAI"]) {
-        yield* Effect.promise(() => page.getByText(surface, { exact: true }).click())
+        yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
         fake.script({ does: "stream", lines: [wire.chat("Half an")], ends: "reset", gapMs: 100 })
         yield* say(page, "Tell me")
         yield* shown(page, "Half an")
@@ -205,12 +166,12 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
     }).pipe(Effect.scoped)
   )
 
-  it.effect("when output, models and messages are hostile, then they are shown as text", () =>
+  it.effect("when output, tool calls and messages are hostile, then they are only ever text", () =>
     Effect.gen(function* () {
       const fake = yield* Fake
       const { secret } = yield* newKey()
-      const { page, complaints } = yield* open()
-      yield* enter(page, secret)
+      const { page, complaints } = yield* openPlayground()
+      yield* enterKey(page, secret)
       const hostile = [
         `<img src=x onerror="document.title='owned'">`,
         `<script>document.title='owned'</script>`,
@@ -241,18 +202,17 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
         assert.include(text, part)
       assert.strictEqual(
         yield* Effect.promise(() =>
-          page.locator("#log :is(img, script, svg, iframe, style, a, b, u)").count()
+          page.locator("#log :is(img, script, iframe, style, a, b, u, svg:not(.icon))").count()
         ),
         0
       )
       assert.deepStrictEqual(complaints, [])
-      yield* picture(page, "hostile")
     }).pipe(Effect.scoped)
   )
 
-  it.effect("when markup, script or style is injected, then the policy refuses it", () =>
+  it.effect("when markup, script or style is injected, then the policy of the page refuses it", () =>
     Effect.gen(function* () {
-      const { page, complaints } = yield* open()
+      const { page, complaints } = yield* openPlayground()
       const tried = yield* Effect.promise(() =>
         page.evaluate<ReadonlyArray<string>>(`(async () => {
           const done = []
@@ -273,13 +233,13 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
   )
 
   it.effect(
-    "when a key was used, then it is in no storage, no address, no copied code and no file of the browser",
+    "when a key was used, then it is in no storage, no address, no code and no file of the browser",
     () =>
       Effect.gen(function* () {
         const { url } = yield* Gateway
         const { secret } = yield* newKey()
-        const { page, context, folder } = yield* open()
-        yield* enter(page, secret)
+        const { page, context, folder } = yield* openPlayground()
+        yield* enterKey(page, secret)
         yield* say(page, "Hello")
         yield* shown(page, "Hello world!")
         const stored = yield* Effect.promise(() =>
@@ -289,7 +249,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
         ]))()`)
         )
         assert.strictEqual(stored, JSON.stringify([[], [], "", [], [], `${url}/playground`, null]))
-        yield* Effect.promise(() => page.getByRole("button", { name: "Code" }).click())
+        yield* Effect.promise(() => page.locator("#show-code").click())
         for (const language of ["curl", "JavaScript", "Python"]) {
           yield* Effect.promise(() => page.getByRole("tab", { name: language }).click())
           const snippet = yield* Effect.promise(() => page.locator("#snippet").innerText())
@@ -297,7 +257,6 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
           assert.include(snippet, "Hello")
           assert.notInclude(snippet, secret.slice(12))
         }
-        yield* picture(page, "code")
         yield* Effect.promise(() => page.reload())
         assert.strictEqual(yield* Effect.promise(() => page.getByLabel("API key").inputValue()), "")
         yield* Effect.promise(() => context.close())
@@ -306,62 +265,4 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
         assert.deepStrictEqual(anywhereIn(folder, secret.slice(12)), [])
       }).pipe(Effect.scoped)
   )
-
-  for (const [name, options] of [
-    ["light", { colorScheme: "light", viewport: { width: 1280, height: 860 } }],
-    ["dark", { colorScheme: "dark", viewport: { width: 1280, height: 860 } }],
-    ["narrow", { colorScheme: "light", viewport: { width: 375, height: 740 } }],
-    ["narrow dark", { colorScheme: "dark", viewport: { width: 320, height: 640 } }]
-  ] as const) {
-    it.effect(
-      `when the scheme is ${name}, then nothing is cut off sideways, and text has enough contrast`,
-      () =>
-        Effect.gen(function* () {
-          const fake = yield* Fake
-          const registry = yield* Registry
-          const { secret, prefix } = yield* newKey({ rpm: 60, tpm: 20_000 })
-          yield* registry.setBudgets(prefix, { month: 50_000 })
-          const { page, complaints } = yield* open(options)
-          yield* picture(page, `${name}-empty`)
-          yield* enter(page, secret)
-          yield* say(page, "Show me quicksort in Python, and a word that is long: " + "a".repeat(120))
-          yield* shown(page, "Hello world!")
-          fake.script({
-            does: "stream",
-            lines: [
-              wire.chat("Here it is: pick a pivot, split around it, and sort both halves the same way.\n\n"),
-              wire.chat("```python\ndef quicksort(items):\n    if len(items) <= 1:\n        return items\n"),
-              wire.chat(
-                "    pivot, *rest = items\n    return [*quicksort([x for x in rest if x < pivot]), pivot, *quicksort([x for x in rest if x >= pivot])]\n```\n\n"
-              ),
-              wire.chat("It runs in O(n log n) on average. The worst case is a list that is already sorted."),
-              wire.done()
-            ],
-            gapMs: 20
-          })
-          yield* say(page, "And in full?")
-          yield* shown(page, "It runs in")
-          yield* Effect.promise(() => page.waitForTimeout(500))
-          yield* picture(page, name)
-          const layout = yield* Effect.promise(() =>
-            page.evaluate<{ readonly overflow: number; readonly contrast: number }>(`(() => {
-            const luminance = (color) => {
-              const [r, g, b] = color.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-              return 0.2126 * r + 0.7152 * g + 0.0722 * b
-            }
-            const body = getComputedStyle(document.body)
-            const sheet = luminance(body.backgroundColor)
-            const ratios = [...document.querySelectorAll(".note, .facts, .answer .text, label, .keys")].map((element) => {
-              const ink = luminance(getComputedStyle(element).color)
-              return (Math.max(ink, sheet) + 0.05) / (Math.min(ink, sheet) + 0.05)
-            })
-            return { overflow: document.documentElement.scrollWidth - innerWidth, contrast: Math.min(...ratios) }
-          })()`)
-          )
-          assert.isAtMost(layout.overflow, 0)
-          assert.isAtLeast(layout.contrast, 4.5)
-          assert.deepStrictEqual(complaints, [])
-        }).pipe(Effect.scoped)
-    )
-  }
 })

@@ -31,7 +31,8 @@ const scoped = (name: string, text: string): string => {
   const body = text
     .replaceAll(
       importPattern,
-      (_all: string, names: string, from: string) => `const ${names} = ${from === "marked" ? from : `$${from}`}\n`
+      (_all: string, names: string, from: string) =>
+        `const ${names} = ${from === "marked" ? from : `$${from}`}\n`
     )
     .replaceAll(exportPattern, "")
   return `const $${name} = (() => {\n${body}return { ${exported.join(", ")} }\n})()\n`

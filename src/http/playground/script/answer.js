@@ -15,9 +15,9 @@ import { assistantTurn, reasoningBox, waitingLine } from "./turns.js"
 const nextFrame = () =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, 250)
-    requestAnimationFrame(() => {
+    requestAnimationFrame((at) => {
       clearTimeout(timer)
-      resolve()
+      resolve(at)
     })
   })
 
@@ -92,8 +92,14 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
   const stopWaiting = startWaiting(waiting)
 
   const [view, speaker, started] = [new MarkdownView(), new Speaker(), performance.now()]
+  /** @type {any} */
   const got = { node, content: "", thinking: "", calls: [], pieces: 0 }
-  let [reasoning, firstAt, problem] = []
+  /** @type {ReturnType<typeof reasoningBox> | undefined} */
+  let reasoning
+  /** @type {number | undefined} */
+  let firstAt
+  /** @type {any} */
+  let problem
   if (asJson) view.push("~~~~~~~~~~json\n")
 
   const { want, finish } = drawing((ended) => {

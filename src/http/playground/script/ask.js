@@ -34,9 +34,3 @@ export const problemOf = async (response) => {
     retryAfterS: Number(response.headers.get("retry-after")) || undefined
   }
 }
-
-/** Whether everything that the gateway needs answers; undefined when the gateway itself does not. */
-export const isReady = async () => {
-  const response = await fetch("/readyz", { cache: "no-store", credentials: "omit" }).catch(() => undefined)
-  return response?.ok
-}

@@ -1,16 +1,15 @@
 /** The dialog with the request as code. */
 import { conversation, requestOf } from "./conversation.js"
 import { copyText } from "./copy.js"
-import { $ } from "./dom.js"
 import { languageOf, piecesOf } from "./highlight.js"
-import { element } from "./dom.js"
+import { $, all, element } from "./dom.js"
 import { surface } from "./parameters.js"
 import { startDialog } from "./sheet.js"
 import { needsOf, snippetOf, turnsFor } from "./snippets.js"
 import { surfaces } from "./surfaces.js"
 
-const tabs = [...document.querySelectorAll("[role=tab]")]
-const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value
+const tabs = all("[role=tab]")
+const chosen = (name) => all(`input[name=${name}]:checked`)[0].value
 let language = "curl"
 let code = ""
 /** Longer code, such as one with images, is shown without colours. */
@@ -51,7 +50,7 @@ const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }
 
 export const startCode = () => {
   $("show-code").addEventListener("click", () => {
-    document.querySelector(`input[name=code-surface][value=${surface()}]`).checked = true
+    all(`input[name=code-surface][value=${surface()}]`)[0].checked = true
     show()
     $("code").showModal()
   })

@@ -9,6 +9,7 @@ const write = async (text) => {
     // Without a secure context there is no clipboard API, so it copies a selection.
     const area = element("textarea")
     area.value = text
+    /** @type {any} */
     const focused = document.activeElement
     const place = document.querySelector("dialog:modal") ?? document.body
     place.append(area)

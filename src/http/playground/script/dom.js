@@ -22,7 +22,11 @@ export const icon = (name) => {
   return picture
 }
 
-/** A button with a word, an icon, or both; an icon alone needs `label`. */
+/**
+ * A button with a word, an icon, or both; an icon alone needs `label`.
+ *
+ * @param {{ label?: string, word?: string, name?: string, className?: string, press: (pressed: HTMLElement) => void }} parts
+ */
 export const button = ({ label, word, name, className = "", press }) => {
   const made = element("button", className, ...(name ? [icon(name)] : []), ...(word ? [word] : []))
   made.type = "button"
@@ -33,6 +37,9 @@ export const button = ({ label, word, name, className = "", press }) => {
   made.addEventListener("click", () => press(made))
   return made
 }
+
+/** @returns {any[]} */
+export const all = (selector) => [...document.querySelectorAll(selector)]
 
 export const narrow = matchMedia("(max-width: 860px)")
 export const touch = matchMedia("(pointer: coarse)")

@@ -83,7 +83,7 @@ const compile = ({ comment: [line, open, close], long = [], words, quotes = "\"'
   const quoted = [...quotes].map((q) => `${q}(?:[^${q}\\\\]|\\\\.)*(?:${q}|$)`).join("|")
   const starts = [...long, ...(open ? [open] : [])].map(escaped).join("|")
   return {
-    ends: new Map([...long.map((mark) => [mark, mark]), ...(open ? [[open, close]] : [])]),
+    ends: Object.fromEntries([...long.map((mark) => [mark, mark]), ...(open ? [[open, close]] : [])]),
     comment: open,
     words: new Set(words.split(" ")),
     folded,
@@ -140,8 +140,8 @@ export const piecesOf = (language, line, open) => {
   }
   let at = 0
   const rest = (mark) => {
-    const end = line.indexOf(language.ends.get(mark), at === 0 && open === mark ? 0 : at + mark.length)
-    const stop = end === -1 ? line.length : end + language.ends.get(mark).length
+    const end = line.indexOf(language.ends[mark], at === 0 && open === mark ? 0 : at + mark.length)
+    const stop = end === -1 ? line.length : end + language.ends[mark].length
     add(line.slice(at, stop), mark === language.comment ? "c" : "s")
     at = stop
     return end === -1 ? mark : undefined

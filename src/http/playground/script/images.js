@@ -112,7 +112,7 @@ export const startImages = (used) => {
   })
   const composer = $("composer")
   for (const type of ["dragover", "dragleave", "drop"])
-    document.addEventListener(type, (event) => {
+    document.addEventListener(type, (/** @type {any} */ event) => {
       if (!event.dataTransfer?.types.includes("Files")) return
       event.preventDefault()
       composer.classList.toggle("dropping", type === "dragover")

@@ -1,5 +1,5 @@
 /** The key, and the models it may use. */
-import { ask, isReady, keyOf, problemOf } from "./ask.js"
+import { ask, keyOf, problemOf } from "./ask.js"
 import { $, element, narrow, touch } from "./dom.js"
 import { duration } from "./figures.js"
 import { forgetUsage, showUsage } from "./meters.js"
@@ -48,9 +48,9 @@ const refused = ({ status, type, message, retryAfterS }) => {
   return `${title}: ${message}.${wait}`
 }
 
-const whyEmpty = async () =>
-  (await isReady()) === false
-    ? "The key works, but the gateway has no current list of models: the model server, or another part it needs, does not answer. Look again in a moment, or tell your operator."
+const whyEmpty = (headers) =>
+  headers.get("x-model-list") === "expired"
+    ? "The key works, but the gateway has no current list of models: the model server has not answered for too long. Look again in a moment, or tell your operator."
     : "The key works, but no model that chats is open to it. Your operator can open one."
 
 let lookup = 0
@@ -81,9 +81,8 @@ export const loadModels = async () => {
   }
   const { models } = await response.json()
   const chatting = models.filter((model) => model.capabilities?.includes("completion") ?? true)
-  const why = chatting.length === 0 ? await whyEmpty() : ""
   if (turn !== lookup) return
-  if (chatting.length === 0) return nothing(why)
+  if (chatting.length === 0) return nothing(whyEmpty(response.headers))
   capabilities.clear()
   const before = $("model").value
   $("model").replaceChildren(

@@ -1,5 +1,5 @@
 /** The fields of the request beside its messages: parameters, reasoning, format and tools. */
-import { $, element } from "./dom.js"
+import { $, all, element } from "./dom.js"
 
 const number = (name, label, range, hint = "default") => ({ name, label, range, hint })
 const both = [
@@ -32,9 +32,9 @@ const typed = new Map()
 const shared = { max_completion_tokens: "num_predict" }
 const slot = (name) => shared[name] ?? name
 
-export const surface = () => document.querySelector("input[name=surface]:checked").value
+export const surface = () => all("input[name=surface]:checked")[0].value
 
-const inputs = () => [...$("parameters").querySelectorAll("[data-name]")]
+const inputs = () => all("#parameters [data-name]")
 
 const valueOf = (input) => {
   if (input.tagName === "TEXTAREA") {

@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto"
 import { Script } from "node:vm"
+import { gunzipSync } from "node:zlib"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { welcome } from "../../../../src/startup/banner.ts"
 import { makePage } from "../../../../src/http/playground/page.ts"
 
-const { html, headers } = makePage()
+const { html, gzip, headers } = makePage({ bodyBytes: 262_144 })
 const policy = headers["content-security-policy"] ?? ""
 
 const inside = (tag: string): ReadonlyArray<string> =>
@@ -42,7 +43,7 @@ it("when the policy is read, then it allows nothing else, and the page needs not
   )
   assert.notMatch(
     html,
-    /innerHTML|outerHTML|insertAdjacentHTML|document\.write|localStorage|sessionStorage|indexedDB|\.cookie/
+    /innerHTML|outerHTML|insertAdjacentHTML|document\.write|sessionStorage|indexedDB|\.cookie/
   )
   assert.deepInclude(headers, {
     "cache-control": "no-store",
@@ -58,6 +59,21 @@ it.effect("when the gateway runs, then the banner names the playground's address
     assert.notInclude(welcome({ ...facts, playground: false }), "playground")
   })
 )
+
+it("when the page stores something, then it is the theme and nothing else", () => {
+  assert.deepStrictEqual(
+    [...html.matchAll(/localStorage[^\n]*/g)].map(([use]) => use),
+    ["localStorage.getItem(name)", "localStorage.setItem(name, theme)"]
+  )
+  assert.include(html, 'const name = "tollgate-theme"')
+})
+
+it("when the page is sent, then all of it is at most 120 KB, compressed as every browser takes it", () => {
+  assert.strictEqual(gunzipSync(gzip).toString("utf8"), html)
+  assert.isAtMost(gzip.length, 60_000)
+  // Half of it is the parser of markdown, as its package ships it.
+  assert.isAtMost(Buffer.byteLength(html), 200_000)
+})
 
 it("when its modules are joined, then the script has no import, no export and no name declared twice", () => {
   const [script = ""] = inside("script")

@@ -1,0 +1,54 @@
+/** The playground in a browser, and what a visitor does there. */
+import { Effect } from "effect"
+import type { BrowserContextOptions, Page } from "playwright-core"
+import { Gateway } from "../support/Gateway.ts"
+import { openBrowser, watch } from "./Chromium.ts"
+
+export const live = { excludeTestServices: true, timeout: 60_000 } as const
+
+/** A fresh browser at the page. */
+export const openPlayground = Effect.fnUntraced(function* (options: BrowserContextOptions = {}) {
+  const { url } = yield* Gateway
+  const profile = yield* openBrowser(options)
+  const watched = yield* watch(profile.context)
+  yield* Effect.promise(() => watched.page.goto(`${url}/playground`))
+  return { ...profile, ...watched }
+})
+
+export const promptOf = (page: Page) => page.getByLabel("Message", { exact: true })
+
+/** Types the key and waits until the models are there. */
+export const enterKey = (page: Page, secret: string) =>
+  Effect.promise(async () => {
+    await page.getByLabel("API key").fill(secret)
+    await page.locator("#key-note.good").waitFor({ state: "attached" })
+  })
+
+export const say = (page: Page, text: string) =>
+  Effect.promise(async () => {
+    await promptOf(page).fill(text)
+    await promptOf(page).press("Enter")
+  })
+
+export const answersOf = (page: Page) => page.locator(".turn.assistant:not(.running)")
+
+/** Waits for the text in the last complete answer. */
+export const shown = (page: Page, text: string) =>
+  Effect.promise(() => answersOf(page).last().getByText(text).first().waitFor())
+
+/** Waits until so many answers are complete, and the page has asked what they cost. */
+export const answered = (page: Page, count: number) =>
+  Effect.promise(() =>
+    page.waitForFunction(
+      `document.querySelectorAll(".turn.assistant:not(.running)").length >= ${count} && document.getElementById("log").getAttribute("aria-busy") === "false"`
+    )
+  )
+
+export const pressed = (page: Page, name: string) =>
+  Effect.promise(() => page.getByRole("button", { name, exact: true }).last().click())
+
+export const settingsOf = (page: Page) =>
+  Effect.promise(async () => {
+    const opener = page.getByRole("button", { name: "Settings", exact: true })
+    if (await opener.isVisible()) await opener.click()
+  })
