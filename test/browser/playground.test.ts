@@ -5,7 +5,7 @@ import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
-import { answersOf, enterKey, live, openPlayground, pressed, say, shown } from "./Playground.ts"
+import { answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
 
 /** Whether any file below `folder` holds `text`, as UTF-8 or UTF-16. */
 const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
@@ -166,7 +166,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
     }).pipe(Effect.scoped)
   )
 
-  it.effect("when output, tool calls and messages are hostile, then they are only ever text", () =>
+  it.effect("when output, models and messages are hostile, then they are shown as text", () =>
     Effect.gen(function* () {
       const fake = yield* Fake
       const { secret } = yield* newKey()
