@@ -7,6 +7,7 @@ import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBreakerGauge } from "./backend/breakerGauge.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
+import { layerAuditMonths } from "./audit/months.ts"
 import { layerPostgres as layerAudit } from "./audit/postgres.ts"
 import { layerFromSettings as layerRegistry } from "./admin/postgres.ts"
 import { layerPostgres as layerLedger } from "./ledger/postgres.ts"
@@ -118,6 +119,7 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention(),
     layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),
+    layerAuditMonths({ retentionDays: settings.auditRetentionDays }),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
     Layer.provideMerge(layerLedger),

@@ -145,6 +145,13 @@ export const table = {
   discoveryTtlS: integer("MODEL_DISCOVERY_CACHE_TTL_S", 120, "seconds", 1, day),
   playgroundEnabled: flag("PLAYGROUND_ENABLED", undefined, "false (embedded mode: true)"),
   promptLogDefaultRetentionDays: integer("PROMPT_LOG_DEFAULT_RETENTION_DAYS", 30, "days", 1, 3650),
+  auditRetentionDays: setting<number | undefined>(
+    "AUDIT_RETENTION_DAYS",
+    "a whole number of days, 1 to 36500",
+    undefined,
+    integer("AUDIT_RETENTION_DAYS", 0, "days", 1, 36_500).read,
+    "unset: for ever"
+  ),
   defaultRpm: integer("DEFAULT_RPM", 60, "requests per minute", 1, 2_147_483_647),
   defaultTpm: integer("DEFAULT_TPM", 100_000, "tokens per minute", 1, 2_147_483_647),
   defaultConcurrent: integer("DEFAULT_CONCURRENT", 4, "requests at a time", 1, 2_147_483_647),

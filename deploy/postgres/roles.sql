@@ -48,11 +48,16 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON replicas TO tollgate_gateway;
 
 GRANT SELECT ON replicas TO tollgate_cli;
 
+-- It makes the months of the audit log. Dropping them (AUDIT_RETENTION_DAYS) needs a right that whoever steals the role could
+-- misuse. Give it, or run `tollgate prune-audit` as the owner:
+--   GRANT EXECUTE ON FUNCTION prune_audit(timestamptz) TO tollgate_gateway;
+GRANT EXECUTE ON FUNCTION prepare_audit_months() TO tollgate_gateway;
+
 -- The sweeper locks what it deletes, and that takes the right to change a column.
 GRANT INSERT, DELETE, SELECT (request_id, expires_at), UPDATE (expires_at) ON prompt_log TO tollgate_gateway;
 
 -- The admin commands.
-GRANT SELECT ON schema_migrations, ledger TO tollgate_cli;
+GRANT SELECT ON schema_migrations, ledger, usage_daily, audit_log, audit_corrections, audit_partitions, intents TO tollgate_cli;
 
 GRANT SELECT, INSERT, UPDATE ON tenants, api_keys TO tollgate_cli;
 

@@ -1,9 +1,12 @@
 /**
  * Brings the database schema up to date, and checks its version.
  *
- * *Details* All pending migrations run in one transaction under an advisory lock. The lock is taken before anything is
- * read, so two processes that start at once take turns, and the second finds nothing to do. The list below is written by
- * hand, so that each migration is type-checked and none is added by accident. A test compares it with the folder.
+ * *Details* Each pending migration runs in a transaction of its own, so that its locks end with it. An advisory lock is taken
+ * before anything is read, so processes that start at once take turns, and each migration runs once. The list below is
+ * written by hand, so that each migration is type-checked and none is added by accident. A test compares it with the folder.
+ *
+ * A migration waits for a lock of a table for half a second at most, because all later statements of the gateways queue behind
+ * it. Then it is rolled back and tried again, for two minutes.
  *
  * Expand, then contract: a migration only adds, so that the previous version runs on the new schema, and an upgrade can be
  * taken back. A later release may remove what `minimumVersion` and newer versions no longer use. The schema states in
@@ -12,10 +15,11 @@
  * *Gotchas* The statements of a released migration never change. A program must not run on a schema that is older than it
  * knows, or that excludes it: call `assertSchema`.
  */
-import { Data, Effect, Schema } from "effect"
+import { Data, Effect, Schedule, Schema, Struct } from "effect"
 import { SqlClient, SqlSchema } from "effect/sql"
 import * as Migrator from "effect/sql/Migrator"
-import type { SqlError } from "effect/sql/SqlError"
+import { isSqlError, type SqlError } from "effect/sql/SqlError"
+import { buildConcurrently, type ConcurrentIndex } from "./concurrentIndex.ts"
 import initial from "../../migrations/0001_initial.ts"
 import promptLogByKey from "../../migrations/0002_prompt_log_by_key.ts"
 import revocationsByOthers from "../../migrations/0003_revocations_by_others.ts"
@@ -26,6 +30,10 @@ import sealingSecrets from "../../migrations/0007_sealing_secrets.ts"
 import queue from "../../migrations/0008_queue.ts"
 import requestFacts from "../../migrations/0009_request_facts.ts"
 import replicas from "../../migrations/0010_replicas.ts"
+import usageByModel from "../../migrations/0011_usage_by_model.ts"
+import auditCutoff from "../../migrations/0012_audit_cutoff.ts"
+import auditValidated, { completedIndex } from "../../migrations/0013_audit_validated.ts"
+import auditPartitions from "../../migrations/0014_audit_partitions.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -38,15 +46,26 @@ export const migrations = {
   "0007_sealing_secrets": sealingSecrets,
   "0008_queue": queue,
   "0009_request_facts": requestFacts,
-  "0010_replicas": replicas
+  "0010_replicas": replicas,
+  "0011_usage_by_model": usageByModel,
+  "0012_audit_cutoff": auditCutoff,
+  "0013_audit_validated": auditValidated,
+  "0014_audit_partitions": auditPartitions
 }
+
+/** Indexes of large tables. They are built before the migration, because writers would wait for a build inside it. */
+const builtBefore: { readonly [N in keyof typeof migrations]?: ConcurrentIndex } = {
+  "0013_audit_validated": completedIndex
+}
+
+const names = Struct.keys(migrations)
 
 const table = "schema_migrations"
 
 const idOf = (name: string): number => Number(name.split("_")[0])
 
 /** The id of the newest migration of this version. */
-export const knownVersion = Math.max(...Object.keys(migrations).map(idOf))
+export const knownVersion = Math.max(...names.map(idOf))
 
 /**
  * The oldest version of the program that may run on the schema of this version, as the id of its newest migration. Raise it
@@ -75,37 +94,36 @@ export class SchemaMismatch extends Data.TaggedError("SchemaMismatch")<{
   }
 }
 
-const runPending = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table })
+/** Runs the pending migrations up to the one of that name. */
+const runUpTo = (last: string) =>
+  Migrator.make({})({
+    loader: Migrator.fromRecord(
+      Object.fromEntries(Object.entries(migrations).filter(([name]) => name <= last))
+    ),
+    table
+  })
 
 /** The id of the advisory lock for migrations: any fixed number. */
 const lockId = 7_309_453
 
-/**
- * Runs the pending migrations and returns their names. Then the schema states which versions may run on it. A schema that
- * is newer than this program does not change.
- */
-export const migrate: Effect.Effect<ReadonlyArray<string>, MigrationFailed, SqlClient.SqlClient> = Effect.gen(
-  function* () {
-    const sql = yield* SqlClient.SqlClient
-    const completed = yield* sql.withTransaction(
-      Effect.gen(function* () {
-        // A migration, or the wait for another process, may take longer than a request may.
-        yield* sql`SET LOCAL statement_timeout = '300s'`
-        yield* sql`SET LOCAL idle_in_transaction_session_timeout = '300s'`
-        yield* sql`SELECT pg_advisory_xact_lock(${lockId})`
-        const ran = yield* runPending
-        const { found } = yield* readSchema(sql)
-        if (found === knownVersion) {
-          yield* sql`ALTER TABLE ${sql(table)} ADD COLUMN IF NOT EXISTS minimum_version integer`
-          yield* sql`UPDATE ${sql(table)} SET minimum_version = ${minimumVersion}
-            WHERE migration_id = ${knownVersion} AND minimum_version IS DISTINCT FROM ${minimumVersion}`
-        }
-        return ran
-      })
-    )
-    return completed.map(([id, name]) => `${String(id).padStart(4, "0")}_${name}`)
-  }
-).pipe(Effect.mapError((cause) => new MigrationFailed({ cause })))
+/** Less than Postgres waits before it ends a deadlock (1 s), so that a migration gives way and no gateway's statement does. */
+const lockTimeout = "500ms"
+const lockTries = 40
+
+/** Another process migrates. */
+class AnotherMigrates extends Data.TaggedError("AnotherMigrates")<{}> {}
+
+/** Five minutes, a tenth of a second each. */
+const turnTries = 3000
+
+/** The error of the statement, not of the migrator, which hides it. */
+const causeOf = (error: unknown): unknown =>
+  error instanceof Migrator.MigrationError && error.cause !== undefined ? error.cause : error
+
+const lostLock = (error: unknown): boolean => {
+  const cause = causeOf(error)
+  return isSqlError(cause) && ["LockTimeoutError", "DeadlockError"].includes(cause.reason._tag)
+}
 
 const Found = Schema.Struct({ found: Schema.Int, minimum: Schema.Int })
 
@@ -132,7 +150,7 @@ export interface MigrationPlan {
   readonly found: number
   /** the newest migration of this program */
   readonly known: number
-  readonly pending: ReadonlyArray<string>
+  readonly pending: ReadonlyArray<keyof typeof migrations>
   /** the oldest program, by its newest migration, that may run on the schema afterwards; 0: the schema does not say */
   readonly minimum: number
 }
@@ -145,12 +163,68 @@ export const planMigrations: Effect.Effect<MigrationPlan, MigrationFailed, SqlCl
     return {
       found,
       known: knownVersion,
-      pending: Object.keys(migrations).filter((name) => idOf(name) > found),
+      pending: names.filter((name) => idOf(name) > found),
       minimum: found > knownVersion ? minimum : minimumVersion
     }
   }
 ).pipe(
   Effect.mapError((cause) => (cause._tag === "MigrationFailed" ? cause : new MigrationFailed({ cause })))
+)
+
+/** The schema says which versions may run on it, unless it is newer than this program. */
+const stateMinimum = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const { found } = yield* readSchema(sql)
+  if (found !== knownVersion) return
+  yield* sql`ALTER TABLE ${sql(table)} ADD COLUMN IF NOT EXISTS minimum_version integer`
+  yield* sql`UPDATE ${sql(table)} SET minimum_version = ${minimumVersion}
+    WHERE migration_id = ${knownVersion} AND minimum_version IS DISTINCT FROM ${minimumVersion}`
+})
+
+/**
+ * Runs the pending migrations and returns their names. Then the schema states which versions may run on it. A schema that
+ * is newer than this program does not change.
+ */
+export const migrate: Effect.Effect<ReadonlyArray<string>, MigrationFailed, SqlClient.SqlClient> = Effect.gen(
+  function* () {
+    const sql = yield* SqlClient.SqlClient
+    const tried = <A, E, R>(work: Effect.Effect<A, E, R>) =>
+      Effect.retry(work, { while: lostLock, schedule: Schedule.spaced("2 seconds"), times: lockTries })
+    const locked = <A, E>(work: Effect.Effect<A, E, SqlClient.SqlClient>) =>
+      sql
+        .withTransaction(
+          Effect.gen(function* () {
+            // A migration may take longer than a request may.
+            yield* sql`SET LOCAL statement_timeout = '300s'`
+            yield* sql`SET LOCAL idle_in_transaction_session_timeout = '300s'`
+            yield* sql`SET LOCAL lock_timeout = ${sql.literal(`'${lockTimeout}'`)}`
+            // Not by waiting in a transaction: a concurrent build of an index would wait for it.
+            const [mine] = yield* sql`SELECT 1 AS mine WHERE pg_try_advisory_xact_lock(${lockId})`
+            return mine === undefined ? yield* new AnotherMigrates() : yield* work
+          })
+        )
+        .pipe(
+          Effect.retry({
+            while: (error) => error instanceof AnotherMigrates,
+            schedule: Schedule.spaced("100 millis"),
+            times: turnTries
+          }),
+          tried
+        )
+    const { pending } = yield* planMigrations
+    const completed = yield* Effect.forEach(pending, (name) => {
+      const index = builtBefore[name]
+      return Effect.andThen(
+        index === undefined ? Effect.void : buildConcurrently(index),
+        locked(runUpTo(name))
+      )
+    })
+    yield* locked(stateMinimum(sql))
+    return completed.flat().map(([id, name]) => `${String(id).padStart(4, "0")}_${name}`)
+  }
+).pipe(
+  Effect.mapError((error) =>
+    error._tag === "MigrationFailed" ? error : new MigrationFailed({ cause: causeOf(error) })
+  )
 )
 
 /**

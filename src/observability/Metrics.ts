@@ -34,6 +34,8 @@ export const backgroundTasks = [
   "audit_completions",
   "audit_refusals",
   "audit_anonymous_refusals",
+  "audit_months",
+  "audit_retention",
   "intent_renewal",
   "lease_renewal",
   "lease_reregistration",

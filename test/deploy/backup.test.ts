@@ -16,9 +16,12 @@ import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { findPostgres } from "../support/servers/PostgresTools.ts"
 
 const commands = blocks(readPaper("docs/operations.md"), "sh").flatMap(lines)
-const [dump = "", restore = "", roles = ""] = [/\bpg_dump\b/, /\bpg_restore\b/, /^psql /].map((word) =>
-  commands.find((command) => word.test(command))
-)
+const [dump = "", clear = "", restore = "", roles = ""] = [
+  /\bpg_dump\b/,
+  /DROP DATABASE/,
+  /\bpg_restore\b/,
+  /^psql /
+].map((word) => commands.find((command) => word.test(command)))
 
 const folder = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgb-"))),
@@ -51,6 +54,7 @@ const tables = [
   "audit_log",
   "audit_corrections",
   "ledger",
+  "usage_daily",
   "prompt_log"
 ]
 
@@ -113,10 +117,9 @@ it.live(
       )
       yield* type(roles)
       yield* type(dump)
-      // Into nothing, and over what is there: the guide's line has to do both.
+      // Into nothing, and over what is there: the guide's lines have to do both.
       yield* emptied
-      yield* type(restore)
-      yield* type(restore)
+      for (const line of [clear, restore, clear, restore]) yield* type(line)
       yield* type(roles)
       yield* Effect.gen(function* () {
         assert.deepStrictEqual(yield* contents, before)

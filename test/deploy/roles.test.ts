@@ -174,6 +174,17 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         )
         yield* refused("tollgate_gateway", "SELECT prompt FROM prompt_log")
         yield* refused("tollgate_gateway", "SELECT client_ip FROM audit_log")
+        for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
+          yield* refused(role, "SELECT prune_audit(now())")
+          yield* refused(role, "UPDATE usage_daily SET tokens_in = 0")
+          yield* refused(role, "DELETE FROM audit_log_old")
+          yield* refused(role, "INSERT INTO audit_log_default SELECT * FROM audit_log")
+        }
+        yield* refused("tollgate_console", "SELECT prepare_audit_months()")
+        yield* as(
+          "tollgate_gateway",
+          Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT prepare_audit_months()`)
+        )
         yield* refused("tollgate_cli", "UPDATE ledger SET tokens_in = 0")
         yield* refused("tollgate_console", "SELECT * FROM api_keys")
         yield* refused("tollgate_console", "SELECT * FROM revocations")

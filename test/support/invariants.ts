@@ -75,6 +75,30 @@ const Sums = Schema.Struct({
 })
 const decodeSums = Schema.decodeUnknownEffect(Schema.Array(Sums))
 
+const Differing = Schema.Array(
+  Schema.Struct({ key: Schema.String, ledger: Schema.String, usage: Schema.String })
+)
+const decodeDiffering = Schema.decodeUnknownEffect(Differing)
+
+/** The usage by model adds up to the ledger, and its errors to the statuses of the audit. */
+const usageProblems = Effect.gen(function* () {
+  const pg = yield* PgClient.PgClient
+  const found = yield* decodeDiffering(
+    yield* pg`
+      WITH l AS (SELECT key_id, sum(requests) AS r, sum(tokens_in) AS i, sum(tokens_out) AS o FROM ledger GROUP BY 1),
+        u AS (SELECT key_id, sum(requests) AS r, sum(tokens_in) AS i, sum(tokens_out) AS o, sum(errors) AS e
+          FROM usage_daily GROUP BY 1),
+        a AS (SELECT a.key_id, count(*) FILTER (WHERE coalesce(c.status, a.status) >= 400) AS e
+          FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
+          WHERE a.admitted_at IS NOT NULL GROUP BY 1)
+      SELECT coalesce(l.key_id, u.key_id)::text AS key, concat_ws(' ', l.r, l.i, l.o, a.e) AS ledger,
+        concat_ws(' ', u.r, u.i, u.o, u.e) AS usage
+      FROM l FULL JOIN u USING (key_id) LEFT JOIN a USING (key_id)
+      WHERE (l.r, l.i, l.o, a.e) IS DISTINCT FROM (u.r, u.i, u.o, u.e)`
+  )
+  return found.map(({ key, ledger, usage }) => `usage by model of key ${key}: ${usage}, ledger ${ledger}`)
+})
+
 /** Audit, ledger, live counters and what `show-usage` prints are the same, and nothing is under way. */
 export const bookProblems: Problems<PgClient.PgClient | Meter | Registry> = Effect.gen(function* () {
   const [pg, registry] = [yield* PgClient.PgClient, yield* Registry]
@@ -82,6 +106,7 @@ export const bookProblems: Problems<PgClient.PgClient | Meter | Registry> = Effe
   const problems: Array<string> = []
   if (difference > 0) problems.push(`audit ${audit}, ledger ${ledger}, counters ${counters} tokens`)
   if (open > 0) problems.push(`${leases} slots or holds and ${open - leases} intents are open`)
+  problems.push(...(yield* usageProblems))
   const tenants = yield* decodeSums(
     yield* pg`
       WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day),

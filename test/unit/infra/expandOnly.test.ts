@@ -41,9 +41,9 @@ const readShape = Effect.gen(function* () {
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
       AND a.attnum > 0 AND NOT a.attisdropped`
-  // Not-null constraints are part of the columns. A unique index does what a unique constraint does.
+  // A rule that is not valid for old rows is one for new rows all the same. Not-null constraints are part of the columns. A unique index does what a unique constraint does.
   const rules = yield* sql<Rule>`
-    SELECT c.relname::text AS table, r.contype::text AS kind, pg_get_constraintdef(r.oid) AS text,
+    SELECT c.relname::text AS table, r.contype::text AS kind, regexp_replace(pg_get_constraintdef(r.oid), ' NOT VALID$', '') AS text,
       ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum = ANY (r.conkey)) AS columns
     FROM pg_constraint r JOIN pg_class c ON c.oid = r.conrelid
     WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition AND r.contype <> 'n'
