@@ -2,6 +2,7 @@
 import {
   assumedTurnMs,
   type Bounds,
+  type Displaced,
   type Held,
   maxRetryAfterS,
   type Ticket,
@@ -33,7 +34,7 @@ interface Options {
 export class QueueModel {
   readonly #options: Options
   #entries: Array<Entry> = []
-  #replicas = new Map<string, { leaseEnd: number; beats: number }>()
+  #replicas = new Map<string, { leaseEnd: number; beats: number; displaced: Map<string, number> }>()
   /** `line`, `line/tenant`: virtual times; a tenant's is forgotten with the tenant */
   #times = new Map<string, number>()
   /** `line/tenant`, `line/tenant/key` */
@@ -53,8 +54,13 @@ export class QueueModel {
     return this.#find(id)?.running === true
   }
 
-  unknown(ids: ReadonlyArray<string>): ReadonlyArray<string> {
-    return ids.filter((id) => this.#find(id) === undefined).sort()
+  unknown(name: string, ids: ReadonlyArray<string>): ReadonlyArray<string> {
+    const displaced = this.#replicas.get(name)?.displaced
+    return ids.filter((id) => this.#find(id) === undefined && displaced?.has(id) !== true).sort()
+  }
+
+  displaced(name: string): ReadonlyArray<Displaced> {
+    return [...(this.#replicas.get(name)?.displaced ?? [])].map(([id, retryAfterS]) => ({ id, retryAfterS }))
   }
 
   setOrder(id: string, order: number): void {
@@ -83,7 +89,12 @@ export class QueueModel {
   enter(now: number, replica: string, ticket: Ticket, bounds: Bounds): "granted" | "waiting" | "full" {
     this.#settle(now, bounds)
     const waiting = this.#entries.filter(({ running }) => !running).length
-    if (waiting >= bounds.depth && !(waiting === 0 && this.#open(now, bounds))) return "full"
+    if (waiting >= bounds.depth && !(waiting === 0 && this.#open(now, bounds))) {
+      const gone = this.#crowded(ticket)
+      if (gone === undefined) return "full"
+      this.#replicas.get(gone.replica)?.displaced.set(gone.ticket.id, this.retryAfterS(bounds))
+      this.#drop(gone)
+    }
     this.#add(now, replica, ticket, Number.MAX_SAFE_INTEGER)
     this.#dispatch(now, bounds)
     return this.isRunning(ticket.id) ? "granted" : "waiting"
@@ -115,6 +126,7 @@ export class QueueModel {
     for (const entry of this.#entries.filter((one) => one.replica === name && one.beat < replica.beats)) {
       if (!ids.includes(entry.ticket.id)) this.#drop(entry)
     }
+    for (const id of replica.displaced.keys()) if (!ids.includes(id)) replica.displaced.delete(id)
     replica.beats += 1
     this.#settle(now, bounds)
   }
@@ -130,6 +142,25 @@ export class QueueModel {
     this.#settle(now, bounds)
   }
 
+  /** Of the tenant, and then the key, with the most waiting requests the newest one. */
+  #crowded({ key, priority, tenant }: Ticket): Entry | undefined {
+    const batch = this.#waitingOf("batch")
+    const instead = priority === "interactive" && batch.length > 0
+    const waiting = instead ? batch : this.#waitingOf(priority)
+    const most = (names: ReadonlyArray<string>): readonly [string, number] => {
+      const counts = new Map<string, number>()
+      for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1)
+      return [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? 1 : -1))[0] ?? ["", 0]
+    }
+    const [largest, count] = most(waiting.map((one) => one.ticket.tenant))
+    const own = waiting.filter((one) => one.ticket.tenant === tenant)
+    const other = instead || count > own.length + 1
+    const from = other ? waiting.filter((one) => one.ticket.tenant === largest) : own
+    const [crowdedKey, keyCount] = most(from.map((one) => one.ticket.key))
+    if (!other && keyCount <= own.filter((one) => one.ticket.key === key).length + 1) return undefined
+    return from.filter((one) => one.ticket.key === crowdedKey).sort((a, b) => b.order - a.order)[0]
+  }
+
   #find(id: string): Entry | undefined {
     return this.#entries.find(({ ticket }) => ticket.id === id)
   }
@@ -139,7 +170,11 @@ export class QueueModel {
   }
 
   #touch(now: number, name: string) {
-    const replica = this.#replicas.get(name) ?? { leaseEnd: 0, beats: 0 }
+    const replica = this.#replicas.get(name) ?? {
+      leaseEnd: 0,
+      beats: 0,
+      displaced: new Map<string, number>()
+    }
     replica.leaseEnd = now + this.#options.leaseMs
     this.#replicas.set(name, replica)
     return replica

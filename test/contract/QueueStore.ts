@@ -70,7 +70,11 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         yield* a.end("1", 100, bounds)
         yield* (yield* Replicas).delivered
         assert.deepStrictEqual(told, ["b 3"])
-        assert.deepStrictEqual(yield* b.beat([], ["3"], bounds), { granted: ["3"], unknown: [] })
+        assert.deepStrictEqual(yield* b.beat([], ["3"], bounds), {
+          granted: ["3"],
+          unknown: [],
+          displaced: []
+        })
         assert.instanceOf(yield* b.enter(ticket("3"), bounds), Granted)
       }))
 
@@ -102,6 +106,58 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         for (const id of ["2", "3"]) yield* a.leave(id, none)
         assert.instanceOf(yield* a.enter(ticket("6"), none), Granted)
         assert.instanceOf(yield* a.enter(ticket("7"), none), Full)
+      }))
+
+    test("when one tenant fills the queue, then another's request displaces the newest one, which is told", (a, b) =>
+      Effect.gen(function* () {
+        const small = { places: 1, depth: 3 }
+        const told: Array<string> = []
+        b.onDisplaced(({ id, retryAfterS }) => told.push(`${id} ${retryAfterS}`))
+        for (const id of ["1", "2", "3", "4"]) yield* b.enter(ticket(id, { tenant: "many" }), small)
+        assert.instanceOf(yield* b.enter(ticket("5", { tenant: "many" }), small), Full)
+        assert.instanceOf(yield* a.enter(ticket("few", { tenant: "few" }), small), Waiting)
+        yield* (yield* Replicas).delivered
+        // Three wait, and it would be the fourth: two seconds each.
+        assert.deepStrictEqual(told, ["4 8"])
+        const beat = yield* b.beat(["1"], ["2", "3", "4"], small)
+        assert.deepStrictEqual(beat, {
+          granted: [],
+          unknown: [],
+          displaced: [{ id: "4", retryAfterS: 8 }]
+        })
+        assert.deepStrictEqual((yield* b.beat(["1"], ["2", "3"], small)).displaced, [])
+        assert.deepStrictEqual(
+          (yield* b.beat(["1"], ["2", "3", "4"], small)).unknown,
+          ["4"],
+          "forgotten since"
+        )
+        // Two against one: nobody has too many now.
+        assert.instanceOf(yield* a.enter(ticket("few2", { tenant: "few" }), small), Full)
+        yield* b.end("1", 100, small)
+        assert.deepStrictEqual((yield* a.beat([], ["few"], small)).granted, ["few"])
+      }))
+
+    test("when one key fills the queue, then another key of its tenant finds room", (a) =>
+      Effect.gen(function* () {
+        const small = { places: 1, depth: 3 }
+        for (const id of ["1", "2", "3", "4"]) yield* a.enter(ticket(id, { key: "many" }), small)
+        assert.instanceOf(yield* a.enter(ticket("5", { key: "many" }), small), Full)
+        assert.instanceOf(yield* a.enter(ticket("few", { key: "few" }), small), Waiting)
+        const { displaced } = yield* a.beat(["1"], ["2", "3", "4", "few"], small)
+        assert.deepStrictEqual(
+          displaced.map(({ id }) => id),
+          ["4"]
+        )
+      }))
+
+    test("when batch requests fill the queue, then interactive ones displace them, and never the other way", (a) =>
+      Effect.gen(function* () {
+        const small = { places: 1, depth: 2 }
+        for (const id of ["1", "2", "3"]) yield* a.enter(ticket(id, { priority: "batch" }), small)
+        for (const id of ["i1", "i2"]) assert.instanceOf(yield* a.enter(ticket(id), small), Waiting)
+        const { displaced } = yield* a.beat(["1"], ["2", "3", "i1", "i2"], small)
+        assert.deepStrictEqual(displaced.map(({ id }) => id).sort(), ["2", "3"])
+        assert.instanceOf(yield* a.enter(ticket("4", { priority: "batch", tenant: "u" }), small), Full)
       }))
 
     test("when one tenant has many in line, then another's only request goes next", (a) =>
@@ -271,7 +327,11 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         if (!(waiting instanceof Waiting)) return
         yield* (yield* Replicas).clear
         assert.instanceOf(yield* b.enter(ticket("new"), bounds), Waiting)
-        assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), { granted: [], unknown: ["1", "3"] })
+        assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), {
+          granted: [],
+          unknown: ["1", "3"],
+          displaced: []
+        })
         yield* a.restore(
           [
             { ticket: ticket("1"), order: undefined },
@@ -281,7 +341,11 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         )
         yield* b.restore([{ ticket: ticket("2"), order: undefined }], bounds)
         yield* TestClock.adjust(graceMs)
-        assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), { granted: [], unknown: [] })
+        assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), {
+          granted: [],
+          unknown: [],
+          displaced: []
+        })
         yield* b.end("2", 100, bounds)
         assert.deepStrictEqual(
           (yield* a.beat(["1"], ["3"], bounds)).granted,

@@ -7,6 +7,7 @@ import { Clock, Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
 import {
+  type Beat,
   Full,
   Granted,
   type Held,
@@ -85,7 +86,10 @@ const play = Effect.fnUntraced(function* (
     const waiting = own.filter(([, { order }]) => order !== undefined).map(([id]) => id)
     const answer = yield* stores[name].beat(running, waiting, bounds)
     model.beat(now, name, [...running, ...waiting], bounds)
-    assert.deepStrictEqual([...answer.unknown].sort(), model.unknown([...running, ...waiting]))
+    assert.deepStrictEqual([...answer.unknown].sort(), model.unknown(name, [...running, ...waiting]))
+    const byId = (list: Beat["displaced"]) => list.toSorted((one, two) => (one.id < two.id ? -1 : 1))
+    assert.deepStrictEqual(byId(answer.displaced), byId(model.displaced(name)))
+    for (const { id } of answer.displaced) known.delete(id)
     assert.deepStrictEqual([...answer.granted].sort(), waiting.filter((id) => model.isRunning(id)).sort())
     for (const id of answer.granted) {
       const entry = known.get(id)

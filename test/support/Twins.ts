@@ -81,7 +81,8 @@ const layerSwitchedQueue = (isDown: () => boolean) => {
         end: (...args) => up(store.end(...args)),
         beat: (...args) => up(store.beat(...args)),
         restore: (...args) => up(store.restore(...args)),
-        onGranted: store.onGranted
+        onGranted: store.onGranted,
+        onDisplaced: store.onDisplaced
       })
     })
   ).pipe(Layer.provide(Layer.fresh(layerMemoryQueueStore({ leaseS: 30 }))))

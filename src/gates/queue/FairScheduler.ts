@@ -8,6 +8,7 @@ import {
   Granted,
   Full,
   type Bounds,
+  type Displaced,
   type Held,
   assumedTurnMs,
   maxRetryAfterS,
@@ -62,6 +63,8 @@ interface Replica {
   leaseEnd: number
   beats: number
   readonly ids: Set<string>
+  /** displaced requests that it may not know of, with their `Retry-After` */
+  readonly displaced: Map<string, number>
 }
 
 export interface SchedulerOptions {
@@ -75,6 +78,24 @@ export interface Grant {
   readonly id: string
   readonly replica: string
 }
+
+/** A request that another one took the place of in the queue. */
+export interface Displacement extends Displaced {
+  readonly replica: string
+}
+
+/** Of the counted names, the one with the most; of equal ones the last by name. */
+const mostOf = (counts: Iterable<readonly [name: string, count: number]>) => {
+  let most: readonly [name: string, count: number] | undefined
+  for (const one of counts) {
+    if (one[1] === 0) continue
+    if (most === undefined || one[1] > most[1] || (one[1] === most[1] && one[0] > most[0])) most = one
+  }
+  return most
+}
+
+const keyCounts = (tenant: TenantFlow) =>
+  [...tenant.keys].map(([name, { line }]) => [name, line.length] as const)
 
 /** An idle flow at or behind the virtual time can be forgotten: it would start at the virtual time anyway. */
 const forgotten = (flow: Flow, time: number): boolean => !flow.backlogged && flow.tag <= time
@@ -135,17 +156,31 @@ export class FairScheduler {
     replica: string,
     ticket: Ticket,
     bounds: Bounds
-  ): { readonly answer: Granted | Waiting | Full; readonly grants: ReadonlyArray<Grant> } {
+  ): {
+    readonly answer: Granted | Waiting | Full
+    readonly grants: ReadonlyArray<Grant>
+    readonly displaced?: Displacement
+  } {
     const before = this.#settle(now, bounds).filter(({ id }) => id !== ticket.id)
     const existing = this.#entries.get(ticket.id)
     if (existing !== undefined) return { answer: standing(existing), grants: before }
+    let displaced: Displacement | undefined
     // A request that can go at once does not wait, so the depth does not matter.
     if (this.waiting >= bounds.depth && !(this.waiting === 0 && this.#open(now, bounds))) {
-      return { answer: new Full({ retryAfterS: this.#retryAfterS(bounds) }), grants: before }
+      const crowded = this.#crowded(ticket)
+      const retryAfterS = this.#retryAfterS(bounds)
+      if (crowded === undefined) return { answer: new Full({ retryAfterS }), grants: before }
+      this.#remove(crowded)
+      this.#replicas.get(crowded.replica)?.displaced.set(crowded.ticket.id, retryAfterS)
+      displaced = { id: crowded.ticket.id, replica: crowded.replica, retryAfterS }
     }
     const entry = this.#add(now, replica, ticket, ++this.#order)
     const grants = this.#dispatch(now, bounds).filter(({ id }) => id !== ticket.id)
-    return { answer: standing(entry), grants: [...before, ...grants] }
+    return {
+      answer: standing(entry),
+      grants: [...before, ...grants],
+      ...(displaced === undefined ? {} : { displaced })
+    }
   }
 
   leave(
@@ -182,6 +217,7 @@ export class FairScheduler {
     bounds: Bounds
   ): {
     readonly granted: ReadonlyArray<string>
+    readonly displaced: ReadonlyArray<Displaced>
     readonly unknown: ReadonlyArray<string>
     readonly grants: ReadonlyArray<Grant>
   } {
@@ -191,11 +227,13 @@ export class FairScheduler {
       const entry = this.#entries.get(id)
       if (entry !== undefined && !named.has(id) && entry.beat < replica.beats) this.#remove(entry)
     }
+    for (const id of replica.displaced.keys()) if (!named.has(id)) replica.displaced.delete(id)
     replica.beats += 1
     const grants = this.#settle(now, bounds)
     return {
       granted: waiting.filter((id) => this.#entries.get(id)?.running === true),
-      unknown: [...named].filter((id) => !this.#entries.has(id)),
+      displaced: [...replica.displaced].map(([id, retryAfterS]) => ({ id, retryAfterS })),
+      unknown: [...named].filter((id) => !this.#entries.has(id) && !replica.displaced.has(id)),
       grants
     }
   }
@@ -232,7 +270,7 @@ export class FairScheduler {
       existing.leaseEnd = leaseEnd
       return existing
     }
-    const replica = { leaseEnd, beats: 0, ids: new Set<string>() }
+    const replica = { leaseEnd, beats: 0, ids: new Set<string>(), displaced: new Map<string, number>() }
     this.#replicas.set(name, replica)
     return replica
   }
@@ -282,6 +320,26 @@ export class FairScheduler {
     while (at > 0 && (key.line[at - 1]?.order ?? 0) > order) at -= 1
     key.line.splice(at, 0, entry)
     return entry
+  }
+
+  /** The request that gives up its place in the queue for `ticket`; undefined when nobody has too many. */
+  #crowded({ key, priority, tenant }: Ticket): Entry | undefined {
+    const instead = priority === "interactive" && this.#lines.batch.waiting > 0
+    const { tenants } = this.#lines[instead ? "batch" : priority]
+    const counts = [...tenants].map(
+      ([name, { keys }]) =>
+        [name, [...keys.values()].reduce((sum, { line }) => sum + line.length, 0)] as const
+    )
+    const own = (list: typeof counts, name: string) => list.find(([one]) => one === name)?.[1] ?? 0
+    const most = mostOf(counts)
+    if (most === undefined) return undefined
+    const isOther = instead || most[1] > own(counts, tenant) + 1
+    const from = tenants.get(isOther ? most[0] : tenant)
+    if (from === undefined) return undefined
+    const ofKeys = keyCounts(from)
+    const crowdedKey = mostOf(ofKeys)
+    if (crowdedKey === undefined || (!isOther && crowdedKey[1] <= own(ofKeys, key) + 1)) return undefined
+    return from.keys.get(crowdedKey[0])?.line.at(-1)
   }
 
   /** Removes a waiting request; its flows may become idle. */

@@ -59,12 +59,23 @@ export interface Held {
   readonly order: number | undefined
 }
 
+/**
+ * Another request took the place in the queue: too many wait, and its tenant or key has the most of them.
+ * `retryAfterS` as in `Full`.
+ */
+export interface Displaced {
+  readonly id: string
+  readonly retryAfterS: number
+}
+
 export interface Beat {
   /**
    * which waiting requests of the replica have a place now; repeated until the replica no longer reports them as
    * waiting
    */
   readonly granted: ReadonlyArray<string>
+  /** which waiting requests of the replica were displaced; repeated until the replica no longer reports them */
+  readonly displaced: ReadonlyArray<Displaced>
   /** which of its requests the store has lost; the replica gives them back with `restore` */
   readonly unknown: ReadonlyArray<string>
 }
@@ -75,6 +86,11 @@ export class QueueStore extends Context.Service<
     /**
      * Gives a place, puts the request into the queue, or refuses it. A repeated call returns the present state of the
      * request.
+     *
+     * When as many wait as may, the newest request of the tenant with the most waiting ones is displaced, if that tenant
+     * has at least two more than the tenant of the new request; else the same between the keys of its tenant. An
+     * interactive request displaces batch requests first. So a tenant finds room in the queue, whatever the others have
+     * there.
      */
     enter(ticket: Ticket, bounds: Bounds): Effect.Effect<Granted | Waiting | Full, QueueStoreDown>
 
@@ -111,6 +127,9 @@ export class QueueStore extends Context.Service<
      * message may be lost; `beat` repeats it. Returns a function that unregisters the listener.
      */
     onGranted(listener: (id: string) => void): () => void
+
+    /** The same for each request of this replica that is displaced. */
+    onDisplaced(listener: (displaced: Displaced) => void): () => void
   }
 >()("tollgate/gates/queue/QueueStore") {}
 

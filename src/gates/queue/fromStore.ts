@@ -8,6 +8,7 @@ import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { FairQueue, type QueueStatus } from "./FairQueue.ts"
 import {
   type Bounds,
+  type Displaced,
   Full,
   type Held,
   QueueStore,
@@ -40,7 +41,7 @@ const ticketOf = ({ facts: { caller, expectedTokens, reservation } }: Evidence<"
 /** One request of this replica in the store. */
 interface Local {
   readonly ticket: Ticket
-  readonly turn: Deferred.Deferred<void, Unavailable>
+  readonly turn: Deferred.Deferred<void, CapacityExceeded | Unavailable>
   /** number in the queue; undefined once it has a place at the backend */
   order: number | undefined
   /** whether the store has answered or given a place; before that, it may not have the request */
@@ -60,9 +61,16 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     local.known = true
     Deferred.doneUnsafe(local.turn, Effect.void)
   }
+  /** The store has forgotten the request already. */
+  const displace = ({ id, retryAfterS }: Displaced) => {
+    const local = locals.get(id)
+    if (local === undefined) return
+    locals.delete(id)
+    Deferred.doneUnsafe(local.turn, Effect.fail(new CapacityExceeded({ retryAfterS })))
+  }
   yield* Effect.acquireRelease(
-    Effect.sync(() => store.onGranted(grant)),
-    (stop) => Effect.sync(stop)
+    Effect.sync(() => [store.onGranted(grant), store.onDisplaced(displace)]),
+    (stops) => Effect.sync(() => stops.forEach((stop) => stop()))
   )
 
   /** When the store misses the end of a request, two beats without the request report it. */
@@ -102,7 +110,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     return Effect.uninterruptibleMask((restore) =>
       Effect.gen(function* () {
         const since = now()
-        const turn = yield* Deferred.make<void, Unavailable>()
+        const turn = yield* Deferred.make<void, CapacityExceeded | Unavailable>()
         const local: Local = { ticket, turn, order: undefined, known: false }
         locals.set(ticket.id, local)
         const answer = yield* store.enter(ticket, options).pipe(
@@ -114,9 +122,9 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
           locals.delete(ticket.id)
           return yield* new CapacityExceeded({ retryAfterS: answer.retryAfterS })
         }
-        // The message about its place may come before the answer that it waits.
-        if (answer instanceof Waiting && !local.known) {
-          local.order = answer.order
+        if (answer instanceof Waiting) {
+          // The message about its place, or that it was displaced, may come before the answer that it waits.
+          if (!local.known) local.order = answer.order
           local.known = true
           yield* restore(waitForTurn(local)).pipe(Effect.onError(() => leave(ticket.id)))
         }
@@ -136,8 +144,9 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     for (const [id, { known, order }] of locals) {
       if (known) (order === undefined ? running : waiting).push(id)
     }
-    const { granted, unknown } = yield* store.beat(running, waiting, options)
+    const { displaced, granted, unknown } = yield* store.beat(running, waiting, options)
     for (const id of granted) grant(id)
+    for (const one of displaced) displace(one)
     // Requests that ended meanwhile are not given back.
     const held: ReadonlyArray<Held> = unknown.flatMap((id) => {
       const local = locals.get(id)

@@ -1,13 +1,20 @@
 /** The queue in memory: of one process, or of several in a test that share a `QueueMemory`. */
 import { Effect, Layer } from "effect"
 import { makeMonotonicMs } from "../../infra/time.ts"
-import { FairScheduler, type Grant } from "./FairScheduler.ts"
-import { defaultBatchEveryMs, defaultGraceMs, QueueStore, type QueueStoreOptions } from "./QueueStore.ts"
+import { type Displacement, FairScheduler, type Grant } from "./FairScheduler.ts"
+import {
+  defaultBatchEveryMs,
+  defaultGraceMs,
+  type Displaced,
+  QueueStore,
+  type QueueStoreOptions
+} from "./QueueStore.ts"
 
 /** The state that all replicas share. */
 export class QueueMemory {
   readonly #options: QueueStoreOptions
   readonly #listeners = new Map<string, Set<(id: string) => void>>()
+  readonly #displacedListeners = new Map<string, Set<(displaced: Displaced) => void>>()
   #scheduler: FairScheduler | undefined
   #lost = false
 
@@ -40,6 +47,16 @@ export class QueueMemory {
     }
   }
 
+  notifyDisplaced({ id, replica, retryAfterS }: Displacement): void {
+    for (const listener of this.#displacedListeners.get(replica) ?? []) listener({ id, retryAfterS })
+  }
+
+  listenDisplaced(replica: string, listener: (displaced: Displaced) => void): () => void {
+    const listeners = this.#displacedListeners.get(replica) ?? new Set()
+    this.#displacedListeners.set(replica, listeners.add(listener))
+    return () => void listeners.delete(listener)
+  }
+
   listen(replica: string, listener: (id: string) => void): () => void {
     const listeners = this.#listeners.get(replica) ?? new Set()
     this.#listeners.set(replica, listeners.add(listener))
@@ -55,8 +72,11 @@ export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Laye
       QueueStore.of({
         enter: (ticket, bounds) =>
           Effect.sync(() => {
-            const { answer, grants } = memory.scheduler(now()).enter(now(), replica, ticket, bounds)
+            const { answer, displaced, grants } = memory
+              .scheduler(now())
+              .enter(now(), replica, ticket, bounds)
             memory.notify(grants)
+            if (displaced !== undefined) memory.notifyDisplaced(displaced)
             return answer
           }),
         leave: (id, bounds) =>
@@ -69,15 +89,16 @@ export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Laye
           Effect.sync(() => memory.notify(memory.scheduler(now()).end(now(), id, used, bounds))),
         beat: (running, waiting, bounds) =>
           Effect.sync(() => {
-            const { granted, grants, unknown } = memory
+            const { displaced, granted, grants, unknown } = memory
               .scheduler(now())
               .beat(now(), replica, running, waiting, bounds)
             memory.notify(grants)
-            return { granted, unknown }
+            return { displaced, granted, unknown }
           }),
         restore: (held, bounds) =>
           Effect.sync(() => memory.notify(memory.scheduler(now()).restore(now(), replica, held, bounds))),
-        onGranted: (listener) => memory.listen(replica, listener)
+        onGranted: (listener) => memory.listen(replica, listener),
+        onDisplaced: (listener) => memory.listenDisplaced(replica, listener)
       })
     )
   )

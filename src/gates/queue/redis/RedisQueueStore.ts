@@ -12,6 +12,7 @@ import {
   type Bounds,
   defaultBatchEveryMs,
   defaultGraceMs,
+  type Displaced,
   Full,
   Granted,
   assumedTurnMs,
@@ -37,8 +38,19 @@ const decodeText = Schema.decodeUnknownOption(
   Schema.TupleWithRest(Schema.Tuple([Schema.String]), [Schema.String])
 )
 const decodeBeat = Schema.decodeUnknownOption(
-  Schema.Tuple([Schema.Literal("beat"), Schema.Array(Schema.String), Schema.Array(Schema.String)])
+  Schema.Tuple([
+    Schema.Literal("beat"),
+    Schema.Array(Schema.String),
+    Schema.Array(Schema.String),
+    Schema.Array(Schema.String)
+  ])
 )
+
+/** `<retryAfterS> <id>` */
+const displacedOf = (words: string): ReadonlyArray<Displaced> => {
+  const [, figure, id] = /^(\d+) (.+)$/.exec(words) ?? []
+  return figure === undefined || id === undefined ? [] : [{ id, retryAfterS: Number(figure) }]
+}
 
 const nonsense = (verb: string) => new QueueStoreDown({ cause: `unexpected answer to ${verb}` })
 
@@ -98,17 +110,20 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
   }
 
   const listeners = new Set<(id: string) => void>()
-  const channel = `${prefix}:granted:${replica}`
+  const displacedListeners = new Set<(displaced: Displaced) => void>()
+  const [channel, displacedChannel] = [`${prefix}:granted:${replica}`, `${prefix}:displaced:${replica}`]
   const subscriber = yield* Effect.acquireRelease(
     Effect.sync(() => redis.subscriber()),
     (client) => Effect.sync(() => client.disconnect())
   )
-  subscriber.on("message", (name: string, id: string) => {
-    if (name === channel) for (const listener of listeners) listener(id)
+  subscriber.on("message", (name: string, text: string) => {
+    if (name === channel) for (const listener of listeners) listener(text)
+    if (name !== displacedChannel) return
+    for (const displaced of displacedOf(text)) for (const listener of displacedListeners) listener(displaced)
   })
   // Connection errors are logged with the commands. A missed message costs one beat.
   subscriber.on("error", () => undefined)
-  subscriber.subscribe(channel).catch(() => undefined)
+  subscriber.subscribe(channel, displacedChannel).catch(() => undefined)
 
   return QueueStore.of({
     enter: Effect.fnUntraced(function* (ticket, bounds) {
@@ -124,7 +139,11 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
       Effect.flatMap(send("beat", bounds, [running.length, ...running, ...waiting]), (value) => {
         const beat = decodeBeat(value)
         return Option.isSome(beat)
-          ? Effect.succeed({ granted: beat.value[1], unknown: beat.value[2] })
+          ? Effect.succeed({
+              granted: beat.value[1],
+              unknown: beat.value[2],
+              displaced: beat.value[3].flatMap(displacedOf)
+            })
           : Effect.fail(nonsense("beat"))
       }),
     restore: (held, bounds) =>
@@ -139,6 +158,10 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     onGranted: (listener) => {
       listeners.add(listener)
       return () => void listeners.delete(listener)
+    },
+    onDisplaced: (listener) => {
+      displacedListeners.add(listener)
+      return () => void displacedListeners.delete(listener)
     }
   })
 })

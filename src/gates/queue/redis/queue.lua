@@ -12,6 +12,8 @@
 -- <prefix>:replicas           sorted set: replica by the end of its lease
 -- <prefix>:beats              hash: replica -> number of its beats
 -- <prefix>:ids:<replica>      set: ids of its entries
+-- <prefix>:out:<replica>      hash: displaced request of the replica -> seconds of its Retry-After, until the replica knows
+-- <prefix>:<line>:counts      sorted set: tenants with waiting requests by their number; :keycounts:<t> the same for its keys
 -- <prefix>:<line>:tenants     sorted set: tenants with waiting requests by start tag, as `since:tenant`
 -- <prefix>:<line>:since       hash: tenant -> its name in `tenants`
 -- <prefix>:<line>:idle        sorted set: other tenants by finish tag, as long as that is ahead of the line's time
@@ -57,11 +59,13 @@ local function wipe()
       for _, member in ipairs(call('ZRANGE', line .. ':keys:' .. tenant, 0, -1)) do
         call('DEL', line .. ':wait:' .. tenant .. ':' .. string.match(member, '^%d+:(.*)$'))
       end
-      call('DEL', line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant)
+      call('DEL', line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, line .. ':keycounts:' .. tenant)
     end
-    call('DEL', line .. ':tenants', line .. ':since', line .. ':idle', line .. ':times')
+    call('DEL', line .. ':tenants', line .. ':since', line .. ':idle', line .. ':times', line .. ':counts')
   end
-  for _, replica in ipairs(call('ZRANGE', PREFIX .. ':replicas', 0, -1)) do call('DEL', PREFIX .. ':ids:' .. replica) end
+  for _, replica in ipairs(call('ZRANGE', PREFIX .. ':replicas', 0, -1)) do
+    call('DEL', PREFIX .. ':ids:' .. replica, PREFIX .. ':out:' .. replica)
+  end
   call('DEL', PREFIX .. ':entries', PREFIX .. ':replicas', PREFIX .. ':beats', PREFIX .. ':state')
 end
 
@@ -151,6 +155,13 @@ local function prune(line, time)
   end
 end
 
+-- Counts a waiting request of a key that comes or goes.
+local function count(line, tenant, key, by)
+  for set, name in pairs({[line .. ':counts'] = tenant, [line .. ':keycounts:' .. tenant] = key}) do
+    if tonumber(call('ZINCRBY', set, by, name)) <= 0 then call('ZREM', set, name) end
+  end
+end
+
 local function add(ticket, replica, order)
   local line, tenant, key = line_of(ticket.priority), ticket.tenant, ticket.key
   local entry = {
@@ -166,6 +177,7 @@ local function add(ticket, replica, order)
   activate(line .. ':tenants', line .. ':since', line .. ':idle', tenant, time)
   activate(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, time_of(line, tenant))
   call('ZADD', line .. ':wait:' .. tenant .. ':' .. key, text(order), ticket.id)
+  count(line, tenant, key, 1)
   keep(entry)
   return entry
 end
@@ -175,6 +187,7 @@ local function withdraw(entry)
   local queue = line .. ':wait:' .. tenant .. ':' .. key
   if call('ZREM', queue, entry.id) == 0 then return end
   state['waiting:' .. entry.priority] = state['waiting:' .. entry.priority] - 1
+  count(line, tenant, key, -1)
   if call('EXISTS', queue) == 1 then return end
   deactivate(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, time_of(line, tenant))
   if call('EXISTS', line .. ':keys:' .. tenant) == 1 then return end
@@ -272,7 +285,7 @@ local function bury()
       local entry = entry_of(id)
       if entry then remove(entry) end
     end
-    call('DEL', PREFIX .. ':ids:' .. replica)
+    call('DEL', PREFIX .. ':ids:' .. replica, PREFIX .. ':out:' .. replica)
     call('ZREM', PREFIX .. ':replicas', replica)
     call('HDEL', PREFIX .. ':beats', replica)
   end
@@ -302,6 +315,23 @@ local function ticket_at(i)
   }
 end
 
+-- The request that gives up its place in the queue for `ticket`, if a tenant or a key has too many.
+local function crowded(ticket)
+  local instead = ticket.priority == 'interactive' and state['waiting:batch'] > 0
+  local line = line_of(instead and 'batch' or ticket.priority)
+  local most = call('ZREVRANGE', line .. ':counts', 0, 0, 'WITHSCORES')
+  if not most[1] then return end
+  local own = tonumber(call('ZSCORE', line .. ':counts', ticket.tenant) or 0)
+  local other = instead or tonumber(most[2]) > own + 1
+  local tenant = other and most[1] or ticket.tenant
+  local counts = line .. ':keycounts:' .. tenant
+  local key = call('ZREVRANGE', counts, 0, 0, 'WITHSCORES')
+  if not key[1] then return end
+  if not other and tonumber(key[2]) <= tonumber(call('ZSCORE', counts, ticket.key) or 0) + 1 then return end
+  local id = call('ZREVRANGE', line .. ':wait:' .. tenant .. ':' .. key[1], 0, 0)[1]
+  return id and entry_of(id)
+end
+
 local verbs = {}
 
 function verbs.enter()
@@ -310,7 +340,13 @@ function verbs.enter()
   dispatch(ticket.id)
   local known = entry_of(ticket.id)
   if known then return standing(known) end
-  if waiting() >= DEPTH and not (waiting() == 0 and is_open()) then return {'full', text(retry_after())} end
+  if waiting() >= DEPTH and not (waiting() == 0 and is_open()) then
+    local gone, retry = crowded(ticket), text(retry_after())
+    if not gone then return {'full', retry} end
+    remove(gone)
+    call('HSET', PREFIX .. ':out:' .. gone.replica, gone.id, retry)
+    call('PUBLISH', PREFIX .. ':displaced:' .. gone.replica, retry .. ' ' .. gone.id)
+  end
   state.order = state.order + 1
   add(ticket, REPLICA, state.order)
   dispatch(ticket.id)
@@ -356,16 +392,27 @@ function verbs.beat()
   call('HSET', PREFIX .. ':beats', REPLICA, beats + 1)
   bury()
   dispatch()
-  local granted, unknown = {}, {}
+  local granted, unknown, displaced, out = {}, {}, {}, PREFIX .. ':out:' .. REPLICA
+  local gone = call('HGETALL', out)
+  for i = 1, #gone, 2 do
+    if named[gone[i]] then
+      displaced[#displaced + 1] = gone[i + 1] .. ' ' .. gone[i]
+      named[gone[i]] = 'displaced'
+    else
+      call('HDEL', out, gone[i])
+    end
+  end
   for i = REST + 1, #ARGV do
     local entry = entry_of(ARGV[i])
-    if not entry then
+    if named[ARGV[i]] == 'displaced' then
+      -- It is told below.
+    elseif not entry then
       unknown[#unknown + 1] = ARGV[i]
     elseif i > REST + count and entry.running == 1 then
       granted[#granted + 1] = ARGV[i]
     end
   end
-  return {'beat', granted, unknown}
+  return {'beat', granted, unknown, displaced}
 end
 
 -- Tickets, each followed by its order, or by -1 when it has a place.

@@ -46,7 +46,8 @@ const makeStore = (memory: QueueMemory) => {
         end: (id, used, bounds) => unless(store.end(id, used, bounds)),
         beat: (running, waiting, bounds) => unless(store.beat(running, waiting, bounds)),
         restore: (held, bounds) => unless(store.restore(held, bounds)),
-        onGranted: (listener) => store.onGranted(listener)
+        onGranted: (listener) => store.onGranted(listener),
+        onDisplaced: (listener) => store.onDisplaced(listener)
       })
     })
   ).pipe(Layer.provide(layerMemoryOf(memory)))
@@ -74,10 +75,10 @@ const test = (
   )
 
 /** Has a place until the scope it answers is closed. */
-const enter = Effect.fnUntraced(function* (id: string, used = 100) {
+const enter = Effect.fnUntraced(function* (id: string, used = 100, tenant = "t") {
   const scope = yield* Scope.make()
   const { facts } = yield* Effect.provideService(
-    (yield* FairQueue).enter(requestOf(ticket(id)), () => used),
+    (yield* FairQueue).enter(requestOf(ticket(id, tenant)), () => used),
     Scope.Scope,
     scope
   )
@@ -122,6 +123,47 @@ describe("the line in front of the backend", () => {
       for (const id of ["2", "3", "4", "5"]) yield* Effect.forkChild(enter(id))
       yield* Effect.yieldNow
       assert.instanceOf(yield* Effect.flip(enter("6")), CapacityExceeded)
+    }))
+
+  test("when another tenant comes to a full queue, then the newest request of the crowd is refused and left once", ({
+    left,
+    memory
+  }) =>
+    Effect.gen(function* () {
+      yield* enter("1")
+      const crowd = yield* Effect.forEach(["2", "3", "4", "5"], (id) =>
+        Effect.forkChild(Effect.flip(enter(id)))
+      )
+      yield* Effect.yieldNow
+      const few = yield* Effect.forkChild(enter("few", 100, "few"))
+      yield* Effect.yieldNow
+      const newest = crowd[3]
+      if (newest === undefined) return assert.fail("no crowd")
+      const error = yield* Fiber.join(newest)
+      assert.instanceOf(error, CapacityExceeded)
+      assert.strictEqual(memory.scheduler(0).waiting, 4)
+      assert.strictEqual(yield* waiting, 3)
+      assert.deepStrictEqual(left, [])
+      yield* Fiber.interrupt(few)
+    }))
+
+  test("when the message that it was displaced is lost, then the next beat tells", ({ memory }) =>
+    Effect.gen(function* () {
+      yield* enter("1")
+      const crowd = yield* Effect.forEach(["2", "3", "4", "5"], (id) =>
+        Effect.forkChild(Effect.flip(enter(id)))
+      )
+      yield* Effect.yieldNow
+      const silent = memory.notifyDisplaced
+      Object.defineProperty(memory, "notifyDisplaced", { value: () => undefined, configurable: true })
+      const few = yield* Effect.forkChild(enter("few", 100, "few"))
+      yield* Effect.yieldNow
+      Object.defineProperty(memory, "notifyDisplaced", { value: silent })
+      assert.isUndefined(crowd[3]?.pollUnsafe())
+      yield* TestClock.adjust(beatMs)
+      assert.isDefined(crowd[3]?.pollUnsafe())
+      assert.isUndefined(crowd[2]?.pollUnsafe())
+      yield* Fiber.interrupt(few)
     }))
 
   test("when a client leaves the line, then it costs nothing and the others move up", ({ memory }) =>
