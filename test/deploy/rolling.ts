@@ -18,6 +18,7 @@ import { makePostgresCluster } from "../support/servers/PostgresCluster.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { findRedis } from "../support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../support/servers/RedisServer.ts"
+import { haproxy } from "./haproxy.ts"
 
 const { values: given } = parseArgs({
   options: {
@@ -82,21 +83,6 @@ const tollgate = (env: Env, ...args: ReadonlyArray<string>) =>
     })
     return ran.status === 0 ? Effect.succeed(ran.stdout) : Effect.fail(new Lost({ message: ran.stderr }))
   })
-
-/** On PATH, else from Debian's archive. */
-const haproxy = Effect.suspend(() => {
-  const works = () => spawnSync("haproxy", ["-v"], { stdio: "ignore" }).status === 0
-  if (!works() && process.getuid?.() === 0) {
-    spawnSync("apt-get", ["install", "-y", "--no-install-recommends", "haproxy"], {
-      stdio: "ignore",
-      timeout: 180_000,
-      env: { ...process.env, DEBIAN_FRONTEND: "noninteractive", RUNLEVEL: "1" }
-    })
-  }
-  return works()
-    ? Effect.succeed("haproxy")
-    : Effect.fail(new Lost({ message: "haproxy is needed: install it" }))
-})
 
 interface Seen {
   readonly status: number

@@ -126,6 +126,28 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
     })
   )
 
+  it.effect(
+    "when one tenant fills the queue, then another's request gets in, and the newest of the crowd is 429",
+    () =>
+      Effect.gen(function* () {
+        yield* open()
+        const other = Context.get(yield* Layer.build(Layer.fresh(layerGatewayOn(env))), Gateway)
+        const backend = yield* Fake
+        const [many, few] = [yield* newKey({ concurrent: 20 }), yield* newKey()]
+        backend.always(slowly(150))
+        const crowd = yield* Effect.forEach([1, 2, 3, 4, 5], () => Effect.forkChild(chat(many.secret)))
+        const depth = Effect.map(
+          call("/metrics"),
+          ({ text }) => new RegExp(`tollgate_queue_depth\\{tenant="${many.tenant}"\\} (\\d)`).exec(text)?.[1]
+        )
+        yield* eventually(depth, (count) => count === "3")
+        const one = yield* chat(few.secret).pipe(Effect.provideService(Gateway, other))
+        const statuses = (yield* Fiber.joinAll(crowd)).map(({ status }) => status)
+        assert.strictEqual(one.status, 200)
+        assert.deepStrictEqual(statuses.toSorted(), [200, 200, 200, 200, 429])
+      }).pipe(Effect.scoped)
+  )
+
   it.effect("when one tenant has a long line, then another's only request goes next", () =>
     Effect.gen(function* () {
       yield* open()

@@ -4,6 +4,7 @@
  * does the same, and one property suite compares both with a plain model.
  */
 import type { Priority } from "../../domain/Caller.ts"
+import { crowded, type Entry, first, forgotten, type Line } from "./flows.ts"
 import {
   Granted,
   Full,
@@ -16,48 +17,6 @@ import {
   type Ticket,
   Waiting
 } from "./QueueStore.ts"
-
-/** Requests that share a tag: those of a key, or of all keys of a tenant. */
-interface Flow {
-  /** backlogged: start tag of its next request; idle: finish tag of its last */
-  tag: number
-  /** when it last became backlogged; of equal tags, the one that waits longer goes first */
-  since: number
-  backlogged: boolean
-}
-
-interface TenantFlow extends Flow {
-  /** virtual time among its keys */
-  time: number
-  readonly keys: Map<string, KeyFlow>
-}
-
-interface KeyFlow extends Flow {
-  /** waiting requests, oldest first */
-  readonly line: Array<Entry>
-}
-
-interface Entry {
-  readonly ticket: Ticket
-  readonly replica: string
-  /** number among all requests that ever came */
-  readonly order: number
-  running: boolean
-  /** when it got its place; undefined while it waits, and when the store learned of its place by `restore` */
-  startedAt: number | undefined
-  /** the last beat of its replica before it came */
-  readonly beat: number
-  /** finish tags of tenant and key when it went, should both be forgotten before it ends */
-  tenantTag: number
-  keyTag: number
-}
-
-interface Line {
-  /** virtual time among tenants: the start tag of the last request that went */
-  time: number
-  readonly tenants: Map<string, TenantFlow>
-  waiting: number
-}
 
 interface Replica {
   leaseEnd: number
@@ -82,38 +41,6 @@ export interface Grant {
 /** A request that another one took the place of in the queue. */
 export interface Displacement extends Displaced {
   readonly replica: string
-}
-
-/** Of the counted names, the one with the most; of equal ones the last by name. */
-const mostOf = (counts: Iterable<readonly [name: string, count: number]>) => {
-  let most: readonly [name: string, count: number] | undefined
-  for (const one of counts) {
-    if (one[1] === 0) continue
-    if (most === undefined || one[1] > most[1] || (one[1] === most[1] && one[0] > most[0])) most = one
-  }
-  return most
-}
-
-const keyCounts = (tenant: TenantFlow) =>
-  [...tenant.keys].map(([name, { line }]) => [name, line.length] as const)
-
-/** An idle flow at or behind the virtual time can be forgotten: it would start at the virtual time anyway. */
-const forgotten = (flow: Flow, time: number): boolean => !flow.backlogged && flow.tag <= time
-
-const first = <F extends Flow>(flows: Iterable<[string, F]>): [string, F] | undefined => {
-  let best: [string, F] | undefined
-  for (const entry of flows) {
-    const flow = entry[1]
-    if (!flow.backlogged) continue
-    if (
-      best === undefined ||
-      flow.tag < best[1].tag ||
-      (flow.tag === best[1].tag && flow.since < best[1].since)
-    ) {
-      best = entry
-    }
-  }
-  return best
 }
 
 export class FairScheduler {
@@ -167,12 +94,12 @@ export class FairScheduler {
     let displaced: Displacement | undefined
     // A request that can go at once does not wait, so the depth does not matter.
     if (this.waiting >= bounds.depth && !(this.waiting === 0 && this.#open(now, bounds))) {
-      const crowded = this.#crowded(ticket)
+      const gone = crowded(this.#lines, ticket)
       const retryAfterS = this.#retryAfterS(bounds)
-      if (crowded === undefined) return { answer: new Full({ retryAfterS }), grants: before }
-      this.#remove(crowded)
-      this.#replicas.get(crowded.replica)?.displaced.set(crowded.ticket.id, retryAfterS)
-      displaced = { id: crowded.ticket.id, replica: crowded.replica, retryAfterS }
+      if (gone === undefined) return { answer: new Full({ retryAfterS }), grants: before }
+      this.#remove(gone)
+      this.#replicas.get(gone.replica)?.displaced.set(gone.ticket.id, retryAfterS)
+      displaced = { id: gone.ticket.id, replica: gone.replica, retryAfterS }
     }
     const entry = this.#add(now, replica, ticket, ++this.#order)
     const grants = this.#dispatch(now, bounds).filter(({ id }) => id !== ticket.id)
@@ -320,26 +247,6 @@ export class FairScheduler {
     while (at > 0 && (key.line[at - 1]?.order ?? 0) > order) at -= 1
     key.line.splice(at, 0, entry)
     return entry
-  }
-
-  /** The request that gives up its place in the queue for `ticket`; undefined when nobody has too many. */
-  #crowded({ key, priority, tenant }: Ticket): Entry | undefined {
-    const instead = priority === "interactive" && this.#lines.batch.waiting > 0
-    const { tenants } = this.#lines[instead ? "batch" : priority]
-    const counts = [...tenants].map(
-      ([name, { keys }]) =>
-        [name, [...keys.values()].reduce((sum, { line }) => sum + line.length, 0)] as const
-    )
-    const own = (list: typeof counts, name: string) => list.find(([one]) => one === name)?.[1] ?? 0
-    const most = mostOf(counts)
-    if (most === undefined) return undefined
-    const isOther = instead || most[1] > own(counts, tenant) + 1
-    const from = tenants.get(isOther ? most[0] : tenant)
-    if (from === undefined) return undefined
-    const ofKeys = keyCounts(from)
-    const crowdedKey = mostOf(ofKeys)
-    if (crowdedKey === undefined || (!isOther && crowdedKey[1] <= own(ofKeys, key) + 1)) return undefined
-    return from.keys.get(crowdedKey[0])?.line.at(-1)
   }
 
   /** Removes a waiting request; its flows may become idle. */

@@ -35,18 +35,19 @@ const alone = Effect.fnUntraced(function* ({ serviceMs }: Plan) {
   return perSecond
 }, Effect.scoped)
 
-/** One tenant with 50 parallel calls, nine with one call now and then. */
+/** One tenant with many parallel calls, nine with one call now and then. */
 const crowded = Effect.fnUntraced(function* (
   plan: Plan,
   name: string,
-  env: Readonly<Record<string, string>>
+  env: Readonly<Record<string, string>>,
+  parallel = 50
 ) {
   const { backend, replicas } = yield* Ground
   const urls = (yield* replicas(env)).map(({ url }) => url)
   backend.setServiceMs(plan.serviceMs)
   const many = yield* newKey(`${name}-many`)
   const nine = yield* Effect.forEach(Array.from({ length: 9 }), (_, i) => newKey(`${name}-${i}`))
-  const flooding = yield* flood(urls, many, 50)
+  const flooding = yield* flood(urls, many, parallel)
   // Ten service times: all nine together take 0.9 of the two slots.
   const others = yield* nowAndThen(urls, nine, 10 * plan.serviceMs)
   yield* seconds(8)
@@ -59,7 +60,7 @@ const crowded = Effect.fnUntraced(function* (
   const measured = (answers: ReadonlyArray<Answer>) =>
     answers.filter(({ endedAt }) => endedAt >= since && endedAt < until)
   const waits = measured(others.answers).map(({ ms }) => (ms - plan.serviceMs) / plan.serviceMs)
-  const failed = measured([...others.answers, ...flooding.answers]).filter(({ status }) => status !== 200)
+  const bad = (answers: ReadonlyArray<Answer>) => measured(answers).filter(({ status }) => status !== 200)
   yield* Effect.all([flooding.stop, others.stop], { concurrency: 2 })
   return {
     calls: waits.length,
@@ -67,7 +68,8 @@ const crowded = Effect.fnUntraced(function* (
     p95: percentile(waits, 0.95),
     perSecond: (served * 1000) / (until - since),
     most,
-    failed: failed.length,
+    failed: bad(others.answers).length,
+    failedOfMany: bad(flooding.answers),
     ofMany: measured(flooding.answers).length
   }
 }, Effect.scoped)
@@ -91,7 +93,7 @@ export const fair = Effect.fnUntraced(function* (plan: Plan) {
     figure("fair: wait p50, service times", queued.p50),
     figure("fair: wait p95, service times (at most 2.5)", queued.p95, (n) => n <= 2.5),
     figure("fair: answers of the flood", queued.ofMany),
-    figure("fair: requests that failed", queued.failed, (n) => n === 0),
+    figure("fair: requests that failed", queued.failed + queued.failedOfMany.length, (n) => n === 0),
     figure("fair: most requests at the server", queued.most, (n) => n <= slots),
     figure("the server alone: answers a second", direct),
     figure("fair: answers a second", queued.perSecond),
@@ -103,6 +105,22 @@ export const fair = Effect.fnUntraced(function* (plan: Plan) {
     figure("audit rows of answers, without queued_ms", `${rows?.good}, ${rows?.without}`, (text) =>
       text.endsWith(", 0")
     )
+  ]
+})
+
+/** More calls than may wait. */
+export const overfull = Effect.fnUntraced(function* (plan: Plan) {
+  const result = yield* crowded(plan, "overfull", { ...inForce, QUEUE_MAX_DEPTH: "32" }, 100)
+  const kinds = [...new Set(result.failedOfMany.map(({ status, type }) => `${status} ${type}`))].join(", ")
+  const waits = result.failedOfMany.map(({ headers }) => Number(headers["retry-after"]))
+  return [
+    figure("calls of the nine", result.calls, (n) => n > 20),
+    figure("of them refused", result.failed, (n) => n === 0),
+    figure("wait p95, service times (at most 2.5)", result.p95, (n) => n <= 2.5),
+    figure("refused of the flood", `${result.failedOfMany.length} ${kinds}`, (text) =>
+      text.endsWith(" 429 capacity_exceeded")
+    ),
+    figure("Retry-After, seconds, p50", percentile(waits, 0.5), (n) => n >= 1 && n < 30)
   ]
 })
 

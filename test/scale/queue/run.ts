@@ -3,14 +3,14 @@
  * figures and ends with 1 when a limit is broken.
  *
  * Arguments: `--seconds 60` of each measurement, `--service 300` (milliseconds of an answer; longer ones are less sensitive
- * to a busy machine), `--kills 20`, or one part alone: `--only fair|weights|kills|cost`.
+ * to a busy machine), `--kills 20`, or one part alone: `--only fair|overfull|weights|kills|cost`.
  */
 import { parseArgs } from "node:util"
 import { Effect } from "effect"
 import { table } from "../figures.ts"
 import { closePools } from "./clients.ts"
 import { layerGround } from "./Ground.ts"
-import { cost, fair, kills, type Part, weights } from "./parts.ts"
+import { cost, fair, kills, overfull, type Part, weights } from "./parts.ts"
 
 const { values: options } = parseArgs({
   options: {
@@ -28,6 +28,7 @@ const plan = {
 
 const parts: ReadonlyArray<{ readonly name: string; readonly title: string; readonly run: Part }> = [
   { name: "fair", title: "One tenant with 50 parallel calls, nine with one now and then", run: fair },
+  { name: "overfull", title: "The same with 100 parallel calls, of which 32 may wait", run: overfull },
   { name: "weights", title: "Two tenants with 25 parallel calls each, weights 1 and 3", run: weights },
   { name: "kills", title: "Replicas killed and Redis emptied under 24 parallel calls", run: kills },
   { name: "cost", title: "What an empty and a full queue cost, both replicas and Redis", run: cost }
