@@ -29,6 +29,8 @@ export interface RegistryOptions {
   readonly namespace?: string
   /** the limits of a tenant that is created without them: `DEFAULT_RPM`, `DEFAULT_TPM`, `DEFAULT_CONCURRENT` */
   readonly defaults: EffectiveLimits
+  /** for tests, which make hundreds of keys; default: `hashSecret` */
+  readonly hash?: (secret: string) => Promise<string>
   /** for tests; default: a new random key of the namespace */
   readonly mint?: () => string
 }
@@ -59,6 +61,7 @@ const withRegistryDown = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
 
 const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const sql = yield* SqlClient.SqlClient
+  const hashOf = options.hash ?? hashSecret
   const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
   const tenantColumns = sql`name, rpm, tpm, concurrent, weight, allow_all_models, allowed_models, model_aliases, disabled, created_at`
@@ -166,7 +169,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
       const secret = mint()
       const prefix = prefixOf(secret)
-      const hash = yield* Effect.tryPromise(() => hashSecret(secret))
+      const hash = yield* Effect.tryPromise(() => hashOf(secret))
       if ((yield* insert(prefix, hash)).length === 0) continue
       const key = yield* showKey(prefix).pipe(
         Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))

@@ -8,6 +8,7 @@ import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
 import { World } from "./KeyStore.ts"
+import { quickHash } from "../support/quickHash.ts"
 
 const layerWorld = Layer.effect(
   World,
@@ -63,7 +64,7 @@ const layerWorld = Layer.effect(
 /** Each build is another server. */
 export const layerLiveWorld = (options: Partial<KeyStoreOptions> = {}) =>
   Layer.merge(layerKeyStore({ namespace: "tg_", ...options }), layerWorld).pipe(
-    Layer.provideMerge(layerRegistry({ defaults: { rpm: 60, tpm: 1000, concurrent: 4 } })),
+    Layer.provideMerge(layerRegistry({ hash: quickHash, defaults: { rpm: 60, tpm: 1000, concurrent: 4 } })),
     Layer.provideMerge(Layer.fresh(Metrics.layer)),
     Layer.provideMerge(layerPrivatePostgres())
   )

@@ -15,6 +15,7 @@ import { layerSabotaged, Sabotage } from "../support/Sabotage.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
+import { quickHash } from "../support/quickHash.ts"
 
 /** Long: no heartbeat comes in the time of a case, so a part that is armed breaks in the request itself. */
 const leaseS = 30
@@ -22,7 +23,9 @@ const budget = 100_000
 const estimate = 10
 
 const world = layerSabotaged({ CONCURRENCY_LEASE_S: String(leaseS) }).pipe(
-  Layer.provideMerge(layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })),
+  Layer.provideMerge(
+    layerRegistry({ namespace: "tg_", hash: quickHash, defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
+  ),
   Layer.provideMerge(layerRedisMeter({ leaseS }).pipe(Layer.provide(layerReadyRedis))),
   Layer.provideMerge(Layer.fresh(layerFake)),
   Layer.provideMerge(layerTestPostgres()),

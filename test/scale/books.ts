@@ -40,8 +40,16 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
       FROM api_keys k`
   )
   let [audit, ledger, counters, difference, leases, lapsed, intents] = [0, 0, 0, 0, 0, 0, 0]
-  for (const row of rows) {
-    const survey = yield* meter.snapshot({ group: row.tenant_id, key: row.key_id }, Date.now())
+  const surveys = yield* Effect.forEach(
+    rows,
+    (row) =>
+      Effect.map(meter.snapshot({ group: row.tenant_id, key: row.key_id }, Date.now()), (survey) => ({
+        row,
+        survey
+      })),
+    { concurrency: 16 }
+  )
+  for (const { row, survey } of surveys) {
     // A key that nobody used has no counter.
     const counted = survey.totals.total ?? row.ledger
     audit += row.audit

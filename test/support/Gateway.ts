@@ -18,6 +18,7 @@ import { heard, secrets, type Witness } from "./invariants/Witness.ts"
 import { layerTestPostgres } from "./TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "./TestRedis.ts"
 import { eventually } from "./wait.ts"
+import { quickHash } from "./quickHash.ts"
 import { watch } from "./watch.ts"
 
 export { eventually } from "./wait.ts"
@@ -78,6 +79,7 @@ export const layerGatewayBefore = (backendUrl: URL, env: Environment = {}) =>
       ).pipe(Layer.provide(layerApp(settings, { backendUrl })))
       const registry = layerRegistry({
         namespace: settings.keyNamespace,
+        hash: quickHash,
         defaults: {
           rpm: settings.defaultRpm,
           tpm: settings.defaultTpm,

@@ -24,6 +24,7 @@ import {
   newKey
 } from "../../support/Gateway.ts"
 import { layerTestPostgres } from "../../support/TestPostgres.ts"
+import { quickHash } from "../../support/quickHash.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
@@ -74,7 +75,7 @@ const embedded = Layer.unwrap(
 const oneProcess = () =>
   Layer.fresh(embedded).pipe(
     Layer.provideMerge(
-      layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
+      layerRegistry({ namespace: "tg_", hash: quickHash, defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
     ),
     Layer.provideMerge(Layer.fresh(layerFake)),
     Layer.provideMerge(layerTestPostgres())
