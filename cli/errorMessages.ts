@@ -50,6 +50,8 @@ const usage = (error: CliError.CliError): string => {
     case "MissingOption":
       return `--${error.option.replace(/^-+/, "")} is required`
     case "InvalidValue":
+      // The name of a type or of a placeholder stands for a value that is missing.
+      if (/^[a-z|]+$/.test(error.expected)) return `--${error.option.replace(/^-+/, "")} needs a value`
       return `--${error.option.replace(/^-+/, "")} must be ${/integer|number/i.test(error.expected) ? "a whole number" : error.expected}`
     case "UnrecognizedOption": {
       const suggestion = error.suggestions[0]

@@ -3,16 +3,22 @@ import { Effect, type Option, Option as Maybe } from "effect"
 import { Flag } from "effect/cli"
 import { priorities } from "../src/domain/Caller.ts"
 import { InvalidValue } from "../src/admin/Errors.ts"
+import { prefix as keyPrefix } from "../src/admin/Values.ts"
 
 export const tenant = Flag.String("tenant").pipe(
   Flag.withDescription("Name of the tenant"),
   Flag.withMetavar("name")
 )
 
+/** The prefix of a key. A whole key is accepted, and its secret part is forgotten at once. */
+export const readPrefix = (text: string): Maybe.Option<string> =>
+  Maybe.fromUndefinedOr(/^([A-Za-z0-9]{2}_[0-9A-Za-z]{9})(?:[0-9A-Za-z]{32})?$/.exec(text)?.[1])
+
 export const prefix = (flag: "prefix" | "key") =>
   Flag.String(flag).pipe(
     Flag.withDescription("The first 12 characters of the key"),
-    Flag.withMetavar("prefix")
+    Flag.withMetavar("prefix"),
+    Flag.filterMap(readPrefix, () => keyPrefix.expected)
   )
 
 const count = (flag: string, description: string) =>

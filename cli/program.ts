@@ -27,6 +27,7 @@ import { setLimits } from "./commands/set-limits.ts"
 import { makeSetModels } from "./commands/set-models.ts"
 import { setPromptLog } from "./commands/set-prompt-log.ts"
 import { showBudget } from "./commands/show-budget.ts"
+import { showKey } from "./commands/show-key.ts"
 import { showPromptLog } from "./commands/show-prompt-log.ts"
 import { showUsage } from "./commands/show-usage.ts"
 import { makeStatus } from "./commands/status.ts"
@@ -70,6 +71,7 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
         commands: [
           createKey.pipe(Command.provide(registry)),
           listKeys.pipe(Command.provide(registry)),
+          showKey.pipe(Command.provide(registry)),
           rotateKey.pipe(Command.provide(registry)),
           revokeKey.pipe(Command.provide(registry)),
           disableKey.pipe(Command.provide(registry)),

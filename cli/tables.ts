@@ -1,6 +1,6 @@
 /** Prints tenants, keys, limits and budgets as tables. */
-import type { BudgetState, KeyInfo, LimitValues, TenantInfo } from "../src/admin/Registry.ts"
-import { amount, minute, table } from "./terminal.ts"
+import type { BudgetState, KeyInfo, KeyOverview, LimitValues, TenantInfo } from "../src/admin/Registry.ts"
+import { amount, minute, padded, table } from "./terminal.ts"
 
 const models = (tenant: TenantInfo): string =>
   tenant.allowAllModels ? "all" : tenant.allowedModels.join(", ") || "-"
@@ -21,6 +21,93 @@ export const tenantTable = (tenants: ReadonlyArray<TenantInfo>): string =>
       aliases(tenant)
     ])
   )
+
+const limitsOf = ({ concurrent, rpm, tpm }: LimitValues<number>): string => `${rpm}/${tpm}/${concurrent}`
+
+/** The budget with the least left, as `1,200 of 5,000 a day`. */
+const tightest = (states: ReadonlyArray<BudgetState>): string => {
+  const left = states.flatMap(({ budget, period, spent }) =>
+    budget === null ? [] : [{ budget, period, left: Math.max(0, budget - spent) }]
+  )
+  const [first] = left.toSorted((one, other) => one.left - other.left)
+  if (first === undefined) return "-"
+  return `${amount(first.left)} of ${amount(first.budget)} ${first.period === "total" ? "in all" : `a ${first.period}`}`
+}
+
+const ofPromptLog = ({ promptLog, promptLogDays }: KeyInfo): string =>
+  promptLog ? (promptLogDays === null ? "on" : `${promptLogDays} days`) : "off"
+
+/** The keys with what decides whether they work. Limits: requests and tokens a minute, requests at a time. */
+export const keyOverviewTable = (keys: ReadonlyArray<KeyOverview>): string =>
+  table(
+    [
+      "PREFIX",
+      "STATUS",
+      "TENANT",
+      "NAME",
+      "SCOPES",
+      "LIMITS",
+      "BUDGET LEFT",
+      "LAST USED (UTC)",
+      "EXPIRES (UTC)",
+      "PROMPTS"
+    ],
+    keys.map((key) => [
+      key.prefix,
+      key.tenantDisabled ? "tenant off" : key.status,
+      key.tenant,
+      key.name,
+      key.scopes.join(","),
+      limitsOf(key.effective),
+      tightest(key.budgets),
+      minute(key.lastUsed),
+      minute(key.expires),
+      ofPromptLog(key)
+    ])
+  )
+
+/** One key, a line for each fact. */
+export const keyFacts = (key: KeyOverview): string => {
+  const own = (value: number | null, effective: number) =>
+    value === null ? `${amount(effective)} (the tenant's)` : amount(value)
+  const lines: ReadonlyArray<readonly [string, string]> = [
+    ["prefix", key.prefix],
+    ["status", key.status],
+    ["tenant", key.tenantDisabled ? `${key.tenant} (disabled)` : key.tenant],
+    ["name", key.name],
+    ["scopes", key.scopes.join(", ")],
+    ["requests a minute", own(key.rpm, key.effective.rpm)],
+    ["tokens a minute", own(key.tpm, key.effective.tpm)],
+    ["at a time", own(key.concurrent, key.effective.concurrent)],
+    ["priority", key.priority],
+    ...key.budgets.map(
+      (state) =>
+        [`budget, ${state.period}`, `${amount(state.spent)} of ${amount(state.budget)} spent`] as const
+    ),
+    ["created", `${minute(key.created)} UTC`],
+    ["expires", key.expires === null ? "never" : `${minute(key.expires)} UTC`],
+    ["last used", key.lastUsed === null ? "never" : `${minute(key.lastUsed)} UTC`],
+    ["end users", key.endUserHeader === null ? "from the request" : `from the header ${key.endUserHeader}`],
+    ["prompt log", ofPromptLog(key)]
+  ]
+  return lines.map(([name, value]) => `${padded(name, 20)}${value}`).join("\n")
+}
+
+/** Why a key that looks right does not work. */
+export const keyHints = (key: KeyOverview): ReadonlyArray<string> => [
+  ...(key.status === "active" ? [] : [`The key is ${key.status}: every request gets 401.`]),
+  ...(key.tenantDisabled
+    ? [
+        `The tenant is disabled: every request gets 401. "tollgate enable-tenant --tenant ${key.tenant}" ends that.`
+      ]
+    : []),
+  ...(key.tenantWithoutModels
+    ? [`The tenant may use no model: every model request gets 403. "tollgate set-models" allows some.`]
+    : []),
+  ...key.budgets.flatMap(({ budget, period, spent }) =>
+    budget !== null && spent >= budget ? [`The budget (${period}) is spent: model requests get 429.`] : []
+  )
+]
 
 export const keyTable = (keys: ReadonlyArray<KeyInfo>): string =>
   table(

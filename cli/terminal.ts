@@ -46,6 +46,10 @@ const toJson = (value: unknown): string =>
 export const show = (json: unknown, text: string) =>
   Effect.flatMap(Json, (asJson) => Console.log(asJson ? toJson(json) : text))
 
+/** Prints a note, unless the output is JSON. */
+export const noteAsText = (text: string) =>
+  Effect.flatMap(Json, (asJson) => (asJson ? Effect.void : note(text)))
+
 /** `3h 5m`, `2d 4h`, `12s`: the two largest units. */
 export const duration = (ms: number): string => {
   const seconds = Math.max(0, Math.round(ms / 1000))

@@ -4,7 +4,7 @@ import { scopes } from "../../src/domain/Caller.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { readInstant, readLifetime } from "../lifetime.ts"
-import { minute, note, show } from "../terminal.ts"
+import { minute, noteAsText, show } from "../terminal.ts"
 
 export const createKey = Command.make(
   "create-key",
@@ -53,7 +53,7 @@ export const createKey = Command.make(
       })
     })
     const expiry = key.expires === null ? "never expires" : `expires ${minute(key.expires)} UTC`
-    yield* note(
+    yield* noteAsText(
       `Key ${key.prefix} for tenant ${key.tenant} (${key.scopes.join(", ")}; ${expiry}). It is shown this once:`
     )
     yield* show({ secret, ...key }, secret)

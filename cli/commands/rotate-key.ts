@@ -3,7 +3,7 @@ import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { readLifetime } from "../lifetime.ts"
-import { minute, note, show } from "../terminal.ts"
+import { minute, noteAsText, show } from "../terminal.ts"
 
 export const rotateKey = Command.make(
   "rotate-key",
@@ -29,7 +29,7 @@ export const rotateKey = Command.make(
         : replaced.expires === null
           ? "works until it is revoked"
           : `works until ${minute(replaced.expires)} UTC`
-    yield* note(
+    yield* noteAsText(
       `Key ${key.prefix} takes the place of ${replaced.prefix}, which ${end}. It is shown this once:`
     )
     yield* show({ secret, ...key, replaced }, secret)

@@ -52,6 +52,19 @@ export interface KeyInfo extends LimitValues<number | null> {
   readonly promptLogDays: number | null
 }
 
+/** A key with all that decides whether it works now. */
+export interface KeyOverview extends KeyInfo {
+  /** the limits in force: its own, else the tenant's */
+  readonly effective: LimitValues<number>
+  /** whether the tenant is disabled, or may use no model: then no request of the key succeeds */
+  readonly tenantDisabled: boolean
+  readonly tenantWithoutModels: boolean
+  /** the budgets that bind it */
+  readonly budgets: ReadonlyArray<BudgetState>
+  /** when its latest request in the audit log arrived */
+  readonly lastUsed: Date | null
+}
+
 export interface UsageTotals {
   readonly requests: number
   readonly tokensIn: number
@@ -142,7 +155,9 @@ export class Registry extends Context.Service<
       prefix: string,
       graceMs: number | undefined
     ): Answer<{ readonly secret: string; readonly key: KeyInfo; readonly replaced: KeyInfo }, UnknownKey>
-    listKeys(tenant: string): Answer<ReadonlyArray<KeyInfo>, UnknownTenant>
+    /** The keys of a tenant, or of all tenants. */
+    listKeys(tenant?: string): Answer<ReadonlyArray<KeyOverview>, UnknownTenant>
+    showKey(prefix: string): Answer<KeyOverview, UnknownKey>
     /** Idempotent. `already`: whether it was revoked before. */
     revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
     setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>

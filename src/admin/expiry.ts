@@ -14,7 +14,7 @@ export const expiryOf = Effect.fnUntraced(function* (
   { expiresAt, expiresInMs }: Pick<NewKey, "expiresAt" | "expiresInMs">
 ) {
   if (expiresInMs !== undefined && expiresAt !== undefined) {
-    return yield* new InvalidValue({ field: "expires-at", expected: "given without expires-in" })
+    return yield* new InvalidValue({ field: "expires-at", expected: "left out when --expires-in is given" })
   }
   if (expiresInMs !== undefined) {
     const lifetime = yield* Values.validate("expires-in", Values.lifetimeMs, expiresInMs)

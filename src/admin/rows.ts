@@ -1,7 +1,7 @@
 /** The rows that the queries of the registry return. */
 import { Schema } from "effect"
 import { priorities } from "../domain/Caller.ts"
-import type { KeyInfo, LoggedPrompt, TenantInfo } from "./Registry.ts"
+import type { BudgetState, KeyInfo, KeyOverview, LoggedPrompt, TenantInfo } from "./Registry.ts"
 
 const TenantRow = Schema.Struct({
   name: Schema.String,
@@ -31,6 +31,16 @@ const KeyRow = Schema.Struct({
   end_user_header: Schema.NullOr(Schema.String),
   prompt_log: Schema.Boolean,
   prompt_log_days: Schema.NullOr(Schema.Int)
+})
+
+const OverviewRow = Schema.Struct({
+  ...KeyRow.fields,
+  effective_rpm: Schema.Int,
+  effective_tpm: Schema.Int,
+  effective_concurrent: Schema.Int,
+  tenant_disabled: Schema.Boolean,
+  tenant_without_models: Schema.Boolean,
+  last_used: Schema.NullOr(Schema.Date)
 })
 
 const UsageRow = Schema.Struct({
@@ -88,6 +98,18 @@ export const keyOf = (row: typeof KeyRow.Type): KeyInfo => ({
   promptLogDays: row.prompt_log_days
 })
 
+export const overviewOf = (
+  row: typeof OverviewRow.Type,
+  budgets: ReadonlyArray<BudgetState>
+): KeyOverview => ({
+  ...keyOf(row),
+  effective: { rpm: row.effective_rpm, tpm: row.effective_tpm, concurrent: row.effective_concurrent },
+  tenantDisabled: row.tenant_disabled,
+  tenantWithoutModels: row.tenant_without_models,
+  budgets,
+  lastUsed: row.last_used
+})
+
 export const promptOf = (row: typeof PromptRow.Type): LoggedPrompt => ({
   requestId: row.request_id,
   created: row.created_at,
@@ -101,6 +123,7 @@ export const promptOf = (row: typeof PromptRow.Type): LoggedPrompt => ({
 const rowsOf = <A>(row: Schema.Decoder<A>) => Schema.decodeUnknownEffect(Schema.Array(row))
 export const tenantRows = rowsOf(TenantRow)
 export const keyRows = rowsOf(KeyRow)
+export const overviewRows = rowsOf(OverviewRow)
 export const usageRows = rowsOf(UsageRow)
 export const budgetRows = rowsOf(BudgetRow)
 export const promptRows = rowsOf(PromptRow)

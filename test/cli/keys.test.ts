@@ -1,0 +1,119 @@
+/** `list-keys` and `show-key`: what an operator sees of keys, and why one does not work. */
+import { assert, it } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { prefixOf } from "../../src/domain/Key.ts"
+import { Admin, tollgateHere } from "./inProcess.ts"
+import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
+
+const Keys = Schema.Array(
+  Schema.Struct({
+    prefix: Schema.String,
+    tenant: Schema.String,
+    effective: Schema.Struct({ rpm: Schema.Int }),
+    budgets: Schema.Array(Schema.Struct({ period: Schema.String, budget: Schema.Int, spent: Schema.Int })),
+    last_used: Schema.NullOr(Schema.String),
+    tenant_disabled: Schema.Boolean
+  })
+)
+
+const twoTenants = Effect.gen(function* () {
+  succeeds(yield* tollgateHere("create-tenant", "--name", "one", "--rpm", "7"))
+  succeeds(yield* tollgateHere("create-tenant", "--name", "two", "--allow-all-models"))
+  const key = Effect.fnUntraced(function* (tenant: string, name: string) {
+    const ran = yield* tollgateHere("create-key", "--tenant", tenant, "--name", name)
+    succeeds(ran)
+    return ran.stdout.trim()
+  })
+  return [yield* key("one", "laptop"), yield* key("two", "server")] as const
+})
+
+it.effect("when no tenant is named, then the keys of all are listed, with limits, budgets and last use", () =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [laptop, server] = yield* twoTenants
+    succeeds(yield* tollgateHere("set-budget", "--key", prefixOf(server), "--daily", "5000"))
+    yield* sql`INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, streamed,
+        tokens_in, tokens_out, usage_source, status, latency_ms, client_ip)
+      SELECT gen_random_uuid(), '2026-11-20T08:30:00Z', tenant_id, id, prefix, 'POST', '/api/chat', true, 0, 0, 'backend',
+        429, 1, '127.0.0.1' FROM api_keys WHERE prefix = ${prefixOf(server)}`
+    const [first, second] = yield* json(Keys, yield* tollgateHere("list-keys", "--json"))
+    assert.deepInclude(first, {
+      prefix: prefixOf(laptop),
+      tenant: "one",
+      effective: { rpm: 7 },
+      last_used: null
+    })
+    assert.deepInclude(second, {
+      tenant: "two",
+      budgets: [{ period: "day", budget: 5000, spent: 0 }],
+      last_used: "2026-11-20T08:30:00.000Z"
+    })
+    const { stdout } = yield* tollgateHere("list-keys")
+    assert.match(stdout, /one +laptop +chat,embeddings +7\/100000\/4 +- +- +- +off/)
+    assert.match(stdout, /two +server +\S+ +60\/100000\/4 +5,000 of 5,000 a day +2026-11-20 08:30/)
+    assert.notInclude((yield* tollgateHere("list-keys", "--tenant", "one")).stdout, "server")
+  }).pipe(Effect.provide(Admin))
+)
+
+it.effect("when a key cannot work, then show-key says why", () =>
+  Effect.gen(function* () {
+    const [laptop] = yield* twoTenants
+    const prefix = prefixOf(laptop)
+    const shown = yield* tollgateHere("show-key", "--prefix", prefix)
+    succeeds(shown)
+    assert.match(shown.stdout, /requests a minute +7 \(the tenant's\)/)
+    assert.match(shown.stderr, /may use no model: every model request gets 403/)
+    succeeds(yield* tollgateHere("disable-tenant", "--tenant", "one"))
+    succeeds(yield* tollgateHere("set-budget", "--key", prefix, "--total", "0"))
+    const { stderr } = yield* tollgateHere("show-key", "--prefix", prefix)
+    assert.match(stderr, /The tenant is disabled: every request gets 401/)
+    assert.match(stderr, /The budget \(total\) is spent/)
+    succeeds(yield* tollgateHere("revoke-key", "--prefix", prefix))
+    assert.match((yield* tollgateHere("show-key", "--prefix", prefix)).stderr, /The key is revoked/)
+    failsWith(yield* tollgateHere("show-key"), /--prefix must be given, or --key-from-stdin, but not both/)
+    failsWith(yield* tollgateHere("show-key", "--prefix", "tg_000000000"), /unknown key prefix tg_000000000/)
+  }).pipe(Effect.provide(Admin))
+)
+
+it.effect("when a whole key is given for a prefix, then it is taken, and its secret is nowhere", () =>
+  Effect.gen(function* () {
+    const [laptop] = yield* twoTenants
+    for (const args of [
+      ["show-key", "--prefix", laptop],
+      ["set-budget", "--key", laptop, "--daily", "5"],
+      ["disable-key", "--prefix", laptop]
+    ]) {
+      const ran = yield* tollgateHere(...args)
+      succeeds(ran)
+      assert.notInclude(ran.stdout + ran.stderr, laptop.slice(12))
+    }
+    const unknown = yield* tollgateHere("show-key", "--prefix", `tg_000000000${laptop.slice(12)}`)
+    failsWith(unknown, /unknown key prefix tg_000000000$/m)
+    failsWith(
+      yield* tollgateHere("show-budget", "--key", "bad"),
+      /^tollgate: --key must be the 12-character prefix/
+    )
+  }).pipe(Effect.provide(Admin))
+)
+
+it.effect("when a key is created with --json, then nothing but the JSON is printed", () =>
+  Effect.gen(function* () {
+    succeeds(yield* tollgateHere("create-tenant", "--name", "one"))
+    const ran = yield* tollgateHere("create-key", "--tenant", "one", "--name", "x", "--json")
+    succeeds(ran)
+    assert.strictEqual(ran.stderr, "")
+    yield* json(Schema.Struct({ secret: Schema.String, prefix: Schema.String }), ran)
+    failsWith(
+      yield* tollgateHere(
+        ..."create-key --tenant one --name x --expires-in 5d --expires-at 2030-01-01".split(" ")
+      ),
+      /--expires-at must be left out when --expires-in is given/
+    )
+    failsWith(yield* tollgateHere("create-tenant", "--name"), /^tollgate: --name needs a value \(see/)
+    failsWith(
+      yield* tollgate("show-key", "--key-from-stdin"),
+      /--key-from-stdin must be given with one key on stdin/
+    )
+  }).pipe(Effect.provide(Admin))
+)
