@@ -19,9 +19,10 @@ import {
 import { orKeep, readBudgets, writeBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
 import { writeModels } from "./models.ts"
+import { readKey, readKeys } from "./keys.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
 import { Registry } from "./Registry.ts"
-import { keyOf, keyRows, overviewOf, overviewRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
+import { keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 export interface RegistryOptions {
@@ -232,41 +233,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     )
   }, withRegistryDown)
 
-  const overviewColumns = sql`${keyColumns}, coalesce(k.rpm, t.rpm) AS effective_rpm,
-    coalesce(k.tpm, t.tpm) AS effective_tpm, coalesce(k.concurrent, t.concurrent) AS effective_concurrent,
-    t.disabled AS tenant_disabled, NOT t.allow_all_models AND cardinality(t.allowed_models) = 0 AS tenant_without_models,
-    (SELECT max(a.arrived_at) FROM audit_log a WHERE a.key_prefix = k.prefix) AS last_used`
-
-  /** Budgets are read for each key: an account may be shared (`budgets.ts`). */
-  const overviewsOf = (rows: ReadonlyArray<unknown>) =>
-    Effect.flatMap(overviewRows(rows), (found) =>
-      Effect.forEach(found, (row) =>
-        Effect.map(readBudgets(sql, row.prefix), (states) =>
-          overviewOf(
-            row,
-            states.filter(({ budget }) => budget !== null)
-          )
-        )
-      )
-    )
-
   const listKeys = Effect.fnUntraced(function* (tenant?: string) {
     if (tenant !== undefined) yield* showTenant(tenant)
-    const rows = yield* sql`
-      SELECT ${overviewColumns} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
-      WHERE ${tenant ?? null}::text IS NULL OR t.name = ${tenant ?? null}
-      ORDER BY t.name, k.created_at, k.prefix`
-    return yield* overviewsOf(rows).pipe(
-      Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
-    )
-  }, withRegistryDown)
-
-  const showOverview = Effect.fnUntraced(function* (given: string) {
-    const prefix = yield* Values.validate("prefix", Values.prefix, given)
-    const rows = yield* sql`
-      SELECT ${overviewColumns} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`
-    const [key] = yield* overviewsOf(rows)
-    return key ?? (yield* new UnknownKey({ prefix }))
+    return yield* readKeys(sql, keyColumns, tenant)
   }, withRegistryDown)
 
   const revokeKey = Effect.fnUntraced(function* (given: string) {
@@ -375,7 +344,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     createKey,
     rotateKey,
     listKeys,
-    showKey: showOverview,
+    showKey: (prefix: string) => withRegistryDown(readKey(sql, keyColumns, prefix)),
     revokeKey,
     setKeyEnabled,
     setKeyLimits,
