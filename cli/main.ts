@@ -9,6 +9,7 @@ import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { layerRedis, type Redis } from "../src/infra/Redis.ts"
 import { layerFromSettings as layerRegistry } from "../src/admin/postgres.ts"
+import { layerPostgres as layerRecordsPostgres } from "../src/admin/records/postgres.ts"
 import { layerPostgres as layerReplicas } from "../src/replicas/postgres.ts"
 import { version } from "../src/version.ts"
 import { backendStatus } from "./checks/backend.ts"
@@ -33,6 +34,11 @@ const layerDatabase = Layer.unwrap(
 )
 
 const layerAdmin = Layer.unwrap(Effect.map(settings, layerRegistry)).pipe(
+  Layer.provide(Layer.effectDiscard(assertSchema)),
+  Layer.provide(layerDatabase)
+)
+
+const layerRecords = layerRecordsPostgres.pipe(
   Layer.provide(Layer.effectDiscard(assertSchema)),
   Layer.provide(layerDatabase)
 )
@@ -75,6 +81,7 @@ const withCache = (checks: (url: string) => Effect.Effect<ReadonlyArray<Check>, 
 
 const needs = {
   registry: layerAdmin,
+  records: layerRecords,
   database: layerDatabase,
   backend: layerBackend,
   replicas: layerReplicas.pipe(Layer.provide(layerDatabase)),

@@ -3,6 +3,7 @@ import type { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import type { SqlClient } from "effect/sql"
 import type { Backend } from "../src/backend/Backend.ts"
+import type { Records } from "../src/admin/records/Records.ts"
 import type { Registry } from "../src/admin/Registry.ts"
 import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
@@ -31,11 +32,17 @@ import { showKey } from "./commands/show-key.ts"
 import { showPromptLog } from "./commands/show-prompt-log.ts"
 import { showUsage } from "./commands/show-usage.ts"
 import { makeStatus } from "./commands/status.ts"
+import { pruneAudit } from "./commands/prune-audit.ts"
+import { report } from "./commands/report.ts"
+import { requests } from "./commands/requests.ts"
+import { showRequest } from "./commands/show-request.ts"
 import { Json } from "./terminal.ts"
 
 export interface Needs<E, S> {
   /** needs a database with the current schema */
   readonly registry: Layer.Layer<Registry, E>
+  /** needs a database with the current schema */
+  readonly records: Layer.Layer<Records, E>
   /** the database, with any schema */
   readonly database: Layer.Layer<SqlClient.SqlClient, E>
   readonly backend: Layer.Layer<Backend, E>
@@ -85,6 +92,15 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
         ]
       },
       { group: "Tenants and keys", commands: [setLimits.pipe(Command.provide(registry))] },
+      {
+        group: "Records",
+        commands: [
+          report.pipe(Command.provide(needs.records)),
+          requests.pipe(Command.provide(needs.records)),
+          showRequest.pipe(Command.provide(needs.records)),
+          pruneAudit.pipe(Command.provide(needs.records))
+        ]
+      },
       {
         group: "Service",
         commands: [

@@ -32,15 +32,18 @@ export const columns = (): number =>
 const snake = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 /** JSON of ours has snake_case names. Names that people choose are values, never names of fields. */
-const toJson = (value: unknown): string =>
+const toJson = (value: unknown, indent = 2): string =>
   JSON.stringify(
     value,
     (_, part: unknown) =>
       Predicate.isObject(part) && !Array.isArray(part)
         ? Object.fromEntries(Object.entries(part).map(([name, field]) => [snake(name), field]))
         : part,
-    2
+    indent
   )
+
+/** For lists that grow: one object a line. */
+export const toJsonLine = (value: unknown): string => toJson(value, 0)
 
 /** Prints the result of a command: `json` with `--json`, else `text`. */
 export const show = (json: unknown, text: string) =>

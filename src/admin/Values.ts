@@ -67,6 +67,12 @@ export const retentionDays = value("a whole number of days from 1 to 3650", betw
 
 export const promptCount = value("a whole number from 1 to 1000", between(1, 1000))
 
+export const requestCount = value("a whole number from 1 to 1000", between(1, 1000))
+
+export const reportRows = value("a whole number from 1 to 10000", between(1, 10_000))
+
+export const auditDays = value("a time of 1 to 36500 days", between(1, 36_500))
+
 /** A century. A longer time is a typing error. */
 export const lifetimeMs = value("a time of at most 36500 days", between(1, 36_500 * 86_400_000))
 

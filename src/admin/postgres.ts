@@ -5,23 +5,16 @@ import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
-import { timeoutDetached } from "../infra/time.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
-import {
-  DuplicateTenant,
-  InvalidValue,
-  RegistryDown,
-  RevokedKey,
-  UnknownKey,
-  UnknownTenant
-} from "./Errors.ts"
+import { DuplicateTenant, RegistryDown, RevokedKey, UnknownKey, UnknownTenant } from "./Errors.ts"
 import { orKeep, readBudgets, writeBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
 import { writeModels } from "./models.ts"
 import { readKey, readKeys } from "./keys.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
 import { Registry } from "./Registry.ts"
+import { withRegistryDown } from "./registryDown.ts"
 import { keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
@@ -38,27 +31,6 @@ export interface RegistryOptions {
 
 /** There are 62^9 prefixes. Two collisions in a row mean a broken random source. */
 const maxAttempts = 5
-
-type AdminError = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
-
-const isAdminError = (error: unknown): error is AdminError =>
-  error instanceof DuplicateTenant ||
-  error instanceof InvalidValue ||
-  error instanceof RegistryDown ||
-  error instanceof RevokedKey ||
-  error instanceof UnknownKey ||
-  error instanceof UnknownTenant
-
-/** Passes our own errors. Every other error becomes `RegistryDown`. */
-const withRegistryDown = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  effect.pipe(
-    timeoutDetached("8 seconds"),
-    Effect.mapError((cause): Extract<E, AdminError> | RegistryDown => {
-      const isOurs = (error: typeof cause): error is Extract<typeof cause, Extract<E, AdminError>> =>
-        isAdminError(error)
-      return isOurs(cause) ? cause : new RegistryDown({ cause })
-    })
-  )
 
 const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const sql = yield* SqlClient.SqlClient

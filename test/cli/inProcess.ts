@@ -12,6 +12,7 @@ import { Backend } from "../../src/backend/Backend.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import { layerPostgres } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
+import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
 import { layerPostgres as layerReplicas } from "../../src/replicas/postgres.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
@@ -35,6 +36,7 @@ export const tollgateWith =
       const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
       const needs = {
         registry,
+        records: Layer.provide(layerRecords, database),
         database,
         backend,
         replicas: layerReplicas.pipe(

@@ -9,6 +9,7 @@ import { runCommandLine } from "../../cli/run.ts"
 import { backgroundTasks } from "../../src/observability/Metrics.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { Registry } from "../../src/admin/Registry.ts"
+import { Records } from "../../src/admin/records/Records.ts"
 import { Replicas } from "../../src/replicas/Replicas.ts"
 import { table, variablesOf } from "../../src/Settings.ts"
 
@@ -196,6 +197,7 @@ it("when code logs a warning or an error, then its message is fixed and is in th
 const nothing = Layer.mergeAll(
   Layer.mock(Registry, {}),
   Layer.mock(Backend, {}),
+  Layer.mock(Records, {}),
   Layer.mock(Replicas, {}),
   Layer.succeed(SqlClient.SqlClient, SqlClient.SqlClient.of(Object.create(null)))
 )
@@ -205,6 +207,7 @@ const help = Effect.fnUntraced(function* (...words: ReadonlyArray<string>) {
   const nothingChecked = Effect.succeed([])
   const needs = {
     registry: nothing,
+    records: nothing,
     database: nothing,
     backend: nothing,
     replicas: nothing,

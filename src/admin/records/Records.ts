@@ -1,0 +1,152 @@
+/**
+ * What was used and what was asked, for operators: sums of the ledger, and the rows of the audit. Read only, but for
+ * `pruneStep`. Every read is bounded by a number of rows and by a time.
+ */
+import { Context, type Effect } from "effect"
+import type { Pruned } from "../../audit/months.ts"
+import type { InvalidValue, RegistryDown, UnknownKey, UnknownTenant } from "../Errors.ts"
+
+export const reportColumns = ["tenant", "key", "model", "user", "day"] as const
+export type ReportColumn = (typeof reportColumns)[number]
+
+export interface ReportQuery {
+  readonly by: ReportColumn
+  readonly tenant?: string
+  /** UTC days (`2026-11-22`), both included; default: from the first of the month of `until`, until today */
+  readonly since?: string
+  readonly until?: string
+  /** how many rows have a line of their own; the others are summed */
+  readonly top: number
+}
+
+export interface Totals {
+  readonly requests: number
+  readonly tokensIn: number
+  readonly tokensOut: number
+  /** requests that ended with a status of 400 or more; 499, a client that left, is one */
+  readonly errors: number
+}
+
+export interface ReportRow extends Totals {
+  /** null: not recorded (a model of before the upgrade), or not named (a user) */
+  readonly name: string | null
+  /** of a key: its label and its tenant */
+  readonly label: string | null
+  readonly tenant: string | null
+}
+
+export interface Report {
+  readonly since: string
+  readonly until: string
+  readonly rows: ReadonlyArray<ReportRow>
+  /** the sum of the rows beyond `top`, and how many they are */
+  readonly others: (Totals & { readonly count: number }) | undefined
+}
+
+/** A row of the audit as it is after its correction. */
+export interface RequestRow {
+  readonly requestId: string
+  readonly arrivedAt: Date
+  readonly completedAt: Date
+  readonly tenant: string | null
+  readonly key: string | null
+  readonly method: string
+  readonly endpoint: string
+  readonly model: string | null
+  readonly alias: string | null
+  readonly endUser: string | null
+  readonly streamed: boolean
+  readonly status: number
+  readonly errorType: string | null
+  readonly tokensIn: number
+  readonly tokensOut: number
+  readonly usageSource: string | null
+  readonly latencyMs: number
+  readonly queuedMs: number | null
+  readonly clientIp: string
+  readonly clientRequestId: string | null
+  readonly truncated: boolean | null
+  /** number of requests that the row stands for */
+  readonly repeats: number
+  /** whether a correction changed status or tokens */
+  readonly corrected: boolean
+}
+
+export interface RequestFilter {
+  readonly key?: string
+  readonly tenant?: string
+  /** the lowest and the highest status */
+  readonly status?: readonly [number, number]
+}
+
+export interface RequestQuery extends RequestFilter {
+  /** how far to look back from now */
+  readonly sinceMs: number
+  readonly limit: number
+}
+
+/** What the audit says of a request, row by row. */
+export interface RequestDetails {
+  /** the row as it was written, without its correction */
+  readonly row: RequestRow | undefined
+  readonly correction:
+    | {
+        readonly tokensIn: number
+        readonly tokensOut: number
+        readonly status: number
+        readonly errorType: string | null
+        readonly correctedAt: Date
+      }
+    | undefined
+  /** the request is running, or its process died */
+  readonly open:
+    | {
+        readonly requestId: string
+        readonly tenant: string | null
+        readonly key: string
+        readonly model: string
+        readonly endpoint: string
+        readonly arrivedAt: Date
+        readonly admittedAt: Date
+        readonly held: number
+        readonly tokensIn: number
+        readonly tokensOut: number
+        readonly leaseUntil: Date
+      }
+    | undefined
+}
+
+type Answer<A, E = never> = Effect.Effect<A, E | InvalidValue | RegistryDown>
+
+/** How many rows of the log one query reads when no index helps. */
+export const maxScanned = 100_000
+
+export class Records extends Context.Service<
+  Records,
+  {
+    report(query: ReportQuery): Answer<Report, UnknownTenant>
+    /**
+     * The newest requests, newest first. By tenant or status it looks at the newest `maxScanned` requests only; `exhausted`:
+     * whether there are older ones that it did not look at.
+     */
+    requests(
+      query: RequestQuery
+    ): Answer<
+      { readonly rows: ReadonlyArray<RequestRow>; readonly exhausted: boolean },
+      UnknownTenant | UnknownKey
+    >
+    /** Rows written since an instant (epoch ms, by the database's clock), in the order of writing, and what the clock says. */
+    writtenSince(
+      filter: RequestFilter,
+      since: number | undefined
+    ): Answer<{ readonly now: number; readonly rows: ReadonlyArray<RequestRow> }, UnknownTenant | UnknownKey>
+    /** By the id of the gateway, or by the client's own, which is looked for among the newest 5 × `maxScanned` requests. */
+    request(id: string): Answer<ReadonlyArray<RequestDetails>>
+    /** Rows that count several requests and that may count this one: they began when it arrived. */
+    talliedAround(requestId: string): Answer<ReadonlyArray<RequestRow>>
+    /** What `pruneStep` would drop first, by partition. */
+    prunable(days: number): Answer<ReadonlyArray<Pruned>>
+    /** Removes one partition, or some rows, older than `days`; undefined when nothing is left. */
+    pruneStep(days: number): Answer<Pruned | undefined>
+  }
+>()("tollgate/admin/Records") {}

@@ -1,0 +1,92 @@
+/** `Records` on Postgres. */
+import { Effect, Layer, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { type Pruned, pruneStep } from "../../audit/months.ts"
+import { InvalidValue, UnknownKey, UnknownTenant } from "../Errors.ts"
+import { withRegistryDownAfter } from "../registryDown.ts"
+import * as Values from "../Values.ts"
+import { Records, type RequestFilter } from "./Records.ts"
+import { readReport } from "./report.ts"
+import { isRequestId, readNewest, readRequest, readTalliedAround, readWrittenSince } from "./requests.ts"
+
+const Days = Schema.Tuple([Schema.Struct({ since: Schema.String, until: Schema.String })])
+const decodeDays = Schema.decodeUnknownEffect(Days)
+const Partitions = Schema.Array(Schema.Struct({ relation: Schema.String, rows: Schema.Finite }))
+const decodePartitions = Schema.decodeUnknownEffect(Partitions)
+
+const make = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+
+  /**
+   * Reads many rows: the settings of a request's short statements would plan it badly and end it after two seconds. `seconds`
+   * bounds it.
+   */
+  const large = <A, E>(seconds: number, read: Effect.Effect<A, E>) =>
+    sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql`SET LOCAL statement_timeout = ${sql.literal(String(seconds * 1000))}`
+        yield* sql`SET LOCAL enable_seqscan = on`
+        yield* sql`SET LOCAL enable_hashjoin = on`
+        return yield* read
+      })
+    )
+
+  const checkTenant = Effect.fnUntraced(function* (tenant: string | undefined) {
+    if (tenant === undefined) return
+    if ((yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant}`).length === 0)
+      return yield* new UnknownTenant({ tenant })
+  })
+
+  const checkFilter = Effect.fnUntraced(function* ({ key, tenant }: RequestFilter) {
+    yield* checkTenant(tenant)
+    if (key === undefined) return
+    const prefix = yield* Values.validate("key", Values.prefix, key)
+    if ((yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${prefix}`).length === 0)
+      return yield* new UnknownKey({ prefix })
+  })
+
+  const report = Effect.fnUntraced(function* (query: Parameters<Records["Service"]["report"]>[0]) {
+    const top = yield* Values.validate("top", Values.reportRows, query.top)
+    yield* checkTenant(query.tenant)
+    const [{ since, until }] = yield* Effect.flatMap(
+      sql`
+        WITH u AS (SELECT coalesce(${query.until ?? null}::text::date, (now() AT TIME ZONE 'UTC')::date) AS until)
+        SELECT coalesce(${query.since ?? null}::text::date, date_trunc('month', until)::date)::text AS since, until::text FROM u`,
+      decodeDays
+    )
+    if (since > until)
+      return yield* new InvalidValue({ field: "since", expected: "a day that is not after --until" })
+    return yield* large(120, readReport(sql, { ...query, since, until, top }))
+  }, withRegistryDownAfter("125 seconds"))
+
+  return Records.of({
+    report,
+    requests: Effect.fnUntraced(function* (query) {
+      const limit = yield* Values.validate("limit", Values.requestCount, query.limit)
+      const sinceMs = yield* Values.validate("since", Values.lifetimeMs, query.sinceMs)
+      yield* checkFilter(query)
+      return yield* large(30, readNewest(sql, { ...query, limit, sinceMs }))
+    }, withRegistryDownAfter("35 seconds")),
+    writtenSince: Effect.fnUntraced(function* (filter, since) {
+      yield* checkFilter(filter)
+      return yield* readWrittenSince(sql, filter, since)
+    }, withRegistryDownAfter("20 seconds")),
+    request: (id) => withRegistryDownAfter("35 seconds")(large(30, readRequest(sql, id))),
+    talliedAround: (id) =>
+      isRequestId(id) ? withRegistryDownAfter("8 seconds")(readTalliedAround(sql, id)) : Effect.succeed([]),
+    prunable: Effect.fnUntraced(function* (given) {
+      const days = yield* Values.validate("older-than", Values.auditDays, given)
+      return yield* Effect.flatMap(
+        sql`SELECT name AS relation, estimated_rows::float8 AS rows FROM audit_partitions
+          WHERE to_id <= first_request_id(date_trunc('month', (now() - ${days}::float8 * interval '1 day') AT TIME ZONE 'UTC')
+            AT TIME ZONE 'UTC') ORDER BY to_id`,
+        (rows): Effect.Effect<ReadonlyArray<Pruned>, Schema.SchemaError> => decodePartitions(rows)
+      )
+    }, withRegistryDownAfter("15 seconds")),
+    pruneStep: Effect.fnUntraced(function* (given) {
+      return yield* pruneStep(sql, yield* Values.validate("older-than", Values.auditDays, given))
+    }, withRegistryDownAfter("15 seconds"))
+  })
+})
+
+export const layerPostgres: Layer.Layer<Records, never, SqlClient.SqlClient> = Layer.effect(Records, make)

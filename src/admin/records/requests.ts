@@ -1,0 +1,213 @@
+/** Reads rows of the audit with their corrections. */
+import { Effect, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import {
+  maxScanned,
+  type RequestDetails,
+  type RequestFilter,
+  type RequestQuery,
+  type RequestRow
+} from "./Records.ts"
+
+const Text = Schema.NullOr(Schema.String)
+const Row = Schema.Struct({
+  requestId: Schema.String,
+  arrivedAt: Schema.Date,
+  completedAt: Schema.Date,
+  tenant: Text,
+  key: Text,
+  method: Schema.String,
+  endpoint: Schema.String,
+  model: Text,
+  alias: Text,
+  endUser: Text,
+  streamed: Schema.Boolean,
+  status: Schema.Finite,
+  errorType: Text,
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
+  usageSource: Text,
+  latencyMs: Schema.Finite,
+  queuedMs: Schema.NullOr(Schema.Finite),
+  clientIp: Schema.String,
+  clientRequestId: Text,
+  truncated: Schema.NullOr(Schema.Boolean),
+  repeats: Schema.Finite,
+  corrected: Schema.Boolean
+})
+const decodeRows: (rows: unknown) => Effect.Effect<ReadonlyArray<RequestRow>, Schema.SchemaError> =
+  Schema.decodeUnknownEffect(Schema.Array(Row))
+
+/** Columns of `a` (the log), `c` (its correction, or nothing) and `t` (the tenant), under the names of `RequestRow`. */
+const columns = (corrected: boolean): string => {
+  const effective = (column: string) => (corrected ? `coalesce(c.${column}, a.${column})` : `a.${column}`)
+  const sum = (column: string) => (corrected ? `a.${column} + coalesce(c.${column}, 0)` : `a.${column}`)
+  return `a.request_id::text AS "requestId", a.arrived_at AS "arrivedAt", a.completed_at AS "completedAt", t.name AS tenant,
+    a.key_prefix AS key, a.method, a.endpoint, a.model, a.alias, a.end_user AS "endUser", a.streamed,
+    ${effective("status")} AS status,
+    ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.error_type ELSE c.error_type END" : "a.error_type"} AS "errorType",
+    (${sum("tokens_in")})::float8 AS "tokensIn", (${sum("tokens_out")})::float8 AS "tokensOut",
+    ${effective("usage_source")} AS "usageSource", a.latency_ms AS "latencyMs", a.queued_ms AS "queuedMs",
+    a.client_ip AS "clientIp", a.client_request_id AS "clientRequestId", a.truncated, a.repeats,
+    c.request_id IS NOT NULL AS corrected`
+}
+const joined =
+  "LEFT JOIN audit_corrections c ON c.request_id = a.request_id LEFT JOIN tenants t ON t.id = a.tenant_id"
+
+const conditions = (sql: SqlClient.SqlClient, { key, status, tenant }: RequestFilter) =>
+  sql.and([
+    ...(key === undefined ? [] : [sql`a.key_prefix = ${key}`]),
+    ...(tenant === undefined ? [] : [sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
+    ...(status === undefined
+      ? []
+      : [sql`coalesce(c.status, a.status) BETWEEN ${status[0]}::int AND ${status[1]}::int`]),
+    sql`true`
+  ])
+
+const Counted = Schema.Tuple([Schema.Struct({ scanned: Schema.Finite })])
+const decodeCounted = Schema.decodeUnknownEffect(Counted)
+
+/**
+ * Newest first. A key has an index by time. Without a key the primary key is read backwards, because ids are in the order of
+ * arrival. By tenant or status rows that do not match are read too, `maxScanned` at most.
+ */
+export const readNewest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, query: RequestQuery) {
+  const { key, limit, sinceMs, status, tenant } = query
+  const start = sql`now() - ${sinceMs}::float8 * interval '1 millisecond'`
+  const plain = status === undefined && (tenant === undefined || key !== undefined)
+  const scan = plain ? limit : maxScanned
+  const newest =
+    key === undefined
+      ? sql`SELECT * FROM audit_log WHERE request_id >= first_request_id(${start}) ORDER BY request_id DESC LIMIT ${scan}`
+      : sql`SELECT * FROM audit_log WHERE key_prefix = ${key} AND arrived_at >= ${start} ORDER BY arrived_at DESC LIMIT ${scan}`
+  const rows = yield* Effect.flatMap(
+    sql`SELECT ${sql.literal(columns(true))} FROM (${newest}) a ${sql.literal(joined)}
+      WHERE ${conditions(sql, query)} ORDER BY a.arrived_at DESC, a.request_id DESC LIMIT ${limit}`,
+    decodeRows
+  )
+  if (plain || rows.length === limit) return { rows, exhausted: false }
+  const [{ scanned }] = yield* Effect.flatMap(
+    sql`SELECT count(*)::float8 AS scanned FROM (${newest}) a`,
+    decodeCounted
+  )
+  return { rows, exhausted: scanned === maxScanned }
+})
+
+const Now = Schema.Tuple([Schema.Struct({ now: Schema.Finite })])
+const decodeNow = Schema.decodeUnknownEffect(Now)
+
+/** One transaction of a gateway writes at most 500 rows. */
+const page = 5000
+
+/** The clock is read first: a row that is written meanwhile is found again next time. */
+export const readWrittenSince = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  filter: RequestFilter,
+  since: number | undefined
+) {
+  const [{ now }] = yield* Effect.flatMap(
+    sql`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now`,
+    decodeNow
+  )
+  const rows: Array<RequestRow> = []
+  let after = { at: new Date(since ?? now).toISOString(), id: "00000000-0000-0000-0000-000000000000" }
+  for (;;) {
+    const found = yield* Effect.flatMap(
+      sql`SELECT ${sql.literal(columns(true))},
+          to_char(a.completed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS written
+        FROM audit_log a ${sql.literal(joined)}
+        WHERE a.completed_at >= ${after.at}::text::timestamptz
+          AND (a.completed_at, a.request_id) > (${after.at}::text::timestamptz, ${after.id}::text::uuid)
+          AND ${conditions(sql, filter)}
+        ORDER BY a.completed_at, a.request_id LIMIT ${page}`,
+      (found) =>
+        Effect.all({
+          rows: decodeRows(found),
+          last: Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ written: Schema.String })))(
+            found.slice(-1)
+          )
+        })
+    )
+    rows.push(...found.rows)
+    const [last, at] = [found.rows.at(-1), found.last[0]?.written]
+    if (found.rows.length < page || last === undefined || at === undefined) return { now, rows }
+    after = { at, id: last.requestId }
+  }
+})
+
+const Correction = Schema.Struct({
+  requestId: Schema.String,
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
+  status: Schema.Finite,
+  errorType: Text,
+  correctedAt: Schema.Date
+})
+const decodeCorrections = Schema.decodeUnknownEffect(Schema.Array(Correction))
+
+const Open = Schema.Struct({
+  requestId: Schema.String,
+  tenant: Text,
+  key: Schema.String,
+  model: Schema.String,
+  endpoint: Schema.String,
+  arrivedAt: Schema.Date,
+  admittedAt: Schema.Date,
+  held: Schema.Finite,
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
+  leaseUntil: Schema.Date
+})
+const decodeOpen = Schema.decodeUnknownEffect(Schema.Array(Open))
+
+export const isRequestId = (id: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
+
+/** At most this many requests with the same id of the client are shown. */
+const maxSameId = 20
+
+export const readRequest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, id: string) {
+  const own = isRequestId(id)
+  // The client's own id has no index: the newest part of the log is read.
+  const found = own
+    ? sql`SELECT * FROM audit_log WHERE request_id = ${id}::text::uuid`
+    : sql`SELECT * FROM (SELECT * FROM audit_log ORDER BY request_id DESC LIMIT ${5 * maxScanned}) newest
+        WHERE client_request_id = ${id} LIMIT ${maxSameId}`
+  const rows = yield* Effect.flatMap(
+    sql`SELECT ${sql.literal(columns(false))} FROM (${found}) a ${sql.literal(joined)} ORDER BY a.request_id DESC`,
+    decodeRows
+  )
+  const open = yield* Effect.flatMap(
+    sql`SELECT i.request_id::text AS "requestId", t.name AS tenant, i.key_prefix AS key, i.model, i.endpoint,
+        i.arrived_at AS "arrivedAt", i.admitted_at AS "admittedAt", i.held::float8, i.tokens_in::float8 AS "tokensIn",
+        i.tokens_out::float8 AS "tokensOut", i.lease_until AS "leaseUntil"
+      FROM intents i LEFT JOIN tenants t ON t.id = i.tenant_id
+      WHERE ${own ? sql`i.request_id = ${id}::text::uuid` : sql`i.client_request_id = ${id}`}
+      ORDER BY i.request_id DESC LIMIT ${maxSameId}`,
+    decodeOpen
+  )
+  const corrections = yield* Effect.flatMap(
+    sql`SELECT request_id::text AS "requestId", tokens_in::float8 AS "tokensIn", tokens_out::float8 AS "tokensOut", status,
+        error_type AS "errorType", corrected_at AS "correctedAt"
+      FROM audit_corrections WHERE ${sql.or([
+        sql`false`,
+        ...rows.map(({ requestId }) => sql`request_id = ${requestId}::text::uuid`)
+      ])}`,
+    decodeCorrections
+  )
+  const ids = [...new Set([...open, ...rows].map(({ requestId }) => requestId))]
+  return ids.map((requestId): RequestDetails => ({
+    row: rows.find((row) => row.requestId === requestId),
+    correction: corrections.find((correction) => correction.requestId === requestId),
+    open: open.find((intent) => intent.requestId === requestId)
+  }))
+})
+
+/** A row stands for refusals of one second; it has the id of the first, and is written up to some seconds later. */
+export const readTalliedAround = (sql: SqlClient.SqlClient, requestId: string) =>
+  Effect.flatMap(
+    sql`SELECT ${sql.literal(columns(true))} FROM audit_log a ${sql.literal(joined)}
+      WHERE a.request_id >= first_request_id(request_id_time(${requestId}::text::uuid) - interval '2 seconds')
+        AND a.request_id <= ${requestId}::text::uuid AND a.repeats > 1
+      ORDER BY a.request_id DESC LIMIT 20`,
+    decodeRows
+  )

@@ -1,0 +1,213 @@
+/** `report`: its sums are those of the ledger, to the token, whatever happened to the requests. */
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { reportColumns } from "../../src/admin/records/Records.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import { Audit } from "../../src/audit/Audit.ts"
+import type { Usage } from "../../src/domain/Usage.ts"
+import { Written } from "../contract/Audit.ts"
+import { liveWorld } from "../contract/auditWorld.ts"
+import { queuedFor } from "../support/permits.ts"
+import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
+import { csv } from "../../cli/csv.ts"
+import { tollgateHere } from "./inProcess.ts"
+import { json, succeeds, tollgate } from "./tollgate.ts"
+
+const World = layerRegistry({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
+  Layer.provideMerge(liveWorld)
+)
+const wait = { timeout: 60_000 }
+
+const newCaller = Effect.fnUntraced(function* (tenant: string) {
+  const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+  yield* Effect.ignore(registry.createTenant({ name: tenant }))
+  const { key } = yield* registry.createKey({ tenant, name: `of ${tenant}` })
+  const [row] = yield* sql<{ readonly id: string; readonly tenant: string }>`
+    SELECT id::text, tenant_id::text AS tenant FROM api_keys WHERE prefix = ${key.prefix}`
+  return { ...callerOf(row?.id, row?.tenant), keyPrefix: key.prefix }
+})
+
+/** Answers, errors, clients that left, requests of dead processes, some of which ended after all, and refusals. */
+const traffic = Effect.fnUntraced(function* (
+  callers: ReadonlyArray<Effect.Success<ReturnType<typeof newCaller>>>
+) {
+  const [audit, written] = [yield* Audit, yield* Written]
+  const models = ["a:1", "b:1", "=c:1"]
+  for (let n = 0; n < 48; n += 1) {
+    const caller = callers[n % callers.length] ?? callerOf()
+    const intent = {
+      ...intentOf({ caller, arrivedAt: Date.now(), ...(n % 4 === 0 ? {} : { endUser: `user ${n % 4}` }) }),
+      model: models[n % 3] ?? ""
+    }
+    const usage: Usage = usageOf(n + 1, 3 * n)
+    const end = (outcome: { readonly status?: number; readonly errorType?: string } = {}) =>
+      Effect.flatten(audit.close(endOf(intent, usage, outcome)))
+    yield* audit.open(queuedFor(intent))
+    switch (n % 6) {
+      case 0:
+        yield* end({ status: 502, errorType: "bad_gateway" })
+        break
+      case 1:
+        yield* end({ status: 499, errorType: "client_closed_request" })
+        break
+      case 2:
+        yield* written.beat(intent.arrival.requestId, usageOf(1, 7))
+        yield* written.abort(intent.arrival.requestId)
+        break
+      case 3:
+        // Its process ended it after all: a correction, with another status.
+        yield* written.abort(intent.arrival.requestId)
+        yield* end()
+        break
+      default:
+        yield* end()
+    }
+    if (n % 5 === 0) yield* audit.refuse(refusalOf({ caller }))
+  }
+})
+
+const Row = Schema.Struct({
+  requests: Schema.Finite,
+  tokens_in: Schema.Finite,
+  tokens_out: Schema.Finite,
+  errors: Schema.Finite
+})
+type Sums = typeof Row.Type
+const Rows = Schema.Array(Row)
+
+const add = (rows: ReadonlyArray<Sums>): Sums =>
+  rows.reduce(
+    (sum, row) => ({
+      requests: sum.requests + row.requests,
+      tokens_in: sum.tokens_in + row.tokens_in,
+      tokens_out: sum.tokens_out + row.tokens_out,
+      errors: sum.errors + row.errors
+    }),
+    { requests: 0, tokens_in: 0, tokens_out: 0, errors: 0 }
+  )
+
+/** Requests and tokens of the ledger, errors of the audit. */
+const truth = Effect.fnUntraced(function* (tenant: string | null) {
+  const sql = yield* SqlClient.SqlClient
+  const [row] = yield* sql`
+    SELECT sum(requests)::float8 AS requests, sum(tokens_in)::float8 AS tokens_in, sum(tokens_out)::float8 AS tokens_out,
+      (SELECT count(*)::float8 FROM audit_log a LEFT JOIN audit_corrections c USING (request_id) JOIN tenants t ON t.id = a.tenant_id
+        WHERE a.admitted_at IS NOT NULL AND coalesce(c.status, a.status) >= 400
+          AND t.name = coalesce(${tenant}, t.name)) AS errors
+    FROM ledger l JOIN tenants t ON t.id = l.tenant_id WHERE t.name = coalesce(${tenant}, t.name)`
+  return yield* Schema.decodeUnknownEffect(Row)(row)
+})
+
+const reported = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
+  const ran = yield* tollgateHere("report", ...args, "--json")
+  succeeds(ran)
+  return yield* json(Rows, ran)
+})
+
+it.live(
+  "when requests ended in every way, then each report adds up to the ledger and to the errors of the audit",
+  () =>
+    Effect.gen(function* () {
+      const callers = [yield* newCaller("acme"), yield* newCaller("acme"), yield* newCaller("umbra")]
+      yield* traffic(callers)
+      for (const tenant of [null, "acme"]) {
+        const expected = yield* truth(tenant)
+        assert.isAbove(expected.errors, 10)
+        const filter = tenant === null ? [] : ["--tenant", tenant]
+        for (const by of reportColumns) {
+          for (const top of [[], ["--top", "1"]]) {
+            assert.deepStrictEqual(
+              add(yield* reported("--by", by, ...top, ...filter)),
+              expected,
+              `${by} ${top.join(" ")}`
+            )
+          }
+        }
+      }
+      const models = yield* json(
+        Schema.Array(Schema.Struct({ model: Schema.String })),
+        yield* tollgateHere("report", "--by", "model", "--json")
+      )
+      assert.deepStrictEqual(models.map(({ model }) => model).toSorted(), ["=c:1", "a:1", "b:1"])
+      const users = yield* json(
+        Schema.Array(Schema.Struct({ user: Schema.NullOr(Schema.String) })),
+        yield* tollgateHere("report", "--by", "user", "--json")
+      )
+      assert.sameMembers(
+        users.map(({ user }) => user),
+        [null, "user 1", "user 2", "user 3"]
+      )
+
+      // The same, as a process and for a spreadsheet.
+      const sheet = yield* tollgate("report", "--by", "model", "--csv")
+      succeeds(sheet)
+      const [head, ...lines] = sheet.stdout.trimEnd().split("\r\n")
+      assert.strictEqual(head, "model,requests,tokens_in,tokens_out,errors")
+      assert.isTrue(
+        lines.some((line) => line.startsWith("'=c:1,")),
+        "a formula"
+      )
+      const expected = yield* truth(null)
+      const figures = lines.map((line) => line.split(",").slice(-4).map(Number))
+      assert.deepStrictEqual(
+        [0, 1, 2, 3].map((column) => figures.reduce((sum, row) => sum + (row[column] ?? 0), 0)),
+        Object.values(expected)
+      )
+      const text = (yield* tollgateHere("report", "--by", "key")).stdout
+      assert.match(text, /KEY +NAME +TENANT +REQUESTS +TOKENS_IN +TOKENS_OUT +ERRORS/)
+      assert.match(text, new RegExp(`\nall .* ${expected.tokens_in.toLocaleString("en-US")} `))
+      assert.match(text, /UTC days/)
+    }).pipe(Effect.provide(World)),
+  wait
+)
+
+it.live(
+  "when usage is from before models were recorded, or of an older version, then it is a row of its own, and the sums hold",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const caller = yield* newCaller("acme")
+      yield* traffic([caller])
+      yield* sql`INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
+        SELECT ${caller.keyId}::text::uuid, ${caller.tenantId}::text::uuid, (now() AT TIME ZONE 'UTC')::date - 400, 5, 50, 500`
+      yield* sql`UPDATE ledger SET requests = requests + 2, tokens_in = tokens_in + 20 WHERE day > now() - interval '2 days'`
+      const expected = yield* truth(null)
+      for (const by of ["tenant", "key", "model", "day"]) {
+        assert.deepStrictEqual(add(yield* reported("--by", by, "--since", "401d")), expected, by)
+      }
+      const Models = Schema.Array(
+        Schema.Struct({ model: Schema.NullOr(Schema.String), requests: Schema.Finite })
+      )
+      const models = yield* json(
+        Models,
+        yield* tollgateHere("report", "--by", "model", "--since", "401d", "--json")
+      )
+      assert.deepStrictEqual(
+        models.filter(({ model }) => model === null),
+        [{ model: null, requests: 7 }]
+      )
+      assert.include(
+        (yield* tollgateHere("report", "--by", "model", "--since", "401d")).stdout,
+        "(not recorded)"
+      )
+      // Days are UTC days, both included.
+      const days = yield* json(
+        Schema.Array(Schema.Struct({ day: Schema.String, requests: Schema.Finite })),
+        yield* tollgateHere("report", "--by", "day", "--since", "400d", "--until", "400d", "--json")
+      )
+      assert.deepStrictEqual(
+        days.map(({ requests }) => requests),
+        [5]
+      )
+    }).pipe(Effect.provide(World)),
+  wait
+)
+
+it("when a cell holds a separator, a quote or a formula, then it stays one cell of text", () => {
+  assert.strictEqual(
+    csv(["a"], [["x,y"], ['say "hi"'], ["two\nlines"], ["+1"], ["@x"], ["\tx"], [null], [-1]]),
+    ["a", '"x,y"', '"say ""hi"""', '"two\nlines"', "'+1", "'@x", "'\tx", "", "-1"].join("\r\n")
+  )
+})

@@ -1,0 +1,303 @@
+/** `requests`, `show-request` and `prune-audit`. */
+import { spawn } from "node:child_process"
+import { randomUUIDv7 } from "node:crypto"
+import { fileURLToPath } from "node:url"
+import { assert, it } from "@effect/vitest"
+import { Context, Effect, Layer, Redacted, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { makeFollower } from "../../cli/commands/requests.ts"
+import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
+import { Records } from "../../src/admin/records/Records.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { eventually } from "../support/Gateway.ts"
+import { TestDatabase } from "../support/TestPostgres.ts"
+import { Admin, tollgateHere } from "./inProcess.ts"
+import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
+
+const wait = { timeout: 60_000 }
+const World = Layer.provideMerge(layerRecords, Admin)
+
+/** Tenants `acme` and `umbra` with a key each; returns the prefixes. */
+const setUp = Effect.gen(function* () {
+  const made = []
+  for (const tenant of ["acme", "umbra"]) {
+    succeeds(yield* tollgateHere("create-tenant", "--name", tenant))
+    const key = yield* tollgateHere("create-key", "--tenant", tenant, "--name", "k")
+    made.push(key.stdout.slice(0, 12))
+  }
+  return { acme: made[0] ?? "", umbra: made[1] ?? "" }
+})
+
+interface Some {
+  readonly count?: number
+  readonly status?: number
+  readonly at?: string
+  readonly repeats?: number
+  readonly clientRequestId?: string
+}
+
+/** Rows of the log; row number n (from 1) arrived n seconds ago, or at `at`, which is SQL and may use `n`. */
+const insert = Effect.fnUntraced(function* (prefix: string, some: Some = {}) {
+  const sql = yield* SqlClient.SqlClient
+  return yield* sql<{ readonly id: string }>`
+    INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model, streamed,
+      tokens_in, tokens_out, status, error_type, latency_ms, client_ip, client_request_id, repeats)
+    SELECT (left(first_request_id(at)::text, 14) || '7000-8000' || right(gen_random_uuid()::text, 13))::uuid, at, at, k.tenant_id,
+      k.id, k.prefix, 'POST', '/api/chat', 'm:1', true, 1, 2, ${some.status ?? 200},
+      CASE WHEN ${some.status ?? 200}::int >= 400 THEN 'bad_gateway' END, 5, '::1', ${some.clientRequestId ?? null},
+      ${some.repeats ?? 1}
+    FROM api_keys k, LATERAL (
+      SELECT n, ${sql.literal(some.at ?? "clock_timestamp() - n * interval '1 second'")} AS at FROM generate_series(1, ${some.count ?? 1}::int) n) s
+    WHERE k.prefix = ${prefix}
+    RETURNING request_id::text AS id`
+})
+
+const Rows = Schema.Array(
+  Schema.Struct({
+    request_id: Schema.String,
+    key: Schema.NullOr(Schema.String),
+    tenant: Schema.NullOr(Schema.String),
+    status: Schema.Finite,
+    tokens_in: Schema.Finite,
+    corrected: Schema.Boolean
+  })
+)
+
+const listed = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
+  const ran = yield* tollgateHere("requests", ...args, "--json")
+  succeeds(ran)
+  return yield* json(Rows, ran)
+})
+
+it.live(
+  "when requests are listed, then they are the newest that match, the newest last, as the client saw them",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { acme, umbra } = yield* setUp
+      yield* insert(acme, { count: 60 })
+      yield* insert(acme, { count: 3, status: 502 })
+      yield* insert(umbra, { count: 5, status: 429 })
+      yield* insert(umbra, { at: "now() - interval '3 days'" })
+      assert.lengthOf(yield* listed(), 50)
+      assert.lengthOf(yield* listed("--limit", "1000"), 68)
+      assert.lengthOf(yield* listed("--limit", "1000", "--since", "1w"), 69)
+      const ids = (yield* listed("--limit", "1000")).map(({ request_id }) => request_id)
+      assert.deepStrictEqual(ids, ids.toSorted())
+      assert.deepStrictEqual(
+        (yield* listed("--tenant", "umbra")).map(({ key, tenant }) => [key, tenant]),
+        Array.from({ length: 5 }, () => [umbra, "umbra"])
+      )
+      assert.lengthOf(yield* listed("--key", acme, "--limit", "1000"), 63)
+      assert.lengthOf(yield* listed("--status", "502"), 3)
+      assert.lengthOf(yield* listed("--status", "5xx", "--key", umbra), 0)
+      assert.lengthOf(yield* listed("--status", "4xx", "--tenant", "umbra"), 5)
+
+      yield* sql`INSERT INTO audit_corrections (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out, status)
+        SELECT request_id, tenant_id, key_id, admitted_at, 10, 0, 200 FROM audit_log WHERE status = 502 LIMIT 1`
+      assert.lengthOf(yield* listed("--status", "502"), 2)
+      const corrected = (yield* listed("--limit", "1000")).find((row) => row.corrected)
+      assert.deepInclude(corrected, { status: 200, tokens_in: 11 })
+      const text = (yield* tollgateHere("requests", "--limit", "1000")).stdout
+      assert.match(text, /^ARRIVED \(UTC\) +STATUS +TENANT +KEY +MODEL/)
+      assert.match(text, /\n\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +200\* +acme /)
+      assert.strictEqual((yield* tollgateHere("requests", "--status", "100")).stdout, "no requests\n")
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
+
+it.live(
+  "when rows are committed late or out of order, then the list that grows has each once",
+  () =>
+    Effect.gen(function* () {
+      const { acme, umbra } = yield* setUp
+      const next = yield* makeFollower({ key: acme })
+      const follow = Effect.map(next(), (rows) => rows.map(({ requestId }) => requestId))
+      yield* insert(acme)
+      assert.lengthOf(yield* follow, 1)
+      assert.deepStrictEqual(yield* follow, [])
+
+      // Stamped now, visible when it is committed.
+      const other = Context.get(
+        yield* Layer.build(
+          Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))
+        ),
+        SqlClient.SqlClient
+      )
+      yield* other`BEGIN`
+      const [late] = yield* Effect.provideService(
+        insert(acme, { at: "now() - interval '1 hour'" }),
+        SqlClient.SqlClient,
+        other
+      )
+      const early = yield* insert(acme)
+      assert.deepStrictEqual(
+        yield* follow,
+        early.map(({ id }) => id)
+      )
+      yield* other`COMMIT`
+      assert.deepStrictEqual(yield* follow, [late?.id])
+      assert.deepStrictEqual(yield* follow, [])
+      yield* insert(umbra)
+      const more = yield* insert(acme, { count: 20 })
+      assert.sameMembers(
+        yield* follow,
+        more.map(({ id }) => id)
+      )
+      assert.deepStrictEqual(yield* follow, [])
+    }).pipe(Effect.scoped, Effect.provide(World)),
+  wait
+)
+
+it.live(
+  "when many rows were written at one moment, then pages lose and repeat none",
+  () =>
+    Effect.gen(function* () {
+      const { acme } = yield* setUp
+      const records = yield* Records
+      const { now } = yield* records.writtenSince({}, undefined)
+      const ids = (yield* insert(acme, { count: 12_001 })).map(({ id }) => id)
+      const found = yield* records.writtenSince({}, now - 1000)
+      assert.deepStrictEqual(found.rows.map(({ requestId }) => requestId).toSorted(), ids.toSorted())
+    }).pipe(Effect.provide(World)),
+  wait
+)
+
+const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
+
+it.live(
+  "when a list grows as a process, then it prints one object a line, and ends when it is interrupted",
+  () =>
+    Effect.gen(function* () {
+      const { acme } = yield* setUp
+      const { url } = yield* TestDatabase
+      yield* insert(acme)
+      const child = yield* Effect.acquireRelease(
+        Effect.sync(() =>
+          spawn(process.execPath, [main, "requests", "--follow", "--json"], {
+            env: { PATH: process.env["PATH"], DATA_DIR: "/nonexistent", DATABASE_URL: Redacted.value(url) },
+            stdio: ["ignore", "pipe", "inherit"]
+          })
+        ),
+        (child) => Effect.sync(() => child.kill("SIGKILL"))
+      )
+      let printed = ""
+      child.stdout.setEncoding("utf8").on("data", (text: string) => {
+        printed += text
+      })
+      const exited = new Promise<number | null>((resolve) => child.on("close", resolve))
+      const lines = () => printed.split("\n").length - 1
+      yield* eventually(Effect.sync(lines), (count) => count === 1, 20_000)
+      yield* insert(acme, { count: 2 })
+      yield* eventually(Effect.sync(lines), (count) => count === 3, 10_000)
+      const Line = Schema.fromJsonString(
+        Schema.Struct({ request_id: Schema.String, tokens_out: Schema.Finite })
+      )
+      const rows = yield* Effect.forEach(printed.trimEnd().split("\n"), (line) =>
+        Schema.decodeEffect(Line)(line)
+      )
+      assert.strictEqual(new Set(rows.map(({ request_id }) => request_id)).size, 3)
+      child.kill("SIGINT")
+      assert.strictEqual(yield* Effect.promise(() => exited), 130)
+    }).pipe(Effect.scoped, Effect.provide(Admin)),
+  wait
+)
+
+const Shown = Schema.Struct({
+  requests: Schema.Array(
+    Schema.Struct({
+      request_id: Schema.String,
+      state: Schema.String,
+      status: Schema.NullOr(Schema.Finite),
+      tokens_in: Schema.Finite,
+      row: Schema.NullOr(Schema.Struct({ status: Schema.Finite })),
+      correction: Schema.NullOr(Schema.Struct({ status: Schema.Finite })),
+      open: Schema.NullOr(Schema.Struct({ held: Schema.Finite, key: Schema.String }))
+    })
+  ),
+  tallied: Schema.Array(Schema.Struct({ request_id: Schema.String, repeats: Schema.Finite }))
+})
+
+const shown = Effect.fnUntraced(function* (id: string) {
+  const ran = yield* tollgateHere("show-request", id, "--json")
+  assert.strictEqual(ran.code, 0, ran.stderr)
+  return yield* json(Shown, ran)
+})
+
+it.live(
+  "when a request is shown, then all that the database has of it is there, by either id",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { acme } = yield* setUp
+      const [row] = yield* insert(acme, { status: 500, clientRequestId: "my-id" })
+      const id = row?.id ?? ""
+      yield* sql`INSERT INTO audit_corrections (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out, status)
+        SELECT request_id, tenant_id, key_id, admitted_at, 10, 0, 200 FROM audit_log WHERE request_id = ${id}::text::uuid`
+      const expected = {
+        request_id: id,
+        state: "ended",
+        status: 200,
+        tokens_in: 11,
+        row: { status: 500 },
+        correction: { status: 200 },
+        open: null
+      }
+      assert.deepStrictEqual((yield* shown(id)).requests, [expected])
+      assert.deepStrictEqual((yield* shown(id.toUpperCase())).requests, [expected])
+      assert.deepStrictEqual((yield* shown("my-id")).requests, [expected])
+
+      const running = randomUUIDv7()
+      yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
+          arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
+        SELECT ${running}::text::uuid, tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '::1', now(), now(), 7, 5, '{}', now()
+        FROM api_keys WHERE prefix = ${acme}`
+      assert.deepInclude((yield* shown(running)).requests[0], { state: "open", open: { held: 7, key: acme } })
+      assert.match((yield* tollgateHere("show-request", running)).stdout, /open: it runs[^]*held +7/)
+      assert.match(
+        (yield* tollgate("show-request", id)).stdout,
+        /as it was written[^]*correction[^]*tokens in +10/
+      )
+
+      // A refusal that another row counts.
+      const [tallied] = yield* insert(acme, { status: 429, repeats: 40 })
+      const counted = yield* sql<{ readonly id: string }>`
+        SELECT (left(first_request_id(request_id_time(${tallied?.id ?? ""}::text::uuid) + interval '500 milliseconds')::text, 14)
+          || '7fff-8000-000000000001')::uuid::text AS id`
+      assert.deepStrictEqual((yield* shown(counted[0]?.id ?? "")).tallied, [
+        { request_id: tallied?.id ?? "", repeats: 40 }
+      ])
+      const nobody = yield* tollgateHere("show-request", "nobody")
+      assert.strictEqual(nobody.stdout, "nobody: no request\n")
+      failsWith(yield* tollgateHere("show-request", "two words"), /must be 1 to 64 characters/)
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
+
+it.live(
+  "when old months are pruned by command, then it says what went, and what would go before",
+  () =>
+    Effect.gen(function* () {
+      const { acme } = yield* setUp
+      yield* insert(acme, { count: 10, at: "now() - interval '500 days'" })
+      yield* insert(acme, { count: 2 })
+      const before = yield* tollgateHere("prune-audit", "--older-than", "400d", "--dry-run")
+      assert.match(before.stdout, /^TABLE +ROWS\naudit_log_old +about/)
+      assert.lengthOf(yield* listed("--since", "100w"), 12)
+      const Pruned = Schema.Struct({
+        removed: Schema.Array(Schema.Struct({ relation: Schema.String, rows: Schema.Finite }))
+      })
+      const ran = yield* tollgate("prune-audit", "--older-than", "60w", "--json")
+      succeeds(ran)
+      assert.deepStrictEqual(
+        (yield* json(Pruned, ran)).removed.map(({ relation }) => relation),
+        ["audit_log_old"]
+      )
+      assert.lengthOf(yield* listed("--since", "100w"), 2)
+      assert.strictEqual(
+        (yield* tollgateHere("prune-audit", "--older-than", "400d")).stdout,
+        "nothing is that old\n"
+      )
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
