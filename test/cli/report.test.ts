@@ -106,7 +106,7 @@ const reported = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
   return yield* json(Rows, ran)
 })
 
-it.live(
+it.effect(
   "when requests ended in every way, then each report adds up to the ledger and to the errors of the audit",
   () =>
     Effect.gen(function* () {
@@ -163,7 +163,7 @@ it.live(
   wait
 )
 
-it.live(
+it.effect(
   "when usage is from before models were recorded, or of an older version, then it is a row of its own, and the sums hold",
   () =>
     Effect.gen(function* () {

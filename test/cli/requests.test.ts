@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
 import { makeFollower } from "../../cli/commands/requests.ts"
 import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
 import { Records } from "../../src/admin/records/Records.ts"
@@ -33,6 +34,8 @@ interface Some {
   readonly status?: number
   readonly at?: string
   readonly repeats?: number
+  /** a refusal is not */
+  readonly admitted?: boolean
   readonly clientRequestId?: string
 }
 
@@ -42,7 +45,8 @@ const insert = Effect.fnUntraced(function* (prefix: string, some: Some = {}) {
   return yield* sql<{ readonly id: string }>`
     INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model, streamed,
       tokens_in, tokens_out, status, error_type, latency_ms, client_ip, client_request_id, repeats)
-    SELECT (left(first_request_id(at)::text, 14) || '7000-8000' || right(gen_random_uuid()::text, 13))::uuid, at, at, k.tenant_id,
+    SELECT (left(first_request_id(at)::text, 14) || '7000-8000' || right(gen_random_uuid()::text, 13))::uuid, at,
+      CASE WHEN ${some.admitted ?? true}::boolean THEN at END, k.tenant_id,
       k.id, k.prefix, 'POST', '/api/chat', 'm:1', true, 1, 2, ${some.status ?? 200},
       CASE WHEN ${some.status ?? 200}::int >= 400 THEN 'bad_gateway' END, 5, '::1', ${some.clientRequestId ?? null},
       ${some.repeats ?? 1}
@@ -69,7 +73,7 @@ const listed = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
   return yield* json(Rows, ran)
 })
 
-it.live(
+it.effect(
   "when requests are listed, then they are the newest that match, the newest last, as the client saw them",
   () =>
     Effect.gen(function* () {
@@ -106,7 +110,7 @@ it.live(
   wait
 )
 
-it.live(
+it.effect(
   "when rows are committed late or out of order, then the list that grows has each once",
   () =>
     Effect.gen(function* () {
@@ -126,7 +130,7 @@ it.live(
       )
       yield* other`BEGIN`
       const [late] = yield* Effect.provideService(
-        insert(acme, { at: "now() - interval '1 hour'" }),
+        insert(acme, { at: "now() - interval '1 hour'", admitted: false }),
         SqlClient.SqlClient,
         other
       )
@@ -149,7 +153,7 @@ it.live(
   wait
 )
 
-it.live(
+it.effect(
   "when many rows were written at one moment, then pages lose and repeat none",
   () =>
     Effect.gen(function* () {
@@ -165,7 +169,7 @@ it.live(
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
 
-it.live(
+it.effect(
   "when a list grows as a process, then it prints one object a line, and ends when it is interrupted",
   () =>
     Effect.gen(function* () {
@@ -187,9 +191,9 @@ it.live(
       })
       const exited = new Promise<number | null>((resolve) => child.on("close", resolve))
       const lines = () => printed.split("\n").length - 1
-      yield* eventually(Effect.sync(lines), (count) => count === 1, 20_000)
+      yield* TestClock.withLive(eventually(Effect.sync(lines), (count) => count === 1, 20_000))
       yield* insert(acme, { count: 2 })
-      yield* eventually(Effect.sync(lines), (count) => count === 3, 10_000)
+      yield* TestClock.withLive(eventually(Effect.sync(lines), (count) => count === 3, 10_000))
       const Line = Schema.fromJsonString(
         Schema.Struct({ request_id: Schema.String, tokens_out: Schema.Finite })
       )
@@ -224,7 +228,7 @@ const shown = Effect.fnUntraced(function* (id: string) {
   return yield* json(Shown, ran)
 })
 
-it.live(
+it.effect(
   "when a request is shown, then all that the database has of it is there, by either id",
   () =>
     Effect.gen(function* () {
@@ -274,11 +278,17 @@ it.live(
   wait
 )
 
-it.live(
+it.effect(
   "when old months are pruned by command, then it says what went, and what would go before",
   () =>
     Effect.gen(function* () {
       const { acme } = yield* setUp
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`ALTER TABLE audit_log DETACH PARTITION audit_log_old`
+      yield* sql`DO $$ BEGIN
+        EXECUTE format('ALTER TABLE audit_log ATTACH PARTITION audit_log_old FOR VALUES FROM (MINVALUE) TO (%L)',
+          first_request_id(now() - interval '450 days'));
+      END $$`
       yield* insert(acme, { count: 10, at: "now() - interval '500 days'" })
       yield* insert(acme, { count: 2 })
       const before = yield* tollgateHere("prune-audit", "--older-than", "400d", "--dry-run")

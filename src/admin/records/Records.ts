@@ -9,12 +9,15 @@ import type { InvalidValue, RegistryDown, UnknownKey, UnknownTenant } from "../E
 export const reportColumns = ["tenant", "key", "model", "user", "day"] as const
 export type ReportColumn = (typeof reportColumns)[number]
 
+/** A UTC day, as a date (`2026-11-22`) or as the number of days before today. */
+export type ReportDay = { readonly day: string } | { readonly daysAgo: number }
+
 export interface ReportQuery {
   readonly by: ReportColumn
   readonly tenant?: string
-  /** UTC days (`2026-11-22`), both included; default: from the first of the month of `until`, until today */
-  readonly since?: string
-  readonly until?: string
+  /** both days are included; default: from the first of the month of `until`, until today */
+  readonly since?: ReportDay
+  readonly until?: ReportDay
   /** how many rows have a line of their own; the others are summed */
   readonly top: number
 }

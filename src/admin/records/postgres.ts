@@ -5,7 +5,7 @@ import { type Pruned, pruneStep } from "../../audit/months.ts"
 import { InvalidValue, UnknownKey, UnknownTenant } from "../Errors.ts"
 import { withRegistryDownAfter } from "../registryDown.ts"
 import * as Values from "../Values.ts"
-import { Records, type RequestFilter } from "./Records.ts"
+import { Records, type ReportDay, type RequestFilter } from "./Records.ts"
 import { readReport } from "./report.ts"
 import { isRequestId, readNewest, readRequest, readTalliedAround, readWrittenSince } from "./requests.ts"
 
@@ -48,15 +48,31 @@ const make = Effect.gen(function* () {
   const report = Effect.fnUntraced(function* (query: Parameters<Records["Service"]["report"]>[0]) {
     const top = yield* Values.validate("top", Values.reportRows, query.top)
     yield* checkTenant(query.tenant)
+    const today = sql`(now() AT TIME ZONE 'UTC')::date`
+    const dayOf = (day: ReportDay | undefined) =>
+      day === undefined
+        ? sql`NULL::date`
+        : "day" in day
+          ? sql`${day.day}::text::date`
+          : sql`${today} - ${day.daysAgo}::int`
     const [{ since, until }] = yield* Effect.flatMap(
       sql`
-        WITH u AS (SELECT coalesce(${query.until ?? null}::text::date, (now() AT TIME ZONE 'UTC')::date) AS until)
-        SELECT coalesce(${query.since ?? null}::text::date, date_trunc('month', until)::date)::text AS since, until::text FROM u`,
+        WITH u AS (SELECT coalesce(${dayOf(query.until)}, ${today}) AS until)
+        SELECT coalesce(${dayOf(query.since)}, date_trunc('month', until)::date)::text AS since, until::text FROM u`,
       decodeDays
     )
     if (since > until)
       return yield* new InvalidValue({ field: "since", expected: "a day that is not after --until" })
-    return yield* large(120, readReport(sql, { ...query, since, until, top }))
+    return yield* large(
+      120,
+      readReport(sql, {
+        by: query.by,
+        since,
+        until,
+        top,
+        ...(query.tenant === undefined ? {} : { tenant: query.tenant })
+      })
+    )
   }, withRegistryDownAfter("125 seconds"))
 
   return Records.of({

@@ -39,7 +39,7 @@ const names = {
 /** Days and tenant are checked before. */
 export const readReport = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
-  query: Required<Pick<ReportQuery, "by" | "since" | "until" | "top">> & Pick<ReportQuery, "tenant">
+  query: Pick<ReportQuery, "by" | "tenant" | "top"> & { readonly since: string; readonly until: string }
 ) {
   const { by, since, tenant, top, until } = query
   const ofTenant =
