@@ -11,6 +11,8 @@ import { AnswerAccount } from "./AnswerAccount.ts"
 export interface AnswerMemoryOptions {
   /** `UNREAD_ANSWERS_MAX_BYTES` */
   readonly maxBytes: number
+  /** for tests; default `maxWaitMs` */
+  readonly maxWaitMs?: number
 }
 
 /** The unread bytes of one answer. */
@@ -51,7 +53,11 @@ export const uncounted: AnswerShare = {
   onCut: () => undefined
 }
 
-const shareOf = (account: AnswerAccount, key: string): { readonly share: AnswerShare; close(): void } => {
+const shareOf = (
+  account: AnswerAccount,
+  key: string,
+  waitMs: number
+): { readonly share: AnswerShare; close(): void } => {
   const own = account.open(key)
   const wait = (bytes: number): Effect.Effect<void, Unavailable> =>
     Effect.callback<void>((resume) => {
@@ -67,7 +73,7 @@ const shareOf = (account: AnswerAccount, key: string): { readonly share: AnswerS
           )
         )
       ),
-      Effect.timeoutOrElse({ duration: maxWaitMs, orElse: () => Effect.fail(crowded) })
+      Effect.timeoutOrElse({ duration: waitMs, orElse: () => Effect.fail(crowded) })
     )
   return {
     share: {
@@ -110,7 +116,7 @@ export class AnswerMemory extends Context.Service<
             Effect.flatMap(Effect.scope, (scope) => {
               const existing = shares.get(scope)
               if (existing !== undefined) return Effect.succeed(existing)
-              const { close, share } = shareOf(account, caller?.keyId ?? "")
+              const { close, share } = shareOf(account, caller?.keyId ?? "", options.maxWaitMs ?? maxWaitMs)
               shares.set(scope, share)
               return Effect.as(Scope.addFinalizer(scope, Effect.sync(close)), share)
             }),

@@ -74,7 +74,7 @@ layer(layerRealGateway(), { excludeTestServices: true, timeout: 3_600_000 })(
     const found = new Map<string, Found>()
     for (const script of asked) {
       it.effect(
-        nameOf(script),
+        `when ${nameOf(script)} runs, then it finds what the guide says`,
         () =>
           Effect.gen(function* () {
             const { url } = yield* Gateway

@@ -113,7 +113,7 @@ describe("the memory of an answer", () => {
             assert.strictEqual(memory.bytes(), mib - freeBytes)
           }).pipe(Effect.scoped),
         {},
-        AnswerMemory.layer({ maxBytes: mib })
+        AnswerMemory.layer({ maxBytes: mib, maxWaitMs: 300 })
       )
   )
 })
