@@ -7,6 +7,7 @@ import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { version } from "../../src/version.ts"
 import { answered, collected, refused } from "./promised.ts"
+import { ownTimeMs } from "../support/wait.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
@@ -147,7 +148,7 @@ layer(layerGateway(), live)("the ollama package", (it) => {
         let left = Infinity
         const error = yield* refused(async () => {
           for await (const _frame of await client.chat({ model: "m", messages, stream: true })) {
-            left = performance.now()
+            left = ownTimeMs()
             client.abort()
           }
         })

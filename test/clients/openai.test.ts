@@ -9,6 +9,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { answered, collected, refused } from "./promised.ts"
+import { ownTimeMs } from "../support/wait.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
@@ -305,7 +306,7 @@ layer(layerGateway(), live)("the openai package", (it) => {
         )
         const left = yield* answered(async () => {
           for await (const _first of stream) break
-          return performance.now()
+          return ownTimeMs()
         })
         const call = fake.requests.at(-1)
         yield* fake.until(() => call?.closedAt !== undefined)

@@ -4,7 +4,7 @@ import { Context, Effect, type Layer } from "effect"
 import type { Budgets, EffectiveLimits } from "../../src/domain/Limits.ts"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
-import { eventually } from "../support/wait.ts"
+import { eventually, makeStopwatch } from "../support/wait.ts"
 
 /** Whoever administers the keys, and can take the database away. */
 export class World extends Context.Service<
@@ -43,10 +43,10 @@ const aboutASecondMs = 1500
 /** Waits until `probe` answers `expected`, and tells how long that took. */
 export const becomes = <A, R>(probe: Effect.Effect<A, never, R>, expected: A, withinMs = aboutASecondMs) =>
   Effect.gen(function* () {
-    const startedAt = performance.now()
+    const startedAt = makeStopwatch()
     const answer = yield* eventually(probe, (one) => one === expected, withinMs)
     assert.strictEqual<unknown>(answer, expected, `not within ${withinMs} ms`)
-    return performance.now() - startedAt
+    return startedAt()
   })
 
 const otherTail = (secret: string): string => prefixOf(secret) + mintKey("tg_").slice(-32)

@@ -17,6 +17,7 @@ import {
   modelSpeaks,
   newKey
 } from "../support/Gateway.ts"
+import { makeStopwatch, ownTimeMs } from "../support/wait.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
 
@@ -84,10 +85,10 @@ layer(layerGateway(), live)("the main job", (it) => {
         assert.lengthOf(yield* sql`SELECT 1 FROM intents WHERE key_prefix = ${prefix}`, 0)
 
         yield* tollgate("revoke-key", "--prefix", prefix)
-        const revoked = performance.now()
+        const revoked = makeStopwatch()
         const last = yield* eventually(call("/api/version", { secret }), ({ status }) => status === 401, 1000)
         assert.strictEqual(last.status, 401)
-        assert.isBelow(performance.now() - revoked, 1000)
+        assert.isBelow(revoked(), 1000)
         assert.strictEqual((yield* call("/api/chat", { secret, body: hello() })).status, 401)
       })
   )
@@ -124,7 +125,7 @@ layer(layerGateway(), live)("the main job", (it) => {
           yield* fake.until(() => fake.requests.length > calls && fake.requests.at(-1)?.written === length)
           // Written is not yet read: the gateway has to have seen both frames before it is left.
           yield* Effect.sleep("30 millis")
-          const left = performance.now()
+          const left = ownTimeMs()
           leave.abort()
           assert.strictEqual(yield* Effect.promise(() => gone), "gone")
           const backendCall = fake.requests.at(-1)

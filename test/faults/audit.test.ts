@@ -12,11 +12,12 @@ import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
 import { layerPrivatePostgres, TestCluster, TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { queuedFor } from "../support/permits.ts"
+import { makeStopwatch } from "../support/wait.ts"
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.suspend(() => {
-    const startedAt = performance.now()
-    return Effect.map(Effect.exit(effect), (exit) => ({ exit, ms: performance.now() - startedAt }))
+    const startedAt = makeStopwatch()
+    return Effect.map(Effect.exit(effect), (exit) => ({ exit, ms: startedAt() }))
   })
 
 const refusedInTime = (

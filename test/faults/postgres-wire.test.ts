@@ -8,6 +8,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { settledBooks } from "../scale/books.ts"
 import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"
 import { layerWired, leaseS, Wires, writing } from "../support/Wires.ts"
+import { makeStopwatch } from "../support/wait.ts"
 
 const budget = 1000
 const rpm = 100
@@ -18,13 +19,13 @@ const cost = 10
 let serial = 0
 
 const chat = Effect.fnUntraced(function* (secret: string, stream = false, id = `calm-${++serial}`) {
-  const began = performance.now()
+  const began = makeStopwatch()
   const answer = yield* call("/api/chat", {
     secret,
     body: hello({ stream }),
     headers: { "x-request-id": id }
   })
-  return { ...answer, ms: performance.now() - began }
+  return { ...answer, ms: began() }
 })
 
 const usedKey = Effect.gen(function* () {

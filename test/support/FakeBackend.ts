@@ -12,6 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { final, type Kind, piece, showOf, tagsEntry, vectorOf } from "../../src/backend/demo/wire.ts"
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
 import { behave, type Behaviour } from "./Behaviour.ts"
+import { ownTimeMs } from "./wait.ts"
 
 export type { Behaviour } from "./Behaviour.ts"
 
@@ -23,7 +24,7 @@ export interface Recorded {
   readonly raw: string
   /** the body as Go reads it: keys without regard to case, the last of several wins; undefined when not JSON */
   readonly body: JsonObject | undefined
-  /** performance.now() when the client went away before the answer was complete */
+  /** `ownTimeMs` when the client went away before the answer was complete */
   closedAt: number | undefined
   /** bytes of the answer written so far */
   written: number
@@ -211,7 +212,7 @@ class Fake implements FakeBackend {
       connection: this.sockets.get(request.socket) ?? -1
     }
     response.on("close", () => {
-      if (!response.writableFinished) recorded.closedAt = performance.now()
+      if (!response.writableFinished) recorded.closedAt = ownTimeMs()
     })
     if (recorded.method !== "POST") {
       this.lookups.push(recorded)

@@ -2,6 +2,7 @@
 import { connect, type Socket } from "node:net"
 import { Effect } from "effect"
 import { heard, requestIn } from "./invariants/Witness.ts"
+import { makeStopwatch } from "./wait.ts"
 
 export interface RawResponse {
   readonly status: number
@@ -131,7 +132,7 @@ export const talk = (
   Effect.callback((resume) => {
     const { hostname, port } = new URL(url)
     const socket = connect(Number(port), hostname)
-    const started = performance.now()
+    const started = makeStopwatch()
     const received: Array<Buffer> = []
     const finish = (closed: boolean) => {
       clearTimeout(timer)
@@ -141,7 +142,7 @@ export const talk = (
       const final = responses.filter(({ status }) => status >= 200)
       const request = final.length === 1 ? requestIn(bytes) : undefined
       for (const answer of final) heard(url, { ...answer, bodiless: options.bodiless === true, request })
-      resume(Effect.succeed({ responses, text, closed, ms: performance.now() - started }))
+      resume(Effect.succeed({ responses, text, closed, ms: started() }))
     }
     const timer = setTimeout(() => finish(false), options.patienceMs ?? 5000)
     socket.on("connect", () => {

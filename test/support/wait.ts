@@ -23,3 +23,28 @@ export const eventually = <A, E, R>(
 /** Waits until `holds`. Returns whether it does. */
 export const comesTrue = (holds: () => boolean, ms = 15_000): Effect.Effect<boolean> =>
   eventually(Effect.sync(holds), Boolean, ms)
+
+const tickMs = 20
+let lostMs = 0
+let [tickedAt, usedAt] = [performance.now(), process.cpuUsage()]
+const tick = (): number => {
+  const [now, used] = [performance.now(), process.cpuUsage(usedAt)]
+  const ownMs = (used.user + used.system) / 1000
+  lostMs += Math.max(0, now - tickedAt - tickMs - ownMs)
+  tickedAt = now
+  usedAt = process.cpuUsage()
+  return now - lostMs
+}
+setInterval(tick, tickMs).unref()
+
+/**
+ * Monotonic ms without the time in which other processes had the machine, so that an upper bound holds for this process and
+ * not for the machine. Time that this process itself computes is counted.
+ */
+export const ownTimeMs = tick
+
+/** Returns a function that tells the ms since now, by `ownTimeMs`. */
+export const makeStopwatch = (): (() => number) => {
+  const since = ownTimeMs()
+  return () => ownTimeMs() - since
+}

@@ -4,7 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { call, eventually, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
-import { comesTrue } from "../../support/wait.ts"
+import { comesTrue, makeStopwatch } from "../../support/wait.ts"
 import { unharmed } from "./checks.ts"
 
 /** Requests in the audit, and the rows they take. */
@@ -110,9 +110,9 @@ layer(layerGateway({ MAX_REQUEST_BODY_BYTES: "16777216", ANONYMOUS_ROWS_PER_MINU
         assert.isTrue(yield* comesTrue(() => sent >= 600))
         let slowestMs = 0
         for (let n = 0; n < 5; n += 1) {
-          const started = performance.now()
+          const started = makeStopwatch()
           assert.strictEqual((yield* call("/api/pull")).status, 403)
-          slowestMs = Math.max(slowestMs, performance.now() - started)
+          slowestMs = Math.max(slowestMs, started())
         }
         clearInterval(flood)
         // Three seconds is what it was.
@@ -170,9 +170,9 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("a key tha
             refused = answers.find(({ status }) => status === 429)?.headers.get("retry-after") ?? null
           }
           yield* Effect.sleep(Number(refused) * 1000)
-          const started = performance.now()
+          const started = makeStopwatch()
           assert.strictEqual((yield* call("/api/tags", { secret })).status, 200)
-          assert.isBelow(performance.now() - started, 700)
+          assert.isBelow(started(), 700)
         }
       })
   )

@@ -6,6 +6,7 @@ import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
+import { makeStopwatch } from "../../support/wait.ts"
 
 const live = { excludeTestServices: true, timeout: 60_000 } as const
 
@@ -28,10 +29,10 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
         const others = Effect.gen(function* () {
           let slowest = 0
           for (let i = 0; i < 20; i += 1) {
-            const started = performance.now()
+            const started = makeStopwatch()
             const answer = yield* call("/api/version", { secret })
             assert.strictEqual(answer.status, 200)
-            slowest = Math.max(slowest, performance.now() - started)
+            slowest = Math.max(slowest, started())
           }
           return slowest
         })
@@ -124,9 +125,9 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
       )
       assert.isBelow((process.memoryUsage().rss - before) / 2 ** 20, 200)
       for (let i = 0; i < 10; i += 1) {
-        const started = performance.now()
+        const started = makeStopwatch()
         assert.strictEqual((yield* call("/readyz")).status, 200)
-        assert.isBelow(performance.now() - started, 1000)
+        assert.isBelow(started(), 1000)
       }
       assert.isTrue(sockets.every((socket) => !socket.destroyed))
     }).pipe(Effect.scoped)

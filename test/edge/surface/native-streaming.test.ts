@@ -4,6 +4,7 @@ import { SqlClient } from "effect/sql"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
 import { ask, assertRefused, assertWell, chat, events, generate, json, lines, live, whole } from "./asking.ts"
+import { makeStopwatch } from "../../support/wait.ts"
 
 const stream = (all: Extract<Behaviour, { does: "stream" }>["lines"], more: object = {}): Behaviour => ({
   does: "stream",
@@ -194,9 +195,9 @@ layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (i
           const ended = response.catch(() => undefined)
           yield* backend.until(() => backend.requests.length > calls)
           leave.abort()
-          const left = performance.now()
+          const left = makeStopwatch()
           yield* backend.until(() => backend.requests[calls]?.closedAt !== undefined)
-          assert.isBelow(performance.now() - left, 1000, path)
+          assert.isBelow(left(), 1000, path)
           yield* Effect.promise(() => ended)
           const rows = sql`SELECT status FROM audit_log WHERE key_prefix = ${prefix} AND endpoint = ${path}`
           assert.deepStrictEqual(yield* eventually(rows, ({ length }) => length > 0), [{ status: 499 }])

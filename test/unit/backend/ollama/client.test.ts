@@ -9,6 +9,7 @@ import { layerAnswerMemory } from "../../../support/answerMemory.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
 import { withBackend, forward, run, failure, texts, generate, stream } from "../calls.ts"
+import { ownTimeMs } from "../../../support/wait.ts"
 
 describe("what the backend is sent", () => {
   it.live(
@@ -185,7 +186,7 @@ describe("a client that leaves", () => {
           const fiber = yield* Effect.forkChild(run())
           yield* backend.until(() => backend.requests.length === 1)
           yield* Effect.sleep("30 millis")
-          const leftAt = performance.now()
+          const leftAt = ownTimeMs()
           yield* Fiber.interrupt(fiber)
           yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
           assert.isBelow((backend.requests[0]?.closedAt ?? Infinity) - leftAt, 100)
