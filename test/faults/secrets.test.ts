@@ -65,7 +65,7 @@ const makeRun = Effect.gen(function* () {
     LOG_LEVEL: "debug",
     DATABASE_URL: database.href,
     REDIS_URL: `redis://:${redisPassword}@127.0.0.1:${redis.port}`,
-    BACKEND_URL: `http://user:backend-hidden-word@127.0.0.1:${fake.port}`,
+    BACKEND_URL: `http://127.0.0.1:${fake.port}`,
     OTLP_ENDPOINT: `http://127.0.0.1:${collector.port}`,
     MODEL_DISCOVERY_REFRESH_S: "1",
     BREAKER_FAILURES: "1000",
