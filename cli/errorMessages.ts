@@ -2,7 +2,7 @@
  * One line for each error of a command. It names what the operator can change. Causes, stacks and typed values are left
  * out, because they may contain a secret.
  */
-import { Predicate, Schema } from "effect"
+import { Data, Predicate, Schema } from "effect"
 import { CliError } from "effect/cli"
 import { isSqlError } from "effect/sql/SqlError"
 import { StartupError } from "../src/startup/StartupError.ts"
@@ -12,6 +12,12 @@ import { describeTlsFailure } from "../src/infra/tls.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
 import * as Registry from "../src/admin/Errors.ts"
 import { NoDatabase, WrongSettings } from "./environment.ts"
+
+/** The file of `apply` cannot be used. */
+export class FileInvalid extends Data.TaggedError("FileInvalid")<{
+  readonly file: string
+  readonly problem: string
+}> {}
 
 const isCoded = Schema.is(Schema.Struct({ code: Schema.String }))
 
@@ -81,6 +87,7 @@ const errorMessage = (error: unknown): string => {
     return `tenant ${JSON.stringify(error.tenant)} exists already`
   if (error instanceof Registry.RevokedKey) return `key ${error.prefix} is revoked and cannot be changed`
   if (error instanceof Registry.InvalidValue) return `--${error.field} must be ${error.expected}`
+  if (error instanceof FileInvalid) return `${error.file}: ${error.problem}`
   if (error instanceof Registry.RegistryDown) return databaseMessage(error.cause)
   if (error instanceof MigrationFailed) return databaseMessage(error.cause)
   if (error instanceof SchemaMismatch || error instanceof NoDatabase || error instanceof RuntimeFileFailed) {

@@ -7,6 +7,7 @@ import type { Records } from "../src/admin/records/Records.ts"
 import type { Registry } from "../src/admin/Registry.ts"
 import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
+import { apply } from "./commands/apply.ts"
 import { createKey } from "./commands/create-key.ts"
 import { createTenant } from "./commands/create-tenant.ts"
 import { makeDoctor } from "./commands/doctor.ts"
@@ -15,6 +16,7 @@ import { disableTenant } from "./commands/disable-tenant.ts"
 import { enableKey } from "./commands/enable-key.ts"
 import { enableTenant } from "./commands/enable-tenant.ts"
 import { erasePromptLog } from "./commands/erase-prompt-log.ts"
+import { exportTenants } from "./commands/export.ts"
 import { listKeys } from "./commands/list-keys.ts"
 import { makeListModels } from "./commands/list-models.ts"
 import { listTenants } from "./commands/list-tenants.ts"
@@ -91,7 +93,14 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
           erasePromptLog.pipe(Command.provide(registry))
         ]
       },
-      { group: "Tenants and keys", commands: [setLimits.pipe(Command.provide(registry))] },
+      {
+        group: "Tenants and keys",
+        commands: [
+          setLimits.pipe(Command.provide(registry)),
+          exportTenants.pipe(Command.provide(registry)),
+          apply.pipe(Command.provide(registry))
+        ]
+      },
       {
         group: "Records",
         commands: [

@@ -177,5 +177,8 @@ export class Registry extends Context.Service<
     erasePromptLog(prefix: string): Answer<number, UnknownKey>
     setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
     showBudgets(prefix: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
+
+    /** Runs changes in one transaction: all of them are in force, or none is. */
+    atomically<A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | RegistryDown>
   }
 >()("tollgate/admin/Registry") {}

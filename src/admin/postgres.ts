@@ -1,6 +1,7 @@
 /** The registry on Postgres. A key without `scopes` gets all of them. */
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { isSqlError } from "effect/sql/SqlError"
 import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
@@ -305,6 +306,11 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return yield* readBudgets(sql, yield* Values.validate("prefix", Values.prefix, given))
   }, withRegistryDown)
 
+  const atomically = <A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | RegistryDown> =>
+    Effect.mapError(sql.withTransaction(changes), (error): E | RegistryDown =>
+      isSqlError(error) ? new RegistryDown({ cause: error }) : error
+    )
+
   return {
     createTenant,
     listTenants,
@@ -324,6 +330,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setPromptLog,
     setBudgets,
     showBudgets,
+    atomically,
     showPromptLog: Effect.fnUntraced(function* (given, which) {
       const prefix = yield* Values.validate("key", Values.prefix, given)
       yield* showKey(prefix)

@@ -1,0 +1,64 @@
+import { Effect, FileSystem } from "effect"
+import { Command, Flag } from "effect/cli"
+import { Registry } from "../../src/admin/Registry.ts"
+import { maxFileBytes, readDeclaration } from "../declaration.ts"
+import { FileInvalid } from "../errorMessages.ts"
+import { type Change, planOf } from "../plan.ts"
+import { counted, printable, show } from "../terminal.ts"
+
+const shown = (value: unknown): string => (value === null ? "none" : printable(JSON.stringify(value)))
+
+const line = ({ after, before, field, subject }: Change): string =>
+  field === "name" ? `+ ${subject}` : `  ${subject}: ${field} ${shown(before)} -> ${shown(after)}`
+
+const readFile = Effect.fnUntraced(function* (file: string) {
+  const fs = yield* FileSystem.FileSystem
+  const unreadable = () => new FileInvalid({ file, problem: "the file cannot be read" })
+  const { size } = yield* Effect.mapError(fs.stat(file), unreadable)
+  if (Number(size) > maxFileBytes) {
+    return yield* new FileInvalid({ file, problem: `the file has more than ${maxFileBytes} bytes` })
+  }
+  return yield* Effect.mapError(fs.readFileString(file), unreadable)
+})
+
+export const apply = Command.make(
+  "apply",
+  {
+    file: Flag.String("file").pipe(
+      Flag.withAlias("f"),
+      Flag.withDescription("Tenants and settings of keys, as export prints them"),
+      Flag.withMetavar("path")
+    ),
+    dryRun: Flag.Boolean("dry-run").pipe(
+      Flag.withDescription("Print what would change, and change nothing"),
+      Flag.withDefault(false)
+    )
+  },
+  Effect.fnUntraced(function* ({ dryRun, file }) {
+    const registry = yield* Registry
+    const wanted = yield* readDeclaration(file, yield* readFile(file))
+    const { changes, run } = yield* planOf(
+      registry,
+      file,
+      wanted,
+      yield* registry.listTenants,
+      yield* registry.listKeys()
+    )
+    if (!dryRun) {
+      yield* Effect.catchTag(run, "InvalidValue", ({ expected, field }) =>
+        Effect.fail(new FileInvalid({ file, problem: `${field} must be ${expected}` }))
+      )
+    }
+    const end =
+      changes.length === 0
+        ? "nothing to change"
+        : `${counted(changes.length, "change")} ${dryRun ? "would be made" : "made"}`
+    yield* show({ changes, applied: !dryRun }, [...changes.map(line), end].join("\n"))
+  })
+).pipe(
+  Command.withDescription("Change tenants and settings of keys to what a file says, all or nothing"),
+  Command.withExamples([
+    { command: "tollgate apply -f tenants.yaml --dry-run" },
+    { command: "tollgate apply -f tenants.yaml" }
+  ])
+)

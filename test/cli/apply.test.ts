@@ -1,0 +1,136 @@
+/** `export` and `apply`: tenants and settings of keys in a file. */
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { prefixOf } from "../../src/domain/Key.ts"
+import { Admin, tollgateHere } from "./inProcess.ts"
+import { failsWith, succeeds } from "./tollgate.ts"
+
+const folder = mkdtempSync(path.join(tmpdir(), "tollgate-apply-"))
+let files = 0
+
+const applyText = (text: string, ...more: ReadonlyArray<string>) => {
+  files += 1
+  const file = path.join(folder, `${files}.yaml`)
+  writeFileSync(file, text)
+  return tollgateHere("apply", "-f", file, ...more)
+}
+
+const exported = Effect.map(tollgateHere("export"), (ran) => {
+  succeeds(ran)
+  return ran.stdout
+})
+
+const oneTenant = Effect.gen(function* () {
+  succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
+  const secret = (yield* tollgateHere("create-key", "--tenant", "acme", "--name", "ci")).stdout.trim()
+  return { secret, prefix: prefixOf(secret) }
+})
+
+const wanted = (prefix: string) => `
+version: 1
+tenants:
+  - name: acme
+    rpm: 300
+    weight: 3
+    models: [llama3.2:1b]
+    aliases: { fast: "llama3.2:1b" }
+    keys:
+      - prefix: ${prefix}
+        name: ci
+        tpm: 5000
+        priority: batch
+        budgets: { daily: 1000, total: null }
+        end_user_header: X-User
+        prompt_log: 7
+  - name: new
+    rpm: 5
+    models: all
+    enabled: false
+`
+
+it.effect(
+  "when a file is applied, then a dry run says the same and changes nothing, and a second one has nothing to do",
+  () =>
+    Effect.gen(function* () {
+      const { prefix, secret } = yield* oneTenant
+      const before = yield* exported
+      assert.notInclude(before, secret.slice(12))
+      const dry = yield* applyText(wanted(prefix), "--dry-run")
+      succeeds(dry)
+      for (const line of [
+        "  tenant acme: rpm 60 -> 300",
+        '  tenant acme: models [] -> ["llama3.2:1b"]',
+        `  key ${prefix}: tpm none -> 5000`,
+        `  key ${prefix}: budgets.daily none -> 1000`,
+        `  key ${prefix}: prompt_log false -> 7`,
+        "+ tenant new",
+        "changes would be made"
+      ])
+        assert.include(dry.stdout, line)
+      assert.strictEqual(yield* exported, before, "a dry run changes nothing")
+      const done = yield* applyText(wanted(prefix))
+      succeeds(done)
+      assert.strictEqual(done.stdout.replace("made", "would be made"), dry.stdout)
+      const after = yield* exported
+      assert.include(after, "rpm: 300")
+      assert.include(after, "fast: llama3.2:1b")
+      assert.include((yield* applyText(wanted(prefix))).stdout, "nothing to change")
+      // What export prints is what apply takes.
+      assert.include((yield* applyText(after)).stdout, "nothing to change")
+      succeeds(yield* applyText(before.replace(/aliases: .*/, "aliases: {}")))
+      assert.include(yield* exported, "rpm: 60")
+    }).pipe(Effect.provide(Admin))
+)
+
+it.effect("when one change of a file is refused, then none is made", () =>
+  Effect.gen(function* () {
+    yield* oneTenant
+    const before = yield* exported
+    failsWith(
+      yield* applyText("version: 1\ntenants:\n  - { name: acme, rpm: 7 }\n  - { name: other, tpm: 0 }\n"),
+      /yaml: tpm must be a whole number from 1/
+    )
+    assert.strictEqual(yield* exported, before)
+  }).pipe(Effect.provide(Admin))
+)
+
+it.effect("when a file is wrong, then one line says where", () =>
+  Effect.gen(function* () {
+    const { prefix } = yield* oneTenant
+    succeeds(yield* tollgateHere("create-tenant", "--name", "other"))
+    const cases: ReadonlyArray<readonly [string, RegExp]> = [
+      ["version: [", /yaml: /],
+      ["", /yaml: /],
+      ["version: 2\ntenants: []\n", /version/],
+      ["version: 1\ntenants:\n  - { name: acme, rmp: 5 }\n", /rmp/],
+      ["version: 1\ntenants:\n  - { name: acme, rpm: many }\n", /rpm/],
+      [
+        `version: 1\ntenants:\n  - { name: other, keys: [{ prefix: ${prefix} }] }\n`,
+        /belongs to another tenant/
+      ],
+      ["version: 1\ntenants:\n  - { name: acme, keys: [{ prefix: tg_000000000 }] }\n", /unknown key prefix/],
+      [
+        `version: 1\ntenants:\n  - { name: acme, keys: [{ prefix: ${prefix}, name: x }] }\n`,
+        /a name cannot change/
+      ],
+      ["version: 1\ntenants:\n  - { name: acme }\n  - { name: acme }\n", /tenant acme is there twice/],
+      [
+        `a: &a [${"x,".repeat(50)}]\n${Array.from({ length: 200 }, (_, n) => `b${n}: *a`).join("\n")}`,
+        /yaml: /
+      ]
+    ]
+    for (const [text, expected] of cases) failsWith(yield* applyText(text), expected, text.slice(0, 60))
+    failsWith(
+      yield* tollgateHere("apply", "-f", path.join(folder, "absent")),
+      /absent: the file cannot be read/
+    )
+    succeeds(yield* tollgateHere("revoke-key", "--prefix", prefix))
+    failsWith(
+      yield* applyText(`version: 1\ntenants:\n  - { name: acme, keys: [{ prefix: ${prefix}, rpm: 5 }] }\n`),
+      /is revoked/
+    )
+  }).pipe(Effect.provide(Admin))
+)
