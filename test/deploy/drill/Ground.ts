@@ -8,7 +8,11 @@ import { layerPostgres } from "../../../src/infra/Postgres.ts"
 import { makeSlotServer } from "../../scale/queue/SlotServer.ts"
 import { makeReplica, type Replica } from "../../scale/World.ts"
 import { type FaultProxy, makeFaultProxy } from "../../support/FaultProxy.ts"
-import { makePostgresCluster, type PostgresCluster } from "../../support/servers/PostgresCluster.ts"
+import {
+  durable,
+  makePostgresClusterWith,
+  type PostgresCluster
+} from "../../support/servers/PostgresCluster.ts"
 import { freePort } from "../../support/servers/processes.ts"
 import { findRedis } from "../../support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../../support/servers/RedisServer.ts"
@@ -38,7 +42,7 @@ export const layerGround = Layer.unwrap(
   Effect.gen(function* () {
     const backend = yield* makeSlotServer(4)
     backend.setServiceMs(30)
-    const postgres = yield* makePostgresCluster
+    const postgres = yield* makePostgresClusterWith(durable)
     const redis = yield* makeRedisServer(findRedis())
     const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 20_000 })
     yield* Effect.provide(migrate, database)

@@ -265,8 +265,11 @@ const full = Effect.fnUntraced(function* (duration: number) {
   const { backend, redis, replicas } = yield* Ground
   const both = yield* replicas({ ...inForce, ...patient, QUEUE_MAX_DEPTH: String(depth) })
   const urls = both.map(({ url }) => url)
-  backend.setServiceMs(3_600_000)
   const keys = yield* Effect.forEach(Array.from({ length: 16 }), (_, i) => newKey(`full-${i}`, { rpm: 1000 }))
+  // Both replicas know all keys, and have compiled what they need.
+  backend.setServiceMs(10)
+  yield* Effect.forEach(urls, (url) => Effect.forEach(keys, (key) => ask(url, key)), { concurrency: 2 })
+  backend.setServiceMs(3_600_000)
   const entries = Effect.promise(() => redis.hlen("tollgate:{queue}:entries"))
   const until = Effect.fnUntraced(function* (count: number) {
     const since = performance.now()
@@ -333,11 +336,11 @@ export const cost = Effect.fnUntraced(function* ({ seconds: duration }: Plan) {
       `${rows?.left}, ${rows?.tokens}, ${rows?.unsaid}`,
       () => rows?.left === depth + slots
     ),
-    // One of the key's calls may have been at the server, and this one counts.
+    // Two were made before, one may have been at the server, and this one counts.
     figure(
       "then the key's requests left, of 1000",
       Number(next.headers["x-ratelimit-remaining-requests"]),
-      (n) => n >= 998
+      (n) => n >= 996
     )
   ]
 })
