@@ -5,7 +5,15 @@ import { Effect } from "effect"
 import { Ground } from "./Ground.ts"
 import { type Alert, ruleMetrics, timesFaster } from "./Prometheus.ts"
 
-/** Runs of one value in promtool's notation: `1x3` is four times 1. */
+/** A value that was scraped in promtool's notation, and how it is repeated. */
+const notation = (value: string, count: number): string => {
+  if (value === "_") return `_x${count}`
+  // promtool reads no NaN; a stale value is no more true than that.
+  if (value === "NaN") return count === 1 ? "stale" : `stale _x${count - 1}`
+  return count === 1 ? value : `${value}x${count - 1}`
+}
+
+/** Runs of one value as one word. */
 const inRuns = (values: ReadonlyArray<string>): string => {
   const runs: Array<{ readonly value: string; count: number }> = []
   for (const value of values) {
@@ -13,9 +21,7 @@ const inRuns = (values: ReadonlyArray<string>): string => {
     if (last?.value === value) last.count += 1
     else runs.push({ value, count: 1 })
   }
-  return runs
-    .map(({ count, value }) => (count === 1 ? value : value === "_" ? `_x${count}` : `${value}x${count - 1}`))
-    .join(" ")
+  return runs.map(({ count, value }) => notation(value, count)).join(" ")
 }
 
 export const record = Effect.fnUntraced(function* (
