@@ -55,6 +55,8 @@ export const drill = Effect.fnUntraced(function* (
   resume()
   yield* Effect.sleep("2 seconds")
   takeLog()
+  const scrapeAll = Effect.forEach(replicas, ({ url }) => scrape(url), { concurrency: 2 })
+  const earlier = yield* scrapeAll
   const startedS = Math.floor(Date.now() / 1000)
   const began = performance.now()
   yield* outage.begin
@@ -68,9 +70,11 @@ export const drill = Effect.fnUntraced(function* (
   }
   const firing = (yield* prometheus.alerts).filter((alert) => alert.firing)
   const endedS = Math.floor(Date.now() / 1000)
-  const pages = yield* Effect.forEach(replicas, ({ url }) => scrape(url), { concurrency: 2 })
+  const pages = yield* scrapeAll
   const gauges = new Set(
-    pages.flatMap((text) => (text === undefined ? ["`up` 0 of one replica"] : wrongGauges(text)))
+    pages.flatMap((text, i) =>
+      text === undefined ? ["`up` 0 of one replica"] : wrongGauges(text, earlier[i] ?? "")
+    )
   )
   const lines = yield* linesOf(takeLog())
   const ended = performance.now()

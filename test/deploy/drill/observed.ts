@@ -32,8 +32,19 @@ export const linesOf = (log: ReadonlyArray<string>) =>
     })
   ).pipe(Effect.map((lines) => [...new Set(lines)]))
 
-/** Gauges that say that something is wrong, as a replica that answers shows them. */
-export const wrongGauges = (text: string): ReadonlyArray<string> => {
+/** Refused and failed requests of a replica so far, by status. */
+const failuresIn = (text: string): ReadonlyMap<string, number> => {
+  const sums = new Map<string, number>()
+  for (const [, status = "", value] of text.matchAll(
+    /^gateway_requests_total\{.*status="(5\d\d)"\} (\S+)$/gm
+  )) {
+    sums.set(status, (sums.get(status) ?? 0) + Number(value))
+  }
+  return sums
+}
+
+/** What says that something is wrong, as a replica that answers shows it. `before`: what it showed before the outage. */
+export const wrongGauges = (text: string, before: string): ReadonlyArray<string> => {
   const figure = (name: string) => {
     const value = new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1]
     return value === undefined ? undefined : Number(value)
@@ -41,13 +52,14 @@ export const wrongGauges = (text: string): ReadonlyArray<string> => {
   const down = ["database", "cache", "backend"].filter(
     (name) => figure(`tollgate_ready\\{dependency="${name}"\\}`) === 0
   )
-  const failures = [...text.matchAll(/^gateway_requests_total\{.*status="(5\d\d)"\} \S+$/gm)]
+  const earlier = failuresIn(before)
+  const risen = [...failuresIn(text)].filter(([status, count]) => count > (earlier.get(status) ?? 0))
   return [
     ...down.map((name) => `\`ready{${name}}\` 0`),
     ...(figure("tollgate_breaker_state") === 2 ? ["`breaker_state` 2"] : []),
     ...(figure("tollgate_discovery_models") === 0 ? ["`discovery_models` 0"] : []),
     ...((figure("tollgate_audit_lag_seconds") ?? 0) > 2 ? ["`audit_lag` > 2 s"] : []),
-    ...new Set(failures.map(([, status]) => `\`requests_total{${status}}\``))
+    ...risen.map(([status]) => `\`requests_total{${status}}\` rises`)
   ]
 }
 
