@@ -5,11 +5,10 @@ import { Effect } from "effect"
 import { Ground } from "./Ground.ts"
 import { type Alert, ruleMetrics, timesFaster } from "./Prometheus.ts"
 
-/** A value that was scraped in promtool's notation, and how it is repeated. */
+/** A value in promtool's notation, and how it is repeated: `_` is no value yet, `stale` none any more. */
 const notation = (value: string, count: number): string => {
   if (value === "_") return `_x${count}`
-  // promtool reads no NaN; a stale value is no more true than that.
-  if (value === "NaN") return count === 1 ? "stale" : `stale _x${count - 1}`
+  if (value === "stale") return count === 1 ? "stale" : `stale _x${count - 1}`
   return count === 1 ? value : `${value}x${count - 1}`
 }
 
@@ -47,10 +46,13 @@ export const record = Effect.fnUntraced(function* (
       const inner = Object.entries(others)
         .map(([label, value]) => `${label}="${value}"`)
         .join(",")
+      const first = values.findIndex((value) => value !== undefined)
       series[`${name}{${inner}}`] = inRuns(
-        values.map((value) =>
-          value === undefined ? "_" : value === "NaN" ? value : String(Number(value) * slower)
-        )
+        values.map((value, i) => {
+          if (i < first) return "_"
+          // A missed scrape ends the series. promtool reads no NaN, which no rule takes for true either.
+          return value === undefined || value === "NaN" ? "stale" : String(Number(value) * slower)
+        })
       )
     }
   }
