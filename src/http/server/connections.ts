@@ -36,6 +36,8 @@ export interface Connections {
   readonly open: number
   /** connections cut since the start, to make room or because they had no request for too long */
   readonly cut: number
+  /** address groups that are remembered: those with an open connection */
+  readonly addresses: number
 }
 
 interface Connection {
@@ -141,6 +143,9 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
     },
     get cut() {
       return cut
+    },
+    get addresses() {
+      return byAddress.size
     }
   }
 }

@@ -129,6 +129,38 @@ it.effect("when a read began before an eviction, then its result is neither used
   })
 )
 
+it.effect("when an older read ends after a newer one, then the newer result stays", () =>
+  Effect.gen(function* () {
+    const gate = yield* Deferred.make<void>()
+    const database = makeDatabase(all)
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    assert.isTrue((yield* keys.confirmed("a"))?.state.usable)
+    // The poll is slow, and has seen the key before it was disabled.
+    database.answer = (prefixes) => Effect.andThen(Deferred.await(gate), all(prefixes))
+    yield* TestClock.adjust("500 millis")
+    assert.lengthOf(database.asked, 2)
+    yield* TestClock.adjust("501 millis")
+    database.answer = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix, false)))
+    assert.isFalse((yield* keys.confirmed("a"))?.state.usable)
+    yield* Deferred.succeed(gate, undefined)
+    yield* TestClock.adjust("1 millis")
+    assert.isFalse((yield* keys.confirmed("a"))?.state.usable)
+  })
+)
+
+it.effect("when 2000 prefixes wait for a read, then the next one is refused at once", () =>
+  Effect.gen(function* () {
+    const database = makeDatabase(hung)
+    const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+    // Two reads are under way, with one prefix each.
+    for (let n = 0; n < 2002; n += 1) {
+      yield* Effect.forkChild(Effect.exit(keys.confirmed(`prefix${n}`)), { startImmediately: true })
+    }
+    assert.lengthOf(database.asked, 2)
+    assert.strictEqual((yield* Effect.flip(keys.confirmed("one more")))._tag, "Unavailable")
+  })
+)
+
 it.effect("when all are evicted, then the result of every read under way is dropped", () =>
   Effect.gen(function* () {
     const gate = yield* Deferred.make<void>()

@@ -89,6 +89,17 @@ it.live("when all connections of an address have a request under way, then the n
   })
 )
 
+it.live("when the connections of many addresses have ended, then no address is remembered (H14)", () =>
+  Effect.gen(function* () {
+    const { connections, open } = yield* makeWorld()
+    const sockets = yield* Effect.forEach(many(5), (_, n) => open(`127.0.0.${n + 2}`))
+    assert.strictEqual(connections.addresses, 5)
+    for (const socket of sockets) socket.destroy()
+    assert.isTrue(yield* comesTrue(() => connections.open === 0))
+    assert.strictEqual(connections.addresses, 0)
+  })
+)
+
 it.live("when an address is exempt, then it may have as many as there are (H14)", () =>
   Effect.gen(function* () {
     const { closed, connections, open } = yield* makeWorld()
