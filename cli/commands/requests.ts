@@ -19,10 +19,11 @@ const readStatus = (text: string): Effect.Effect<readonly [number, number], Inva
 }
 
 /**
- * A row is visible some time after the database's clock has stamped it: when its transaction commits. A statement of a
- * gateway ends after 3 seconds and crash recovery after 10, so what is younger than this is read again.
+ * A row is visible some time after the database's clock has stamped it: when its transaction commits. A gateway's longest
+ * transaction has two statements of 2 seconds, and the database ends it when it pauses for 30 seconds, so what is younger
+ * than this is read again.
  */
-export const overlapMs = 30_000
+const overlapMs = 90_000
 
 /**
  * Returns the rows that no earlier call returned. The first call returns nothing: it marks what is there. It remembers the
