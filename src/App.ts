@@ -109,7 +109,14 @@ const layerLimits = layerLimiter.pipe(
 export const layerGates = (settings: SettingsValues, surroundings: BackendAddress) =>
   Layer.mergeAll(
     layerKeys(settings),
-    layerDiscovery({ refreshS: settings.discoveryRefreshS, ttlS: settings.discoveryTtlS }),
+    layerDiscovery({
+      refreshS: settings.discoveryRefreshS,
+      ttlS: settings.discoveryTtlS,
+      window: {
+        defaultTokens: settings.backendContextLength,
+        refuses: settings.promptOverflow === "refuse"
+      }
+    }),
     layerLimits,
     layerContextSecret,
     layerCrashRecovery({ leaseS: settings.concurrencyLeaseS }),
@@ -165,5 +172,6 @@ export const layerApp = (
     playground: playgroundOf(settings),
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,
-    numCtxCap: settings.numCtxCap
+    numCtxCap: settings.numCtxCap,
+    refusesOverflow: settings.promptOverflow === "refuse"
   }).pipe(Layer.provide(layerGates(settings, surroundings)))

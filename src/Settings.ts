@@ -172,6 +172,14 @@ export const table = {
     integer("NUM_CTX_CAP", 0, "tokens", 4, 10_000_000).read,
     "unset: a client's num_ctx is dropped"
   ),
+  promptOverflow: choice("PROMPT_OVERFLOW", "warn", ["warn", "refuse"]),
+  backendContextLength: setting<number | undefined>(
+    "BACKEND_CONTEXT_LENGTH",
+    "a whole number of tokens, 4 to 10000000",
+    undefined,
+    integer("BACKEND_CONTEXT_LENGTH", 0, "tokens", 4, 10_000_000).read,
+    "unset: not known"
+  ),
   trustedProxies: setting<BlockList>(
     "TRUSTED_PROXIES",
     "a comma list of IP addresses or CIDR ranges",

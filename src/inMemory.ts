@@ -130,5 +130,6 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
     playground: false,
     numPredictCap: 4096,
     numCtxCap: undefined,
+    refusesOverflow: false,
     ...options.server
   }).pipe(Layer.provideMerge(layerGatesInMemory(options)))

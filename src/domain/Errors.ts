@@ -13,7 +13,11 @@ export const gates = ["KeyStore", "Discovery", "Limiter", "Budget", "Queue", "Au
 export type Gate = (typeof gates)[number]
 
 /** 400: the request itself is wrong. `detail` describes only the request and is shown as it is. */
-export class BadRequest extends Data.TaggedError("BadRequest")<{ readonly detail: string }> {}
+export class BadRequest extends Data.TaggedError("BadRequest")<{
+  readonly detail: string
+  /** the prompt does not fit in the context window: the error has a type of its own */
+  readonly overflow?: boolean
+}> {}
 
 /** 401: no usable key. The reason is never shown. */
 export class Unauthorized extends Data.TaggedError("Unauthorized")<{}> {}

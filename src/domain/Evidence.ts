@@ -36,7 +36,12 @@ interface Chain {
   readonly KeyStore: { readonly after: undefined; readonly adds: { readonly caller: Caller } }
   readonly Discovery: {
     readonly after: "KeyStore"
-    readonly adds: Asked & { readonly model: Model; readonly alias?: string }
+    readonly adds: Asked & {
+      readonly model: Model
+      readonly alias?: string
+      /** tokens of the context window; undefined: not known */
+      readonly window?: number
+    }
   }
   readonly Limiter: {
     readonly after: "Discovery"

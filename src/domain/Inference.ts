@@ -47,6 +47,8 @@ export interface DecodedRequest {
   readonly relaxed?: ReadonlyArray<string>
   /** the images, in order */
   readonly images?: ReadonlyArray<ImageInfo>
+  /** the `num_ctx` that the client asked for, whether or not it is sent */
+  readonly askedNumCtx?: number
   /** for whom the request is, as it claims; never sent upstream */
   readonly endUser?: string
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */

@@ -16,6 +16,8 @@ export interface Description {
   /** the model's limit for the tokens of prompt and answer together */
   readonly contextLength?: number
   readonly tokenizer?: Tokenizer
+  /** `num_ctx` of its Modelfile */
+  readonly numCtx?: number
 }
 
 export interface Model extends Description {

@@ -12,6 +12,8 @@ export const outcomes = {
   answered: { status: 200 },
 
   invalidRequest: { status: 400, type: "invalid_request" },
+  /** the prompt is longer than the context window of its model */
+  contextExceeded: { status: 400, type: "context_length_exceeded" },
   unauthorized: { status: 401, type: "unauthorized" },
   forbidden: { status: 403, type: "forbidden" },
   /** the request did not arrive in time */

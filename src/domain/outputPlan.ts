@@ -41,7 +41,8 @@ const streamingFields: ReadonlySet<string> = new Set([
   "raw",
   "context",
   "images",
-  "truncate"
+  "truncate",
+  "shift"
 ])
 
 /** Options that do not make a backend collect its output. A new option must be here or in `collectingOptions`. */

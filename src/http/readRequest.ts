@@ -1,6 +1,7 @@
 /** Reads and decodes a request. */
 import { Effect } from "effect"
 import type { Asked, Evidence } from "../domain/Evidence.ts"
+import { refusingOverflow } from "../domain/promptWindow.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
 import { makeReadBody } from "./body.ts"
 import type { Bounds, Decode } from "./dialect/Dialect.ts"
@@ -12,6 +13,8 @@ import type { Share } from "./server/RequestBodies.ts"
 
 export interface RequestOptions extends Bounds {
   readonly maxRequestBodyBytes: number
+  /** `PROMPT_OVERFLOW=refuse` */
+  readonly refusesOverflow: boolean
 }
 
 export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOptions) {
@@ -31,7 +34,8 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
       return freeWork.check(caller)
     })
     const decoded = yield* decode(body, options)
-    const request = withPromptSize(yield* withContext(contexts, caller.keyId, decoded))
+    const sized = withPromptSize(yield* withContext(contexts, caller.keyId, decoded))
+    const request = options.refusesOverflow ? refusingOverflow(sized) : sized
     context.claimEndUser(request.endUser)
     return {
       arrival: context.arrival,

@@ -36,6 +36,8 @@ export const headersOf = (context: RequestContext): Record<string, string> => ({
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
   ...(context.relaxed.length === 0 ? {} : { "x-schema-relaxed": context.relaxed.join(", ") }),
+  ...(context.numCtx === undefined ? {} : { "x-num-ctx": context.numCtx }),
+  ...((context.truncated ?? context.isLikelyCut) ? { "x-prompt-truncated": "likely" } : {}),
   ...(context.queuedMs === undefined ? {} : { "x-queue-wait-ms": String(context.queuedMs) }),
   ...(context.listExpired ? { "x-model-list": "expired" } : {}),
   ...(context.headroom === undefined ? {} : limitHeaders(context.headroom))

@@ -7,6 +7,7 @@
  */
 import { Context, Effect, Layer } from "effect"
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client"
+import { outcomes } from "../domain/Outcome.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 
 /** A gauge whose value is read when the metrics are scraped. */
@@ -108,6 +109,12 @@ const make = Effect.sync(() => {
     labelNames: ["tenant", "model", "direction"],
     registers
   })
+  const overflows = new Counter({
+    name: "tollgate_prompt_overflow_total",
+    help: "Prompts longer than the context window, by tenant, model and outcome (refused, truncated)",
+    labelNames: ["tenant", "model", "outcome"],
+    registers
+  })
   const durations = new Histogram({
     name: "gateway_request_duration_seconds",
     help: "From the arrival of a request to its end",
@@ -170,6 +177,9 @@ const make = Effect.sync(() => {
       Effect.sync(() => {
         const tenant = record.caller?.tenantName ?? "none"
         const model = modelResolved && record.model !== undefined ? record.model : "none"
+        const isRefused = record.errorType === outcomes.contextExceeded.type
+        overflows.inc({ tenant, model, outcome: "refused" }, isRefused ? 1 : 0)
+        overflows.inc({ tenant, model, outcome: "truncated" }, record.truncated === true ? 1 : 0)
         requests.inc({ tenant, model, status: String(record.status) })
         durations.observe({ tenant, model }, record.latencyMs / 1000)
         if (record.usage.tokensIn > 0) tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)

@@ -5,6 +5,7 @@
  */
 import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Caller } from "../domain/Caller.ts"
+import { isLikelyCut, wasCut } from "../domain/promptWindow.ts"
 import { endUserOf } from "../domain/EndUser.ts"
 import type { Evidence, Facts } from "../domain/Evidence.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
@@ -28,6 +29,14 @@ class Draft {
   modelResolved = false
   /** the name that was asked for, when it is an alias of the model */
   alias: string | undefined
+  /** tokens of the model's context window; undefined: not known */
+  window: number | undefined
+  /** whether the model server is likely to cut the prompt */
+  isLikelyCut = false
+  /** whether it did, by its own counts; undefined: not known */
+  truncated: boolean | undefined
+  /** for `X-Num-Ctx`: the window in force, when the client asked for another one */
+  numCtx: string | undefined
   /** for whom the request is, as its client claims */
   endUser: string | undefined
   streamed = false
@@ -84,7 +93,11 @@ class Draft {
     this.relaxed = relaxed ?? []
   }
 
-  resolve({ alias, model }: Facts<"Discovery">): void {
+  resolve({ alias, model, request, window }: Facts<"Discovery">): void {
+    this.window = window
+    this.isLikelyCut = isLikelyCut(request, window)
+    const { askedNumCtx } = request
+    if (askedNumCtx !== undefined && askedNumCtx !== window) this.numCtx = String(window ?? "default")
     this.model = model.name
     this.alias = alias
     this.modelResolved = true
@@ -119,6 +132,10 @@ class Draft {
   end(outcome: Outcome, now: number): void {
     if (this.queuedSince !== undefined && this.isWaiting) this.stopWaiting(now - this.queuedSince)
     this.outcome = outcome
+    const { final, permit } = this.cost
+    if (final !== undefined && permit !== undefined) {
+      this.truncated = wasCut(permit.facts.call.request, this.window, final)
+    }
   }
 }
 

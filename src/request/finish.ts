@@ -150,6 +150,7 @@ export const makeFinish = Effect.gen(function* () {
       ...(context.caller === undefined ? {} : { caller: context.caller }),
       ...(context.model === undefined ? {} : { model: context.model }),
       ...(context.alias === undefined ? {} : { alias: context.alias }),
+      ...(context.truncated === undefined ? {} : { truncated: context.truncated }),
       ...(context.endUser === undefined ? {} : { endUser: context.endUser }),
       ...(context.queuedMs === undefined ? {} : { queuedMs: context.queuedMs }),
       ...(outcome.type === undefined ? {} : { errorType: outcome.type })

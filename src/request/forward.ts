@@ -6,6 +6,8 @@ import { Effect, type Scope } from "effect"
 import { Backend } from "../backend/Backend.ts"
 import type { CallError } from "../backend/errors.ts"
 import type { Embeddings } from "../domain/Embeddings.ts"
+import { BadRequest } from "../domain/Errors.ts"
+import { overflowDetail } from "../domain/promptWindow.ts"
 import type { Permit } from "../domain/Evidence.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Counted } from "../domain/Usage.ts"
@@ -63,7 +65,7 @@ export const makeForward = Effect.gen(function* () {
     context.transcribe(promptLog.transcript(caller, arrival, request))
     const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
     const hold = send(context, permit, timing)
-    const frames = yield* Effect.tapError(backend.forward(permit), onFailure(context))
+    const frames = yield* Effect.tapError(refused(backend.forward(permit), permit), onFailure(context))
     yield* metrics.firstFrame(nowMs() - context.arrivedMs)
     return meterStream(frames, hold, context.transcript)
   })
@@ -77,7 +79,7 @@ export const makeForward = Effect.gen(function* () {
     // The prompt log stores the input, and no vectors.
     context.transcribe(promptLog.transcript(caller, arrival, request))
     send(context, permit)
-    const answer = yield* Effect.tapError(backend.embed(permit), onFailure(context))
+    const answer = yield* Effect.tapError(refused(backend.embed(permit), permit), onFailure(context))
     context.cost.count(costOf(request, answer))
     const { source, tokensIn } = context.cost.usage
     // When the count of the backend is not believable, the client sees the count that it is charged.
@@ -93,6 +95,17 @@ export const makeForward = Effect.gen(function* () {
 
   return { forward, embed, show }
 })
+
+/** A refusal of a prompt that is too long says how long it may be, as the gateway's own refusal does. */
+const refused = <A, R>(call: Effect.Effect<A, CallError, R>, { facts }: Permit) =>
+  Effect.mapError(call, (error): CallError =>
+    error._tag === "BadRequest" && error.overflow === true && facts.window !== undefined
+      ? new BadRequest({
+          detail: overflowDetail(facts.window, facts.call.request.promptEstimate),
+          overflow: true
+        })
+      : error
+  )
 
 /**
  * Embeddings generate no output. Without a vector nothing was read. The older endpoint sends no count, so the

@@ -86,7 +86,8 @@ export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
         ...settings,
         requestBodiesMaxBytes: requestBodiesMaxBytesOf(settings),
         shutdownDrainMs: 0,
-        playground: false
+        playground: false,
+        refusesOverflow: settings.promptOverflow === "refuse"
       }).pipe(
         Layer.provide(layerBreakableLimiter),
         Layer.provide(layerBreakable),

@@ -51,8 +51,15 @@ export const decodeDescription = (text: string): Description | undefined => {
       ? {}
       : { capabilities: capabilities.filter((name) => name.length <= 64).slice(0, maxCapabilities) }),
     ...contextLengthOf(length),
+    ...numCtxOf(shown["parameters"]),
     ...tokenizerOf(isObject(info) ? info : {})
   }
+}
+
+/** `parameters` has a line for each parameter of the Modelfile: its name, blanks, its value. */
+const numCtxOf = (parameters: Json | undefined): Pick<Description, "numCtx"> => {
+  const line = typeof parameters === "string" ? /^num_ctx\s+(\d{1,9})$/m.exec(parameters) : null
+  return line === null || Number(line[1]) <= 0 ? {} : { numCtx: Number(line[1]) }
 }
 
 const tokenizerOf = (info: JsonObject): Pick<Description, "tokenizer"> => {

@@ -20,6 +20,9 @@ export const fromTransport = (error: TransportError): BackendFailed | ShuttingDo
   }
 }
 
+const refusedFor = (refusal: Refusal): BadRequest =>
+  new BadRequest({ detail: refusals[refusal], ...(refusal === "context" ? { overflow: true } : {}) })
+
 /** Maps any status but 200. `text` is the beginning of the body. */
 export const fromStatus = (head: Head, text: string): BackendFailed | BadRequest | Forbidden => {
   const { status } = head
@@ -31,15 +34,13 @@ export const fromStatus = (head: Head, text: string): BackendFailed | BadRequest
     return new BackendFailed({ fault: "busy", retryAfterS: Math.min(head.retryAfterS ?? 1, 60), cause })
   if (status >= 500) {
     const refusal = refusalOf(text)
-    return refusal === undefined
-      ? new BackendFailed({ fault: "status", cause })
-      : new BadRequest({ detail: refusals[refusal] })
+    return refusal === undefined ? new BackendFailed({ fault: "status", cause }) : refusedFor(refusal)
   }
   if (status === 404) return new Forbidden({ what: "model" })
   // These are about the gateway's access to the backend, not about the client's request.
   if (status === 401 || status === 403 || status === 407 || status === 429)
     return new BackendFailed({ fault: "status", cause })
-  return new BadRequest({ detail: refusals[refusalOf(text) ?? "other"] })
+  return refusedFor(refusalOf(text) ?? "other")
 }
 
 /** Maps a line `{"error": …}`. */
@@ -63,5 +64,5 @@ class RefusedInBand extends Error {
 /** Ollama 0.11 answers 200 with an error in the first line, where later versions send a status. */
 export const beforeFirstFrame = <E>(error: E): E | BadRequest =>
   error instanceof BackendFailed && error.cause instanceof RefusedInBand
-    ? new BadRequest({ detail: refusals[error.cause.refusal] })
+    ? refusedFor(error.cause.refusal)
     : error

@@ -1,6 +1,7 @@
 /** Discovery in memory, for tests: the test sets the models. */
 import { Context, Effect, Layer } from "effect"
 import { Unavailable } from "../../domain/Errors.ts"
+import { noPolicy, type WindowPolicy } from "../../domain/promptWindow.ts"
 import type { Description, Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
 import { described } from "./Descriptions.ts"
@@ -23,7 +24,8 @@ export class DiscoveryControl extends Context.Service<
 /** `descriptions`: what the backend would answer in `/api/show`, by model name. */
 export const layerMemory = (
   models: ReadonlyArray<Model>,
-  descriptions: Readonly<Record<string, Description>> = {}
+  descriptions: Readonly<Record<string, Description>> = {},
+  policy: WindowPolicy = noPolicy
 ): Layer.Layer<Discovery | DiscoveryControl> =>
   Layer.effectContext(
     Effect.sync(() => {
@@ -38,7 +40,7 @@ export const layerMemory = (
           : Effect.succeed(catalog)
       )
       return Context.make(Discovery, {
-        resolve: (key, asked) => Effect.flatMap(known, (list) => resolveModel(list, key, asked)),
+        resolve: (key, asked) => Effect.flatMap(known, (list) => resolveModel(list, key, asked, policy)),
         effective: (key) => Effect.map(known, (list) => list.offered(key.facts.caller)),
         isExpired: () => catalog.models.length === 0,
         refresh: Effect.sync(() => void (refreshes += 1))

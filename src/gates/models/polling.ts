@@ -10,6 +10,7 @@ import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { OutageLog } from "../../infra/OutageLog.ts"
 import { background, later, makeOutage } from "../../observability/background.ts"
+import { noPolicy, type WindowPolicy } from "../../domain/promptWindow.ts"
 import type { Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
 import { Descriptions } from "./Descriptions.ts"
@@ -21,6 +22,8 @@ export interface DiscoveryOptions {
   readonly refreshS: number
   /** seconds for which a list is valid; at least `refreshS` */
   readonly ttlS: number
+  /** default: no window is known but what models say */
+  readonly window?: WindowPolicy
 }
 
 /** A failed poll is repeated sooner, so that a backend that comes back is noticed soon. */
@@ -36,7 +39,7 @@ const faultOf = (cause: Cause.Cause<unknown>): object => {
   return { fault: error instanceof BackendFailed ? error.fault : "timeout" }
 }
 
-const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) {
+const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }: DiscoveryOptions) {
   const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
   const wanted = yield* Queue.sliding<void>(1)
   const descriptions = new Descriptions(backend.describe, nowMs)
@@ -116,7 +119,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS }: DiscoveryOptions) 
   })
 
   return Discovery.of({
-    resolve: (key, asked) => Effect.suspend(() => resolveModel(fresh(), key, asked)),
+    resolve: (key, asked) => Effect.suspend(() => resolveModel(fresh(), key, asked, window)),
     effective: (key) => Effect.sync(() => fresh().offered(key.facts.caller)),
     isExpired,
     refresh: Effect.asVoid(Queue.offer(wanted, undefined))

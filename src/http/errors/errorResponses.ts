@@ -60,7 +60,10 @@ export const internalError: ErrorResponse = {
 
 export const toErrorResponse: (error: GatewayError) => ErrorResponse = Match.type<GatewayError>().pipe(
   Match.tagsExhaustive({
-    BadRequest: (error): ErrorResponse => ({ ...outcomes.invalidRequest, message: error.detail }),
+    BadRequest: (error): ErrorResponse => ({
+      ...(error.overflow === true ? outcomes.contextExceeded : outcomes.invalidRequest),
+      message: error.detail
+    }),
     Unauthorized: (): ErrorResponse => ({
       ...outcomes.unauthorized,
       message: "unauthorized",

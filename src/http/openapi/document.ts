@@ -7,7 +7,7 @@ import { version } from "../../version.ts"
 import { type Route, routes } from "../routes.ts"
 import { errorBody } from "../errors/errorResponses.ts"
 import { errorResponses, statuses } from "./errors.ts"
-import { always, type Header, limits, listed, ofErrors, queued, ready, relaxed } from "./headers.ts"
+import { always, type Header, limits, listed, ofErrors, queued, ready, relaxed, windows } from "./headers.ts"
 import { type Operation, operationFor } from "./operations.ts"
 import { counts, needs } from "./words.ts"
 import { componentSchemas, schemaOf } from "./schemas.ts"
@@ -35,7 +35,7 @@ const answerHeaders = (route: Route): JsonObject => {
     always,
     limits,
     ...(route.handler === "generate" ? [relaxed] : []),
-    ...(route.cost === "tokens" ? [queued] : []),
+    ...(route.cost === "tokens" ? [queued, windows] : []),
     ...(route.handler === "list" && route.list !== "version" ? [listed] : [])
   )
 }
@@ -151,6 +151,7 @@ export const document = (): JsonObject => ({
       ...limits,
       ...relaxed,
       ...queued,
+      ...windows,
       ...listed,
       ...ready,
       ...Object.fromEntries(Object.values(ofErrors))

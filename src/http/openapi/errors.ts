@@ -16,6 +16,7 @@ import {
   Unavailable
 } from "../../domain/Errors.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "../errors/errorResponses.ts"
+import { overflowDetail } from "../../domain/promptWindow.ts"
 import { noResets } from "../../domain/Limits.ts"
 
 const headroom = {
@@ -31,7 +32,10 @@ type Samples = {
 
 /** An error that is missing here does not compile. */
 const samples: Samples = {
-  BadRequest: [new BadRequest({ detail: "model: missing" })],
+  BadRequest: [
+    new BadRequest({ detail: "model: missing" }),
+    new BadRequest({ detail: overflowDetail(4096, 5000), overflow: true })
+  ],
   Unauthorized: [new Unauthorized()],
   Forbidden: [new Forbidden({ what: "path" })],
   PayloadTooLarge: [new PayloadTooLarge({ limitBytes: 262_144 })],

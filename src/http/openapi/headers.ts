@@ -43,6 +43,16 @@ export const queued = {
   )
 }
 
+/** On the answer to a request with a prompt. */
+export const windows = {
+  "X-Num-Ctx": text(
+    "tokens of the context window in force, or `default` where the gateway does not know them; only when the request asked for another `num_ctx`"
+  ),
+  "X-Prompt-Truncated": text(
+    "`likely` when the prompt seems longer than the context window, so that the model server drops its beginning; else absent"
+  )
+}
+
 /** On the answer of `/readyz`. */
 export const ready = {
   "X-Readiness": text(

@@ -6,7 +6,7 @@ import { present } from "../decode.ts"
 import { absentable, checkMaxTokens } from "../fields.ts"
 import { Images } from "../images.ts"
 import { forwardedOf, generationFields } from "./fields.ts"
-import { optionsOf } from "./options.ts"
+import { askedNumCtx, optionsOf } from "./options.ts"
 
 const Role = Schema.Literals(["system", "user", "assistant", "tool"])
 
@@ -71,6 +71,7 @@ export const chatRequest = requestDecoder(
         ...forwardedOf(chat)
       },
       options: optionsOf(options, bounds),
+      ...askedNumCtx(options),
       maxTokens
     } satisfies DecodedRequest
   })

@@ -4,7 +4,7 @@ import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, maxDimensions, ModelName, Texts, wholeIn } from "../fields.ts"
-import { Options, optionsOf } from "./options.ts"
+import { askedNumCtx, Options, optionsOf } from "./options.ts"
 
 const Embed = Schema.Struct({
   model: ModelName,
@@ -41,6 +41,7 @@ export const embedRequest = requestDecoder(
         dimensions: dimensions > 0 ? dimensions : undefined
       }),
       options: optionsOf(options, bounds),
+      ...askedNumCtx(options),
       maxTokens: 0
     } satisfies DecodedRequest
   })
@@ -64,6 +65,7 @@ export const embeddingsRequest = requestDecoder(
       stream: false,
       body: { prompt },
       options: optionsOf(options, bounds),
+      ...askedNumCtx(options),
       maxTokens: 0
     } satisfies DecodedRequest
   })

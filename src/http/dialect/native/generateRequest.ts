@@ -7,7 +7,7 @@ import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
 import { Images } from "../images.ts"
 import { forwardedOf, generationFields } from "./fields.ts"
-import { optionsOf } from "./options.ts"
+import { askedNumCtx, optionsOf } from "./options.ts"
 import { maxContextNumber, maxContextNumbers } from "./sealedContext.ts"
 
 const SealedContext = Schema.Array(wholeIn([0, maxContextNumber])).check(
@@ -55,6 +55,7 @@ export const generateRequest = requestDecoder(
         ...forwardedOf(generate)
       },
       options: optionsOf(options, bounds),
+      ...askedNumCtx(options),
       maxTokens: yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
     } satisfies DecodedRequest
   })

@@ -22,6 +22,10 @@ export const Options = Schema.Struct({
     "Any other option of the model server is dropped, because it would reload or pin the model for all clients."
 })
 
+/** What the client asked for, for `X-Num-Ctx`. */
+export const askedNumCtx = ({ num_ctx }: typeof Options.Type): { readonly askedNumCtx?: number } =>
+  num_ctx === undefined || num_ctx === null ? {} : { askedNumCtx: num_ctx }
+
 /** The options for the backend. `num_predict` is set at admission. */
 export const optionsOf = (options: typeof Options.Type, bounds: Bounds): JsonObject => {
   const forwarded = samplingOf(options)
