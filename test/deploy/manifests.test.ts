@@ -18,7 +18,7 @@ const named = (text: string) => [...text.matchAll(/^ +([A-Z][A-Z_]+):/gm)].map((
 const number = (text: string, pattern: RegExp) => Number(pattern.exec(text)?.[1])
 
 /** Not the gateway's: the compose file's other services. */
-const foreign = /^(?:POSTGRES_|REDISCLI_AUTH$|BIND$|GATEWAY_\d$)/
+const foreign = /^(?:POSTGRES_|OLLAMA_|REDISCLI_AUTH$|BIND$|GATEWAY_\d$)/
 
 it("when a deployment file sets a setting, then the gateway reads it", () => {
   const all = [compose, ...manifests.map(({ text }) => text)]
