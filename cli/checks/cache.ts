@@ -6,20 +6,26 @@ import { Redis } from "../../src/infra/Redis.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
 import { type Check, clockCheck, explain, failed, ok, took, warning } from "./Check.ts"
 
-/** How long the first connection may take. */
+/** How long the first connection may take, and how long a client may try again after an error. */
 const connectMs = 5000
+const retryMs = 700
 
 /** Waits for the connection. Fails with the last error of the client, which commands do not tell. */
 const connected = Effect.flatMap(Redis, ({ client }) =>
   Effect.callback<void, unknown>((resume) => {
     let last: unknown
-    const remember = (error: unknown) => void (last = error)
+    const timers: Array<NodeJS.Timeout> = []
+    const giveUpAfter = (ms: number) => void timers.push(setTimeout(() => resume(Effect.fail(last)), ms))
+    const remember = (error: unknown) => {
+      if (last === undefined) giveUpAfter(retryMs)
+      last = error
+    }
     const done = () => resume(Effect.void)
     if (client.status === "ready") return done()
     client.on("error", remember).once("ready", done)
-    const timer = setTimeout(() => resume(Effect.fail(last)), connectMs)
+    giveUpAfter(connectMs)
     return Effect.sync(() => {
-      clearTimeout(timer)
+      for (const timer of timers) clearTimeout(timer)
       client.off("error", remember).off("ready", done)
     })
   })

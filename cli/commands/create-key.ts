@@ -4,6 +4,7 @@ import { scopes } from "../../src/domain/Caller.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { readInstant, readLifetime } from "../lifetime.ts"
+import { keyHints } from "../tables.ts"
 import { minute, noteAsText, show } from "../terminal.ts"
 
 export const createKey = Command.make(
@@ -57,6 +58,8 @@ export const createKey = Command.make(
       `Key ${key.prefix} for tenant ${key.tenant} (${key.scopes.join(", ")}; ${expiry}). It is shown this once:`
     )
     yield* show({ secret, ...key }, secret)
+    // A new key that cannot work yet surprises its user.
+    for (const hint of keyHints(yield* registry.showKey(key.prefix))) yield* noteAsText(hint)
   })
 ).pipe(
   Command.withDescription("Create a key and print it once, alone on a line of stdout"),
