@@ -15,6 +15,7 @@ interface Entry {
   order: number
   running: boolean
   startedAt: number | undefined
+  charged: number
   readonly beat: number
   tenantTag: number
   keyTag: number
@@ -44,6 +45,8 @@ export class QueueModel {
   #count = 0
   #turns = 0
   #turnMs = 0
+  #counted = 0
+  #used = 1
   #fresh = true
 
   constructor(options: Options) {
@@ -78,6 +81,8 @@ export class QueueModel {
     this.#fresh = false
     this.#turns = 0
     this.#turnMs = 0
+    this.#counted = 0
+    this.#used = 1
   }
 
   retryAfterS({ places }: Bounds): number {
@@ -110,10 +115,15 @@ export class QueueModel {
   end(now: number, id: string, used: number, bounds: Bounds): void {
     const entry = this.#find(id)
     if (entry?.running === true) {
-      if (used > 0) this.#correct(entry, used)
+      if (used > 0) {
+        this.#correct(entry, used)
+        this.#counted = Math.min(this.#counted + 1, turnsRemembered)
+        this.#used = this.#counted === 1 ? used : this.#used + (used - this.#used) / this.#counted
+      }
       if (entry.startedAt !== undefined) {
         this.#turns = Math.min(this.#turns + 1, turnsRemembered)
-        this.#turnMs += (now - entry.startedAt - this.#turnMs) / this.#turns
+        const turnMs = now - entry.startedAt
+        this.#turnMs = this.#turns === 1 ? turnMs : this.#turnMs + (turnMs - this.#turnMs) / this.#turns
       }
     }
     this.#drop(entry)
@@ -242,6 +252,7 @@ export class QueueModel {
       replica,
       order,
       running: false,
+      charged: 0,
       startedAt: undefined,
       beat: beats,
       tenantTag: 0,
@@ -258,17 +269,18 @@ export class QueueModel {
     const inner = this.#flow(key, this.#timeOf(tenant))
     this.#times.set(priority, Math.max(this.#timeOf(priority), outer.tag))
     this.#times.set(tenant, Math.max(this.#timeOf(tenant), inner.tag))
-    entry.tenantTag = outer.tag += cost / weight
-    entry.keyTag = inner.tag += cost
+    entry.charged = Math.min(cost, this.#used)
+    entry.tenantTag = outer.tag += entry.charged / weight
+    entry.keyTag = inner.tag += entry.charged
     entry.running = true
     entry.startedAt = now
     if (priority === "batch") this.#lastBatchAt = now
   }
 
   #correct(entry: Entry, used: number): void {
-    const { cost, priority, weight } = entry.ticket
+    const { priority, weight } = entry.ticket
     const [tenant, key] = this.#names(entry.ticket)
-    const by = used - cost
+    const by = used - entry.charged
     if (this.#isForgotten(tenant, priority)) {
       this.#forgetTenant(tenant)
       this.#flows.set(tenant, { tag: entry.tenantTag + by / weight, since: 0 })

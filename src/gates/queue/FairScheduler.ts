@@ -43,6 +43,26 @@ export interface Displacement extends Displaced {
   readonly replica: string
 }
 
+/** The average of about the last `turnsRemembered` figures. It starts as their plain mean, so that the first count in full. */
+class Average {
+  #count = 0
+  #mean: number
+
+  /** `assumed`: before the first figure */
+  constructor(assumed: number) {
+    this.#mean = assumed
+  }
+
+  get value(): number {
+    return this.#mean
+  }
+
+  add(figure: number): void {
+    this.#count = Math.min(this.#count + 1, turnsRemembered)
+    this.#mean = this.#count === 1 ? figure : this.#mean + (figure - this.#mean) / this.#count
+  }
+}
+
 export class FairScheduler {
   readonly #options: SchedulerOptions
   readonly #entries = new Map<string, Entry>()
@@ -55,9 +75,10 @@ export class FairScheduler {
   #running = 0
   #batchRunning = 0
   #lastBatchAt = Number.NEGATIVE_INFINITY
-  /** requests that ended, up to `turnsRemembered`, and how long they had their places on average */
-  #turns = 0
-  #turnMs = 0
+  /** how long the last requests had their places */
+  readonly #turnMs = new Average(assumedTurnMs)
+  /** what the last requests used */
+  readonly #used = new Average(1)
   readonly #opensAt: number
 
   /** The first place is given `graceMs` after `now`, unless `fresh`: then no request can have been lost. */
@@ -128,8 +149,11 @@ export class FairScheduler {
     const entry = this.#entries.get(id)
     if (entry !== undefined) {
       if (entry.running) {
-        if (used > 0) this.#correct(entry, used)
-        this.#measure(now, entry)
+        if (used > 0) {
+          this.#correct(entry, used)
+          this.#used.add(used)
+        }
+        if (entry.startedAt !== undefined) this.#turnMs.add(Math.max(0, now - entry.startedAt))
       }
       this.#remove(entry)
     }
@@ -213,6 +237,7 @@ export class FairScheduler {
       replica: name,
       order,
       running: false,
+      charged: 0,
       startedAt: undefined,
       beat: replica.beats,
       tenantTag: 0,
@@ -266,14 +291,15 @@ export class FairScheduler {
   /** Takes a place and charges its flows. */
   #start(now: number, entry: Entry): void {
     const { cost, priority, weight } = entry.ticket
+    entry.charged = Math.min(cost, this.#used.value)
     const line = this.#lines[priority]
     const tenant = line.tenants.get(entry.ticket.tenant)
     const key = tenant?.keys.get(entry.ticket.key)
     if (tenant === undefined || key === undefined) return
     line.time = Math.max(line.time, tenant.tag)
     tenant.time = Math.max(tenant.time, key.tag)
-    tenant.tag += cost / weight
-    key.tag += cost
+    tenant.tag += entry.charged / weight
+    key.tag += entry.charged
     entry.tenantTag = tenant.tag
     entry.keyTag = key.tag
     this.#withdraw(entry)
@@ -292,23 +318,24 @@ export class FairScheduler {
     for (const [name, tenant] of line.tenants) if (forgotten(tenant, line.time)) line.tenants.delete(name)
   }
 
-  /** Replaces the expected cost by the actual one. */
+  /** Replaces what was charged at the start by what was used. */
   #correct(entry: Entry, used: number): void {
-    const { cost, key: keyName, priority, tenant: tenantName, weight } = entry.ticket
+    const { key: keyName, priority, tenant: tenantName, weight } = entry.ticket
+    const by = used - entry.charged
     const line = this.#lines[priority]
     const tenant = line.tenants.get(tenantName)
     if (tenant !== undefined && !forgotten(tenant, line.time)) {
-      tenant.tag += (used - cost) / weight
+      tenant.tag += by / weight
       const key = tenant.keys.get(keyName)
       if (key !== undefined && !forgotten(key, tenant.time)) {
-        key.tag += used - cost
-      } else if (entry.keyTag + used - cost > tenant.time) {
-        const tag = entry.keyTag + used - cost
+        key.tag += by
+      } else if (entry.keyTag + by > tenant.time) {
+        const tag = entry.keyTag + by
         tenant.keys.set(keyName, { tag, since: 0, backlogged: false, line: [] })
       }
       return
     }
-    const tag = entry.tenantTag + (used - cost) / weight
+    const tag = entry.tenantTag + by / weight
     if (tag > line.time) {
       line.tenants.set(tenantName, { tag, since: 0, backlogged: false, time: 0, keys: new Map() })
     }
@@ -346,16 +373,8 @@ export class FairScheduler {
     return interactive.waiting > 0 ? interactive : undefined
   }
 
-  /** An average that starts as the plain mean, so that the first figures count in full. */
-  #measure(now: number, { startedAt }: Entry): void {
-    if (startedAt === undefined) return
-    this.#turns = Math.min(this.#turns + 1, turnsRemembered)
-    this.#turnMs += (Math.max(0, now - startedAt) - this.#turnMs) / this.#turns
-  }
-
   #retryAfterS({ places }: Bounds): number {
-    const turnMs = this.#turns === 0 ? assumedTurnMs : this.#turnMs
-    const seconds = Math.ceil(((this.waiting + 1) * turnMs) / places / 1000)
+    const seconds = Math.ceil(((this.waiting + 1) * this.#turnMs.value) / places / 1000)
     return Math.min(maxRetryAfterS, Math.max(1, seconds))
   }
 }

@@ -3,8 +3,9 @@
  *
  * **Order.** Start-time fair queueing (Goyal, Vin, Cheng 1996), twice: between tenants, and within a tenant between its
  * keys; first come, first served within a key. A request costs tokens. The next request is one of the tenant with the
- * smallest start tag; a tenant's tag grows by cost / weight with each request that goes, and is corrected when the request
- * ends by what it used. A tenant that comes back after a pause starts at the virtual time of the queue: a pause neither
+ * smallest start tag; a tenant's tag grows by charge / weight with each request that goes, and is corrected when the request
+ * ends by what it used. The charge is what the last requests used, at most what is expected of this one: were it as much as a
+ * request may use at most, the virtual time would run ahead, and tenants that come later would wait for that. A tenant that comes back after a pause starts at the virtual time of the queue: a pause neither
  * saves up a share nor costs one. There is no clock in this order.
  *
  * **Guarantees** (both twins; `test/contract/QueueStore.ts` holds them to it)
@@ -102,7 +103,7 @@ export class QueueStore extends Context.Service<
 
     /**
      * The request has ended and used this many tokens. The next request gets its place. A request that used none
-     * counts as much as was expected of it: otherwise a tenant whose requests all fail would always go first.
+     * counts as much as it was charged: otherwise a tenant whose requests all fail would always go first.
      */
     end(id: string, used: number, bounds: Bounds): Effect.Effect<void, QueueStoreDown>
 

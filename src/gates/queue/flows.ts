@@ -28,6 +28,8 @@ export interface Entry {
   /** number among all requests that ever came */
   readonly order: number
   running: boolean
+  /** tokens that its flows were charged for it when it got its place */
+  charged: number
   /** when it got its place; undefined while it waits, and when the store learned of its place by `restore` */
   startedAt: number | undefined
   /** the last beat of its replica before it came */

@@ -107,7 +107,7 @@ export const flood = (urls: ReadonlyArray<string>, key: Key, parallel: number) =
           const answer = yield* ask(urls[turn++ % urls.length] ?? "", key)
           answers.push(answer)
           // One that was refused, or whose replica is down, waits a moment, as clients do.
-          if (answer.status !== 200) yield* Effect.sleep("200 millis")
+          if (answer.status !== 200) yield* Effect.sleep("1 second")
         }
       }),
     parallel

@@ -60,12 +60,15 @@ const crowded = Effect.fnUntraced(function* (
   const measured = (answers: ReadonlyArray<Answer>) =>
     answers.filter(({ endedAt }) => endedAt >= since && endedAt < until)
   const waits = measured(others.answers).map(({ ms }) => (ms - plan.serviceMs) / plan.serviceMs)
+  const queued = measured(others.answers).map(({ queuedMs }) => queuedMs / plan.serviceMs)
   const bad = (answers: ReadonlyArray<Answer>) => measured(answers).filter(({ status }) => status !== 200)
   yield* Effect.all([flooding.stop, others.stop], { concurrency: 2 })
   return {
     calls: waits.length,
     p50: percentile(waits, 0.5),
     p95: percentile(waits, 0.95),
+    /** by `X-Queue-Wait-Ms`: without the time that a busy machine takes */
+    queuedP95: percentile(queued, 0.95),
     perSecond: (served * 1000) / (until - since),
     most,
     failed: bad(others.answers).length,
@@ -92,6 +95,7 @@ export const fair = Effect.fnUntraced(function* (plan: Plan) {
     figure("fair: calls of the nine", queued.calls, (n) => n > 50),
     figure("fair: wait p50, service times", queued.p50),
     figure("fair: wait p95, service times (at most 2.5)", queued.p95, (n) => n <= 2.5),
+    figure("fair: the same by X-Queue-Wait-Ms", queued.queuedP95),
     figure("fair: answers of the flood", queued.ofMany),
     figure("fair: requests that failed", queued.failed + queued.failedOfMany.length, (n) => n === 0),
     figure("fair: most requests at the server", queued.most, (n) => n <= slots),
@@ -117,6 +121,12 @@ export const overfull = Effect.fnUntraced(function* (plan: Plan) {
     figure("calls of the nine", result.calls, (n) => n > 20),
     figure("of them refused", result.failed, (n) => n === 0),
     figure("wait p95, service times (at most 2.5)", result.p95, (n) => n <= 2.5),
+    figure("the same by X-Queue-Wait-Ms", result.queuedP95),
+    figure("wait p50, service times", result.p50),
+    figure(
+      "answers a second; of the flood",
+      `${result.perSecond.toFixed(1)}; ${result.ofMany - result.failedOfMany.length}`
+    ),
     figure("refused of the flood", `${result.failedOfMany.length} ${kinds}`, (text) =>
       text.endsWith(" 429 capacity_exceeded")
     ),

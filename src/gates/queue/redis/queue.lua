@@ -44,7 +44,7 @@ local function run_id()
 end
 
 local fields = {
-  'run', 'opens', 'order', 'running', 'batch_running', 'last_batch', 'turns', 'turn_ms',
+  'run', 'opens', 'order', 'running', 'batch_running', 'last_batch', 'turns', 'turn_ms', 'counted', 'used',
   'time:interactive', 'time:batch', 'waiting:interactive', 'waiting:batch'
 }
 local state = {}
@@ -205,7 +205,8 @@ local function start(entry)
   local time = max(time_of(line, tenant), key_tag)
   call('HSET', line .. ':times', tenant, text(time))
   call('ZREMRANGEBYSCORE', line .. ':idlekeys:' .. tenant, '-inf', text(time))
-  entry.tenant_tag, entry.key_tag = tenant_tag + entry.cost / entry.weight, key_tag + entry.cost
+  entry.charged = min(entry.cost, state.counted == 0 and 1 or state.used)
+  entry.tenant_tag, entry.key_tag = tenant_tag + entry.charged / entry.weight, key_tag + entry.charged
   call('ZADD', line .. ':tenants', text(entry.tenant_tag), tenant_member)
   call('ZADD', line .. ':keys:' .. tenant, text(entry.key_tag), key_member)
   withdraw(entry)
@@ -232,7 +233,7 @@ end
 
 local function correct(entry, used)
   local line, tenant, key = line_of(entry.priority), entry.tenant, entry.key
-  local by, time = used - entry.cost, state['time:' .. entry.priority]
+  local by, time = used - (entry.charged or entry.cost), state['time:' .. entry.priority]
   if shift(line .. ':tenants', line .. ':since', line .. ':idle', tenant, by / entry.weight, time) then
     local inner = time_of(line, tenant)
     if not shift(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, by, inner) then
@@ -292,10 +293,9 @@ local function bury()
 end
 
 -- An average that starts as the plain mean, so that the first figures count in full.
-local function measure(entry)
-  if not entry.started then return end
-  state.turns = min(state.turns + 1, TURNS)
-  state.turn_ms = state.turn_ms + (max(0, now - entry.started) - state.turn_ms) / state.turns
+local function average(count, mean, figure)
+  state[count] = min(state[count] + 1, TURNS)
+  state[mean] = state[count] == 1 and figure or state[mean] + (figure - state[mean]) / state[count]
 end
 
 local function retry_after()
@@ -369,8 +369,11 @@ verbs['end'] = function()
   if entry then
     if entry.running == 1 then
       local used = tonumber(ARGV[REST + 1])
-      if used > 0 then correct(entry, used) end
-      measure(entry)
+      if used > 0 then
+        correct(entry, used)
+        average('counted', 'used', used)
+      end
+      if entry.started then average('turns', 'turn_ms', max(0, now - entry.started)) end
     end
     remove(entry)
   end
