@@ -98,6 +98,22 @@ layer(layerOwnGateway(server, { BACKEND_CONTEXT_LENGTH: String(window) }), live)
     })
   )
 
+  it.effect(
+    "when a model has a window of its own, then the answer says that one, and the server uses it",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const body = { model: "tools", prompt: "hi", stream: false, options: { num_ctx: 9, num_predict: 1 } }
+        const { headers, status } = yield* call("/api/generate", { secret, body })
+        assert.deepStrictEqual([status, headers.get("x-num-ctx")], [200, "2048"])
+        const { url } = yield* OwnOllama
+        const loaded = yield* Effect.promise((signal) =>
+          fetch(new URL("/api/ps", url), { signal }).then((answer) => answer.text())
+        )
+        assert.include(loaded, '"context_length":2048')
+      })
+  )
+
   it.effect("when a client asks for a window, then the answer says that the server's is in force", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()

@@ -87,6 +87,12 @@ describe("the description of a model", () => {
     for (const capabilities of [null, "thinking", [1]]) assert.deepStrictEqual(told({ capabilities }), {})
     const many = [...Array.from({ length: 100 }, (_, i) => `c${i}`), "x".repeat(65)]
     assert.lengthOf(told({ capabilities: many })?.capabilities ?? [], 64)
+    const parameters =
+      'stop                           "<|end|>"\nnum_ctx                        8192\ntemperature 1'
+    assert.strictEqual(told({ parameters })?.numCtx, 8192)
+    for (const none of ["", "num_ctx many", "xnum_ctx 5", "num_ctx 0", "num_ctx -1", 5, null]) {
+      assert.isUndefined(told({ parameters: none })?.numCtx, String(none))
+    }
     assert.isUndefined(decodeDescription("[]"))
   })
 
