@@ -2,7 +2,7 @@
 import { Cause, Console, Data, Effect } from "effect"
 import { CliError, CliOutput } from "effect/cli"
 import { StartupError } from "../src/startup/StartupError.ts"
-import { printable } from "../src/observability/redact.ts"
+import { redact } from "../src/observability/redact.ts"
 import { exitCodeConfiguration } from "../src/Settings.ts"
 import { errorMessages, usageMessage } from "./errorMessages.ts"
 import { WrongSettings } from "./environment.ts"
@@ -15,7 +15,7 @@ const maxLength = 500
 
 /** A line, made safe: it may repeat what was typed, which may be a key or an escape sequence. */
 const safe = (line: string): string => {
-  const text = printable(line)
+  const text = redact(line)
   return text.length <= maxLength ? text : `${text.slice(0, maxLength)}…`
 }
 

@@ -31,7 +31,7 @@ export const columns = (): number =>
 /** `tokensIn` as `tokens_in` */
 const snake = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
-/** JSON of ours has snake_case names. Names that people choose are values, never names of fields. */
+/** JSON output has snake_case names. Names that people choose are values, never names of fields. */
 const toJson = (value: unknown, indent = 2): string =>
   JSON.stringify(
     value,
@@ -122,4 +122,4 @@ export const amount = (value: number | null): string => (value === null ? "-" : 
 export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
 
 /** Escapes control characters in texts of people and models: they would move the cursor or reverse the line. */
-export const printable = (text: string): string => escapeControls(text, "\n\t")
+export const escapeText = (text: string): string => escapeControls(text, "\n\t")

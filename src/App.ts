@@ -100,7 +100,7 @@ const layerKeys = (settings: SettingsValues) =>
     )
   )
 
-/** Limits and budgets are claimed together, after what is still owed for earlier requests was settled. */
+/** Limits and budgets are claimed together, after the pending settlements of earlier requests. */
 const layerLimits = layerLimiter.pipe(
   Layer.provideMerge(Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 2000 })))
 )

@@ -58,7 +58,7 @@ const flag = <A extends boolean | undefined>(name: string, fallback: A, shown: s
     shown
   )
 
-/** Where a model server listens when nobody said otherwise. */
+/** The default address of Ollama. */
 export const localBackendUrl = new URL("http://127.0.0.1:11434")
 
 const isUrl = (text: string, protocols: ReadonlyArray<string>): boolean =>

@@ -3,7 +3,7 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
 import { StartupError } from "./startup/StartupError.ts"
 import { renderCause } from "./observability/renderCause.ts"
-import { printable } from "./observability/redact.ts"
+import { redact } from "./observability/redact.ts"
 import { serve } from "./serve.ts"
 
 const reported = serve.pipe(
@@ -11,8 +11,8 @@ const reported = serve.pipe(
     if (Cause.hasInterruptsOnly(cause)) return Effect.void
     const error = Cause.squash(cause)
     return error instanceof StartupError
-      ? Effect.forEach(error.lines, (line) => Console.error(printable(`tollgate: ${line}`)))
-      : Console.error("tollgate: stopped by a defect", printable(renderCause(cause), true))
+      ? Effect.forEach(error.lines, (line) => Console.error(redact(`tollgate: ${line}`)))
+      : Console.error("tollgate: stopped by a defect", redact(renderCause(cause), true))
   })
 )
 

@@ -1,4 +1,4 @@
-/** Starts the gateway and runs until it is told to stop. */
+/** Starts the gateway and runs until a signal stops it. */
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"

@@ -1,6 +1,6 @@
 /** What a check of `status` and `doctor` found, and how it is printed. */
 import { Predicate } from "effect"
-import { printable } from "../../src/observability/redact.ts"
+import { redact } from "../../src/observability/redact.ts"
 import { broken, columns, padded } from "../terminal.ts"
 
 export interface Check {
@@ -69,7 +69,7 @@ const innermost = (error: unknown, depth = 0): string | undefined => {
 
 /** The actual error, on one line and without keys. The operator at the terminal may see it, a client never. */
 export const explain = (error: unknown): string => {
-  const text = printable(innermost(error) ?? "no answer")
+  const text = redact(innermost(error) ?? "no answer")
   return text.length <= maxLength ? text : `${text.slice(0, maxLength)}…`
 }
 

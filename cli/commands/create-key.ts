@@ -31,7 +31,7 @@ export const createKey = Command.make(
     priority: flags.priority,
     endUserHeader: Flag.String("end-user-header").pipe(
       Flag.withDescription(
-        "Header that says for whom a request is, such as X-OpenWebUI-User-Email; stored in the audit"
+        "Header with the end user of a request, such as X-OpenWebUI-User-Email; stored in the audit"
       ),
       Flag.withMetavar("name"),
       Flag.optional

@@ -19,6 +19,6 @@ export const makeDoctor = (needs: DoctorNeeds) =>
       if (checks.some(({ state }) => state === "failed")) return yield* new ChecksFailed()
     })
   ).pipe(
-    Command.withDescription("Check settings, stores and model server, and say how to mend what is wrong"),
+    Command.withDescription("Check settings, stores and model server, and show how to repair what is wrong"),
     Command.withExamples([{ command: "tollgate doctor" }])
   )

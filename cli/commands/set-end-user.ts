@@ -9,7 +9,7 @@ export const setEndUser = Command.make(
   {
     key: flags.prefix("key"),
     header: Flag.String("header").pipe(
-      Flag.withDescription('Header that says for whom a request is; "none" removes it'),
+      Flag.withDescription('Header with the end user of a request; "none" removes it'),
       Flag.withMetavar("name|none")
     )
   },
@@ -19,12 +19,12 @@ export const setEndUser = Command.make(
     yield* show(
       key,
       key.endUserHeader === null
-        ? `${key.prefix}: no header says for whom a request is`
+        ? `${key.prefix}: no header with the end user`
         : `${key.prefix}: the audit stores ${key.endUserHeader} as the end user of a request`
     )
   })
 ).pipe(
-  Command.withDescription("Set the header that says for whom the requests of a key are"),
+  Command.withDescription("Set the header with the end user of a key's requests"),
   Command.withExamples([
     { command: "tollgate set-end-user --key tg_4fJ2kQ9sX --header X-OpenWebUI-User-Id" },
     { command: "tollgate set-end-user --key tg_4fJ2kQ9sX --header none" }

@@ -3,13 +3,13 @@ import { Command, Flag } from "effect/cli"
 import { type LoggedPrompt, Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { readLifetime } from "../lifetime.ts"
-import { minute, printable, show } from "../terminal.ts"
+import { escapeText, minute, show } from "../terminal.ts"
 
 const format = (entry: LoggedPrompt): string =>
   [
     `${minute(entry.created)}  ${entry.requestId}  ${entry.endpoint}${entry.truncated ? "  (cut)" : ""}`,
-    `> ${printable(entry.prompt)}`,
-    printable(entry.answer)
+    `> ${escapeText(entry.prompt)}`,
+    escapeText(entry.answer)
   ].join("\n")
 
 export const showPromptLog = Command.make(

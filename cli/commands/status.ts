@@ -8,7 +8,7 @@ import { duration, show, table } from "../terminal.ts"
 
 const breakerStates = ["closed", "half-open", "open"]
 
-/** What a replica says of itself. null: it does not know. */
+/** The last report of a replica. null: unknown. */
 const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) => {
   const value = (name: string): number | null => gauges[name] ?? null
   const sum = (name: string): number =>

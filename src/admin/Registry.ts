@@ -45,7 +45,7 @@ export interface KeyInfo extends LimitValues<number | null> {
   readonly created: Date
   readonly expires: Date | null
   readonly priority: Priority
-  /** the header that says for whom a request is; null: no header does */
+  /** the header with the end user of a request; null: none */
   readonly endUserHeader: string | null
   readonly promptLog: boolean
   /** null: the setting's default */
@@ -104,7 +104,7 @@ export interface NewKey extends Partial<LimitValues<number>> {
   readonly expiresAt?: Date
   /** default `interactive` */
   readonly priority?: Priority
-  /** the header that says for whom a request is; default: no header */
+  /** the header with the end user of a request; default: none */
   readonly endUserHeader?: string
 }
 
@@ -162,7 +162,7 @@ export class Registry extends Context.Service<
     revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
     setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>
     setKeyLimits(prefix: string, limits: KeyLimitChange): Answer<KeyInfo, UnknownKey>
-    /** null: no header says for whom a request is. */
+    /** Sets the header with the end user of a request; null: none. */
     setEndUserHeader(prefix: string, header: string | null): Answer<KeyInfo, UnknownKey>
     setPromptLog(
       prefix: string,

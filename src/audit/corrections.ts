@@ -1,5 +1,5 @@
 /**
- * Corrects audit rows that do not say what the client saw. A row never changes: the difference becomes a row of
+ * Corrects audit rows that differ from what the client saw. A row never changes: the difference becomes a row of
  * `audit_corrections` and is added to the ledger in the same statement. Then it is charged to the live counters. There are
  * two such rows:
  *

@@ -63,7 +63,7 @@ export const intentOf = ({
   promptEstimate: request.promptEstimate
 })
 
-/** What client and operator say of a request. */
+/** The optional facts that a client and the operator give a request. */
 const claimColumns = ({ alias, endUser }: { readonly alias?: string; readonly endUser?: string }) => ({
   alias: cleanOrNull(alias, 128),
   end_user: cleanOrNull(endUser, maxEndUser)

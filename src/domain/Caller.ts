@@ -29,7 +29,7 @@ export interface Caller {
   /** the tenant's share of the backend while requests wait for it: twice the weight is twice the share */
   readonly weight: number
   readonly priority: Priority
-  /** lower-case name of the header that says for whom a request is; absent: no header does */
+  /** lower-case name of the header with the end user of a request; absent: none */
   readonly endUserHeader?: string
   /** days to keep prompts and answers; absent when the key has not opted in */
   readonly promptLogDays?: number

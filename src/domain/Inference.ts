@@ -2,6 +2,7 @@
  * One request about a model. Both surfaces decode to it, and the backend gets nothing else.
  */
 import type { Schema } from "effect"
+import type { Scope } from "./Caller.ts"
 import type { OutputPlan } from "./outputPlan.ts"
 
 export type Json = Schema.Json
@@ -9,6 +10,16 @@ export type JsonObject = Schema.JsonObject
 
 /** The endpoints of the backend. The path that is called is a constant for each kind, never the client's. */
 export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show"
+
+/** What a key needs for a request of a kind. Discovery checks it; the route table shows it. */
+export const scopeFor = {
+  chat: "chat",
+  generate: "chat",
+  embed: "embeddings",
+  embeddings: "embeddings",
+  /** any key, because every key may read the descriptions of its models */
+  show: "key"
+} as const satisfies { readonly [K in InferenceKind]: Scope | "key" }
 
 /** The facts in the header of an image. */
 export interface ImageInfo {

@@ -15,7 +15,7 @@ export interface Reply {
   /** its slot is kept until `send` is over, if the client may read slowly */
   readonly ending: Ending
   /** Sends the rest of the answer. */
-  send(): Effect.Effect<Response>
+  readonly send: Effect.Effect<Response>
   /** Sends an error instead, because the request could not be audited. */
   fail(error: ErrorResponse): Effect.Effect<Response>
 }
@@ -30,6 +30,6 @@ export const refusal = (
   row: Ending["row"] = "own"
 ): Reply => ({
   ending: { outcome: { status: error.status, type: error.type }, row, slot: "freed" },
-  send: () => Effect.succeed(respondError(context, error)),
+  send: Effect.sync(() => respondError(context, error)),
   fail: (other) => Effect.succeed(respondError(context, other))
 })

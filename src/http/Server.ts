@@ -126,9 +126,10 @@ export const layer = (options: ServerOptions) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* Metrics
+      const run = Effect.runSyncWith(yield* Effect.context<never>())
       const { connections, newConnections, server } = makeServer(options, yield* ClientTimeouts, {
         draining: drain.draining,
-        malformed: (reason) => Effect.runSync(metrics.malformed(reason))
+        malformed: (reason) => run(metrics.malformed(reason))
       })
       yield* metrics.probe({
         name: "tollgate_connections",

@@ -107,5 +107,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     }
   })
 
+  // The caller runs it for each request.
+  // @effect-diagnostics-next-line returnEffectInGen:off
   return Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => withLastCatch(serve(request)))
 })

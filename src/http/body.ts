@@ -48,7 +48,7 @@ export const makeReadBody = Effect.map(
         }
         const declared = Number(incoming.headers["content-length"] ?? 0)
         if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
-        // Sent only when the body is wanted (RFC 9110, section 10.1.1). Node does not send it by itself here.
+        // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
         if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
         return callbackWithTimeout<Buffer, BodyRefused>(
           timer,

@@ -35,7 +35,7 @@ export const makeEndRequest = Effect.gen(function* () {
       }),
       // A client that left does not wait for the rest.
       Effect.flatMap((error) =>
-        Effect.interruptible(Effect.suspend(() => (error === undefined ? reply.send() : reply.fail(error))))
+        Effect.interruptible(Effect.suspend(() => (error === undefined ? reply.send : reply.fail(error))))
       )
     )
     return reply.ending.slot === "kept" ? Effect.ensuring(sent, release(context)) : sent

@@ -19,11 +19,11 @@ const probeTimeout = Duration.seconds(1)
 type Dependency = "database" | "cache" | "backend"
 
 /**
- * Whether database, cache store and backend all answer, and this process is not on its way out. Each is asked once a
- * second at most, however many want to know: readiness must not become an amplifier.
+ * Whether database, cache store and backend all answer, and this process is not stopping. Each is asked at most once a
+ * second, so that many probes do not become load.
  *
- * `tollgate_ready{dependency}` says the same to the alerts, and the first failure of an outage is logged, because a
- * load balancer that takes all replicas away shows the operator nothing.
+ * `tollgate_ready{dependency}` has the same result for alerts. The first failure of an outage is logged, because a load
+ * balancer that removes all replicas gives no reason.
  */
 export class Readiness extends Context.Service<
   Readiness,

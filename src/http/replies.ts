@@ -66,11 +66,11 @@ export const makeReplies = Effect.gen(function* () {
       const { context, response } = exchange
       const bytes = parts.reduce((sum, { length }) => sum + length, 0)
       share.deliver(bytes)
-      const send = () => {
+      const send = Effect.suspend(() => {
         const headers = { ...headersOf(context), "content-type": jsonType, "content-length": String(bytes) }
         const body = new AnswerBody(response, headers, share)
         return body.writeBytes(...parts).pipe(Effect.andThen(body.endAndWait()), Effect.as(written))
-      }
+      })
       return { ending: answered("kept"), send, fail: failWith(context) }
     })
 
@@ -82,7 +82,7 @@ export const makeReplies = Effect.gen(function* () {
     }
     return Effect.succeed({
       ending: answered("freed"),
-      send: () => Effect.succeed(respondText(context, textOf(body))),
+      send: Effect.sync(() => respondText(context, textOf(body))),
       fail: failWith(context)
     })
   }
@@ -107,8 +107,8 @@ export const makeReplies = Effect.gen(function* () {
   ) => {
     const failure = cause.reasons.find((reason) => reason._tag === "Fail")
     const error = failure === undefined ? internalError : toErrorResponse(failure.error)
-    const send = () => endWith(body, encoder.failure(error, context.arrival.requestId))
-    const reply: Reply = { ...refusal(context, error), send, fail: send }
+    const send = Effect.suspend(() => endWith(body, encoder.failure(error, context.arrival.requestId)))
+    const reply: Reply = { ...refusal(context, error), send, fail: () => send }
     return Effect.as(
       failure === undefined
         ? withRequestId(context, Effect.logError("defect", cause))
@@ -145,12 +145,13 @@ export const makeReplies = Effect.gen(function* () {
           const slot = leavesAtOnce(text.length, incoming, response) ? "freed" : "kept"
           return Effect.succeed({
             ending: answered(slot),
-            send: () => (slot === "kept" ? waitUntilRead(body, text) : endWith(body, text)),
+            send: Effect.suspend(() => (slot === "kept" ? waitUntilRead(body, text) : endWith(body, text))),
             fail: (error) => endWith(body, encoder.failure(error, context.arrival.requestId))
           })
         }),
-        Effect.catchCause((cause) =>
-          Cause.hasInterrupts(cause) ? Effect.failCause(cause) : failStream(context, body, encoder, cause)
+        Effect.catchCauseIf(
+          (cause) => !Cause.hasInterrupts(cause),
+          (cause) => failStream(context, body, encoder, cause)
         )
       )
     })

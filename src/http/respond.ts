@@ -4,7 +4,7 @@ import { bindingPeriod, type Headroom } from "../domain/Limits.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { errorBody, type ErrorResponse } from "./errors/errorResponses.ts"
 
-/** A duration as OpenAI writes it in these headers: `0s`, `59s`, `1m0s`. Rounded up, so that nobody returns too early. */
+/** A duration as OpenAI writes it in these headers: `0s`, `59s`, `1m0s`. Rounded up, so that no client returns too early. */
 const durationOf = (ms: number): string => {
   const seconds = Math.ceil(ms / 1000)
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`

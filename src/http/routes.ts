@@ -5,7 +5,7 @@
  */
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { Scope } from "../domain/Caller.ts"
-import type { JsonObject } from "../domain/Inference.ts"
+import { type JsonObject, scopeFor } from "../domain/Inference.ts"
 import type { Dialect, ObjectDialect } from "./dialect/Dialect.ts"
 import {
   nativeChat,
@@ -44,7 +44,7 @@ export const routes = [
     method: "POST",
     path: "/api/chat",
     surface: "native",
-    needs: "chat",
+    needs: scopeFor.chat,
     cost: "tokens",
     handler: "generate",
     dialect: nativeChat,
@@ -54,7 +54,7 @@ export const routes = [
     method: "POST",
     path: "/api/generate",
     surface: "native",
-    needs: "chat",
+    needs: scopeFor.generate,
     cost: "tokens",
     handler: "generate",
     dialect: nativeGenerate,
@@ -64,7 +64,7 @@ export const routes = [
     method: "POST",
     path: "/api/embed",
     surface: "native",
-    needs: "embeddings",
+    needs: scopeFor.embed,
     cost: "tokens",
     handler: "embed",
     dialect: nativeEmbed,
@@ -74,7 +74,7 @@ export const routes = [
     method: "POST",
     path: "/api/embeddings",
     surface: "native",
-    needs: "embeddings",
+    needs: scopeFor.embeddings,
     cost: "tokens",
     handler: "embed",
     dialect: nativeEmbeddings,
@@ -84,7 +84,7 @@ export const routes = [
     method: "POST",
     path: "/api/show",
     surface: "native",
-    needs: "key",
+    needs: scopeFor.show,
     cost: "request",
     handler: "show",
     dialect: nativeShow,
@@ -114,7 +114,7 @@ export const routes = [
     method: "POST",
     path: "/v1/chat/completions",
     surface: "openai",
-    needs: "chat",
+    needs: scopeFor.chat,
     cost: "tokens",
     handler: "generate",
     dialect: openaiChat,
@@ -124,7 +124,7 @@ export const routes = [
     method: "POST",
     path: "/v1/completions",
     surface: "openai",
-    needs: "chat",
+    needs: scopeFor.generate,
     cost: "tokens",
     handler: "generate",
     dialect: openaiCompletions,
@@ -134,7 +134,7 @@ export const routes = [
     method: "POST",
     path: "/v1/embeddings",
     surface: "openai",
-    needs: "embeddings",
+    needs: scopeFor.embed,
     cost: "tokens",
     handler: "embed",
     dialect: openaiEmbeddings,

@@ -1,11 +1,11 @@
 /**
- * Bytes that come in pieces, copied into slabs: a piece of one byte costs one byte, where a list of pieces keeps an object
- * of a hundred bytes and more for each. The first slab doubles until it has `slabBytes`; further slabs have that size from
- * the start, so many bytes are never copied a second time.
+ * Collects bytes by copying them into slabs. A list of pieces would keep an object of a hundred bytes for each piece, also
+ * for a piece of one byte. The first slab doubles until it has `slabBytes`. Further slabs have that size from the start, so
+ * that bytes are not copied again.
  */
 const slabBits = 18
 export const slabBytes = 2 ** slabBits
-const leastBytes = 256
+const minBytes = 256
 
 const none: Buffer = Buffer.alloc(0)
 
@@ -21,15 +21,15 @@ export class ByteList {
     return this.slice(0, this.#size).toString("utf8")
   }
 
-  /** The bytes as they lie in memory. */
+  /** The bytes of each slab, without a copy. */
   get parts(): ReadonlyArray<Buffer> {
     return this.#slabs.map((slab, i) => slab.subarray(0, this.#size - i * slabBytes))
   }
 
-  /** The most memory that `more` bytes and those that are here can take. */
+  /** The maximal memory of the list after `more` bytes are added. */
   capacityWith(more: number): number {
     const size = this.#size + more
-    return size <= slabBytes ? Math.max(leastBytes, 2 * size) : size + slabBytes
+    return size <= slabBytes ? Math.max(minBytes, 2 * size) : size + slabBytes
   }
 
   push(piece: Buffer): void {
@@ -57,7 +57,7 @@ export class ByteList {
     return -1
   }
 
-  /** Copies only what lies in more than one slab. */
+  /** Copies only bytes of more than one slab. */
   slice(start: number, end: number): Buffer {
     const pieces: Array<Buffer> = []
     for (let at = start; at < end;) {
@@ -85,7 +85,7 @@ export class ByteList {
     const slab = this.#slabs[index]
     if (slab !== undefined && slab.length >= bytes) return slab
     const isFirst = index === 0
-    const size = isFirst ? Math.min(slabBytes, Math.max(bytes, 2 * this.#size, leastBytes)) : slabBytes
+    const size = isFirst ? Math.min(slabBytes, Math.max(bytes, 2 * this.#size, minBytes)) : slabBytes
     const grown = Buffer.allocUnsafe(size)
     slab?.copy(grown)
     this.#slabs[index] = grown

@@ -70,7 +70,7 @@ export const knownVersion = Math.max(...names.map(idOf))
 /**
  * The oldest version of the program that may run on the schema of this version, as the id of its newest migration. Raise it
  * only with a migration that removes or changes something that this old version uses (contract), and say so in the
- * CHANGELOG: nobody can go back beyond it.
+ * CHANGELOG, because a rollback cannot go back beyond it.
  */
 export const minimumVersion = 8
 

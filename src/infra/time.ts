@@ -141,7 +141,7 @@ export const callbackWithTimeout = <A, E>(
  * Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop.
  *
  * `Effect.timeout` interrupts the work and waits until it has ended. A statement on a frozen Postgres needs five seconds
- * for that (measured: its client waits for an answer to the cancellation), but the gateway owes its 503 within about one.
+ * for that (measured: its client waits for an answer to the cancellation), but the gateway must answer 503 within about one second.
  * Here the work runs in a fiber of its own: at the deadline the caller goes on, and the interruption ends in the background.
  */
 export const timeoutDetached =

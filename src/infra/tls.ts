@@ -136,7 +136,7 @@ const isGiven = (parameters: URLSearchParams): boolean => known.some((name) => p
 
 /**
  * The TLS of a `postgres://` URL by its `sslmode`; undefined without one, and with `disable`. `require` checks certificate and
- * name like `verify-full`. `allow` and `prefer` are refused, because whoever sits between could choose plain text.
+ * name like `verify-full`. `allow` and `prefer` are refused, because an attacker on the network could then force plain text.
  */
 export const readPostgresTls = (url: string): Result.Result<ConnectionOptions | undefined, TlsProblem> => {
   const parameters = URL.canParse(url) ? new URL(url).searchParams : new URLSearchParams()

@@ -55,7 +55,7 @@ const make = (options: CrashRecoveryOptions) =>
     let stuckIntents = 0
     yield* metrics.probe({
       name: "tollgate_intents_stuck",
-      help: "Requests that nobody runs any more and that could not be closed for a lease",
+      help: "Requests of dead processes that could not be closed within a lease",
       read: Effect.sync(() => stuckIntents)
     })
 

@@ -8,7 +8,7 @@ import { Cause, Layer, Logger, Predicate, Redacted, References } from "effect"
 import { RequestLines } from "./requestLine.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { renderCause } from "./renderCause.ts"
-import { printable } from "./redact.ts"
+import { redact } from "./redact.ts"
 
 const levels = {
   trace: "Trace",
@@ -74,7 +74,7 @@ const json = ({ cause, fields, level, message, time }: LogLine): string => {
 }
 
 /** `{"time","level","message",…}`, with objects and annotations as further fields. */
-export const jsonLine = Logger.make<unknown, string>((options) => printable(json(toLogLine(options))))
+export const jsonLine = Logger.make<unknown, string>((options) => redact(json(toLogLine(options))))
 
 const textOf = (value: unknown): string => {
   if (typeof value === "string") return value
@@ -89,10 +89,8 @@ const textOf = (value: unknown): string => {
 export const textLine = Logger.make<unknown, string>((options) => {
   const { cause, fields, level, message, time } = toLogLine(options)
   const named = Object.entries(fields).map(([name, value]) => `  ${name}=${textOf(value)}`)
-  const first = printable(
-    `${time.slice(11, 19)} ${level.toUpperCase().padEnd(5)} ${message}${named.join("")}`
-  )
-  const below = cause === undefined ? "" : `\n  ${printable(cause, true).replaceAll("\n", "\n  ")}`
+  const first = redact(`${time.slice(11, 19)} ${level.toUpperCase().padEnd(5)} ${message}${named.join("")}`)
+  const below = cause === undefined ? "" : `\n  ${redact(cause, true).replaceAll("\n", "\n  ")}`
   return first + below
 })
 

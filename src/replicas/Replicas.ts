@@ -1,4 +1,4 @@
-/** The running processes of the gateway, and what each last said of itself. For `tollgate status`. */
+/** The running processes of the gateway, and the last report of each. For `tollgate status`. */
 import { Context, Data, type Effect } from "effect"
 
 /** The database failed. `cause` is for the log. */

@@ -10,7 +10,7 @@ const answers = Effect.tryPromise((signal) =>
   Effect.tap((response) => Effect.promise(() => response.arrayBuffer())),
   Effect.map((response) => response.ok),
   Effect.timeout("1 second"),
-  Effect.catch(() => Effect.succeed(false))
+  Effect.orElseSucceed(() => false)
 )
 
 export interface FoundBackend {
@@ -35,5 +35,5 @@ export const chatModelAt = (backend: URL): Effect.Effect<string> =>
         "<a model>"
     ),
     Effect.timeout("2 seconds"),
-    Effect.catch(() => Effect.succeed("<a model>"))
+    Effect.orElseSucceed(() => "<a model>")
   )

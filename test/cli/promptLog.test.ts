@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { printable } from "../../cli/terminal.ts"
+import { escapeText } from "../../cli/terminal.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
@@ -91,7 +91,7 @@ it.effect(
 
 it("when people and models wrote control characters, then the terminal does not obey them", () => {
   assert.strictEqual(
-    printable("a\u001b[2Jb\u0007\u009b1m\u202eevil\r\n\tok"),
+    escapeText("a\u001b[2Jb\u0007\u009b1m\u202eevil\r\n\tok"),
     String.raw`a\u001b[2Jb\u0007\u009b1m\u202eevil\u000d` + "\n\tok"
   )
 })

@@ -302,8 +302,11 @@ it.live(
         yield* registry.createTenant({ name: "t", allowAllModels: true })
         return yield* registry.createKey({ tenant: "t", name: "k" })
       }).pipe(
-        Effect.provide(layerRegistry({ defaults: generous })),
-        Effect.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), maxConnections: 1 }))
+        Effect.provide(
+          layerRegistry({ defaults: generous }).pipe(
+            Layer.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), maxConnections: 1 }))
+          )
+        )
       )
       const files = ({ file }: { readonly file: (name: string) => string }, ca: string) =>
         `sslrootcert=${file(ca)}&sslcert=${file("used.crt")}&sslkey=${file("tollgate.key")}`

@@ -1,3 +1,5 @@
+// A client of these tests leaves by its own AbortController.
+// @effect-diagnostics abortControllerInEffect:off
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber, Schema } from "effect"

@@ -20,8 +20,8 @@ const root = process.getuid?.() === 0
 /** To become another user needs root, and that user has to be able to read Node and this checkout. */
 const others =
   root &&
-  (await isReachable(path.dirname(process.execPath), "everybody")) &&
-  (await isReachable(import.meta.dirname, "everybody"))
+  (await isReachable(path.dirname(process.execPath), "anyone")) &&
+  (await isReachable(import.meta.dirname, "anyone"))
 const asOthers = others ? it.live : it.live.skip
 
 const daemon = 1
@@ -138,7 +138,7 @@ asOthers('when root makes the database, then no other process of "nobody" gets i
 /** A folder as release 1.0.0 made it: anybody who reaches the socket is let in, and root's belongs to "nobody". */
 const makeOldFolder = Effect.fnUntraced(function* (dataDir: string) {
   const user: PostgresUser = root ? nobody : { kind: "self" }
-  const native = yield* postgresBinaries({ reader: root ? "everybody" : undefined })
+  const native = yield* postgresBinaries({ reader: root ? "anyone" : undefined })
   const data = path.join(dataDir, "postgres")
   yield* Effect.promise(async () => {
     await fs.mkdir(data, { recursive: true, mode: 0o700 })

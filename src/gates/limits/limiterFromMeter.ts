@@ -61,6 +61,8 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
           if (!(first instanceof Missing)) return Effect.succeed(first)
           // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
           const restored = Effect.interruptible(budget.restore(account, first))
+          // `filterOrFail` does not narrow what it gives to its error.
+          // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
           return Effect.flatMap(Effect.andThen(restored, asked), (second) =>
             second instanceof Missing ? Effect.fail(stillMissing(second)) : Effect.succeed(second)
           )

@@ -41,7 +41,7 @@ const faultOf = (cause: Cause.Cause<unknown>): object => {
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }: DiscoveryOptions) {
   const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
-  const wanted = yield* Queue.sliding<void>(1)
+  const requested = yield* Queue.sliding<void>(1)
   const descriptions = new Descriptions(backend.describe, nowMs)
   const listed = yield* Queue.sliding<void>(1)
   let models: ReadonlyArray<Model> = []
@@ -59,7 +59,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
 
   const pause = (failed: boolean) => {
     const most = Effect.sleep(Duration.seconds(failed ? Math.min(retryS, refreshS) : refreshS))
-    const asked = Effect.delay(Queue.take(wanted), Duration.seconds(Math.min(minSpacingS, refreshS)))
+    const asked = Effect.delay(Queue.take(requested), Duration.seconds(Math.min(minSpacingS, refreshS)))
     return Effect.raceFirst(most, asked)
   }
 
@@ -122,7 +122,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
     resolve: (key, asked) => Effect.suspend(() => resolveModel(fresh(), key, asked, window)),
     effective: (key) => Effect.sync(() => fresh().offered(key.facts.caller)),
     isExpired,
-    refresh: Effect.asVoid(Queue.offer(wanted, undefined))
+    refresh: Effect.asVoid(Queue.offer(requested, undefined))
   })
 })
 

@@ -81,7 +81,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     })
 
   /**
-   * A request whose wait was too long has already left when its failure passes `onError`, so the store is told once.
+   * A request whose wait was too long has already left when its failure passes `onError`, so the store gets one message.
    */
   const leave = (id: string): Effect.Effect<number> =>
     Effect.suspend(() => (locals.delete(id) ? reportOver(store.leave(id, options), 1) : Effect.succeed(1)))

@@ -60,7 +60,7 @@ export const MaxTokens = wholeIn([-(2 ** 31), 2 ** 31]).annotate({ maximum: defa
 
 export const maxTokensText = `at most NUM_PREDICT_CAP (default ${defaultCap}); absent or negative means the cap`
 
-const unbounded = Effect.succeed<number | undefined>(undefined)
+const unbounded: Effect.Effect<number | undefined> = Effect.undefined
 
 /**
  * Returns undefined when the client sets no bound; then the cap applies. A negative value means the same, as in

@@ -47,7 +47,7 @@ const endpoints = (): string =>
 const Described = Schema.Struct({
   description: Schema.String,
   anyOf: Schema.Tuple([
-    Schema.Struct({ minimum: Schema.Number, maximum: Schema.Number }),
+    Schema.Struct({ minimum: Schema.Finite, maximum: Schema.Finite }),
     Schema.Struct({ type: Schema.Literal("null") })
   ])
 })

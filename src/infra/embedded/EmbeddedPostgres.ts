@@ -84,7 +84,7 @@ const settings = {
   password_encryption: "scram-sha-256"
 }
 
-const readers = { self: undefined, dropped: "everybody", namespace: "powerless-root" } as const
+const readers = { self: undefined, dropped: "anyone", namespace: "powerless-root" } as const
 
 /** Postgres refuses to run as root. Root runs it as another user who can reach the folder, or in a namespace. */
 const chooseUser = (folder: string): Effect.Effect<PostgresUser, DataDirUnusable> =>
@@ -95,10 +95,10 @@ const chooseUser = (folder: string): Effect.Effect<PostgresUser, DataDirUnusable
         try: () => isReachable(folder, reader),
         catch: (cause) => new DataDirUnusable({ detail: `${folder} cannot be read`, cause })
       })
-    if (yield* reachableBy("everybody")) return unshared
+    if (yield* reachableBy("anyone")) return unshared
     if ((yield* reachableBy("powerless-root")) && hasNamespaces()) return { kind: "namespace" }
     return yield* new DataDirUnusable({
-      detail: `Postgres does not run as root, and nobody else may enter ${folder}: set DATA_DIR to a folder like /var/lib/tollgate, or start as another user`
+      detail: `Postgres does not run as root, and other users may not enter ${folder}: set DATA_DIR to a folder like /var/lib/tollgate, or start as another user`
     })
   })
 
@@ -179,7 +179,7 @@ const socketFolder = (user: PostgresUser): Effect.Effect<string, DataDirUnusable
   )
 
 /** Stores the path of the socket folder, and removes the folder that a killed gateway left. */
-const rememberFolder = async (home: string, folder: string): Promise<void> => {
+const recordFolder = async (home: string, folder: string): Promise<void> => {
   const note = path.join(home, "socket-folder")
   const former = read(note)?.trim() ?? ""
   if (former !== folder && path.basename(former).startsWith(socketPrefix))
@@ -201,7 +201,7 @@ const initialise = Effect.fnUntraced(function* (options: {
   const draft = path.join(home, `postgres-draft-${process.pid}-${randomBytes(3).toString("hex")}`)
   const made = path.join(draft, "data")
   const passwordFile = path.join(draft, "password")
-  const maker = initdbUser(user)
+  const initdbOwner = initdbUser(user)
   const io = <A>(act: () => Promise<A>) =>
     Effect.tryPromise({
       try: act,
@@ -217,15 +217,15 @@ const initialise = Effect.fnUntraced(function* (options: {
     await fs.mkdir(draft, { mode: 0o700 })
     await fs.mkdir(made, { mode: 0o700 })
     await fs.writeFile(passwordFile, Redacted.value(password), { mode: 0o600, flag: "wx" })
-    await changeOwner(made, maker)
-    await changeOwner(passwordFile, maker)
+    await changeOwner(made, initdbOwner)
+    await changeOwner(passwordFile, initdbOwner)
     if (user.kind === "dropped") {
       await fs.chown(draft, 0, user.gid)
       await fs.chmod(draft, 0o710)
     }
   })
   yield* runPostgresProgram({
-    user: maker,
+    user: initdbOwner,
     program: path.join(native, "bin/initdb"),
     folder: made,
     args: [
@@ -323,7 +323,7 @@ export const embeddedPostgres = (options: {
           )
         ),
         (server) => server.stop
-      ).pipe(Effect.tap(() => io(() => rememberFolder(home, socketDir))))
+      ).pipe(Effect.tap(() => io(() => recordFolder(home, socketDir))))
     const protect = Effect.gen(function* () {
       const rules = path.join(socketDir, "pg_hba.conf")
       yield* io(() => fs.writeFile(rules, setupRules, { mode: 0o600, flag: "wx" }))

@@ -34,8 +34,8 @@ const decodeVersion = Schema.decodeUnknownEffect(
 
 const programs = ["initdb", "postgres"]
 
-/** Who must be able to read the folder: everybody, or root without root's capabilities. */
-export type Reader = "everybody" | "powerless-root"
+/** Who must be able to read the folder: anyone, or root without root's capabilities. */
+export type Reader = "anyone" | "powerless-root"
 
 /** Whether `reader` can reach this folder. It needs the search bit on it and on every folder above. */
 export const isReachable = async (folder: string, reader: Reader): Promise<boolean> => {

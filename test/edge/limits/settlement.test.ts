@@ -1,4 +1,6 @@
 /** However a request ends, it is charged once, audited once, and its slot and hold are free. */
+// A client of these tests leaves by its own AbortController.
+// @effect-diagnostics abortControllerInEffect:off
 import { assert, describe, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

@@ -1,3 +1,5 @@
+// A client of these tests leaves by its own AbortController.
+// @effect-diagnostics abortControllerInEffect:off
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

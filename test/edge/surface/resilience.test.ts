@@ -47,10 +47,9 @@ layer(layerGateway({ BREAKER_OPEN_MS: "700" }), live)("a backend that fails", (i
         const calls = backend.requests.length
         const slow: Behaviour = { does: "stream", lines: [fake.chat("a"), fake.done()], gapMs: 150 }
         backend.script(slow)
-        const answers = yield* Effect.all(
-          [1, 2, 3].map(() => ask("/api/chat", whole(), { secret })),
-          { concurrency: 3 }
-        )
+        const answers = yield* Effect.forEach([1, 2, 3], () => ask("/api/chat", whole(), { secret }), {
+          concurrency: 3
+        })
         assert.deepStrictEqual(answers.map(({ status }) => status).sort(), [200, 502, 502])
         assert.strictEqual(backend.requests.length, calls + 1)
         for (const [path, body] of endpoints) assertWell(yield* ask(path, body, { secret }), path)

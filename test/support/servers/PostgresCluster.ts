@@ -75,7 +75,7 @@ export const makePostgresClusterWith = Effect.fnUntraced(function* (
   /** a folder with another Postgres' `bin` */
   installed?: string
 ): Effect.fn.Return<PostgresCluster, unknown, Scope> {
-  const native = installed ?? (yield* postgresBinaries({ reader: root ? "everybody" : undefined }))
+  const native = installed ?? (yield* postgresBinaries({ reader: root ? "anyone" : undefined }))
   const { base, data } = yield* folder
   yield* runPostgresProgram({
     user,

@@ -42,6 +42,8 @@ const fork = <A, E>(effect: Effect.Effect<A, E>) => Effect.forkChild(effect, { s
 const held = Effect.fnUntraced(function* (store: Store) {
   const gate = yield* Deferred.make<void>()
   store.gate = gate
+  // The test runs it later.
+  // @effect-diagnostics-next-line returnEffectInGen:off
   return Effect.sync(() => {
     store.gate = undefined
     Deferred.doneUnsafe(gate, Exit.void)

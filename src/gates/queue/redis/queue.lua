@@ -266,7 +266,7 @@ local function next_priority()
   return state['waiting:interactive'] > 0 and 'interactive'
 end
 
--- Fills the places. Whoever gets one by another's call is told; `asking` reads it in the answer.
+-- Fills the places. A request that gets a place by another call gets a message; `asking` reads its place in the answer.
 local function dispatch(asking)
   while is_open() do
     local priority = next_priority()

@@ -58,12 +58,13 @@ it.live("when pieces of any size are written, then the client reads the same byt
       fc.string({ unit: "binary" }),
       fc.constantFrom("", "0\r\n\r\n", "é", "漢字", "🦙", "\r\n", "a".repeat(70_000), "漢".repeat(30_000))
     )
+    const run = Effect.runPromiseWith(yield* Effect.context<never>())
     yield* Effect.promise(() =>
       fc.assert(
         fc.asyncProperty(fc.array(text, { maxLength: 8 }), async (written) => {
           pieces = written
           assert.strictEqual(
-            await Effect.runPromise(answerOf(port)),
+            await run(answerOf(port)),
             Buffer.from(written.join(""), "utf8").toString("utf8")
           )
         })

@@ -22,6 +22,7 @@ const makeWorld = Effect.gen(function* () {
   let parsed = 0
   let over = 0
   const begun: Array<Begun> = []
+  const run = Effect.runForkWith(yield* Effect.context<never>())
   const server = new PipeliningServer({}, () => void (refused += 1))
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
     parsed += 1
@@ -29,10 +30,10 @@ const makeWorld = Effect.gen(function* () {
     const app = Effect.uninterruptible(
       Effect.map(waitForTurn(request), () => void begun.push({ path: request.url ?? "", response }))
     )
-    const fiber = Effect.runFork(app)
+    const fiber = run(app)
     fiber.addObserver(() => void (over += 1))
     response.on("close", () => {
-      Effect.runFork(Fiber.interrupt(fiber))
+      run(Fiber.interrupt(fiber))
     })
   })
   const sockets = new Set<Socket>()

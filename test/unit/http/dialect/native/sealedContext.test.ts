@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect } from "effect"
 import * as fc from "fast-check"
 import { Unavailable } from "../../../../../src/domain/Errors.ts"
 import { noContext, sealFor, withContext } from "../../../../../src/http/dialect/native/contexts.ts"
@@ -122,6 +122,6 @@ describe("a sealed context", () => {
         assert.deepStrictEqual(openContext(secret, owner.keyId, context), { digest: "d", ids: [5, 6, 7] })
         assert.strictEqual(yield* sealFor(down, owner), noContext)
         assert.notProperty(Object(generateEncoder("m", noContext).object(frame)), "context")
-      }).pipe(Effect.provide(Layer.succeed(ContextSecret, kept)))
+      }).pipe(Effect.provideService(ContextSecret, kept))
   )
 })
