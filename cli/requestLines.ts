@@ -1,10 +1,10 @@
 /** Requests as lines and tables. */
 import type { RequestRow } from "../src/admin/records/Records.ts"
-import { amount, printable, table } from "./terminal.ts"
+import { amount, escapeText, table } from "./terminal.ts"
 
 const second = (date: Date): string => date.toISOString().slice(0, 19).replace("T", " ")
 
-const orNothing = (text: string | null): string => (text === null ? "-" : printable(text))
+const orNothing = (text: string | null): string => (text === null ? "-" : escapeText(text))
 
 const cells = (row: RequestRow): ReadonlyArray<string> => [
   second(row.arrivedAt),

@@ -11,7 +11,7 @@ import {
 import { csv } from "../csv.ts"
 import * as flags from "../flags.ts"
 import { readDay } from "../reportDays.ts"
-import { amount, Json, printable, show, table } from "../terminal.ts"
+import { amount, Json, escapeText, show, table } from "../terminal.ts"
 
 const missing = { tenant: "-", key: "-", model: "(not recorded)", user: "(nobody named)", day: "-" } as const
 
@@ -49,7 +49,7 @@ const toTable = (by: ReportColumn, report: Report): string => {
   const more = (texts: ReadonlyArray<string>) => (by === "key" ? texts : [])
   const names = [by.toUpperCase(), ...more(["NAME", "TENANT"])]
   const rows = report.rows.map((row) => [
-    printable(row.name ?? missing[by]),
+    escapeText(row.name ?? missing[by]),
     ...more([row.label ?? "-", row.tenant ?? "-"]),
     ...cells(row)
   ])

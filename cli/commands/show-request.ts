@@ -3,13 +3,13 @@ import { Argument, Command } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import { maxScanned, type RequestDetails, Records } from "../../src/admin/records/Records.ts"
 import { requestTable } from "../requestLines.ts"
-import { amount, note, printable, show } from "../terminal.ts"
+import { amount, note, escapeText, show } from "../terminal.ts"
 
 /** `tokensIn` as `tokens in` */
 const words = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
 
 const shown = (value: unknown): string =>
-  value === null ? "-" : value instanceof Date ? value.toISOString() : printable(String(value))
+  value === null ? "-" : value instanceof Date ? value.toISOString() : escapeText(String(value))
 
 const block = (title: string, fields: object | undefined): ReadonlyArray<string> =>
   fields === undefined
@@ -61,7 +61,7 @@ export const showRequest = Command.make(
       tallied.length > 0
         ? requestTable(tallied)
         : found.length === 0
-          ? `${printable(id)}: no request`
+          ? `${escapeText(id)}: no request`
           : found.map(describe).join("\n\n")
     )
   })
