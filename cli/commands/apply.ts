@@ -4,9 +4,9 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { maxFileBytes, readDeclaration } from "../declaration.ts"
 import { FileInvalid } from "../errorMessages.ts"
 import { type Change, planOf } from "../plan.ts"
-import { counted, printable, show } from "../terminal.ts"
+import { counted, escapeText, show } from "../terminal.ts"
 
-const shown = (value: unknown): string => (value === null ? "none" : printable(JSON.stringify(value)))
+const shown = (value: unknown): string => (value === null ? "none" : escapeText(JSON.stringify(value)))
 
 const line = ({ after, before, field, subject }: Change): string =>
   field === "name" ? `+ ${subject}` : `  ${subject}: ${field} ${shown(before)} -> ${shown(after)}`
