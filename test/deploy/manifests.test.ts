@@ -1,16 +1,17 @@
 /** The deployment files agree with the code and with each other; `npm run lint:deploy` holds them to their schemas. */
-import { readdirSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { table } from "../../src/Settings.ts"
+import { blocks } from "../support/Paper.ts"
+import { chart, hashes, recordFile } from "./manifests.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const read = (file: string) => readFileSync(path.join(root, file), "utf8")
 const compose = read("docker-compose.yml")
-const manifests = readdirSync(path.join(root, "deploy/kubernetes")).map((name) => ({
-  name,
-  text: read(`deploy/kubernetes/${name}`)
-}))
+const manifests = readdirSync(path.join(root, "deploy/kubernetes"))
+  .filter((name) => name.endsWith(".yaml"))
+  .map((name) => ({ name, text: read(`deploy/kubernetes/${name}`) }))
 const manifest = (name: string) => read(`deploy/kubernetes/${name}.yaml`)
 
 const settings = new Set(Object.values(table).map((setting) => setting.name))
@@ -18,7 +19,7 @@ const named = (text: string) => [...text.matchAll(/^ +([A-Z][A-Z_]+):/gm)].map((
 const number = (text: string, pattern: RegExp) => Number(pattern.exec(text)?.[1])
 
 /** Not the gateway's: the compose file's other services. */
-const foreign = /^(?:POSTGRES_|OLLAMA_|REDISCLI_AUTH$|BIND$|GATEWAY_\d$)/
+const foreign = /^(?:POSTGRES_|REDISCLI_AUTH$|BIND$|GATEWAY(?:_\d)?$|OLLAMA_|GF_|SITE$)/
 
 it("when a deployment file sets a setting, then the gateway reads it", () => {
   const all = [compose, ...manifests.map(({ text }) => text)]
@@ -78,7 +79,9 @@ it("when ports and networks are set, then only the gateway reaches the model ser
   const policy = manifest("networkpolicy")
   assert.match(policy, /namespace: models[\s\S]*policyTypes: \[Ingress\][\s\S]*port: 11434/)
   const published = [...compose.matchAll(/ports: \["([^"]+)"\]/g)].map((match) => match[1])
-  assert.deepStrictEqual(published, ["127.0.0.1:8080:8080", "127.0.0.1:8081:8080"])
+  // With a profile: the balancer, Caddy (two ports in one list), Grafana.
+  assert.deepStrictEqual(published, ["127.0.0.1:8080:8080", "127.0.0.1:8081:8080", "127.0.0.1:3000:3000"])
+  assert.include(compose, 'ports: ["80:80", "443:443"]')
 })
 
 it("when a manifest exists, then the kustomization names it, but not the example of a secret", () => {
@@ -98,4 +101,72 @@ it("when there are two autoscalers, then they differ in the metric only, which t
   const name = /metric: \{ name: (\w+) \}/.exec(leases)?.[1] ?? ""
   assert.include(read("src/audit/postgres.ts"), `name: "${name}"`)
   assert.include(read("deploy/kubernetes-leases/adapter.yaml"), `as: ${name} `)
+})
+
+it("when the chart or what was rendered from it is changed, then both are: npm run manifests", () => {
+  assert.deepStrictEqual(JSON.parse(read(recordFile)), hashes(root))
+})
+
+it("when nobody says otherwise, then no deployment trusts the X-Forwarded-For of a whole network", () => {
+  assert.match(read(`${chart}/values.yaml`), /^trustedProxies: ""$/m)
+  for (const { name, text } of manifests) assert.notMatch(text, /^ +TRUSTED_PROXIES:/m, name)
+  const [, trusted = ""] = /TRUSTED_PROXIES: (\S+)/.exec(compose) ?? []
+  const fixed = [...compose.matchAll(/ipv4_address: ([\d.]+)/g)].map((match) => match[1])
+  assert.deepStrictEqual(trusted.split(","), fixed)
+})
+
+it("when .env.example is copied, then it says what compose does without it", () => {
+  const example = new Map(
+    [...read(".env.example").matchAll(/^([A-Z_]+)=(.*)$/gm)].map((match) => [match[1], match[2]])
+  )
+  const defaults = [...compose.matchAll(/\$\{([A-Z_]+):-([^}]*)\}/g)]
+  assert.isAtLeast(defaults.length, 6)
+  for (const [, name, value] of defaults) assert.strictEqual(example.get(name), value, name)
+  const required = [...compose.matchAll(/\$\{([A-Z_]+):\?/g)].map((match) => match[1] ?? "")
+  for (const name of required) assert.strictEqual(example.get(name), "", name)
+  const used = new Set([...defaults.map(([, name]) => name), ...required, "COMPOSE_PROFILES"])
+  assert.deepStrictEqual(
+    [...example.keys()].filter((name) => !used.has(name)),
+    []
+  )
+  // Gateway and model server agree.
+  assert.include(compose, " BACKEND_CONTEXT_LENGTH: ${CONTEXT_LENGTH:-8192}")
+  assert.include(compose, " OLLAMA_CONTEXT_LENGTH: ${CONTEXT_LENGTH:-8192}")
+  assert.include(compose, "BACKEND_MAX_CONCURRENT: ${OLLAMA_NUM_PARALLEL:-4}")
+})
+
+it("when compose mounts a file or a folder of ours, then it exists, and images have a version", () => {
+  const mounted = [...compose.matchAll(/"\.\/([^:"]+):/g)].map((match) => match[1] ?? "")
+  assert.includeMembers(mounted, [
+    "deploy/caddy/Caddyfile",
+    "deploy/prometheus",
+    "deploy/grafana/tollgate.json"
+  ])
+  for (const file of mounted) assert.isTrue(existsSync(path.join(root, file)), file)
+  for (const [, image = ""] of compose.matchAll(/image: (\S+)/g)) {
+    assert.match(image, /^tollgate$|:v?\d+(?:\.\d+)+[\w.-]*$/)
+  }
+  // Prometheus finds the sidecars by the port they listen on, and names the job as the alerts do.
+  const scrape = read("deploy/prometheus/compose.yaml")
+  assert.include(compose, 'BIND: "*:9091"')
+  assert.include(scrape, "port: 9091")
+  assert.include(scrape, "job_name: tollgate")
+  assert.include(read("deploy/grafana/provisioning/datasources/prometheus.yaml"), "http://prometheus:9090")
+})
+
+it("when the chart takes settings, then under the names that are no values of their own, and all are texts", () => {
+  const reserved = /list ((?:"[A-Z_]+" ?)+)/.exec(read(`${chart}/templates/configmap.yaml`))?.[1] ?? ""
+  const names = [...reserved.matchAll(/"([A-Z_]+)"/g)].map((match) => match[1] ?? "")
+  assert.isAtLeast(names.length, 6)
+  for (const name of names) assert.isTrue(settings.has(name), name)
+  const values = readdirSync(path.join(root, "test/deploy/values")).map((name) =>
+    read(`test/deploy/values/${name}`)
+  )
+  for (const [, , line = ""] of values.join("\n").matchAll(/^(settings): \{(.*)\}$/gm)) {
+    for (const [, name = ""] of line.matchAll(/([A-Z_]+):/g)) assert.isTrue(settings.has(name), name)
+  }
+})
+
+it("when the guide shows values of the chart, then they are those that lint:deploy renders", () => {
+  assert.deepStrictEqual(blocks(read("docs/operations.md"), "yaml"), [read("test/deploy/values/guide.yaml")])
 })

@@ -33,12 +33,21 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
     why: "needs a psql",
     by: "test/deploy/backup.test.ts"
   },
-  "kubectl apply -k deploy/kubernetes": { why: "needs a cluster", by: "test/deploy/lint.sh" }
+  "kubectl apply -k deploy/kubernetes": { why: "needs a cluster", by: "test/deploy/lint.sh" },
+  "npm run manifests": { why: "needs helm", by: "test/deploy/lint.sh" },
+  "npm run sizing": { why: "takes minutes", by: "test/deploy/sizing.ts" },
+  "helm install tollgate deploy/helm/tollgate --namespace tollgate --values values.yaml": {
+    why: "needs a cluster",
+    by: "test/deploy/lint.sh"
+  }
 }
 const commandsOf = (text: string) => [...blocks(text, "sh").flatMap(lines), ...inlineCommands(text)]
 
 const isElsewhere = (command: string) =>
-  Object.hasOwn(elsewhere, command) || /\bpg_(?:dump|restore)\b/.test(command)
+  Object.hasOwn(elsewhere, command) ||
+  /\bpg_(?:dump|restore)\b/.test(command) ||
+  // A cluster's; what they do to a pod is `tollgate`, which is typed without them.
+  /^kubectl (?:create namespace|-n tollgate create secret|rollout undo)/.test(command)
 
 interface Reader extends Started {
   readonly folder: string
@@ -78,7 +87,10 @@ const typed = (command: string, { key, port }: Reader): string =>
     .replaceAll(/(?<=--tenant )…/g, "demo")
     .replaceAll(/(?<=--daily )…/g, "1000")
     // In the image `tollgate` is a link to this file.
-    .replace(/^(?:docker compose exec gateway )?tollgate /, "node cli/tollgate.js ")
+    .replace(
+      /^(?:docker compose exec gateway |kubectl -n tollgate exec deploy\/tollgate -- )?tollgate /,
+      "node cli/tollgate.js "
+    )
     .replace("~/.bashrc", "bashrc")
 
 /** Shared by all processes of all tests. */

@@ -136,7 +136,8 @@ it("when a document names a setting, then it exists", () => {
     "OLLAMA_NUM_PARALLEL",
     "OLLAMA_CONTEXT_LENGTH",
     "OLLAMA_MAX_LOADED_MODELS",
-    "GRAFANA_PASSWORD",
+    "OLLAMA_WITHOUT_GPU",
+    "COMPOSE_PROFILES",
     "NODE_EXTRA_CA_CERTS"
   ])
   // Codes of Node and OpenSSL.
@@ -239,7 +240,12 @@ it.effect(
       for (const line of (yield* help()).split("\n")) assert.isAtMost(line.length, 80, line)
 
       const lines = papers.flatMap(({ file, text }) =>
-        [...text.matchAll(/(?:^|[\s`"(])tollgate ((?:[a-z]+-)*[a-z]+)\b([^`\n#|]*)/gm)].map((match) => ({
+        // Not the namespace and the release of that name.
+        [
+          ...text.matchAll(
+            /(?:^|(?<!-n|install|namespace)[\s`"(])tollgate ((?:[a-z]+-)*[a-z]+)\b([^`\n#|]*)/gm
+          )
+        ].map((match) => ({
           file,
           command: match[1] ?? "",
           flags: [...(match[2] ?? "").matchAll(/--([a-z]+(?:-[a-z]+)*)/g)].map((flag) => flag[1] ?? "")
