@@ -28,14 +28,16 @@ import { queuedFor } from "../test/support/permits.ts"
 
 const pairs = Number(process.env["PAIRS"] ?? 10_000)
 
-const callers = Array.from({ length: 20 }, (): Caller => ({
+const callers = Array.from({ length: 20 }, () => randomUUID()).map((keyId): Caller => ({
   tenantId: randomUUID(),
   tenantName: "bench",
-  keyId: randomUUID(),
+  keyId,
+  accountId: keyId,
   keyPrefix: "tg_BENCH0000",
   scopes: new Set(["chat"]),
   limits: { rpm: 1, tpm: 1, concurrent: 1 },
   budgets: { total: 1 },
+  tenantBudgets: {},
   models: "all",
   weight: 1,
   priority: "interactive"
@@ -72,7 +74,6 @@ const intentAt = (n: number): Intent => {
       held: 268,
       available: 1000,
       admittedAt: Date.now(),
-      buckets: { total: "total" },
       slot: true
     }
   }

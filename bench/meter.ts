@@ -28,7 +28,7 @@ const measure = Effect.fnUntraced(function* (name: string, budgets: Claims["budg
   const meter = yield* Meter
   yield* Effect.retry(meter.ping, Schedule.spaced("20 millis"))
   const accounts = Array.from({ length: 20 }, (_, key) => claimsOf(budgets, key))
-  for (const { account } of accounts) yield* meter.load(account, [{ bucket: "total", tokens: 0 }])
+  for (const { account } of accounts) yield* meter.load(account, [{ counter: "total", tokens: 0 }])
   const pair = Effect.fnUntraced(function* (i: number, times: Array<number>) {
     const claims = accounts[i % accounts.length] ?? claimsOf(budgets, 0)
     const began = performance.now()

@@ -37,6 +37,19 @@ export const priority = Flag.Literals("priority", priorities).pipe(
   Flag.optional
 )
 
+/** Whose budget: a key's, or the one that all keys of a tenant share. */
+export const budgetOwner = { key: Flag.optional(prefix("key")), tenant: Flag.optional(tenant) }
+
+export const readBudgetOwner = (given: {
+  readonly key: Option.Option<string>
+  readonly tenant: Option.Option<string>
+}): Effect.Effect<{ readonly key: string } | { readonly tenant: string }, InvalidValue> => {
+  const [key, tenant] = [Maybe.getOrUndefined(given.key), Maybe.getOrUndefined(given.tenant)]
+  if (key !== undefined && tenant === undefined) return Effect.succeed({ key })
+  if (tenant !== undefined && key === undefined) return Effect.succeed({ tenant })
+  return Effect.fail(new InvalidValue({ field: "key", expected: "given, or --tenant, but not both" }))
+}
+
 /** An amount, or `none` to remove it. */
 export const amountOrNone = (flag: string, description: string) =>
   Flag.String(flag).pipe(

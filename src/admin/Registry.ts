@@ -147,9 +147,8 @@ export class Registry extends Context.Service<
     /** `secret` is the full key. It is returned only here and is not stored. */
     createKey(key: NewKey): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant>
     /**
-     * Makes a new key with the name, scopes, limits, budgets (which start full), prompt log, header for the end user and
-     * lifetime of the old one.
-     * The lifetime starts now. With `graceMs` the old key ends after that time; without it, the old key does not change.
+     * Makes a new key with the name, scopes, limits, budgets, prompt log, header for the end user and lifetime of the old one.
+     * The lifetime starts now. Both keys have one account: what one uses of limits and budgets, the other cannot use. With `graceMs` the old key ends after that time; without it, the old key does not change.
      */
     rotateKey(
       prefix: string,
@@ -175,8 +174,12 @@ export class Registry extends Context.Service<
     ): Answer<ReadonlyArray<LoggedPrompt>, UnknownKey>
     /** Deletes all logged prompts of the key, in small batches, and returns their number. */
     erasePromptLog(prefix: string): Answer<number, UnknownKey>
+    /** Of the key, and of all keys that share its account. */
     setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
     showBudgets(prefix: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
+    /** The budgets that all keys of a tenant share, beside their own. */
+    setTenantBudgets(tenant: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownTenant>
+    showTenantBudgets(tenant: string): Answer<ReadonlyArray<BudgetState>, UnknownTenant>
 
     /** Runs changes in one transaction: all of them are in force, or none is. */
     atomically<A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | RegistryDown>

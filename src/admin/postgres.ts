@@ -6,10 +6,18 @@ import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
+import { accountOf } from "../gates/keys/accounts.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { DuplicateTenant, RegistryDown, RevokedKey, UnknownKey, UnknownTenant } from "./Errors.ts"
-import { orKeep, readBudgets, writeBudgets } from "./budgets.ts"
+import {
+  lockAccount,
+  orKeep,
+  readBudgets,
+  readTenantBudgets,
+  writeBudgets,
+  writeTenantBudgets
+} from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
 import { writeModels } from "./models.ts"
 import { readKey, readKeys } from "./keys.ts"
@@ -183,14 +191,13 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       graceMs === undefined ? undefined : yield* Values.validate("grace", Values.lifetimeMs, graceMs)
     return yield* sql.withTransaction(
       Effect.gen(function* () {
-        const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${old} FOR UPDATE`
-        if (found.length === 0) return yield* new UnknownKey({ prefix: old })
+        if (!(yield* lockAccount(sql, old))) return yield* new UnknownKey({ prefix: old })
         const made = yield* insertKey(
           (prefix, hash) => sql`
             INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority,
-              budget_daily, budget_monthly, budget_total, end_user_header, prompt_log, prompt_log_days)
+              budget_account, budget_daily, budget_monthly, budget_total, end_user_header, prompt_log, prompt_log_days)
             SELECT tenant_id, name, ${prefix}, ${hash}, scopes, now() + (expires_at - created_at), rpm, tpm,
-              concurrent, priority, budget_daily, budget_monthly, budget_total, end_user_header, prompt_log,
+              concurrent, priority, ${accountOf(sql, "api_keys")}, budget_daily, budget_monthly, budget_total, end_user_header, prompt_log,
               prompt_log_days
             FROM api_keys WHERE prefix = ${old}
             ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
@@ -302,6 +309,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const setBudgets = (given: string, wish: Parameters<Registry["Service"]["setBudgets"]>[1]) =>
     withRegistryDown(writeBudgets(sql, given, wish))
 
+  const setTenantBudgets = (tenant: string, wish: Parameters<Registry["Service"]["setTenantBudgets"]>[1]) =>
+    withRegistryDown(writeTenantBudgets(sql, tenant, wish))
+
   const showBudgets = Effect.fnUntraced(function* (given: string) {
     return yield* readBudgets(sql, yield* Values.validate("prefix", Values.prefix, given))
   }, withRegistryDown)
@@ -330,6 +340,8 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setPromptLog,
     setBudgets,
     showBudgets,
+    setTenantBudgets,
+    showTenantBudgets: (tenant: string) => withRegistryDown(readTenantBudgets(sql, tenant)),
     atomically,
     showPromptLog: Effect.fnUntraced(function* (given, which) {
       const prefix = yield* Values.validate("key", Values.prefix, given)

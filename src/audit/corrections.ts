@@ -24,6 +24,8 @@ const Correction = Schema.Struct({
   id: Schema.String,
   tenant_id: Schema.String,
   key_id: Schema.String,
+  /** whose counters are charged */
+  account: Schema.String,
   admitted_at: Schema.Finite,
   /** tokens that were added to the ledger */
   tokens: Schema.Finite,
@@ -67,6 +69,7 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
       WHERE l.key_id = sums.key_id AND l.day = sums.day
     )
     SELECT request_id::text AS id, late.tenant_id::text, late.key_id::text,
+      coalesce((SELECT k.budget_account FROM api_keys k WHERE k.id = late.key_id), late.key_id)::text AS account,
       (extract(epoch FROM late.admitted_at) * 1000)::float8 AS admitted_at,
       (late.tokens_in + late.tokens_out)::float8 AS tokens,
       coalesce(a.error_type = ${outcomes.aborted.type}, false) AS was_aborted
@@ -81,10 +84,10 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
 export const chargeCorrection = (
   meter: Meter["Service"],
   suspects: SuspectAccounts["Service"],
-  { admitted_at, id, key_id, tenant_id, tokens }: Correction
+  { account: key, admitted_at, id, key_id, tenant_id, tokens }: Correction
 ): Effect.Effect<void> => {
   if (tokens === 0) return Effect.void
-  const account = { group: tenant_id, key: key_id }
+  const account = { group: tenant_id, key }
   suspects.add(account)
   if (tokens < 0) return Effect.void
   const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
@@ -94,7 +97,6 @@ export const chargeCorrection = (
     held: 0,
     available: 0,
     admittedAt: admitted_at,
-    buckets: {},
     slot: false
   }
   return Effect.matchEffect(meter.settle(rest, tokens), {

@@ -6,6 +6,7 @@
 import { Context, Effect, Layer } from "effect"
 import { dayOf, monthOf } from "../domain/Calendar.ts"
 import { Unavailable } from "../domain/Errors.ts"
+import type { CounterOwner } from "../domain/Reservation.ts"
 import { seal } from "../domain/Evidence.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { Audit } from "./Audit.ts"
@@ -62,6 +63,8 @@ const make = (maxRows: number) =>
     const rows = new Map<string, StoredRow>()
     const intents = new Map<string, StoredIntent>()
     const corrections = new Map<string, StoredCorrection>()
+    /** accounts of the keys that had an intent */
+    const accounts = new Map<string, string>()
     let waiting: ReadonlyArray<Waiting> = []
     let down = false
     let ledgerDown = false
@@ -109,6 +112,7 @@ const make = (maxRows: number) =>
           const intent = intentOf(queued.facts)
           const { requestId } = intent.arrival
           if (down) return unavailable("down")
+          accounts.set(intent.caller.keyId, intent.caller.accountId)
           if (!rows.has(requestId) && !intents.has(requestId)) {
             intents.set(requestId, { intent, tokensIn: intentRow(intent).tokens_in, tokensOut: 0 })
           }
@@ -132,9 +136,13 @@ const make = (maxRows: number) =>
       tally: tally.add
     })
 
-    const requestsOf = function* (keyId: string) {
+    const requestsOf = function* ({ group, key }: CounterOwner) {
+      const isOwn = (caller: { readonly tenantId: string | null; readonly keyId: string | null }) =>
+        key === undefined
+          ? caller.tenantId === group
+          : (accounts.get(caller.keyId ?? "") ?? caller.keyId) === key
       for (const row of rows.values()) {
-        if (row.key_id === keyId && row.admittedAt !== undefined) {
+        if (isOwn({ tenantId: row.tenant_id, keyId: row.key_id }) && row.admittedAt !== undefined) {
           const more = corrections.get(row.request_id)
           yield {
             at: Date.parse(row.admittedAt),
@@ -144,7 +152,7 @@ const make = (maxRows: number) =>
         }
       }
       for (const { intent, tokensIn, tokensOut } of intents.values()) {
-        if (intent.caller.keyId === keyId) {
+        if (isOwn(intent.caller)) {
           yield {
             at: intent.reservation.admittedAt,
             tokens: Math.max(intentRow(intent).held, tokensIn + tokensOut)
@@ -154,11 +162,11 @@ const make = (maxRows: number) =>
     }
 
     const ledger = Ledger.of({
-      spent: (keyId, at) =>
+      spent: (owner, at) =>
         Effect.suspend(() => {
           if (down || ledgerDown) return new LedgerDown({ cause: new Error("down") })
           const spent = { day: 0, month: 0, total: 0 }
-          for (const entry of requestsOf(keyId)) {
+          for (const entry of requestsOf(owner)) {
             spent.total += entry.tokens
             if (monthOf(entry.at) === monthOf(at)) spent.month += entry.tokens
             if (dayOf(entry.at) === dayOf(at)) spent.day += entry.tokens

@@ -80,7 +80,8 @@ export const intentRow = (intent: Intent) => ({
   admitted_at: isoOf(intent.reservation.admittedAt),
   held: count(intent.reservation.held),
   tokens_in: count(intent.promptEstimate),
-  reservation: intent.reservation
+  // Version 8 of the schema and before read `buckets` of a stored reservation.
+  reservation: { ...intent.reservation, buckets: {} }
 })
 
 export const auditRow = (record: AuditRecord) => ({

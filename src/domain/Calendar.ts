@@ -3,33 +3,33 @@
  * the instant as an argument and reads no clock and no time zone.
  */
 import type { Period } from "./Limits.ts"
-import type { Bucket } from "./Reservation.ts"
+import type { CounterName } from "./Reservation.ts"
 
 const dayMs = 86_400_000
 
 /** The number of the UTC day that holds an instant (epoch ms). */
 export const dayNumber = (epochMs: number): number => Math.floor(epochMs / dayMs)
 
-type Buckets = { readonly [P in Period]: Bucket }
+type CounterNames = { readonly [P in Period]: CounterName }
 
-const bucketsOfDay = (number: number): Buckets => {
+const namesOfDay = (number: number): CounterNames => {
   const day = new Date(number * dayMs).toISOString().slice(0, 10)
   return { day, month: day.slice(0, 7), total: "total" }
 }
 
 /** The names of the last call: consecutive calls usually have the same day. */
-let last = { number: 0, buckets: bucketsOfDay(0) }
+let last = { number: 0, names: namesOfDay(0) }
 
 /** The counters of a request that was admitted at an instant (epoch ms): `2026-11-21`, `2026-11` and `total`. */
-export const bucketsAt = (epochMs: number): Buckets => {
+export const counterNamesAt = (epochMs: number): CounterNames => {
   const number = dayNumber(epochMs)
-  if (number !== last.number) last = { number, buckets: bucketsOfDay(number) }
-  return last.buckets
+  if (number !== last.number) last = { number, names: namesOfDay(number) }
+  return last.names
 }
 
-export const dayOf = (epochMs: number): string => bucketsAt(epochMs).day
+export const dayOf = (epochMs: number): string => counterNamesAt(epochMs).day
 
-export const monthOf = (epochMs: number): string => bucketsAt(epochMs).month
+export const monthOf = (epochMs: number): string => counterNamesAt(epochMs).month
 
 /** First instant (epoch ms) after the period that holds `epochMs`; `undefined` for `total`. */
 export const endOf = (period: Period, epochMs: number): number | undefined => {

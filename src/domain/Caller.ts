@@ -18,11 +18,15 @@ export interface Caller {
   readonly tenantId: string
   readonly tenantName: string
   readonly keyId: string
+  /** whose limits and budgets it uses: its own id, or that of the first of the keys that it replaces (`rotate-key`) */
+  readonly accountId: string
   /** 12 characters, public */
   readonly keyPrefix: string
   readonly scopes: ReadonlySet<Scope>
   readonly limits: EffectiveLimits
   readonly budgets: Budgets
+  /** what all keys of its tenant share */
+  readonly tenantBudgets: Budgets
   readonly models: ModelGrant
   /** absent: none */
   readonly aliases?: ModelAliases

@@ -6,7 +6,7 @@
  * shown.
  */
 import { Data } from "effect"
-import type { Headroom, Period } from "./Limits.ts"
+import type { BudgetScope, Headroom, Period } from "./Limits.ts"
 
 /** The gates: the parts that must decide before a request may reach the backend. */
 export const gates = ["KeyStore", "Discovery", "Limiter", "Budget", "Queue", "Audit"] as const
@@ -44,6 +44,7 @@ export class FreeWorkExhausted extends Data.TaggedError("FreeWorkExhausted")<{
 
 /** 429 from the Budget: the period's tokens are spent. */
 export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
+  readonly scope: BudgetScope
   readonly period: Period
   readonly value: number
   readonly retryAfterS: number

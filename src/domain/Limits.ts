@@ -16,8 +16,22 @@ export interface EffectiveLimits {
   readonly concurrent: number
 }
 
-/** Token budgets of one key. An absent period has no budget. */
+/** Token budgets of a key or of a tenant. An absent period has no budget. */
 export type Budgets = { readonly [P in Period]?: number }
+
+/** Whose budget it is: the key's, or the one that all keys of its tenant share. */
+export type BudgetScope = "key" | "tenant"
+
+export interface BudgetName {
+  readonly scope: BudgetScope
+  readonly period: Period
+}
+
+/** The budgets that a request can be charged to. The counters are stored and checked in this order. */
+export const budgetNames: ReadonlyArray<BudgetName> = [
+  ...periods.map((period) => ({ scope: "key" as const, period })),
+  ...periods.map((period) => ({ scope: "tenant" as const, period }))
+]
 
 /** A limit and what is left of it, at least 0. */
 export interface Remaining {
@@ -40,22 +54,32 @@ export interface Headroom {
   readonly requests: Remaining
   readonly tokens: Remaining
   readonly budgets: { readonly [P in Period]?: Remaining }
+  /** of the budgets that the key shares with its tenant; absent when there are none */
+  readonly tenantBudgets?: { readonly [P in Period]?: Remaining }
   readonly resets: Resets
 }
 
 /** Nothing is used. For samples and tests. */
 export const noResets: Resets = { requestsMs: 0, tokensMs: 0, budgetsS: { day: 0, month: 0, total: 0 } }
 
-/** The binding period: the budget period with the fewest tokens left; of those with none left, the last to end. */
-export const bindingPeriod = (
-  budgets: Headroom["budgets"]
-): { readonly period: Period; readonly left: Remaining } | undefined => {
-  let binding: { readonly period: Period; readonly left: Remaining } | undefined
-  for (const period of periods) {
-    const left = budgets[period]
+/**
+ * The budget that binds: the one with the fewest tokens left. Of those with none left it is the last to end, and the key's
+ * before the tenant's.
+ */
+export const bindingBudget = (
+  headroom: Pick<Headroom, "budgets" | "tenantBudgets">
+): (BudgetName & { readonly left: Remaining }) | undefined => {
+  const states = { key: headroom.budgets, tenant: headroom.tenantBudgets }
+  let binding: (BudgetName & { readonly left: Remaining }) | undefined
+  for (const { period, scope } of budgetNames) {
+    const left = states[scope]?.[period]
     if (left === undefined) continue
-    const binds = binding === undefined || left.remaining < binding.left.remaining || left.remaining === 0
-    if (binds) binding = { period, left }
+    const fewer = binding === undefined || left.remaining < binding.left.remaining
+    const endsLater =
+      left.remaining === 0 &&
+      binding !== undefined &&
+      periods.indexOf(period) > periods.indexOf(binding.period)
+    if (fewer || endsLater) binding = { period, scope, left }
   }
   return binding
 }

@@ -2,10 +2,19 @@
 import type { Effect } from "effect"
 import type { Budgets, EffectiveLimits, Period } from "./Limits.ts"
 
-/** The owner of counters. `group` (the tenant) keeps them on one node of a cluster. */
+/**
+ * The owner of windows, slots and counters: a key, together with the keys that replaced it. `group` is its tenant: a
+ * cluster keeps all counters of a group on one node, so one script can decide on those of the key and of the tenant.
+ */
 export interface Account {
   readonly group: string
   readonly key: string
+}
+
+/** The owner of counters: an account, or without `key` the group itself. */
+export interface CounterOwner {
+  readonly group: string
+  readonly key?: string
 }
 
 /** The limits that a request is checked against. An absent budget period is neither checked nor counted. */
@@ -13,10 +22,15 @@ export interface Claims {
   readonly account: Account
   readonly limits: EffectiveLimits
   readonly budgets: Budgets
+  /** budgets of the group; absent: none */
+  readonly tenantBudgets?: Budgets
 }
 
 /** The name of a counter: `2026-11-21` for day, `2026-11` for month, `total` for total. */
-export type Bucket = string
+export type CounterName = string
+
+/** A counter of each period, where there is one. */
+export type Counters = { readonly [P in Period]?: CounterName }
 
 /** What an admitted request holds. */
 export interface Reservation {
@@ -28,8 +42,6 @@ export interface Reservation {
   readonly available: number
   /** admission time by the store's clock, epoch ms; decides the budget periods */
   readonly admittedAt: number
-  /** the budget counters that are charged */
-  readonly buckets: { readonly [P in Period]?: Bucket }
   readonly slot: boolean
 }
 

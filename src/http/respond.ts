@@ -1,6 +1,6 @@
 /** Bodies and headers of all responses. No header of the backend is copied. */
 import { HttpServerResponse } from "effect/http"
-import { bindingPeriod, type Headroom } from "../domain/Limits.ts"
+import { bindingBudget, type Headroom } from "../domain/Limits.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { errorBody, type ErrorResponse } from "./errors/errorResponses.ts"
 
@@ -11,7 +11,7 @@ const durationOf = (ms: number): string => {
 }
 
 const limitHeaders = (headroom: Headroom): Record<string, string> => {
-  const binding = bindingPeriod(headroom.budgets)
+  const binding = bindingBudget(headroom)
   return {
     "x-ratelimit-limit-requests": String(headroom.requests.limit),
     "x-ratelimit-remaining-requests": String(headroom.requests.remaining),
@@ -23,6 +23,7 @@ const limitHeaders = (headroom: Headroom): Record<string, string> => {
       ? {}
       : {
           "x-budget-period": binding.period,
+          "x-budget-scope": binding.scope,
           "x-budget-tokens-limit": String(binding.left.limit),
           "x-budget-tokens-remaining": String(binding.left.remaining),
           "x-budget-reset": String(headroom.resets.budgetsS[binding.period])

@@ -34,6 +34,7 @@ import usageByModel from "../../migrations/0011_usage_by_model.ts"
 import auditCutoff from "../../migrations/0012_audit_cutoff.ts"
 import auditValidated, { completedIndex } from "../../migrations/0013_audit_validated.ts"
 import auditPartitions from "../../migrations/0014_audit_partitions.ts"
+import sharedBudgets from "../../migrations/0015_shared_budgets.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -50,7 +51,8 @@ export const migrations = {
   "0011_usage_by_model": usageByModel,
   "0012_audit_cutoff": auditCutoff,
   "0013_audit_validated": auditValidated,
-  "0014_audit_partitions": auditPartitions
+  "0014_audit_partitions": auditPartitions,
+  "0015_shared_budgets": sharedBudgets
 }
 
 /** Indexes of large tables. They are built before the migration, because writers would wait for a build inside it. */

@@ -6,12 +6,16 @@
  * shows as an open lease or an open intent. A request that came and went in between changes the version of the counters,
  * and then the repair does nothing. A busy account is compared later. An account with tokens held beyond a lease is not
  * idle: `expiredHolds.ts` settles them first.
+ *
+ * The counters of a tenant (a group of accounts) are compared when all its accounts are idle at once. A tenant with more than
+ * `mostAccounts` accounts is not compared. Until then they may be too high, for the reasons above, and never too low.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Array as Arr, Clock, Context, Effect, Layer, type Scope, Schema } from "effect"
-import { type Period, periods } from "../domain/Limits.ts"
+import { type Budgets, type Period, periods } from "../domain/Limits.ts"
 import { Meter, type Snapshot } from "../gates/meter/Meter.ts"
-import type { Account } from "../domain/Reservation.ts"
+import type { Account, CounterOwner } from "../domain/Reservation.ts"
+import { accountOf, keysOfTenant } from "../gates/keys/accounts.ts"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { background, jittered, later } from "../observability/background.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
@@ -32,43 +36,69 @@ const capacity = 100_000
 /** How long a suspect account is compared more often. */
 const soonMs = 30_000
 
-const Truth = Schema.Struct({
-  key_id: Schema.String,
-  open: Schema.Finite,
-  day: Schema.Finite,
-  month: Schema.Finite,
-  total: Schema.Finite
-})
+/** Tenants compared in one round. Each takes two reads of the database. */
+const tenantBatch = 50
+/** Redis reads all of them in one script. */
+const mostAccounts = 2000
+
+const sums = { open: Schema.Finite, day: Schema.Finite, month: Schema.Finite, total: Schema.Finite }
+const Truth = Schema.Struct({ account: Schema.String, ...sums })
 type Truth = typeof Truth.Type
 const decodeTruths = Schema.decodeUnknownEffect(Schema.Array(Truth))
+const decodeTenantTruth = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct(sums)]))
+const decodeAccounts = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ account: Schema.String })))
 
-/** Keys per statement. It sums all days of a key: for 1,000 keys with three years each that took 4 s. */
+/** Accounts per statement. It sums all days of a key: for 1,000 keys with three years each that took 4 s. */
 const atOnce = 100
 
 /** The first and last day of the month are computed once: computing the month of each row costs more than adding it. */
-const truthsOf = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, instant: string) =>
+const truthsOf = (pg: PgClient.PgClient, accounts: ReadonlyArray<string>, instant: string) =>
   timeoutDetached("3 seconds")(pg`
-    WITH k AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(keys)}))::uuid[]) AS key_id),
+    WITH a AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(accounts)}))::uuid[]) AS id),
+      k AS (SELECT id AS account, id AS key_id FROM a
+        UNION SELECT a.id, o.id FROM a JOIN api_keys o ON o.budget_account = a.id),
       at AS MATERIALIZED (${daysOf(pg, pg`${instant}::text::timestamptz`)})
-    SELECT k.key_id::text,
-      (SELECT count(*) FROM intents i WHERE i.key_id = k.key_id)::float8 AS open,
+    SELECT k.account::text,
+      (SELECT count(*) FROM intents i WHERE i.key_id IN (SELECT o.key_id FROM k o WHERE o.account = k.account))::float8 AS open,
       ${sumsByPeriod(pg, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
     FROM k CROSS JOIN at LEFT JOIN ledger l ON l.key_id = k.key_id
-    GROUP BY k.key_id`).pipe(Effect.flatMap(decodeTruths))
+    GROUP BY k.account`).pipe(Effect.flatMap(decodeTruths))
 
-/** The ledger's totals of each key, and the number of its open intents. */
-export const readLedgerTotals = (pg: PgClient.PgClient, keys: ReadonlyArray<string>, at: number) =>
+/** The ledger's totals of each account, and the number of its open intents. */
+export const readLedgerTotals = (pg: PgClient.PgClient, accounts: ReadonlyArray<string>, at: number) =>
   Effect.map(
-    Effect.forEach(Arr.chunksOf(keys, atOnce), (some) => truthsOf(pg, some, new Date(at).toISOString())),
+    Effect.forEach(Arr.chunksOf(accounts, atOnce), (some) => truthsOf(pg, some, new Date(at).toISOString())),
     (found) => found.flat()
   )
 
+/** The same of a tenant. */
+const readTenantTotals = (pg: PgClient.PgClient, tenant: string, at: number) =>
+  timeoutDetached("3 seconds")(pg`
+    WITH at AS MATERIALIZED (${daysOf(pg, pg`${new Date(at).toISOString()}::text::timestamptz`)})
+    SELECT (SELECT count(*) FROM intents WHERE key_id IN (${keysOfTenant(pg, tenant)}))::float8 AS open,
+      ${sumsByPeriod(pg, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
+    FROM at LEFT JOIN ledger l ON l.tenant_id = ${tenant}::text::uuid`).pipe(
+    Effect.flatMap(decodeTenantTruth),
+    Effect.map(([totals]) => totals)
+  )
+
+/** The accounts of a tenant, one more than `mostAccounts` at most. */
+const readAccounts = (pg: PgClient.PgClient, tenant: string) =>
+  timeoutDetached("3 seconds")(pg`
+    SELECT DISTINCT ${accountOf(pg, "k")}::text AS account FROM api_keys k
+    WHERE k.tenant_id = ${tenant}::text::uuid LIMIT ${mostAccounts + 1}`).pipe(
+    Effect.flatMap(decodeAccounts),
+    Effect.map((rows) => rows.map(({ account }) => account))
+  )
+
 /** Tokens by which the counters differ from the ledger, summed over the periods that have counters. */
-const driftOf = (survey: Snapshot, truth: Truth): number =>
+const driftOf = (survey: Pick<Snapshot, "totals">, truth: Omit<Truth, "account">): number =>
   periods.reduce((sum, period: Period) => {
     const counted = survey.totals[period]
     return counted === undefined ? sum : sum + Math.abs(counted - truth[period])
   }, 0)
+
+const hasAny = (budgets: Budgets = {}): boolean => periods.some((period) => budgets[period] !== undefined)
 
 const nameOf = (account: Account): string => `${account.group}/${account.key}`
 
@@ -88,11 +118,16 @@ const make = (options: CounterReconcilerOptions) =>
         suspects.set(nameOf(account), { ...account, until: nowMs() + soonMs })
       }
     }
-    const found = { touched: 0, suspects: 0 }
+    /** tenants whose counters changed or were rebuilt since their last successful comparison */
+    const tenants = new Set<string>()
+    const touchTenant = (tenant: string): void => {
+      if (tenants.size < capacity) tenants.add(tenant)
+    }
+    const found = { touched: 0, suspects: 0, tenants: 0 }
     yield* metrics.probe({
       name: "tollgate_counter_drift_tokens",
       help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
-      read: Effect.sync(() => found.touched + found.suspects)
+      read: Effect.sync(() => found.touched + found.suspects + found.tenants)
     })
 
     /** Returns by how many tokens the idle accounts differed. */
@@ -131,9 +166,9 @@ const make = (options: CounterReconcilerOptions) =>
           idle.map(({ account }) => account.key),
           at
         ).pipe(Effect.onError(() => Effect.sync(() => idle.forEach(({ account }) => touch(account)))))
-        const byKey = new Map(ledger.map((truth) => [truth.key_id, truth]))
+        const byAccount = new Map(ledger.map((truth) => [truth.account, truth]))
         for (const { account, survey } of idle) {
-          const truth = byKey.get(account.key)
+          const truth = byAccount.get(account.key)
           if (truth === undefined) continue
           if (truth.open > 0) {
             touch(account)
@@ -153,6 +188,35 @@ const make = (options: CounterReconcilerOptions) =>
       }
       return drift
     })
+    /** Returns by how many tokens the counters of a tenant differed, if all its accounts are idle. */
+    const compareTenant = Effect.fnUntraced(function* (tenant: string, at: number) {
+      const accounts = yield* readAccounts(pg, tenant)
+      if (accounts.length > mostAccounts) return 0
+      const survey = yield* meter.snapshotGroup(tenant, accounts, at)
+      if (!periods.some((period) => survey.totals[period] !== undefined)) return 0
+      const truth = survey.open > 0 ? undefined : yield* readTenantTotals(pg, tenant, at)
+      const isIdle = truth !== undefined && truth.open === 0
+      const difference = isIdle ? driftOf(survey, truth) : 0
+      // Compare it again, whether it is busy, is repaired now, or a request came in between.
+      if (!isIdle || difference > 0) touchTenant(tenant)
+      if (difference === 0 || truth === undefined) return 0
+      if (!(yield* meter.repairGroup(tenant, accounts, at, survey.mark, truth))) return 0
+      yield* Effect.logWarning("counters of a tenant repaired", { tenant_id: tenant, tokens: difference })
+      return difference
+    })
+    const compareTenants = Effect.gen(function* () {
+      const at = yield* Clock.currentTimeMillis
+      let drift = 0
+      for (const tenant of [...tenants].slice(0, tenantBatch)) {
+        // A change from here on touches it again.
+        tenants.delete(tenant)
+        drift += yield* Effect.onError(compareTenant(tenant, at), () =>
+          Effect.sync(() => touchTenant(tenant))
+        )
+      }
+      return drift
+    })
+
     /** A suspect account that stays busy is left to the slower comparison. */
     const forgetOld = Effect.sync(() => {
       const now = nowMs()
@@ -179,19 +243,32 @@ const make = (options: CounterReconcilerOptions) =>
     yield* compareRepeatedly("counter_comparison", "touched", touched, options.everyS ?? 10)
     yield* compareRepeatedly("suspect_counter_comparison", "suspects", suspects, options.suspectsEveryS ?? 1)
 
+    yield* background(
+      "tenant_counter_comparison",
+      compareTenants.pipe(
+        Effect.tap((drift) => Effect.sync(() => void (found.tenants = drift))),
+        Effect.tapCause(() => Effect.sync(() => void (found.tenants = Number.NaN)))
+      ),
+      later(jittered((options.everyS ?? 10) * 1000))
+    )
+
+    const touchOwner = ({ group, key }: CounterOwner): void =>
+      key === undefined ? touchTenant(group) : suspect({ group, key })
     const watched = Meter.of({
       ...meter,
-      load: (account, totals) => Effect.map(meter.load(account, totals), () => suspect(account)),
+      load: (owner, counters) => Effect.map(meter.load(owner, counters), () => touchOwner(owner)),
       // After a refusal too: a dead process may hold the tokens that were missing.
       reserve: (claims, ask) =>
         Effect.map(meter.reserve(claims, ask), (verdict) => {
           touch(claims.account)
+          if (hasAny(claims.tenantBudgets)) touchTenant(claims.account.group)
           return verdict
         }),
       settle: (reservation, used, options) =>
         Effect.map(meter.settle(reservation, used, options), (headroom) => {
-          const { account, budgets } = reservation.claims
-          if (periods.some((period) => budgets[period] !== undefined)) touch(account)
+          const { account, budgets, tenantBudgets } = reservation.claims
+          if (hasAny(budgets)) touch(account)
+          if (hasAny(tenantBudgets)) touchTenant(account.group)
           return headroom
         })
     })

@@ -50,7 +50,7 @@ export const settleExpired = Effect.fnUntraced(function* (
     if (open || account === undefined) return Effect.succeed(false)
     const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
     if (booked === null) return Effect.as(meter.cancel({ id, claims }), true)
-    const reservation = { id, claims, held: 0, available: 0, admittedAt: at, buckets: {}, slot: false }
+    const reservation = { id, claims, held: 0, available: 0, admittedAt: at, slot: false }
     return Effect.as(meter.settle(reservation, booked), true)
   }
   const states = yield* readStates(pg, [...accounts.keys()])

@@ -10,7 +10,8 @@ import type { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 
 const Amount = Schema.Finite
 const optionalAmount = Schema.optionalKey(Amount)
-const optionalBucket = Schema.optionalKey(Schema.String)
+
+const StoredBudgets = Schema.Struct({ day: optionalAmount, month: optionalAmount, total: optionalAmount })
 
 /** A `Reservation` as the intent's row stores it. */
 const StoredReservation: Schema.Codec<Reservation, unknown> = Schema.Struct({
@@ -18,12 +19,12 @@ const StoredReservation: Schema.Codec<Reservation, unknown> = Schema.Struct({
   claims: Schema.Struct({
     account: Schema.Struct({ group: Schema.String, key: Schema.String }),
     limits: Schema.Struct({ rpm: Amount, tpm: Amount, concurrent: Amount }),
-    budgets: Schema.Struct({ day: optionalAmount, month: optionalAmount, total: optionalAmount })
+    budgets: StoredBudgets,
+    tenantBudgets: Schema.optionalKey(StoredBudgets)
   }),
   held: Amount,
   available: Amount,
   admittedAt: Amount,
-  buckets: Schema.Struct({ day: optionalBucket, month: optionalBucket, total: optionalBucket }),
   slot: Schema.Boolean
 })
 
@@ -79,7 +80,10 @@ export const closeExpired = (
       ),
       Effect.option
     )
-    const account = { group: row.tenant_id, key: row.key_id }
+    const account = Option.match(reservation, {
+      onNone: () => ({ group: row.tenant_id, key: row.key_id }),
+      onSome: ({ claims }) => claims.account
+    })
     // Without a readable reservation it cannot be settled. Its hold ends with its period, and the ledger is right.
     const settling = Option.match(reservation, {
       onNone: () => Effect.void,

@@ -1,27 +1,37 @@
-/** The ledger on Postgres: what each key has spent, with the most that its open intents may still spend. */
+/** The ledger on Postgres: what keys and tenants have spent, with the most that their open intents may still spend. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Schema } from "effect"
 import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
 import { timeoutDetached } from "../infra/time.ts"
+import { keysOfAccount, keysOfTenant } from "../gates/keys/accounts.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
 
 const Spent = Schema.Struct({ day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
 const decodeSpent = Schema.decodeUnknownEffect(Schema.Tuple([Spent]))
+
+/** The first day that counts in a period, so that the sum of a day does not read all days. */
+const since = {
+  day: (pg: PgClient.PgClient) => pg.literal("at.day"),
+  month: (pg: PgClient.PgClient) => pg.literal("at.month"),
+  total: (pg: PgClient.PgClient) => pg.literal("'-infinity'::date")
+}
 
 export const layerPostgres: Layer.Layer<Ledger, never, PgClient.PgClient> = Layer.effect(
   Ledger,
   Effect.gen(function* () {
     const pg = yield* PgClient.PgClient
     return Ledger.of({
-      spent: (keyId, at) =>
-        timeoutDetached("1 second")(
+      spent: ({ group, key }, at, longest) =>
+        timeoutDetached(key === undefined ? "3 seconds" : "1 second")(
           pg`
-            WITH tokens AS (
-              SELECT day, (tokens_in + tokens_out) AS n FROM ledger WHERE key_id = ${keyId}::text::uuid
+            WITH at AS MATERIALIZED (${daysOf(pg, pg`${new Date(at).toISOString()}::text::timestamptz`)}),
+            tokens AS (
+              SELECT l.day, l.tokens_in + l.tokens_out AS n FROM at JOIN ledger l ON l.day >= ${since[longest](pg)}
+              WHERE ${key === undefined ? pg`l.tenant_id = ${group}::text::uuid` : pg`l.key_id IN (${keysOfAccount(pg, key)})`}
               UNION ALL
               SELECT (admitted_at AT TIME ZONE 'UTC')::date, greatest(held, tokens_in + tokens_out)
-              FROM intents WHERE key_id = ${keyId}::text::uuid
-            ), at AS MATERIALIZED (${daysOf(pg, pg`${new Date(at).toISOString()}::text::timestamptz`)})
+              FROM intents WHERE key_id IN (${key === undefined ? keysOfTenant(pg, group) : keysOfAccount(pg, key)})
+            )
             SELECT ${sumsByPeriod(pg, { day: "tokens.day", tokens: "n" })} FROM at LEFT JOIN tokens ON true`
         ).pipe(
           Effect.flatMap(decodeSpent),

@@ -43,6 +43,7 @@ export const backgroundTasks = [
   "crash_recovery",
   "counter_comparison",
   "suspect_counter_comparison",
+  "tenant_counter_comparison",
   "settlement_retry",
   "model_discovery",
   "model_descriptions",

@@ -14,7 +14,7 @@ import type { Counted } from "../domain/Usage.ts"
 import { Budget } from "../gates/limits/Budget.ts"
 import { ModelRates } from "../gates/limits/TokenRates.ts"
 import { Meter } from "../gates/meter/Meter.ts"
-import { totalsOf } from "../gates/meter/verdicts.ts"
+import { countersOf } from "../gates/meter/verdicts.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
@@ -40,7 +40,8 @@ export const makeForward = Effect.gen(function* () {
   ]
   const nowMs = yield* makeMonotonicMs
 
-  const restore: Restore = (reservation) => budget.restore(reservation.claims.account, totalsOf(reservation))
+  const restore: Restore = (reservation) =>
+    budget.restore(reservation.claims.account, countersOf(reservation))
 
   /** Marks the call as sent and keeps its hold alive. */
   const send = ({ cost }: RequestContext, permit: Permit, timing?: OutputTiming): Hold => {

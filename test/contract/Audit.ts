@@ -2,6 +2,7 @@
 import { randomUUID, randomUUIDv7 } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, type Layer } from "effect"
+import type { Caller } from "../../src/domain/Caller.ts"
 import { Audit } from "../../src/audit/Audit.ts"
 import type { Intent } from "../../src/domain/AuditRecord.ts"
 import type { Usage } from "../../src/domain/Usage.ts"
@@ -30,6 +31,8 @@ export interface SeenRow {
 export class Written extends Context.Service<
   Written,
   {
+    /** The store knows the key, its tenant and its account. */
+    addKey(caller: Caller): Effect.Effect<void, unknown>
     row(requestId: string): Effect.Effect<SeenRow | undefined, unknown>
     hasIntent(requestId: string): Effect.Effect<boolean, unknown>
     ledger(keyId: string): Effect.Effect<ReadonlyArray<LedgerDay>, unknown>

@@ -102,7 +102,10 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
             }
             for (const which of [0, 1] as const) {
               const { keyId } = callers[which]
-              assert.deepInclude(yield* ledger.spent(keyId, noon), expected[which])
+              assert.deepInclude(
+                yield* ledger.spent({ group: callers[which].tenantId, key: keyId }, noon, "total"),
+                expected[which]
+              )
               assert.deepStrictEqual(yield* written.ledger(keyId), yield* written.auditSums(keyId))
             }
           })

@@ -2,26 +2,13 @@ import { assert, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { Ledger, LedgerDown } from "../../src/gates/limits/Ledger.ts"
-import type { Caller } from "../../src/domain/Caller.ts"
-import type { Budgets } from "../../src/domain/Limits.ts"
+import type { Budgets, Period } from "../../src/domain/Limits.ts"
+import type { CounterOwner } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { layerFromMeter } from "../../src/gates/limits/budgetFromMeter.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
-
-const callerWith = (budgets: Budgets): Caller => ({
-  tenantId: "g",
-  tenantName: "tenant",
-  keyId: "k",
-  keyPrefix: "tg_000000000",
-  scopes: new Set(),
-  limits: { rpm: 60, tpm: 1000, concurrent: 4 },
-  budgets,
-  models: "all",
-  weight: 1,
-  priority: "interactive"
-})
 
 const { account } = claimsOf({})
 
@@ -41,7 +28,7 @@ const missingOf = Effect.fnUntraced(function* (budgets: Budgets) {
 })
 
 it.effect("when totals are missing, then they are restored from the ledger, each from its own period", () => {
-  const asked: Array<readonly [string, number]> = []
+  const asked: Array<readonly [string | undefined, number]> = []
   return Effect.gen(function* () {
     yield* TestClock.setTime(noon)
     const [budget, meter] = [yield* Budget, yield* Meter]
@@ -61,7 +48,7 @@ it.effect("when totals are missing, then they are restored from the ledger, each
     )
   }).pipe(
     Effect.provide(
-      over((key, at) => {
+      over(({ key }, at) => {
         asked.push([key, at])
         return Effect.succeed(spent)
       })
@@ -102,7 +89,7 @@ it.effect(
 
 it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
   Effect.gen(function* () {
-    const missing = new Missing({ buckets: { day: "2026-11-21" } })
+    const missing = new Missing({ counters: { day: "2026-11-21" } })
     const restore = Effect.flatMap(Budget, (budget) => Effect.flip(budget.restore(account, missing)))
     const broken = yield* restore.pipe(
       Effect.provide(over(() => Effect.fail(new LedgerDown({ cause: "connection lost" }))))
@@ -127,8 +114,39 @@ it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
   })
 )
 
-it.effect("when budgets are asked for, then they are those of the caller", () =>
-  Effect.gen(function* () {
-    assert.deepStrictEqual((yield* Budget).budgets(callerWith(budgets)), budgets)
-  }).pipe(Effect.provide(over(() => Effect.succeed(spent))))
+it.effect(
+  "when counters of a key and of its tenant are missing, then each is loaded for its own owner",
+  () => {
+    const asked: Array<readonly [CounterOwner, Period]> = []
+    return Effect.gen(function* () {
+      yield* TestClock.setTime(noon)
+      const [budget, meter] = [yield* Budget, yield* Meter]
+      const claims = { ...claimsOf({ budgets: { day: 100 } }), tenantBudgets: { day: 100, month: 1000 } }
+      const missing = yield* meter.peek(claims)
+      assert.deepStrictEqual(
+        missing,
+        new Missing({
+          counters: { day: "2026-11-21" },
+          tenantCounters: { day: "2026-11-21", month: "2026-11" }
+        })
+      )
+      if (!(missing instanceof Missing)) return
+      yield* budget.restore(account, missing)
+      assert.deepInclude(yield* meter.peek(claims), {
+        budgets: { day: { limit: 100, remaining: 90 } },
+        tenantBudgets: { day: { limit: 100, remaining: 80 }, month: { limit: 1000, remaining: 600 } }
+      })
+      assert.deepStrictEqual(asked, [
+        [{ group: "g", key: "k" }, "day"],
+        [{ group: "g" }, "month"]
+      ])
+    }).pipe(
+      Effect.provide(
+        over((owner, _at, longest) => {
+          asked.push([owner, longest])
+          return Effect.succeed(owner.key === undefined ? { day: 20, month: 400, total: 6000 } : spent)
+        })
+      )
+    )
+  }
 )

@@ -10,17 +10,19 @@ const makeWorld = () => {
   const world = World.of({
     addKey: (options = {}) =>
       Effect.sync(() => {
-        const secret = mintKey("tg_")
+        const [secret, keyId] = [mintKey("tg_"), randomUUID()]
         store.add({
           secret,
           caller: {
             tenantId: randomUUID(),
             tenantName: "tenant",
-            keyId: randomUUID(),
+            keyId,
+            accountId: keyId,
             keyPrefix: prefixOf(secret),
             scopes: new Set(options.scopes ?? ["chat", "embeddings"]),
             limits: { ...limits, ...options.limits },
             budgets: options.budgets ?? {},
+            tenantBudgets: options.tenantBudgets ?? {},
             models: new Set(["m:1"]),
             weight: 1,
             priority: "interactive"

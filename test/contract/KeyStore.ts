@@ -15,6 +15,7 @@ export class World extends Context.Service<
       readonly scopes?: ReadonlyArray<"chat" | "embeddings">
       readonly limits?: Partial<EffectiveLimits>
       readonly budgets?: Budgets
+      readonly tenantBudgets?: Budgets
     }) => Effect.Effect<string>
     readonly revoke: (prefix: string) => Effect.Effect<void>
     readonly setKeyEnabled: (prefix: string, enabled: boolean) => Effect.Effect<void>
@@ -61,7 +62,8 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
           const secret = yield* addKey({
             scopes: ["embeddings"],
             limits: { tpm: 7 },
-            budgets: { day: 0, total: Number.MAX_SAFE_INTEGER }
+            budgets: { day: 0, total: Number.MAX_SAFE_INTEGER },
+            tenantBudgets: { month: 7 }
           })
           const store = yield* KeyStore
           const {
@@ -72,6 +74,8 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
           assert.strictEqual(value.keyPrefix, prefixOf(secret))
           assert.deepStrictEqual(value.limits, { rpm: 60, tpm: 7, concurrent: 4 })
           assert.deepStrictEqual(value.budgets, { day: 0, total: Number.MAX_SAFE_INTEGER })
+          assert.deepStrictEqual(value.tenantBudgets, { month: 7 })
+          assert.strictEqual(value.accountId, value.keyId)
           assert.deepStrictEqual([...value.scopes], ["embeddings"])
           assert.deepStrictEqual(value.models, new Set(["m:1"]))
           assert.deepStrictEqual([value.weight, value.priority], [1, "interactive"])

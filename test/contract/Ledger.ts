@@ -1,14 +1,18 @@
 /** What every ledger owes: what was spent and what is held, in the day, the month and for ever. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
+import type { Caller } from "../../src/domain/Caller.ts"
 import { Audit } from "../../src/audit/Audit.ts"
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
+import { Written } from "./Audit.ts"
 import { queuedFor } from "../support/permits.ts"
 
 const day = 86_400_000
 
-export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>) =>
+const accountOf = ({ accountId, tenantId }: Caller) => ({ group: tenantId, key: accountId })
+
+export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written, unknown>) =>
   layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Ledger: ${name}`, (it) => {
     const closed = Effect.fnUntraced(function* (
       caller: ReturnType<typeof callerOf>,
@@ -23,9 +27,45 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
 
     it.effect("when a key is unknown, then it has spent nothing", () =>
       Effect.gen(function* () {
-        const spent = yield* (yield* Ledger).spent(callerOf().keyId, noon)
+        const spent = yield* (yield* Ledger).spent(accountOf(callerOf()), noon, "total")
         assert.deepStrictEqual(spent, { day: 0, month: 0, total: 0 })
       })
+    )
+
+    it.effect(
+      "when several keys have one account, then it has spent what all of them have, and so has their tenant",
+      () =>
+        Effect.gen(function* () {
+          const ledger = yield* Ledger
+          const first = callerOf()
+          const second = { ...callerOf(undefined, first.tenantId), accountId: first.keyId }
+          const stranger = callerOf(undefined, first.tenantId)
+          yield* (yield* Written).addKey(second)
+          yield* (yield* Written).addKey(stranger)
+          yield* closed(first, noon, 1)
+          yield* closed(second, noon, 10)
+          yield* closed(second, noon - day, 100)
+          yield* closed(stranger, noon, 1000)
+          yield* closed(callerOf(), noon, 5_000_000)
+          // A request that is open counts with what it holds.
+          const open = intentOf({ caller: second, admittedAt: noon, arrivedAt: noon, held: 20_000 })
+          yield* (yield* Audit).open(queuedFor(open))
+          assert.deepStrictEqual(yield* ledger.spent(accountOf(first), noon, "total"), {
+            day: 20_011,
+            month: 20_111,
+            total: 20_111
+          })
+          assert.deepStrictEqual(
+            yield* ledger.spent(accountOf(second), noon, "total"),
+            yield* ledger.spent(accountOf(first), noon, "total")
+          )
+          const tenant = yield* ledger.spent({ group: first.tenantId }, noon, "total")
+          assert.deepStrictEqual(tenant, { day: 21_011, month: 21_111, total: 21_111 })
+          const today = yield* ledger.spent({ group: first.tenantId }, noon, "day")
+          assert.strictEqual(today.day, 21_011)
+          const month = yield* ledger.spent({ group: first.tenantId }, noon, "month")
+          assert.strictEqual(month.month, 21_111)
+        })
     )
 
     it.effect(
@@ -42,17 +82,17 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
           yield* closed(caller, last, 10_000)
           yield* closed(caller, last + 1, 100_000)
           yield* closed(callerOf(), noon, 5_000_000)
-          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), {
+          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
             day: 1,
             month: 10_111,
             total: 111_111
           })
-          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, first - 1), {
+          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), first - 1, "total"), {
             day: 1000,
             month: 1000,
             total: 111_111
           })
-          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon + 365 * day), {
+          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon + 365 * day, "total"), {
             day: 0,
             month: 0,
             total: 111_111
@@ -69,10 +109,18 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
           yield* closed(caller, noon, 7)
           const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
           yield* audit.open(queuedFor(intent))
-          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 507, total: 507 })
+          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
+            day: 7,
+            month: 507,
+            total: 507
+          })
           yield* Effect.flatten(audit.close(endOf(intent, usageOf(20, 3))))
-          assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 7, month: 30, total: 30 })
-          assert.strictEqual((yield* ledger.spent(caller.keyId, noon - day)).day, 23)
+          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
+            day: 7,
+            month: 30,
+            total: 30
+          })
+          assert.strictEqual((yield* ledger.spent(accountOf(caller), noon - day, "total")).day, 23)
         })
     )
 
@@ -81,7 +129,11 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
         const [audit, ledger] = [yield* Audit, yield* Ledger]
         const caller = callerOf()
         yield* audit.refuse(refusalOf({ caller, status: 429 }))
-        assert.deepStrictEqual(yield* ledger.spent(caller.keyId, noon), { day: 0, month: 0, total: 0 })
+        assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
+          day: 0,
+          month: 0,
+          total: 0
+        })
       })
     )
 
@@ -91,7 +143,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger, unknown>)
         const caller = callerOf()
         yield* closed(caller, noon, 2 ** 52)
         yield* closed(caller, noon, 3)
-        assert.strictEqual((yield* ledger.spent(caller.keyId, noon)).total, 2 ** 52 + 3)
+        assert.strictEqual((yield* ledger.spent(accountOf(caller), noon, "total")).total, 2 ** 52 + 3)
       })
     )
   })

@@ -26,14 +26,13 @@ const headroom: Headroom = {
   budgets: {},
   resets: noResets
 }
-const refusedBy = (by: ClaimName) => new Refused({ by, limit: 7, retryAfterS: 11, headroom })
+const refusedBy = (by: ClaimName) => new Refused({ by, scope: "key", limit: 7, retryAfterS: 11, headroom })
 const reservation = {
   id: "a",
   claims: claimsOf({}),
   held: 50,
   available: 60,
   admittedAt: 0,
-  buckets: {},
   slot: true
 }
 const caller = { ...callerWith("all"), limits: { rpm: 1, tpm: 2, concurrent: 3 }, budgets: { day: 4 } }
@@ -49,7 +48,7 @@ const answering = (verdict: Verdict) => {
         return verdict
       })
   })
-  const budget = Layer.succeed(Budget, { budgets: (one) => one.budgets, restore: () => Effect.void })
+  const budget = Layer.succeed(Budget, { restore: () => Effect.void })
   const layer = layerFromMeter.pipe(
     Layer.provide([meter, budget, ModelRates.layer, SettlementQueue.layer({ drainMs: 0 })]),
     Layer.provide(Metrics.layer)
@@ -63,7 +62,12 @@ it.effect("when a request is reserved, then its claims are the limits and budget
     const { asked, reserve } = answering(new Reserved({ reservation, headroom }))
     yield* reserve
     assert.deepStrictEqual(asked, [
-      { account: { group: caller.tenantId, key: caller.keyId }, limits: caller.limits, budgets: { day: 4 } }
+      {
+        account: { group: caller.tenantId, key: caller.keyId },
+        limits: caller.limits,
+        budgets: { day: 4 },
+        tenantBudgets: {}
+      }
     ])
   })
 )
@@ -99,7 +103,7 @@ it.effect("when a request is reserved, then the reservation is the evidence, and
 
 it.effect("when totals are missing after they were restored, then nothing is decided", () =>
   Effect.gen(function* () {
-    const { asked, reserve } = answering(new Missing({ buckets: { day: "2026-11-21" } }))
+    const { asked, reserve } = answering(new Missing({ counters: { day: "2026-11-21" } }))
     assert.deepInclude(yield* Effect.flip(reserve), { _tag: "Unavailable", gate: "Budget" })
     assert.lengthOf(asked, 2)
   })

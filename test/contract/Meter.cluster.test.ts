@@ -9,6 +9,7 @@ import { layerRedis, Redis } from "../../src/infra/Redis.ts"
 import { layerRedisCluster } from "../support/TestRedisCluster.ts"
 import { TestRedis } from "../support/TestRedis.ts"
 import { claimsOf, granted, leaseS, suite, Wipe } from "./Meter.ts"
+import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
 import { totals } from "./MeterTotals.ts"
 
@@ -52,13 +53,14 @@ const twin = () =>
 suite("Meter in a Redis Cluster", twin)
 leases("Meter in a Redis Cluster", twin)
 totals("Meter in a Redis Cluster", twin)
+groups("Meter in a Redis Cluster", twin)
 
 it.live("when groups are stored, then they are spread over all masters, and each stays on one", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     for (let i = 0; i < 30; i++) {
       const claims = claimsOf({ budgets: { total: 100 } }, { group: `group-${i}`, key: "k" })
-      yield* meter.load(claims.account, [{ bucket: "total", tokens: 10 }])
+      yield* meter.load(claims.account, [{ counter: "total", tokens: 10 }])
       const { reservation } = granted(yield* meter.reserve(claims, { id: `c-${i}`, tokens: 50, slot: true }))
       yield* meter.renew(reservation, 10, 60)
       assert.strictEqual((yield* meter.settle(reservation, 55)).budgets.total?.remaining, 35)

@@ -6,6 +6,7 @@ import { Redis } from "../../src/infra/Redis.ts"
 import { layerMeterOnClock } from "../support/TestMeter.ts"
 import { claimsOf, granted, leaseS, noon, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
+import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
 import { totals } from "./MeterTotals.ts"
 
@@ -19,6 +20,7 @@ const twin = () => Layer.provideMerge(wipe, layerMeterOnClock({ leaseS }))
 suite("Meter in Redis", twin)
 leases("Meter in Redis", twin)
 totals("Meter in Redis", twin)
+groups("Meter in Redis", twin)
 properties("Meter in Redis", twin, { runs: 100 })
 
 it.effect("when the host's clock is wrong, then the store's clock decides which day it is", () =>
@@ -28,10 +30,10 @@ it.effect("when the host's clock is wrong, then the store's clock decides which 
     const meter = yield* makeRedis(yield* Redis, { leaseS }, ahead)
     const claims = claimsOf({ budgets: { day: 100, month: 100 } })
     const missing = yield* meter.peek(claims)
-    assert.deepInclude(missing, { buckets: { day: "2026-12-31", month: "2026-12" } })
+    assert.deepInclude(missing, { counters: { day: "2026-12-31", month: "2026-12" } })
     yield* meter.load(claims.account, [
-      { bucket: "2026-12-31", tokens: 0 },
-      { bucket: "2026-12", tokens: 50 }
+      { counter: "2026-12-31", tokens: 0 },
+      { counter: "2026-12", tokens: 50 }
     ])
     const { reservation } = granted(yield* meter.reserve(claims, { id: "a", tokens: 60, slot: true }))
     assert.strictEqual(reservation.held, 50)

@@ -3,6 +3,7 @@ import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { layerMemoryMeter } from "../../src/gates/meter/memory/layer.ts"
 import { leaseS, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
+import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
 import { totals } from "./MeterTotals.ts"
 
@@ -21,4 +22,5 @@ const twin = () =>
 suite("Meter in memory", twin)
 leases("Meter in memory", twin)
 totals("Meter in memory", twin)
+groups("Meter in memory", twin)
 properties("Meter in memory", twin, { runs: 400 })

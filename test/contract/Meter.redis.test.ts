@@ -59,7 +59,7 @@ it.live("when a request has been forgotten, then its hold is given back all the 
     const both = yield* eventually(lapsed, (ids) => ids.length === 2)
     assert.deepStrictEqual(both.toSorted(), ["cancelled", "settled"])
     yield* meter.cancel({ id: "cancelled", claims })
-    const grip = { held: 0, available: 0, admittedAt: Date.now(), buckets: {}, slot: false }
+    const grip = { held: 0, available: 0, admittedAt: Date.now(), slot: false }
     yield* meter.settle({ id: "settled", claims, ...grip }, 10)
     assert.deepStrictEqual(yield* lapsed, [])
     assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
@@ -79,7 +79,7 @@ it.live("when two clients send 5000 reserves at once, then no more are admitted 
     const other = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
     const meters = [yield* Meter, yield* Effect.provide(Meter, other)] as const
     const claims = claimsOf({ rpm: 4000, tpm: 100_000, concurrent: 333, budgets: { total: 2000 } })
-    yield* (yield* Meter).load(claims.account, [{ bucket: "total", tokens: 0 }])
+    yield* (yield* Meter).load(claims.account, [{ counter: "total", tokens: 0 }])
     const verdicts = yield* Effect.forEach(
       Array.from({ length: 5000 }, (_, i) => i),
       // A busy machine may miss the command timeout: asked again, it answers what it had decided.
@@ -129,16 +129,16 @@ it.live("when Redis comes back with an older snapshot, then its totals do not co
   Effect.gen(function* () {
     const [meter, server] = [yield* Meter, yield* TestRedisServer]
     const claims = claimsOf({ budgets: { total: 1000 } })
-    yield* meter.load(claims.account, [{ bucket: "total", tokens: 0 }])
+    yield* meter.load(claims.account, [{ counter: "total", tokens: 0 }])
     const { reservation } = granted(yield* meter.reserve(claims, ask("a", 100)))
     yield* command("SAVE")
     granted(yield* meter.reserve(claims, ask("b", 500)))
     yield* server.kill
     yield* server.start
-    const missing = new Missing({ buckets: { total: "total" } })
+    const missing = new Missing({ counters: { total: "total" } })
     assert.deepStrictEqual(yield* retried(meter.peek(claims)), missing)
     assert.deepStrictEqual(yield* meter.reserve(claims, ask("c", 1)), missing)
-    yield* meter.load(claims.account, [{ bucket: "total", tokens: 600 }])
+    yield* meter.load(claims.account, [{ counter: "total", tokens: 600 }])
     assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 400)
     // It was admitted a moment before the load: the ledger may not have had it yet.
     assert.strictEqual((yield* meter.settle(reservation, 30)).budgets.total?.remaining, 370)
@@ -164,7 +164,7 @@ it.live("when keys are left alone, then each expires by itself", () =>
     const claims = claimsOf({})
     yield* meter.load(
       claims.account,
-      [new Date().toISOString().slice(0, 10), "total"].map((bucket) => ({ bucket, tokens: 0 }))
+      [new Date().toISOString().slice(0, 10), "total"].map((counter) => ({ counter, tokens: 0 }))
     )
     const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
     granted(yield* meter.reserve(claims, ask("b", 60)))

@@ -3,7 +3,13 @@
  * store is ever lost, and totals are loaded with 0 at the start of their period.
  */
 import { dayOf, monthOf, secondsFrom, secondsToEndOf } from "../../src/domain/Calendar.ts"
-import { type Headroom, type Period, periods } from "../../src/domain/Limits.ts"
+import {
+  budgetNames,
+  type BudgetScope,
+  type Headroom,
+  type Period,
+  periods
+} from "../../src/domain/Limits.ts"
 import type { ReserveRequest, ClaimName, Renewal } from "../../src/gates/meter/Meter.ts"
 import type { Claims, Reservation } from "../../src/domain/Reservation.ts"
 
@@ -32,6 +38,7 @@ export type ModelVerdict =
   | {
       readonly _tag: "Refused"
       readonly by: ClaimName
+      readonly scope: BudgetScope
       readonly limit: number
       readonly retryAfterS: number
       readonly headroom: Headroom
@@ -58,8 +65,14 @@ export class MeterModel {
   /** ids that were over before they began */
   readonly #never = new Set<string>()
 
-  constructor(leaseS: number) {
+  /** all accounts of the group */
+  readonly #group: Array<MeterModel>
+
+  /** `group`: the accounts that it shares budgets with; it joins them */
+  constructor(leaseS: number, group: Array<MeterModel> = []) {
     this.#leaseMs = leaseS * 1000
+    this.#group = group
+    group.push(this)
   }
 
   get #all(): Array<Request> {
@@ -94,20 +107,38 @@ export class MeterModel {
       .reduce((sum, request) => sum + (request.over ? request.used : request.held), 0)
   }
 
-  headroom({ limits, budgets }: Claims, of: number, now: number): Headroom {
-    const left: { -readonly [P in Period]?: Headroom["budgets"][P] } = {}
-    for (const period of periods) {
-      const limit = budgets[period]
-      if (limit !== undefined)
-        left[period] = { limit, remaining: Math.max(0, limit - this.#spent(period, of)) }
-    }
+  #spentBy(scope: BudgetScope, period: Period, of: number): number {
+    if (scope === "key") return this.#spent(period, of)
+    return this.#group.reduce((sum, account) => sum + account.#spent(period, of), 0)
+  }
+
+  /** What is left of each budget, which may be less than nothing. */
+  #remainders(claims: Claims, of: number) {
+    return budgetNames.flatMap(({ period, scope }) => {
+      const budget = (scope === "key" ? claims.budgets : claims.tenantBudgets)?.[period]
+      return budget === undefined
+        ? []
+        : [{ period, scope, budget, left: budget - this.#spentBy(scope, period, of) }]
+    })
+  }
+
+  headroom(claims: Claims, of: number, now: number): Headroom {
+    const { limits } = claims
+    const left = (scope: BudgetScope) =>
+      Object.fromEntries(
+        this.#remainders(claims, of)
+          .filter((budget) => budget.scope === scope)
+          .map(({ budget, left, period }) => [period, { limit: budget, remaining: Math.max(0, left) }])
+      )
+    const tenantBudgets = left("tenant")
     return {
       requests: { limit: limits.rpm, remaining: Math.max(0, limits.rpm - this.#requestsAt(now)) },
       tokens: {
         limit: limits.tpm,
         remaining: Math.max(0, limits.tpm - this.#tokensAt(now) - this.#outstanding())
       },
-      budgets: left,
+      budgets: left("key"),
+      ...(Object.keys(tenantBudgets).length === 0 ? {} : { tenantBudgets }),
       resets: {
         requestsMs: emptyIn(
           this.#all.flatMap((request) => (request.counted ? [request.at] : [])),
@@ -141,10 +172,16 @@ export class MeterModel {
     const known = this.#requests.get(ask.id)
     if (this.#never.has(ask.id) || known?.over === true) return { _tag: "Over" }
     if (known !== undefined) return this.#reserved(claims, ask.id, known, now)
-    const { limits, budgets } = claims
-    const refused = (by: ClaimName, limit: number, retryAfterS: number): ModelVerdict => ({
+    const { limits } = claims
+    const refused = (
+      by: ClaimName,
+      limit: number,
+      retryAfterS: number,
+      scope: BudgetScope = "key"
+    ): ModelVerdict => ({
       _tag: "Refused",
       by,
+      scope,
       limit,
       retryAfterS,
       headroom: this.headroom(claims, now, now)
@@ -170,13 +207,13 @@ export class MeterModel {
     if (ask.slot && kept + this.#live(now).filter(({ slot }) => slot).length >= limits.concurrent) {
       return refused("concurrency", limits.concurrent, 1)
     }
-    const remainders = periods.flatMap((period) => {
-      const budget = budgets[period]
-      return budget === undefined ? [] : [{ period, budget, left: budget - this.#spent(period, now) }]
-    })
-    const spent = remainders.findLast(({ left }) => left <= 0)
-    if (ask.tokens > 0 && spent !== undefined) {
-      return refused(spent.period, spent.budget, secondsToEndOf(spent.period, now))
+    const remainders = this.#remainders(claims, now)
+    const spent = remainders.filter(({ left }) => left <= 0)
+    const last = periods.findLast((period) => spent.some((budget) => budget.period === period))
+    const decisive = spent.find(({ period }) => period === last)
+    if (ask.tokens > 0 && decisive !== undefined) {
+      const { budget, period, scope } = decisive
+      return refused(period, budget, secondsToEndOf(period, now), scope)
     }
     const available = Math.max(0, Math.min(room, ...remainders.map(({ left }) => left)))
     const held = Math.max(Math.min(ask.tokens, available), Math.min(ask.least ?? 0, ask.tokens))
@@ -198,10 +235,9 @@ export class MeterModel {
 
   #reserved(claims: Claims, id: string, request: Request, now: number): ModelVerdict {
     const { held, available, at, slot } = request
-    const buckets = { day: dayOf(at), month: monthOf(at), total: "total" }
     return {
       _tag: "Reserved",
-      reservation: { id, claims, held, available, admittedAt: at, buckets, slot },
+      reservation: { id, claims, held, available, admittedAt: at, slot },
       headroom: this.headroom(claims, at, now)
     }
   }
@@ -226,10 +262,10 @@ export class MeterModel {
     this.#note(request, Math.max(used, request.used), now)
     request.held = Math.max(request.held, request.used)
     request.leaseUntil = now + this.#leaseMs
-    const { limits, budgets } = reservation.claims
+    const { limits } = reservation.claims
     const room = Math.min(
       limits.tpm - this.#tokensAt(now) - this.#outstanding(),
-      ...periods.map((period) => (budgets[period] ?? Infinity) - this.#spent(period, request.at))
+      ...this.#remainders(reservation.claims, request.at).map(({ left }) => left)
     )
     const more = Math.min(Math.max(0, want - request.held), Math.max(0, room))
     request.held += more

@@ -17,20 +17,22 @@ const eve = Date.UTC(2026, 11, 1) - 180_000
 
 const amount = fc.integer({ min: 0, max: 60 })
 const which = fc.integer({ min: 0, max: 7 })
+const budgets = fc.record(
+  {
+    day: fc.integer({ min: 0, max: 200 }),
+    month: fc.integer({ min: 0, max: 300 }),
+    total: fc.integer({ min: 0, max: 400 })
+  },
+  { requiredKeys: [] }
+)
 const terms = fc.record({
   limits: fc.record({
     rpm: fc.integer({ min: 1, max: 8 }),
     tpm: fc.integer({ min: 1, max: 200 }),
     concurrent: fc.integer({ min: 1, max: 5 })
   }),
-  budgets: fc.record(
-    {
-      day: fc.integer({ min: 0, max: 200 }),
-      month: fc.integer({ min: 0, max: 300 }),
-      total: fc.integer({ min: 0, max: 400 })
-    },
-    { requiredKeys: [] }
-  )
+  budgets,
+  tenantBudgets: budgets
 })
 
 const step = fc.oneof(
@@ -60,7 +62,7 @@ const step = fc.oneof(
   },
   { weight: 2, arbitrary: fc.record({ verb: fc.constantFrom("renewSlot", "freeSlot"), which }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("cancel"), which, terms }) },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constant("peek"), terms }) },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constant("peek"), which, terms }) },
   {
     weight: 4,
     arbitrary: fc.record({
@@ -74,19 +76,25 @@ type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
 const plain = (verdict: Verdict): unknown => ({ ...verdict })
 
 const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: number) {
-  const [meter, model] = [yield* Meter, new MeterModel(leaseS)]
-  const account = { group: `g${run}`, key: "k" }
-  const claimsFor = (terms: Pick<Claims, "limits" | "budgets">): Claims => ({ account, ...terms })
+  const meter = yield* Meter
+  /** Two accounts of one group: requests with an even number are of the first. */
+  const group: Array<MeterModel> = []
+  const models = [new MeterModel(leaseS, group), new MeterModel(leaseS, group)] as const
+  const keys = ["k", "l"] as const
+  const accountAt = (which: number) => ({ group: `g${run}`, key: keys[which % 2 === 0 ? 0 : 1] })
+  const modelAt = (which: number) => models[which % 2 === 0 ? 0 : 1]
+  const claimsFor = (terms: Omit<Claims, "account">, which: number): Claims => ({
+    account: accountAt(which),
+    ...terms
+  })
   const grips = new Map<number, Reservation>()
   yield* TestClock.setTime(eve)
 
   // What the Budget does when it meets a new day; a total that exists must not mind.
   const begin = Effect.gen(function* () {
     const now = yield* Clock.currentTimeMillis
-    yield* meter.load(
-      account,
-      [dayOf(now), monthOf(now), "total"].map((bucket) => ({ bucket, tokens: 0 }))
-    )
+    const counters = [dayOf(now), monthOf(now), "total"].map((counter) => ({ counter, tokens: 0 }))
+    for (const owner of [accountAt(0), accountAt(1), { group: `g${run}` }]) yield* meter.load(owner, counters)
   })
   yield* begin
 
@@ -95,10 +103,10 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
     const told = `step ${i}: ${JSON.stringify(action)}`
     switch (action.verb) {
       case "reserve": {
-        const claims = claimsFor(action.terms)
+        const claims = claimsFor(action.terms, action.which)
         const { least, slot, tokens } = action
         const ask = { id: `${run}-${action.which}`, tokens, least, slot }
-        const expected: ModelVerdict = model.reserve(claims, ask, now)
+        const expected: ModelVerdict = modelAt(action.which).reserve(claims, ask, now)
         const actual = yield* Effect.result(meter.reserve(claims, ask))
         if (Result.isFailure(actual)) assert.strictEqual(expected._tag, "Over", told)
         else assert.deepStrictEqual(plain(actual.success), { ...expected }, told)
@@ -110,7 +118,7 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
         const grip = grips.get(action.which)
         if (grip === undefined) break
         const actual = yield* meter.renew(grip, action.used, action.want)
-        assert.deepStrictEqual(actual, model.renew(grip, action.used, action.want, now), told)
+        assert.deepStrictEqual(actual, modelAt(action.which).renew(grip, action.used, action.want, now), told)
         break
       }
       case "settle": {
@@ -118,7 +126,7 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
         if (grip === undefined) break
         assert.deepStrictEqual(
           yield* meter.settle(grip, action.used, action),
-          model.settle(grip, action.used, action.keepSlot, now),
+          modelAt(action.which).settle(grip, action.used, action.keepSlot, now),
           told
         )
         break
@@ -128,18 +136,22 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
         const grip = grips.get(action.which)
         if (grip === undefined) break
         yield* meter[action.verb](grip)
-        model[action.verb](grip.id, now)
+        modelAt(action.which)[action.verb](grip.id, now)
         break
       }
       case "cancel": {
         const id = `${run}-${action.which}`
-        yield* meter.cancel({ id, claims: claimsFor(action.terms) })
-        model.cancel(id, now)
+        yield* meter.cancel({ id, claims: claimsFor(action.terms, action.which) })
+        modelAt(action.which).cancel(id, now)
         break
       }
       case "peek": {
-        const claims = claimsFor(action.terms)
-        assert.deepStrictEqual(yield* meter.peek(claims), model.headroom(claims, now, now), told)
+        const claims = claimsFor(action.terms, action.which)
+        assert.deepStrictEqual(
+          yield* meter.peek(claims),
+          modelAt(action.which).headroom(claims, now, now),
+          told
+        )
         break
       }
       case "wait": {

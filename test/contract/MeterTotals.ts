@@ -27,12 +27,12 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       Effect.gen(function* () {
         const claims = claimsOf({ rpm: 1, budgets: { day: 10, month: 20, total: 30 } })
         const verdict = yield* reserve(claims, ask("a", 5))
-        assert.deepStrictEqual(verdict, new Missing({ buckets }))
-        assert.deepStrictEqual(yield* (yield* Meter).peek(claims), new Missing({ buckets }))
+        assert.deepStrictEqual(verdict, new Missing({ counters: buckets }))
+        assert.deepStrictEqual(yield* (yield* Meter).peek(claims), new Missing({ counters: buckets }))
         yield* load(claims, { day: 0, total: 0 })
         assert.deepStrictEqual(
           yield* reserve(claims, ask("a", 5)),
-          new Missing({ buckets: { month: buckets.month } })
+          new Missing({ counters: { month: buckets.month } })
         )
         yield* load(claims, { month: 0 })
         assert.strictEqual((yield* take(claims, ask("a", 5))).held, 5)
@@ -74,15 +74,14 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         const claims = claimsOf({ budgets: { day: 100, month: 1000 } })
         const of = (day: string, month: string) =>
           meter.load(claims.account, [
-            { bucket: day, tokens: 0 },
-            { bucket: month, tokens: 0 }
+            { counter: day, tokens: 0 },
+            { counter: month, tokens: 0 }
           ])
         yield* of("2026-11-30", "2026-11")
         const a = yield* take(claims, ask("a", 40))
-        assert.deepStrictEqual(a.buckets, { day: "2026-11-30", month: "2026-11" })
         const b = yield* take(claims, ask("b", 20))
         yield* TestClock.adjust("5 seconds")
-        const after = new Missing({ buckets: { day: "2026-12-01", month: "2026-12" } })
+        const after = new Missing({ counters: { day: "2026-12-01", month: "2026-12" } })
         assert.deepStrictEqual(yield* meter.peek(claims), after)
         yield* of("2026-12-01", "2026-12")
         assert.deepStrictEqual(granted(yield* reserve(claims, ask("a", 40))).reservation, a)
@@ -131,7 +130,7 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.deepStrictEqual(yield* meter.renew(a, 10, 40), { held: 40, exhausted: false })
         // Nothing more is given on a total that nobody knows, but nothing says that it is spent.
         assert.deepStrictEqual(yield* meter.renew(a, 10, 70), { held: 40, exhausted: false })
-        assert.deepStrictEqual(yield* meter.peek(claims), new Missing({ buckets: { day: buckets.day } }))
+        assert.deepStrictEqual(yield* meter.peek(claims), new Missing({ counters: { day: buckets.day } }))
         const free = claimsOf({ concurrent: 1, tpm: 100 })
         assert.strictEqual(refused(yield* reserve(free, ask("b"))).by, "concurrency")
         assert.strictEqual((yield* left(free)).tokens.remaining, 60)

@@ -16,6 +16,7 @@ import {
   auditSumsOf,
   correctionOf,
   hasIntent,
+  insertKey,
   ledgerOf,
   type LedgerDay,
   storedRow
@@ -30,6 +31,7 @@ const layerWrittenLive = Layer.effect(
   Effect.map(Effect.context<Stores>(), (context) => {
     const provided = <A, E>(effect: Effect.Effect<A, E, Stores>) => Effect.provideContext(effect, context)
     return {
+      addKey: (caller) => provided(insertKey(caller)),
       row: (id) => provided(storedRow(id)),
       hasIntent: (id) => provided(hasIntent(id)),
       ledger: (keyId) => provided(ledgerOf(keyId)),
@@ -93,6 +95,8 @@ const layerWrittenMemory = Layer.effect(
       return [...days.values()].sort((a, b) => a.day.localeCompare(b.day))
     }
     return Written.of({
+      // The twin takes the account from the caller of each intent.
+      addKey: () => Effect.void,
       row: (id) => Effect.sync(() => memory.rows.get(id)),
       hasIntent: (id) => Effect.sync(() => memory.intents.has(id)),
       ledger: (keyId) => Effect.sync(() => sums(keyId)),

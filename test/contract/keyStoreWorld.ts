@@ -29,6 +29,7 @@ const layerWorld = Layer.effect(
             ...options.limits
           })
           yield* registry.setBudgets(key.prefix, options.budgets ?? {})
+          yield* registry.setTenantBudgets(tenant, options.tenantBudgets ?? {})
           return secret
         }).pipe(Effect.orDie),
       revoke: (prefix) => Effect.asVoid(Effect.orDie(registry.revokeKey(prefix))),

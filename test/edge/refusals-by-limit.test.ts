@@ -25,6 +25,7 @@ const limits = (requests: number, requestsLeft: number, tokens: number, tokensLe
 
 const budget = (period: string, limit: number, remaining: number) => ({
   "x-budget-period": period,
+  "x-budget-scope": "key",
   "x-budget-tokens-limit": String(limit),
   "x-budget-tokens-remaining": String(remaining)
 })

@@ -57,7 +57,10 @@ for (const fault of ["stopped", "frozen"] as const) {
 
         const late = intentOf({ caller })
         refusedInTime(yield* timed(audit.open(queuedFor(late))), openTimeoutMs + 300)
-        refusedInTime(yield* timed(ledger.spent(caller.keyId, Date.now())), 1500)
+        refusedInTime(
+          yield* timed(ledger.spent({ group: caller.tenantId, key: caller.accountId }, Date.now(), "total")),
+          1500
+        )
         const refusal = refusalOf({ caller, status: 429 })
         const refused = yield* timed(audit.refuse(refusal))
         assert.isTrue(Exit.isSuccess(refused.exit), "a refusal keeps its status")

@@ -83,7 +83,7 @@ layer(TestPostgres, { excludeTestServices: true, timeout: 30_000 })("a late end"
       const caller = callerOf()
       const account = { group: caller.tenantId, key: caller.keyId }
       const claims = { account, limits: caller.limits, budgets: { total: 1000 } }
-      yield* meter.load(account, [{ bucket: "total", tokens: 0 }])
+      yield* meter.load(account, [{ counter: "total", tokens: 0 }])
       const { requestId } = intentOf({ caller }).arrival
       const verdict = yield* meter.reserve(claims, { id: requestId, tokens: 100, slot: true })
       assert.instanceOf(verdict, Reserved)
@@ -99,6 +99,7 @@ layer(TestPostgres, { excludeTestServices: true, timeout: 30_000 })("a late end"
         id: requestId,
         tenant_id: caller.tenantId,
         key_id: caller.keyId,
+        account: caller.accountId,
         admitted_at: reservation.admittedAt,
         tokens: 158,
         was_aborted: true

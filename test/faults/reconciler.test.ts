@@ -43,7 +43,7 @@ it.live(
         limits: caller.limits,
         budgets: { total: 1000 }
       }
-      yield* meter.load(claims.account, [{ bucket: "total", tokens: 0 }])
+      yield* meter.load(claims.account, [{ counter: "total", tokens: 0 }])
       const [dead, living] = [intentOf({ caller }), intentOf({ caller })]
       const verdict = yield* meter.reserve(claims, { id: dead.arrival.requestId, tokens: 500, slot: true })
       assert.instanceOf(verdict, Reserved)

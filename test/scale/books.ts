@@ -1,12 +1,11 @@
-/** Whether the books agree: audit, ledger and live counters of every key, and whether anybody got more than a limit. */
+/** Whether the books agree: audit, ledger and live counters of every key and tenant, and whether anybody got more than a limit. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 
 const Row = Schema.Struct({
-  key_id: Schema.String,
+  account: Schema.String,
   tenant_id: Schema.String,
-  prefix: Schema.String,
   audit: Schema.Finite,
   ledger: Schema.Finite,
   intents: Schema.Finite
@@ -31,25 +30,28 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
   const [pg, meter] = [yield* PgClient.PgClient, yield* Meter]
   const rows = yield* decodeRows(
     yield* pg`
-      SELECT k.id::text AS key_id, k.tenant_id::text, k.prefix,
-        (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM audit_log a WHERE a.key_id = k.id)
-          + (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM audit_corrections c WHERE c.key_id = k.id)
+      SELECT coalesce(k.budget_account, k.id)::text AS account, k.tenant_id::text,
+        (sum((SELECT coalesce(sum(tokens_in + tokens_out), 0) FROM audit_log a WHERE a.key_id = k.id))
+          + sum((SELECT coalesce(sum(tokens_in + tokens_out), 0) FROM audit_corrections c WHERE c.key_id = k.id)))::float8
           AS audit,
-        (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM ledger l WHERE l.key_id = k.id) AS ledger,
-        (SELECT count(*)::float8 FROM intents i WHERE i.key_id = k.id) AS intents
-      FROM api_keys k`
+        sum((SELECT coalesce(sum(tokens_in + tokens_out), 0) FROM ledger l WHERE l.key_id = k.id))::float8 AS ledger,
+        sum((SELECT count(*) FROM intents i WHERE i.key_id = k.id))::float8 AS intents
+      FROM api_keys k GROUP BY 1, 2`
   )
   let [audit, ledger, counters, difference, leases, lapsed, intents] = [0, 0, 0, 0, 0, 0, 0]
+  /** what the keys of each tenant have spent */
+  const tenants = new Map<string, number>()
   const surveys = yield* Effect.forEach(
     rows,
     (row) =>
-      Effect.map(meter.snapshot({ group: row.tenant_id, key: row.key_id }, Date.now()), (survey) => ({
+      Effect.map(meter.snapshot({ group: row.tenant_id, key: row.account }, Date.now()), (survey) => ({
         row,
         survey
       })),
     { concurrency: 16 }
   )
   for (const { row, survey } of surveys) {
+    tenants.set(row.tenant_id, (tenants.get(row.tenant_id) ?? 0) + row.ledger)
     // A key that nobody used has no counter.
     const counted = survey.totals.total ?? row.ledger
     audit += row.audit
@@ -59,6 +61,11 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
     leases += survey.open
     lapsed += survey.lapsed.length
     intents += row.intents
+  }
+  // Only tenants with a budget have a counter.
+  for (const [tenant, spent] of tenants) {
+    const { totals } = yield* meter.snapshotGroup(tenant, [], Date.now())
+    difference += Math.abs((totals.total ?? spent) - spent)
   }
   const unaudited = Math.abs(audit - ledger)
   const open = leases + lapsed + intents

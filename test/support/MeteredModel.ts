@@ -150,7 +150,7 @@ export class MeteredModel {
         return this.away ? new MeterDown({ cause: "away" }) : meter.renew(...args)
       }
     }
-    this.#counters.load(this.claims.account, [{ bucket: "total", tokens: 0 }], noon)
+    this.#counters.load(this.claims.account, [{ counter: "total", tokens: 0 }], noon)
   }
 
   /** undefined: refused. */

@@ -1,4 +1,5 @@
 /** The audit's tables, read as a test asks for them. */
+import type { Caller } from "../../src/domain/Caller.ts"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
@@ -99,3 +100,17 @@ export const hasIntent = (requestId: string) =>
     SqlClient.SqlClient,
     (sql) => sql`SELECT FROM intents WHERE request_id = ${requestId}::text::uuid`
   ).pipe(Effect.map((rows) => rows.length > 0))
+
+/** A key as `rotate-key` stores it: with the account of the key that it replaces. */
+export const insertKey = ({ accountId, keyId, tenantId }: Caller) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`
+      WITH tenant AS (
+        INSERT INTO tenants (id, name, rpm, tpm, concurrent) VALUES (${tenantId}::text::uuid, ${tenantId}, 1, 1, 1)
+        ON CONFLICT DO NOTHING
+      )
+      INSERT INTO api_keys (id, tenant_id, name, prefix, hash, budget_account)
+      VALUES (${keyId}::text::uuid, ${tenantId}::text::uuid, 'key', 'tg_' || substr(md5(${keyId}), 1, 9), '$argon2id$',
+        nullif(${accountId}::text, ${keyId}::text)::uuid)`
+  )

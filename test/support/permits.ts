@@ -20,10 +20,12 @@ export const callerWith = (models: Caller["models"]): Caller => ({
   tenantId: "1",
   tenantName: "acme",
   keyId: "1",
+  accountId: "1",
   keyPrefix: "tg_AAAAAAAAA",
   scopes: new Set(["chat", "embeddings"]),
   limits: { rpm: 60, tpm: 1000, concurrent: 4 },
   budgets: {},
+  tenantBudgets: {},
   models,
   weight: 1,
   priority: "interactive"
@@ -97,7 +99,6 @@ export const reservedFor = (
         held: 1,
         available: 1000,
         admittedAt: 0,
-        buckets: {},
         slot: true,
         ...terms.reservation
       },

@@ -10,10 +10,12 @@ export const callerOf = (keyId: string = randomUUID(), tenantId: string = random
   tenantId,
   tenantName: "acme",
   keyId,
+  accountId: keyId,
   keyPrefix: "tg_AAAAAAAAA",
   scopes: new Set(["chat"]),
   limits: { rpm: 60, tpm: 1000, concurrent: 4 },
   budgets: {},
+  tenantBudgets: {},
   models: "all",
   weight: 1,
   priority: "interactive"
@@ -51,7 +53,6 @@ export const intentOf = (terms: Terms = {}): Intent => {
       held: terms.held ?? 100,
       available: 1000,
       admittedAt: terms.admittedAt ?? arrivedAt,
-      buckets: {},
       slot: true
     },
     promptEstimate: terms.promptEstimate ?? 5

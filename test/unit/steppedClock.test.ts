@@ -69,7 +69,7 @@ for (const stepMs of steps) {
       return Effect.gen(function* () {
         const budget = yield* Budget
         const restore = here(
-          budget.restore({ group: "1", key: "1" }, new Missing({ buckets: { total: "total" } }))
+          budget.restore({ group: "1", key: "1" }, new Missing({ counters: { total: "total" } }))
         )
         yield* restore
         yield* stepped(stepMs)

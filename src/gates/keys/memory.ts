@@ -22,17 +22,19 @@ export interface MemoryKey {
 
 /** A key for the memory twin: a new random one, of a new tenant, for all models, with wide limits. */
 export const memoryKey = (caller: Partial<Caller> = {}): MemoryKey => {
-  const secret = mintKey(defaultNamespace)
+  const [secret, keyId] = [mintKey(defaultNamespace), randomUUID()]
   return {
     secret,
     caller: {
       tenantId: randomUUID(),
       tenantName: "acme",
-      keyId: randomUUID(),
+      keyId,
+      accountId: keyId,
       keyPrefix: prefixOf(secret),
       scopes: new Set(scopes),
       limits: { rpm: 1000, tpm: 1_000_000, concurrent: 100 },
       budgets: {},
+      tenantBudgets: {},
       models: "all",
       weight: 1,
       priority: "interactive",

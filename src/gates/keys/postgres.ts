@@ -8,11 +8,13 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "effect"
 import { type Caller, priorities, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
+import type { Budgets } from "../../domain/Limits.ts"
 import { seal } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { timeoutDetached } from "../../infra/time.ts"
 import { background, jittered, makeOutage } from "../../observability/background.ts"
+import { accountOf } from "./accounts.ts"
 import { type KeyStateCache, type KeyState, makeKeyStateCache } from "./KeyStateCache.ts"
 import { KeyStore } from "./KeyStore.ts"
 import { makeSecretVerifier, type SecretVerifierOptions } from "./SecretVerifier.ts"
@@ -39,6 +41,7 @@ const KeyRow = Schema.Struct({
   prefix: Schema.String,
   hash: Schema.String,
   key_id: Schema.String,
+  account_id: Schema.String,
   tenant_id: Schema.String,
   tenant_name: Schema.String,
   scopes: Schema.Array(Schema.String),
@@ -48,6 +51,9 @@ const KeyRow = Schema.Struct({
   budget_daily: Amount,
   budget_monthly: Amount,
   budget_total: Amount,
+  tenant_budget_daily: Amount,
+  tenant_budget_monthly: Amount,
+  tenant_budget_total: Amount,
   weight: Schema.Int,
   priority: Schema.Literals(priorities),
   allow_all_models: Schema.Boolean,
@@ -67,19 +73,23 @@ const aliasesOf = (aliases: typeof KeyRow.Type.model_aliases): Pick<Caller, "ali
   return entries.length === 0 ? {} : { aliases: new Map(entries) }
 }
 
+const budgetsOf = (day: number | null, month: number | null, total: number | null): Budgets => ({
+  ...(day === null ? {} : { day }),
+  ...(month === null ? {} : { month }),
+  ...(total === null ? {} : { total })
+})
+
 const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyState => {
   const caller: Caller = {
     tenantId: row.tenant_id,
     tenantName: row.tenant_name,
     keyId: row.key_id,
+    accountId: row.account_id,
     keyPrefix: row.prefix,
     scopes: new Set(scopes.filter((scope) => row.scopes.includes(scope))),
     limits: { rpm: row.rpm, tpm: row.tpm, concurrent: row.concurrent },
-    budgets: {
-      ...(row.budget_daily === null ? {} : { day: row.budget_daily }),
-      ...(row.budget_monthly === null ? {} : { month: row.budget_monthly }),
-      ...(row.budget_total === null ? {} : { total: row.budget_total })
-    },
+    budgets: budgetsOf(row.budget_daily, row.budget_monthly, row.budget_total),
+    tenantBudgets: budgetsOf(row.tenant_budget_daily, row.tenant_budget_monthly, row.tenant_budget_total),
     weight: row.weight,
     priority: row.priority,
     models: row.allow_all_models ? "all" : new Set(row.allowed_models),
@@ -104,11 +114,13 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
   Effect.fnUntraced(
     function* (prefixes: ReadonlyArray<string>) {
       const rows = yield* pg<object>`
-      SELECT k.prefix, k.hash, k.id::text AS key_id, t.id::text AS tenant_id, t.name AS tenant_name, k.scopes,
+      SELECT k.prefix, k.hash, k.id::text AS key_id, ${accountOf(pg, "k")}::text AS account_id, t.id::text AS tenant_id, t.name AS tenant_name, k.scopes,
         coalesce(k.rpm, t.rpm) AS rpm, coalesce(k.tpm, t.tpm) AS tpm,
         coalesce(k.concurrent, t.concurrent) AS concurrent,
         k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
         k.budget_total::float8 AS budget_total,
+        t.budget_daily::float8 AS tenant_budget_daily, t.budget_monthly::float8 AS tenant_budget_monthly,
+        t.budget_total::float8 AS tenant_budget_total,
         t.weight, k.priority, k.end_user_header, t.allow_all_models, t.allowed_models, t.model_aliases, k.prompt_log, k.prompt_log_days,
         k.status = 'active' AND NOT t.disabled
           AND (k.expires_at IS NULL OR k.expires_at > now())

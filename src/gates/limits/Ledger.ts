@@ -1,6 +1,7 @@
-/** The tokens that each key has spent: the truth behind the totals of the Meter. */
+/** The tokens that keys and tenants have spent: the truth behind the counters of the Meter. */
 import { Context, Data, type Effect } from "effect"
 import type { Period } from "../../domain/Limits.ts"
+import type { CounterOwner } from "../../domain/Reservation.ts"
 
 export class LedgerDown extends Data.TaggedError("LedgerDown")<{ readonly cause: unknown }> {}
 
@@ -8,9 +9,14 @@ export class Ledger extends Context.Service<
   Ledger,
   {
     /**
-     * Tokens of `keyId` in the day, in the month and in total, at the instant `at` (epoch ms): settled requests plus
-     * what open intents hold.
+     * Tokens of an account, which may have several keys, or of a whole group (the tenant), in the day, in the month and in
+     * total, at the instant `at` (epoch ms): settled requests plus what open intents hold. The sum of all days is only read
+     * for `total`, which `longest` asks for; it is 0 otherwise.
      */
-    spent(keyId: string, at: number): Effect.Effect<{ readonly [P in Period]: number }, LedgerDown>
+    spent(
+      owner: CounterOwner,
+      at: number,
+      longest: Period
+    ): Effect.Effect<{ readonly [P in Period]: number }, LedgerDown>
   }
 >()("tollgate/gates/limits/Ledger") {}

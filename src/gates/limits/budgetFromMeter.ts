@@ -9,28 +9,24 @@ import { Ledger } from "./Ledger.ts"
 import { Unavailable } from "../../domain/Errors.ts"
 import { periods } from "../../domain/Limits.ts"
 import { measured, unmeasured } from "../../infra/time.ts"
-import type { Account } from "../../domain/Reservation.ts"
+import type { CounterOwner, Counters } from "../../domain/Reservation.ts"
 import { Meter } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
 
-/** An instant in the missing buckets; undefined when only `total` is missing, because any instant will do. */
-const instantOf = (buckets: {
-  readonly day: string | undefined
-  readonly month: string | undefined
-}): number | undefined => {
-  if (buckets.day !== undefined) return Date.parse(`${buckets.day}T00:00:00Z`)
-  if (buckets.month !== undefined) return Date.parse(`${buckets.month}-01T00:00:00Z`)
-  return undefined
-}
-
-/** Identifies counters of an account; equal when all fields are equal. */
+/** Missing counters of an account, or without `key` of a group; equal when all fields are equal. */
 class Gap extends Data.Class<{
   readonly group: string
-  readonly key: string
+  readonly key: string | undefined
   readonly day: string | undefined
   readonly month: string | undefined
   readonly total: string | undefined
 }> {}
+
+/** An instant in the periods of the missing counters; undefined when only `total` is missing, because any instant will do. */
+const instantOf = ({ day, month }: Gap): number | undefined => {
+  if (day !== undefined) return Date.parse(`${day}T00:00:00Z`)
+  return month === undefined ? undefined : Date.parse(`${month}-01T00:00:00Z`)
+}
 
 /** Ledger and Meter together: far less than what a load may lag behind an admission (`scripts.ts`). */
 const patience = Duration.seconds(4)
@@ -41,15 +37,20 @@ export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter> = Layer.
     const [ledger, meter] = [yield* Ledger, yield* Meter]
 
     const rebuild = Effect.fnUntraced(function* (gap: Gap) {
-      const buckets = { day: gap.day, month: gap.month, total: gap.total }
-      const instant = instantOf(buckets) ?? (yield* Clock.currentTimeMillis)
-      const account: Account = { group: gap.group, key: gap.key }
-      const spent = yield* ledger.spent(account.key, instant)
-      const totals = periods.flatMap((period) => {
-        const bucket = buckets[period]
-        return bucket === undefined ? [] : [{ bucket, tokens: spent[period] }]
+      const instant = instantOf(gap) ?? (yield* Clock.currentTimeMillis)
+      const owner: CounterOwner = {
+        group: gap.group,
+        ...(gap.key === undefined ? {} : { key: gap.key })
+      }
+      const missing = periods.flatMap((period) => {
+        const counter = gap[period]
+        return counter === undefined ? [] : [{ counter, period }]
       })
-      yield* meter.load(account, totals)
+      const spent = yield* ledger.spent(owner, instant, missing.at(-1)?.period ?? "day")
+      yield* meter.load(
+        owner,
+        missing.map(({ counter, period }) => ({ counter, tokens: spent[period] }))
+      )
     })
 
     const flights = yield* Cache.make({
@@ -67,10 +68,17 @@ export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter> = Layer.
         )
     })
 
+    const fill = (group: string, key: string | undefined, { day, month, total }: Counters) =>
+      day === undefined && month === undefined && total === undefined
+        ? Effect.void
+        : measured(Cache.get(flights, new Gap({ group, key, day, month, total })))
+
     return {
-      budgets: (caller) => caller.budgets,
-      restore: ({ group, key }, { buckets: { day, month, total } }) =>
-        measured(Cache.get(flights, new Gap({ group, key, day, month, total })))
+      restore: ({ group, key }, { counters, tenantCounters = {} }) =>
+        Effect.all([fill(group, key, counters), fill(group, undefined, tenantCounters)], {
+          concurrency: 2,
+          discard: true
+        })
     }
   })
 )

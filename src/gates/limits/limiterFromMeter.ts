@@ -25,10 +25,16 @@ import { ModelRates } from "./TokenRates.ts"
 /** The totals are still missing after they were loaded, so the budget cannot be checked. */
 const stillMissing = (missing: Missing): Unavailable => new Unavailable({ gate: "Budget", cause: missing })
 
-const refusalOf = ({ by, headroom, limit: value, retryAfterS }: Refused): BudgetExhausted | RateLimited =>
+const refusalOf = ({
+  by,
+  headroom,
+  limit: value,
+  retryAfterS,
+  scope
+}: Refused): BudgetExhausted | RateLimited =>
   by === "requests" || by === "tokens" || by === "concurrency"
     ? new RateLimited({ limit: by, value, retryAfterS, headroom })
-    : new BudgetExhausted({ period: by, value, retryAfterS, headroom })
+    : new BudgetExhausted({ scope, period: by, value, retryAfterS, headroom })
 
 const generates = ({ kind }: InferenceRequest): boolean => kind === "chat" || kind === "generate"
 
@@ -44,9 +50,10 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
       ]
 
       const claimsOf = (caller: Caller): Claims => ({
-        account: { group: caller.tenantId, key: caller.keyId },
+        account: { group: caller.tenantId, key: caller.accountId },
         limits: caller.limits,
-        budgets: budget.budgets(caller)
+        budgets: caller.budgets,
+        tenantBudgets: caller.tenantBudgets
       })
 
       /**

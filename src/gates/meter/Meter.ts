@@ -19,8 +19,15 @@
  */
 import { Context, Data, type Effect } from "effect"
 import { Unavailable } from "../../domain/Errors.ts"
-import type { Headroom, Period } from "../../domain/Limits.ts"
-import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
+import type { BudgetScope, Headroom, Period } from "../../domain/Limits.ts"
+import type {
+  Account,
+  Claims,
+  CounterName,
+  CounterOwner,
+  Counters,
+  Reservation
+} from "../../domain/Reservation.ts"
 
 /** The store did not answer in time or answered nonsense: nobody may be admitted on it. */
 export class MeterDown extends Data.TaggedError("MeterDown")<{ readonly cause: unknown }> {}
@@ -53,15 +60,20 @@ export type ClaimName = "requests" | "tokens" | "concurrency" | Period
 /** The first claim, in the order of `ClaimName`, that has no room. */
 export class Refused extends Data.TaggedClass("Refused")<{
   readonly by: ClaimName
+  /** whose claim it is; `tenant` for budgets only */
+  readonly scope: BudgetScope
   readonly limit: number
   /** whole seconds, at least 1, until the same request could pass */
   readonly retryAfterS: number
   readonly headroom: Headroom
 }> {}
 
-/** Totals that have to be loaded from the ledger before anybody is admitted on them. */
+/** Counters that have to be loaded from the ledger before anybody is admitted on them. */
 export class Missing extends Data.TaggedClass("Missing")<{
-  readonly buckets: { readonly [P in Period]?: Bucket }
+  /** of the account */
+  readonly counters: Counters
+  /** of its group; absent: none */
+  readonly tenantCounters?: Counters
 }> {}
 
 export type Verdict = Reserved | Refused | Missing
@@ -123,10 +135,10 @@ export class Meter extends Context.Service<
     /** What is left, without consuming anything. */
     peek(claims: Claims): Effect.Effect<Headroom | Missing, MeterDown>
 
-    /** Sets totals that are missing; one that exists meanwhile is left as it is. */
+    /** Sets counters that are missing; one that exists meanwhile is left as it is. */
     load(
-      account: Account,
-      totals: ReadonlyArray<{ readonly bucket: Bucket; readonly tokens: number }>
+      owner: CounterOwner,
+      counters: ReadonlyArray<{ readonly counter: CounterName; readonly tokens: number }>
     ): Effect.Effect<void, MeterDown>
 
     /** The account's totals for the instant `at` (epoch ms), without consuming anything. */
@@ -138,6 +150,25 @@ export class Meter extends Context.Service<
      */
     repair(
       account: Account,
+      at: number,
+      mark: number,
+      totals: { readonly [P in Period]?: number }
+    ): Effect.Effect<boolean, MeterDown>
+
+    /**
+     * The counters of a group for the instant `at`, beside its accounts `keys`. It is idle when no account has an open
+     * request; `open` counts those. `mark` changes with the counters and with each of the accounts.
+     */
+    snapshotGroup(
+      group: string,
+      keys: ReadonlyArray<string>,
+      at: number
+    ): Effect.Effect<Pick<Snapshot, "mark" | "open" | "totals">, MeterDown>
+
+    /** As `repair`, for the counters of a group: `keys` and `mark` are those of a snapshot. */
+    repairGroup(
+      group: string,
+      keys: ReadonlyArray<string>,
       at: number,
       mark: number,
       totals: { readonly [P in Period]?: number }

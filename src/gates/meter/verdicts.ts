@@ -1,16 +1,27 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
-import { bucketsAt, secondsFrom, secondsToEndOf } from "../../domain/Calendar.ts"
-import { type Headroom, type Period, periods, type Remaining } from "../../domain/Limits.ts"
+import { counterNamesAt, secondsFrom, secondsToEndOf } from "../../domain/Calendar.ts"
+import {
+  budgetNames,
+  type BudgetScope,
+  type Headroom,
+  type Period,
+  periods,
+  type Remaining
+} from "../../domain/Limits.ts"
 import { type ClaimName, Missing, Refused, type ReserveRequest } from "./Meter.ts"
-import type { Account, Bucket, Claims, Reservation } from "../../domain/Reservation.ts"
+import type { Claims, CounterName, CounterOwner, Counters, Reservation } from "../../domain/Reservation.ts"
 
-/** In the order in which they are checked. */
-export const claimNames = [
-  "requests",
-  "tokens",
-  "concurrency",
-  ...periods
-] as const satisfies ReadonlyArray<ClaimName>
+/** The claims by number, as the scripts name them in a refusal. */
+export const claimNames: ReadonlyArray<{ readonly by: ClaimName; readonly scope: BudgetScope }> = [
+  { by: "requests", scope: "key" },
+  { by: "tokens", scope: "key" },
+  { by: "concurrency", scope: "key" },
+  ...budgetNames.map(({ period, scope }) => ({ by: period, scope }))
+]
+
+/** The budget of each of `budgetNames`; undefined for one that is not claimed. */
+export const budgetsOf = ({ budgets, tenantBudgets }: Claims): ReadonlyArray<number | undefined> =>
+  budgetNames.map(({ period, scope }) => (scope === "key" ? budgets : tenantBudgets)?.[period])
 
 const dayMs = 86_400_000
 
@@ -18,7 +29,7 @@ const dayMs = 86_400_000
  * How long a total is kept, in ms: well past its period, so that it is there when the period's last request
  * settles. A `total` dropped by then was idle, and comes back from the ledger.
  */
-export const lifeOf = (bucket: Bucket): number => (/^\d{4}-\d{2}-\d{2}$/.test(bucket) ? 4 : 40) * dayMs
+export const lifeOf = (counter: CounterName): number => (/^\d{4}-\d{2}-\d{2}$/.test(counter) ? 4 : 40) * dayMs
 
 /** Counts are whole and not negative, whatever a caller computed. */
 export const whole = (tokens: number): number =>
@@ -32,7 +43,7 @@ export const leastOf = ({ least = 0, tokens }: ReserveRequest): number =>
 export interface Left {
   readonly requests: number
   readonly tokens: number
-  /** in the order of `periods`; below 0: not claimed, or not known */
+  /** in the order of `budgetNames`; below 0: not claimed, or not known */
   readonly budgets: ReadonlyArray<number>
   /** the store's time, epoch ms */
   readonly now: number
@@ -40,18 +51,22 @@ export interface Left {
   readonly tokensResetMs: number
 }
 
+type PeriodsLeft = { -readonly [P in Period]?: Remaining }
+
 /** `instant` (epoch ms) is in the periods of the budgets: those of the request's admission. */
 export const headroomOf = (claims: Claims, instant: number, left: Left): Headroom => {
-  const budgets: { -readonly [P in Period]?: Remaining } = {}
-  periods.forEach((period, i) => {
-    const [limit, remaining] = [claims.budgets[period], left.budgets[i]]
-    if (limit !== undefined && remaining !== undefined && remaining >= 0)
-      budgets[period] = { limit, remaining }
+  const [budgets, tenantBudgets]: [PeriodsLeft, PeriodsLeft] = [{}, {}]
+  budgetsOf(claims).forEach((limit, i) => {
+    const [name, remaining] = [budgetNames[i], left.budgets[i]]
+    if (name === undefined || limit === undefined || remaining === undefined || remaining < 0) return
+    const found = name.scope === "key" ? budgets : tenantBudgets
+    found[name.period] = { limit, remaining }
   })
   return {
     requests: { limit: claims.limits.rpm, remaining: left.requests },
     tokens: { limit: claims.limits.tpm, remaining: left.tokens },
     budgets,
+    ...(isEmpty(tenantBudgets) ? {} : { tenantBudgets }),
     resets: {
       requestsMs: left.requestsResetMs,
       tokensMs: left.tokensResetMs,
@@ -64,23 +79,28 @@ export const headroomOf = (claims: Claims, instant: number, left: Left): Headroo
   }
 }
 
-/** The names in `all` whose flag is set. */
-export const marked = (
-  all: { readonly [P in Period]: Bucket },
-  flags: ReadonlyArray<boolean>
-): Reservation["buckets"] => {
-  const some: { -readonly [P in Period]?: Bucket } = {}
-  periods.forEach((period, i) => {
-    if (flags[i] === true) some[period] = all[period]
-  })
-  return some
+const isEmpty = (record: object): boolean => Object.keys(record).length === 0
+
+/** The counters of `instant` (epoch ms) whose flag is set; flags in the order of `budgetNames`. */
+export const missingOf = (instant: number, flags: ReadonlyArray<boolean>): Missing => {
+  const names = counterNamesAt(instant)
+  const some = (scope: BudgetScope): Counters => {
+    const found: { -readonly [P in Period]?: CounterName } = {}
+    budgetNames.forEach((name, i) => {
+      if (name.scope === scope && flags[i] === true) found[name.period] = names[name.period]
+    })
+    return found
+  }
+  const tenantCounters = some("tenant")
+  return new Missing({ counters: some("key"), ...(isEmpty(tenantCounters) ? {} : { tenantCounters }) })
 }
 
-/** The totals that `reservation` is charged to, as if the Meter knew none of them. */
-export const totalsOf = ({ admittedAt, claims }: Reservation): Missing => {
-  const claimed = periods.map((period) => claims.budgets[period] !== undefined)
-  return new Missing({ buckets: marked(bucketsAt(admittedAt), claimed) })
-}
+/** The counters that `reservation` is charged to, as if the Meter knew none of them. */
+export const countersOf = ({ admittedAt, claims }: Reservation): Missing =>
+  missingOf(
+    admittedAt,
+    budgetsOf(claims).map((budget) => budget !== undefined)
+  )
 
 /** What is left once `reservation` is given back, of what was left beside it. */
 export const headroomWithout = (headroom: Headroom, { available, held }: Reservation): Headroom => {
@@ -90,32 +110,42 @@ export const headroomWithout = (headroom: Headroom, { available, held }: Reserva
   })
   /** Of a claim that has nothing left, no more is known to be released than was available. */
   const tokens = (left: Remaining) => more(left, left.remaining > 0 ? held : Math.min(held, available))
-  const budgets: { -readonly [P in Period]?: Remaining } = {}
-  for (const period of periods) {
-    const left = headroom.budgets[period]
-    if (left !== undefined) budgets[period] = tokens(left)
+  const released = (all: Headroom["budgets"]): Headroom["budgets"] => {
+    const budgets: PeriodsLeft = {}
+    for (const period of periods) {
+      const left = all[period]
+      if (left !== undefined) budgets[period] = tokens(left)
+    }
+    return budgets
   }
+  const { tenantBudgets } = headroom
   // The store was not asked for the resets without it. It is no later than those with it.
-  return { ...headroom, requests: more(headroom.requests, 1), tokens: tokens(headroom.tokens), budgets }
+  return {
+    ...headroom,
+    requests: more(headroom.requests, 1),
+    tokens: tokens(headroom.tokens),
+    budgets: released(headroom.budgets),
+    ...(tenantBudgets === undefined ? {} : { tenantBudgets: released(tenantBudgets) })
+  }
 }
 
-/** `waitMs` speaks for windows and slots; a budget's wait is its calendar's (store time `now`). */
+/** A refusal. A budget's wait is the calendar's, from the store's time `now`; windows and slots give `waitMs`. */
 export const refusal = (
-  by: ClaimName,
+  { by, scope }: { readonly by: ClaimName; readonly scope: BudgetScope },
   limit: number,
   waitMs: number,
   now: number,
   headroom: Headroom
 ): Refused => {
-  const waits =
+  const retryAfterS =
     by === "requests" || by === "tokens" || by === "concurrency"
       ? Math.max(1, Math.ceil(waitMs / 1000))
       : secondsToEndOf(by, now)
-  return new Refused({ by, limit, retryAfterS: waits, headroom })
+  return new Refused({ by, scope, limit, retryAfterS, headroom })
 }
 
 /** Braces place an account in a cluster; one inside a name would move the tag. */
-export const tagOf = ({ group }: Account): string =>
+export const tagOf = ({ group }: CounterOwner): string =>
   `{${braces.test(group) ? group.replaceAll(/[{}]/g, "_") : group}}`
 
 const braces = /[{}]/

@@ -39,7 +39,7 @@ const budgetOf = { day: "daily", month: "monthly", total: "total" } as const sat
 
 const budgetExhausted = (error: BudgetExhausted): ErrorResponse => ({
   ...outcomes.budgetExceeded,
-  message: `${budgetOf[error.period]} budget of ${plural(error.value, "token")} is spent`,
+  message: `${error.scope === "tenant" ? "the tenant's " : ""}${budgetOf[error.period]} budget of ${plural(error.value, "token")} is spent`,
   // openai-node would wait for the whole Retry-After, which can be hours.
   headers: { "retry-after": String(error.retryAfterS), "x-should-retry": "false" }
 })

@@ -45,7 +45,10 @@ const samples: Samples = {
     new RateLimited({ limit: "concurrency", value: 4, retryAfterS: 1, headroom })
   ],
   FreeWorkExhausted: [new FreeWorkExhausted({ value: 100, retryAfterS: 1 })],
-  BudgetExhausted: [new BudgetExhausted({ period: "day", value: 100_000, retryAfterS: 1, headroom })],
+  BudgetExhausted: [
+    new BudgetExhausted({ scope: "key", period: "day", value: 100_000, retryAfterS: 1, headroom }),
+    new BudgetExhausted({ scope: "tenant", period: "month", value: 100_000, retryAfterS: 1, headroom })
+  ],
   CapacityExceeded: [new CapacityExceeded({ retryAfterS: 1 })],
   CircuitOpen: [new CircuitOpen({ retryAfterS: 1 })],
   BackendFailed: [new BackendFailed({ fault: "cut" })],

@@ -24,6 +24,9 @@ export const limits = {
   "X-Budget-Period": text(
     "the budget period with the fewest tokens left: day, month or total; only where a budget is set"
   ),
+  "X-Budget-Scope": text(
+    "whose budget it is: `key`, or `tenant` for the one that all keys of the tenant share"
+  ),
   "X-Budget-Tokens-Limit": count("tokens of that budget"),
   "X-Budget-Tokens-Remaining": count("tokens left of it"),
   "X-Budget-Reset": count("seconds until its period ends; 86400 for total, which does not end")

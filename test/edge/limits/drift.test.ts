@@ -50,7 +50,7 @@ const keyAt = Effect.fnUntraced(function* (counted: number) {
   const sql = yield* SqlClient.SqlClient
   yield* sql`INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
     VALUES (${key}::text::uuid, ${group}::text::uuid, '2026-01-01', 1, 60, 40)`
-  yield* (yield* Meter).load(claims.account, [{ bucket: "total", tokens: counted }])
+  yield* (yield* Meter).load(claims.account, [{ counter: "total", tokens: counted }])
   return claims
 })
 
@@ -91,7 +91,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
       Effect.gen(function* () {
         const claims = yield* keyAt(100)
         const meter = Context.get(yield* Layer.build(seldom), Meter)
-        yield* meter.load(claims.account, [{ bucket: "total", tokens: 356 }])
+        yield* meter.load(claims.account, [{ counter: "total", tokens: 356 }])
         const total = Effect.map(meter.snapshot(claims.account, 0), ({ totals }) => totals.total)
         assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100, 3000), 100)
       })
@@ -108,7 +108,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
         Layer.provide(Layer.fresh(layerMetrics))
       )
       const doubts = Context.get(yield* Layer.build(watching), SuspectAccounts)
-      yield* unwatched.load(claims.account, [{ bucket: "total", tokens: 350 }])
+      yield* unwatched.load(claims.account, [{ counter: "total", tokens: 350 }])
       const total = Effect.map(unwatched.snapshot(claims.account, 0), ({ totals }) => totals.total)
       yield* Effect.sleep("600 millis")
       assert.strictEqual(yield* total, 350)
@@ -145,7 +145,7 @@ layer(watched, { excludeTestServices: true, timeout: 30_000 })("counters and led
         const claims = yield* keyAt(100)
         const { key } = claims.account
         const meter = Context.get(yield* Layer.build(brief), Meter)
-        yield* meter.load(claims.account, [{ bucket: "total", tokens: 100 }])
+        yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
         const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
         for (const id of [running, booked]) {
           yield* meter.reserve(claims, { id, tokens: 100, slot: true })

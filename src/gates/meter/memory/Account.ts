@@ -1,23 +1,33 @@
 /** The state of one account in memory, and the arithmetic of a request on it. */
-import type { Period } from "../../../domain/Limits.ts"
 import { whole } from "../verdicts.ts"
 import type { AccountLeases } from "./AccountLeases.ts"
-import type { Bucket, Reservation } from "../../../domain/Reservation.ts"
+import type { CounterName, Reservation } from "../../../domain/Reservation.ts"
 import { ledgerLagMs } from "../bounds.ts"
 import { type Noted, Window } from "./windows.ts"
 
-/** A total. A new object under the same name means that it was loaded again. */
-export interface Total {
+/** The tokens of a period. A new object under the same name means that it was loaded again. */
+export interface Counter {
   tokens: number
   readonly loadedAt: number
   readonly droppedAt: number
+}
+
+/** The counters of an account or a group. */
+export type CounterMap = Map<CounterName, Counter>
+
+export interface GroupCounters {
+  readonly totals: CounterMap
+  /** moves on with every change of an account */
+  mark: number
 }
 
 export interface AccountCounters {
   readonly requests: Window
   readonly tokens: Window
   readonly leases: AccountLeases
-  readonly totals: Map<Bucket, Total>
+  readonly totals: CounterMap
+  /** shared with the other accounts of the group */
+  readonly group: GroupCounters
   touchedAt: number
   /** moves on with every change */
   mark: number
@@ -32,8 +42,8 @@ export interface Request {
   held: number
   used: number
   noted: ReadonlyArray<Noted>
-  /** the totals that were charged with exactly what is held */
-  readonly charged: Map<Period, Total>
+  /** the counters that were charged with exactly what is held */
+  readonly charged: Set<Counter>
 }
 
 /** Rebuilds a request that the store has lost, from what its owner reports. */
@@ -45,7 +55,7 @@ export const revived = ({ admittedAt, available, slot, held }: Reservation): Req
   held: whole(held),
   used: 0,
   noted: [],
-  charged: new Map()
+  charged: new Set()
 })
 
 /** Moves the tokens a request has used in the window to `used` in all. */
@@ -54,17 +64,16 @@ export const note = (account: AccountCounters, request: Request, used: number): 
   request.used = used
 }
 
-export const charge = (total: Total, tokens: number): void => {
-  total.tokens = Math.max(0, total.tokens + tokens)
+export const charge = (counter: Counter, tokens: number): void => {
+  counter.tokens = Math.max(0, counter.tokens + tokens)
 }
 
-/** How much of a request a total has for certain, and whether that is all it has. */
-export const inTotal = (
+/** How much of a request a counter has for certain, and whether that is all it has. */
+export const chargedOn = (
   request: Request,
-  period: Period,
-  total: Total
+  counter: Counter
 ): { readonly tokens: number; readonly exact: boolean } => {
-  if (request.charged.get(period) === total) return { tokens: request.held, exact: true }
-  const late = request.admittedAt <= total.loadedAt && request.admittedAt > total.loadedAt - ledgerLagMs
+  if (request.charged.has(counter)) return { tokens: request.held, exact: true }
+  const late = request.admittedAt <= counter.loadedAt && request.admittedAt > counter.loadedAt - ledgerLagMs
   return { tokens: late ? 0 : request.held, exact: false }
 }

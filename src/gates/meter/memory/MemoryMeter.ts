@@ -3,21 +3,30 @@
  * are. JavaScript runs a verb to its end, so each is atomic. Every verb is told the time in ms: windows and leases are
  * measured by it. Days and months come from `epoch`, which may be another clock.
  */
-import { bucketsAt } from "../../../domain/Calendar.ts"
-import type { Headroom, Period } from "../../../domain/Limits.ts"
-import { periods } from "../../../domain/Limits.ts"
-import { headroomOf, leastOf, lifeOf, marked, refusal, tagOf, whole } from "../verdicts.ts"
+import { counterNamesAt } from "../../../domain/Calendar.ts"
+import { type BudgetName, budgetNames, type Headroom, type Period, periods } from "../../../domain/Limits.ts"
+import { budgetsOf, headroomOf, leastOf, lifeOf, missingOf, refusal, tagOf, whole } from "../verdicts.ts"
 import {
   type ReserveRequest,
+  type Missing,
   type ClaimName,
-  Missing,
   type Renewal,
   Reserved,
   type Snapshot,
   type Verdict
 } from "../Meter.ts"
-import type { Account, Bucket, Claims, Reservation } from "../../../domain/Reservation.ts"
-import { charge, inTotal, type AccountCounters, note, type Request, revived, type Total } from "./Account.ts"
+import type { Account, Claims, CounterName, CounterOwner, Reservation } from "../../../domain/Reservation.ts"
+import {
+  type AccountCounters,
+  charge,
+  chargedOn,
+  type Counter,
+  type CounterMap,
+  type GroupCounters,
+  note,
+  type Request,
+  revived
+} from "./Account.ts"
 import { AccountLeases } from "./AccountLeases.ts"
 import { lapsedMost } from "../bounds.ts"
 import { Window, windowMs } from "./windows.ts"
@@ -39,12 +48,29 @@ interface Memory {
 
 const sweepEveryMs = 60_000
 
+const nameOf = (account: Account): string => `${tagOf(account)}:${account.key}`
+
+const existing = (counters: ReadonlyArray<Counter | undefined>): ReadonlyArray<Counter> =>
+  counters.filter((counter) => counter !== undefined)
+
+/** Tokens of the counters that there are at an instant (epoch ms). */
+const tokensAt = (counters: CounterMap, instant: number): { readonly [P in Period]?: number } => {
+  const names = counterNamesAt(instant)
+  const found: { -readonly [P in Period]?: number } = {}
+  for (const period of periods) {
+    const counter = counters.get(names[period])
+    if (counter !== undefined) found[period] = counter.tokens
+  }
+  return found
+}
+
 /** Nothing of it outlives the process: after a restart totals are missing and come back from the ledger. */
 export class MemoryMeter {
   readonly #leaseMs: number
   readonly #rememberMs: number
   readonly #epoch: (now: number) => number
   readonly #accounts = new Map<string, AccountCounters>()
+  readonly #groups = new Map<string, GroupCounters>()
   /** oldest first, because every write moves its entry to the end */
   readonly #requests = new Map<string, Memory>()
   #sweptAt = 0
@@ -64,6 +90,7 @@ export class MemoryMeter {
   /** Forgets everything, as a restart would. */
   clear(): void {
     this.#accounts.clear()
+    this.#groups.clear()
     this.#requests.clear()
   }
 
@@ -77,12 +104,12 @@ export class MemoryMeter {
     if (missing !== undefined) return missing
     if (known !== undefined) return this.#reserved(account, claims, ask.id, known, now)
 
-    const { limits, budgets } = claims
+    const { limits } = claims
     const outstanding = account.leases.tokens
     const roomInWindow = limits.tpm - account.tokens.sum - outstanding
     const asked = whole(ask.tokens)
     const refused = (by: ClaimName, limit: number, waitMs: number) =>
-      refusal(by, limit, waitMs, at, this.#headroom(account, claims, at, now))
+      refusal({ by, scope: "key" }, limit, waitMs, at, this.#headroom(account, claims, at, now))
     if (account.requests.sum >= limits.rpm) {
       return refused("requests", limits.rpm, account.requests.waitFor(limits.rpm - 1, now))
     }
@@ -93,16 +120,23 @@ export class MemoryMeter {
     }
     if (ask.slot && account.leases.slots >= limits.concurrent)
       return refused("concurrency", limits.concurrent, 1)
-    const totals = this.#totals(account, at)
+    const [budgets, counters] = [budgetsOf(claims), this.#counters(account, at)]
     let available = roomInWindow
-    let spent: Period | undefined
-    for (const period of periods) {
-      const [budget, total] = [budgets[period], totals.get(period)]
-      if (budget === undefined || total === undefined) continue
-      if (total.tokens >= budget) spent = period
-      available = Math.min(available, budget - total.tokens)
+    let spent: { readonly name: BudgetName; readonly budget: number } | undefined
+    budgetNames.forEach((name, i) => {
+      const [budget, counter] = [budgets[i], counters[i]]
+      if (budget === undefined || counter === undefined) return
+      available = Math.min(available, budget - counter.tokens)
+      if (counter.tokens < budget) return
+      // The last to end decides, because the request could not pass before; then the account's own.
+      if (spent === undefined || periods.indexOf(name.period) > periods.indexOf(spent.name.period))
+        spent = { name, budget }
+    })
+    if (asked > 0 && spent !== undefined) {
+      const { budget, name } = spent
+      const headroom = this.#headroom(account, claims, at, now)
+      return refusal({ by: name.period, scope: name.scope }, budget, 0, at, headroom)
     }
-    if (asked > 0 && spent !== undefined) return refused(spent, budgets[spent] ?? 0, 0)
 
     available = Math.max(0, available)
     const request: Request = {
@@ -113,11 +147,11 @@ export class MemoryMeter {
       held: Math.max(Math.min(asked, available), leastOf(ask)),
       used: 0,
       noted: [],
-      charged: totals
+      charged: new Set(existing(counters))
     }
     account.requests.add(1)
     this.#lease(account, ask.id, request, now)
-    for (const total of totals.values()) charge(total, request.held)
+    for (const counter of request.charged) charge(counter, request.held)
     this.#remember(claims.account, ask.id, request, now)
     return this.#reserved(account, claims, ask.id, request, now)
   }
@@ -131,26 +165,25 @@ export class MemoryMeter {
     account.leases.delete(id)
     note(account, request, Math.max(request.used, whole(used)))
 
-    const { limits, budgets } = claims
     const floor = Math.max(request.held, request.used)
-    const totals = this.#totals(account, request.admittedAt)
-    let room = limits.tpm - account.tokens.sum - account.leases.tokens - (floor - request.used)
+    const [budgets, counters] = [budgetsOf(claims), this.#counters(account, request.admittedAt)]
+    let room = claims.limits.tpm - account.tokens.sum - account.leases.tokens - (floor - request.used)
     let unknown = false
-    for (const period of periods) {
-      const [budget, total] = [budgets[period], totals.get(period)]
-      if (budget === undefined) continue
-      if (total === undefined) unknown = true
-      else room = Math.min(room, budget - total.tokens - (floor - inTotal(request, period, total).tokens))
-    }
+    budgets.forEach((budget, i) => {
+      const counter = counters[i]
+      if (budget === undefined) return
+      if (counter === undefined) unknown = true
+      else room = Math.min(room, budget - counter.tokens - (floor - chargedOn(request, counter).tokens))
+    })
     const wanted = whole(want)
     const more = Math.min(Math.max(wanted - floor, 0), Math.max(room, 0))
     const exhausted = floor + more < wanted
     // On a counter that is missing nothing is given, but nothing is known to be spent either.
     const held = unknown ? floor : floor + more
-    for (const [period, total] of totals) {
-      const { tokens } = inTotal(request, period, total)
-      charge(total, held - tokens)
-      if (tokens === 0) request.charged.set(period, total)
+    for (const counter of existing(counters)) {
+      const { tokens } = chargedOn(request, counter)
+      charge(counter, held - tokens)
+      if (tokens === 0) request.charged.add(counter)
     }
     request.held = held
     this.#lease(account, id, request, now)
@@ -166,10 +199,10 @@ export class MemoryMeter {
       const request = memory?.request ?? revived(reservation)
       account.leases.delete(id)
       note(account, request, whole(used))
-      for (const [period, total] of this.#totals(account, request.admittedAt)) {
-        const { tokens, exact } = inTotal(request, period, total)
+      for (const counter of existing(this.#counters(account, request.admittedAt))) {
+        const { tokens, exact } = chargedOn(request, counter)
         const difference = request.used - tokens
-        charge(total, exact ? difference : Math.max(0, difference))
+        charge(counter, exact ? difference : Math.max(0, difference))
       }
       if (keepSlot && request.slot) this.#keepSlot(account, id, now)
       this.#remember(claims.account, id, undefined, now)
@@ -203,8 +236,8 @@ export class MemoryMeter {
       account.leases.delete(id)
       note(account, request, 0)
       if (request.countedAt !== undefined) account.requests.takeBack(request.countedAt, 1)
-      for (const [period, total] of this.#totals(account, request.admittedAt)) {
-        if (request.charged.get(period) === total) charge(total, -request.held)
+      for (const counter of existing(this.#counters(account, request.admittedAt))) {
+        if (request.charged.has(counter)) charge(counter, -request.held)
       }
     } else {
       // The request may be forgotten before what it held.
@@ -219,21 +252,22 @@ export class MemoryMeter {
   }
 
   load(
-    of: Account,
-    totals: ReadonlyArray<{ readonly bucket: Bucket; readonly tokens: number }>,
+    owner: CounterOwner,
+    counters: ReadonlyArray<{ readonly counter: CounterName; readonly tokens: number }>,
     now: number
   ): void {
-    const [account, loadedAt] = [this.#open(of, now), this.#epoch(now)]
-    for (const { bucket, tokens } of totals) {
-      if (account.totals.has(bucket)) continue
-      account.totals.set(bucket, { tokens: whole(tokens), loadedAt, droppedAt: now + lifeOf(bucket) })
+    const { group, key } = owner
+    const totals = (key === undefined ? this.#group(group) : this.#open({ group, key }, now)).totals
+    const loadedAt = this.#epoch(now)
+    for (const { counter, tokens } of counters) {
+      if (totals.has(counter)) continue
+      totals.set(counter, { tokens: whole(tokens), loadedAt, droppedAt: now + lifeOf(counter) })
     }
   }
 
   survey(of: Account, instant: number, now: number): Snapshot {
     const account = this.#open(of, now)
-    const totals: { -readonly [P in Period]?: number } = {}
-    for (const [period, { tokens }] of this.#totals(account, instant)) totals[period] = tokens
+    const totals = tokensAt(account.totals, instant)
     const { lapsed } = account.leases
     const open = account.leases.size - lapsed.length
     return { totals, open, lapsed: lapsed.slice(0, lapsedMost), mark: account.mark }
@@ -248,37 +282,84 @@ export class MemoryMeter {
   ): boolean {
     const account = this.#open(of, now)
     if (account.mark !== mark || account.leases.size > 0) return false
-    const names = bucketsAt(instant)
-    for (const [period, { droppedAt }] of this.#totals(account, instant)) {
-      const tokens = truth[period]
-      if (tokens === undefined) continue
-      // Another load: what was charged to the old one is in the ledger's figure.
-      account.totals.set(names[period], { tokens: whole(tokens), loadedAt: this.#epoch(now), droppedAt })
-    }
+    this.#replace(account.totals, instant, truth, now)
     account.mark = ++this.#marks
     return true
   }
 
+  surveyGroup(
+    group: string,
+    keys: ReadonlyArray<string>,
+    instant: number
+  ): Pick<Snapshot, "mark" | "open" | "totals"> {
+    const { mark, totals } = this.#group(group)
+    const accounts = keys.flatMap((key) => this.#accounts.get(nameOf({ group, key })) ?? [])
+    const open = accounts.filter(({ leases }) => leases.size > 0).length
+    return { totals: tokensAt(totals, instant), open, mark }
+  }
+
+  repairGroup(
+    group: string,
+    keys: ReadonlyArray<string>,
+    instant: number,
+    mark: number,
+    truth: { readonly [P in Period]?: number },
+    now: number
+  ): boolean {
+    const survey = this.surveyGroup(group, keys, instant)
+    if (survey.mark !== mark || survey.open > 0) return false
+    const counters = this.#group(group)
+    this.#replace(counters.totals, instant, truth, now)
+    counters.mark = ++this.#marks
+    return true
+  }
+
+  /** Another load: what was charged to the old counters is in the ledger's figures. */
+  #replace(
+    counters: CounterMap,
+    instant: number,
+    truth: { readonly [P in Period]?: number },
+    now: number
+  ): void {
+    const names = counterNamesAt(instant)
+    for (const period of periods) {
+      const [before, tokens] = [counters.get(names[period]), truth[period]]
+      if (before === undefined || tokens === undefined) continue
+      const { droppedAt } = before
+      counters.set(names[period], { tokens: whole(tokens), loadedAt: this.#epoch(now), droppedAt })
+    }
+  }
+
+  #group(group: string): GroupCounters {
+    const name = tagOf({ group })
+    const found = this.#groups.get(name)
+    if (found !== undefined) return found
+    const counters = { totals: new Map<CounterName, Counter>(), mark: ++this.#marks }
+    this.#groups.set(name, counters)
+    return counters
+  }
+
   #open(account: Account, now: number): AccountCounters {
     this.#sweep(now)
-    const name = `${tagOf(account)}:${account.key}`
-    let ledgers = this.#accounts.get(name)
-    if (ledgers === undefined) {
-      ledgers = {
+    const name = nameOf(account)
+    let counters = this.#accounts.get(name)
+    if (counters === undefined) {
+      counters = {
         requests: new Window(now),
         tokens: new Window(now),
         leases: new AccountLeases(),
         totals: new Map(),
+        group: this.#group(account.group),
         touchedAt: now,
         mark: ++this.#marks
       }
-      this.#accounts.set(name, ledgers)
+      this.#accounts.set(name, counters)
     }
-    ledgers.requests.moveTo(now)
-    ledgers.tokens.moveTo(now)
-    ledgers.leases.moveTo(now, this.#leaseMs)
-    ledgers.touchedAt = now
-    return ledgers
+    counters.requests.moveTo(now)
+    counters.tokens.moveTo(now)
+    counters.leases.moveTo(now, this.#leaseMs)
+    counters.touchedAt = now
+    return counters
   }
 
   /** Accounts that nothing has happened to for longer than a window and a lease hold only totals, which can be rebuilt. */
@@ -290,12 +371,14 @@ export class MemoryMeter {
     if (Math.abs(now - this.#sweptAt) < sweepEveryMs) return
     this.#sweptAt = now
     const idle = now - windowMs - this.#leaseMs - sweepEveryMs
+    const dropOld = (counters: CounterMap): void => {
+      for (const [name, { droppedAt }] of counters) if (droppedAt <= now) counters.delete(name)
+    }
     for (const [name, account] of this.#accounts) {
       if (account.touchedAt < idle) this.#accounts.delete(name)
-      else
-        for (const [bucket, total] of account.totals)
-          if (total.droppedAt <= now) account.totals.delete(bucket)
+      else dropOld(account.totals)
     }
+    for (const { totals } of this.#groups.values()) dropOld(totals)
   }
 
   #recall(account: Account, id: string, now: number): Memory | undefined {
@@ -304,8 +387,8 @@ export class MemoryMeter {
   }
 
   #remember(account: Account, id: string, request: Request | undefined, now: number): void {
-    const ledgers = this.#accounts.get(`${tagOf(account)}:${account.key}`)
-    if (ledgers !== undefined) ledgers.mark = ++this.#marks
+    const counters = this.#accounts.get(nameOf(account))
+    if (counters !== undefined) counters.mark = counters.group.mark = ++this.#marks
     const name = `${tagOf(account)}:${id}`
     this.#requests.delete(name)
     this.#requests.set(name, { request, until: now + this.#rememberMs })
@@ -321,30 +404,29 @@ export class MemoryMeter {
     account.leases.set(id, { until: now + this.#leaseMs, slot: true, tokens: 0 })
   }
 
-  #totals(account: AccountCounters, at: number): Map<Period, Total> {
-    const [names, totals] = [bucketsAt(at), new Map<Period, Total>()]
-    for (const period of periods) {
-      const total = account.totals.get(names[period])
-      if (total !== undefined) totals.set(period, total)
-    }
-    return totals
+  /** The counters of `budgetNames` at an instant (epoch ms); undefined for one that is missing. */
+  #counters(account: AccountCounters, at: number): ReadonlyArray<Counter | undefined> {
+    const names = counterNamesAt(at)
+    return budgetNames.map(({ period, scope }) =>
+      (scope === "key" ? account : account.group).totals.get(names[period])
+    )
   }
 
   #missing(account: AccountCounters, claims: Claims, at: number): Missing | undefined {
-    const totals = this.#totals(account, at)
-    const flags = periods.map((period) => claims.budgets[period] !== undefined && !totals.has(period))
-    return flags.includes(true) ? new Missing({ buckets: marked(bucketsAt(at), flags) }) : undefined
+    const counters = this.#counters(account, at)
+    const flags = budgetsOf(claims).map((budget, i) => budget !== undefined && counters[i] === undefined)
+    return flags.includes(true) ? missingOf(at, flags) : undefined
   }
 
   /** `at` (epoch ms) is in the periods of the budgets. */
   #headroom(account: AccountCounters, claims: Claims, at: number, now: number): Headroom {
-    const totals = this.#totals(account, at)
+    const counters = this.#counters(account, at)
     return headroomOf(claims, at, {
       requests: Math.max(0, claims.limits.rpm - account.requests.sum),
       tokens: Math.max(0, claims.limits.tpm - account.tokens.sum - account.leases.tokens),
-      budgets: periods.map((period) => {
-        const [budget, total] = [claims.budgets[period], totals.get(period)]
-        return budget === undefined || total === undefined ? -1 : Math.max(0, budget - total.tokens)
+      budgets: budgetsOf(claims).map((budget, i) => {
+        const counter = counters[i]
+        return budget === undefined || counter === undefined ? -1 : Math.max(0, budget - counter.tokens)
       }),
       now: this.#epoch(now),
       requestsResetMs: account.requests.emptyIn(now),
@@ -353,18 +435,9 @@ export class MemoryMeter {
   }
 
   #reserved(account: AccountCounters, claims: Claims, id: string, request: Request, now: number): Reserved {
-    const { admittedAt, available, held, slot, charged } = request
-    const flags = periods.map((period) => charged.has(period))
+    const { admittedAt, available, held, slot } = request
     return new Reserved({
-      reservation: {
-        id,
-        claims,
-        held,
-        available,
-        admittedAt,
-        buckets: marked(bucketsAt(admittedAt), flags),
-        slot
-      },
+      reservation: { id, claims, held, available, admittedAt, slot },
       headroom: this.#headroom(account, claims, admittedAt, now)
     })
   }

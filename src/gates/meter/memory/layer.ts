@@ -25,10 +25,13 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
     freeSlot: (reservation) => now((at) => counters.freeSlot(reservation, at)),
     cancel: ({ id, claims }) => now((at) => counters.cancel(claims, id, at)),
     peek: (claims) => now((at) => counters.peek(claims, at)),
-    load: (account, totals) => now((at) => counters.load(account, totals, at)),
+    load: (owner, loaded) => now((at) => counters.load(owner, loaded, at)),
     snapshot: (account, instant) => now((at) => counters.survey(account, instant, at)),
     repair: (account, instant, mark, totals) =>
       now((at) => counters.repair(account, instant, mark, totals, at)),
+    snapshotGroup: (group, keys, instant) => now(() => counters.surveyGroup(group, keys, instant)),
+    repairGroup: (group, keys, instant, mark, totals) =>
+      now((at) => counters.repairGroup(group, keys, instant, mark, totals, at)),
     hasState: Effect.succeed(true),
     ping: Effect.void
   })

@@ -8,13 +8,13 @@
  */
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
-import { bucketsAt, dayNumber } from "../../../domain/Calendar.ts"
-import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
+import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
+import { budgetNames, type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import { makeMonotonicMs } from "../../../infra/time.ts"
 import { Redis } from "../../../infra/Redis.ts"
-import { claimNames, headroomOf, leastOf, lifeOf, marked, refusal, tagOf, whole } from "../verdicts.ts"
-import { type ReserveRequest, Meter, MeterDown, Missing, Reserved, type Verdict } from "../Meter.ts"
-import type { Account, Claims, Reservation } from "../../../domain/Reservation.ts"
+import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, tagOf, whole } from "../verdicts.ts"
+import { type ReserveRequest, Meter, MeterDown, type Missing, Reserved, type Verdict } from "../Meter.ts"
+import type { Account, Claims, CounterOwner, Reservation } from "../../../domain/Reservation.ts"
 import { checkRequirements } from "./requirements.ts"
 import { parseReply, type Reply, type Tag } from "./reply.ts"
 import { scripts } from "./scripts.ts"
@@ -32,6 +32,8 @@ type Verb = keyof typeof scripts
 
 /** What a reply means. */
 type Read<A> = (reply: Reply) => Effect.Effect<A, MeterDown>
+
+const none: Claims["budgets"] = {}
 
 /** A reply with fewer numbers than it should have is no answer. */
 const at = (numbers: ReadonlyArray<number>, i: number): number => numbers[i] ?? Number.NaN
@@ -60,24 +62,38 @@ const make = (
     peek: redis.script(scripts.peek),
     survey: redis.script(scripts.survey),
     repair: redis.script(scripts.repair),
+    surveyGroup: redis.script(scripts.surveyGroup),
+    repairGroup: redis.script(scripts.repairGroup),
     load: redis.script(scripts.load)
   } satisfies Record<Verb, unknown>
   const prefix = options.prefix ?? "tollgate:"
   /** Of this process alone: each has to find out for itself. */
   const reminder = `${prefix}reminder:${randomUUID()}`
 
-  const nameOf = (account: Account) => `${prefix}${tagOf(account)}:${account.key}`
+  const nameOf = ({ group, key }: CounterOwner) =>
+    key === undefined ? `${prefix}${tagOf({ group })}` : `${prefix}${tagOf({ group })}:${key}`
+  const countersOf = (owner: CounterOwner, instant: number): Array<string> => {
+    const [name, { day, month, total }] = [nameOf(owner), counterNamesAt(instant)]
+    return [`${name}:tokens:${day}`, `${name}:tokens:${month}`, `${name}:tokens:${total}`]
+  }
   const keysOf = (account: Account, id: string, instant: number): Array<string> => {
-    const tagged = prefix + tagOf(account)
-    const [name, { day, month, total }] = [`${tagged}:${account.key}`, bucketsAt(instant)]
+    const [tagged, name] = [nameOf({ group: account.group }), nameOf(account)]
+    const { day, month, total } = counterNamesAt(instant)
     return [
       `${name}:account`,
       `${tagged}:request:${id}`,
       `${name}:tokens:${day}`,
       `${name}:tokens:${month}`,
-      `${name}:tokens:${total}`
+      `${name}:tokens:${total}`,
+      `${tagged}:tokens:${day}`,
+      `${tagged}:tokens:${month}`,
+      `${tagged}:tokens:${total}`
     ]
   }
+  const keysOfGroup = (group: string, keys: ReadonlyArray<string>, instant: number): Array<string> => [
+    ...countersOf({ group }, instant),
+    ...keys.map((key) => `${nameOf({ group, key })}:account`)
+  ]
 
   const down = ({ cause }: { readonly cause: unknown }) => new MeterDown({ cause })
 
@@ -101,13 +117,14 @@ const make = (
 
   /** The numbers that all verbs begin with (`account.lua`), and `more`. */
   const numbersOf = (
-    { limits, budgets }: Claims,
+    { limits, budgets, tenantBudgets = none }: Claims,
     instant: number,
     now: number,
     more: ReadonlyArray<number>
   ): string => {
-    const { day = -1, month = -1, total = -1 } = budgets
-    const shared = `${now} ${dayNumber(instant)} ${limits.rpm} ${limits.tpm} ${limits.concurrent} ${day} ${month} ${total} ${lives}`
+    const own = `${budgets.day ?? -1} ${budgets.month ?? -1} ${budgets.total ?? -1}`
+    const tenants = `${tenantBudgets.day ?? -1} ${tenantBudgets.month ?? -1} ${tenantBudgets.total ?? -1}`
+    const shared = `${now} ${dayNumber(instant)} ${limits.rpm} ${limits.tpm} ${limits.concurrent} ${lives} ${own} ${tenants}`
     return more.length === 0 ? shared : `${shared} ${more.join(" ")}`
   }
 
@@ -150,9 +167,9 @@ const make = (
     more: ReadonlyArray<number>,
     read: Read<A>
   ) => {
-    const none = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
+    const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: none }
     return timed((now) =>
-      send(verb, keysOf(account, "", instant), "", numbersOf(none, instant, now, more), read)
+      send(verb, keysOf(account, "", instant), "", numbersOf(claims, instant, now, more), read)
     )
   }
 
@@ -169,40 +186,32 @@ const make = (
     reservation.slot ? 1 : 0
   ]
 
-  const missingOf = (numbers: ReadonlyArray<number>) =>
-    new Missing({
-      buckets: marked(
-        bucketsAt(at(numbers, 0)),
-        numbers.slice(1, 4).map((flag) => flag === 1)
-      )
-    })
+  const missingIn = (numbers: ReadonlyArray<number>) =>
+    missingOf(
+      at(numbers, 0),
+      numbers.slice(1).map((flag) => flag === 1)
+    )
 
-  const reservationOf = (claims: Claims, ask: ReserveRequest, n: ReadonlyArray<number>): Reservation => {
-    const admittedAt = at(n, 0)
-    return {
-      id: ask.id,
-      claims,
-      held: at(n, 1),
-      available: at(n, 2),
-      admittedAt,
-      buckets: marked(
-        bucketsAt(admittedAt),
-        n.slice(4, 7).map((flag) => flag === 1)
-      ),
-      slot: at(n, 3) === 1
-    }
-  }
+  const reservationOf = (claims: Claims, ask: ReserveRequest, n: ReadonlyArray<number>): Reservation => ({
+    id: ask.id,
+    claims,
+    held: at(n, 1),
+    available: at(n, 2),
+    admittedAt: at(n, 0),
+    slot: at(n, 3) === 1
+  })
 
   /** What is left, as the numbers from `from` on say; the periods are those of `instant`, or of the store's time. */
   const left = (claims: Claims, numbers: ReadonlyArray<number>, from: number, instant?: number) => {
-    const now = at(numbers, from + 5)
+    const afterBudgets = from + 2 + budgetNames.length
+    const now = at(numbers, afterBudgets)
     return headroomOf(claims, instant ?? now, {
       requests: at(numbers, from),
       tokens: at(numbers, from + 1),
-      budgets: numbers.slice(from + 2, from + 5),
+      budgets: numbers.slice(from + 2, afterBudgets),
       now,
-      requestsResetMs: at(numbers, from + 6),
-      tokensResetMs: at(numbers, from + 7)
+      requestsResetMs: at(numbers, afterBudgets + 1),
+      tokensResetMs: at(numbers, afterBudgets + 2)
     })
   }
 
@@ -214,23 +223,35 @@ const make = (
     const { tag, numbers: n } = reply
     switch (tag) {
       case "missing":
-        return Effect.succeed(missingOf(n))
+        return Effect.succeed(missingIn(n))
       case "ended":
         return new MeterDown({ cause: `request ${ask.id} is over` })
       case "refused": {
-        const by = claimNames[at(n, 0) - 1]
-        return by === undefined
+        const name = claimNames[at(n, 0) - 1]
+        return name === undefined
           ? nonsense("reserve", reply)
-          : Effect.succeed(refusal(by, at(n, 1), at(n, 2), at(n, 3), left(claims, n, 4)))
+          : Effect.succeed(refusal(name, at(n, 1), at(n, 2), at(n, 3), left(claims, n, 4)))
       }
       case "reserved":
         return Effect.succeed(
-          new Reserved({ reservation: reservationOf(claims, ask, n), headroom: left(claims, n, 7, at(n, 0)) })
+          new Reserved({ reservation: reservationOf(claims, ask, n), headroom: left(claims, n, 4, at(n, 0)) })
         )
       default:
         return nonsense("reserve", reply)
     }
   }
+
+  const surveyOf = (n: ReadonlyArray<number>) => {
+    const totals: { -readonly [P in Period]?: number } = {}
+    periods.forEach((period, i) => {
+      if (at(n, 2 + i) >= 0) totals[period] = at(n, 2 + i)
+    })
+    return { mark: at(n, 0), open: at(n, 1), totals }
+  }
+
+  /** -1: not known */
+  const amountsOf = (totals: { readonly [P in Period]?: number }) =>
+    periods.map((period) => (totals[period] === undefined ? -1 : whole(totals[period])))
 
   const aboutSlot = (verb: "renewSlot" | "freeSlot", { admittedAt, claims, id }: Reservation) =>
     run(
@@ -283,14 +304,14 @@ const make = (
 
     peek: (claims) =>
       runNow("peek", claims, "", [], (reply): Effect.Effect<Headroom | Missing, MeterDown> => {
-        if (reply.tag === "missing") return Effect.succeed(missingOf(reply.numbers))
+        if (reply.tag === "missing") return Effect.succeed(missingIn(reply.numbers))
         return reply.tag === "left" ? Effect.succeed(left(claims, reply.numbers, 0)) : nonsense("peek", reply)
       }),
 
-    load: (account, totals) => {
-      if (totals.length === 0) return Effect.void
-      const keys = totals.map(({ bucket }) => `${nameOf(account)}:tokens:${bucket}`)
-      const values = totals.flatMap(({ bucket, tokens }) => [whole(tokens), lifeOf(bucket)])
+    load: (owner, counters) => {
+      if (counters.length === 0) return Effect.void
+      const keys = counters.map(({ counter }) => `${nameOf(owner)}:tokens:${counter}`)
+      const values = counters.flatMap(({ counter, tokens }) => [whole(tokens), lifeOf(counter)])
       const done = only("load", "done", () => undefined)
       return timed((now) => send("load", keys, "", [now, ...values].join(" "), done))
     },
@@ -301,20 +322,35 @@ const make = (
         account,
         instant,
         [],
-        only("survey", "surveyed", (n, lapsed) => {
-          const totals: { -readonly [P in Period]?: number } = {}
-          periods.forEach((period, i) => {
-            if (at(n, 2 + i) >= 0) totals[period] = at(n, 2 + i)
-          })
-          return { mark: at(n, 0), open: at(n, 1), lapsed, totals }
-        })
+        only("survey", "surveyed", (n, lapsed) => ({ ...surveyOf(n), lapsed }))
       ),
 
     repair: (account, instant, mark, totals) => {
-      const amounts = periods.map((period) => (totals[period] === undefined ? -1 : whole(totals[period])))
       const done = only("repair", "done", (n) => at(n, 0) === 1)
-      return once("repair", account, instant, [mark, ...amounts], done)
+      return once("repair", account, instant, [mark, ...amountsOf(totals)], done)
     },
+
+    snapshotGroup: (group, keys, instant) =>
+      timed((now) =>
+        send(
+          "surveyGroup",
+          keysOfGroup(group, keys, instant),
+          "",
+          String(now),
+          only("surveyGroup", "surveyed", surveyOf)
+        )
+      ),
+
+    repairGroup: (group, keys, instant, mark, totals) =>
+      timed((now) =>
+        send(
+          "repairGroup",
+          keysOfGroup(group, keys, instant),
+          "",
+          [now, mark, ...amountsOf(totals)].join(" "),
+          only("repairGroup", "done", (n) => at(n, 0) === 1)
+        )
+      ),
 
     hasState: redis
       // It ends with a lease: a store whose clock was set forward has ended all leases, and is told of them again.

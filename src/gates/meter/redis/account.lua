@@ -1,14 +1,13 @@
 -- What the verbs about one account share; follows start.lua. scripts.ts says how an account, a record and a counter are stored.
 --
--- KEYS     the account; the record of the request; the counters of the day, of the month, and of all time
--- Numbers  now in ms or -1; the UTC day; limits: requests, tokens, slots; budgets: day, month, total, -1 for none;
---          how long a lease lasts (ms); how long a record is kept (ms); then what the verb itself takes
+-- KEYS     the account; the record of the request; six counters: day, month and all time of the account, then of its group
+-- Numbers  now in ms or -1; the UTC day; limits: requests, tokens, slots; how long a lease lasts (ms); how long a record is
+--          kept (ms); the budgets of the six counters, -1 for none; then what the verb itself takes
 local ACCOUNT, RECORD = KEYS[1], KEYS[2]
-local FIRST_COUNTER = 3
-local SHARED_NUMBERS = 10
-local given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, day_budget, month_budget, total_budget, LEASE, KEEP_RECORD =
-  unpack(NUMBERS, 1, SHARED_NUMBERS)
-local BUDGETS = {day_budget, month_budget, total_budget}
+local BEFORE_COUNTERS, COUNTERS = 2, 6
+local SHARED_NUMBERS = 13
+local given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD = unpack(NUMBERS, 1, 7)
+local BUDGETS = {unpack(NUMBERS, 8, SHARED_NUMBERS)}
 local now = clock(given_now)
 local DAY_MS, NEVER = 86400000, 9007199254740991
 local THIS_BUCKET = floor(now / BUCKET_MS)
@@ -123,13 +122,13 @@ local function open_account()
   if account[NEXT_END] <= now then end_leases() end
 end
 
--- The counters of day, month and all time; false for one that this Redis does not have.
-local counters = {false, false, false}
+-- The counters; false for one that this Redis does not have.
+local counters = {}
 
 -- Reads the counters. Answers the record: false when there is none, 'x' when the request is over.
 local function read_record()
-  local stored = call('MGET', RECORD, KEYS[FIRST_COUNTER], KEYS[FIRST_COUNTER + 1], KEYS[FIRST_COUNTER + 2])
-  for i = 1, 3 do counters[i] = parse_counter(stored[i + 1]) end
+  local stored = call('MGET', unpack(KEYS, BEFORE_COUNTERS, BEFORE_COUNTERS + COUNTERS))
+  for i = 1, COUNTERS do counters[i] = parse_counter(stored[i + 1]) end
   if not stored[1] or stored[1] == 'x' then return stored[1] end
   return cmsgpack.unpack(stored[1])
 end
@@ -139,12 +138,12 @@ local function keep_record(record)
 end
 
 -- The record of a request that was admitted at `at`. Stored under these names: at, day; tokens held, used and available then;
--- slot; req, the bucket in which the request was counted, -1 for none; gen, the generation of each counter it was charged to, ''
--- for none; notes, pairs of a bucket and the tokens counted in it.
+-- slot; req, the bucket in which the request was counted, -1 for none; gen, the generation of each counter it was charged to, by
+-- the counter's number; notes, pairs of a bucket and the tokens counted in it.
 local function new_record(at, held, available, slot, request_bucket)
   return {
     at = at, day = DAY, held = held, used = 0, avail = available, slot = slot, req = request_bucket,
-    gen = {'', '', ''}, notes = {}
+    gen = {}, notes = {}
   }
 end
 
@@ -179,7 +178,7 @@ local function charge(i, tokens)
   local counter = counters[i]
   counter.tokens = max(0, counter.tokens + tokens)
   call(
-    'SET', KEYS[FIRST_COUNTER + i - 1], format('%.0f:%.0f:%s', counter.tokens, counter.loaded_at, counter.generation),
+    'SET', KEYS[BEFORE_COUNTERS + i], format('%.0f:%.0f:%s', counter.tokens, counter.loaded_at, counter.generation),
     'KEEPTTL'
   )
 end
@@ -205,28 +204,33 @@ local function empty_in(window)
   return 0
 end
 
--- A reply that ends with what is left: requests, tokens, and the three budgets, -1 for one that is not claimed or not known;
+-- A reply that ends with what is left: requests, tokens, and the six budgets, -1 for one that is not claimed or not known;
 -- then the time, and the milliseconds until all requests and all tokens are left again. What is held counts as used now.
 local function reply_with_headroom(tag, numbers)
   local count = #numbers
   numbers[count + 1] = max(0, REQUEST_LIMIT - account[REQUEST_SUM])
   numbers[count + 2] = max(0, token_room())
-  for i = 1, 3 do
-    numbers[count + 2 + i] = BUDGETS[i] >= 0 and counters[i] and max(0, BUDGETS[i] - counters[i].tokens) or -1
+  count = count + 2
+  for i = 1, COUNTERS do
+    numbers[count + i] = BUDGETS[i] >= 0 and counters[i] and max(0, BUDGETS[i] - counters[i].tokens) or -1
   end
-  numbers[count + 6] = now
-  numbers[count + 7] = empty_in(REQUESTS)
-  numbers[count + 8] = account[HELD] > 0 and BUCKETS * BUCKET_MS or empty_in(TOKENS)
+  count = count + COUNTERS
+  numbers[count + 1] = now
+  numbers[count + 2] = empty_in(REQUESTS)
+  numbers[count + 3] = account[HELD] > 0 and BUCKETS * BUCKET_MS or empty_in(TOKENS)
   return reply(tag, numbers)
 end
 
 -- The reply that names the counters which a budget needs and Redis does not have; false when it has all.
 local function missing_counters()
-  local numbers, any = {now, 0, 0, 0}, false
-  for i = 1, 3 do
-    if BUDGETS[i] >= 0 and not counters[i] then numbers[i + 1], any = 1, true end
+  for i = 1, COUNTERS do
+    if BUDGETS[i] >= 0 and not counters[i] then
+      local numbers = {now}
+      for j = 1, COUNTERS do numbers[j + 1] = BUDGETS[j] >= 0 and not counters[j] and 1 or 0 end
+      return reply('missing', numbers)
+    end
   end
-  return any and reply('missing', numbers)
+  return false
 end
 
 -- Milliseconds until at most `room` of what is in a window is left.

@@ -11,7 +11,7 @@ if record then
   if record.req > THIS_BUCKET - BUCKETS and account[position(REQUESTS, bucket)] > 0 then
     add_to_window(REQUESTS, bucket, -1)
   end
-  for i = 1, 3 do
+  for i = 1, COUNTERS do
     if counters[i] and record.gen[i] == counters[i].generation then charge(i, -record.held) end
   end
   save_account()

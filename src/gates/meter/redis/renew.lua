@@ -13,7 +13,7 @@ note_usage(record, max(record.used, used))
 
 local least = max(record.held, record.used)
 local room, unknown = token_room() - (least - record.used), false
-for i = 1, 3 do
+for i = 1, COUNTERS do
   if BUDGETS[i] >= 0 then
     if counters[i] then
       room = min(room, BUDGETS[i] - counters[i].tokens - (least - charged_on(record, i)))
@@ -27,7 +27,7 @@ local exhausted = least + more < wanted
 -- On a counter that is missing nothing is given, but nothing is known to be spent either.
 if unknown then more = 0 end
 local held = least + more
-for i = 1, 3 do
+for i = 1, COUNTERS do
   if counters[i] then
     local charged = charged_on(record, i)
     charge(i, held - charged)

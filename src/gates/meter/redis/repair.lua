@@ -1,5 +1,5 @@
 #!lua
--- Replaces counters by the ledger's figures, if the account is as the survey found it and holds nothing.
+-- Replaces the account's counters by the ledger's figures, if the account is as the survey found it and holds nothing.
 --
 -- A repaired counter is loaded anew: what was charged to the old one is in the ledger's figure. Nobody the store knows held
 -- anything, so a request that is settled after that was forgotten by the store, and is charged as after any load.
@@ -12,7 +12,7 @@ if (exists and account[WRITES] or 0) ~= version or call('HLEN', ACCOUNT) > 1 the
 local _, time = clock(now)
 for i = 1, 3 do
   if counters[i] and tokens[i] >= 0 then
-    local key = KEYS[FIRST_COUNTER + i - 1]
+    local key = KEYS[BEFORE_COUNTERS + i]
     start_counter(key, tokens[i], now, time, call('PTTL', key))
   end
 end

@@ -1,7 +1,7 @@
 #!lua
 -- Admits a request, or says what refuses it. All or nothing: one request, its tokens, its slot and its budgets.
 local asked, wants_slot, least = own_numbers()
--- As the reply names them: 1 to 3, then the budgets of day, month and all time.
+-- As the reply names them: 1 to 3, then the six budgets.
 local BY_REQUESTS, BY_TOKENS, BY_SLOTS = 1, 2, 3
 
 local record = read_record()
@@ -16,15 +16,13 @@ if missing then return missing end
 open_account()
 
 local function reply_reserved()
-  local numbers = {record.at, record.held, record.avail, record.slot}
-  for i = 1, 3 do numbers[4 + i] = record.gen[i] == '' and 0 or 1 end
-  return reply_with_headroom('reserved', numbers)
+  return reply_with_headroom('reserved', {record.at, record.held, record.avail, record.slot})
 end
 if record then return reply_reserved() end
 
 local room = token_room()
 local available = room
-for i = 1, 3 do
+for i = 1, COUNTERS do
   if BUDGETS[i] >= 0 then available = min(available, BUDGETS[i] - counters[i].tokens) end
 end
 available = max(0, available)
@@ -44,8 +42,11 @@ if wants_slot == 1 and account[TAKEN] >= SLOT_LIMIT then
   return refuse(BY_SLOTS, SLOT_LIMIT, 1)
 end
 if asked > 0 then
-  for i = 3, 1, -1 do
-    if BUDGETS[i] >= 0 and counters[i].tokens >= BUDGETS[i] then return refuse(BY_SLOTS + i, BUDGETS[i], 1) end
+  -- Of several that are spent the last to end decides, because the request could not pass before; then the account's own.
+  for period = 3, 1, -1 do
+    for i = period, COUNTERS, 3 do
+      if BUDGETS[i] >= 0 and counters[i].tokens >= BUDGETS[i] then return refuse(BY_SLOTS + i, BUDGETS[i], 1) end
+    end
   end
 end
 
@@ -53,7 +54,7 @@ local held = max(min(asked, available), least)
 record = new_record(now, held, available, wants_slot, THIS_BUCKET)
 add_to_window(REQUESTS, THIS_BUCKET, 1)
 if wants_slot == 1 or held > 0 then lease(wants_slot, held) end
-for i = 1, 3 do
+for i = 1, COUNTERS do
   if counters[i] then
     charge(i, held)
     record.gen[i] = counters[i].generation

@@ -2,7 +2,7 @@
  * The Meter's verbs: one Lua script, one round trip, one atomic step each. What a verb costs is mostly the number of
  * commands it calls (`bench/meter.ts`), so everything of an account is one packed field and a verb writes it once.
  *
- * A script is put together here from `start.lua`, `account.lua` and the file of its verb, whose first line says with which
+ * A script is put together here from `start.lua`, `account.lua` or `group.lua`, and the file of its verb, whose first line says with which
  * flags Redis runs it.
  *
  * Keys of an account (all under the hash tag of its group, so that a cluster keeps them on one node)
@@ -10,7 +10,8 @@
  *   (`slot:tokens:until`; `0:tokens:0` once the lease has ended and only the hold is left). One key, so it is lost as a
  *   whole or not at all.
  * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
- * - day, month, total, a string each: `tokens:at:generation`, `at` being when it was loaded.
+ * - day, month, total, a string each: `tokens:at:generation`, `at` being when it was loaded. The group has the same three,
+ *   for the budgets that its accounts share.
  *
  * A generation starts with the run id of the Redis process. A counter of another process came out of a snapshot or a
  * replica and may be older than what was decided on it, so it counts as missing and is rebuilt from the ledger.
@@ -43,6 +44,7 @@ const read = (name: string): string =>
 
 const start = read("start")
 const account = read("account")
+const group = read("group")
 
 /** Redis takes the flags from the very first line. */
 const scriptOf = (verb: string, before: string): string => {
@@ -52,6 +54,7 @@ const scriptOf = (verb: string, before: string): string => {
 }
 
 const aboutAccount = (verb: string): string => scriptOf(verb, start + account)
+const aboutGroup = (verb: string): string => scriptOf(verb, start + group)
 
 export const scripts = {
   reserve: aboutAccount("reserve"),
@@ -63,5 +66,7 @@ export const scripts = {
   peek: aboutAccount("peek"),
   survey: aboutAccount("survey"),
   repair: aboutAccount("repair"),
+  surveyGroup: aboutGroup("surveyGroup"),
+  repairGroup: aboutGroup("repairGroup"),
   load: scriptOf("load", start)
 } as const

@@ -9,7 +9,7 @@ if record ~= 'x' then
   record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1)
   release()
   note_usage(record, used)
-  for i = 1, 3 do
+  for i = 1, COUNTERS do
     if counters[i] then
       local charged, exact = charged_on(record, i)
       charge(i, exact and used - charged or max(0, used - charged))

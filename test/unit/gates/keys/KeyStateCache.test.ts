@@ -18,10 +18,12 @@ const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState 
     tenantId: "t",
     tenantName: "t",
     keyId: "k",
+    accountId: "k",
     keyPrefix: prefix,
     scopes: new Set(),
     limits: { rpm: 1, tpm: 1, concurrent: 1 },
     budgets: {},
+    tenantBudgets: {},
     models: "all",
     weight: 1,
     priority: "interactive"

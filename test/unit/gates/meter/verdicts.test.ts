@@ -12,7 +12,6 @@ const reservation = {
   held: 50,
   available: 20,
   admittedAt: 0,
-  buckets: {},
   slot: true
 }
 

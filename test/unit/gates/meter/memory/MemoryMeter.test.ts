@@ -51,15 +51,15 @@ it("when a period has long ended, then its totals are dropped, and those of a ru
       account,
       at === begin
         ? [
-            { bucket: "2026-11-21", tokens: 7 },
-            { bucket: "2026-11", tokens: 8 }
+            { counter: "2026-11-21", tokens: 7 },
+            { counter: "2026-11", tokens: 8 }
           ]
         : [],
       at
     )
   }
   const first = counters.peek(claims, begin + 6 * day)
-  assert.deepStrictEqual(first, new Missing({ buckets: { day: "2026-11-27" } }))
+  assert.deepStrictEqual(first, new Missing({ counters: { day: "2026-11-27" } }))
   // A clock that goes back to the first day finds no stale total there.
-  assert.deepStrictEqual(counters.peek(claims, begin), new Missing({ buckets: { day: "2026-11-21" } }))
+  assert.deepStrictEqual(counters.peek(claims, begin), new Missing({ counters: { day: "2026-11-21" } }))
 })

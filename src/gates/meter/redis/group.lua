@@ -1,0 +1,24 @@
+-- What the verbs about the counters of a group share; follows start.lua.
+--
+-- KEYS     the group's counters: day, month and all time; then the accounts of the group
+-- Numbers  now in ms or -1; then what the verb itself takes
+local COUNTERS = 3
+local now, time = clock(NUMBERS[1])
+
+local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local counters = {}
+for i = 1, COUNTERS do counters[i] = parse_counter(stored[i]) end
+
+-- How many of the accounts hold something, and a number that changes with every change of a counter or an account.
+local function accounts()
+  local holding, states = 0, {}
+  for i = 1, COUNTERS do states[i] = stored[i] or '' end
+  for i = COUNTERS + 1, #KEYS do
+    local packed = call('HGET', KEYS[i], 'w')
+    if packed then
+      states[#states + 1] = packed
+      if call('HLEN', KEYS[i]) > 1 then holding = holding + 1 end
+    end
+  end
+  return holding, tonumber(string.sub(redis.sha1hex(table.concat(states, ' ')), 1, 12), 16)
+end
