@@ -28,7 +28,6 @@ interface Request {
   over: boolean
   /** until when its slot is kept after its end; 0 when it is not */
   slotUntil: number
-  counted: boolean
   /** tokens it used, when they were noted */
   readonly tokens: Array<Event>
 }
@@ -45,13 +44,47 @@ export type ModelVerdict =
     }
   | { readonly _tag: "Over" }
 
-const bucketMs = 6000
-const inWindow = (event: number, now: number): boolean =>
-  Math.floor(now / bucketMs) - Math.floor(event / bucketMs) < 11
+/** Adds up what came in 60 seconds, by half seconds: all of one leaves 60 seconds after the last of it came. */
+class Minute {
+  /** by number: when the last of it came, and how much it is */
+  readonly #halves = new Map<number, { at: number; amount: number }>()
 
-/** Milliseconds until all events have left the window. */
-const emptyIn = (events: ReadonlyArray<number>, now: number): number =>
-  Math.max(0, ...events.map((event) => (Math.floor(event / bucketMs) + 11) * bucketMs - now))
+  #live(now: number) {
+    return [...this.#halves.values()].filter(({ amount, at }) => amount > 0 && at > now - 60_000)
+  }
+
+  add(at: number, amount: number): void {
+    const half = Math.floor(at / 500)
+    const there = this.#halves.get(half)
+    this.#halves.set(half, { at, amount: amount + (there?.amount ?? 0) })
+  }
+
+  /** Takes back what was added at `at`, if it has not left. */
+  take(at: number, amount: number, now: number): number {
+    const there = this.#halves.get(Math.floor(at / 500))
+    if (there === undefined || there.at <= now - 60_000) return 0
+    const taken = Math.min(amount, there.amount)
+    there.amount -= taken
+    if (there.amount === 0) this.#halves.delete(Math.floor(at / 500))
+    return taken
+  }
+
+  sum(now: number): number {
+    return this.#live(now).reduce((sum, { amount }) => sum + amount, 0)
+  }
+
+  emptyIn(now: number): number {
+    return Math.max(0, ...this.#live(now).map(({ at }) => at + 60_000 - now))
+  }
+
+  /** Whole seconds until at most `room` is left. */
+  waitS(room: number, now: number): number {
+    if (this.sum(now) <= room) return 1
+    const ends = this.#live(now).map(({ at }) => at + 60_000)
+    const end = ends.toSorted((a, b) => a - b).find((end) => this.sum(end) <= room) ?? now + 60_000
+    return Math.max(1, Math.ceil((end - now) / 1000))
+  }
+}
 
 const bucketOf: { readonly [P in Period]: (at: number) => string } = {
   day: dayOf,
@@ -61,6 +94,8 @@ const bucketOf: { readonly [P in Period]: (at: number) => string } = {
 
 export class MeterModel {
   readonly #requests = new Map<string, Request>()
+  readonly #requestMinute = new Minute()
+  readonly #tokenMinute = new Minute()
   readonly #leaseMs: number
   /** ids that were over before they began */
   readonly #never = new Set<string>()
@@ -77,17 +112,6 @@ export class MeterModel {
 
   get #all(): Array<Request> {
     return [...this.#requests.values()]
-  }
-
-  #requestsAt(now: number): number {
-    return this.#all.filter((request) => request.counted && inWindow(request.at, now)).length
-  }
-
-  #tokensAt(now: number): number {
-    return this.#all
-      .flatMap((request) => request.tokens)
-      .filter((event) => inWindow(event.at, now))
-      .reduce((sum, event) => sum + event.amount, 0)
   }
 
   #live(now: number): Array<Request> {
@@ -132,27 +156,16 @@ export class MeterModel {
       )
     const tenantBudgets = left("tenant")
     return {
-      requests: { limit: limits.rpm, remaining: Math.max(0, limits.rpm - this.#requestsAt(now)) },
+      requests: { limit: limits.rpm, remaining: Math.max(0, limits.rpm - this.#requestMinute.sum(now)) },
       tokens: {
         limit: limits.tpm,
-        remaining: Math.max(0, limits.tpm - this.#tokensAt(now) - this.#outstanding())
+        remaining: Math.max(0, limits.tpm - this.#tokenMinute.sum(now) - this.#outstanding())
       },
       budgets: left("key"),
       ...(Object.keys(tenantBudgets).length === 0 ? {} : { tenantBudgets }),
       resets: {
-        requestsMs: emptyIn(
-          this.#all.flatMap((request) => (request.counted ? [request.at] : [])),
-          now
-        ),
-        tokensMs:
-          this.#outstanding() > 0
-            ? 11 * bucketMs
-            : emptyIn(
-                this.#all.flatMap(({ tokens }) =>
-                  tokens.filter(({ amount }) => amount > 0).map(({ at }) => at)
-                ),
-                now
-              ),
+        requestsMs: this.#requestMinute.emptyIn(now),
+        tokensMs: this.#outstanding() > 0 ? 60_000 : this.#tokenMinute.emptyIn(now),
         budgetsS: {
           day: secondsFrom(now, "day", of),
           month: secondsFrom(now, "month", of),
@@ -160,12 +173,6 @@ export class MeterModel {
         }
       }
     }
-  }
-
-  /** The first second at whose end `enough` holds. */
-  #wait(now: number, enough: (at: number) => boolean): number {
-    for (let s = 1; s <= 66; s++) if (enough(now + s * 1000)) return s
-    return 66
   }
 
   reserve(claims: Claims, ask: ReserveRequest, now: number): ModelVerdict {
@@ -186,22 +193,14 @@ export class MeterModel {
       retryAfterS,
       headroom: this.headroom(claims, now, now)
     })
-    if (this.#requestsAt(now) >= limits.rpm) {
-      return refused(
-        "requests",
-        limits.rpm,
-        this.#wait(now, (at) => this.#requestsAt(at) < limits.rpm)
-      )
+    if (this.#requestMinute.sum(now) >= limits.rpm) {
+      return refused("requests", limits.rpm, this.#requestMinute.waitS(limits.rpm - 1, now))
     }
     const outstanding = this.#outstanding()
-    const room = limits.tpm - this.#tokensAt(now) - outstanding
+    const room = limits.tpm - this.#tokenMinute.sum(now) - outstanding
     if (ask.tokens > 0 && room <= 0) {
       const counted = outstanding < limits.tpm ? outstanding : 0
-      return refused(
-        "tokens",
-        limits.tpm,
-        this.#wait(now, (at) => this.#tokensAt(at) + counted < limits.tpm)
-      )
+      return refused("tokens", limits.tpm, this.#tokenMinute.waitS(limits.tpm - 1 - counted, now))
     }
     const kept = this.#all.filter(({ slotUntil }) => slotUntil > now).length
     if (ask.slot && kept + this.#live(now).filter(({ slot }) => slot).length >= limits.concurrent) {
@@ -226,10 +225,10 @@ export class MeterModel {
       leaseUntil: now + this.#leaseMs,
       over: false,
       slotUntil: 0,
-      counted: true,
       tokens: []
     }
     this.#requests.set(ask.id, request)
+    this.#requestMinute.add(now, 1)
     return this.#reserved(claims, ask.id, request, now)
   }
 
@@ -245,11 +244,13 @@ export class MeterModel {
   /** Notes that `request` has used `used` in all; too much is taken back from the oldest that can be. */
   #note(request: Request, used: number, now: number): void {
     let excess = request.used - used
-    if (excess < 0) request.tokens.push({ at: now, amount: -excess })
+    if (excess < 0) {
+      request.tokens.push({ at: now, amount: -excess })
+      this.#tokenMinute.add(now, -excess)
+    }
     for (const event of request.tokens) {
       if (excess <= 0) break
-      if (!inWindow(event.at, now)) continue
-      const taken = Math.min(excess, event.amount)
+      const taken = this.#tokenMinute.take(event.at, Math.min(excess, event.amount), now)
       event.amount -= taken
       excess -= taken
     }
@@ -264,7 +265,7 @@ export class MeterModel {
     request.leaseUntil = now + this.#leaseMs
     const { limits } = reservation.claims
     const room = Math.min(
-      limits.tpm - this.#tokensAt(now) - this.#outstanding(),
+      limits.tpm - this.#tokenMinute.sum(now) - this.#outstanding(),
       ...this.#remainders(reservation.claims, request.at).map(({ left }) => left)
     )
     const more = Math.min(Math.max(0, want - request.held), Math.max(0, room))
@@ -298,6 +299,6 @@ export class MeterModel {
     if (request === undefined || request.over) return
     this.#note(request, 0, now)
     request.over = true
-    request.counted = false
+    this.#requestMinute.take(request.at, 1, now)
   }
 }

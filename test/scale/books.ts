@@ -109,7 +109,7 @@ export const wronglyRefused = (prefix: string, rpm: number) =>
       SELECT count(*)::float8 AS n FROM audit_log a
       WHERE a.key_prefix = ${prefix} AND a.error_type = 'rate_limit_exceeded' AND (
         SELECT count(*) FROM admissions d WHERE d.key_id = a.key_id
-          AND d.admitted_at > a.arrived_at - interval '66 seconds' AND d.admitted_at <= a.completed_at) < ${rpm}`
+          AND d.admitted_at > a.arrived_at - interval '60.6 seconds' AND d.admitted_at <= a.completed_at) < ${rpm}`
   ).pipe(
     Effect.flatMap(decodeCount),
     Effect.map(([{ n }]) => n),

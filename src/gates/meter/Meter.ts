@@ -7,8 +7,8 @@
  * - `reserve` writes everything or nothing; a refusal consumes nothing.
  * - Every mutation is idempotent by request id: repeated, late or reordered calls change nothing more. A
  *   `reserve` that arrives after its own `settle` or `cancel` is a no-op.
- * - In no 60-second span are more requests admitted than `rpm`, nor more tokens used than `tpm`: windows are
- *   11 buckets of 6 s, so they err by at most 6 s on the safe side. Tokens enter a window when they are used;
+ * - In no 60-second span are more requests admitted than `rpm`, nor more tokens used than `tpm`. A request or token counts for
+ *   60 to 60.5 s, so a steady client gets at least 0.99 of its limit (`bounds.ts`). Tokens enter a window when they are used;
  *   what is held but not yet used counts until it is used or released.
  * - A lease that ends frees its slot and nothing else: whoever is cut off from the store may still be using what it
  *   holds. `settle`, `cancel`, or the ledger's word that there is no such request, give the tokens free.

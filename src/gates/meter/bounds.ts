@@ -1,8 +1,13 @@
 /** The figures that both stores of the Meter go by. The scripts in Redis are given them by `redis/scripts.ts`. */
 
-/** Width of a window's bucket in milliseconds, and how many make a window: 60 s plus the bucket under way. */
-export const bucketMs = 6000
-export const bucketCount = 11
+/** Length of the windows in milliseconds: in none of this length is more than the limit. */
+export const windowMs = 60_000
+
+/**
+ * What comes within the same half second leaves the window together, 60 s after the last of it. So a steady client gets at
+ * least 60 of 60.5 of its limit, and a busy window has at most 121 groups.
+ */
+export const groupMs = 500
 
 /** Longest time, in milliseconds, between an admission and its intent in a ledger that is read for a load. */
 export const ledgerLagMs = 10_000

@@ -28,8 +28,8 @@ import {
   revived
 } from "./Account.ts"
 import { AccountLeases } from "./AccountLeases.ts"
-import { lapsedMost } from "../bounds.ts"
-import { Window, windowMs } from "./windows.ts"
+import { lapsedMost, windowMs } from "../bounds.ts"
+import { Window } from "./windows.ts"
 
 export interface Options {
   /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
@@ -111,12 +111,12 @@ export class MemoryMeter {
     const refused = (by: ClaimName, limit: number, waitMs: number) =>
       refusal({ by, scope: "key" }, limit, waitMs, at, this.#headroom(account, claims, at, now))
     if (account.requests.sum >= limits.rpm) {
-      return refused("requests", limits.rpm, account.requests.waitFor(limits.rpm - 1, now))
+      return refused("requests", limits.rpm, account.requests.waitFor(limits.rpm - 1))
     }
     if (asked > 0 && roomInWindow <= 0) {
       // What is held may be released unused at any moment: alone it is no reason to wait.
       const room = limits.tpm - 1 - (outstanding < limits.tpm ? outstanding : 0)
-      return refused("tokens", limits.tpm, account.tokens.waitFor(room, now))
+      return refused("tokens", limits.tpm, account.tokens.waitFor(room))
     }
     if (ask.slot && account.leases.slots >= limits.concurrent)
       return refused("concurrency", limits.concurrent, 1)
@@ -429,8 +429,8 @@ export class MemoryMeter {
         return budget === undefined || counter === undefined ? -1 : Math.max(0, budget - counter.tokens)
       }),
       now: this.#epoch(now),
-      requestsResetMs: account.requests.emptyIn(now),
-      tokensResetMs: account.leases.tokens > 0 ? windowMs : account.tokens.emptyIn(now)
+      requestsResetMs: account.requests.emptyIn,
+      tokensResetMs: account.leases.tokens > 0 ? windowMs : account.tokens.emptyIn
     })
   }
 

@@ -1,53 +1,63 @@
 /**
- * The requests or tokens of the last 60 seconds, in 11 buckets of 6 s: ten full ones and the current one. An entry
- * leaves 60 to 66 s after it came, so that no 60-second span has more than the window says.
+ * The requests or tokens of the last 60 seconds. What comes within the same half second is a group. All of a group leaves the
+ * window 60 seconds after the last of it came, so that no 60-second span has more than the window says.
  */
-import { bucketCount, bucketMs } from "../bounds.ts"
+import { groupMs, windowMs } from "../bounds.ts"
 
-/** An amount and the number of the bucket it is in. */
+/** An amount and the number of the group it is in. */
 export interface Noted {
-  readonly bucket: number
+  readonly group: number
   readonly amount: number
 }
 
-/** The longest anything stays, in ms. */
-export const windowMs = bucketCount * bucketMs
+interface Group {
+  /** when the last of it came, in ms */
+  at: number
+  amount: number
+}
 
-const slotOf = (bucket: number): number => bucket % bucketCount
+const groupAt = (at: number): number => Math.floor(at / groupMs)
 
 export class Window {
-  #bucket: number
-  #amounts: Array<number> = Array.from({ length: bucketCount }, () => 0)
+  #now: number
+  #sum = 0
+  /** oldest first */
+  #groups: Array<Group> = []
 
   constructor(now: number) {
-    this.#bucket = Math.floor(now / bucketMs)
+    this.#now = now
   }
 
   get sum(): number {
-    return this.#amounts.reduce((sum, amount) => sum + amount, 0)
+    return this.#sum
   }
 
-  /** Drops expired buckets. When the clock went back, all entries count as recent. */
+  /** Drops groups that have left. What came later than now, because the clock went back, counts as of now. */
   moveTo(now: number): void {
-    const bucket = Math.floor(now / bucketMs)
-    if (bucket < this.#bucket) {
-      const sum = this.sum
-      this.#amounts.fill(0)
-      this.#amounts[slotOf(bucket)] = sum
+    const first = this.#groups.findIndex(({ at }) => at > now - windowMs)
+    const left = this.#groups.splice(0, first === -1 ? this.#groups.length : first)
+    for (const { amount } of left) this.#sum -= amount
+    if (now < this.#now) {
+      const later = this.#groups.findIndex(({ at }) => at > now)
+      const moved = later === -1 ? [] : this.#groups.splice(later)
+      const amount = moved.reduce((sum, group) => sum + group.amount, 0)
+      if (amount > 0) this.#groups.push({ at: now, amount })
     }
-    for (let i = Math.max(this.#bucket + 1, bucket - bucketCount + 1); i <= bucket; i++)
-      this.#amounts[slotOf(i)] = 0
-    this.#bucket = bucket
+    this.#now = now
   }
 
   add(amount: number): void {
-    this.#set(this.#bucket, amount)
+    const last = this.#groups.at(-1)
+    if (last !== undefined && groupAt(last.at) === groupAt(this.#now)) {
+      last.at = Math.max(last.at, this.#now)
+      last.amount += amount
+    } else this.#groups.push({ at: this.#now, amount })
+    this.#sum += amount
   }
 
   /** Takes back an entry of `at`, if it is still in the window. */
   takeBack(at: number, amount: number): void {
-    const bucket = Math.floor(at / bucketMs)
-    if (this.#holds(bucket)) this.#set(bucket, -amount)
+    this.#take(groupAt(at), amount)
   }
 
   /**
@@ -55,44 +65,47 @@ export class Window {
    * has left the window cannot be.
    */
   change(noted: ReadonlyArray<Noted>, difference: number): ReadonlyArray<Noted> {
-    const here = noted.filter(({ bucket }) => this.#holds(bucket))
+    const oldest = groupAt(this.#now - windowMs)
+    const here = noted.filter(({ group }) => group >= oldest)
     if (difference > 0) {
       this.add(difference)
-      return [...here, { bucket: this.#bucket, amount: difference }]
+      return [...here, { group: groupAt(this.#now), amount: difference }]
     }
     let excess = -difference
-    return here.map(({ bucket, amount }) => {
-      const removed = Math.min(excess, amount, this.#amounts[slotOf(Math.min(bucket, this.#bucket))] ?? 0)
-      excess -= removed
-      this.#set(bucket, -removed)
-      return { bucket, amount: amount - removed }
+    return here.map(({ amount, group }) => {
+      const taken = this.#take(group, Math.min(excess, amount))
+      excess -= taken
+      return { group, amount: amount - taken }
     })
   }
 
   /** Milliseconds until at most `room` of the present amount is left. */
-  waitFor(room: number, now: number): number {
-    let sum = this.sum
+  waitFor(room: number): number {
+    let sum = this.#sum
     if (sum <= room) return 1
-    for (let bucket = this.#bucket - bucketCount + 1; bucket <= this.#bucket; bucket++) {
-      sum -= this.#amounts[slotOf(bucket)] ?? 0
-      if (sum <= room) return (bucket + bucketCount) * bucketMs - now
+    for (const { amount, at } of this.#groups) {
+      sum -= amount
+      if (sum <= room) return at + windowMs - this.#now
     }
     return windowMs
   }
 
   /** Milliseconds until nothing of the present amount is left. */
-  emptyIn(now: number): number {
-    for (let bucket = this.#bucket; bucket > this.#bucket - bucketCount; bucket--)
-      if ((this.#amounts[slotOf(bucket)] ?? 0) > 0) return (bucket + bucketCount) * bucketMs - now
-    return 0
+  get emptyIn(): number {
+    const last = this.#groups.at(-1)
+    return last === undefined ? 0 : last.at + windowMs - this.#now
   }
 
-  #holds(bucket: number): boolean {
-    return bucket > this.#bucket - bucketCount
-  }
-
-  #set(bucket: number, difference: number): void {
-    const slot = slotOf(Math.min(bucket, this.#bucket))
-    this.#amounts[slot] = Math.max(0, (this.#amounts[slot] ?? 0) + difference)
+  /** Takes up to `amount` from a group; a group later than now is the last one. Returns how much it took. */
+  #take(group: number, amount: number): number {
+    const wanted = Math.min(group, groupAt(this.#now))
+    const i = this.#groups.findLastIndex(({ at }) => groupAt(at) <= wanted)
+    const found = this.#groups[i]
+    if (found === undefined || groupAt(found.at) !== wanted) return 0
+    const taken = Math.min(amount, found.amount)
+    found.amount -= taken
+    this.#sum -= taken
+    if (found.amount === 0) this.#groups.splice(i, 1)
+    return taken
   }
 }

@@ -80,7 +80,7 @@ const make = (
     const [tagged, name] = [nameOf({ group: account.group }), nameOf(account)]
     const { day, month, total } = counterNamesAt(instant)
     return [
-      `${name}:account`,
+      `${name}:windows`,
       `${tagged}:request:${id}`,
       `${name}:tokens:${day}`,
       `${name}:tokens:${month}`,
@@ -92,7 +92,7 @@ const make = (
   }
   const keysOfGroup = (group: string, keys: ReadonlyArray<string>, instant: number): Array<string> => [
     ...countersOf({ group }, instant),
-    ...keys.map((key) => `${nameOf({ group, key })}:account`)
+    ...keys.map((key) => `${nameOf({ group, key })}:windows`)
   ]
 
   const down = ({ cause }: { readonly cause: unknown }) => new MeterDown({ cause })

@@ -10,33 +10,79 @@ local given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD
 local BUDGETS = {unpack(NUMBERS, 8, SHARED_NUMBERS)}
 local now = clock(given_now)
 local DAY_MS, NEVER = 86400000, 9007199254740991
-local THIS_BUCKET = floor(now / BUCKET_MS)
+local THIS_GROUP = floor(now / GROUP_MS)
+local pack_group, unpack_group = struct.pack, struct.unpack
 
 -- What the verb takes beside the numbers that all share.
 local function own_numbers()
   return unpack(NUMBERS, SHARED_NUMBERS + 1, number_count)
 end
 
--- Positions in a packed account: bucket of the last verb, tokens held but not used, slots taken, an instant before which no
--- lease ends, until when the key is kept, how often it was written, the sums of the two windows, their buckets.
-local LAST_BUCKET, HELD, TAKEN, NEXT_END, KEPT_UNTIL, WRITES, REQUEST_SUM, TOKEN_SUM = 1, 2, 3, 4, 5, 6, 7, 8
--- A window is named by the position before its first bucket.
-local REQUESTS, TOKENS = 8, 8 + BUCKETS
+-- Positions in a packed account: time of the last verb, tokens held but not used, slots taken, an instant before which no
+-- lease ends, until when the key is kept, how often it was written, the two windows, and the sum of each.
+--
+-- A window is a string of groups, oldest first. A group is what came within the same GROUP_MS: when the last of it came (ms)
+-- and how much it is, in GROUP_BYTES bytes. All of a group leaves the window WINDOW_MS after the last of it came.
+local LAST_TIME, HELD, TAKEN, NEXT_END, KEPT_UNTIL, WRITES, REQUESTS, TOKENS, REQUEST_SUM, TOKEN_SUM = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local SUM_OF = 2
 local account
 -- The field `h<id>` of this request as it is (`held_by_request`), and what it becomes: nil leaves it, false removes it.
 local held_by_request, new_field
 
-local function position(window, bucket)
-  return window + bucket % BUCKETS + 1
+local function add_to_window(window, amount)
+  local groups, at, before = account[window], now, 0
+  if #groups > 0 then
+    local last_at, last_amount = unpack_group('<I6I7', groups, #groups - GROUP_BYTES + 1)
+    if floor(last_at / GROUP_MS) == THIS_GROUP then
+      at, before = max(now, last_at), last_amount
+      groups = string.sub(groups, 1, -GROUP_BYTES - 1)
+    end
+  end
+  account[window] = groups .. pack_group('<I6I7', at, before + amount)
+  account[window + SUM_OF] = account[window + SUM_OF] + amount
 end
 
-local function add_to_window(window, bucket, amount)
-  local at, sum = position(window, bucket), window == REQUESTS and REQUEST_SUM or TOKEN_SUM
-  account[at], account[sum] = account[at] + amount, account[sum] + amount
+-- Takes up to `amount` back from a group, if it is still in the window. Answers how much it took.
+local function take_from_window(window, group, amount)
+  local groups = account[window]
+  for from = #groups - GROUP_BYTES + 1, 1, -GROUP_BYTES do
+    local at, there = unpack_group('<I6I7', groups, from)
+    local this = floor(at / GROUP_MS)
+    if this < group then return 0 end
+    if this == group then
+      local taken = min(amount, there)
+      local rest = there > taken and pack_group('<I6I7', at, there - taken) or ''
+      account[window] = string.sub(groups, 1, from - 1) .. rest .. string.sub(groups, from + GROUP_BYTES)
+      account[window + SUM_OF] = account[window + SUM_OF] - taken
+      return taken
+    end
+  end
+  return 0
+end
+
+-- Drops the groups that have left the window. What came later than now, because the clock went back, counts as of now.
+local function move_window(window)
+  local groups, sum, first = account[window], account[window + SUM_OF], 1
+  while first < #groups do
+    local at, amount = unpack_group('<I6I7', groups, first)
+    if at > now - WINDOW_MS then break end
+    sum, first = sum - amount, first + GROUP_BYTES
+  end
+  if first > 1 then groups = string.sub(groups, first) end
+  if now < account[LAST_TIME] then
+    local last, later = #groups - GROUP_BYTES + 1, 0
+    while last > 0 do
+      local at, amount = unpack_group('<I6I7', groups, last)
+      if at <= now then break end
+      later, last = later + amount, last - GROUP_BYTES
+    end
+    if later > 0 then groups = string.sub(groups, 1, last + GROUP_BYTES - 1) .. pack_group('<I6I7', now, later) end
+  end
+  account[window], account[window + SUM_OF] = groups, sum
 end
 
 local function save_account()
-  local life = BUCKETS * BUCKET_MS + LEASE
+  local life = WINDOW_MS + LEASE
   local extend = account[KEPT_UNTIL] < now + life
   if extend then account[KEPT_UNTIL] = now + life + 60000 end
   account[WRITES] = account[WRITES] + 1
@@ -96,29 +142,20 @@ local function end_leases()
   save_account()
 end
 
--- Reads the account and moves its windows to now. A clock that went back (failover) makes all of a window as recent as can be.
+-- Reads the account and moves its windows to now.
 local function open_account()
   local fields = call('HMGET', ACCOUNT, 'w', 'h' .. REQUEST_ID)
   held_by_request = fields[2]
   if not fields[1] then
-    account = {THIS_BUCKET, 0, 0, NEVER, 0, now, 0, 0}
-    for i = REQUESTS + 1, REQUESTS + 2 * BUCKETS do account[i] = 0 end
+    account = {now, 0, 0, NEVER, 0, now, '', '', 0, 0}
     return
   end
   account = cmsgpack.unpack(fields[1])
-  if THIS_BUCKET > account[LAST_BUCKET] then
-    for bucket = max(account[LAST_BUCKET] + 1, THIS_BUCKET - BUCKETS + 1), THIS_BUCKET do
-      add_to_window(REQUESTS, bucket, -account[position(REQUESTS, bucket)])
-      add_to_window(TOKENS, bucket, -account[position(TOKENS, bucket)])
-    end
-  elseif THIS_BUCKET < account[LAST_BUCKET] then
-    local requests, tokens = account[REQUEST_SUM], account[TOKEN_SUM]
-    for i = REQUESTS + 1, REQUESTS + 2 * BUCKETS do account[i] = 0 end
-    account[REQUEST_SUM], account[TOKEN_SUM], account[KEPT_UNTIL], account[NEXT_END] = 0, 0, 0, now
-    add_to_window(REQUESTS, THIS_BUCKET, requests)
-    add_to_window(TOKENS, THIS_BUCKET, tokens)
-  end
-  account[LAST_BUCKET] = THIS_BUCKET
+  move_window(REQUESTS)
+  move_window(TOKENS)
+  -- The clock went back: leases may be longer than one given now, and the key may be kept for too short.
+  if now < account[LAST_TIME] then account[KEPT_UNTIL], account[NEXT_END] = 0, now end
+  account[LAST_TIME] = now
   if account[NEXT_END] <= now then end_leases() end
 end
 
@@ -138,11 +175,11 @@ local function keep_record(record)
 end
 
 -- The record of a request that was admitted at `at`. Stored under these names: at, day; tokens held, used and available then;
--- slot; req, the bucket in which the request was counted, -1 for none; gen, the generation of each counter it was charged to, by
--- the counter's number; notes, pairs of a bucket and the tokens counted in it.
-local function new_record(at, held, available, slot, request_bucket)
+-- slot; req, the group in which the request was counted, -1 for none; gen, the generation of each counter it was charged to, by
+-- the counter's number; notes, pairs of a group and the tokens counted in it.
+local function new_record(at, held, available, slot, request_group)
   return {
-    at = at, day = DAY, held = held, used = 0, avail = available, slot = slot, req = request_bucket,
+    at = at, day = DAY, held = held, used = 0, avail = available, slot = slot, req = request_group,
     gen = {}, notes = {}
   }
 end
@@ -150,24 +187,26 @@ end
 -- Moves the tokens that a request has used in the windows to `used` in all. Too many are taken back where they were noted
 -- first; what has left the window cannot be taken back.
 local function note_usage(record, used)
-  local notes, kept = record.notes, {}
+  local notes, kept, count = record.notes, {}, 0
+  local oldest = floor((now - WINDOW_MS) / GROUP_MS)
   for i = 1, #notes, 2 do
-    if notes[i] > THIS_BUCKET - BUCKETS then
-      kept[#kept + 1] = min(notes[i], THIS_BUCKET)
-      kept[#kept + 1] = notes[i + 1]
+    if notes[i] >= oldest then
+      kept[count + 1], kept[count + 2] = min(notes[i], THIS_GROUP), notes[i + 1]
+      count = count + 2
     end
   end
   local more = used - record.used
   if more > 0 then
-    add_to_window(TOKENS, THIS_BUCKET, more)
-    kept[#kept + 1] = THIS_BUCKET
-    kept[#kept + 1] = more
+    add_to_window(TOKENS, more)
+    if kept[count - 1] == THIS_GROUP then
+      kept[count] = kept[count] + more
+    else
+      kept[count + 1], kept[count + 2] = THIS_GROUP, more
+    end
   else
-    for i = 1, #kept, 2 do
-      local taken = min(-more, kept[i + 1], account[position(TOKENS, kept[i])])
-      kept[i + 1] = kept[i + 1] - taken
-      add_to_window(TOKENS, kept[i], -taken)
-      more = more + taken
+    for i = 1, count, 2 do
+      local taken = take_from_window(TOKENS, kept[i], min(-more, kept[i + 1]))
+      kept[i + 1], more = kept[i + 1] - taken, more + taken
     end
   end
   record.notes, record.used = kept, used
@@ -198,10 +237,9 @@ end
 
 -- Milliseconds until nothing of what is in a window is left.
 local function empty_in(window)
-  for bucket = THIS_BUCKET, THIS_BUCKET - BUCKETS + 1, -1 do
-    if account[position(window, bucket)] > 0 then return (bucket + BUCKETS) * BUCKET_MS - now end
-  end
-  return 0
+  local groups = account[window]
+  if #groups == 0 then return 0 end
+  return unpack_group('<I6I7', groups, #groups - GROUP_BYTES + 1) + WINDOW_MS - now
 end
 
 -- A reply that ends with what is left: requests, tokens, and the six budgets, -1 for one that is not claimed or not known;
@@ -217,7 +255,7 @@ local function reply_with_headroom(tag, numbers)
   count = count + COUNTERS
   numbers[count + 1] = now
   numbers[count + 2] = empty_in(REQUESTS)
-  numbers[count + 3] = account[HELD] > 0 and BUCKETS * BUCKET_MS or empty_in(TOKENS)
+  numbers[count + 3] = account[HELD] > 0 and WINDOW_MS or empty_in(TOKENS)
   return reply(tag, numbers)
 end
 
@@ -235,11 +273,12 @@ end
 
 -- Milliseconds until at most `room` of what is in a window is left.
 local function wait_for(window, room)
-  local sum = account[window == REQUESTS and REQUEST_SUM or TOKEN_SUM]
+  local groups, sum = account[window], account[window + SUM_OF]
   if sum <= room then return 1 end
-  for bucket = THIS_BUCKET - BUCKETS + 1, THIS_BUCKET do
-    sum = sum - account[position(window, bucket)]
-    if sum <= room then return (bucket + BUCKETS) * BUCKET_MS - now end
+  for from = 1, #groups, GROUP_BYTES do
+    local at, amount = unpack_group('<I6I7', groups, from)
+    sum = sum - amount
+    if sum <= room then return at + WINDOW_MS - now end
   end
-  return BUCKETS * BUCKET_MS
+  return WINDOW_MS
 end

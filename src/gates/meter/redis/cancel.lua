@@ -7,10 +7,7 @@ if record then
   open_account()
   release()
   note_usage(record, 0)
-  local bucket = min(record.req, THIS_BUCKET)
-  if record.req > THIS_BUCKET - BUCKETS and account[position(REQUESTS, bucket)] > 0 then
-    add_to_window(REQUESTS, bucket, -1)
-  end
+  take_from_window(REQUESTS, min(record.req, THIS_GROUP), 1)
   for i = 1, COUNTERS do
     if counters[i] and record.gen[i] == counters[i].generation then charge(i, -record.held) end
   end

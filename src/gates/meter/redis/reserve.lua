@@ -51,8 +51,8 @@ if asked > 0 then
 end
 
 local held = max(min(asked, available), least)
-record = new_record(now, held, available, wants_slot, THIS_BUCKET)
-add_to_window(REQUESTS, THIS_BUCKET, 1)
+record = new_record(now, held, available, wants_slot, THIS_GROUP)
+add_to_window(REQUESTS, 1)
 if wants_slot == 1 or held > 0 then lease(wants_slot, held) end
 for i = 1, COUNTERS do
   if counters[i] then

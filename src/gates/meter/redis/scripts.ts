@@ -27,12 +27,14 @@
  */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { bucketCount, bucketMs, lapsedMost, ledgerLagMs } from "../bounds.ts"
+import { groupMs, windowMs, lapsedMost, ledgerLagMs } from "../bounds.ts"
 
 /** A script names these, and is sent with the figures: as local variables Lua would capture them anew for each function at each call. */
 const figures: Readonly<Record<string, number>> = {
-  BUCKET_MS: bucketMs,
-  BUCKETS: bucketCount,
+  WINDOW_MS: windowMs,
+  GROUP_MS: groupMs,
+  // 6 bytes for a time, 7 for an amount: `<I6I7`
+  GROUP_BYTES: 13,
   LEDGER_LAG_MS: ledgerLagMs,
   MOST_LAPSED: lapsedMost
 }

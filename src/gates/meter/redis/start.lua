@@ -5,7 +5,7 @@
 -- Answer   one word: a tag, then numbers with blanks between them
 --
 -- Numbers travel in one word because client libraries make several objects for every word of a command and of a reply
--- (bench/meter.ts). scripts.ts replaces BUCKET_MS, BUCKETS, LEDGER_LAG_MS and MOST_LAPSED by their figures (bounds.ts).
+-- (bench/meter.ts). scripts.ts replaces the names of figures (bounds.ts) by the figures.
 local call, max, min, floor, match, format = redis.call, math.max, math.min, math.floor, string.match, string.format
 
 local REQUEST_ID, RUN_ID = ARGV[1], ARGV[3]
