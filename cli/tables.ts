@@ -125,11 +125,12 @@ export const limitTable = (limits: LimitValues<number | null>): string =>
 
 export const budgetTable = (states: ReadonlyArray<BudgetState>): string =>
   table(
-    ["PERIOD", "BUDGET", "SPENT", "LEFT"],
-    states.map(({ budget, period, spent }) => [
+    ["PERIOD", "BUDGET", "SPENT", "LEFT", "STATE"],
+    states.map(({ budget, period, spent, state }) => [
       period,
       amount(budget),
       amount(spent),
-      amount(budget === null ? null : Math.max(0, budget - spent))
+      amount(budget === null ? null : Math.max(0, budget - spent)),
+      state ?? "-"
     ])
   )

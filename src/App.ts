@@ -6,6 +6,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBreakerGauge } from "./backend/breakerGauge.ts"
+import { layerBudgetThresholds } from "./ledger/BudgetThresholds.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
 import { layerAuditMonths } from "./audit/months.ts"
 import { layerPostgres as layerAudit } from "./audit/postgres.ts"
@@ -131,7 +132,9 @@ export const layerGates = (settings: SettingsValues, surroundings: BackendAddres
   ).pipe(
     Layer.provideMerge(layerLedger),
     Layer.provideMerge(layerAudit({ leaseS: settings.concurrencyLeaseS, ...auditTimeouts })),
-    Layer.provideMerge(layerCounterReconciler().pipe(Layer.provide(layerMeter(settings)))),
+    Layer.provideMerge(
+      layerBudgetThresholds.pipe(Layer.provide(layerCounterReconciler()), Layer.provide(layerMeter(settings)))
+    ),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(layerQueue(settings)),
     Layer.provideMerge(AnswerMemory.layer({ maxBytes: settings.unreadAnswersMaxBytes })),

@@ -6,7 +6,7 @@
  */
 import { Context, type Effect } from "effect"
 import type { Priority } from "../domain/Caller.ts"
-import type { Period } from "../domain/Limits.ts"
+import type { BudgetUse, Period } from "../domain/Limits.ts"
 import type {
   DuplicateTenant,
   InvalidValue,
@@ -76,6 +76,8 @@ export interface BudgetState {
   readonly period: Period
   readonly budget: number | null
   readonly spent: number
+  /** how far it is spent; null when there is none */
+  readonly state: BudgetUse | null
 }
 
 /** One logged prompt and its answer, each cut at 64 KiB. `truncated`: whether one of them was cut. */

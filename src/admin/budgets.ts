@@ -1,6 +1,7 @@
 /** Token budgets of keys and tenants: their amounts, and the tokens that the ledger counts. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
+import { budgetUseOf, type Period } from "../domain/Limits.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { daysOf, sumsByPeriod } from "../ledger/periods.ts"
 import { UnknownKey, UnknownTenant } from "./Errors.ts"
@@ -18,10 +19,16 @@ const budgetOrNull = (field: string, given: number | null | undefined) =>
 const decodeStates = Effect.fnUntraced(function* (rows: ReadonlyArray<unknown>) {
   const [row] = yield* budgetRows(rows)
   if (row === undefined) return undefined
+  const stateOf = (period: Period, budget: number | null): BudgetState => ({
+    period,
+    budget,
+    spent: row[period],
+    state: budget === null ? null : budgetUseOf(budget, row[period])
+  })
   const states: ReadonlyArray<BudgetState> = [
-    { period: "day", budget: row.budget_daily, spent: row.day },
-    { period: "month", budget: row.budget_monthly, spent: row.month },
-    { period: "total", budget: row.budget_total, spent: row.total }
+    stateOf("day", row.budget_daily),
+    stateOf("month", row.budget_monthly),
+    stateOf("total", row.budget_total)
   ]
   return states
 })

@@ -33,6 +33,19 @@ export const budgetNames: ReadonlyArray<BudgetName> = [
   ...periods.map((period) => ({ scope: "tenant" as const, period }))
 ]
 
+/** Percentages of a budget at which operators are warned. */
+export const budgetThresholds = [80, 95] as const
+
+/** How far a budget is spent: `ok`, the highest threshold that is reached, or `spent`. */
+export const budgetStates = ["ok", "80%", "95%", "spent"] as const
+export type BudgetUse = (typeof budgetStates)[number]
+
+export const budgetUseOf = (budget: number, spent: number): BudgetUse => {
+  if (spent >= budget) return "spent"
+  const reached = budgetThresholds.filter((threshold) => spent * 100 >= budget * threshold).length
+  return budgetStates[reached] ?? "ok"
+}
+
 /** A limit and what is left of it, at least 0. */
 export interface Remaining {
   readonly limit: number

@@ -35,6 +35,7 @@ import auditCutoff from "../../migrations/0012_audit_cutoff.ts"
 import auditValidated, { completedIndex } from "../../migrations/0013_audit_validated.ts"
 import auditPartitions from "../../migrations/0014_audit_partitions.ts"
 import sharedBudgets from "../../migrations/0015_shared_budgets.ts"
+import budgetWarnings from "../../migrations/0016_budget_warnings.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -52,7 +53,8 @@ export const migrations = {
   "0012_audit_cutoff": auditCutoff,
   "0013_audit_validated": auditValidated,
   "0014_audit_partitions": auditPartitions,
-  "0015_shared_budgets": sharedBudgets
+  "0015_shared_budgets": sharedBudgets,
+  "0016_budget_warnings": budgetWarnings
 }
 
 /** Indexes of large tables. They are built before the migration, because writers would wait for a build inside it. */

@@ -44,6 +44,7 @@ export const backgroundTasks = [
   "counter_comparison",
   "suspect_counter_comparison",
   "tenant_counter_comparison",
+  "budget_thresholds",
   "settlement_retry",
   "model_discovery",
   "model_descriptions",
@@ -71,6 +72,8 @@ export class Metrics extends Context.Service<
     malformed(reason: MalformedReason): Effect.Effect<void>
     /** Counts a failed run of a background task. */
     backgroundFailed(task: BackgroundTask): Effect.Effect<void>
+    /** Adds to the announced thresholds of a tenant's budgets; 0 lets the counter begin. */
+    budgetThreshold(tenant: string, threshold: number, count: number): Effect.Effect<void>
     /** Wraps a wait for a place at the backend: counts who waits, how long, and who is refused. */
     queueing(
       tenant: string
@@ -173,6 +176,12 @@ const make = Effect.sync(() => {
     labelNames: ["tenant"],
     registers
   })
+  const thresholds = new Counter({
+    name: "tollgate_budget_threshold_total",
+    help: "Budgets that reached a threshold (percent), once for each period and budget over all replicas, by tenant",
+    labelNames: ["tenant", "threshold"],
+    registers
+  })
   return Metrics.of({
     observe: (record, modelResolved) =>
       Effect.sync(() => {
@@ -192,6 +201,8 @@ const make = Effect.sync(() => {
     promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
     malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),
     backgroundFailed: (task) => Effect.sync(() => failures.inc({ task })),
+    budgetThreshold: (tenant, threshold, count) =>
+      Effect.sync(() => thresholds.inc({ tenant, threshold: String(threshold) }, count)),
     queueing: (tenant) => (wait) =>
       Effect.suspend(() => {
         queueDepth.inc({ tenant })

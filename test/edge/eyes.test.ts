@@ -5,6 +5,7 @@ import * as path from "node:path"
 import { assert, it, layer } from "@effect/vitest"
 import { Context, Effect, Layer, Logger, References, Schema } from "effect"
 import { vi } from "vitest"
+import { Registry } from "../../src/admin/Registry.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import { layerTracing } from "../../src/observability/tracing.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
@@ -72,9 +73,12 @@ layer(layerGateway(production), live)("in production", (it) => {
 
   it.effect("when dashboard and alerts name a metric or a label, then it exists", () =>
     Effect.gen(function* () {
-      const { secret } = yield* newKey()
+      const { secret, tenant } = yield* newKey()
+      yield* (yield* Registry).setTenantBudgets(tenant, { total: 1_000_000 })
       yield* call("/api/chat", { secret, body: hello() })
-      const { text } = yield* call("/metrics")
+      const { text } = yield* eventually(call("/metrics"), (metrics) =>
+        metrics.text.includes("tollgate_budget_threshold_total{")
+      )
       const labels = new Map<string, Set<string>>()
       for (const line of text.split("\n")) {
         const [, name, inside = ""] = /^([a-z_0-9]+)(?:\{(.*)\})? /.exec(line) ?? []

@@ -232,6 +232,22 @@ export const outages: ReadonlyArray<Outage> = [
     ]
   },
   {
+    name: "a budget of a tenant is nearly spent",
+    series: { [`tollgate_budget_threshold_total{${a},tenant="acme",threshold="95"}`]: changes(0, 1) },
+    at: [
+      [
+        "8m",
+        [
+          {
+            alert: "TollgateBudgetNearlySpent",
+            labels: { ...job, tenant: "acme" },
+            summary: "95 % of a budget of tenant acme are spent"
+          }
+        ]
+      ]
+    ]
+  },
+  {
     name: "a row of a process that died is refused by the database",
     series: { [`tollgate_intents_stuck{${b}}`]: changes(0, 3) },
     at: [

@@ -64,6 +64,8 @@ const quiet: Series = both((of) => ({
   [`tollgate_audit_lag_seconds{${of}}`]: same(0.01),
   [`tollgate_audit_backlog{${of}}`]: same(3),
   [`tollgate_counter_drift_tokens{${of}}`]: same(40),
+  [`tollgate_budget_threshold_total{${of},tenant="acme",threshold="80"}`]: same(1),
+  [`tollgate_budget_threshold_total{${of},tenant="acme",threshold="95"}`]: same(0),
   [`tollgate_intents_stuck{${of}}`]: same(0),
   [`tollgate_background_failures_total{${of},task="model_discovery"}`]: same(0),
   [`tollgate_background_failures_total{${of},task="queue_beat"}`]: same(0),
