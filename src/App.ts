@@ -47,12 +47,15 @@ export interface BackendAddress {
 }
 
 /** Counters in Redis. Without Redis they are in this process, and only one process may run. */
-const layerMeter = (settings: SettingsValues) =>
-  settings.redisUrl === undefined
-    ? layerMemoryMeter({ leaseS: settings.concurrencyLeaseS })
-    : layerRedisMeter({ leaseS: settings.concurrencyLeaseS }).pipe(
-        Layer.provide(layerRedis({ url: settings.redisUrl }))
-      )
+const layerMeter = (settings: SettingsValues) => {
+  const options = {
+    leaseS: settings.concurrencyLeaseS,
+    queueMaxWaitMs: settings.backendMaxConcurrent === undefined ? 0 : settings.queueMaxWaitMs
+  }
+  return settings.redisUrl === undefined
+    ? layerMemoryMeter(options)
+    : layerRedisMeter(options).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
+}
 
 /** The queue for the backend. With Redis it covers all replicas, and it has a connection of its own. */
 const layerQueue = (settings: SettingsValues) => {

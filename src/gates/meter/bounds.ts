@@ -9,7 +9,7 @@ export const windowMs = 60_000
  */
 export const groupMs = 500
 
-/** Longest time, in milliseconds, between an admission and its intent in a ledger that is read for a load. */
+/** Longest time, in milliseconds, between an admission and its intent in a ledger that is read for a load, without a queue. */
 export const ledgerLagMs = 10_000
 
 /** How many ids a survey names at once; the next survey names others, once these are settled. */

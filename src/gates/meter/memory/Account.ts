@@ -2,7 +2,6 @@
 import { whole } from "../verdicts.ts"
 import type { AccountLeases } from "./AccountLeases.ts"
 import type { CounterName, Reservation } from "../../../domain/Reservation.ts"
-import { ledgerLagMs } from "../bounds.ts"
 import { type Noted, Window } from "./windows.ts"
 
 /** The tokens of a period. A new object under the same name means that it was loaded again. */
@@ -68,12 +67,16 @@ export const charge = (counter: Counter, tokens: number): void => {
   counter.tokens = Math.max(0, counter.tokens + tokens)
 }
 
-/** How much of a request a counter has for certain, and whether that is all it has. */
+/**
+ * How much of a request a counter has for certain, and whether that is all it has. `lagMs`: how long after its admission
+ * a request may be missing in the ledger that was loaded.
+ */
 export const chargedOn = (
   request: Request,
-  counter: Counter
+  counter: Counter,
+  lagMs: number
 ): { readonly tokens: number; readonly exact: boolean } => {
   if (request.charged.has(counter)) return { tokens: request.held, exact: true }
-  const late = request.admittedAt <= counter.loadedAt && request.admittedAt > counter.loadedAt - ledgerLagMs
+  const late = request.admittedAt <= counter.loadedAt && request.admittedAt > counter.loadedAt - lagMs
   return { tokens: late ? 0 : request.held, exact: false }
 }

@@ -28,7 +28,7 @@ import {
   revived
 } from "./Account.ts"
 import { AccountLeases } from "./AccountLeases.ts"
-import { lapsedMost, windowMs } from "../bounds.ts"
+import { lapsedMost, ledgerLagMs, windowMs } from "../bounds.ts"
 import { Window } from "./windows.ts"
 
 export interface Options {
@@ -36,6 +36,8 @@ export interface Options {
   readonly leaseS: number
   /** seconds a request id is remembered after its last verb. 3600 */
   readonly rememberS?: number
+  /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
+  readonly queueMaxWaitMs?: number
   /** the epoch ms of an instant that a verb was told; default: verbs are told epoch ms */
   readonly epoch?: (now: number) => number
 }
@@ -68,6 +70,7 @@ const tokensAt = (counters: CounterMap, instant: number): { readonly [P in Perio
 export class MemoryMeter {
   readonly #leaseMs: number
   readonly #rememberMs: number
+  readonly #lagMs: number
   readonly #epoch: (now: number) => number
   readonly #accounts = new Map<string, AccountCounters>()
   readonly #groups = new Map<string, GroupCounters>()
@@ -79,6 +82,7 @@ export class MemoryMeter {
   constructor(options: Options) {
     this.#leaseMs = options.leaseS * 1000
     this.#rememberMs = (options.rememberS ?? 3600) * 1000
+    this.#lagMs = ledgerLagMs + (options.queueMaxWaitMs ?? 0)
     this.#epoch = options.epoch ?? ((now) => now)
   }
 
@@ -173,7 +177,11 @@ export class MemoryMeter {
       const counter = counters[i]
       if (budget === undefined) return
       if (counter === undefined) unknown = true
-      else room = Math.min(room, budget - counter.tokens - (floor - chargedOn(request, counter).tokens))
+      else
+        room = Math.min(
+          room,
+          budget - counter.tokens - (floor - chargedOn(request, counter, this.#lagMs).tokens)
+        )
     })
     const wanted = whole(want)
     const more = Math.min(Math.max(wanted - floor, 0), Math.max(room, 0))
@@ -181,7 +189,7 @@ export class MemoryMeter {
     // On a counter that is missing nothing is given, but nothing is known to be spent either.
     const held = unknown ? floor : floor + more
     for (const counter of existing(counters)) {
-      const { tokens } = chargedOn(request, counter)
+      const { tokens } = chargedOn(request, counter, this.#lagMs)
       charge(counter, held - tokens)
       if (tokens === 0) request.charged.add(counter)
     }
@@ -200,7 +208,7 @@ export class MemoryMeter {
       account.leases.delete(id)
       note(account, request, whole(used))
       for (const counter of existing(this.#counters(account, request.admittedAt))) {
-        const { tokens, exact } = chargedOn(request, counter)
+        const { tokens, exact } = chargedOn(request, counter, this.#lagMs)
         const difference = request.used - tokens
         charge(counter, exact ? difference : Math.max(0, difference))
       }

@@ -15,6 +15,7 @@ import { Redis } from "../../../infra/Redis.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, tagOf, whole } from "../verdicts.ts"
 import { type ReserveRequest, Meter, MeterDown, type Missing, Reserved, type Verdict } from "../Meter.ts"
 import type { Account, Claims, CounterOwner, Reservation } from "../../../domain/Reservation.ts"
+import { ledgerLagMs } from "../bounds.ts"
 import { checkRequirements } from "./requirements.ts"
 import { parseReply, type Reply, type Tag } from "./reply.ts"
 import { scripts } from "./scripts.ts"
@@ -24,6 +25,8 @@ export interface Options {
   readonly leaseS: number
   /** seconds a request id is remembered after its last verb; longer than any late call. 3600 */
   readonly rememberS?: number
+  /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
+  readonly queueMaxWaitMs?: number
   /** in front of every key. `tollgate:` */
   readonly prefix?: string
 }
@@ -113,7 +116,7 @@ const make = (
       }
     })
 
-  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? 3600) * 1000}`
+  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? 3600) * 1000} ${ledgerLagMs + (options.queueMaxWaitMs ?? 0)}`
 
   /** The numbers that all verbs begin with (`account.lua`), and `more`. */
   const numbersOf = (

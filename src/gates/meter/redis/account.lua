@@ -2,12 +2,12 @@
 --
 -- KEYS     the account; the record of the request; six counters: day, month and all time of the account, then of its group
 -- Numbers  now in ms or -1; the UTC day; limits: requests, tokens, slots; how long a lease lasts (ms); how long a record is
---          kept (ms); the budgets of the six counters, -1 for none; then what the verb itself takes
+--          kept (ms); how long after its admission a request may be missing in the ledger (ms); the budgets of the six counters, -1 for none; then what the verb itself takes
 local ACCOUNT, RECORD = KEYS[1], KEYS[2]
 local BEFORE_COUNTERS, COUNTERS = 2, 6
-local SHARED_NUMBERS = 13
-local given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD = unpack(NUMBERS, 1, 7)
-local BUDGETS = {unpack(NUMBERS, 8, SHARED_NUMBERS)}
+local SHARED_NUMBERS = 14
+local given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD, LEDGER_LAG = unpack(NUMBERS, 1, 8)
+local BUDGETS = {unpack(NUMBERS, 9, SHARED_NUMBERS)}
 local now = clock(given_now)
 local DAY_MS, NEVER = 86400000, 9007199254740991
 local THIS_GROUP = floor(now / GROUP_MS)
@@ -226,7 +226,7 @@ end
 local function charged_on(record, i)
   local counter = counters[i]
   if record.gen[i] == counter.generation then return record.held, true end
-  if record.at <= counter.loaded_at and record.at > counter.loaded_at - LEDGER_LAG_MS then return 0, false end
+  if record.at <= counter.loaded_at and record.at > counter.loaded_at - LEDGER_LAG then return 0, false end
   return record.held, false
 end
 

@@ -27,7 +27,7 @@
  */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { groupMs, windowMs, lapsedMost, ledgerLagMs } from "../bounds.ts"
+import { groupMs, windowMs, lapsedMost } from "../bounds.ts"
 
 /** A script names these, and is sent with the figures: as local variables Lua would capture them anew for each function at each call. */
 const figures: Readonly<Record<string, number>> = {
@@ -35,7 +35,6 @@ const figures: Readonly<Record<string, number>> = {
   GROUP_MS: groupMs,
   // 6 bytes for a time, 7 for an amount: `<I6I7`
   GROUP_BYTES: 13,
-  LEDGER_LAG_MS: ledgerLagMs,
   MOST_LAPSED: lapsedMost
 }
 
