@@ -106,6 +106,8 @@ const make = (options: CounterReconcilerOptions) =>
   Effect.gen(function* () {
     const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
     const nowMs = yield* makeMonotonicMs
+    /** in the periods that are compared */
+    const present = Clock.currentTimeMillis
     /** accounts that changed since their last successful comparison */
     const touched = new Map<string, Account>()
     const touch = (account: Account): void => {
@@ -132,7 +134,7 @@ const make = (options: CounterReconcilerOptions) =>
 
     /** Returns by how many tokens the idle accounts differed. */
     const compare = Effect.fnUntraced(function* (waiting: ReadonlyMap<string, Account>) {
-      const at = yield* Clock.currentTimeMillis
+      const at = yield* present
       const accounts = [...waiting.values()].slice(0, batch)
       const surveys = yield* Effect.forEach(
         accounts,
@@ -205,7 +207,7 @@ const make = (options: CounterReconcilerOptions) =>
       return difference
     })
     const compareTenants = Effect.gen(function* () {
-      const at = yield* Clock.currentTimeMillis
+      const at = yield* present
       let drift = 0
       for (const tenant of [...tenants].slice(0, tenantBatch)) {
         // A change from here on touches it again.

@@ -9,6 +9,7 @@ import { properties } from "./MeterProperty.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
 import { totals } from "./MeterTotals.ts"
+import { windows } from "./MeterWindows.ts"
 
 const wipe = Layer.effect(
   Wipe,
@@ -21,6 +22,7 @@ suite("Meter in Redis", twin)
 leases("Meter in Redis", twin)
 totals("Meter in Redis", twin)
 groups("Meter in Redis", twin)
+windows("Meter in Redis", twin)
 properties("Meter in Redis", twin, { runs: 100 })
 
 it.effect("when the host's clock is wrong, then the store's clock decides which day it is", () =>

@@ -6,6 +6,7 @@ import { properties } from "./MeterProperty.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
 import { totals } from "./MeterTotals.ts"
+import { windows } from "./MeterWindows.ts"
 
 const twin = () =>
   Layer.suspend(() => {
@@ -23,4 +24,5 @@ suite("Meter in memory", twin)
 leases("Meter in memory", twin)
 totals("Meter in memory", twin)
 groups("Meter in memory", twin)
+windows("Meter in memory", twin)
 properties("Meter in memory", twin, { runs: 400 })

@@ -65,7 +65,7 @@ export const take = (claims: Claims, what: ReserveRequest): Effect.Effect<Reserv
 /** What is left, without the time until it is more. */
 export const amounts = ({ budgets, requests, tokens }: Headroom) => ({ budgets, requests, tokens })
 
-const peek = Effect.fnUntraced(function* (claims: Claims) {
+export const peek = Effect.fnUntraced(function* (claims: Claims) {
   const headroom = yield* (yield* Meter).peek(claims)
   assert.notInstanceOf(headroom, Missing)
   if (headroom instanceof Missing) return yield* Effect.die("missing")
@@ -242,117 +242,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         })
         const after = yield* (yield* Meter).settle({ ...a, claims: narrow }, 7)
         assert.strictEqual(after.budgets.month?.remaining, 8)
-      }))
-  })
-
-  describe(`${name}: a steady client`, () => {
-    /** Asks at each of `times` (ms) and returns when it was admitted. */
-    const admittedAt = Effect.fnUntraced(function* (
-      claims: Claims,
-      times: ReadonlyArray<number>,
-      tokens = 0
-    ) {
-      const meter = yield* Meter
-      const admitted: Array<number> = []
-      for (const [i, time] of times.entries()) {
-        yield* TestClock.setTime(noon + time)
-        const verdict = yield* reserve(claims, ask(`s${claims.account.key}${i}`, tokens, false))
-        if (!(verdict instanceof Reserved)) continue
-        admitted.push(time)
-        yield* meter.settle(verdict.reservation, verdict.reservation.held)
-      }
-      return admitted
-    })
-    const maxInMinute = (times: ReadonlyArray<number>): number =>
-      Math.max(...times.map((from) => times.filter((time) => time >= from && time < from + 60_000).length))
-
-    for (const [rpm, everyMs, leastShare] of [
-      [60, 1000, 1],
-      [10, 6000, 1],
-      [60, 700, 0.98],
-      [180, 333, 0.98],
-      [240, 170, 0.98]
-    ] as const) {
-      test(`when a client with ${rpm} requests a minute asks every ${everyMs} ms, then it gets ${leastShare} of them, and in no 60 s more`, () =>
-        Effect.gen(function* () {
-          const minutes = 6
-          const times = Array.from(
-            { length: Math.floor((minutes * 60_000) / everyMs) },
-            (_, i) => 137 + i * everyMs
-          )
-          const admitted = yield* admittedAt(claimsOf({ rpm }), times)
-          assert.isAtMost(maxInMinute(admitted), rpm)
-          assert.isAtLeast(admitted.length, Math.floor(leastShare * rpm * minutes))
-        }))
-    }
-
-    test("when a client asks at random, then in no 60 s more requests and tokens are admitted than the limits", () =>
-      Effect.gen(function* () {
-        let seed = 7
-        const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647
-        const times: Array<number> = []
-        for (let at = 0; at < 300_000; at += Math.floor(random() * (random() < 0.1 ? 9000 : 700)))
-          times.push(at)
-        const admitted = yield* admittedAt(claimsOf({ rpm: 40, tpm: 390 }), times, 10)
-        assert.isAtMost(maxInMinute(admitted), 39)
-        // What an exact window would have admitted of the same requests, 0.98 of it at least.
-        const exact: Array<number> = []
-        for (const at of times) if (exact.filter((time) => time > at - 60_000).length < 39) exact.push(at)
-        assert.isAtLeast(admitted.length, Math.floor(0.98 * exact.length))
-      }))
-
-    test("when a client is refused, then it is admitted once Retry-After has passed", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ rpm: 3 })
-        for (const [i, second] of [0, 7, 20].entries()) {
-          yield* TestClock.setTime(noon + second * 1000 + 250)
-          yield* take(claims, ask(`r${i}`))
-        }
-        yield* TestClock.setTime(noon + 30_000)
-        const { retryAfterS } = refused(yield* reserve(claims, ask("later")))
-        assert.strictEqual(retryAfterS, 31)
-        yield* TestClock.adjust(retryAfterS * 1000)
-        yield* take(claims, ask("later"))
-      }))
-  })
-
-  describe(`${name}: resets`, () => {
-    const resets = (claims: Claims) => Effect.map(peek(claims), (headroom) => headroom.resets)
-
-    test("when nothing is used, then requests and tokens are reset now, and budgets at the end of their period", () =>
-      Effect.gen(function* () {
-        assert.deepStrictEqual(yield* resets(claimsOf({})), {
-          requestsMs: 0,
-          tokensMs: 0,
-          budgetsS: { day: 43_200, month: 43_200 + 9 * 86_400, total: 86_400 }
-        })
-      }))
-
-    test("when requests and tokens are used, then all are left again when the reset says so, and not before", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ rpm: 9, tpm: 90 })
-        yield* meter.settle(yield* take(claims, ask("a", 10)), 10)
-        yield* TestClock.adjust("20 seconds")
-        yield* meter.settle(yield* take(claims, ask("b", 10)), 0)
-        const { requestsMs, tokensMs } = yield* resets(claims)
-        assert.isBelow(tokensMs, requestsMs)
-        yield* TestClock.adjust(tokensMs - 1)
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 80)
-        yield* TestClock.adjust(1)
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
-        yield* TestClock.adjust(requestsMs - tokensMs - 1)
-        assert.strictEqual((yield* left(claims)).requests.remaining, 8)
-        yield* TestClock.adjust(1)
-        assert.strictEqual((yield* left(claims)).requests.remaining, 9)
-      }))
-
-    test("when tokens are held, then they count as used now", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({})
-        yield* take(claims, ask("a", 10))
-        yield* TestClock.adjust("10 seconds")
-        assert.isAtLeast((yield* resets(claims)).tokensMs, 60_000)
       }))
   })
 

@@ -3,9 +3,8 @@
  * are. JavaScript runs a verb to its end, so each is atomic. Every verb is told the time in ms: windows and leases are
  * measured by it. Days and months come from `epoch`, which may be another clock.
  */
-import { counterNamesAt } from "../../../domain/Calendar.ts"
 import { type BudgetName, budgetNames, type Headroom, type Period, periods } from "../../../domain/Limits.ts"
-import { budgetsOf, headroomOf, leastOf, lifeOf, missingOf, refusal, tagOf, whole } from "../verdicts.ts"
+import { budgetsOf, headroomOf, leastOf, missingOf, refusal, tagOf, whole } from "../verdicts.ts"
 import {
   type ReserveRequest,
   type Missing,
@@ -21,26 +20,16 @@ import {
   charge,
   chargedOn,
   type Counter,
-  type CounterMap,
   type GroupCounters,
   note,
   type Request,
   revived
 } from "./Account.ts"
+import { addMissing, countersAt, dropOld, existing, replaceCounters, tokensAt } from "./counters.ts"
+import type { Options } from "./Options.ts"
 import { AccountLeases } from "./AccountLeases.ts"
 import { lapsedMost, ledgerLagMs, windowMs } from "../bounds.ts"
 import { Window } from "./windows.ts"
-
-export interface Options {
-  /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
-  readonly leaseS: number
-  /** seconds a request id is remembered after its last verb. 3600 */
-  readonly rememberS?: number
-  /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
-  readonly queueMaxWaitMs?: number
-  /** the epoch ms of an instant that a verb was told; default: verbs are told epoch ms */
-  readonly epoch?: (now: number) => number
-}
 
 interface Memory {
   /** absent: the request is over */
@@ -51,20 +40,6 @@ interface Memory {
 const sweepEveryMs = 60_000
 
 const nameOf = (account: Account): string => `${tagOf(account)}:${account.key}`
-
-const existing = (counters: ReadonlyArray<Counter | undefined>): ReadonlyArray<Counter> =>
-  counters.filter((counter) => counter !== undefined)
-
-/** Tokens of the counters that there are at an instant (epoch ms). */
-const tokensAt = (counters: CounterMap, instant: number): { readonly [P in Period]?: number } => {
-  const names = counterNamesAt(instant)
-  const found: { -readonly [P in Period]?: number } = {}
-  for (const period of periods) {
-    const counter = counters.get(names[period])
-    if (counter !== undefined) found[period] = counter.tokens
-  }
-  return found
-}
 
 /** Nothing of it outlives the process: after a restart totals are missing and come back from the ledger. */
 export class MemoryMeter {
@@ -124,7 +99,7 @@ export class MemoryMeter {
     }
     if (ask.slot && account.leases.slots >= limits.concurrent)
       return refused("concurrency", limits.concurrent, 1)
-    const [budgets, counters] = [budgetsOf(claims), this.#counters(account, at)]
+    const [budgets, counters] = [budgetsOf(claims), countersAt(account, at)]
     let available = roomInWindow
     let spent: { readonly name: BudgetName; readonly budget: number } | undefined
     budgetNames.forEach((name, i) => {
@@ -170,7 +145,7 @@ export class MemoryMeter {
     note(account, request, Math.max(request.used, whole(used)))
 
     const floor = Math.max(request.held, request.used)
-    const [budgets, counters] = [budgetsOf(claims), this.#counters(account, request.admittedAt)]
+    const [budgets, counters] = [budgetsOf(claims), countersAt(account, request.admittedAt)]
     let room = claims.limits.tpm - account.tokens.sum - account.leases.tokens - (floor - request.used)
     let unknown = false
     budgets.forEach((budget, i) => {
@@ -207,7 +182,7 @@ export class MemoryMeter {
       const request = memory?.request ?? revived(reservation)
       account.leases.delete(id)
       note(account, request, whole(used))
-      for (const counter of existing(this.#counters(account, request.admittedAt))) {
+      for (const counter of existing(countersAt(account, request.admittedAt))) {
         const { tokens, exact } = chargedOn(request, counter, this.#lagMs)
         const difference = request.used - tokens
         charge(counter, exact ? difference : Math.max(0, difference))
@@ -244,7 +219,7 @@ export class MemoryMeter {
       account.leases.delete(id)
       note(account, request, 0)
       if (request.countedAt !== undefined) account.requests.takeBack(request.countedAt, 1)
-      for (const counter of existing(this.#counters(account, request.admittedAt))) {
+      for (const counter of existing(countersAt(account, request.admittedAt))) {
         if (request.charged.has(counter)) charge(counter, -request.held)
       }
     } else {
@@ -266,11 +241,7 @@ export class MemoryMeter {
   ): void {
     const { group, key } = owner
     const totals = (key === undefined ? this.#group(group) : this.#open({ group, key }, now)).totals
-    const loadedAt = this.#epoch(now)
-    for (const { counter, tokens } of counters) {
-      if (totals.has(counter)) continue
-      totals.set(counter, { tokens: whole(tokens), loadedAt, droppedAt: now + lifeOf(counter) })
-    }
+    addMissing(totals, counters, this.#epoch(now), now)
   }
 
   survey(of: Account, instant: number, now: number): Snapshot {
@@ -290,7 +261,7 @@ export class MemoryMeter {
   ): boolean {
     const account = this.#open(of, now)
     if (account.mark !== mark || account.leases.size > 0) return false
-    this.#replace(account.totals, instant, truth, now)
+    replaceCounters(account.totals, instant, truth, this.#epoch(now))
     account.mark = ++this.#marks
     return true
   }
@@ -317,25 +288,9 @@ export class MemoryMeter {
     const survey = this.surveyGroup(group, keys, instant)
     if (survey.mark !== mark || survey.open > 0) return false
     const counters = this.#group(group)
-    this.#replace(counters.totals, instant, truth, now)
+    replaceCounters(counters.totals, instant, truth, this.#epoch(now))
     counters.mark = ++this.#marks
     return true
-  }
-
-  /** Another load: what was charged to the old counters is in the ledger's figures. */
-  #replace(
-    counters: CounterMap,
-    instant: number,
-    truth: { readonly [P in Period]?: number },
-    now: number
-  ): void {
-    const names = counterNamesAt(instant)
-    for (const period of periods) {
-      const [before, tokens] = [counters.get(names[period]), truth[period]]
-      if (before === undefined || tokens === undefined) continue
-      const { droppedAt } = before
-      counters.set(names[period], { tokens: whole(tokens), loadedAt: this.#epoch(now), droppedAt })
-    }
   }
 
   #group(group: string): GroupCounters {
@@ -379,14 +334,11 @@ export class MemoryMeter {
     if (Math.abs(now - this.#sweptAt) < sweepEveryMs) return
     this.#sweptAt = now
     const idle = now - windowMs - this.#leaseMs - sweepEveryMs
-    const dropOld = (counters: CounterMap): void => {
-      for (const [name, { droppedAt }] of counters) if (droppedAt <= now) counters.delete(name)
-    }
     for (const [name, account] of this.#accounts) {
       if (account.touchedAt < idle) this.#accounts.delete(name)
-      else dropOld(account.totals)
+      else dropOld(account.totals, now)
     }
-    for (const { totals } of this.#groups.values()) dropOld(totals)
+    for (const { totals } of this.#groups.values()) dropOld(totals, now)
   }
 
   #recall(account: Account, id: string, now: number): Memory | undefined {
@@ -412,23 +364,15 @@ export class MemoryMeter {
     account.leases.set(id, { until: now + this.#leaseMs, slot: true, tokens: 0 })
   }
 
-  /** The counters of `budgetNames` at an instant (epoch ms); undefined for one that is missing. */
-  #counters(account: AccountCounters, at: number): ReadonlyArray<Counter | undefined> {
-    const names = counterNamesAt(at)
-    return budgetNames.map(({ period, scope }) =>
-      (scope === "key" ? account : account.group).totals.get(names[period])
-    )
-  }
-
   #missing(account: AccountCounters, claims: Claims, at: number): Missing | undefined {
-    const counters = this.#counters(account, at)
+    const counters = countersAt(account, at)
     const flags = budgetsOf(claims).map((budget, i) => budget !== undefined && counters[i] === undefined)
     return flags.includes(true) ? missingOf(at, flags) : undefined
   }
 
   /** `at` (epoch ms) is in the periods of the budgets. */
   #headroom(account: AccountCounters, claims: Claims, at: number, now: number): Headroom {
-    const counters = this.#counters(account, at)
+    const counters = countersAt(account, at)
     return headroomOf(claims, at, {
       requests: Math.max(0, claims.limits.rpm - account.requests.sum),
       tokens: Math.max(0, claims.limits.tpm - account.tokens.sum - account.leases.tokens),

@@ -4,7 +4,8 @@
  */
 import { Clock, Effect, Layer } from "effect"
 import { makeMonotonicMs } from "../../../infra/time.ts"
-import { MemoryMeter, type Options } from "./MemoryMeter.ts"
+import { MemoryMeter } from "./MemoryMeter.ts"
+import type { Options } from "./Options.ts"
 import { Meter, MeterDown } from "../Meter.ts"
 
 /** The verbs on `counters`, at the time that `nowMs` tells. */
