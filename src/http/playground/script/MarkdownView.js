@@ -144,6 +144,8 @@ export class MarkdownView {
     while (last > 0 && tokens[last].type === "space") last -= 1
     if (last < 0) return
     if (last > 0) {
+      for (const { type, tag, href, title } of tokens.slice(0, last))
+        if (type === "def") this.#links[tag] ??= { href, title }
       this.#settled += lengthOf(tokens.slice(0, last)) - (this.#open?.head?.length ?? 0)
       this.#level = this.#tail[last - 1].level
       this.#tail = this.#tail.slice(last)

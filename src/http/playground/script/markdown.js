@@ -49,7 +49,11 @@ const optionsOf = () => ({
 
 const plain = (raw) => ({ type: "plain", raw, text: raw })
 
-/** Blocks with their inline tokens. `links` has the reference links that earlier blocks defined. */
+/**
+ * Blocks with their inline tokens. `links` has the reference links that earlier blocks defined.
+ *
+ * @returns {Array<{ type: string, raw: string, tokens?: Array<{ type: string, raw: string }>, [name: string]: any }>}
+ */
 export const tokensOf = (text, links = {}) => {
   if (tooDeep.test(text) || tooIndented.test(text)) return [plain(text)]
   try {
@@ -60,7 +64,6 @@ export const tokensOf = (text, links = {}) => {
       if (src.length > maxInline) tokens.push({ type: "text", raw: src, text: src })
       else lexer.inlineTokens(src, tokens)
     }
-    Object.assign(links, lexer.tokens.links)
     return [...lexer.tokens]
   } catch {
     // A text that marked cannot read is shown as it was written.

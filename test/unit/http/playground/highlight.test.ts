@@ -45,7 +45,21 @@ it("when a comment or a string goes over lines, then each line has its colour", 
 
 it("when code is coloured, then no letter of it is lost, in any language and with any label", () => {
   const text = `x = "it's" /* a */ # b // c\n\`\`\` '''d''' <!-- e --> \\"f\\\n-- g 0x1f \u{1f600} é_1()\n`
-  for (const label of ["js", "py", "html", "css", "sh", "sql", "yaml", "json", "rust", "go", "nothing", "constructor", ""])
+  for (const label of [
+    "js",
+    "py",
+    "html",
+    "css",
+    "sh",
+    "sql",
+    "yaml",
+    "json",
+    "rust",
+    "go",
+    "nothing",
+    "constructor",
+    ""
+  ])
     assert.strictEqual(
       coloured(label, text)
         .map((pieces) => pieces.map(([piece]) => piece).join(""))

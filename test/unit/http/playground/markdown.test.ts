@@ -16,7 +16,12 @@ it("when a text has maths, then its signs stay as they are", () => {
     money?.tokens?.map(({ type }) => type),
     ["text"]
   )
-  assert.deepStrictEqual(typesOf("Before\n\n$$\na_1\n$$\n\nAfter"), ["paragraph", "space", "maths", "paragraph"])
+  assert.deepStrictEqual(typesOf("Before\n\n$$\na_1\n$$\n\nAfter"), [
+    "paragraph",
+    "space",
+    "maths",
+    "paragraph"
+  ])
 })
 
 it("when a text is made to take long, then it is shown as it was written, and does not take long", () => {

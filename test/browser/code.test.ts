@@ -1,0 +1,78 @@
+/** The code that the page gives is run as pasted. Python runs where its packages are: test/real/snippets.real.ts. */
+import { spawn } from "node:child_process"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { Fake, layerGateway, newKey } from "../support/Gateway.ts"
+import { answered, enterKey, live, openPlayground, say } from "./Playground.ts"
+
+const root = path.resolve(import.meta.dirname, "../..")
+
+/** What the command prints, with the key in its environment. */
+const run = (command: string, args: ReadonlyArray<string>, key: string) =>
+  Effect.callback<string>((resume) => {
+    const child = spawn(command, args, { cwd: root, env: { ...process.env, TOLLGATE_KEY: key } })
+    let printed = ""
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => void (printed += text))
+    child.once("close", () => resume(Effect.succeed(printed)))
+    return Effect.sync(() => child.kill())
+  })
+
+/** Beside the packages of this repository, where Node finds them. */
+const scratch = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(path.join(root, "node_modules/.cache/snippet-"))),
+  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
+)
+
+layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the code of the playground", (it) => {
+  it.effect(
+    "when it is pasted into a shell or a file, then it runs, for one turn and for the whole conversation",
+    () =>
+      Effect.gen(function* () {
+        const fake = yield* Fake
+        const { secret } = yield* newKey()
+        const folder = yield* scratch
+        const { page, complaints } = yield* openPlayground()
+        yield* enterKey(page, secret)
+        const awkward = `It's "quoted", $HOME \`date\` \\n ${"\u{1f600}"}\nJSON`
+        yield* Effect.promise(() => page.getByLabel("System prompt").fill(awkward))
+        yield* say(page, awkward)
+        yield* answered(page, 1)
+        yield* Effect.promise(() => page.locator("#show-code").click())
+        for (const surface of ["Native", "OpenAI"])
+          for (const [scope, count] of [
+            ["This turn only", 2],
+            ["Whole conversation", 2]
+          ] as const)
+            for (const [language, command, file] of [
+              ["curl", "bash", "ask.sh"],
+              ["JavaScript", process.execPath, "ask.mjs"]
+            ] as const) {
+              const code = yield* Effect.promise(async () => {
+                await page.locator("#code").getByText(surface, { exact: true }).click()
+                await page.locator("#code").getByText(scope, { exact: true }).click()
+                await page.getByRole("tab", { name: language }).click()
+                return await page.locator("#snippet").innerText()
+              })
+              const before = fake.requests.length
+              writeFileSync(path.join(folder, file), code)
+              const printed = yield* run(command, [path.join(folder, file)], secret)
+              assert.include(
+                printed.replaceAll(/[^]*?"content":"([^"]*)"|[^"]*$/g, "$1") + printed,
+                "Hello",
+                `${surface} ${language}: ${printed}`
+              )
+              assert.strictEqual(fake.requests.length, before + 1)
+              const messages = fake.requests.at(-1)?.body?.["messages"]
+              assert.strictEqual(Array.isArray(messages) ? messages.length : 0, count)
+              assert.deepStrictEqual(Array.isArray(messages) ? messages.slice(0, 2) : [], [
+                { role: "system", content: awkward },
+                { role: "user", content: awkward }
+              ])
+            }
+        assert.deepStrictEqual(complaints, [])
+      }).pipe(Effect.scoped)
+  )
+})

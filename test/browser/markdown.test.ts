@@ -1,0 +1,179 @@
+/** Markdown as it streams: looks, order, speed. */
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { Console, Effect } from "effect"
+import { fake as wire } from "../support/FakeBackend.ts"
+import { Fake, layerGateway, newKey } from "../support/Gateway.ts"
+import { answered, answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
+
+const sample = readFileSync(path.join(import.meta.dirname, "sample.md"), "utf8")
+
+const texts = [
+  sample,
+  "a\n\n- x\n- y\n\n  more\n- z\n\n* other\n* list\n\n1. a\n2. b\n10. c\nlazy\n\nend",
+  `| a | b |\n|---|---|\n${Array.from({ length: 30 }, (_, row) => `| ${row} | \`x\` |\n`).join("")}\nafter | table\n`,
+  "para\n===\n\ntext\n---\n\n    indented\n\n<div>html</div>\n\n[ref]: https://example.com\nsee [ref]\n",
+  "> a\n> b\n\n> c\n```\nunclosed fence\nmore",
+  "```js\nconst a = `x\ny`\n```\n```py\n'''a\nb'''\n```",
+  "- a\n  - b\n    - c\n\n      ```js\n      code\n      ```\n  - d\n- e",
+  "\\(a_1\\)\n\n$$\nx_1\n$$\n\n\\[\ny_2\n\\]\nend",
+  "\r\nwindows\r\n\r\n- lines\r\n- here\r\n"
+]
+
+/** Streams each text in pieces of each size, in the page itself. */
+const streamed = `(texts) => {
+  const whole = (text) => {
+    const view = new $MarkdownView.MarkdownView()
+    view.push(text)
+    while (view.step(true));
+    return view.node.outerHTML
+  }
+  const wrong = []
+  for (const text of texts) for (const size of [1, 3, 7, 50]) {
+    const view = new $MarkdownView.MarkdownView()
+    let before = []
+    for (let at = 0; at < text.length; at += size) {
+      view.push(text.slice(at, at + size))
+      while (view.step(false));
+      const now = [...view.node.children]
+      if (before.slice(0, -1).some((node, index) => now[index] !== node)) wrong.push("touched: " + text.slice(0, at))
+      before = now
+    }
+    while (view.step(true));
+    if (view.node.outerHTML !== whole(text)) wrong.push("differs: " + text.slice(0, 40))
+  }
+  return wrong
+}`
+
+/** About 10,000 tokens with everything that markdown has. */
+const long = (): ReadonlyArray<string> => {
+  const words: Array<string> = []
+  while (words.length < 10_000) words.push(...(`${sample}\n\n`.match(/\s*\S+/g) ?? []))
+  return words.slice(0, 10_000)
+}
+
+layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the markdown of the playground", (it) => {
+  it.effect(
+    "when an answer streams, then it ends as if it had come at once, and no complete block is touched again",
+    () =>
+      Effect.gen(function* () {
+        const { page, complaints } = yield* openPlayground()
+        const wrong = yield* Effect.promise(() =>
+          page.evaluate<ReadonlyArray<string>>(`(${streamed})(${JSON.stringify(texts)})`)
+        )
+        assert.deepStrictEqual(wrong, [])
+        assert.deepStrictEqual(complaints, [])
+      }).pipe(Effect.scoped)
+  )
+
+  it.effect("when an answer has markdown, then each kind has its element, and nothing is loaded", () =>
+    Effect.gen(function* () {
+      const fake = yield* Fake
+      const { secret } = yield* newKey()
+      const { page, complaints } = yield* openPlayground()
+      const requested: Array<string> = []
+      page.on("request", (request) => requested.push(new URL(request.url()).pathname))
+      yield* enterKey(page, secret)
+      fake.script({ does: "stream", lines: [wire.chat(sample), wire.done()] })
+      yield* say(page, "Show everything")
+      yield* answered(page, 1)
+      const answer = answersOf(page).last()
+      const counts = yield* Effect.promise(async () =>
+        Object.fromEntries(
+          await Promise.all(
+            [
+              ".h1",
+              ".h2",
+              "ol > li",
+              "li li li",
+              "li .fence",
+              "blockquote li",
+              "tbody tr",
+              "hr",
+              "del",
+              ".t-k"
+            ].map(async (selector) => [selector, await answer.locator(selector).count()] as const)
+          )
+        )
+      )
+      for (const [selector, count] of Object.entries(counts)) assert.isAbove(count, 0, selector)
+      assert.strictEqual(yield* Effect.promise(() => answer.locator("img").count()), 0)
+      const links = yield* Effect.promise(() =>
+        answer
+          .locator("a")
+          .evaluateAll<ReadonlyArray<string>>(
+            `(links) => links.map((link) => [link.href, link.rel, link.target].join(" "))`
+          )
+      )
+      assert.deepStrictEqual(links, [
+        "https://example.com/a noopener noreferrer _blank",
+        "https://example.com/x.png noopener noreferrer _blank"
+      ])
+      const text = yield* Effect.promise(() => answer.innerText())
+      for (const kept of [
+        "\\(a_1^2 + b_1^2\\)",
+        "$x_1 + x_2$",
+        "<b>markup as text</b>",
+        "☑ done",
+        "javascript link x"
+      ])
+        assert.include(text, kept)
+      assert.sameMembers([...new Set(requested)], ["/api/tags", "/api/chat", "/api/version"])
+      assert.deepStrictEqual(complaints, [])
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("when an answer has 10,000 tokens, then no task of the page takes 50 ms", () =>
+    Effect.gen(function* () {
+      const fake = yield* Fake
+      const { secret } = yield* newKey()
+      const { page, complaints } = yield* openPlayground()
+      yield* enterKey(page, secret)
+      yield* Effect.promise(() =>
+        page.evaluate(
+          `window.tasks = []; new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: "longtask" })`
+        )
+      )
+      const lines = [...long().map((word) => wire.chat(word)), wire.done("chat", { eval_count: 10_000 })]
+      // A busy machine makes any task long, so one calm run of three is asked for.
+      const longest: Array<number> = []
+      for (let run = 1; run <= 3 && (longest.length === 0 || Math.min(...longest) >= 50); run += 1) {
+        fake.script({ does: "stream", lines })
+        yield* Effect.promise(() => page.evaluate("window.tasks.length = 0"))
+        yield* say(page, "At length")
+        yield* answered(page, run)
+        const tasks = yield* Effect.promise(() => page.evaluate<ReadonlyArray<number>>("window.tasks"))
+        longest.push(Math.max(0, ...tasks))
+        yield* Effect.promise(() => page.getByRole("button", { name: "Delete this answer" }).last().click())
+        yield* Effect.promise(() => page.getByRole("button", { name: "Delete this message" }).last().click())
+        if (Math.min(...longest) >= 50) yield* Effect.promise(() => page.reload())
+        if (Math.min(...longest) >= 50) yield* enterKey(page, secret)
+      }
+      const paint = yield* Effect.promise(() =>
+        page.evaluate<number>(`performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`)
+      )
+      yield* Console.log(
+        `playground: longest task over 10,000 tokens ${longest.map((ms) => ms.toFixed(0)).join(", ")} ms (0: none of 50 ms); first paint ${paint.toFixed(0)} ms`
+      )
+      assert.isBelow(Math.min(...longest), 50)
+      assert.deepStrictEqual(complaints, [])
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("when an answer is one hostile block, then the page stays usable and shows its text", () =>
+    Effect.gen(function* () {
+      const fake = yield* Fake
+      const { secret } = yield* newKey()
+      const { page } = yield* openPlayground()
+      yield* enterKey(page, secret)
+      const hostile = [">".repeat(20_000), "_a".repeat(20_000), "[a](".repeat(10_000), "- ".repeat(10_000)]
+      fake.script({
+        does: "stream",
+        lines: [...hostile.map((text) => wire.chat(`${text}\n\n`)), wire.chat("The end."), wire.done()]
+      })
+      yield* say(page, "Be hostile")
+      yield* shown(page, "The end.")
+    }).pipe(Effect.scoped)
+  )
+})
