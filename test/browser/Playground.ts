@@ -36,13 +36,19 @@ export const answersOf = (page: Page) => page.locator(".turn.assistant:not(.runn
 export const shown = (page: Page, text: string) =>
   Effect.promise(() => answersOf(page).last().getByText(text).first().waitFor())
 
-/** Waits until so many answers are complete, and the page has asked what they cost. */
+/** Waits until so many answers are complete and none runs. The policy of the page forbids Playwright's own waiting for this. */
 export const answered = (page: Page, count: number) =>
-  Effect.promise(() =>
-    page.waitForFunction(
-      `document.querySelectorAll(".turn.assistant:not(.running)").length >= ${count} && document.getElementById("log").getAttribute("aria-busy") === "false"`
-    )
-  )
+  Effect.promise(async () => {
+    const deadline = performance.now() + 30_000
+    for (;;) {
+      const [complete, busy] = await page.evaluate<readonly [number, string]>(
+        `[document.querySelectorAll(".turn.assistant:not(.running)").length, document.getElementById("send").getAttribute("aria-label")]`
+      )
+      if (complete >= count && busy === "Send") return
+      if (performance.now() > deadline) throw new Error(`${complete} of ${count} answers, ${busy}`)
+      await page.waitForTimeout(20)
+    }
+  })
 
 export const pressed = (page: Page, name: string) =>
   Effect.promise(() => page.getByRole("button", { name, exact: true }).last().click())

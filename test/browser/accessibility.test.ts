@@ -261,11 +261,9 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground for ev
           isMobile: true
         })
         const inView = (selector: string) =>
-          page
-            .locator(selector)
-            .evaluate<boolean>(
-              `(element) => { const { top, bottom, width } = element.getBoundingClientRect(); return width > 0 && top >= 0 && bottom <= innerHeight }`
-            )
+          page.evaluate<boolean>(
+            `(({ top, bottom, width }) => width > 0 && top >= 0 && bottom <= innerHeight)(document.querySelector("${selector}").getBoundingClientRect())`
+          )
         for (const selector of ["#key", "#model", "#prompt", "#send"])
           assert.isTrue(yield* Effect.promise(() => inView(selector)), selector)
         assert.isFalse(yield* Effect.promise(() => page.locator(".keys").isVisible()))
@@ -285,7 +283,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground for ev
           assert.isTrue(await page.locator("#key").isVisible())
           await page.locator("#show-code").click()
           assert.strictEqual(
-            await page.locator("#code").evaluate<number>("(dialog) => dialog.getBoundingClientRect().width"),
+            await page.evaluate<number>(`document.getElementById("code").getBoundingClientRect().width`),
             390
           )
           assert.isTrue(await inView("#snippet"))

@@ -100,11 +100,9 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the markdown of the p
       for (const [selector, count] of Object.entries(counts)) assert.isAbove(count, 0, selector)
       assert.strictEqual(yield* Effect.promise(() => answer.locator("img").count()), 0)
       const links = yield* Effect.promise(() =>
-        answer
-          .locator("a")
-          .evaluateAll<ReadonlyArray<string>>(
-            `(links) => links.map((link) => [link.href, link.rel, link.target].join(" "))`
-          )
+        page.evaluate<ReadonlyArray<string>>(
+          `[...document.querySelectorAll(".md a")].map((link) => [link.href, link.rel, link.target].join(" "))`
+        )
       )
       assert.deepStrictEqual(links, [
         "https://example.com/a noopener noreferrer _blank",
