@@ -72,6 +72,8 @@ export const usedText = ({ limit, left }) =>
 export const tightestText = (entry) =>
   entry === undefined
     ? ""
-    : entry.share >= 1
-      ? `${entry.label}: nothing left. It refuses the next request.`
-      : `Closest to its end: ${entry.label.toLowerCase()}, ${percent(entry.share)} used.`
+    : entry.share === 0
+      ? "Nothing yet."
+      : entry.share >= 1
+        ? `${entry.label}: nothing left. It refuses the next request.`
+        : `Closest to its end: ${entry.label.toLowerCase()}, ${percent(entry.share)} used.`
