@@ -59,10 +59,11 @@ export const usageOf = (headers) =>
 export const levelOf = (share) =>
   share === undefined ? "" : share >= 0.95 ? "out" : share >= 0.8 ? "low" : ""
 
-/** The limit with the largest share used: it refuses first. */
+/** The limit with the largest share used: it refuses first. Of equals it is the budget, which takes longest to come back. */
 export const tightestOf = (usage) =>
   usage
     .filter(({ share }) => share !== undefined)
+    .toReversed()
     .toSorted((one, other) => other.share - one.share)
     .at(0)
 
