@@ -51,8 +51,8 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the code of the playg
               ["JavaScript", process.execPath, "ask.mjs"]
             ] as const) {
               const code = yield* Effect.promise(async () => {
-                await page.locator("#code").getByText(surface, { exact: true }).click()
-                await page.locator("#code").getByText(scope, { exact: true }).click()
+                await page.locator("#code label", { hasText: surface }).click()
+                await page.locator("#code label", { hasText: scope }).click()
                 await page.getByRole("tab", { name: language }).click()
                 return await page.locator("#snippet").innerText()
               })

@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
-import { Console, Effect } from "effect"
+import { Console, Effect, Schema } from "effect"
+import type { Page } from "playwright-core"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { Fake, layerGateway, newKey } from "../support/Gateway.ts"
 import { answered, answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
@@ -52,6 +53,39 @@ const long = (): ReadonlyArray<string> => {
   while (words.length < 10_000) words.push(...(`${sample}\n\n`.match(/\s*\S+/g) ?? []))
   return words.slice(0, 10_000)
 }
+
+const Task = Schema.Struct({
+  name: Schema.String,
+  pid: Schema.Finite,
+  tid: Schema.Finite,
+  dur: Schema.optionalKey(Schema.Finite),
+  tdur: Schema.optionalKey(Schema.Finite)
+})
+const decodeTasks = Schema.decodeUnknownSync(Schema.Array(Task))
+
+/** What the thread that draws the page did meanwhile, in microseconds: on the clock and of the processor. */
+const tasksOf = Effect.fnUntraced(function* <E, R>(page: Page, act: Effect.Effect<unknown, E, R>) {
+  const session = yield* Effect.promise(() => page.context().newCDPSession(page))
+  const events: Array<typeof Task.Type> = []
+  session.on("Tracing.dataCollected", ({ value }) => events.push(...decodeTasks(value)))
+  yield* Effect.promise(() =>
+    session.send("Tracing.start", {
+      transferMode: "ReportEvents",
+      traceConfig: { includedCategories: ["toplevel", "devtools.timeline"] }
+    })
+  )
+  yield* act
+  yield* Effect.promise(async () => {
+    const complete = new Promise<void>((resolve) => session.once("Tracing.tracingComplete", () => resolve()))
+    await session.send("Tracing.end")
+    await complete
+  })
+  // Only the page runs functions.
+  const scripts = new Set(
+    events.filter(({ name }) => name === "FunctionCall").map(({ pid, tid }) => `${pid} ${tid}`)
+  )
+  return events.filter(({ name, pid, tid }) => name.endsWith("RunTask") && scripts.has(`${pid} ${tid}`))
+})
 
 layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the markdown of the playground", (it) => {
   it.effect(
@@ -128,33 +162,21 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the markdown of the p
       const { secret } = yield* newKey()
       const { page, complaints } = yield* openPlayground()
       yield* enterKey(page, secret)
-      yield* Effect.promise(() =>
-        page.evaluate(
-          `window.tasks = []; new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: "longtask" })`
-        )
-      )
-      const lines = [...long().map((word) => wire.chat(word)), wire.done("chat", { eval_count: 10_000 })]
-      // A busy machine makes any task long, so one calm run of three is asked for.
-      const longest: Array<number> = []
-      for (let run = 1; run <= 3 && (longest.length === 0 || Math.min(...longest) >= 50); run += 1) {
-        fake.script({ does: "stream", lines })
-        yield* Effect.promise(() => page.evaluate("window.tasks.length = 0"))
-        yield* say(page, "At length")
-        yield* answered(page, run)
-        const tasks = yield* Effect.promise(() => page.evaluate<ReadonlyArray<number>>("window.tasks"))
-        longest.push(Math.max(0, ...tasks))
-        yield* Effect.promise(() => page.getByRole("button", { name: "Delete this answer" }).last().click())
-        yield* Effect.promise(() => page.getByRole("button", { name: "Delete this message" }).last().click())
-        if (Math.min(...longest) >= 50) yield* Effect.promise(() => page.reload())
-        if (Math.min(...longest) >= 50) yield* enterKey(page, secret)
-      }
+      fake.script({
+        does: "stream",
+        lines: [...long().map((word) => wire.chat(word)), wire.done("chat", { eval_count: 10_000 })]
+      })
+      const tasks = yield* tasksOf(page, Effect.andThen(say(page, "At length"), answered(page, 1)))
       const paint = yield* Effect.promise(() =>
         page.evaluate<number>(`performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`)
       )
+      const longest = (field: "tdur" | "dur") => Math.max(...tasks.map((task) => task[field] ?? 0)) / 1000
       yield* Console.log(
-        `playground: longest task over 10,000 tokens ${longest.map((ms) => ms.toFixed(0)).join(", ")} ms (0: none of 50 ms); first paint ${paint.toFixed(0)} ms`
+        `playground: 10,000 tokens, longest of ${tasks.length} tasks ${longest("tdur").toFixed(0)} ms of processor time, ${longest("dur").toFixed(0)} ms on the clock; first paint after ${paint.toFixed(0)} ms`
       )
-      assert.isBelow(Math.min(...longest), 50)
+      assert.isAbove(tasks.length, 20)
+      // Processor time, because the tests share their machine with others.
+      assert.isBelow(longest("tdur"), 50)
       assert.deepStrictEqual(complaints, [])
     }).pipe(Effect.scoped)
   )
@@ -171,6 +193,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the markdown of the p
         lines: [...hostile.map((text) => wire.chat(`${text}\n\n`)), wire.chat("The end."), wire.done()]
       })
       yield* say(page, "Be hostile")
+      yield* answered(page, 1)
       yield* shown(page, "The end.")
     }).pipe(Effect.scoped)
   )

@@ -214,7 +214,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(
           await page.getByLabel("Top k").fill("40")
           await page.getByLabel("Max tokens").fill("77")
           await page.getByLabel("Stop texts").fill("END\nSTOP")
-          await page.getByLabel("Reasoning", { exact: true }).selectOption("on")
+          await page.locator("#reasoning").selectOption("on")
         })
         fake.script({
           does: "stream",

@@ -55,8 +55,8 @@ const stranger = Effect.gen(function* () {
   yield* timed(
     "first words of the answer",
     Effect.promise(async () => {
-      await page.getByLabel("Message").fill("Hello")
-      await page.getByLabel("Message").press("Enter")
+      await page.getByLabel("Message", { exact: true }).fill("Hello")
+      await page.getByLabel("Message", { exact: true }).press("Enter")
       await answer.getByText("said").first().waitFor()
     })
   )

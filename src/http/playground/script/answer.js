@@ -59,6 +59,17 @@ const tooLarge = (body) => {
       }
 }
 
+/** What the gateway changed or doubts about the request. */
+const warningsOf = (headers) => {
+  const relaxed = headers.get("x-schema-relaxed")
+  return [
+    ...(headers.has("x-prompt-truncated")
+      ? ["The conversation is probably longer than the model can see: its beginning may be cut off."]
+      : []),
+    ...(relaxed === null ? [] : [`The model server does not follow these parts of the schema: ${relaxed}.`])
+  ]
+}
+
 /** Says that the answer has not begun, after a moment, and for how long. */
 const startWaiting = (line) => {
   const began = performance.now()
@@ -155,6 +166,7 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
       const headers = { "content-type": "application/json" }
       const response = await ask(adapter.path, { method: "POST", headers, body: text, signal })
       got.requestId = response.headers.get("x-request-id") ?? undefined
+      got.warnings = warningsOf(response.headers)
       got.queuedMs = Number(response.headers.get("x-queue-wait-ms") ?? 0)
       showUsage(response.headers)
       if (response.ok) {

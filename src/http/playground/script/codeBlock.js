@@ -3,6 +3,9 @@ import { copyButton } from "./copy.js"
 import { element } from "./dom.js"
 import { languageOf, piecesOf } from "./highlight.js"
 
+/** A browser lays out a group again when a line comes, not the whole block. */
+const groupLines = 50
+
 const drawn = (pieces) =>
   pieces.map(([text, kind]) => (kind === "" ? text : element("span", `t-${kind}`, text)))
 
@@ -14,6 +17,8 @@ export class CodeBlock {
   #finished = 0
   #open
   #last = []
+  #lines = 0
+  #group
 
   constructor(label) {
     this.label = label
@@ -36,19 +41,27 @@ export class CodeBlock {
     if (text === this.#text) return
     this.#text = text
     for (const node of this.#last) node.remove()
-    const nodes = []
     const lines = text.slice(this.#finished).split("\n")
     const last = lines.pop()
     for (const line of lines) {
       const { pieces, open } = piecesOf(this.#language, line, this.#open)
       this.#open = open
       this.#finished += line.length + 1
-      nodes.push(...drawn(pieces), "\n")
+      this.#add([...drawn(pieces), "\n"])
+      this.#lines += 1
     }
-    this.#code.append(...nodes)
     this.#last = drawn(piecesOf(this.#language, last, this.#open).pieces).map((node) =>
       typeof node === "string" ? document.createTextNode(node) : node
     )
-    this.#code.append(...this.#last)
+    if (last !== "") this.#add(this.#last)
+  }
+
+  #add(nodes) {
+    if (this.#lines % groupLines === 0 && this.#group?.dataset.from !== String(this.#lines)) {
+      this.#group = element("span", "lines")
+      this.#group.dataset.from = String(this.#lines)
+      this.#code.append(this.#group)
+    }
+    this.#group.append(...nodes)
   }
 }

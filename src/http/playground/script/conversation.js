@@ -157,6 +157,7 @@ const answer = async () => {
     })
     node.append(box)
   }
+  for (const warning of got.warnings ?? []) node.append(element("p", "note warning", warning))
   const end = element("div", "end")
   if (content !== "" || calls.length > 0) {
     turns.push(turn)
