@@ -355,6 +355,19 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(
         yield* Effect.promise(() => page.getByText("no model that chats is open to it").waitFor())
         yield* Effect.promise(() => page.getByRole("button", { name: "Look again" }).waitFor())
         assert.strictEqual(yield* Effect.promise(() => promptOf(page).inputValue()), "")
+        yield* Effect.promise(() =>
+          page.route("**/api/tags", (route) =>
+            route.fulfill({ json: { models: [] }, headers: { "x-model-list": "expired" } })
+          )
+        )
+        yield* pressed(page, "Look again")
+        yield* Effect.promise(() => page.getByText("no current list of models").waitFor())
+        const facts = yield* Effect.promise(() =>
+          page.evaluate<string>(
+            `$turns.factsLine({ tokensOut: 2, pieces: 2, firstMs: 900, allMs: 1000, queuedMs: 700, ended: "stop" }).textContent`
+          )
+        )
+        assert.include(facts, "700 ms of it in the queue")
       }).pipe(Effect.scoped)
     )
   }
