@@ -8,7 +8,7 @@ import { element } from "./dom.js"
 import { maxBlock, settledEnd, tokensOf } from "./markdown.js"
 
 /** Most characters that one screen frame reads, so that no frame takes long. */
-const maxStep = 2048
+const maxStep = 1024
 
 const markOf = (token) => (token.ordered ? "1" : token.raw.trimStart().charAt(0))
 const headOf = (token) => `${token.raw.split("\n", 2).join("\n")}\n`
