@@ -20,6 +20,8 @@ import {
 
 const bodyBytes = 65_536
 
+const decodeExport = Schema.decodeEffect(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
+
 layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(bodyBytes) }), live)(
   "work in the playground",
   (it) => {

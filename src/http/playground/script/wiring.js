@@ -4,6 +4,7 @@ import { startCode } from "./codeDialog.js"
 import { $, narrow } from "./dom.js"
 import { startExport } from "./exporting.js"
 import { startExtras } from "./extras.js"
+import { MarkdownView } from "./MarkdownView.js"
 import { showImageButton, startImages } from "./images.js"
 import { startMeters } from "./meters.js"
 import { can, onModel, startModels } from "./models.js"
@@ -56,3 +57,10 @@ for (const idea of document.querySelectorAll(".ideas button")) {
 $("new-chat").addEventListener("click", newChat)
 // On a phone the keyboard would cover what the page is about.
 if (!narrow.matches) $("key").focus()
+
+/** The browser compiles the parser at its first use, so that is not left to the first answer. */
+setTimeout(() => {
+  const view = new MarkdownView()
+  view.push("- a **b** `c`\n\n| d |\n|---|\n| e |\n\n```js\nf(1)\n```\n\n> g\n")
+  view.step(true)
+}, 200)
