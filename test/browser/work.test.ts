@@ -272,9 +272,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(
             "## Assistant\n\nHello world!"
           ])
             assert.include(markdown, part)
-          const json = Schema.decodeSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))(
-            yield* saved("Export JSON")
-          )
+          const json = yield* decodeExport(yield* saved("Export JSON"))
           assert.deepInclude(json, { system: "Be brief." })
           assert.notInclude(JSON.stringify(json) + markdown, secret)
           yield* Effect.promise(() => page.getByRole("button", { name: "Dark theme" }).click())
