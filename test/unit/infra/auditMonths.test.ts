@@ -4,9 +4,11 @@ import { Effect, Fiber, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import * as Migrator from "effect/sql/Migrator"
 import { isSqlError } from "effect/sql/SqlError"
-import { pruneStep } from "../../../src/audit/months.ts"
+import { layerAuditMonths, pruneStep } from "../../../src/audit/months.ts"
 import { migrate, migrations } from "../../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../../src/infra/Postgres.ts"
+import * as Metrics from "../../../src/observability/Metrics.ts"
+import { eventually } from "../../support/Gateway.ts"
 import { TestDatabase, TestPostgres } from "../../support/TestPostgres.ts"
 
 const wait = { timeout: 60_000 }
@@ -238,6 +240,37 @@ it.live(
       // A day at least, and never this month.
       assert.deepStrictEqual(yield* pruneAll(-1000), [yield* name(2), yield* name(1), "audit_corrections"])
       assert.deepStrictEqual(yield* partitions, { [yield* name(0)]: 100 })
+    }).pipe(Effect.provide(TestPostgres))
+)
+
+it.live(
+  "when a gateway runs with a retention, then it makes the coming months and drops the old ones; without, it drops none",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const names = Effect.map(
+        sql<{ readonly name: string }>`SELECT name FROM audit_partitions`,
+        (rows) => new Set(rows.map(({ name }) => name))
+      )
+      const before = yield* names
+      const next = [...before].toSorted().findLast((name) => /\d$/.test(name)) ?? ""
+      yield* sql`DROP TABLE ${sql(next)}`
+      yield* makePast(3)
+      const running = (retentionDays: number | undefined) =>
+        Layer.fresh(layerAuditMonths({ retentionDays, everyS: 0.05 }).pipe(Layer.provide(Metrics.layer)))
+      yield* Effect.gen(function* () {
+        yield* eventually(names, (found) => found.has(next))
+        yield* Effect.sleep("200 millis")
+        assert.isTrue((yield* names).has("audit_log_old"))
+      }).pipe(Effect.provide(running(undefined)))
+      yield* eventually(names, (found) => !found.has("audit_log_old")).pipe(
+        Effect.andThen(Effect.sleep("1 second")),
+        Effect.provide(running(40))
+      )
+      // Of the last three months the two that ended more than 40 days ago are gone, one when the month is young.
+      const left = yield* names
+      assert.include([before.size, before.size + 1], left.size)
+      assert.isTrue(left.has("audit_log_default"))
     }).pipe(Effect.provide(TestPostgres))
 )
 
