@@ -41,9 +41,7 @@ export const makeEndRequest = Effect.gen(function* () {
     return reply.ending.slot === "kept" ? Effect.ensuring(sent, release(context)) : sent
   }
 
-  /**
-   * Ends a request without a reply: its client left, the process stops, or a defect happened while it was refused.
-   */
+  /** Ends a request without a reply: its client left, the process stops, or its refusal had a defect. */
   const abandon = Effect.fnUntraced(function* (context: RequestContext, cause: Cause.Cause<never>) {
     const outcome = outcomeOf(cause)
     const row = outcome === outcomes.clientLeft ? yield* rowWhenLeft(context) : "own"

@@ -21,7 +21,7 @@ export interface Outage {
 const warn = (task: BackgroundTask, cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Effect.logWarning("background task failed", { task }, cause)
 
-/** `line` is logged for the first failure of an outage. A task passes its own when its causes must not be logged whole. */
+/** `line` is logged for the first failure of an outage. A task passes its own line when the log must not contain the cause. */
 export const makeOutage = (
   task: BackgroundTask,
   line: (cause: Cause.Cause<unknown>) => Effect.Effect<void> = (cause) => warn(task, cause)

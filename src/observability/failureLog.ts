@@ -1,5 +1,5 @@
 /**
- * Decides what is logged of a failed request. A refusal is in its audit row only. A failure of our own is logged with its
+ * Decides what is logged of a failed request. A refusal is in its audit row only. A failure of the gateway is logged with its
  * cause. The backend's text may contain paths, hosts and prompts, so it is logged at debug only (docs/hardening.md U07).
  *
  * An outage of a gate is logged with its cause once in ten seconds, with the number of other requests that failed. Each
@@ -18,7 +18,7 @@ interface ArrivedRequest {
   readonly arrival: Pick<Arrival, "requestId">
 }
 
-/** A log line that says which request it is about. */
+/** A log line with the id of its request. */
 export const withRequestId = (context: ArrivedRequest, line: Effect.Effect<void>): Effect.Effect<void> =>
   Effect.annotateLogs(line, "request_id", context.arrival.requestId)
 
@@ -67,7 +67,7 @@ const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotonicMs, (n
   }
 })
 
-/** One for the whole process: how often an outage is logged does not depend on who meets it. */
+/** One for the process, so that an outage is logged once and not once for each request. */
 export class FailureLog extends Context.Service<FailureLog, { readonly log: LogFailure }>()(
   "tollgate/observability/FailureLog"
 ) {

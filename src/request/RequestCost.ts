@@ -132,7 +132,7 @@ class Cost {
   }
 
   /**
-   * The charge at the end. Requests that were refused or never sent cost nothing; nor does a backend that failed
+   * The charge at the end. Requests that were refused or never sent cost nothing. The same holds for a backend that failed
    * before its first frame.
    */
   get usage(): Usage {

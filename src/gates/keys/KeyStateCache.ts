@@ -89,20 +89,20 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
   const nowMs = yield* makeMonotonicMs
   const scope = yield* Effect.scope
   const readTimeoutMs = options.readTimeoutMs ?? 900
-  const kept = makeLruCache<Cached>(options.capacity ?? 10_000)
+  const cache = makeLruCache<Cached>(options.capacity ?? 10_000)
   const flights = new Set<Flight>()
   const waiting = new Map<string, Answer>()
   let reading = 0
 
   const store = (flight: Flight, prefix: string, state: KeyState | undefined, onDemand: boolean) => {
     if (flight.fencedAll || flight.fenced.has(prefix)) return
-    const entry = kept.peek(prefix)
+    const entry = cache.peek(prefix)
     if (entry !== undefined && entry.reading.startedAt >= flight.startedAt) return
-    if (state === undefined) return kept.delete(prefix)
+    if (state === undefined) return cache.delete(prefix)
     const fresh = { startedAt: flight.startedAt, state }
     if (entry !== undefined) entry.reading = fresh
     // The poll must not bring back an entry that was evicted meanwhile.
-    else if (onDemand) kept.set(prefix, { reading: fresh, usedAt: nowMs() })
+    else if (onDemand) cache.set(prefix, { reading: fresh, usedAt: nowMs() })
   }
 
   const read = Effect.fnUntraced(function* (prefixes: ReadonlyArray<string>, onDemand: boolean) {
@@ -177,7 +177,7 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
   const confirmed: KeyStateCache["confirmed"] = (prefix) =>
     Effect.suspend(() => {
       const now = nowMs()
-      const entry = kept.get(prefix)
+      const entry = cache.get(prefix)
       if (entry !== undefined) {
         entry.usedAt = now
         if (now - entry.reading.startedAt <= options.freshnessMs)
@@ -192,7 +192,7 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
   const poll = Effect.suspend(() => {
     const now = nowMs()
     const used: Array<string> = []
-    for (const [prefix, entry] of kept.entries()) {
+    for (const [prefix, entry] of cache.entries()) {
       if (now - entry.usedAt <= idleMs) used.push(prefix)
     }
     // Beyond the bound the least recently used keys are read on demand.
@@ -207,11 +207,11 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
     confirmed,
     evict: (prefix) =>
       Effect.sync(() => {
-        kept.delete(prefix)
+        cache.delete(prefix)
         for (const flight of flights) flight.fenced.add(prefix)
       }),
     evictAll: Effect.sync(() => {
-      kept.clear()
+      cache.clear()
       for (const flight of flights) flight.fencedAll = true
     })
   }

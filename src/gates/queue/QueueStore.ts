@@ -47,7 +47,7 @@ export class Granted extends Data.TaggedClass("Granted")<{}> {}
 /** The request waits. `order` is its number among all requests that ever came, for `restore`. */
 export class Waiting extends Data.TaggedClass("Waiting")<{ readonly order: number }> {}
 /**
- * Too many requests wait. `retryAfterS`: whole seconds, 1 to `maxRetryAfterS`, until all who wait have gone: their number
+ * Too many requests wait. `retryAfterS`: whole seconds, 1 to `maxRetryAfterS`, until all waiting requests have started: their number
  * times the average time that the last requests had their places, divided by the places. A pause without requests does
  * not change it.
  */
