@@ -6,7 +6,7 @@ import { assert, it } from "@effect/vitest"
 const root = path.resolve(import.meta.dirname, "../..")
 
 /** Programs that make load for minutes, and the servers of the real suite. */
-const programs = /^(?:attacks|real|scale|soak)\/|^deploy\/(?:rolling|stranger)\.ts$/
+const programs = /^(?:attacks|deploy\/drill|real|scale|soak)\/|^deploy\/(?:rolling|stranger)\.ts$/
 
 const waiting = /\bEffect\.(?:sleep|delay)\(|\bsetTimeout\(|(?<![.\w])sleep\(/g
 
