@@ -53,8 +53,8 @@ export const ask = (url: string, { name, secret }: Key): Effect.Effect<Answer> =
         body: JSON.stringify({
           model: "m",
           stream: false,
-          messages: [{ role: "user", content: "Hello" }],
-          options: { num_predict: 20 }
+          // Without a bound, as most clients ask: far more is expected than is used.
+          messages: [{ role: "user", content: "Hello" }]
         }),
         signal
       })

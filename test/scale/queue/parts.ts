@@ -114,7 +114,7 @@ export const fair = Effect.fnUntraced(function* (plan: Plan) {
 
 /** More calls than may wait. */
 export const overfull = Effect.fnUntraced(function* (plan: Plan) {
-  const result = yield* crowded(plan, "overfull", { ...inForce, QUEUE_MAX_DEPTH: "32" }, 100)
+  const result = yield* crowded(plan, "overfull", { ...inForce, QUEUE_MAX_DEPTH: "32" }, 60)
   const kinds = [...new Set(result.failedOfMany.map(({ status, type }) => `${status} ${type}`))].join(", ")
   const waits = result.failedOfMany.map(({ headers }) => Number(headers["retry-after"]))
   return [

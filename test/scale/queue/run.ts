@@ -28,7 +28,7 @@ const plan = {
 
 const parts: ReadonlyArray<{ readonly name: string; readonly title: string; readonly run: Part }> = [
   { name: "fair", title: "One tenant with 50 parallel calls, nine with one now and then", run: fair },
-  { name: "overfull", title: "The same with 100 parallel calls, of which 32 may wait", run: overfull },
+  { name: "overfull", title: "The same with 60 parallel calls, of which 32 may wait", run: overfull },
   { name: "weights", title: "Two tenants with 25 parallel calls each, weights 1 and 3", run: weights },
   { name: "kills", title: "Replicas killed and Redis emptied under 24 parallel calls", run: kills },
   { name: "cost", title: "What an empty and a full queue cost, both replicas and Redis", run: cost }
