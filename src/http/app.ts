@@ -60,8 +60,9 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
         return readyz(readiness, context).pipe(
           Effect.catch((error) => Effect.succeed(respondError(context, toErrorResponse(error)))),
           // Only for clients that may read the metrics, which say the same.
-          Effect.flatMap((response) =>
-            mayReadMetrics(incoming) ? withDetails(readiness, response) : Effect.succeed(response)
+          Effect.filterOrElse(
+            () => !mayReadMetrics(incoming),
+            (response) => withDetails(readiness, response)
           )
         )
       case "metrics":

@@ -80,9 +80,7 @@ const Recorded = Schema.Struct({
 })
 
 const recorded = readdirSync(recordedFolder).map((name) =>
-  Schema.decodeUnknownSync(Schema.fromJsonString(Recorded))(
-    readFileSync(path.join(recordedFolder, name), "utf8")
-  )
+  Schema.decodeSync(Schema.fromJsonString(Recorded))(readFileSync(path.join(recordedFolder, name), "utf8"))
 )
 
 /** At its end exactly the alerts fire that Prometheus had then. Annotations have figures of the faster run. */

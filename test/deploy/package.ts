@@ -36,7 +36,7 @@ const build = (folder: string) => {
   for (const name of ["README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"]) {
     cpSync(path.join(root, name), path.join(folder, name))
   }
-  const manifest = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Json)))(
+  const manifest = Schema.decodeSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Json)))(
     readFileSync(path.join(root, "package.json"), "utf8")
   )
   const own = new Set(["private", "scripts", "devDependencies", "allowScripts"])

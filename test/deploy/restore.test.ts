@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
@@ -56,7 +56,7 @@ it.live(
         const created = yield* registry.createKey({ tenant: "t", name: "k" })
         yield* registry.setBudgets(created.key.prefix, { day: 10_000 })
         return created
-      }).pipe(Effect.provide(layerRegistry({ defaults: generous })), Effect.provide(database))
+      }).pipe(Effect.provide(layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(database))))
       const start = makeGatewayProcess({
         NODE_ENV: "production",
         DATABASE_URL: Redacted.value(url),
@@ -92,7 +92,7 @@ it.live(
         const registry = yield* Registry
         const states = yield* registry.showBudgets(key.prefix)
         return JSON.stringify(states)
-      }).pipe(Effect.provide(layerRegistry({ defaults: generous })), Effect.provide(database))
+      }).pipe(Effect.provide(layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(database))))
       const tokens = Effect.map(spent, (text) => Number(/"spent":(\d+)/.exec(text)?.[1]))
 
       const first = yield* start
@@ -132,6 +132,6 @@ it.live(
         [{ rows: 3 }]
       )
       assert.strictEqual(yield* second.stop, 0)
-    }).pipe(Effect.scoped, Effect.provide(layerFake), Effect.provide(layerPrivateRedis())),
+    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerFake, layerPrivateRedis()))),
   120_000
 )

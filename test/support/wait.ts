@@ -12,10 +12,10 @@ export const eventually = <A, E, R>(
 ): Effect.Effect<A, E, R> =>
   Effect.suspend(() => {
     const deadline = performance.now() + ms
-    const again: Effect.Effect<A, E, R> = Effect.flatMap(ask, (answer) =>
-      until(answer) || performance.now() > deadline
-        ? Effect.succeed(answer)
-        : Effect.delay(again, "20 millis")
+    const again: Effect.Effect<A, E, R> = Effect.filterOrElse(
+      ask,
+      (answer) => until(answer) || performance.now() > deadline,
+      () => Effect.delay(again, "20 millis")
     )
     return again
   })
