@@ -8,7 +8,7 @@ import { claimsOf, granted, leaseS, noon, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
-import { totals } from "./MeterTotals.ts"
+import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
 import { windows } from "./MeterWindows.ts"
 
 const wipe = Layer.effect(
@@ -23,6 +23,9 @@ leases("Meter in Redis", twin)
 totals("Meter in Redis", twin)
 groups("Meter in Redis", twin)
 windows("Meter in Redis", twin)
+queueing("Meter in Redis", () =>
+  Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, queueMaxWaitMs: queueWaitMs }))
+)
 properties("Meter in Redis", twin, { runs: 100 })
 
 it.effect("when the host's clock is wrong, then the store's clock decides which day it is", () =>

@@ -5,12 +5,12 @@ import { leaseS, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
-import { totals } from "./MeterTotals.ts"
+import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
 import { windows } from "./MeterWindows.ts"
 
-const twin = () =>
+const twinWith = (queueMaxWaitMs: number) => () =>
   Layer.suspend(() => {
-    const counters = new MemoryMeter({ leaseS })
+    const counters = new MemoryMeter({ leaseS, queueMaxWaitMs })
     return Layer.merge(
       layerMemoryMeter(counters),
       Layer.succeed(
@@ -20,9 +20,12 @@ const twin = () =>
     )
   })
 
+const twin = twinWith(0)
+
 suite("Meter in memory", twin)
 leases("Meter in memory", twin)
 totals("Meter in memory", twin)
 groups("Meter in memory", twin)
 windows("Meter in memory", twin)
+queueing("Meter in memory", twinWith(queueWaitMs))
 properties("Meter in memory", twin, { runs: 400 })

@@ -258,3 +258,25 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       }))
   })
 }
+
+/** `layer`: a Meter behind a queue in which requests wait up to `queueWaitMs`. */
+export const queueing = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
+  describe(`${name}: behind a queue`, () => {
+    atNoon(layer)(
+      "when a request waited in the queue while its counter was loaded, then it is charged in full, because the ledger did not have it",
+      () =>
+        Effect.gen(function* () {
+          const meter = yield* Meter
+          const claims = claimsOf({ budgets: { day: 1000 } })
+          yield* load(claims, { day: 0 })
+          const a = yield* take(claims, ask("a", 40))
+          yield* TestClock.adjust("25 seconds")
+          yield* yield* Wipe
+          yield* load(claims, { day: 0 })
+          assert.strictEqual((yield* meter.settle(a, 25)).budgets.day?.remaining, 975)
+        })
+    )
+  })
+}
+
+export const queueWaitMs = 30_000
