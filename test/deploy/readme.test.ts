@@ -144,6 +144,8 @@ const table = [
   "set-limits --key P --rpm 8 --priority interactive",
   "set-budget --key P --daily 9 --monthly 99 --total 999",
   "show-budget --key P",
+  "set-budget --tenant squad --daily 9 --monthly 99 --total 999",
+  "show-budget --tenant squad",
   "show-usage --tenant demo --period month",
   "show-usage --tenant demo --period total",
   "set-prompt-log --key P --on --retention-days 3",
