@@ -1,6 +1,7 @@
 /** What the backend refuses has cost a call, so it costs the request; its tokens and its slot are given back. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
@@ -89,6 +90,21 @@ layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("an open circuit", (it) 
         ({ headers }) => headers.get(remaining) === "5"
       )
       assert.strictEqual(left.headers.get(remaining), "5")
+    })
+  )
+
+  it.effect("when it refuses, then no intent is written before", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { secret } = yield* newKey()
+      yield* Effect.acquireUseRelease(
+        sql`ALTER TABLE intents RENAME TO intents_away`,
+        () =>
+          Effect.map(call("/api/chat", { secret, body: hello() }), ({ status, text }) =>
+            assert.strictEqual(status, 502, text)
+          ),
+        () => sql`ALTER TABLE intents_away RENAME TO intents`
+      )
     })
   )
 })
