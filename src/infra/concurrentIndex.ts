@@ -1,7 +1,6 @@
 /** Builds an index while others write the table. A transaction cannot do it, so a migration cannot either. */
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { isSqlError } from "effect/sql/SqlError"
 
 export interface ConcurrentIndex {
   readonly name: string
@@ -21,9 +20,8 @@ const State = Schema.Tuple([
 ])
 const decodeState = Schema.decodeUnknownEffect(State)
 
-/** SQLSTATE 42P07 and 23505: another process began to build it a moment ago. */
-const isDuplicate = (error: unknown): boolean =>
-  isSqlError(error) && /already exists|duplicate key/.test(String(error.reason.cause))
+/** The id of the advisory lock: any fixed number. */
+const lockId = 7_309_455
 
 /**
  * Several processes may do it at once: one builds, the others wait. The invalid index of an interrupted build is built
@@ -37,6 +35,13 @@ export const buildConcurrently = Effect.fnUntraced(function* ({ definition, name
   yield* Effect.acquireRelease(run("SET statement_timeout = 0"), () =>
     Effect.ignore(run("RESET statement_timeout"))
   )
+  // A lock of the session, and never waited for: the build would wait for a statement that waits.
+  const tryLock = connection.execute("SELECT 1 WHERE pg_try_advisory_lock($1)", [lockId], undefined)
+  const unlock = connection.execute("SELECT pg_advisory_unlock($1)", [lockId], undefined)
+  const lock = Effect.gen(function* () {
+    while ((yield* tryLock).length === 0) yield* Effect.sleep("200 millis")
+  })
+  yield* Effect.acquireRelease(lock, () => Effect.ignore(unlock), { interruptible: true })
   for (;;) {
     const [state] = yield* Effect.flatMap(
       connection.execute(
@@ -50,14 +55,9 @@ export const buildConcurrently = Effect.fnUntraced(function* ({ definition, name
       decodeState
     )
     if (!state.plain || state.valid) return
+    // An operator builds it by hand.
     if (state.building) yield* Effect.sleep("500 millis")
     else if (state.exists) yield* run(`DROP INDEX CONCURRENTLY IF EXISTS ${name}`)
-    else {
-      yield* Effect.catchIf(
-        run(`CREATE INDEX CONCURRENTLY ${name} ON ${definition}`),
-        isDuplicate,
-        () => Effect.void
-      )
-    }
+    else yield* run(`CREATE INDEX CONCURRENTLY ${name} ON ${definition}`)
   }
 }, Effect.scoped)
