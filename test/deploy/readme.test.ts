@@ -46,6 +46,8 @@ const commandsOf = (text: string) => [...blocks(text, "sh").flatMap(lines), ...i
 const isElsewhere = (command: string) =>
   Object.hasOwn(elsewhere, command) ||
   /\bpg_(?:dump|restore)\b|^docker compose exec -T postgres psql /.test(command) ||
+  // They never end, or need a row that exists (test/cli/requests.test.ts), or take minutes (test/deploy/drill).
+  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$)|^npm run drill/.test(command) ||
   // A cluster's; what they do to a pod is `tollgate`, which is typed without them.
   /^kubectl (?:create namespace|-n tollgate create secret|rollout undo)/.test(command)
 
@@ -121,7 +123,9 @@ const suites: Readonly<Record<string, string>> = {
   report: "test/cli/report.test.ts",
   requests: "test/cli/requests.test.ts",
   "show-request": "test/cli/requests.test.ts",
-  "prune-audit": "test/cli/requests.test.ts"
+  "prune-audit": "test/cli/requests.test.ts",
+  export: "test/cli/apply.test.ts",
+  apply: "test/cli/apply.test.ts"
 }
 
 /** Every command of the README's table with every option it names; `P` is a key's prefix. */
