@@ -6,7 +6,7 @@ import { assert, it } from "@effect/vitest"
 const root = path.resolve(import.meta.dirname, "../..")
 
 /** Programs that make load for minutes, and the servers of the real suite. */
-const programs = /^(?:attacks|deploy\/drill|real|scale|soak)\/|^deploy\/(?:rolling|stranger)\.ts$/
+const programs = /^(?:attacks|deploy\/drill|real|scale|soak)\/|^deploy\/(?:rolling|sizing|stranger)\.ts$/
 
 const waiting = /\bEffect\.(?:sleep|delay)\(|\bsetTimeout\(|(?<![.\w])sleep\(/g
 
@@ -23,6 +23,7 @@ const waits: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "contract/Discovery.live.test.ts": [1, testClock],
   "contract/KeyStore.live.test.ts": [2, pace],
   "contract/QueueStore.live.test.ts": [1, "a message that Redis has published needs a moment"],
+  "deploy/proxies.test.ts": [1, pace],
   "deploy/readme.test.ts": [1, "a person types the next command a second later"],
   "deploy/signals.test.ts": [2, "two signals within a second count as one"],
   "deploy/tls.test.ts": [1, "Postgres reads a new certificate a moment after it is told to"],
@@ -67,7 +68,7 @@ const waits: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "unit/http/server/connections.test.ts": [2, `${nothing}; ${wire}`],
   "unit/http/server/newConnections.test.ts": [1, nothing],
   "unit/http/server/pipelining.test.ts": [1, wire],
-  "unit/infra/auditMonths.test.ts": [1, "another session needs a moment before it waits for the lock"],
+  "unit/infra/auditMonths.test.ts": [3, "another session needs a moment before it waits for the lock"],
   "unit/infra/time.test.ts": [1, "the timer itself is tested"],
   "unit/infra/timeoutDetached.test.ts": [1, testClock],
   "unit/request/SettlementQueue.test.ts": [1, testClock],
