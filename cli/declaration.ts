@@ -5,7 +5,7 @@
 import { Effect, Result, Schema } from "effect"
 import { parse, stringify } from "yaml"
 import { priorities } from "../src/domain/Caller.ts"
-import type { BudgetState, KeyOverview, TenantInfo } from "../src/admin/Registry.ts"
+import type { BudgetState, KeyOverview, Registry, TenantInfo } from "../src/admin/Registry.ts"
 import { FileInvalid } from "./errorMessages.ts"
 
 const optional = Schema.optionalKey
@@ -43,6 +43,8 @@ const Tenant = Schema.Struct({
   models: optional(Schema.Union([Schema.Literal("all"), Schema.Array(Schema.String)])),
   /** all aliases: others are removed */
   aliases: optional(Schema.Record(Schema.String, Schema.String)),
+  /** shared by all keys of the tenant */
+  budgets: optional(Budgets),
   keys: optional(Schema.Array(Key))
 })
 
@@ -93,9 +95,20 @@ const declaredKey = (key: KeyOverview): DeclaredKey => ({
   prompt_log: key.promptLog ? (key.promptLogDays ?? true) : false
 })
 
+/** A tenant with the budgets that its keys share. */
+export type TenantState = TenantInfo & { readonly budgets: ReadonlyArray<BudgetState> }
+
+/** All tenants and keys, as they are now. */
+export const readState = Effect.fnUntraced(function* (registry: Registry["Service"]) {
+  const tenants = yield* Effect.forEach(yield* registry.listTenants, (tenant) =>
+    Effect.map(registry.showTenantBudgets(tenant.name), (budgets): TenantState => ({ ...tenant, budgets }))
+  )
+  return { tenants, keys: yield* registry.listKeys() }
+})
+
 /** What is in force now. Revoked keys are left out: nothing of them can change. */
 export const declarationOf = (
-  tenants: ReadonlyArray<TenantInfo>,
+  tenants: ReadonlyArray<TenantState>,
   keys: ReadonlyArray<KeyOverview>
 ): Declaration => ({
   version: 1,
@@ -108,6 +121,7 @@ export const declarationOf = (
     weight: tenant.weight,
     models: tenant.allowAllModels ? "all" : [...tenant.allowedModels],
     aliases: Object.fromEntries(tenant.modelAliases.map(({ alias, model }) => [alias, model])),
+    budgets: budgetsOf(tenant.budgets),
     keys: keys.filter((key) => key.tenant === tenant.name && key.status !== "revoked").map(declaredKey)
   }))
 })

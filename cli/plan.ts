@@ -1,6 +1,6 @@
 /** Compares a declaration with what is in force, and makes the changes that `apply` prints and runs. */
 import { Effect, Predicate } from "effect"
-import type { BudgetChange, KeyOverview, Registry, TenantInfo } from "../src/admin/Registry.ts"
+import type { BudgetChange, KeyOverview, Registry } from "../src/admin/Registry.ts"
 import {
   type DuplicateTenant,
   type InvalidValue,
@@ -16,7 +16,8 @@ import {
   type DeclaredBudgets,
   type DeclaredKey,
   declarationOf,
-  type DeclaredTenant
+  type DeclaredTenant,
+  type TenantState
 } from "./declaration.ts"
 
 type Admin = Registry["Service"]
@@ -42,7 +43,7 @@ const same = (one: unknown, other: unknown): boolean =>
 /** The fields of `wanted` that differ; a nested object counts by its own fields. */
 const differences = (subject: string, now: Fields, wanted: Fields, under = ""): ReadonlyArray<Change> =>
   Object.entries(wanted).flatMap(([field, after]): ReadonlyArray<Change> => {
-    const before = now[field] ?? null
+    const before = now[field] ?? (field === "budgets" ? {} : null)
     if (after === undefined || same(before, after)) return []
     return field === "budgets" && Predicate.isObject(after) && Predicate.isObject(before)
       ? differences(subject, { ...before }, { ...after }, "budgets.")
@@ -60,8 +61,8 @@ const limitsOf = <A>(wanted: { readonly rpm?: A; readonly tpm?: A; readonly conc
 
 const runTenant = Effect.fnUntraced(function* (
   registry: Admin,
-  { aliases, enabled, models, name, weight, ...rest }: DeclaredTenant,
-  now: TenantInfo | undefined,
+  { aliases, budgets, enabled, models, name, weight, ...rest }: DeclaredTenant,
+  now: TenantState | undefined,
   changed: ReadonlySet<string>
 ) {
   const limits = limitsOf(rest)
@@ -78,6 +79,8 @@ const runTenant = Effect.fnUntraced(function* (
       .filter((alias) => !Object.hasOwn(aliases, alias))
     yield* registry.setModels(name, { aliases, removeAliases })
   }
+  if (budgets !== undefined && budgetFields.some((field) => changed.has(field)))
+    yield* registry.setTenantBudgets(name, budgetChange(budgets))
   if (enabled !== undefined && changed.has("enabled")) yield* registry.setTenantEnabled(name, enabled)
 })
 
@@ -114,7 +117,7 @@ export const planOf = Effect.fnUntraced(function* (
   registry: Admin,
   file: string,
   wanted: Declaration,
-  tenants: ReadonlyArray<TenantInfo>,
+  tenants: ReadonlyArray<TenantState>,
   keys: ReadonlyArray<KeyOverview>
 ) {
   const now = declarationOf(tenants, keys)

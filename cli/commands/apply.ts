@@ -1,7 +1,7 @@
 import { Effect, FileSystem } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
-import { maxFileBytes, readDeclaration } from "../declaration.ts"
+import { maxFileBytes, readDeclaration, readState } from "../declaration.ts"
 import { FileInvalid } from "../errorMessages.ts"
 import { type Change, planOf } from "../plan.ts"
 import { counted, escapeText, show } from "../terminal.ts"
@@ -37,13 +37,8 @@ export const apply = Command.make(
   Effect.fnUntraced(function* ({ dryRun, file }) {
     const registry = yield* Registry
     const wanted = yield* readDeclaration(file, yield* readFile(file))
-    const { changes, run } = yield* planOf(
-      registry,
-      file,
-      wanted,
-      yield* registry.listTenants,
-      yield* registry.listKeys()
-    )
+    const { keys, tenants } = yield* readState(registry)
+    const { changes, run } = yield* planOf(registry, file, wanted, tenants, keys)
     if (!dryRun) {
       yield* Effect.catchTag(run, "InvalidValue", ({ expected, field }) =>
         Effect.fail(new FileInvalid({ file, problem: `${field} must be ${expected}` }))

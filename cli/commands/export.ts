@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
-import { declarationOf, writeDeclaration } from "../declaration.ts"
+import { declarationOf, readState, writeDeclaration } from "../declaration.ts"
 import { show } from "../terminal.ts"
 
 export const exportTenants = Command.make(
@@ -9,7 +9,8 @@ export const exportTenants = Command.make(
   {},
   Effect.fnUntraced(function* () {
     const registry = yield* Registry
-    const declaration = declarationOf(yield* registry.listTenants, yield* registry.listKeys())
+    const { keys, tenants } = yield* readState(registry)
+    const declaration = declarationOf(tenants, keys)
     yield* show(declaration, writeDeclaration(declaration).trimEnd())
   })
 ).pipe(

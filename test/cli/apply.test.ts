@@ -37,6 +37,7 @@ tenants:
     weight: 3
     models: [llama3.2:1b]
     aliases: { fast: "llama3.2:1b" }
+    budgets: { monthly: 70000 }
     keys:
       - prefix: ${prefix}
         name: ci
@@ -47,6 +48,7 @@ tenants:
         prompt_log: 7
   - name: new
     rpm: 5
+    budgets: { daily: 50 }
     models: all
     enabled: false
 `
@@ -63,6 +65,7 @@ it.effect(
       for (const line of [
         "  tenant acme: rpm 60 -> 300",
         '  tenant acme: models [] -> ["llama3.2:1b"]',
+        "  tenant acme: budgets.monthly none -> 70000",
         `  key ${prefix}: tpm none -> 5000`,
         `  key ${prefix}: budgets.daily none -> 1000`,
         `  key ${prefix}: prompt_log false -> 7`,
