@@ -64,7 +64,7 @@ const checked = <R, E, LE>(
   checks.pipe(
     Effect.provide(layer),
     Effect.catchCause((cause) =>
-      Effect.succeed([failed(name, explain(Cause.squash(cause)), "see the settings in the README")])
+      Effect.succeed([failed(name, explain(Cause.squash(cause)), "see the settings in docs/reference.md")])
     ),
     // What a check finds is printed, not logged.
     Effect.provideService(References.MinimumLogLevel, "None")

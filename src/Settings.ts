@@ -10,9 +10,9 @@ import { readPostgresTls, type TlsProblem } from "./infra/tls.ts"
 
 export interface Setting<A> {
   readonly name: string
-  /** unit or shape, for the README and for problems */
+  /** unit or shape, for `docs/reference.md` and for problems */
   readonly expected: string
-  /** what the README prints as the default */
+  /** what `docs/reference.md` prints as the default */
   readonly shown: string
   readonly read: (text: string) => A | undefined
   readonly fallback: A
@@ -105,7 +105,7 @@ const addresses = (text: string): BlockList | undefined => {
 const day = 86_400
 const msPerDay = day * 1000
 
-/** All settings, in the order of the README. */
+/** All settings, in the order of `docs/reference.md`. */
 export const table = {
   host: setting<string>("HOST", "an IP address", "127.0.0.1", (text) =>
     isIP(text) === 0 ? undefined : text

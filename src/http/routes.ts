@@ -1,7 +1,7 @@
 /**
  * The route table, which is also the allow-list: a request is served only if its method and its raw target up to `?`
  * are in it, byte for byte. No other code reads the path. Dispatch, tests, `openapi.json` and the
- * table in README.md are made from these rows or compared with them.
+ * table in docs/reference.md are made from these rows or compared with them.
  */
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { Scope } from "../domain/Caller.ts"

@@ -15,6 +15,7 @@ import { blocks, inlineCommands, lines, readPaper, steps } from "../support/Pape
 import { freePort } from "../support/servers/processes.ts"
 
 const readme = readPaper("README.md")
+const reference = readPaper("docs/reference.md")
 const operations = readPaper("docs/operations.md")
 
 /** Commands that cannot be typed here: why, and the file that holds them to their word. */
@@ -128,7 +129,7 @@ const suites: Readonly<Record<string, string>> = {
   apply: "test/cli/apply.test.ts"
 }
 
-/** Every command of the README's table with every option it names; `P` is a key's prefix. */
+/** Every command of the reference's table with every option it names; `P` is a key's prefix. */
 const table = [
   "create-tenant --name squad --rpm 9 --tpm 900 --concurrent 2 --allow-all-models",
   "create-key --tenant squad --name a --scopes chat,embeddings --expires-in 30d --rpm 9 --tpm 900 --concurrent 2 --priority batch --end-user-header X-User",
@@ -214,7 +215,7 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
       () =>
         Effect.gen(function* () {
           const reader = yield* withOwnKey
-          const [, section = ""] = readme.split("| Command | What it does |")
+          const [, section = ""] = reference.split("| Command | What it does |")
           const named = (section.split("\n\n")[0] ?? "")
             .split("\n")
             .flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)])
@@ -245,7 +246,7 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
       () =>
         Effect.gen(function* () {
           const reader = yield* withOwnKey
-          const given = [readme, operations].flatMap((text) => [
+          const given = [readme, reference, operations].flatMap((text) => [
             ...blocks(text, "sh").flatMap(lines),
             ...inlineCommands(text)
           ])
@@ -281,7 +282,7 @@ layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
     )
 
     it("when a command is in the papers, then a test runs it", () => {
-      const told = new Set([readme, operations].flatMap(commandsOf))
+      const told = new Set([readme, reference, operations].flatMap(commandsOf))
       for (const [command, { by }] of Object.entries(elsewhere)) {
         assert.isTrue(told.has(command), `nobody is told to type ${command}`)
         assert.isTrue(existsSync(path.join(root, by)), `${command}: ${by}`)

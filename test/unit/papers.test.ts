@@ -26,8 +26,8 @@ const papers = ["README.md", "CONTRIBUTING.md", "Dockerfile", "docker-compose.ym
 const all = (pattern: RegExp) =>
   papers.flatMap(({ file, text }) => [...text.matchAll(pattern)].map((match) => ({ file, match })))
 
-it("when a setting is in the code, then the README's table has the same row", () => {
-  const [, after = ""] = read("README.md").split("<!-- settings")
+it("when a setting is in the code, then the table of the reference has the same row", () => {
+  const [, after = ""] = read("docs/reference.md").split("<!-- settings")
   const rows = after.slice(after.indexOf("| Setting")).split("\n\n")[0]?.split("\n").slice(2)
   assert.deepStrictEqual(
     rows,
@@ -251,12 +251,14 @@ it.effect(
           flags: [...(match[2] ?? "").matchAll(/--([a-z]+(?:-[a-z]+)*)/g)].map((flag) => flag[1] ?? "")
         }))
       )
-      // Rows of the README's table: `create-key --tenant n …`.
-      const rows = [...read("README.md").matchAll(/^\| `((?:[a-z]+-)[a-z-]+)([^|]*)/gm)].map((match) => ({
-        file: "README.md",
-        command: match[1] ?? "",
-        flags: []
-      }))
+      // Rows of the reference's table: `create-key --tenant n …`.
+      const rows = [...read("docs/reference.md").matchAll(/^\| `((?:[a-z]+-)[a-z-]+)([^|]*)/gm)].map(
+        (match) => ({
+          file: "docs/reference.md",
+          command: match[1] ?? "",
+          flags: []
+        })
+      )
       const wrong = [...lines, ...rows].filter(
         ({ command, flags }) =>
           !helps.has(command) || flags.some((flag) => !helps.get(command)?.includes(`--${flag}`))
@@ -264,11 +266,25 @@ it.effect(
       assert.isAbove(lines.length, 15)
       assert.isAbove(rows.length, 8)
       assert.deepStrictEqual(wrong, [])
-      const documented = read("README.md")
+      const documented = read("docs/reference.md")
       assert.deepStrictEqual(
         known.filter((command) => !documented.includes(`\`${command}`)),
         [],
-        "commands the README does not name"
+        "commands the reference does not name"
       )
     })
 )
+
+it("when the README grows, then it stays short: 150 lines, and 25 words to a sentence", () => {
+  const text = read("README.md")
+  assert.isAtMost(text.trimEnd().split("\n").length, 150)
+  const prose = text
+    .replaceAll(/```[\s\S]*?```/g, "")
+    .replaceAll(/^\|.*$/gm, "")
+    .replaceAll(/!?\[([^\]]*)\]\([^)]*\)/g, "$1")
+    .replaceAll(/`[^`]*`/g, "code")
+  const long = prose
+    .split(/\n\n|\n- |(?<=[.:!?])\s/)
+    .filter((sentence) => sentence.split(/\s+/).filter(Boolean).length > 25)
+  assert.deepStrictEqual(long, [])
+})

@@ -1,5 +1,5 @@
 /**
- * All files that are made from the code: `openapi.json`, the endpoints in README.md and the sampling options in
+ * All files that are made from the code: `openapi.json`, the endpoints in docs/reference.md and the sampling options in
  * docs/protocol.md. A test fails when a file differs.
  */
 import { readFileSync } from "node:fs"
@@ -82,6 +82,6 @@ const options = (): string =>
 
 export const generated = (): ReadonlyArray<Generated> => [
   { file: path.join(root, "openapi.json"), text: openapiText() },
-  withTable("README.md", "endpoints", endpoints()),
+  withTable("docs/reference.md", "endpoints", endpoints()),
   withTable("docs/protocol.md", "options", options())
 ]

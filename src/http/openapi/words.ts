@@ -1,4 +1,4 @@
-/** What a route needs and what it counts against, in words for the README and `openapi.json`. */
+/** What a route needs and what it counts against, in words for `docs/reference.md` and `openapi.json`. */
 import type { Route } from "../routes.ts"
 
 export const needs: Record<Route["needs"], string> = {

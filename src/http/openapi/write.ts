@@ -1,4 +1,4 @@
-/** `npm run openapi`: writes `openapi.json` and the generated tables of README.md and docs/protocol.md. */
+/** `npm run openapi`: writes `openapi.json` and the generated tables of docs/reference.md and docs/protocol.md. */
 import { writeFileSync } from "node:fs"
 import { generated } from "./generated.ts"
 
