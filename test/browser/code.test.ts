@@ -28,7 +28,7 @@ const scratch = Effect.acquireRelease(
 
 layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the code of the playground", (it) => {
   it.effect(
-    "when it is pasted into a shell or a file, then it runs, for one turn and for the whole conversation",
+    "when it is pasted into a shell or a file after two turns, then it runs, and sends one turn or the whole conversation",
     () =>
       Effect.gen(function* () {
         const fake = yield* Fake
@@ -40,11 +40,19 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the code of the playg
         yield* Effect.promise(() => page.getByLabel("System prompt").fill(awkward))
         yield* say(page, awkward)
         yield* answered(page, 1)
+        yield* say(page, "And again?")
+        yield* answered(page, 2)
+        const system = { role: "system", content: awkward }
+        const last = { role: "user", content: "And again?" }
+        const earlier = [
+          { role: "user", content: awkward },
+          { role: "assistant", content: "Hello world!" }
+        ]
         yield* Effect.promise(() => page.locator("#show-code").click())
         for (const surface of ["Native", "OpenAI"])
-          for (const [scope, count] of [
-            ["This turn only", 2],
-            ["Whole conversation", 2]
+          for (const [scope, expected] of [
+            ["This turn only", [system, last]],
+            ["Whole conversation", [system, ...earlier, last]]
           ] as const)
             for (const [language, command, file] of [
               ["curl", "bash", "ask.sh"],
@@ -65,12 +73,11 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the code of the playg
                 `${surface} ${language}: ${printed}`
               )
               assert.strictEqual(fake.requests.length, before + 1)
-              const messages = fake.requests.at(-1)?.body?.["messages"]
-              assert.strictEqual(Array.isArray(messages) ? messages.length : 0, count)
-              assert.deepStrictEqual(Array.isArray(messages) ? messages.slice(0, 2) : [], [
-                { role: "system", content: awkward },
-                { role: "user", content: awkward }
-              ])
+              assert.deepStrictEqual(
+                fake.requests.at(-1)?.body?.["messages"],
+                expected,
+                `${surface} ${language}, ${scope}`
+              )
             }
         assert.deepStrictEqual(complaints, [])
       }).pipe(Effect.scoped)

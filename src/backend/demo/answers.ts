@@ -1,4 +1,6 @@
-/** What the demo model says: written answers to the three ideas of the playground, an echo to everything else. */
+/** What the demo model says: written answers to the ideas of the playground, an echo to everything else. */
+import { Struct } from "effect"
+import { ideas } from "./ideas.ts"
 
 const sorting = `Three algorithms that you meet most often, for *n* items:
 
@@ -62,11 +64,21 @@ The gate will open. So will rhyme.”*
 
 *I am the demo model built into Tollgate, and this poem was written in advance.*`
 
-const written: ReadonlyMap<string, string> = new Map([
-  ["compare three sorting algorithms in a table", sorting],
-  ["show me quicksort in python", quicksort],
-  ["write a short poem about a patient gatekeeper", poem]
-])
+/** The type asks for an answer to each idea. */
+const answers = { table: sorting, code: quicksort, poem } satisfies Readonly<
+  Record<keyof typeof ideas, string>
+>
+
+/** Case, spaces around it and the mark at its end do not change a question. */
+const plain = (text: string): string =>
+  text
+    .trim()
+    .replace(/[.!?]+$/, "")
+    .toLowerCase()
+
+const written: ReadonlyMap<string, string> = new Map(
+  Struct.keys(answers).map((idea) => [plain(ideas[idea].prompt), answers[idea]])
+)
 
 const echo = (text: string): string => {
   const quoted = text.replaceAll(/\s+/g, " ").trim()
@@ -78,10 +90,4 @@ const echo = (text: string): string => {
   )
 }
 
-export const replyTo = (text: string): string =>
-  written.get(
-    text
-      .trim()
-      .replace(/[.!?]+$/, "")
-      .toLowerCase()
-  ) ?? echo(text)
+export const replyTo = (text: string): string => written.get(plain(text)) ?? echo(text)

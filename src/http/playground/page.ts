@@ -9,6 +9,7 @@ import { createRequire } from "node:module"
 import * as path from "node:path"
 import { gzipSync } from "node:zlib"
 import { HttpServerResponse } from "effect/http"
+import { ideas } from "../../backend/demo/ideas.ts"
 import type { RequestContext } from "../../request/RequestContext.ts"
 
 const read = (name: string): string => readFileSync(path.join(import.meta.dirname, name), "utf8")
@@ -54,6 +55,11 @@ const joined = (entry: string): string => {
   return `"use strict";\n${readMarked()}\n${[...found.values()].join("")}`
 }
 
+/** Buttons that ask what the demo model has an answer to. */
+const ideaButtons = Object.values(ideas)
+  .map(({ label, prompt }) => `<button type="button"><small>${label}</small><span>${prompt}</span></button>`)
+  .join("\n            ")
+
 export interface Page {
   readonly html: string
   readonly gzip: Uint8Array
@@ -65,6 +71,7 @@ export const makePage = ({ bodyBytes }: { readonly bodyBytes: number }): Page =>
   const [style, script] = [read("playground.css"), joined("wiring")]
   const html = read("playground.html")
     .replace("<!--body-bytes-->", String(bodyBytes))
+    .replace("<!--ideas-->", () => ideaButtons)
     .replace("<!--style-->", () => `<style>${style}</style>`)
     .replace("<!--script-->", () => `<script>${script}</script>`)
   return {

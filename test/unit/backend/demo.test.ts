@@ -1,10 +1,13 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Schema, Stream } from "effect"
+import { Effect, Layer, Schema, Stream, Struct } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { makeDemoBackend } from "../../../src/backend/demo/DemoBackend.ts"
+import { replyTo } from "../../../src/backend/demo/answers.ts"
+import { ideas } from "../../../src/backend/demo/ideas.ts"
 import { layerOllama } from "../../../src/backend/ollama/client.ts"
+import { makePage } from "../../../src/http/playground/page.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
@@ -94,6 +97,60 @@ describe("the demo backend", () => {
       assert.strictEqual((yield* post(`${url}/api/chat`, { model: "demo-embed", messages: [] })).status, 400)
       const loaded = yield* post(`${url}/api/chat`, { model: "demo-chat", messages: [] })
       assert.deepInclude(loaded.answer, { done: true, done_reason: "load" })
+    })
+  )
+})
+
+describe("the ideas of the playground", () => {
+  const { html } = makePage({ bodyBytes: 1000 })
+  const offered = /<div class="ideas">([^]*?)<\/div>/.exec(html)?.[1] ?? ""
+  const prompts = [...offered.matchAll(/<span>(.*?)<\/span>/g)].map((match) => match[1] ?? "")
+  const isEcho = (answer: string) => answer.startsWith("You said: ")
+
+  /** What makes an answer the one that its idea promises. */
+  const forms: Readonly<Record<keyof typeof ideas, RegExp>> = {
+    table: /^\|.*\|\n\|[:|-]+\|\n(?:\|.*\|\n){3}/m,
+    code: /^```python\n[^]+^def quicksort\([^]+^```$/m,
+    poem: /^### .+\n\n(?:.+ {2}\n){3}.+\n\n(?:.+ {2}\n){3}.+$/m
+  }
+
+  it("when the page is read, then it offers the ideas of the demo model and no others", () => {
+    assert.deepStrictEqual(
+      prompts,
+      Object.values(ideas).map(({ prompt }) => prompt)
+    )
+    assert.lengthOf(prompts, 3)
+  })
+
+  for (const idea of Struct.keys(ideas))
+    it(`when the page offers a ${idea}, then the demo model's written answer has one`, () => {
+      const { prompt } = ideas[idea]
+      const answer = replyTo(prompt)
+      assert.isFalse(isEcho(answer))
+      assert.match(answer, forms[idea])
+      for (const [other, form] of Object.entries(forms)) if (other !== idea) assert.notMatch(answer, form)
+      assert.strictEqual(replyTo(` ${prompt.toUpperCase()}?\n`), answer)
+    })
+
+  it("when anything else is asked, then the demo model repeats it and says what it is", () => {
+    for (const text of ["hello", `${ideas.code.prompt}, please`, "", "constructor"]) {
+      assert.isTrue(isEcho(replyTo(text)), text)
+      assert.include(replyTo(text), `“${text}”`)
+    }
+  })
+
+  it.live("when the demo model is asked over the wire, then the written answer comes whole", () =>
+    Effect.gen(function* () {
+      const { url } = yield* makeDemoBackend
+      const { answer } = yield* post(`${url}/api/chat`, {
+        model: "demo-chat",
+        stream: false,
+        messages: [{ role: "user", content: ideas.poem.prompt }]
+      })
+      assert.deepInclude(answer, {
+        done_reason: "stop",
+        message: { role: "assistant", content: replyTo(ideas.poem.prompt) }
+      })
     })
   )
 })

@@ -2,7 +2,7 @@
 import { announce, Speaker } from "./announce.js"
 import { ask, problemOf } from "./ask.js"
 import { $, element } from "./dom.js"
-import { number } from "./figures.js"
+import { number, span } from "./figures.js"
 import { bodyBytes } from "./images.js"
 import { MarkdownView } from "./MarkdownView.js"
 import { showUsage } from "./meters.js"
@@ -73,15 +73,25 @@ const warningsOf = (headers) => {
 /** Says that the answer has not begun, after a moment, and for how long. */
 const startWaiting = (line) => {
   const began = performance.now()
-  const timer = setInterval(() => {
+  let why = "Waiting for the model server: in its queue, or reading the prompt."
+  const show = () => {
     const seconds = Math.round((performance.now() - began) / 1000)
-    if (seconds === 0) return
-    line.lastChild.textContent = `Waiting for the model server: in its queue, or reading the prompt. ${seconds} s`
-    if (seconds === 3) announce("Still waiting for the model server.")
+    if (seconds > 0) line.lastChild.textContent = `${why} ${seconds} s`
+    return seconds
+  }
+  const timer = setInterval(() => {
+    if (show() === 3) announce("Still waiting for the model server.")
   }, 1000)
-  return () => {
-    clearInterval(timer)
-    line.remove()
+  return {
+    /** The gateway has said how long the request was in the queue, so it is there no more. */
+    queued: (ms) => {
+      why = ms >= 1 ? `${span(ms)} in the queue. The model reads the prompt.` : "The model reads the prompt."
+      show()
+    },
+    stop: () => {
+      clearInterval(timer)
+      line.remove()
+    }
   }
 }
 
@@ -100,7 +110,7 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
   $("log").setAttribute("aria-busy", "true")
   toEnd()
   announce("Sent.")
-  const stopWaiting = startWaiting(waiting)
+  const wait = startWaiting(waiting)
 
   const [view, speaker, started] = [new MarkdownView(), new Speaker(), performance.now()]
   /** @type {any} */
@@ -147,7 +157,7 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
       got.pieces += 1
       if (firstAt === undefined) {
         firstAt = performance.now()
-        stopWaiting()
+        wait.stop()
       }
     }
     got.content += frame.text ?? ""
@@ -168,6 +178,7 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
       got.requestId = response.headers.get("x-request-id") ?? undefined
       got.warnings = warningsOf(response.headers)
       got.queuedMs = Number(response.headers.get("x-queue-wait-ms") ?? 0)
+      wait.queued(got.queuedMs)
       showUsage(response.headers)
       if (response.ok) {
         for await (const frames of framesOf(response, adapter)) {
@@ -190,7 +201,7 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
   }
   const allMs = performance.now() - started
   const firstMs = firstAt === undefined ? undefined : firstAt - started
-  stopWaiting()
+  wait.stop()
   await finish()
 
   $("live").textContent = ""
