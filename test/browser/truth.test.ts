@@ -33,6 +33,11 @@ const lastText = (page: Page) => Effect.promise(() => answersOf(page).last().inn
 const clipboard = (page: Page) =>
   Effect.promise(() => page.evaluate<string>("navigator.clipboard.readText()"))
 
+const assertCopied = Effect.fnUntraced(function* (page: Page, id: string | undefined) {
+  assert.match(id ?? "", /^[0-9a-f-]{36}$/)
+  assert.strictEqual(yield* eventually(clipboard(page), (text) => text === id), id)
+})
+
 layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_CONTEXT_LENGTH: "100" }), live)(
   "what the playground says of an answer",
   (it) => {
@@ -47,7 +52,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_CONTEXT_LENGTH: "100" }
         const broken = yield* answerTo(page, "One")
         yield* answered(page, 1)
         yield* pressed(page, "Copy request id")
-        yield* eventually(clipboard(page), (text) => text === broken.headers()["x-request-id"])
+        yield* assertCopied(page, broken.headers()["x-request-id"])
         yield* Effect.promise(() =>
           page.getByText("Request id copied").first().waitFor({ state: "attached" })
         )
@@ -55,7 +60,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_CONTEXT_LENGTH: "100" }
         const whole = yield* answerTo(page, "Two")
         yield* answered(page, 2)
         yield* pressed(page, `Copy request id ${whole.headers()["x-request-id"]}`)
-        yield* eventually(clipboard(page), (text) => text === whole.headers()["x-request-id"])
+        yield* assertCopied(page, whole.headers()["x-request-id"])
 
         const refused = yield* answerTo(page, "Three")
         assert.strictEqual(refused.status(), 429)
@@ -63,8 +68,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_CONTEXT_LENGTH: "100" }
         yield* Effect.promise(() =>
           page.getByRole("button", { name: "Copy request id", exact: true }).last().press("Enter")
         )
-        yield* eventually(clipboard(page), (text) => text === refused.headers()["x-request-id"])
-        assert.match(yield* clipboard(page), /^[0-9a-f-]{36}$/)
+        yield* assertCopied(page, refused.headers()["x-request-id"])
         assert.deepStrictEqual(complaints, [])
       }).pipe(Effect.scoped)
     )
