@@ -12,17 +12,15 @@ import { fake } from "../support/FakeBackend.ts"
 import { eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { freePort } from "../support/servers/processes.ts"
 
-/** `npm run lint:deploy` installs it. */
-const caddy = [process.env["CADDY"] ?? "", path.join(root, "node_modules/.cache/deploy-lint/bin/caddy")].find(
-  (file) => file !== "" && existsSync(file)
-)
-const haproxy = spawnSync("haproxy", ["-v"]).status === 0
-for (const [name, there] of [
-  ["haproxy", haproxy],
-  ["caddy", caddy !== undefined]
-] as const) {
-  if (!there) process.stderr.write(`proxies.test.ts: not run with ${name}, which is not installed\n`)
+/** Caddy of the PATH, else of Debian's package: it needs no other library, so it is not installed. */
+const findCaddy = (): string => {
+  const ran = spawnSync(path.join(root, "test/deploy/debian.sh"), ["caddy", "caddy"], { encoding: "utf8" })
+  assert.strictEqual(ran.status, 0, `caddy cannot be had: ${ran.stderr}`)
+  return path.join(ran.stdout.trim(), "caddy")
 }
+
+const haproxy = spawnSync("haproxy", ["-v"]).status === 0
+if (!haproxy) process.stderr.write("proxies.test.ts: not run with haproxy, which is not installed\n")
 
 const started = (command: string, args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
   Effect.acquireRelease(
@@ -103,7 +101,7 @@ layer(layerGateway({ TRUSTED_PROXIES: "127.0.0.1" }), { excludeTestServices: tru
         }).pipe(Effect.scoped)
     )
 
-    it.effect.skipIf(caddy === undefined)(
+    it.effect(
       "when clients come through Caddy, then with TLS, frame by frame, and with the address that Caddy saw",
       () =>
         Effect.gen(function* () {
@@ -118,7 +116,7 @@ layer(layerGateway({ TRUSTED_PROXIES: "127.0.0.1" }), { excludeTestServices: tru
           const here = "auto_https disable_redirects\n\tskip_install_trust\n\tdefault_bind 127.0.0.1"
           writeFileSync(path.join(folder, "Caddyfile"), shipped.replace("admin off", `admin off\n\t${here}`))
           yield* started(
-            caddy ?? "",
+            findCaddy(),
             ["run", "--adapter", "caddyfile", "--config", path.join(folder, "Caddyfile")],
             {
               SITE: `localhost:${port}`,
