@@ -38,6 +38,12 @@ const decodeInteger = Schema.decodeUnknownResult(
   Schema.String.check(Schema.isPattern(/^-?\d{1,15}$/)).pipe(Schema.decodeTo(Schema.FiniteFromString))
 )
 
+const decodeRatio = Schema.decodeUnknownResult(
+  Schema.String.check(Schema.isPattern(/^(?:[01]|0?\.\d{1,9}|1\.0{1,9})$/)).pipe(
+    Schema.decodeTo(Schema.FiniteFromString)
+  )
+)
+
 const integer = (name: string, fallback: number, unit: string, minimum: number, maximum: number) =>
   setting<number>(
     name,
@@ -214,6 +220,9 @@ export const table = {
     undefined,
     (text) => (isOpenUrl(text) ? new URL(text) : undefined),
     "unset"
+  ),
+  otlpSampleRatio: setting<number>("OTLP_SAMPLE_RATIO", "a number, 0 to 1", 1, (text) =>
+    Result.getOrUndefined(decodeRatio(text))
   )
 }
 

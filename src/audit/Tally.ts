@@ -6,6 +6,7 @@
  * the longest. A row that cannot be queued keeps counting, and is offered again a second later.
  */
 import { Effect, type Scope } from "effect"
+import { untraced } from "../observability/Trace.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import { auditRow, type AuditRow } from "./rows.ts"
 
@@ -66,7 +67,8 @@ export const makeTally = Effect.fnUntraced(function* (
     timed = false
   }).pipe(
     // After a defect the next refusal starts a new loop.
-    Effect.onError(() => Effect.sync(() => void (timed = false)))
+    Effect.onError(() => Effect.sync(() => void (timed = false))),
+    untraced
   )
 
   yield* Effect.addFinalizer(() => flush)

@@ -8,6 +8,7 @@ import type { GatewayError } from "../domain/Errors.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import { withRequestSpan } from "./requestSpan.ts"
+import { Sampling } from "../observability/sampling.ts"
 import { Traced } from "../observability/Trace.ts"
 import { makeFinish } from "../request/finish.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
@@ -18,7 +19,8 @@ import type { Reply } from "./Reply.ts"
 type Response = HttpServerResponse.HttpServerResponse
 
 export const makeEndRequest = Effect.gen(function* () {
-  const [{ finish, release }, { log }, traced] = [yield* makeFinish, yield* FailureLog, yield* Traced]
+  const [{ finish, release }, { log }] = [yield* makeFinish, yield* FailureLog]
+  const [isSampled, traced] = [yield* Sampling, yield* Traced]
   const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
   /** Sends a reply after the request is charged and audited. When that fails, the client gets an error instead. */
@@ -76,7 +78,7 @@ export const makeEndRequest = Effect.gen(function* () {
   }, Effect.uninterruptible)
 
   return <R>(context: RequestContext, handler: Effect.Effect<Reply, GatewayError, R>) =>
-    traced ? withRequestSpan(context, end(context, handler)) : end(context, handler)
+    traced ? withRequestSpan(context, isSampled, end(context, handler)) : end(context, handler)
 })
 
 export type EndRequest = Effect.Success<typeof makeEndRequest>

@@ -14,7 +14,6 @@ import type { GatewayError } from "../domain/Errors.ts"
 import type { Asked, Evidence, Permit } from "../domain/Evidence.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
-import { stepOf, Traced } from "../observability/Trace.ts"
 import { makeForward } from "../request/forward.ts"
 import { makeOpenIntent } from "../request/openIntent.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
@@ -25,6 +24,7 @@ import { makeAuthenticate } from "./authenticate.ts"
 import type { Decode, Dialect, ObjectDialect } from "./dialect/Dialect.ts"
 import { noContext, sealFor } from "./dialect/native/contexts.ts"
 import type { Exchange } from "./Exchange.ts"
+import { makeSpans } from "./gateSpans.ts"
 import { makeReadRequest, type RequestOptions } from "./readRequest.ts"
 import { makeReplies } from "./replies.ts"
 import { RequestBodies } from "./server/RequestBodies.ts"
@@ -37,14 +37,20 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     yield* Discovery,
     yield* AnswerMemory
   ]
-  const [authenticate, readRequest] = [yield* makeAuthenticate, yield* makeReadRequest(options)]
-  const [reserve, waitForPlace, openIntent] = [
-    yield* makeReserve,
-    yield* makeWaitForPlace,
-    yield* makeOpenIntent
-  ]
   const [backend, replies] = [yield* makeForward, yield* makeReplies]
-  const step = stepOf(yield* Traced)
+  const { call, frames, gate } = yield* makeSpans
+  const authenticate = gate("authenticate", yield* makeAuthenticate)
+  const readRequest = gate("read request", yield* makeReadRequest(options))
+  const resolveModel = gate("resolve model", discovery.resolve)
+  const reserve = gate("reserve", yield* makeReserve)
+  const waitForPlace = gate("wait for place", yield* makeWaitForPlace)
+  const checkBreaker = gate("check breaker", breaker.check)
+  const openIntent = gate("open intent", yield* makeOpenIntent)
+  const forward = frames("call model server", backend.forward)
+  const [callEmbed, callShow] = [
+    call("call model server", backend.embed),
+    call("call model server", backend.show)
+  ]
 
   const admit = Effect.fnUntraced(function* (
     context: RequestContext,
@@ -53,14 +59,14 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
     context.ask(asked.request)
     // 403, 400. Before the reservation: a request for a model that its key may not use consumes nothing.
-    const model = yield* discovery.resolve(key, asked)
+    const model = yield* resolveModel(key, asked)
     context.resolve(model.facts)
     // 429, 503. Limits and budgets together, so that a request holds all of its claims or none.
     const reserved = yield* reserve(context, model)
     // 429, 503. After the reservation: no request waits that would be refused afterwards.
     const queued = yield* waitForPlace(context, reserved)
     // 502. Before the intent: a refusal by an open breaker needs no intent row. The breaker decides again at the call.
-    yield* breaker.check(key.facts.caller)
+    yield* checkBreaker(key.facts.caller)
     // 503. Last, because the row charges the request if this process crashes from here on. No row, no call.
     return yield* openIntent(context, queued)
   })
@@ -71,16 +77,14 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
     const { context, incoming } = exchange
     // 401, 429. First: nothing is read for an unknown sender.
-    const key = yield* step("authenticate")(authenticate(context, incoming))
+    const key = yield* authenticate(context, incoming)
     const { caller } = key.facts
     // 429. A key that does not read its answers gets no more of them.
     yield* memory.checkRoom(caller)
     // 429, 503. Memory for the body until the request is admitted.
     return yield* bodies.withShare(caller, (share) =>
       // 413, 400. Before the gates that hold something.
-      Effect.flatMap(readRequest(exchange, key, share, decode), (asked) =>
-        step("admit")(admit(context, key, asked))
-      )
+      Effect.flatMap(readRequest(exchange, key, share, decode), (asked) => admit(context, key, asked))
     )
   })
 
@@ -88,7 +92,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   const generate = Effect.fnUntraced(function* (exchange: Exchange, dialect: Dialect) {
     const permit = yield* handle(exchange, dialect.decode)
     // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
-    const frames = yield* step("backend")(backend.forward(exchange.context, permit))
+    const answer = yield* forward(exchange.context, permit)
     const { caller, model, request } = permit.facts
     // Only generate has a context.
     const seal =
@@ -97,19 +101,19 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
         : noContext
     const encoder = dialect.encoder(request, seal)
     return request.stream
-      ? yield* replies.stream(exchange, frames, dialect, encoder)
-      : yield* replies.folded(exchange, frames, encoder)
+      ? yield* replies.stream(exchange, answer, dialect, encoder)
+      : yield* replies.folded(exchange, answer, encoder)
   })
 
   const embed = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
     const permit = yield* handle(exchange, dialect.decode)
-    const embeddings = yield* step("backend")(backend.embed(exchange.context, permit))
+    const embeddings = yield* callEmbed(exchange.context, permit)
     return yield* replies.object(exchange, dialect.encode(permit.facts.request, embeddings))
   })
 
   const show = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {
     const permit = yield* handle(exchange, dialect.decode)
-    const description = yield* step("backend")(backend.show(exchange.context, permit))
+    const description = yield* callShow(exchange.context, permit)
     return yield* replies.object(exchange, dialect.encode(permit.facts.request, description))
   })
 

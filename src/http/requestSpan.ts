@@ -1,39 +1,92 @@
 /**
- * Makes a span of each request, from its arrival to its last byte, with the facts of its audit row and without prompts. A
- * client's `traceparent` is ignored: with it, a client could decide what is sampled and under which trace.
+ * Makes a span of each request, from its arrival to its last byte, with the facts of its audit row and without prompts. It
+ * continues the trace of the client's `traceparent`. Its attributes are those of OpenTelemetry's conventions for HTTP and
+ * generative AI; those that the conventions do not have start with `tollgate.`.
+ *
+ * Spans are enabled here only, so discovery, readiness and other background work have none.
  */
-import { Effect, type Scope, type Tracer } from "effect"
+import { Effect, Option, References, type Scope, type Tracer } from "effect"
+import { HttpServerRequest } from "effect/http"
+import type { InferenceKind } from "../domain/Inference.ts"
+import type { Sampler } from "../observability/sampling.ts"
+import { readTraceparent } from "../observability/traceparent.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 
 /** A blocked path is text of the client, so it does not become the name of a span. */
 const nameOf = ({ arrival: { endpoint, method }, served }: RequestContext): string =>
   served ? `${method} ${endpoint}` : "blocked path"
 
+/** `gen_ai.operation.name`. A description of a model is no operation of the convention. */
+const operations = {
+  chat: "chat",
+  generate: "text_completion",
+  embed: "embeddings",
+  embeddings: "embeddings",
+  show: undefined
+} as const satisfies { readonly [K in InferenceKind]: string | undefined }
+
+/** Facts of chat and generate. An answer that the gateway ended has no final frame and ends with `length`. */
+const outputFacts = ({ cost, outcome, streamed }: RequestContext) => {
+  const request = cost.permit?.facts.request
+  const temperature = request?.options["temperature"]
+  return {
+    "gen_ai.request.stream": streamed,
+    "gen_ai.request.max_tokens": request?.maxTokens,
+    "gen_ai.request.temperature": typeof temperature === "number" ? temperature : undefined,
+    "gen_ai.response.finish_reasons":
+      outcome?.status === 200 ? [cost.final?.doneReason ?? "length"] : undefined,
+    "gen_ai.usage.output_tokens": cost.usage.tokensOut
+  }
+}
+
+/** Names of models come from discovery or from an administrator. A model that does not resolve is text of the client. */
+const modelFacts = (context: RequestContext) => {
+  const { alias, cost, kind, model, modelResolved } = context
+  const operation = kind === undefined ? undefined : operations[kind]
+  if (!modelResolved || operation === undefined) return {}
+  return {
+    "gen_ai.operation.name": operation,
+    "gen_ai.provider.name": "ollama",
+    "gen_ai.request.model": alias ?? model,
+    "gen_ai.response.model": cost.sent ? model : undefined,
+    "gen_ai.usage.input_tokens": cost.usage.tokensIn,
+    ...(kind === "chat" || kind === "generate" ? outputFacts(context) : {})
+  }
+}
+
 const describe = (span: Tracer.Span, context: RequestContext): void => {
-  const { caller, cost, model, modelResolved, outcome } = context
-  const { usage } = cost
+  const { arrival, caller, outcome, served } = context
   const facts = {
-    "http.request.method": context.arrival.method,
+    "http.request.method": arrival.method,
+    "http.route": served ? arrival.endpoint : undefined,
     "http.response.status_code": outcome?.status,
     "error.type": outcome?.type,
-    "tollgate.request_id": context.arrival.requestId,
+    "tollgate.request_id": arrival.requestId,
     "tollgate.tenant": caller?.tenantName,
     "tollgate.key_prefix": caller?.keyPrefix,
-    "gen_ai.request.model": modelResolved ? model : undefined,
-    "gen_ai.usage.input_tokens": usage.tokensIn,
-    "gen_ai.usage.output_tokens": usage.tokensOut,
-    "tollgate.streamed": context.streamed
+    ...modelFacts(context)
   }
   for (const [name, value] of Object.entries(facts)) if (value !== undefined) span.attribute(name, value)
 }
 
+/** The span of the client, from its `traceparent`. */
+const clientSpan = Effect.map(Effect.serviceOption(HttpServerRequest.HttpServerRequest), (request) =>
+  Option.isSome(request) ? readTraceparent(request.value.headers["traceparent"]) : undefined
+)
+
 export const withRequestSpan = <A, E, R>(
   context: RequestContext,
+  isSampled: Sampler,
   handled: Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R | Scope.Scope> =>
   Effect.gen(function* () {
-    const span = yield* Effect.makeSpanScoped(nameOf(context), { kind: "server", root: true })
+    const parent = yield* clientSpan
+    const span = yield* Effect.makeSpanScoped(nameOf(context), {
+      kind: "server",
+      sampled: isSampled(parent),
+      ...(parent === undefined ? { root: true } : { parent })
+    })
     // Runs before the span ends, after everything else of the request.
     yield* Effect.addFinalizer(() => Effect.sync(() => describe(span, context)))
     return yield* Effect.withParentSpan(handled, span)
-  })
+  }).pipe(Effect.provideService(References.TracerEnabled, true))

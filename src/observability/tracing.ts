@@ -9,6 +9,7 @@ import { OtlpSerialization, OtlpTracer } from "effect/observability"
 import { redactKeys } from "../domain/Key.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
+import { makeSampler, Sampling } from "./sampling.ts"
 import { Traced } from "./Trace.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { version } from "../version.ts"
@@ -64,6 +65,27 @@ const layerCollector = Layer.effect(
 const failed = (reason: HttpClientError.HttpClientErrorReason) =>
   new HttpClientError.HttpClientError({ reason })
 
+type Span = OtlpTracer.ScopeSpan["spans"][number]
+
+const attributeOf = ({ attributes }: Span, name: string) => attributes.find(({ key }) => key === name)?.value
+
+/**
+ * `chat m:latest`, as the convention for generative AI has it. The model is known only after the span has begun, and a span
+ * cannot be renamed before it is sent.
+ */
+const nameOf = (span: Span): string => {
+  const operation = attributeOf(span, "gen_ai.operation.name")?.stringValue
+  const model = attributeOf(span, "gen_ai.request.model")?.stringValue
+  return typeof operation === "string" && typeof model === "string" ? `${operation} ${model}` : span.name
+}
+
+/** `STATUS_CODE_ERROR` */
+const errorCode = 2
+
+/** A status of 500 or more is a failure of the span, by the convention for HTTP servers. */
+const isFailed = (span: Span): boolean =>
+  Number(attributeOf(span, "http.response.status_code")?.intValue) >= 500
+
 /** Removes the messages of failures: they may quote the model server, Postgres or a client. The log has them. */
 const withoutMessages = (data: OtlpTracer.TraceData): OtlpTracer.TraceData => ({
   resourceSpans: data.resourceSpans.map((resource) => ({
@@ -72,7 +94,8 @@ const withoutMessages = (data: OtlpTracer.TraceData): OtlpTracer.TraceData => ({
       ...scope,
       spans: scope.spans.map((span) => ({
         ...span,
-        status: { code: span.status.code },
+        name: nameOf(span),
+        status: { code: isFailed(span) ? errorCode : span.status.code },
         events: span.events.map((event) => ({
           ...event,
           attributes: event.attributes.filter(({ key }) => key === "exception.type")
@@ -102,11 +125,16 @@ const tracesUrl = (endpoint: URL): string =>
     ? endpoint.href
     : new URL("v1/traces", endpoint.href.endsWith("/") ? endpoint : `${endpoint.href}/`).href
 
-export const layerTracing = (settings: Pick<SettingsValues, "otlpEndpoint">): Layer.Layer<never> =>
+export const layerTracing = (
+  settings: Pick<SettingsValues, "otlpEndpoint" | "otlpSampleRatio">
+): Layer.Layer<never> =>
   settings.otlpEndpoint === undefined
     ? Layer.succeed(References.TracerEnabled, false)
     : Layer.mergeAll(
         Layer.succeed(Traced, true),
+        Layer.succeed(Sampling, makeSampler(settings.otlpSampleRatio)),
+        // Each request enables it for itself, so nothing else has spans (`http/requestSpan.ts`).
+        Layer.succeed(References.TracerEnabled, false),
         OtlpTracer.layer({
           url: tracesUrl(settings.otlpEndpoint),
           resource: { serviceName: "tollgate", serviceVersion: version },

@@ -8,7 +8,7 @@ import type { Caller } from "../domain/Caller.ts"
 import { isLikelyCut, wasCut } from "../domain/promptWindow.ts"
 import { endUserOf } from "../domain/EndUser.ts"
 import type { Evidence, Facts } from "../domain/Evidence.ts"
-import type { InferenceRequest } from "../domain/Inference.ts"
+import type { InferenceKind, InferenceRequest } from "../domain/Inference.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import type { Outcome } from "../domain/Outcome.ts"
 import type { Transcript } from "../promptlog/PromptLog.ts"
@@ -23,6 +23,8 @@ class Draft {
   readonly cost = makeRequestCost()
   /** the caller, after authentication */
   key: Evidence<"KeyStore"> | undefined
+  /** what it asks of a model, when its body is decoded */
+  kind: InferenceKind | undefined
   /** the client's name of the model; after discovery, the discovered name */
   model: string | undefined
   /** whether the name was discovered for this caller; only such names become metric labels */
@@ -87,7 +89,8 @@ class Draft {
   }
 
   /** Records the decoded request. */
-  ask({ model, relaxed, stream }: InferenceRequest): void {
+  ask({ kind, model, relaxed, stream }: InferenceRequest): void {
+    this.kind = kind
     this.model = model
     this.streamed = stream
     this.relaxed = relaxed ?? []

@@ -24,7 +24,7 @@ const layerSaid = Layer.unwrap(
 )
 
 const tracedTo = (url: string) =>
-  layerTracing({ otlpEndpoint: new URL(url) }).pipe(Layer.provideMerge(layerSaid))
+  layerTracing({ otlpEndpoint: new URL(url), otlpSampleRatio: 1 }).pipe(Layer.provideMerge(layerSaid))
 
 const layerGone = layerGateway({ LOG_LEVEL: "warn" }).pipe(
   Layer.provideMerge(Layer.unwrap(Effect.map(freePort, (port) => tracedTo(`http://127.0.0.1:${port}`))))
@@ -84,7 +84,9 @@ it.live(
       const silence = yield* makeSilence
       const scope = yield* Scope.make()
       const context = yield* Layer.build(tracedTo(silence.url)).pipe(Scope.provide(scope))
-      const span = Effect.withSpan(Effect.void, "one of many")
+      const span = Effect.withSpan(Effect.void, "one of many").pipe(
+        Effect.provideService(References.TracerEnabled, true)
+      )
       yield* Effect.gen(function* () {
         for (let batch = 0; batch < 40; batch += 1) {
           yield* Effect.repeat(span, { times: 1000 })

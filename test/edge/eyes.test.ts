@@ -1,13 +1,13 @@
 /** What the people on call see: log lines, traces, and a dashboard and alerts that ask only for what is there. */
-import { createServer } from "node:http"
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it, layer } from "@effect/vitest"
-import { Context, Effect, Layer, Logger, References, Schema } from "effect"
+import { Effect, Layer, Logger, References, Schema } from "effect"
 import { vi } from "vitest"
 import { Registry } from "../../src/admin/Registry.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import { layerTracing } from "../../src/observability/tracing.ts"
+import { Collector, layerCollector } from "../support/Collector.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 const live = { excludeTestServices: true, timeout: 30_000 } as const
@@ -133,38 +133,11 @@ it.effect(
     })
 )
 
-interface Collected {
-  readonly url: string
-  readonly bodies: ReadonlyArray<string>
-}
-
-class Collector extends Context.Service<Collector, Collected>()("test/Collector") {}
-
-const layerCollector = Layer.effect(
-  Collector,
-  Effect.gen(function* () {
-    const bodies: Array<string> = []
-    const server = createServer((request, response) => {
-      let body = ""
-      request.on("data", (chunk) => (body += String(chunk)))
-      request.on("end", () => {
-        bodies.push(`${request.url} ${body}`)
-        response.end("{}")
-      })
-    })
-    yield* Effect.acquireRelease(
-      Effect.callback<void>((resume) => void server.listen(0, "127.0.0.1", () => resume(Effect.void))),
-      () => Effect.sync(() => void server.close())
-    )
-    const address = server.address()
-    const port = typeof address === "object" && address !== null ? address.port : 0
-    return { url: `http://127.0.0.1:${port}`, bodies }
-  })
-)
-
 const layerTraced = layerGateway().pipe(
   Layer.provideMerge(
-    Layer.unwrap(Effect.map(Collector, ({ url }) => layerTracing({ otlpEndpoint: new URL(url) })))
+    Layer.unwrap(
+      Effect.map(Collector, ({ url }) => layerTracing({ otlpEndpoint: new URL(url), otlpSampleRatio: 1 }))
+    )
   ),
   Layer.provideMerge(layerCollector)
 )
@@ -187,10 +160,10 @@ layer(layerTraced, live)("with a collector", (it) => {
         const text = collector.bodies.join("\n")
         assert.isTrue(collector.bodies.every((sent) => sent.startsWith("/v1/traces ")))
         for (const part of [
-          "POST /api/chat",
+          "chat m:latest",
           "authenticate",
-          "admit",
-          "backend",
+          "reserve",
+          "call model server",
           "blocked path",
           prefix,
           "m:latest"

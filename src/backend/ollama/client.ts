@@ -1,6 +1,7 @@
 /**
  * The backend over HTTP/1.1, with its own undici pool. It sends the decoded request and no header of the client: constant
- * paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and `Connection` that HTTP needs.
+ * paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and `Connection` that HTTP needs. When requests are
+ * traced, it adds the `traceparent` of the current span.
  *
  * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` until the first frame, including the loading of a
  * model; then `idleTimeoutMs` between reads, which stops while the client does not read; `maxDurationMs` for the whole
@@ -15,6 +16,8 @@ import type { Description, Model } from "../../domain/Model.ts"
 import { ByteList } from "../../infra/ByteList.ts"
 import { makeMonotonicMs, makeTimer } from "../../infra/time.ts"
 import { Drain } from "../../infra/Drain.ts"
+import { Traced } from "../../observability/Trace.ts"
+import { currentTraceparent } from "../../observability/traceparent.ts"
 import {
   frameBoundsOf,
   isTooDense,
@@ -77,7 +80,7 @@ const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) =>
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const [breaker, drain, memory] = [yield* CircuitBreaker, yield* Drain, yield* AnswerMemory]
-  const [timer, nowMs] = [yield* makeTimer, yield* makeMonotonicMs]
+  const [timer, nowMs, traced] = [yield* makeTimer, yield* makeMonotonicMs, yield* Traced]
   const prefix = options.url.pathname.replace(/\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(
@@ -99,10 +102,11 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const lookupPool = yield* makePool(lookupConnections)
 
   /** Sends a request. It ends at `deadline` (of `nowMs`), or earlier with its Scope. */
-  const dispatch = (
+  const dispatchWith = (
     path: keyof typeof paths,
     body: string | null,
-    deadline: number
+    deadline: number,
+    traceparent?: string
   ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
     Effect.flatMap(Effect.scope, (scope) => {
       const call = new UpstreamCall(timer)
@@ -120,7 +124,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
             {
               path: prefix + paths[path],
               method: body === null ? "GET" : "POST",
-              headers: headersFor(path, body),
+              headers: headersFor(path, body, traceparent),
               body
             },
             call
@@ -129,6 +133,15 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
         }
       )
     })
+
+  const dispatch: typeof dispatchWith = traced
+    ? (path, body, deadline) =>
+        isLookup(path)
+          ? dispatchWith(path, body, deadline)
+          : Effect.flatMap(currentTraceparent, (traceparent) =>
+              dispatchWith(path, body, deadline, traceparent)
+            )
+    : dispatchWith
 
   const askOnce = <A>(
     path: keyof typeof paths,
@@ -274,9 +287,10 @@ const list: Expected<ReadonlyArray<Model>> = {
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 
-const headersFor = (path: keyof typeof paths, body: string | null) => ({
+const headersFor = (path: keyof typeof paths, body: string | null, traceparent: string | undefined) => ({
   accept: isLookup(path) ? "application/json" : "application/x-ndjson, application/json",
-  ...(body === null ? {} : { "content-type": "application/json" })
+  ...(body === null ? {} : { "content-type": "application/json" }),
+  ...(traceparent === undefined ? {} : { traceparent })
 })
 
 /** The body of a call with frames. It is always streamed and bounded, whatever the client asked for. */

@@ -8,6 +8,7 @@
  * before this process has delivered its settlements.
  */
 import { Cause, Context, Deferred, Duration, Effect, FiberSet, Layer, Schedule } from "effect"
+import { untraced } from "../../observability/Trace.ts"
 import { MeterDown } from "../meter/Meter.ts"
 import type { Account } from "../../domain/Reservation.ts"
 import { makeOutage } from "../../observability/background.ts"
@@ -50,7 +51,7 @@ export class SettlementQueue extends Context.Service<
           Effect.flatMap(FiberSet.size(fibers), (size) =>
             size >= capacity
               ? Effect.as(outage.failed(Cause.fail(`settlement retry queue full, dropped: ${what}`)), false)
-              : Effect.as(FiberSet.run(fibers, work), true)
+              : Effect.as(FiberSet.run(fibers, untraced(work)), true)
           )
         const patiently = (what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void> =>
           work.pipe(
