@@ -116,6 +116,8 @@ export const serve: Effect.Effect<never, StartupError> = Effect.gen(function* ()
     )
   }).pipe(
     Effect.scoped,
-    Effect.provide(layerTracing(settings).pipe(Layer.provideMerge(layerLogging(settings))))
+    Effect.provide(
+      layerTracing(settings).pipe(Layer.provideMerge(layerLogging(settings, process.stdout.isTTY)))
+    )
   )
 })

@@ -5,7 +5,7 @@
  * characters are escaped.
  */
 import { Cause, Layer, Logger, Predicate, Redacted, References } from "effect"
-import { RequestLines } from "./requestLine.ts"
+import { requestLine, RequestLines, shortRequestLine } from "./requestLine.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { renderCause } from "./renderCause.ts"
 import { redact } from "./redact.ts"
@@ -94,10 +94,23 @@ export const textLine = Logger.make<unknown, string>((options) => {
   return first + below
 })
 
-export const layerLogging = (settings: Pick<SettingsValues, "logLevel" | "production">) =>
+/** `isTerminal`: somebody watches, so requests have a short line outside of production too. */
+export const layerLogging = (
+  settings: Pick<SettingsValues, "logLevel" | "production">,
+  isTerminal: boolean = false
+) =>
   Layer.mergeAll(
     Logger.layer([Logger.withConsoleLog(settings.production ? jsonLine : textLine)]),
     Layer.succeed(References.MinimumLogLevel, levels[settings.logLevel]),
     // A line below the log level is not built at all.
-    Layer.succeed(RequestLines, settings.production && requestLevels.has(settings.logLevel))
+    Layer.succeed(
+      RequestLines,
+      !requestLevels.has(settings.logLevel)
+        ? undefined
+        : settings.production
+          ? requestLine
+          : isTerminal
+            ? shortRequestLine
+            : undefined
+    )
   )

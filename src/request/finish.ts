@@ -17,7 +17,7 @@ import { Meter } from "../gates/meter/Meter.ts"
 import { headroomWithout } from "../gates/meter/verdicts.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
-import { RequestLines, requestLine } from "../observability/requestLine.ts"
+import { RequestLines } from "../observability/requestLine.ts"
 import { LeaseKeeper } from "./LeaseKeeper.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
@@ -56,7 +56,7 @@ export const makeFinish = Effect.gen(function* () {
     yield* Metrics,
     yield* SettlementQueue
   ]
-  const [nowMs, rates, requestLines] = [yield* makeMonotonicMs, yield* ModelRates, yield* RequestLines]
+  const [nowMs, rates, writeLine] = [yield* makeMonotonicMs, yield* ModelRates, yield* RequestLines]
 
   /**
    * Settles with the counters. When the Meter is down, the settlement is delivered later. The ledger already has
@@ -160,7 +160,7 @@ export const makeFinish = Effect.gen(function* () {
       logDefect
     )
     // Refusals with a shared row may come in floods, so they have no log line.
-    if (requestLines && row === "own") yield* requestLine(record)
+    if (writeLine !== undefined && row === "own") yield* writeLine(record)
     // The row is written while the counters are settled. Neither stops the other.
     const written = yield* Effect.exit(write(context, record, row))
     yield* settle(context, free, totalTokens(usage))

@@ -1,9 +1,11 @@
 /** What a log line may hold, whoever wrote it. */
-import { assert, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Logger, References, Schema } from "effect"
 import { ConstraintError, SqlError, UnknownError } from "effect/sql/SqlError"
 import { renderCause } from "../../../src/observability/renderCause.ts"
-import { jsonLine, textLine } from "../../../src/observability/logging.ts"
+import { jsonLine, layerLogging, textLine } from "../../../src/observability/logging.ts"
+import type { AuditRecord } from "../../../src/domain/AuditRecord.ts"
+import { RequestLines } from "../../../src/observability/requestLine.ts"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
 
 const linesOf = Effect.fnUntraced(function* (
@@ -137,4 +139,71 @@ it("when an error has causes, then all are written with their frames, and a circ
   circle.cause = circle
   assert.isBelow(renderCause(circle).length, 20_000)
   assert.strictEqual(renderCause(Cause.interrupt()), "interrupted")
+})
+
+describe("the lines of requests", () => {
+  const secret = mintKey("tg_")
+  const record: AuditRecord = {
+    arrival: {
+      requestId: "01a1fe92-0000-7000-8000-00000000000a",
+      arrivedAt: 0,
+      method: "POST",
+      endpoint: "/api/chat",
+      clientIp: "192.0.2.1"
+    },
+    model: "m:latest",
+    streamed: true,
+    usage: { tokensIn: 7, tokensOut: 3, source: "backend" },
+    status: 200,
+    latencyMs: 41
+  }
+
+  /** What is printed of two requests; undefined: requests have no line. */
+  const printed = (
+    settings: Parameters<typeof layerLogging>[0],
+    isTerminal: boolean
+  ): Effect.Effect<ReadonlyArray<string> | undefined> =>
+    Effect.gen(function* () {
+      const write = yield* RequestLines
+      if (write === undefined) return undefined
+      return yield* linesOf(
+        settings.production ? jsonLine : textLine,
+        Effect.andThen(
+          write(record),
+          write({
+            ...record,
+            arrival: { ...record.arrival, endpoint: `/${secret}\u001b[31m${"x".repeat(500)}` },
+            status: 429,
+            errorType: "rate_limit_exceeded",
+            usage: { tokensIn: 0, tokensOut: 0, source: "estimated" }
+          })
+        )
+      )
+    }).pipe(Effect.provide(layerLogging(settings, isTerminal)))
+
+  it.effect("when the gateway runs at a terminal, then each request is one short line without keys", () =>
+    Effect.gen(function* () {
+      const [good = "", refused = ""] = (yield* printed({ logLevel: "info", production: false }, true)) ?? []
+      assert.match(good, /^[\d:]{8} INFO  POST \/api\/chat  m:latest  200  7 in, 3 out  41 ms$/)
+      assert.match(refused, /  m:latest  429 rate_limit_exceeded  41 ms$/)
+      assert.isBelow(refused.length, 250)
+      assert.notInclude(refused, secret.slice(12))
+      assert.notInclude(refused, "\u001b")
+    })
+  )
+
+  it.effect("when it runs in production, then the line is the JSON one, at a terminal too", () =>
+    Effect.gen(function* () {
+      const [line = ""] = (yield* printed({ logLevel: "info", production: true }, true)) ?? []
+      assert.match(line, /"message":"request".*"latency_ms":41,"tokens_in":7,"tokens_out":3\}$/)
+    })
+  )
+
+  it.effect("when nobody watches, or the level is above info, then requests have no line", () =>
+    Effect.gen(function* () {
+      assert.isUndefined(yield* printed({ logLevel: "info", production: false }, false))
+      assert.isUndefined(yield* printed({ logLevel: "warn", production: false }, true))
+      assert.isUndefined(yield* printed({ logLevel: "warn", production: true }, true))
+    })
+  )
 })

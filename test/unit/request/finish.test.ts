@@ -7,7 +7,7 @@ import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
 import { ModelRates } from "../../../src/gates/limits/TokenRates.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
-import { RequestLines } from "../../../src/observability/requestLine.ts"
+import { requestLine, RequestLines } from "../../../src/observability/requestLine.ts"
 import { type Ending, makeFinish } from "../../../src/request/finish.ts"
 import { LeaseKeeper } from "../../../src/request/LeaseKeeper.ts"
 import { makeRequestContext } from "../../../src/request/RequestContext.ts"
@@ -44,7 +44,7 @@ const world = Effect.gen(function* () {
   )
   const { finish, release } = yield* makeFinish.pipe(
     Effect.provideContext(services),
-    Effect.provideService(RequestLines, true)
+    Effect.provideService(RequestLines, requestLine)
   )
   const context = makeRequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, true)
   context.cost.hold(reservedFor("m", { arrival: context.arrival }), 0)
