@@ -1,7 +1,7 @@
 /**
  * Live counters: windows, leases and totals of one account, decided and written in one atomic step.
  *
- * The Meter knows nothing of keys, tenants or HTTP: Limiter and Budget bring the claims and read the verdict.
+ * The Meter does not know keys, tenants or HTTP. The Limiter and the Budget make the claims and read the verdict.
  *
  * **Guarantees** (both twins; `test/contract/Meter.ts` holds them to it)
  * - `reserve` writes everything or nothing; a refusal consumes nothing.
@@ -10,12 +10,12 @@
  * - In no 60-second span are more requests admitted than `rpm`, nor more tokens used than `tpm`. A request or token counts for
  *   60 to 60.5 s, so a steady client gets at least 0.99 of its limit (`bounds.ts`). Tokens enter a window when they are used;
  *   what is held but not yet used counts until it is used or released.
- * - A lease that ends frees its slot and nothing else: whoever is cut off from the store may still be using what it
- *   holds. `settle`, `cancel`, or the ledger's word that there is no such request, give the tokens free.
+ * - A lease that ends frees its slot and nothing else: a process that is cut off from the store may still use what it
+ *   holds. The tokens are released by `settle`, by `cancel`, or when the ledger does not know the request.
  * - Time is the store's own, never the host's.
  *
- * A total whose counter the store does not know is never taken for zero: `reserve` and `peek` answer
- * `Missing`, and the caller loads it from the ledger first.
+ * A counter that the store does not know is never read as zero: `reserve` and `peek` return `Missing`, and the caller
+ * loads the counter from the ledger first.
  */
 import { Context, Data, type Effect } from "effect"
 import { Unavailable } from "../../domain/Errors.ts"
@@ -29,21 +29,21 @@ import type {
   Reservation
 } from "../../domain/Reservation.ts"
 
-/** The store did not answer in time or answered nonsense: nobody may be admitted on it. */
+/** The store did not answer in time, or its answer makes no sense: no request may be admitted. */
 export class MeterDown extends Data.TaggedError("MeterDown")<{ readonly cause: unknown }> {}
 
-/** What a request is refused with then. */
+/** The error of a request that is refused for this reason. */
 export const meterUnavailable = ({ cause }: MeterDown): Unavailable =>
   new Unavailable({ gate: "Limiter", cause })
 
 /** What one request asks for. */
 export interface ReserveRequest {
   readonly id: string
-  /** tokens to hold; granted clipped to what remains. 0 claims no tokens and is not refused for lack of them */
+  /** tokens to hold; the grant is at most what remains. 0 claims no tokens, so it is not refused when none remain */
   readonly tokens: number
   /**
-   * Of them, what it will be charged whatever remains: its prompt, and a token of the answer. Held in full, or the
-   * counters would stand below the ledger for as long as its end cannot be told to the store. 0
+   * The part of `tokens` that the request is charged in any case: its prompt, and one token of the answer. It is held in
+   * full. Otherwise the counters would be below the ledger until the store gets the end of the request. Default 0
    */
   readonly least?: number
   /** whether it occupies a concurrency slot */
@@ -68,7 +68,7 @@ export class Refused extends Data.TaggedClass("Refused")<{
   readonly headroom: Headroom
 }> {}
 
-/** Counters that have to be loaded from the ledger before anybody is admitted on them. */
+/** Counters that must be loaded from the ledger before a request can be admitted. */
 export class Missing extends Data.TaggedClass("Missing")<{
   /** of the account */
   readonly counters: Counters
@@ -85,34 +85,34 @@ export interface Renewal {
   readonly exhausted: boolean
 }
 
-/** An account as it stands, for comparing it with the ledger. */
+/** The state of an account, to compare it with the ledger. */
 export interface Snapshot {
-  /** the counters there are, of those that hold the instant asked about */
+  /** the counters that exist, of the periods that contain the given instant */
   readonly totals: { readonly [P in Period]?: number }
   /** requests whose lease has not ended */
   readonly open: number
-  /** ids of requests whose lease has ended and which hold tokens all the same */
+  /** ids of requests whose lease has ended and that still hold tokens */
   readonly lapsed: ReadonlyArray<string>
-  /** another one after every change of the account */
+  /** changes with every change of the account */
   readonly mark: number
 }
 
 export class Meter extends Context.Service<
   Meter,
   {
-    /** Admits or refuses, atomically. A repeated call with the same id answers as the first did. */
+    /** Admits or refuses, atomically. A repeated call with the same id returns what the first call returned. */
     reserve(claims: Claims, ask: ReserveRequest): Effect.Effect<Verdict, MeterDown>
 
     /**
-     * Renews the lease, or begins another, moves `used` tokens (so far, in total) into the window, and tries to
-     * hold `want` tokens in total (never less than already held). Re-creates slot and hold if the store lost them.
+     * Renews the lease or begins a new one, moves `used` tokens (in total so far) into the window, and tries to hold
+     * `want` tokens in total, never less than it holds already. Creates slot and hold again if the store lost them.
      * No-op after `settle` or `cancel`.
      */
     renew(reservation: Reservation, used: number, want: number): Effect.Effect<Renewal, MeterDown>
 
     /**
-     * Ends the request with what it really used, in total; frees slot and hold. Answers what is left now. With
-     * `keepSlot` its slot, if it has one, stays taken on a new lease until `freeSlot`: its answer is still being written.
+     * Ends the request with the tokens it really used, in total; frees slot and hold. Returns what is left now. With
+     * `keepSlot` its slot stays taken on a new lease until `freeSlot`, because its answer is still being written.
      */
     settle(
       reservation: Reservation,
@@ -129,13 +129,13 @@ export class Meter extends Context.Service<
     /** Frees a slot that `settle` kept. No-op before `settle`. */
     freeSlot(reservation: Reservation): Effect.Effect<void, MeterDown>
 
-    /** Undoes the request as if it had never been admitted, its place in the request window included. */
+    /** Removes the request as if it had never been admitted, also from the window of requests. */
     cancel(reservation: Pick<Reservation, "id" | "claims">): Effect.Effect<void, MeterDown>
 
     /** What is left, without consuming anything. */
     peek(claims: Claims): Effect.Effect<Headroom | Missing, MeterDown>
 
-    /** Sets counters that are missing; one that exists meanwhile is left as it is. */
+    /** Sets counters that are missing. A counter that exists by now does not change. */
     load(
       owner: CounterOwner,
       counters: ReadonlyArray<{ readonly counter: CounterName; readonly tokens: number }>
@@ -145,8 +145,8 @@ export class Meter extends Context.Service<
     snapshot(account: Account, at: number): Effect.Effect<Snapshot, MeterDown>
 
     /**
-     * Sets totals that exist to what the ledger says, if nobody holds anything and nothing has changed since the
-     * survey that had `mark`; answers whether it did.
+     * Sets counters that exist to the figures of the ledger, if no request holds anything and nothing has changed since
+     * the snapshot with `mark`. Returns whether it did.
      */
     repair(
       account: Account,
@@ -175,12 +175,12 @@ export class Meter extends Context.Service<
     ): Effect.Effect<boolean, MeterDown>
 
     /**
-     * Whether the store still knows what it was told when this was last asked. False means that it may have lost
-     * everything: what is under way should be renewed.
+     * Whether the store still has what was written before the last call of `hasState`. False means that it may have lost
+     * everything: open requests should be renewed.
      */
     readonly hasState: Effect.Effect<boolean, MeterDown>
 
-    /** Answers when the store answers: for readiness. */
+    /** Succeeds when the store answers, for readiness. */
     readonly ping: Effect.Effect<void, MeterDown>
   }
 >()("tollgate/gates/meter/Meter") {}

@@ -39,7 +39,7 @@ export const whole = (tokens: number): number =>
 export const leastOf = ({ least = 0, tokens }: ReserveRequest): number =>
   Math.min(whole(least), whole(tokens))
 
-/** What a store says is left of its counters. */
+/** What is left of the counters, as a store returns it. */
 export interface Left {
   readonly requests: number
   readonly tokens: number

@@ -1,7 +1,7 @@
 /**
- * The counters behind `layerMemory`. The same decisions as the scripts, and `scripts.ts` says why they are as they
- * are. JavaScript runs a verb to its end, so each is atomic. Every verb is told the time in ms: windows and leases are
- * measured by it. Days and months come from `epoch`, which may be another clock.
+ * The counters behind `layerMemory`. They decide as the scripts do; `redis/scripts.ts` has the reasons. JavaScript runs each
+ * operation to its end, so it is atomic. Each operation gets the time in ms, which windows and leases are measured by. Days
+ * and months come from `epoch`, which may be another clock.
  */
 import { type BudgetName, budgetNames, type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import { budgetsOf, headroomOf, leastOf, missingOf, refusal, tagOf, whole } from "../verdicts.ts"

@@ -6,6 +6,6 @@ export interface Options {
   readonly rememberS?: number
   /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
   readonly queueMaxWaitMs?: number
-  /** the epoch ms of an instant that a verb was told; default: verbs are told epoch ms */
+  /** the epoch ms of a given instant; default: instants are given as epoch ms */
   readonly epoch?: (now: number) => number
 }

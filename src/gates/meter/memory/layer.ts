@@ -8,7 +8,7 @@ import { MemoryMeter } from "./MemoryMeter.ts"
 import type { Options } from "./Options.ts"
 import { Meter, MeterDown } from "../Meter.ts"
 
-/** The verbs on `counters`, at the time that `nowMs` tells. */
+/** The operations on `counters`, at the time of `nowMs`. */
 export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["Service"] => {
   const now = <A>(verb: (now: number) => A): Effect.Effect<A> => Effect.sync(() => verb(nowMs()))
   return Meter.of({

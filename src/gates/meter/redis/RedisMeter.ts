@@ -3,7 +3,7 @@
  * (`scripts.ts`), sent as one EVALSHA, and may be repeated: one whose answer was lost can be sent again. A command
  * that was given up on and runs late all the same does nothing after its `settle` or `cancel`.
  *
- * Needs Redis 7.0 or later, `noeviction`, and permission for `INFO` beside the data commands; nobody is admitted on
+ * Needs Redis 7.0 or later, `noeviction`, and permission for `INFO` beside the data commands; no request is admitted on
  * anything else (`requirements.ts`).
  */
 import { randomUUID } from "node:crypto"
@@ -151,7 +151,7 @@ const make = (
           if (reply.tag !== "stale") return read(reply)
           return attempts > 1
             ? run(verb, claims, id, at(reply.numbers, 0), more, read, attempts - 1)
-            : new MeterDown({ cause: "the store cannot say which day it is" })
+            : new MeterDown({ cause: "the time of the store is unknown" })
         }
       )
     )
@@ -356,7 +356,7 @@ const make = (
       ),
 
     hasState: redis
-      // It ends with a lease: a store whose clock was set forward has ended all leases, and is told of them again.
+      // It ends with a lease: a store whose clock was set forward has ended all leases, and gets them again.
       .send("SET", [reminder, 1, "EX", Math.max(1, Math.ceil(options.leaseS)), "GET"])
       .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
 
@@ -364,7 +364,7 @@ const make = (
   })
 }
 
-/** Tests tell the scripts the time (epoch ms) of a `clock` they can move; else Redis's own counts. */
+/** Tests give the scripts the time (epoch ms) of a `clock` that they can move; else the time of Redis counts. */
 export const makeRedis = (redis: Redis["Service"], options: Options, clock?: Effect.Effect<number>) =>
   Effect.map(Effect.all([Clock.Clock, makeMonotonicMs]), ([host, nowMs]) =>
     make(redis, options, clock, host, nowMs)

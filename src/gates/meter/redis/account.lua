@@ -1,8 +1,10 @@
--- What the verbs about one account share; follows start.lua. scripts.ts says how an account, a record and a counter are stored.
+-- The part that all scripts of an account share; it follows start.lua. scripts.ts describes how an account, a record and a
+-- counter are stored.
 --
 -- KEYS     the account; the record of the request; six counters: day, month and all time of the account, then of its group
 -- Numbers  now in ms or -1; the UTC day; limits: requests, tokens, slots; how long a lease lasts (ms); how long a record is
---          kept (ms); how long after its admission a request may be missing in the ledger (ms); the budgets of the six counters, -1 for none; then what the verb itself takes
+--          kept (ms); how long after its admission a request may be missing in the ledger (ms); the budgets of the six counters, -1 for none; then the numbers of
+--          the operation
 local ACCOUNT, RECORD = KEYS[1], KEYS[2]
 local BEFORE_COUNTERS, COUNTERS = 2, 6
 local SHARED_NUMBERS = 14
@@ -13,20 +15,20 @@ local DAY_MS, NEVER = 86400000, 9007199254740991
 local THIS_GROUP = floor(now / GROUP_MS)
 local pack_group, unpack_group = struct.pack, struct.unpack
 
--- What the verb takes beside the numbers that all share.
+-- The numbers of the operation, after those that all scripts share.
 local function own_numbers()
   return unpack(NUMBERS, SHARED_NUMBERS + 1, number_count)
 end
 
--- Positions in a packed account: time of the last verb, tokens held but not used, slots taken, an instant before which no
+-- Positions in a packed account: time of the last operation, tokens held but not used, slots taken, an instant before which no
 -- lease ends, until when the key is kept, how often it was written, the two windows, and the sum of each.
 --
--- A window is a string of groups, oldest first. A group is what came within the same GROUP_MS: when the last of it came (ms)
--- and how much it is, in GROUP_BYTES bytes. All of a group leaves the window WINDOW_MS after the last of it came.
+-- A window is a string of groups, the oldest first. A group has all entries of the same GROUP_MS, in GROUP_BYTES bytes: the
+-- time of its last entry (ms) and the sum of its entries. A group leaves the window WINDOW_MS after its last entry.
 local LAST_TIME, HELD, TAKEN, NEXT_END, KEPT_UNTIL, WRITES, REQUESTS, TOKENS, REQUEST_SUM, TOKEN_SUM = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local SUM_OF = 2
 local account
--- The field `h<id>` of this request as it is (`held_by_request`), and what it becomes: nil leaves it, false removes it.
+-- The field `h<id>` of this request now (`held_by_request`), and its new value: nil does not change it, false removes it.
 local held_by_request, new_field
 
 local function add_to_window(window, amount)
@@ -42,7 +44,7 @@ local function add_to_window(window, amount)
   account[window + SUM_OF] = account[window + SUM_OF] + amount
 end
 
--- Takes up to `amount` back from a group, if it is still in the window. Answers how much it took.
+-- Takes up to `amount` back from a group that is still in the window. Returns how much it took.
 local function take_from_window(window, group, amount)
   local groups = account[window]
   for from = #groups - GROUP_BYTES + 1, 1, -GROUP_BYTES do
@@ -60,7 +62,7 @@ local function take_from_window(window, group, amount)
   return 0
 end
 
--- Drops the groups that have left the window. What came later than now, because the clock went back, counts as of now.
+-- Drops the groups that have left the window. An entry with a later time than now counts as of now: the clock went back.
 local function move_window(window)
   local groups, sum, first = account[window], account[window + SUM_OF], 1
   while first < #groups do
@@ -111,8 +113,8 @@ local function lease(slot, tokens)
   new_field = format('%d:%.0f:%.0f', slot, tokens, ends)
 end
 
--- Ends the leases that are over: their slots are free, what they hold stays held, with 0 for an end. No lease is longer
--- than one given now: a clock may have gone back.
+-- Ends the leases that are over: it frees their slots. Their tokens stay held, with 0 as the end of the lease. No lease is
+-- longer than a new one, because the clock may have gone back.
 local function end_leases()
   local next_end, held, taken, fields = NEVER, 0, 0, call('HGETALL', ACCOUNT)
   for i = 1, #fields, 2 do
@@ -153,16 +155,16 @@ local function open_account()
   account = cmsgpack.unpack(fields[1])
   move_window(REQUESTS)
   move_window(TOKENS)
-  -- The clock went back: leases may be longer than one given now, and the key may be kept for too short.
+  -- The clock went back: leases may be longer than a new one, and the key may expire too early.
   if now < account[LAST_TIME] then account[KEPT_UNTIL], account[NEXT_END] = 0, now end
   account[LAST_TIME] = now
   if account[NEXT_END] <= now then end_leases() end
 end
 
--- The counters; false for one that this Redis does not have.
+-- The counters; false for a counter that this Redis does not have.
 local counters = {}
 
--- Reads the counters. Answers the record: false when there is none, 'x' when the request is over.
+-- Reads the counters. Returns the record: false when there is none, 'x' when the request is over.
 local function read_record()
   local stored = call('MGET', unpack(KEYS, BEFORE_COUNTERS, BEFORE_COUNTERS + COUNTERS))
   for i = 1, COUNTERS do counters[i] = parse_counter(stored[i + 1]) end
@@ -184,8 +186,8 @@ local function new_record(at, held, available, slot, request_group)
   }
 end
 
--- Moves the tokens that a request has used in the windows to `used` in all. Too many are taken back where they were noted
--- first; what has left the window cannot be taken back.
+-- Sets the tokens that a request has in the windows to `used` in total. Surplus tokens are taken back from the groups that
+-- they were added to; tokens that have left the window are not taken back.
 local function note_usage(record, used)
   local notes, kept, count = record.notes, {}, 0
   local oldest = floor((now - WINDOW_MS) / GROUP_MS)
@@ -222,7 +224,7 @@ local function charge(i, tokens)
   )
 end
 
--- How many tokens of a request counter i has for certain, and whether that is exact.
+-- How many tokens of a request counter i has at least, and whether the number is exact.
 local function charged_on(record, i)
   local counter = counters[i]
   if record.gen[i] == counter.generation then return record.held, true end
@@ -230,19 +232,19 @@ local function charged_on(record, i)
   return record.held, false
 end
 
--- Tokens that the window has room for.
+-- Tokens that still fit in the window.
 local function token_room()
   return TOKEN_LIMIT - account[TOKEN_SUM] - account[HELD]
 end
 
--- Milliseconds until nothing of what is in a window is left.
+-- Milliseconds until the window is empty.
 local function empty_in(window)
   local groups = account[window]
   if #groups == 0 then return 0 end
   return unpack_group('<I6I7', groups, #groups - GROUP_BYTES + 1) + WINDOW_MS - now
 end
 
--- A reply that ends with what is left: requests, tokens, and the six budgets, -1 for one that is not claimed or not known;
+-- The reply ends with what is left: requests, tokens, and the six budgets, -1 for one that is not claimed or not known;
 -- then the time, and the milliseconds until all requests and all tokens are left again. What is held counts as used now.
 local function reply_with_headroom(tag, numbers)
   local count = #numbers
@@ -259,7 +261,7 @@ local function reply_with_headroom(tag, numbers)
   return reply(tag, numbers)
 end
 
--- The reply that names the counters which a budget needs and Redis does not have; false when it has all.
+-- The reply with the counters that a budget needs and Redis does not have; false when it has all.
 local function missing_counters()
   for i = 1, COUNTERS do
     if BUDGETS[i] >= 0 and not counters[i] then
@@ -271,7 +273,7 @@ local function missing_counters()
   return false
 end
 
--- Milliseconds until at most `room` of what is in a window is left.
+-- Milliseconds until the window has at most `room`.
 local function wait_for(window, room)
   local groups, sum = account[window], account[window + SUM_OF]
   if sum <= room then return 1 end

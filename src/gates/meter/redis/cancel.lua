@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Takes an admission back as if it had never been. Runs on a full server too.
+-- Removes an admission as if it had never happened. Runs on a full server too.
 local record = read_record()
 if record == 'x' then return reply('done', {}) end
 if record then
@@ -13,7 +13,7 @@ if record then
   end
   save_account()
 else
-  -- The record may be gone before what it held.
+  -- The record may have expired before the hold.
   open_account()
   if held_by_request then
     release()

@@ -1,7 +1,7 @@
--- What the verbs about the counters of a group share; follows start.lua.
+-- The part that all scripts of a group share; it follows start.lua.
 --
 -- KEYS     the group's counters: day, month and all time; then the accounts of the group
--- Numbers  now in ms or -1; then what the verb itself takes
+-- Numbers  now in ms or -1; then the numbers of the operation
 local COUNTERS = 3
 local now, time = clock(NUMBERS[1])
 
@@ -9,7 +9,7 @@ local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local counters = {}
 for i = 1, COUNTERS do counters[i] = parse_counter(stored[i]) end
 
--- How many of the accounts hold something, and a number that changes with every change of a counter or an account.
+-- The number of accounts that hold something, and a number that changes with every change of a counter or an account.
 local function accounts()
   local holding, states = 0, {}
   for i = 1, COUNTERS do states[i] = stored[i] or '' end

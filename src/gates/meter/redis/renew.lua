@@ -1,10 +1,10 @@
 #!lua
--- Tells what a running request has used, prolongs its lease and holds more tokens for it, as many as there are.
+-- Records what a running request has used, extends its lease, and holds more tokens for it, as many as are left.
 local admitted_at, owner_held, owner_available, owner_slot, used, wanted = own_numbers()
 
 local record = read_record()
 if record == 'x' then return reply('renewed', {0, 1}) end
--- A request that Redis no longer knows, from what its owner says of it.
+-- A request that Redis has lost: it is created again from the numbers of its owner.
 record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1)
 if record.day ~= DAY then return reply('stale', {record.at}) end
 open_account()
@@ -24,7 +24,7 @@ for i = 1, COUNTERS do
 end
 local more = min(max(wanted - least, 0), max(room, 0))
 local exhausted = least + more < wanted
--- On a counter that is missing nothing is given, but nothing is known to be spent either.
+-- A missing counter grants no tokens. It is not known to be spent either.
 if unknown then more = 0 end
 local held = least + more
 for i = 1, COUNTERS do

@@ -1,9 +1,9 @@
 #!lua
--- Prolongs the lease of a slot whose request is settled: the record says 'x', and a field without tokens keeps the slot.
+-- Extends the lease of a slot whose request is settled: the record is 'x', and a field without tokens keeps the slot.
 local record = read_record()
 if record and record ~= 'x' then return reply('done', {}) end
 open_account()
--- Known to be over and without a slot: it was freed, or its lease has ended.
+-- The request is over and has no slot: it was freed, or its lease has ended.
 if held_by_request or not record then
   release()
   lease(1, 0)

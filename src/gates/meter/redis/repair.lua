@@ -1,8 +1,8 @@
 #!lua
--- Replaces the account's counters by the ledger's figures, if the account is as the survey found it and holds nothing.
+-- Replaces the account's counters by the ledger's figures, if the account has not changed since the snapshot and holds nothing.
 --
--- A repaired counter is loaded anew: what was charged to the old one is in the ledger's figure. Nobody the store knows held
--- anything, so a request that is settled after that was forgotten by the store, and is charged as after any load.
+-- A repaired counter has a new generation: what was charged to the old one is in the ledger's figure. No request that Redis
+-- knows holds anything. So a request that is settled later was lost by Redis, and is charged as after any load.
 local version, day_tokens, month_tokens, total_tokens = own_numbers()
 local tokens = {day_tokens, month_tokens, total_tokens}
 read_record()

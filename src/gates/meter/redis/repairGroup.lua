@@ -1,6 +1,6 @@
 #!lua
--- Replaces a group's counters by the ledger's figures, if counters and accounts are as the survey found them and none holds
--- anything. A repaired counter is loaded anew, as in repair.lua.
+-- Replaces a group's counters by the ledger's figures, if counters and accounts have not changed since the
+-- snapshot and no account holds anything. A repaired counter has a new generation, as in repair.lua.
 local holding, version = accounts()
 if holding > 0 or version ~= NUMBERS[2] then return reply('done', {0}) end
 for i = 1, COUNTERS do

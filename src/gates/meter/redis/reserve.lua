@@ -1,7 +1,7 @@
 #!lua
--- Admits a request, or says what refuses it. All or nothing: one request, its tokens, its slot and its budgets.
+-- Admits a request, or returns the claim that has no room. It takes all or nothing: request, tokens, slot and budgets.
 local asked, wants_slot, least = own_numbers()
--- As the reply names them: 1 to 3, then the six budgets.
+-- The numbers of the claims in the reply: 1 to 3, then the six budgets.
 local BY_REQUESTS, BY_TOKENS, BY_SLOTS = 1, 2, 3
 
 local record = read_record()
@@ -34,7 +34,7 @@ if account[REQUEST_SUM] >= REQUEST_LIMIT then
   return refuse(BY_REQUESTS, REQUEST_LIMIT, wait_for(REQUESTS, REQUEST_LIMIT - 1))
 end
 if asked > 0 and room <= 0 then
-  -- What is held may be released unused at any moment: alone it is no reason to wait.
+  -- Held tokens may be released unused at any time, so they alone are no reason to wait.
   local held = account[HELD] < TOKEN_LIMIT and account[HELD] or 0
   return refuse(BY_TOKENS, TOKEN_LIMIT, wait_for(TOKENS, TOKEN_LIMIT - 1 - held))
 end
@@ -42,7 +42,8 @@ if wants_slot == 1 and account[TAKEN] >= SLOT_LIMIT then
   return refuse(BY_SLOTS, SLOT_LIMIT, 1)
 end
 if asked > 0 then
-  -- Of several that are spent the last to end decides, because the request could not pass before; then the account's own.
+  -- When several budgets are spent, the one that ends last decides, because the request cannot pass before. Of equals, the
+  -- account's own.
   for period = 3, 1, -1 do
     for i = period, COUNTERS, 3 do
       if BUDGETS[i] >= 0 and counters[i].tokens >= BUDGETS[i] then return refuse(BY_SLOTS + i, BUDGETS[i], 1) end

@@ -1,9 +1,9 @@
 /**
- * The Meter's verbs: one Lua script, one round trip, one atomic step each. What a verb costs is mostly the number of
- * commands it calls (`bench/meter.ts`), so everything of an account is one packed field and a verb writes it once.
+ * The operations of the Meter: each is one Lua script, one round trip and one atomic step. Its cost is mostly the number of
+ * Redis commands that it calls (`bench/meter.ts`). So an account is one packed field, and each operation writes it once.
  *
- * A script is put together here from `start.lua`, `account.lua` or `group.lua`, and the file of its verb, whose first line says with which
- * flags Redis runs it.
+ * A script is joined here from `start.lua`, `account.lua` or `group.lua`, and the file of its operation. The first line of
+ * that file has the flags with which Redis runs the script.
  *
  * Keys of an account (all under the hash tag of its group, so that a cluster keeps them on one node)
  * - account, a hash: field `w` packs windows, sums and what is due, fields `h<id>` are what running requests hold
@@ -13,10 +13,10 @@
  * - day, month, total, a string each: `tokens:at:generation`, `at` being when it was loaded. The group has the same three,
  *   for the budgets that its accounts share.
  *
- * A generation starts with the run id of the Redis process. A counter of another process came out of a snapshot or a
- * replica and may be older than what was decided on it, so it counts as missing and is rebuilt from the ledger.
+ * A generation starts with the run id of the Redis process. A counter of another process comes from a snapshot or a replica
+ * and may be older than earlier decisions, so it counts as missing and is loaded from the ledger.
  *
- * What a total knows of a request, when the request ends
+ * What a counter already has of a request, when the request ends
  * - it was charged with the hold when the request was admitted (the generations match): the exact difference;
  * - it was loaded later, and long enough after the admission for the intent to be in the ledger that was read: only
  *   what exceeds the hold, because the ledger's figure already has at least the hold;
@@ -29,7 +29,7 @@ import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { groupMs, windowMs, lapsedMost } from "../bounds.ts"
 
-/** A script names these, and is sent with the figures: as local variables Lua would capture them anew for each function at each call. */
+/** Constants of the scripts. They are inserted as numbers: as local variables Lua would capture them at each call. */
 const figures: Readonly<Record<string, number>> = {
   WINDOW_MS: windowMs,
   GROUP_MS: groupMs,
@@ -47,7 +47,7 @@ const start = read("start")
 const account = read("account")
 const group = read("group")
 
-/** Redis takes the flags from the very first line. */
+/** Redis reads the flags from the first line. */
 const scriptOf = (verb: string, before: string): string => {
   const text = read(verb)
   const end = text.indexOf("\n") + 1

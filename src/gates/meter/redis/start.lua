@@ -1,16 +1,16 @@
--- Every script of the Meter begins with this file: the words of a call, the clock, and how a counter is read and written.
+-- Every script of the Meter begins with this file: the arguments of a call, the clock, and the format of a counter.
 --
--- KEYS     each script says which
--- ARGV     id of the request; all numbers in one word with blanks between them; run id of the server, or ''
--- Answer   one word: a tag, then numbers with blanks between them
+-- KEYS     see each script
+-- ARGV     id of the request; all numbers in one argument, separated by blanks; run id of the server, or ''
+-- Reply    one text: a tag, then numbers, separated by blanks
 --
--- Numbers travel in one word because client libraries make several objects for every word of a command and of a reply
--- (bench/meter.ts). scripts.ts replaces the names of figures (bounds.ts) by the figures.
+-- All numbers are in one argument, because client libraries make several objects for every argument and every element of a
+-- reply (bench/meter.ts). scripts.ts replaces the names of constants (bounds.ts) by their values.
 local call, max, min, floor, match, format = redis.call, math.max, math.min, math.floor, string.match, string.format
 
 local REQUEST_ID, RUN_ID = ARGV[1], ARGV[3]
 
--- A word that is no number leaves its place empty, and every verb fails on that; the words after it keep their places.
+-- A text that is no number leaves its place empty, and every operation fails on that. The others keep their places.
 local NUMBERS, number_count = {}, 0
 for word in string.gmatch(ARGV[2], '%S+') do
   number_count = number_count + 1
@@ -21,15 +21,15 @@ local function reply(tag, numbers)
   return tag .. format(string.rep(' %.0f', #numbers), unpack(numbers))
 end
 
--- Milliseconds: the `given` ones, or those of Redis when they are below 0. Also what TIME answered.
+-- The time in milliseconds: `given`, or the time of Redis when `given` is below 0. Also the reply of TIME.
 local function clock(given)
   local time = call('TIME')
   if given >= 0 then return given, time end
   return time[1] * 1000 + floor(time[2] / 1000), time
 end
 
--- The gateway knows the run id of the server it is connected to, and sends it. When it does not, Redis is asked, but only
--- if there is a counter to compare: INFO is the most expensive command here.
+-- The gateway sends the run id of its server. When it does not know it, the script asks Redis, but only if there is a
+-- counter to compare: INFO is the most expensive command here.
 local known_run_id = RUN_ID ~= '' and string.sub(RUN_ID, 1, 12)
 local function run_id()
   known_run_id = known_run_id or string.sub(match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12)

@@ -1,6 +1,6 @@
 #!lua
--- What Redis has of an account, on whatever day the keys say: its version, its running requests, its counters, and the ids of
--- requests whose lease has ended.
+-- The state of an account, for the days of the keys: its version, its open requests, its counters, and the ids of requests
+-- whose lease has ended.
 read_record()
 open_account()
 local fields, running, lapsed = call('HGETALL', ACCOUNT), 0, {}
@@ -15,5 +15,5 @@ for i = 1, #fields, 2 do
 end
 local numbers = {#fields > 0 and account[WRITES] or 0, running}
 for i = 1, 3 do numbers[2 + i] = counters[i] and counters[i].tokens or -1 end
--- An id may hold a blank: ids come after the numbers, each behind a semicolon.
+-- An id may contain a blank, so ids come after the numbers, each after a semicolon.
 return reply('surveyed', numbers) .. ';' .. table.concat(lapsed, ';')
