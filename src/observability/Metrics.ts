@@ -62,8 +62,8 @@ export class Metrics extends Context.Service<
   {
     /** Counts a finished request. `modelResolved`: whether its model may be a label. */
     observe(record: AuditRecord, modelResolved: boolean): Effect.Effect<void>
-    /** Records that the backend's first frame came `ms` after the request arrived. */
-    firstFrame(ms: number): Effect.Effect<void>
+    /** Records that the backend's first frame came `ms` after the request arrived. `model`: a discovered name. */
+    firstFrame(ms: number, model: string): Effect.Effect<void>
     /** Records that this process knew of a revocation `latencyMs` after it was written. */
     revoked(latencyMs: number): Effect.Effect<void>
     /** Counts transcripts of opted-in keys that could not be written. */
@@ -113,6 +113,12 @@ const make = Effect.sync(() => {
     labelNames: ["tenant", "model", "direction"],
     registers
   })
+  const refusals = new Counter({
+    name: "tollgate_refusals_total",
+    help: "Requests that ended with an error, by tenant and reason (the type of the error)",
+    labelNames: ["tenant", "reason"],
+    registers
+  })
   const overflows = new Counter({
     name: "tollgate_prompt_overflow_total",
     help: "Prompts longer than the context window, by tenant, model and outcome (refused, truncated)",
@@ -128,7 +134,8 @@ const make = Effect.sync(() => {
   })
   const firstFrames = new Histogram({
     name: "tollgate_backend_first_frame_seconds",
-    help: "From the arrival of a request to the backend's first frame",
+    help: "From the arrival of a request to the backend's first frame, by model",
+    labelNames: ["model"],
     buckets: seconds,
     registers
   })
@@ -191,12 +198,13 @@ const make = Effect.sync(() => {
         overflows.inc({ tenant, model, outcome: "refused" }, isRefused ? 1 : 0)
         overflows.inc({ tenant, model, outcome: "truncated" }, record.truncated === true ? 1 : 0)
         requests.inc({ tenant, model, status: String(record.status) })
+        if (record.errorType !== undefined) refusals.inc({ tenant, reason: record.errorType })
         durations.observe({ tenant, model }, record.latencyMs / 1000)
         if (record.usage.tokensIn > 0) tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
         if (record.usage.tokensOut > 0)
           tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
       }),
-    firstFrame: (ms) => Effect.sync(() => firstFrames.observe(Math.max(0, ms) / 1000)),
+    firstFrame: (ms, model) => Effect.sync(() => firstFrames.observe({ model }, Math.max(0, ms) / 1000)),
     revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
     promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
     malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),

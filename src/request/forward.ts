@@ -67,7 +67,7 @@ export const makeForward = Effect.gen(function* () {
     const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
     const hold = send(context, permit, timing)
     const frames = yield* Effect.tapError(refused(backend.forward(permit), permit), onFailure(context))
-    yield* metrics.firstFrame(nowMs() - context.arrivedMs)
+    yield* metrics.firstFrame(nowMs() - context.arrivedMs, model.name)
     return meterStream(frames, hold, context.transcript)
   })
 

@@ -76,6 +76,7 @@ layer(layerGateway(production), live)("in production", (it) => {
       const { secret, tenant } = yield* newKey()
       yield* (yield* Registry).setTenantBudgets(tenant, { total: 1_000_000 })
       yield* call("/api/chat", { secret, body: hello() })
+      yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
       const { text } = yield* eventually(call("/metrics"), (metrics) =>
         metrics.text.includes("tollgate_budget_threshold_total{")
       )

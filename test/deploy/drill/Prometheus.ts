@@ -59,12 +59,30 @@ const Matrix = Schema.Struct({
   })
 })
 
+const Vector = Schema.Struct({
+  data: Schema.Struct({
+    result: Schema.Array(
+      Schema.Struct({
+        metric: Schema.Record(Schema.String, Schema.String),
+        value: Schema.Tuple([Schema.Finite, Schema.String])
+      })
+    )
+  })
+})
+
 export interface Alert {
   readonly labels: Readonly<Record<string, string>>
   readonly firing: boolean
 }
 
 export interface Prometheus {
+  /** the present values of a query, by their labels */
+  query(
+    expr: string
+  ): Effect.Effect<
+    ReadonlyArray<{ readonly labels: Readonly<Record<string, string>>; readonly value: string }>,
+    PrometheusFailed
+  >
   /** alerts that are pending or firing */
   readonly alerts: Effect.Effect<ReadonlyArray<Alert>, PrometheusFailed>
   /** values of a metric, one a second, by its labels; undefined where there is none */
@@ -128,6 +146,10 @@ export const makePrometheus = Effect.fnUntraced(function* (
   yield* Effect.retry(alerts, { schedule: Schedule.spaced("200 millis"), times: 100 })
   return {
     alerts,
+    query: (expr) =>
+      Effect.map(ask(Vector, `/api/v1/query?${new URLSearchParams({ query: expr })}`), ({ data }) =>
+        data.result.map(({ metric: labels, value: [, value] }) => ({ labels, value }))
+      ),
     range: (metric, fromS, untilS) => {
       const query = new URLSearchParams({
         query: `{__name__="${metric}",job="tollgate"}`,

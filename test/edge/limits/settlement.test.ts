@@ -146,7 +146,7 @@ const ledgerOf = Effect.fnUntraced(function* (prefix: string) {
 
 /** Answers that have begun in this gateway. */
 const firstFrames = Effect.map(call("/metrics"), ({ text }) =>
-  Number(/^tollgate_backend_first_frame_seconds_count (\d+)$/m.exec(text)?.[1])
+  Number(/^tollgate_backend_first_frame_seconds_count\{model="[^"]*"\} (\d+)$/m.exec(text)?.[1])
 )
 
 const env = {

@@ -101,12 +101,12 @@ check(
   "when metrics are shown, then first frames, revocations and the process are among them",
   Effect.gen(function* () {
     const metrics = yield* Metrics
-    yield* metrics.firstFrame(200)
-    yield* metrics.firstFrame(-60_000)
+    yield* metrics.firstFrame(200, "m:latest")
+    yield* metrics.firstFrame(-60_000, "m:latest")
     yield* metrics.revoked(3)
     yield* metrics.revoked(-1)
     assert.deepStrictEqual(yield* linesOf("tollgate_backend_first_frame_seconds_count"), [
-      "tollgate_backend_first_frame_seconds_count 2"
+      'tollgate_backend_first_frame_seconds_count{model="m:latest"} 2'
     ])
     assert.deepStrictEqual(yield* linesOf("tollgate_revocation_seconds_sum"), [
       "tollgate_revocation_seconds_sum 0.003"
