@@ -18,6 +18,8 @@ const Span = Schema.Struct({
   parentSpanId: Schema.optional(Schema.String),
   name: Schema.String,
   kind: Schema.Finite,
+  startTimeUnixNano: Schema.String,
+  endTimeUnixNano: Schema.String,
   attributes: Schema.Array(Schema.Struct({ key: Schema.String, value: Value })),
   status: Schema.Struct({ code: Schema.Finite })
 })
@@ -37,6 +39,8 @@ export interface CollectedSpan {
   readonly name: string
   /** 1 internal, 2 server, 3 client */
   readonly kind: number
+  readonly startedAt: bigint
+  readonly endedAt: bigint
   /** 1 ok, 2 error */
   readonly status: number
   readonly attributes: Readonly<Record<string, unknown>>
@@ -52,6 +56,8 @@ const spansOf = (body: string): ReadonlyArray<CollectedSpan> =>
       spans.map((span) => ({
         ...span,
         parentSpanId: span.parentSpanId,
+        startedAt: BigInt(span.startTimeUnixNano),
+        endedAt: BigInt(span.endTimeUnixNano),
         status: span.status.code,
         attributes: Object.fromEntries(span.attributes.map(({ key, value }) => [key, plain(value)]))
       }))

@@ -124,7 +124,10 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
             {
               path: prefix + paths[path],
               method: body === null ? "GET" : "POST",
-              headers: headersFor(path, body, traceparent),
+              headers:
+                traceparent === undefined
+                  ? headersFor(path, body)
+                  : { ...headersFor(path, body), traceparent },
               body
             },
             call
@@ -287,10 +290,9 @@ const list: Expected<ReadonlyArray<Model>> = {
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 
-const headersFor = (path: keyof typeof paths, body: string | null, traceparent: string | undefined) => ({
+const headersFor = (path: keyof typeof paths, body: string | null) => ({
   accept: isLookup(path) ? "application/json" : "application/x-ndjson, application/json",
-  ...(body === null ? {} : { "content-type": "application/json" }),
-  ...(traceparent === undefined ? {} : { traceparent })
+  ...(body === null ? {} : { "content-type": "application/json" })
 })
 
 /** The body of a call with frames. It is always streamed and bounded, whatever the client asked for. */
