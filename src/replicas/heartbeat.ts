@@ -18,6 +18,9 @@ const reported = [
   "tollgate_audit_backlog"
 ]
 
+/** So many reports after the start come every second. */
+const firstReports = 10
+
 export interface HeartbeatOptions {
   /** the name of the machine, container or pod */
   readonly host: string
@@ -37,6 +40,15 @@ export const layerHeartbeat = ({ host }: HeartbeatOptions): Layer.Layer<never, n
           Effect.logDebug("the state of this process stays in the database for an hour", cause)
         )
       )
-      yield* background("replica_report", report, jittered(reportEveryS * 1000))
+      const usual = jittered(reportEveryS * 1000)
+      let reports = 0
+      yield* background("replica_report", report, {
+        ...usual,
+        // A process that has just started changes: its list of models comes a moment later.
+        pause: (failed) => {
+          reports += 1
+          return reports <= firstReports ? Effect.sleep("1 second") : usual.pause(failed)
+        }
+      })
     })
   )
