@@ -1,6 +1,7 @@
 /** `tollgate status` and `tollgate doctor`: what they say, and their exit codes. */
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
+import { SqlClient } from "effect/sql"
 import { checkTable, clockCheck, explain, failed, ok } from "../../cli/checks/Check.ts"
 import { eventually, Fake, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
@@ -42,10 +43,13 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
           BACKEND_URL: fake.url
         }
         const gateway = yield* makeGatewayProcess({ NODE_ENV: "production", ...environment })
-        const ran = yield* eventually(
-          tollgateWith(environment, ["status", "--json"]),
-          ({ code }) => code === 0
+        const sql = yield* SqlClient.SqlClient
+        yield* eventually(
+          sql`SELECT FROM replicas WHERE (gauges ->> 'tollgate_discovery_models')::int > 0`,
+          (rows) => rows.length > 0,
+          30_000
         )
+        const ran = yield* tollgateWith(environment, ["status", "--json"])
         succeeds(ran)
         const status = yield* json(Status, ran)
         assert.lengthOf(status.replicas, 1)
