@@ -17,15 +17,23 @@ const namesOfDay = (number: number): CounterNames => {
   return { day, month: day.slice(0, 7), total: "total" }
 }
 
-/** The names of the last call: consecutive calls usually have the same day. */
-let last = { number: 0, names: namesOfDay(0) }
+/** Remembers the value of the last day, because consecutive calls usually have the same day. */
+const rememberDay = <A>(valueOf: (number: number) => A): ((epochMs: number) => A) => {
+  let last = { number: 0, value: valueOf(0) }
+  return (epochMs) => {
+    const number = dayNumber(epochMs)
+    if (number !== last.number) last = { number, value: valueOf(number) }
+    return last.value
+  }
+}
 
 /** The counters of a request that was admitted at an instant (epoch ms): `2026-11-21`, `2026-11` and `total`. */
-export const counterNamesAt = (epochMs: number): CounterNames => {
-  const number = dayNumber(epochMs)
-  if (number !== last.number) last = { number, names: namesOfDay(number) }
-  return last.names
-}
+export const counterNamesAt = rememberDay(namesOfDay)
+
+const endOfMonthAt = rememberDay((number) => {
+  const day = new Date(number * dayMs)
+  return Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + 1, 1)
+})
 
 export const dayOf = (epochMs: number): string => counterNamesAt(epochMs).day
 
@@ -36,10 +44,8 @@ export const endOf = (period: Period, epochMs: number): number | undefined => {
   switch (period) {
     case "day":
       return (dayNumber(epochMs) + 1) * dayMs
-    case "month": {
-      const at = new Date(epochMs)
-      return Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1)
-    }
+    case "month":
+      return endOfMonthAt(epochMs)
     case "total":
       return undefined
   }
