@@ -28,7 +28,7 @@ const Key = Schema.Struct({
   priority: optional(Schema.Literals(priorities)),
   budgets: optional(Budgets),
   end_user_header: optional(Schema.NullOr(Schema.String)),
-  /** false, true, or the days that prompts are stored */
+  /** the days that prompts are stored; true turns the log on and does not change the days */
   prompt_log: optional(Schema.Union([Schema.Boolean, Schema.Int]))
 })
 

@@ -1,14 +1,8 @@
 /** Compares a declaration with what is in force, and makes the changes that `apply` prints and runs. */
 import { Effect, Predicate } from "effect"
 import type { BudgetChange, KeyOverview, Registry } from "../src/admin/Registry.ts"
-import {
-  type DuplicateTenant,
-  type InvalidValue,
-  type RegistryDown,
-  type RevokedKey,
-  UnknownKey,
-  type UnknownTenant
-} from "../src/admin/Errors.ts"
+import { type AdminError, UnknownKey } from "../src/admin/Errors.ts"
+import { withoutDefaultTag } from "../src/gates/models/Catalog.ts"
 import { FileInvalid } from "./errorMessages.ts"
 import { givenLimits } from "./flags.ts"
 import {
@@ -31,14 +25,29 @@ export interface Change {
   readonly after: unknown
 }
 
-type AdminError = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
-
 type Fields = Readonly<Record<string, unknown>>
 
 const budgetFields = ["budgets.daily", "budgets.monthly", "budgets.total"]
 
 const same = (one: unknown, other: unknown): boolean =>
   one === other || JSON.stringify(one) === JSON.stringify(other)
+
+/** As the database stores it: each model once, aliases without `:latest`. The order of both means nothing. */
+const normal = (tenant: DeclaredTenant): DeclaredTenant => ({
+  ...tenant,
+  ...(tenant.models === undefined || tenant.models === "all"
+    ? {}
+    : { models: [...new Set(tenant.models)].toSorted() }),
+  ...(tenant.aliases === undefined
+    ? {}
+    : {
+        aliases: Object.fromEntries(
+          Object.entries(tenant.aliases)
+            .map(([alias, model]) => [withoutDefaultTag(alias), model] as const)
+            .toSorted(([one], [other]) => (one < other ? -1 : 1))
+        )
+      })
+})
 
 /** The fields of `wanted` that differ; a nested object counts by its own fields. */
 const differences = (subject: string, now: Fields, wanted: Fields, under = ""): ReadonlyArray<Change> =>
@@ -132,8 +141,9 @@ export const planOf = Effect.fnUntraced(function* (
   for (const tenant of wanted.tenants) {
     const subject = `tenant ${tenant.name}`
     yield* once(subject)
-    const { keys: _, ...before } = now.tenants.find(({ name }) => name === tenant.name) ?? { name: null }
-    const { keys: declaredKeys = [], ...after } = tenant
+    const present = now.tenants.find(({ name }) => name === tenant.name)
+    const { keys: _, ...before } = present === undefined ? { name: null } : normal(present)
+    const { keys: declaredKeys = [], ...after } = normal(tenant)
     const changes = differences(subject, before, after)
     if (changes.length > 0) {
       const current = tenants.find(({ name }) => name === tenant.name)
@@ -146,7 +156,10 @@ export const planOf = Effect.fnUntraced(function* (
       if (found.tenant !== tenant.name) return yield* invalid(`key ${key.prefix} belongs to another tenant`)
       const current = now.tenants.flatMap((one) => one.keys ?? []).find(({ prefix }) => prefix === key.prefix)
       if (current === undefined) return yield* invalid(`key ${key.prefix} is revoked`)
-      const { name, ...settings } = key
+      const { name, prompt_log, ...rest } = key
+      // `true` turns the log on and does not change the days.
+      const logsAlready = prompt_log === true && typeof current.prompt_log === "number"
+      const settings = prompt_log === undefined || logsAlready ? rest : { ...rest, prompt_log }
       if (name !== undefined && name !== found.name)
         return yield* invalid(
           `key ${key.prefix} is named ${JSON.stringify(found.name)}, and a name cannot change`

@@ -2,6 +2,7 @@
 import { type Duration, Effect } from "effect"
 import { timeoutDetached } from "../infra/time.ts"
 import {
+  type AdminError,
   DuplicateTenant,
   InvalidValue,
   RegistryDown,
@@ -9,8 +10,6 @@ import {
   UnknownKey,
   UnknownTenant
 } from "./Errors.ts"
-
-type AdminError = DuplicateTenant | InvalidValue | RegistryDown | RevokedKey | UnknownKey | UnknownTenant
 
 const isAdminError = (error: unknown): error is AdminError =>
   error instanceof DuplicateTenant ||

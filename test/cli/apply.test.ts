@@ -36,7 +36,7 @@ tenants:
     rpm: 300
     weight: 3
     models: [llama3.2:1b]
-    aliases: { fast: "llama3.2:1b" }
+    aliases: { fast: "llama3.2:1b", b: "llama3.2:1b", "a:latest": "llama3.2:1b" }
     budgets: { monthly: 70000 }
     keys:
       - prefix: ${prefix}
@@ -81,6 +81,11 @@ it.effect(
       assert.include(after, "rpm: 300")
       assert.include(after, "fast: llama3.2:1b")
       assert.include((yield* applyText(wanted(prefix))).stdout, "nothing to change")
+      // The order of lists means nothing, and `true` leaves the days of the prompt log as they are.
+      const other = wanted(prefix)
+        .replace("prompt_log: 7", "prompt_log: true")
+        .replace("[llama3.2:1b]", "[llama3.2:1b, llama3.2:1b]")
+      assert.include((yield* applyText(other)).stdout, "nothing to change")
       // What export prints is what apply takes.
       assert.include((yield* applyText(after)).stdout, "nothing to change")
       succeeds(yield* applyText(before.replace(/aliases: .*/, "aliases: {}")))
