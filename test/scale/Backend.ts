@@ -3,9 +3,9 @@
  * `<key>#<number>#`, so that what it saw can be compared with what was audited.
  */
 import { createServer } from "node:http"
-import { once } from "node:events"
 import { Effect, type Scope } from "effect"
 import { askedOf, hostile } from "../attacks/hostile.ts"
+import { listening } from "../support/listening.ts"
 
 export interface Backend {
   readonly url: string
@@ -123,21 +123,12 @@ export const makeBackendWith = Effect.fnUntraced(function* (
       }, gapMs)
     })
   })
-  yield* Effect.acquireRelease(
-    Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening")),
-    () =>
-      Effect.sync(() => {
-        server.close()
-        server.closeAllConnections()
-      })
-  )
-  const address = server.address()
-  const port = typeof address === "object" && address !== null ? address.port : 0
+  const url = yield* listening(server)
   const forget = () => {
     age += 1
     now.clear()
   }
-  return { url: `http://127.0.0.1:${port}`, seen, most, forget }
+  return { url, seen, most, forget }
 })
 
 export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = makeBackendWith({})

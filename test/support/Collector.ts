@@ -1,6 +1,7 @@
 /** An OpenTelemetry collector on a loopback port: what was sent to it, as text and as spans. */
 import { createServer } from "node:http"
 import { Context, Effect, Layer, Schema } from "effect"
+import { listening } from "./listening.ts"
 
 const Value = Schema.Struct({
   stringValue: Schema.optional(Schema.String),
@@ -86,14 +87,9 @@ export const layerCollector = Layer.effect(
         response.end("{}")
       })
     })
-    yield* Effect.acquireRelease(
-      Effect.callback<void>((resume) => void server.listen(0, "127.0.0.1", () => resume(Effect.void))),
-      () => Effect.sync(() => void server.close())
-    )
-    const address = server.address()
-    const port = typeof address === "object" && address !== null ? address.port : 0
+    const url = yield* listening(server)
     return {
-      url: `http://127.0.0.1:${port}`,
+      url,
       bodies,
       spans: () => bodies.flatMap((sent) => spansOf(sent.slice(sent.indexOf(" ") + 1)))
     }

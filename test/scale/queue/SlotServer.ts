@@ -2,9 +2,9 @@
  * A model server with a few slots and a queue of its own, first come, first served. An answer takes a slot for a fixed
  * time. A request whose client is gone leaves at once, as it leaves a real one.
  */
-import { once } from "node:events"
 import { createServer, type ServerResponse } from "node:http"
 import { Effect, type Scope } from "effect"
+import { listening } from "../../support/listening.ts"
 
 export interface SlotServer {
   readonly url: string
@@ -84,18 +84,9 @@ export const makeSlotServer = Effect.fnUntraced(function* (
       return fill()
     })
   })
-  yield* Effect.acquireRelease(
-    Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening")),
-    () =>
-      Effect.sync(() => {
-        server.close()
-        server.closeAllConnections()
-      })
-  )
-  const address = server.address()
-  const port = typeof address === "object" && address !== null ? address.port : 0
+  const url = yield* listening(server)
   return {
-    url: `http://127.0.0.1:${port}`,
+    url,
     setServiceMs: (ms) => void (serviceMs = ms),
     here,
     most: () => most,
