@@ -9,6 +9,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Effect, Layer, Predicate, Schedule, Schema } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
+import type { Intent } from "../domain/AuditRecord.ts"
 import { seal } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
@@ -53,6 +54,15 @@ const maxBatch = 500
 const admittedCapacity = 50_000
 const refusedCapacity = 20_000
 
+interface OpenRequest {
+  /** written again when the database has lost it */
+  readonly intent: Intent
+  /** what it has used so far */
+  readonly progress: Progress
+  /** whether its completion is being written */
+  readonly ended: boolean
+}
+
 type WriteError = SqlError | Schema.SchemaError | Cause.TimeoutError
 
 /** SQLSTATE classes 22, 23 and 54: the row is at fault, not the database. */
@@ -71,8 +81,8 @@ const make = (options: AuditOptions) =>
     const [meter, suspects] = [yield* Meter, yield* SuspectAccounts]
     const lateAfterMs = options.lateAfterMs ?? 2000
     const leaseMs = options.leaseS * 1000
-    /** What each open request has used so far. The heartbeat renews their intents until they are closed. */
-    const open = new Map<string, Progress>()
+    /** The open requests. The heartbeat renews their intents until they are closed. */
+    const open = new Map<string, OpenRequest>()
 
     const lane = Effect.fnUntraced(function* <A extends { readonly request_id: string }>(
       task: BackgroundTask,
@@ -180,12 +190,39 @@ const make = (options: AuditOptions) =>
     })
 
     const renewal = yield* makeOutage("intent_renewal")
+    const renewThese = (ids: ReadonlyArray<string>) =>
+      renewIntents(
+        pg,
+        options.leaseS
+      )(
+        ids.flatMap((id) => {
+          const request = open.get(id)
+          return request === undefined ? [] : [progressRow(id, request.progress)]
+        })
+      )
+    /**
+     * Writes the intents of running requests again that a crash of Postgres lost. A completion that is written at the same
+     * moment may leave such an intent behind; crash recovery then deletes it when its lease ends, and charges nothing twice.
+     */
+    const restore = Effect.fnUntraced(function* (lost: ReadonlyArray<string>) {
+      const running = lost.filter((id) => open.get(id)?.ended === false)
+      if (running.length === 0) return
+      yield* Effect.logWarning("intents lost by the database are written again", { requests: running.length })
+      yield* insertIntents(
+        pg,
+        options.leaseS
+      )(
+        running.flatMap((id) => {
+          const request = open.get(id)
+          return request === undefined ? [] : [intentRow(request.intent)]
+        })
+      )
+      yield* renewThese(running)
+    })
     const renew = Effect.suspend(() =>
       open.size === 0
         ? Effect.void
-        : timeoutDetached(Math.min(5000, leaseMs / 6))(
-            renewIntents(pg, options.leaseS)([...open].map(([id, usage]) => progressRow(id, usage)))
-          )
+        : timeoutDetached(Math.min(5000, leaseMs / 6))(Effect.flatMap(renewThese([...open.keys()]), restore))
     ).pipe(
       Effect.tapError((cause) => renewal.failed(Cause.fail(cause))),
       // Retry soon: other replicas take a process with an expired lease for dead.
@@ -235,25 +272,34 @@ const make = (options: AuditOptions) =>
           return Effect.mapBoth(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), {
             onFailure: unavailable,
             onSuccess: () => {
-              open.set(intent.arrival.requestId, {
+              const progress = {
                 ...noUsage,
                 tokensIn: intent.promptEstimate,
                 held: intent.reservation.held
-              })
+              }
+              open.set(intent.arrival.requestId, { intent, progress, ended: false })
               return seal.Audit(queued, {})
             }
           })
         }),
       progress: (requestId, usage, held = 0) =>
         Effect.sync(() => {
-          if (open.has(requestId)) open.set(requestId, { ...usage, held })
+          const request = open.get(requestId)
+          if (request !== undefined) open.set(requestId, { ...request, progress: { ...usage, held } })
         }),
       close: (record) =>
         Effect.suspend(() => {
           const { requestId } = record.arrival
+          const request = open.get(requestId)
           // If this process dies before the row is written, the intent has the same figures.
-          if (open.has(requestId)) open.set(requestId, { ...record.usage, held: 0 })
-          const row = auditRow(record)
+          if (request !== undefined) {
+            open.set(requestId, {
+              intent: request.intent,
+              progress: { ...record.usage, held: 0 },
+              ended: true
+            })
+          }
+          const row = auditRow(record, request?.intent.reservation.admittedAt)
           const late = (error: WriteError | QueueFull | QueueClosed | Late) =>
             error._tag === "Late"
               ? Effect.andThen(recordLate(closing, row, error), unavailable(error))

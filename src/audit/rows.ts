@@ -84,7 +84,8 @@ export const intentRow = (intent: Intent) => ({
   reservation: { ...intent.reservation, buckets: {} }
 })
 
-export const auditRow = (record: AuditRecord) => ({
+/** `admittedAt`: epoch ms; for an admitted request whose intent may be lost */
+export const auditRow = (record: AuditRecord, admittedAt?: number) => ({
   ...arrivalColumns(record.arrival),
   tenant_id: record.caller?.tenantId ?? null,
   key_id: record.caller?.keyId ?? null,
@@ -101,7 +102,8 @@ export const auditRow = (record: AuditRecord) => ({
   latency_ms: Math.min(2_147_483_647, count(record.latencyMs)),
   queued_ms: record.queuedMs === undefined ? null : Math.min(2_147_483_647, count(record.queuedMs)),
   /** number of requests that the row stands for (`Tally.ts`) */
-  repeats: 1
+  repeats: 1,
+  admitted_at: admittedAt === undefined ? null : isoOf(admittedAt)
 })
 
 /**

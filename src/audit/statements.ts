@@ -16,13 +16,17 @@ const idsOf = <E, R>(rows: Effect.Effect<unknown, E, R>) =>
 /**
  * Opens intents. An intent that is already open does not change. No intent is opened for a request that has already
  * ended: its client did not wait, and nothing would ever close the intent.
+ *
+ * The commit does not wait for the disk. The setting holds for this transaction only, so it also works behind a pooler.
+ * Only a crash of Postgres itself, or a failover to a standby, can lose an intent (docs/threat-model.md). `renewIntents` finds a lost one.
  */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<IntentRow>) =>
   Effect.asVoid(pg`
     INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
       client_request_id, end_user, alias, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
     SELECT r.*, now() + make_interval(secs => ${leaseS})
-    FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tenant_id uuid, key_id uuid, key_prefix text,
+    FROM set_config('synchronous_commit', 'off', true),
+      jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tenant_id uuid, key_id uuid, key_prefix text,
       model text, endpoint text, method text, streamed boolean, client_ip text, client_request_id text,
       end_user text, alias text, arrived_at timestamptz, admitted_at timestamptz, held bigint, tokens_in bigint, reservation jsonb)
     WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
@@ -31,26 +35,32 @@ export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: R
 /**
  * Renews the leases of open intents and stores what they have used. A closed intent stays closed. It skips locked rows:
  * a locked intent is being closed, and waiting in another lock order than the closer would deadlock.
+ *
+ * Returns the ids of requests that have neither an intent nor a row in the log: a crash of Postgres lost their intents.
  */
 export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<ProgressRow>) =>
-  Effect.asVoid(pg`
+  pg`
     WITH r AS (
       SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, held bigint, tokens_in bigint,
         tokens_out bigint)
     ), mine AS (
       SELECT i.request_id FROM intents AS i JOIN r USING (request_id)
       ORDER BY i.request_id FOR UPDATE OF i SKIP LOCKED
+    ), renewed AS (
+      UPDATE intents AS i SET
+        lease_until = now() + make_interval(secs => ${leaseS}),
+        held = greatest(i.held, r.held),
+        tokens_in = greatest(i.tokens_in, r.tokens_in),
+        tokens_out = greatest(i.tokens_out, r.tokens_out)
+      FROM r JOIN mine USING (request_id)
+      WHERE i.request_id = r.request_id
     )
-    UPDATE intents AS i SET
-      lease_until = now() + make_interval(secs => ${leaseS}),
-      held = greatest(i.held, r.held),
-      tokens_in = greatest(i.tokens_in, r.tokens_in),
-      tokens_out = greatest(i.tokens_out, r.tokens_out)
-    FROM r JOIN mine USING (request_id)
-    WHERE i.request_id = r.request_id`)
+    SELECT r.request_id::text AS id FROM r
+    WHERE NOT EXISTS (SELECT FROM intents i WHERE i.request_id = r.request_id)
+      AND NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)`.pipe(idsOf)
 
 /** The columns of a row of the log, in the order of the jsonb document and of the insert. */
-const fields: { readonly [C in keyof AuditRow]: string } = {
+const fields: { readonly [C in Exclude<keyof AuditRow, "admitted_at">]: string } = {
   request_id: "uuid",
   arrived_at: "timestamptz",
   tenant_id: "uuid",
@@ -75,6 +85,9 @@ const fields: { readonly [C in keyof AuditRow]: string } = {
   repeats: "integer"
 }
 const columns = Object.keys(fields).join(", ")
+const values = Object.keys(fields)
+  .map((field) => `r.${field}`)
+  .join(", ")
 const record = Object.entries(fields)
   .map((field) => field.join(" "))
   .join(", ")
@@ -82,20 +95,20 @@ const record = Object.entries(fields)
 /**
  * Closes intents: writes their audit rows and ledger entries and deletes the intents, in one statement. The primary key of
  * the log makes it happen once: only inserted rows reach the ledger. The ledger is locked in key order, so that replicas
- * that close requests of the same keys do not deadlock.
+ * that close requests of the same keys do not deadlock. A request whose intent was lost is booked all the same.
  *
  * Returns the ids that were already in the log: sent twice, or closed by another replica (`corrections.ts`).
  */
 export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   pg`
     WITH r AS (
-      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(record)})
+      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(record)}, admitted_at timestamptz)
     ), ended AS (
       DELETE FROM intents USING r WHERE intents.request_id = r.request_id
       RETURNING intents.request_id, intents.admitted_at
     ), logged AS (
       INSERT INTO audit_log (${pg.literal(columns)}, admitted_at)
-      SELECT r.*, coalesce(ended.admitted_at, r.arrived_at)
+      SELECT ${pg.literal(values)}, coalesce(ended.admitted_at, r.admitted_at, r.arrived_at)
       FROM r LEFT JOIN ended ON ended.request_id = r.request_id
       ON CONFLICT (request_id) DO NOTHING
       RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out

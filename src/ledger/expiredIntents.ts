@@ -127,6 +127,8 @@ export const closeExpired = (
               queued_ms: null,
               truncated: null,
               repeats: 1,
+              // The intent has it.
+              admitted_at: null,
               status: outcomes.aborted.status,
               error_type: outcomes.aborted.type
             }))

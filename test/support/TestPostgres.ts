@@ -9,7 +9,7 @@ import type { SqlError } from "effect/sql/SqlError"
 import { inject } from "vitest"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres, type PostgresOptions, type SocketAddress } from "../../src/infra/Postgres.ts"
-import { makePostgresCluster, type PostgresCluster } from "./servers/PostgresCluster.ts"
+import { makePostgresClusterWith, type PostgresCluster } from "./servers/PostgresCluster.ts"
 
 export class TestDatabase extends Context.Service<
   TestDatabase,
@@ -62,9 +62,13 @@ export const TestPostgres = layerTestPostgres()
 /** The controls of a private Postgres, see `PostgresCluster`. */
 export class TestCluster extends Context.Service<TestCluster, PostgresCluster>()("test/TestCluster") {}
 
-/** A private Postgres (about half a second), migrated, with a client on it: for faults. */
+/**
+ * A private Postgres (about half a second), migrated, with a client on it: for faults. `switches` are settings of the server,
+ * beside those of all test servers.
+ */
 export const layerPrivatePostgres = (
-  options: Omit<PostgresOptions, "url"> = {}
+  options: Omit<PostgresOptions, "url"> = {},
+  switches: Readonly<Record<string, string>> = {}
 ): Layer.Layer<PgClient.PgClient | SqlClient.SqlClient | TestDatabase | TestCluster, unknown> => {
   const database = Layer.effect(
     TestDatabase,
@@ -79,6 +83,6 @@ export const layerPrivatePostgres = (
     Effect.map(TestDatabase, ({ socket }) => layerPostgres({ ...options, url: socket }))
   ).pipe(
     Layer.provideMerge(database),
-    Layer.provideMerge(Layer.fresh(Layer.effect(TestCluster, makePostgresCluster)))
+    Layer.provideMerge(Layer.fresh(Layer.effect(TestCluster, makePostgresClusterWith(switches))))
   )
 }

@@ -1,0 +1,143 @@
+/** Intents do not wait for the disk. What holds when Postgres crashes before it has stored one. */
+import { assert, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { noon, callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
+import { auditSumsOf, hasIntent, ledgerOf, statusOf, storedRow } from "../support/auditDatabase.ts"
+import { another } from "../support/anotherAudit.ts"
+import { eventually } from "../support/Gateway.ts"
+import { queuedFor } from "../support/permits.ts"
+import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
+
+/** Nothing but a commit that waits for the disk writes the log of this server. */
+const lazy = { synchronous_commit: "on", wal_writer_delay: "10s", bgwriter_delay: "10s" }
+
+/** Stops the server's own writer of the log, which else writes it within half a second. */
+const freezeWalWriter = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const [writer] = yield* sql<{ readonly pid: number }>`
+    SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'`
+  assert.isDefined(writer)
+  if (writer !== undefined) process.kill(writer.pid, "SIGSTOP")
+})
+
+const usageSums = (keyId: string) =>
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`
+      SELECT day::text, requests::int, tokens_in::int, tokens_out::int, errors::int FROM usage_daily
+      WHERE key_id = ${keyId}::text::uuid ORDER BY day`
+  )
+
+const patient = { openTimeoutMs: 10_000, closeTimeoutMs: 10_000 }
+
+it.live(
+  "when Postgres crashes before it stores an intent, then its request is booked when it ends, and a running one gets its intent again",
+  () =>
+    Effect.gen(function* () {
+      const cluster = yield* TestCluster
+      const resting = yield* another({ ...patient, leaseS: 600 })
+      const beating = yield* another({ ...patient, leaseS: 6 })
+      // Ends with Postgres, as far as the store can tell: it has no heartbeat during the test.
+      const dying = yield* another({ ...patient, leaseS: 600 })
+      const caller = callerOf()
+      const midnight = noon + 12 * 3_600_000
+      const before = intentOf({ caller })
+      yield* resting.open(queuedFor(before))
+      yield* Effect.flatten(resting.close(endOf(before, usageOf(1, 1))))
+
+      yield* freezeWalWriter
+      const ending = intentOf({ caller, arrivedAt: midnight - 1000, admittedAt: midnight + 1000 })
+      const [running, forgotten] = [intentOf({ caller }), intentOf({ caller })]
+      yield* resting.open(queuedFor(ending))
+      yield* beating.open(queuedFor(running))
+      yield* beating.progress(running.arrival.requestId, usageOf(5, 40), 200)
+      yield* dying.open(queuedFor(forgotten))
+      for (const { arrival } of [ending, running, forgotten])
+        assert.isTrue(yield* hasIntent(arrival.requestId))
+      yield* cluster.kill
+      yield* cluster.start
+
+      const there = (requestId: string) => Effect.orElseSucceed(hasIntent(requestId), () => undefined)
+      const gone = yield* eventually(there(ending.arrival.requestId), (intent) => intent !== undefined)
+      assert.isFalse(gone, "the crash has lost the intent")
+      assert.deepInclude(yield* storedRow(before.arrival.requestId), { status: 200 }, "a completion is kept")
+
+      // A request that ends before the next heartbeat, on the day of its admission.
+      const end = Effect.flatten(resting.close(endOf(ending, usageOf(7, 3))))
+      yield* Effect.all([end, end], { concurrency: 2 })
+      assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
+      // One that runs on.
+      assert.isTrue(yield* eventually(there(running.arrival.requestId), (intent) => intent === true, 10_000))
+      const sql = yield* SqlClient.SqlClient
+      const [restored] = yield* sql`
+        SELECT held::int, tokens_in::int, tokens_out::int, lease_until > now() AS leased FROM intents
+        WHERE request_id = ${running.arrival.requestId}::text::uuid`
+      assert.deepStrictEqual({ ...restored }, { held: 200, tokens_in: 5, tokens_out: 40, leased: true })
+      yield* Effect.flatten(beating.close(endOf(running, usageOf(5, 50))))
+      assert.isFalse(yield* hasIntent(running.arrival.requestId))
+
+      assert.isFalse(yield* hasIntent(forgotten.arrival.requestId))
+      assert.isUndefined(
+        yield* storedRow(forgotten.arrival.requestId),
+        "nothing tells of a request whose process ended too (docs/threat-model.md)"
+      )
+      const sums = yield* auditSumsOf(caller.keyId)
+      assert.deepStrictEqual(sums, [
+        { day: "2026-11-21", requests: 2, tokensIn: 6, tokensOut: 51 },
+        { day: "2026-11-22", requests: 1, tokensIn: 7, tokensOut: 3 }
+      ])
+      assert.deepStrictEqual(yield* ledgerOf(caller.keyId), sums)
+      assert.deepStrictEqual(
+        (yield* usageSums(caller.keyId)).map((row) => ({ ...row })),
+        sums.map(({ day, requests, tokensIn, tokensOut }) => ({
+          day,
+          requests,
+          tokens_in: tokensIn,
+          tokens_out: tokensOut,
+          errors: 0
+        }))
+      )
+    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({}, lazy))),
+  60_000
+)
+
+it.live(
+  "when rows are committed, then only an intent does not wait for the disk, and the setting does not outlive it",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`CREATE TABLE commits (what text, setting text)`
+      yield* sql`
+        CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+          INSERT INTO commits VALUES (TG_OP || ' ' || TG_TABLE_NAME, current_setting('synchronous_commit'));
+          RETURN NULL;
+        END $$`
+      for (const [table, verbs] of [
+        ["intents", ["INSERT", "UPDATE", "DELETE"]],
+        ["audit_log", ["INSERT"]]
+      ] as const) {
+        for (const verb of verbs)
+          yield* sql`
+            CREATE TRIGGER ${sql(`note_${verb.toLowerCase()}`)} AFTER ${sql.literal(verb)} ON ${sql(table)}
+            EXECUTE FUNCTION note_commit()`
+      }
+      const audit = yield* another({ ...patient, leaseS: 0.6 })
+      const [intent, refused] = [intentOf(), refusalOf()]
+      yield* audit.open(queuedFor(intent))
+      const settings = (what: string) =>
+        Effect.map(
+          sql<{ readonly setting: string }>`SELECT DISTINCT setting FROM commits WHERE what = ${what}`,
+          (rows) => rows.map(({ setting }) => setting)
+        )
+      yield* eventually(settings("UPDATE intents"), (found) => found.length > 0)
+      yield* Effect.flatten(audit.close(endOf(intent, usageOf(1, 1))))
+      yield* audit.refuse(refused)
+      assert.strictEqual(yield* statusOf(refused.arrival.requestId), 401)
+      assert.deepStrictEqual(yield* settings("INSERT intents"), ["off"])
+      for (const what of ["UPDATE intents", "DELETE intents", "INSERT audit_log"])
+        assert.deepStrictEqual(yield* settings(what), ["on"], what)
+    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({ maxConnections: 1 }, lazy))),
+  60_000
+)
