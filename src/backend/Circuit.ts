@@ -79,6 +79,26 @@ export class Circuit {
     return this.#closed
   }
 
+  /** Grows each time that it opens or closes. */
+  get generation(): number {
+    return this.#generation
+  }
+
+  /** Whether the last call that counts was a failure. A success then changes the state. */
+  get hasStreak(): boolean {
+    return this.#streak > 0
+  }
+
+  /** Records that `party` was served, by a call of another process. */
+  noteServed(party: Party, now: number): void {
+    this.#served.note(party, now)
+  }
+
+  /** Records that `party` asked another process. */
+  noteAsked(party: Party, now: number): void {
+    this.#asked.note(party, now)
+  }
+
   /**
    * Records a request of `party`. Returns the milliseconds until a call could be let through, 0 for now. Reserves
    * nothing.

@@ -1,6 +1,6 @@
 /**
- * Runs calls through the state machine of `Circuit.ts`, with the monotonic clock. Each process has its own breaker. A
- * change of state is logged once.
+ * Runs calls through the state machine of `Circuit.ts`, with the monotonic clock. A change of state is logged once. The
+ * workers of one gateway share a breaker instead (`sharedBreaker.ts`).
  */
 import { Cause, Effect, Exit, Layer } from "effect"
 import { CircuitOpen } from "../domain/Errors.ts"
@@ -85,11 +85,11 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
   })
 })
 
-const circuitOpen = (waitMs: number): CircuitOpen =>
+export const circuitOpen = (waitMs: number): CircuitOpen =>
   new CircuitOpen({ retryAfterS: Math.max(1, Math.ceil(waitMs / 1000)) })
 
 /** A client that left and a defect of the gateway are not results of the backend. Both give the probe back. */
-const resultOf = <E>(cause: Cause.Cause<E>, isFailure: (error: E) => boolean): CallResult => {
+export const resultOf = <E>(cause: Cause.Cause<E>, isFailure: (error: E) => boolean): CallResult => {
   if (Cause.hasInterrupts(cause)) return "ignored"
   const error = Cause.findErrorOption(cause)
   return error._tag === "Some" && isFailure(error.value) ? "failure" : "ignored"

@@ -134,22 +134,26 @@ export const layer = (options: ServerOptions) =>
       yield* metrics.probe({
         name: "tollgate_connections",
         help: "Connections of clients that are open",
+        workers: "sum",
         read: Effect.sync(() => connections.open)
       })
       yield* metrics.probe({
         name: "tollgate_connections_cut",
         help: "Connections cut since the start because too many were open",
+        workers: "total",
         read: Effect.sync(() => connections.cut)
       })
       yield* metrics.probe({
         name: "tollgate_connections_delayed",
         help: "Connections read late since the start because their address had opened too many at once",
+        workers: "total",
         read: Effect.sync(() => newConnections.delayed)
       })
       const freeWork = yield* FreeWork
       yield* metrics.probe({
         name: "tollgate_delayed_refusals",
         help: "Refusals that wait: their keys kept sending requests before their Retry-After was over",
+        workers: "sum",
         read: Effect.sync(() => freeWork.waiting)
       })
       // In its own fiber, because the fiber that gets the stop is interrupted and cannot wait.

@@ -70,6 +70,7 @@ export class Readiness extends Context.Service<
       yield* metrics.probes({
         name: "tollgate_ready",
         help: "Whether a dependency answers: database (Postgres), cache (Redis), backend (the model server)",
+        workers: "min",
         label: "dependency",
         values: {
           database: figure(probes.database),

@@ -10,10 +10,17 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom
 import { outcomes } from "../domain/Outcome.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 
-/** A gauge whose value is read when the metrics are scraped. */
+/**
+ * How the figures of several workers become one. `total`: it only grows, so it is summed, is a counter, and keeps the part
+ * of a worker that died. `sum`: what the workers have now, together. `max`, `min`: the worst of them.
+ */
+export type AcrossWorkers = "total" | "sum" | "max" | "min"
+
+/** A figure that is read when the metrics are scraped. */
 export interface Probe {
   readonly name: string
   readonly help: string
+  readonly workers: AcrossWorkers
   readonly read: Effect.Effect<number>
 }
 
@@ -21,9 +28,13 @@ export interface Probe {
 export interface LabelledProbe {
   readonly name: string
   readonly help: string
+  readonly workers: Exclude<AcrossWorkers, "total">
   readonly label: string
   readonly values: Readonly<Record<string, Effect.Effect<number>>>
 }
+
+/** Metrics as plain data. */
+export type Snapshot = ReadonlyArray<object>
 
 /** Why Node's parser or timers refused a request. */
 export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation", "pipelined"] as const
@@ -82,7 +93,9 @@ export class Metrics extends Context.Service<
     probes(probe: LabelledProbe): Effect.Effect<void>
     /** The values of some gauges, as `Replicas` stores them. */
     gauges(names: ReadonlyArray<string>): Effect.Effect<Readonly<Record<string, number | null>>>
-    /** Prometheus text exposition format 0.0.4. */
+    /** All figures of this process, for the sum over the workers. */
+    readonly snapshot: Effect.Effect<Snapshot>
+    /** Prometheus text exposition format 0.0.4: of all workers, where there are several. */
     readonly exposition: Effect.Effect<string>
   }
 >()("tollgate/observability/Metrics") {}
@@ -168,6 +181,7 @@ const make = Effect.sync(() => {
     name: "tollgate_queue_depth",
     help: "Requests of this replica that wait for a place at the backend, by tenant",
     labelNames: ["tenant"],
+    aggregator: "sum",
     registers
   })
   const queueWaits = new Histogram({
@@ -230,16 +244,33 @@ const make = Effect.sync(() => {
           )
         )
       }),
-    probe: ({ name, help, read }) =>
+    probe: ({ name, help, read, workers }) =>
       Effect.map(Effect.context(), (context) => {
-        const gauge: Gauge = new Gauge({
+        const value = () => Effect.runPromiseWith(context)(known(read))
+        if (workers !== "total") {
+          const gauge: Gauge = new Gauge({
+            name,
+            help,
+            aggregator: workers,
+            registers,
+            collect: () => value().then((figure) => gauge.set(figure))
+          })
+          return
+        }
+        const counter: Counter = new Counter({
           name,
           help,
           registers,
-          collect: () => Effect.runPromiseWith(context)(known(read)).then((value) => gauge.set(value))
+          collect: () =>
+            value().then((figure) => {
+              // A counter cannot be unknown. It keeps its last figure.
+              if (!Number.isFinite(figure)) return
+              counter.reset()
+              counter.inc(figure)
+            })
         })
       }),
-    probes: ({ name, help, label, values }) =>
+    probes: ({ name, help, label, values, workers }) =>
       Effect.map(Effect.context(), (context) => {
         const read = Effect.forEach(
           Object.entries(values),
@@ -250,6 +281,7 @@ const make = Effect.sync(() => {
           name,
           help,
           labelNames: [label],
+          aggregator: workers,
           registers,
           collect: () =>
             Effect.runPromiseWith(context)(read).then((figures) => {
@@ -271,6 +303,7 @@ const make = Effect.sync(() => {
             )
           )
       ),
+    snapshot: Effect.promise(() => registry.getMetricsAsJSON()),
     exposition: Effect.promise(() => registry.metrics())
   })
 })

@@ -64,6 +64,7 @@ const make = (
     cancel: redis.script(scripts.cancel),
     peek: redis.script(scripts.peek),
     survey: redis.script(scripts.survey),
+    holders: redis.script(scripts.holders),
     repair: redis.script(scripts.repair),
     surveyGroup: redis.script(scripts.surveyGroup),
     repairGroup: redis.script(scripts.repairGroup),
@@ -326,6 +327,17 @@ const make = (
         instant,
         [],
         only("survey", "surveyed", (n, lapsed) => ({ ...surveyOf(n), lapsed }))
+      ),
+
+    holders: (account) =>
+      Effect.suspend(() =>
+        once(
+          "holders",
+          account,
+          host.currentTimeMillisUnsafe(),
+          [],
+          only("holders", "surveyed", (_, ids) => ids)
+        )
       ),
 
     repair: (account, instant, mark, totals) => {

@@ -66,6 +66,7 @@ export const scripts = {
   cancel: aboutAccount("cancel"),
   peek: aboutAccount("peek"),
   survey: aboutAccount("survey"),
+  holders: aboutAccount("holders"),
   repair: aboutAccount("repair"),
   surveyGroup: aboutGroup("surveyGroup"),
   repairGroup: aboutGroup("repairGroup"),

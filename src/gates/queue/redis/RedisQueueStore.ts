@@ -146,6 +146,7 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
             })
           : Effect.fail(nonsense("beat"))
       }),
+    forget: (dead, bounds) => Effect.asVoid(ask("forget", ["forgotten"], bounds, [dead])),
     restore: (held, bounds) =>
       Effect.asVoid(
         ask(
