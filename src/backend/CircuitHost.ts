@@ -1,7 +1,14 @@
 /** The circuit that several workers share: `CircuitAuthority` in the process that has the state machine. */
 import { Effect } from "effect"
 import { makeMonotonicMs } from "../infra/time.ts"
-import { type Admission, type BreakerState, Circuit, type CircuitOptions, type Party, Refusal } from "./Circuit.ts"
+import {
+  type Admission,
+  type BreakerState,
+  Circuit,
+  type CircuitOptions,
+  type Party,
+  Refusal
+} from "./Circuit.ts"
 import type { CircuitView, Pass, Report, Seen } from "./CircuitAuthority.ts"
 
 /** `W` names a worker. */

@@ -116,10 +116,12 @@ const make = Effect.fnUntraced(function* ({ openMs }: Pick<CircuitOptions, "open
       if (closed) return call(party, { generation, probe: undefined }, head, isFailure)
       // No interruption may come between taking the probe and the call, so that the probe is always given back.
       return Effect.uninterruptibleMask((restore) =>
-        Effect.flatMap(upToDate(authority.admit(party)), (pass): Effect.Effect<Guarded<A>, E | CircuitOpen, R> =>
-          typeof pass === "number"
-            ? Effect.fail(circuitOpen(pass))
-            : call(party, pass, restore(head), isFailure)
+        Effect.flatMap(
+          upToDate(authority.admit(party)),
+          (pass): Effect.Effect<Guarded<A>, E | CircuitOpen, R> =>
+            typeof pass === "number"
+              ? Effect.fail(circuitOpen(pass))
+              : call(party, pass, restore(head), isFailure)
         )
       )
     })
@@ -142,5 +144,4 @@ const make = Effect.fnUntraced(function* ({ openMs }: Pick<CircuitOptions, "open
 
 export const layerSharedBreaker = (
   options: Pick<CircuitOptions, "openMs">
-): Layer.Layer<CircuitBreaker, never, CircuitAuthority> =>
-  Layer.effect(CircuitBreaker, make(options))
+): Layer.Layer<CircuitBreaker, never, CircuitAuthority> => Layer.effect(CircuitBreaker, make(options))

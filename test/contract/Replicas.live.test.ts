@@ -38,7 +38,12 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
         const seen = yield* Effect.scoped(
           Effect.gen(function* () {
             const metrics = yield* Metrics.Metrics
-            yield* metrics.probe({ name: "tollgate_breaker_state", help: "x", workers: "sum", read: Effect.succeed(2) })
+            yield* metrics.probe({
+              name: "tollgate_breaker_state",
+              help: "x",
+              workers: "sum",
+              read: Effect.succeed(2)
+            })
             yield* metrics.probe({
               name: "tollgate_discovery_age_seconds",
               help: "x",

@@ -23,15 +23,17 @@ const fail = (breaker: Breaker, key = "key") =>
 const serve = (breaker: Breaker, key = "key") =>
   breaker.guard(partyOf(key), Effect.succeed("frame"), () => true)
 
-it.effect("when failures come to different workers, then their streak is one, and all workers open together", () =>
-  Effect.gen(function* () {
-    const { a, b } = yield* makeWorkers
-    for (const breaker of [a, b, a, b]) yield* fail(breaker)
-    assert.strictEqual(yield* a.state, "closed")
-    yield* fail(a)
-    assert.strictEqual(yield* a.state, "open")
-    assert.strictEqual((yield* fail(b))._tag, "CircuitOpen")
-  })
+it.effect(
+  "when failures come to different workers, then their streak is one, and all workers open together",
+  () =>
+    Effect.gen(function* () {
+      const { a, b } = yield* makeWorkers
+      for (const breaker of [a, b, a, b]) yield* fail(breaker)
+      assert.strictEqual(yield* a.state, "closed")
+      yield* fail(a)
+      assert.strictEqual(yield* a.state, "open")
+      assert.strictEqual((yield* fail(b))._tag, "CircuitOpen")
+    })
 )
 
 it.effect("when another worker ends a stream well, then the streak of all is over", () =>
@@ -46,31 +48,35 @@ it.effect("when another worker ends a stream well, then the streak of all is ove
   })
 )
 
-it.effect("when one key alone fails in one worker while another key is served by the other, then it stays closed", () =>
-  Effect.gen(function* () {
-    const { a, b } = yield* makeWorkers
-    yield* serve(b, "good")
-    yield* TestClock.adjust("250 millis")
-    yield* Effect.replicateEffect(fail(a, "bad"), 20)
-    assert.strictEqual(yield* a.state, "closed")
-  })
+it.effect(
+  "when one key alone fails in one worker while another key is served by the other, then it stays closed",
+  () =>
+    Effect.gen(function* () {
+      const { a, b } = yield* makeWorkers
+      yield* serve(b, "good")
+      yield* TestClock.adjust("250 millis")
+      yield* Effect.replicateEffect(fail(a, "bad"), 20)
+      assert.strictEqual(yield* a.state, "closed")
+    })
 )
 
-it.effect("when the circuit is half-open, then one worker has the probe, and the other gets it when the first one dies", () =>
-  Effect.gen(function* () {
-    const { a, b, host } = yield* makeWorkers
-    yield* Effect.replicateEffect(fail(a), 5)
-    yield* TestClock.adjust("30 seconds")
-    const never = yield* Deferred.make<string>()
-    const probe = yield* Effect.forkChild(
-      a.guard(partyOf("key"), Deferred.await(never), () => true),
-      { startImmediately: true }
-    )
-    assert.strictEqual((yield* fail(b))._tag, "CircuitOpen")
-    assert.strictEqual(yield* b.state, "half-open")
-    yield* host.forget("a")
-    yield* serve(b)
-    assert.strictEqual(yield* a.state, "closed")
-    yield* Fiber.interrupt(probe)
-  })
+it.effect(
+  "when the circuit is half-open, then one worker has the probe, and the other gets it when the first one dies",
+  () =>
+    Effect.gen(function* () {
+      const { a, b, host } = yield* makeWorkers
+      yield* Effect.replicateEffect(fail(a), 5)
+      yield* TestClock.adjust("30 seconds")
+      const never = yield* Deferred.make<string>()
+      const probe = yield* Effect.forkChild(
+        a.guard(partyOf("key"), Deferred.await(never), () => true),
+        { startImmediately: true }
+      )
+      assert.strictEqual((yield* fail(b))._tag, "CircuitOpen")
+      assert.strictEqual(yield* b.state, "half-open")
+      yield* host.forget("a")
+      yield* serve(b)
+      assert.strictEqual(yield* a.state, "closed")
+      yield* Fiber.interrupt(probe)
+    })
 )
