@@ -80,3 +80,10 @@ export const chargedOn = (
   const late = request.admittedAt <= counter.loadedAt && request.admittedAt > counter.loadedAt - lagMs
   return { tokens: late ? 0 : request.held, exact: false }
 }
+
+/** What is remembered of a request. */
+export interface Memory {
+  /** absent: the request is over */
+  readonly request: Request | undefined
+  readonly until: number
+}

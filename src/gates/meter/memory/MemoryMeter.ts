@@ -21,6 +21,7 @@ import {
   chargedOn,
   type Counter,
   type GroupCounters,
+  type Memory,
   note,
   type Request,
   revived
@@ -30,12 +31,6 @@ import type { Options } from "./Options.ts"
 import { AccountLeases } from "./AccountLeases.ts"
 import { lapsedMost, ledgerLagMs, windowMs } from "../bounds.ts"
 import { Window } from "./windows.ts"
-
-interface Memory {
-  /** absent: the request is over */
-  readonly request: Request | undefined
-  readonly until: number
-}
 
 const sweepEveryMs = 60_000
 

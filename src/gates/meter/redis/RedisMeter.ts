@@ -330,14 +330,13 @@ const make = (
       ),
 
     holders: (account) =>
-      Effect.suspend(() =>
-        once(
-          "holders",
-          account,
-          host.currentTimeMillisUnsafe(),
-          [],
-          only("holders", "surveyed", (_, ids) => ids)
-        )
+      // No counter is read, so the day does not matter.
+      once(
+        "holders",
+        account,
+        0,
+        [],
+        only("holders", "surveyed", (_, ids) => ids)
       ),
 
     repair: (account, instant, mark, totals) => {
