@@ -24,7 +24,10 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
     1,
     "looks whether there is room for an answer while that answer waits for it"
   ],
-  "src/backend/sharedBreaker.ts": [1, "one report; the process that it goes to ends this one when it is gone"],
+  "src/backend/sharedBreaker.ts": [
+    1,
+    "one report; the process that it goes to ends this one when it is gone"
+  ],
   "src/gates/keys/KeyStateCache.ts": [1, "one read, whose askers hear how it went"],
   "src/gates/keys/postgres.ts": [1, "one measurement for the metrics"],
   "src/gates/keys/SecretVerifier.ts": [1, "workers on demand, whose askers hear how it went"],
