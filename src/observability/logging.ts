@@ -4,7 +4,7 @@
  * Every line passes here last. Keys lose their secret, causes lose the row values that Postgres quotes, and control
  * characters are escaped.
  */
-import { Cause, Layer, Logger, Predicate, Redacted, References } from "effect"
+import { Cause, Context, Layer, Logger, Option, Predicate, Redacted, References, Tracer } from "effect"
 import { requestLine, RequestLines, shortRequestLine } from "./requestLine.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { renderCause } from "./renderCause.ts"
@@ -35,6 +35,18 @@ const plain = (_: string, value: unknown): unknown =>
 
 const isFields = (part: unknown): part is object => Predicate.isObject(part) && !isCausal(part)
 
+/** Whether a collector or the client has spans of this trace. A span that is not sampled is sent to nobody. */
+const isKnownElsewhere = (span: Tracer.AnySpan): boolean =>
+  span.sampled ||
+  span._tag === "ExternalSpan" ||
+  Option.match(span.parent, { onNone: () => false, onSome: isKnownElsewhere })
+
+/** Names the trace of the request that a line is about. Without a collector no request has a trace. */
+const traceFields = ({ fiber }: Logger.Options<unknown>): { readonly trace_id?: string } => {
+  const span = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
+  return span !== undefined && isKnownElsewhere(span) ? { trace_id: span.traceId } : {}
+}
+
 interface LogLine {
   readonly time: string
   readonly level: string
@@ -44,7 +56,8 @@ interface LogLine {
 }
 
 /** The first argument is the message. Objects after it are fields; errors, causes and texts after it are the cause. */
-const toLogLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>): LogLine => {
+const toLogLine = (options: Logger.Options<unknown>): LogLine => {
+  const { cause, date, fiber, logLevel, message } = options
   const [first, ...parts]: ReadonlyArray<unknown> = Array.isArray(message) ? message : [message]
   const causes = parts
     .filter((part) => part !== undefined && !isFields(part))
@@ -56,6 +69,7 @@ const toLogLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unk
     message: isFields(first) ? "" : isCausal(first) ? renderCause(first) : String(first),
     fields: {
       ...fiber.getRef(References.CurrentLogAnnotations),
+      ...traceFields(options),
       ...Object.assign({}, ...[first, ...parts].filter(isFields))
     },
     cause: causes.length === 0 ? undefined : causes.join("\n")

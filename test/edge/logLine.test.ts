@@ -2,9 +2,11 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Effect, Layer, Schema } from "effect"
 import { vi } from "vitest"
-import { call, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { layerTracing } from "../../src/observability/tracing.ts"
+import { Collector, layerCollector } from "../support/Collector.ts"
+import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/operations.md"), "utf8")
 
@@ -25,23 +27,93 @@ const production = {
 
 const Line = Schema.fromJsonString(Schema.Record(Schema.String, Schema.Json))
 
-layer(layerGateway(production), { excludeTestServices: true, timeout: 30_000 })(
-  "a request's log line",
-  (it) => {
-    it.effect(
-      "when a request is logged, then the line has the fields of the operations guide and no others",
-      () =>
+/** The log lines that `work` prints. */
+const linesOf = <E, R>(work: Effect.Effect<unknown, E, R>) =>
+  Effect.gen(function* () {
+    const printed: Array<string> = []
+    const spy = vi.spyOn(console, "log").mockImplementation((line) => void printed.push(String(line)))
+    yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
+    yield* work
+    return yield* Effect.forEach(printed, (line) => Schema.decodeEffect(Line)(line))
+  }).pipe(Effect.scoped)
+
+const live = { excludeTestServices: true, timeout: 30_000 } as const
+
+layer(layerGateway(production), live)("a request's log line", (it) => {
+  it.effect(
+    "when a request is logged without a collector, then the line has the fields of the operations guide but its trace",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const headers = { traceparent: `00-${"1".repeat(32)}-${"2".repeat(16)}-01` }
+        const lines = yield* linesOf(
+          Effect.all([
+            call("/api/chat", { secret, body: hello(), headers }),
+            call("/api/chat", { secret, body: hello({ model: "not-there" }) })
+          ])
+        )
+        const fields = new Set(lines.filter(({ message }) => message === "request").flatMap(Object.keys))
+        assert.deepStrictEqual([...fields, "trace_id"].sort(), documented?.toSorted())
+      })
+  )
+})
+
+const layerTraced = (otlpSampleRatio: number) =>
+  layerGateway(production).pipe(
+    Layer.provideMerge(
+      Layer.unwrap(
+        Effect.map(Collector, ({ url }) => layerTracing({ otlpEndpoint: new URL(url), otlpSampleRatio }))
+      )
+    ),
+    Layer.provideMerge(Layer.fresh(layerCollector))
+  )
+
+const traceId = (digit: string) => digit.repeat(32)
+const traceparent = (digit: string, flags: string) => ({
+  traceparent: `00-${traceId(digit)}-${"f".repeat(16)}-${flags}`
+})
+
+layer(layerTraced(1), live)("a log line with a collector", (it) => {
+  it.effect("when a request has a trace, then all its lines name the trace that the collector has", () =>
+    Effect.gen(function* () {
+      const [{ spans }, backend, { secret }] = [yield* Collector, yield* Fake, yield* newKey()]
+      backend.script({ does: "answer", status: 500, body: "{}" })
+      const lines = yield* linesOf(
         Effect.gen(function* () {
-          const { secret } = yield* newKey()
-          const printed: Array<string> = []
-          const spy = vi.spyOn(console, "log").mockImplementation((line) => void printed.push(String(line)))
-          yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
+          yield* call("/api/chat", { secret, body: hello(), headers: traceparent("a", "01") })
+          yield* call("/api/chat", { secret, body: hello(), headers: traceparent("b", "00") })
           yield* call("/api/chat", { secret, body: hello() })
-          yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
-          const lines = yield* Effect.forEach(printed, (line) => Schema.decodeEffect(Line)(line))
-          const fields = new Set(lines.filter(({ message }) => message === "request").flatMap(Object.keys))
-          assert.deepStrictEqual([...fields].sort(), documented?.toSorted())
-        }).pipe(Effect.scoped)
-    )
-  }
-)
+        })
+      )
+      const traces = (wanted: string) =>
+        lines.filter(({ message }) => message === wanted).map(({ trace_id }) => trace_id)
+      const [sampled, unsampled, own] = traces("request")
+      assert.deepStrictEqual([sampled, unsampled], [traceId("a"), traceId("b")])
+      assert.deepStrictEqual(traces("backend failed"), [traceId("a")])
+      const found = yield* eventually(
+        Effect.sync(() => spans().filter((span) => span.traceId === own)),
+        (of) => of.length > 0,
+        10_000
+      )
+      assert.isNotEmpty(found)
+    })
+  )
+})
+
+layer(layerTraced(0), live)("a log line of a request that is not sampled", (it) => {
+  it.effect("when nobody has spans of a request, then its line names no trace", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      const lines = yield* linesOf(
+        Effect.gen(function* () {
+          yield* call("/api/chat", { secret, body: hello() })
+          yield* call("/api/chat", { secret, body: hello(), headers: traceparent("c", "01") })
+        })
+      )
+      assert.deepStrictEqual(
+        lines.filter(({ message }) => message === "request").map(({ trace_id }) => trace_id),
+        [undefined, traceId("c")]
+      )
+    })
+  )
+})
