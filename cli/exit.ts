@@ -20,7 +20,7 @@ const safe = (line: string): string => {
 }
 
 /** Prints errors on stderr: a line for each, or one JSON object with `--json`. */
-const printErrors = (lines: ReadonlyArray<string>, json: boolean): Effect.Effect<void> =>
+export const printErrors = (lines: ReadonlyArray<string>, json: boolean): Effect.Effect<void> =>
   json
     ? Console.error(JSON.stringify({ error: { message: safe(lines.join("; ")) } }))
     : Effect.forEach(lines, (line) => Console.error(safe(`tollgate: ${line}`)), { discard: true })

@@ -1,11 +1,13 @@
-import { Console, Effect, Option } from "effect"
+import { Console, Effect, Option, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
-import { InvalidValue } from "../../src/admin/Errors.ts"
+import { InvalidValue, RegistryDown } from "../../src/admin/Errors.ts"
 import { maxScanned, type RequestFilter, Records, type RequestRow } from "../../src/admin/records/Records.ts"
+import { errorMessages } from "../errorMessages.ts"
+import { printErrors } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { readLifetime } from "../lifetime.ts"
 import { requestLine, requestTable } from "../requestLines.ts"
-import { amount, Json, note, show, toJsonLine } from "../terminal.ts"
+import { amount, Json, note, noteAsText, show, toJsonLine } from "../terminal.ts"
 
 /** `429`, or `4xx` for a class. */
 const readStatus = (text: string): Effect.Effect<readonly [number, number], InvalidValue> => {
@@ -47,6 +49,27 @@ export const makeFollower = Effect.fnUntraced(function* (filter: RequestFilter) 
   since = now - overlapMs
   yield* read()
   return read
+})
+
+/** The waits between tries: twice as long each time, up to ten seconds. */
+const whileDown = Schedule.min([Schedule.exponential("500 millis"), Schedule.spaced("10 seconds")])
+
+/**
+ * Repeats a read until the database answers, and says once that it does not. A read that failed has marked no row as shown,
+ * and the next one begins where the last good one did: so no row is missing, and none is shown twice.
+ */
+const untilAnswered = Effect.fnUntraced(function* <A, E, R>(read: Effect.Effect<A, E, R>) {
+  let isDown = false
+  const found = yield* read.pipe(
+    Effect.tapError((error) => {
+      if (isDown || !(error instanceof RegistryDown)) return Effect.void
+      isDown = true
+      return Effect.flatMap(Json, (json) => printErrors([...errorMessages(error), "trying again"], json))
+    }),
+    Effect.retry({ schedule: whileDown, while: (error) => error instanceof RegistryDown })
+  )
+  if (isDown) yield* noteAsText("tollgate: the database answers again")
+  return found
 })
 
 const printRows = (rows: ReadonlyArray<RequestRow>) =>
@@ -105,7 +128,8 @@ export const requests = Command.make(
     yield* printRows(listed)
     for (;;) {
       // Those that were written between the first look and the list are in both.
-      yield* printRows((yield* next()).filter(({ requestId }) => !shown.delete(requestId)))
+      const fresh = yield* untilAnswered(next())
+      yield* printRows(fresh.filter(({ requestId }) => !shown.delete(requestId)))
       yield* Effect.sleep("1 second")
     }
   })
