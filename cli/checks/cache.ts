@@ -2,7 +2,7 @@
 import { Effect, Option, Schema } from "effect"
 import { Cluster } from "ioredis"
 import { faultOf } from "../../src/gates/meter/redis/requirements.ts"
-import { Redis } from "../../src/infra/Redis.ts"
+import { codeOf, onConnectionError, Redis } from "../../src/infra/Redis.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
 import { type Check, clockCheck, explain, failed, ok, took, warning } from "./Check.ts"
 
@@ -18,15 +18,18 @@ const connected = Effect.flatMap(Redis, ({ client }) =>
     const giveUpAfter = (ms: number) => void timers.push(setTimeout(() => resume(Effect.fail(last)), ms))
     const remember = (error: unknown) => {
       if (last === undefined) giveUpAfter(retryMs)
-      last = error
+      // A cluster says after the cause that a connection is closed.
+      if (last === undefined || codeOf(error) !== undefined) last = error
     }
     const done = () => resume(Effect.void)
     if (client.status === "ready") return done()
-    client.on("error", remember).once("ready", done)
+    const forget = onConnectionError(client, remember)
+    client.once("ready", done)
     giveUpAfter(connectMs)
     return Effect.sync(() => {
       for (const timer of timers) clearTimeout(timer)
-      client.off("error", remember).off("ready", done)
+      forget()
+      client.off("ready", done)
     })
   })
 )

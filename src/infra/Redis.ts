@@ -9,6 +9,7 @@ import { createHash } from "node:crypto"
 import type { ConnectionOptions } from "node:tls"
 import { Context, Data, Effect, Layer, Redacted, Result } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
+import { makeConnector } from "./clusterConnector.ts"
 import { makeMonotonicMs, timerOf } from "./time.ts"
 import { OutageLog } from "./OutageLog.ts"
 import { type BatchedCommand, makeCommandBatch } from "./CommandBatch.ts"
@@ -110,6 +111,11 @@ const sentinelOptions = (address: Sentinels, options: RedisOptions, tls: Connect
   ...(tls === undefined ? {} : { tls, enableTLSForSentinelMode: true, sentinelTLS: tls })
 })
 
+/** The event of an error of one node of a cluster. */
+const nodeError = "node error"
+
+const keepName = (name: string, found: (error: null, address: string) => void) => found(null, name)
+
 const connect = (options: RedisOptions): Single | Cluster => {
   const text = Redacted.value(options.url)
   const address = readRedisUrl(text) ?? { kind: "single", url: text }
@@ -122,13 +128,16 @@ const connect = (options: RedisOptions): Single | Cluster => {
   const encrypted = tls === undefined ? {} : { tls }
   if (address.kind === "single") return new Single(address.url, { ...single, ...encrypted })
   const { password, username } = new URL(address.urls[0])
-  return new Cluster([...address.urls], {
+  const cluster: Cluster = new Cluster([...address.urls], {
     redisOptions: {
       ...strict(options),
       ...(username === "" ? {} : { username: decodeURIComponent(username) }),
       ...(password === "" ? {} : { password: decodeURIComponent(password) }),
-      ...encrypted
+      ...encrypted,
+      Connector: makeConnector(tls, (error) => cluster.emit(nodeError, error))
     },
+    // The client looks the hosts up and dials addresses. With TLS it dials the names, because certificates have them.
+    ...(tls === undefined ? {} : { dnsLookup: keepName }),
     enableOfflineQueue: false,
     enableAutoPipelining: false,
     slotsRefreshTimeout: options.connectTimeoutMs ?? 1000,
@@ -137,6 +146,7 @@ const connect = (options: RedisOptions): Single | Cluster => {
     retryDelayOnClusterDown: 50,
     clusterRetryStrategy: backoff
   })
+  return cluster
 }
 
 /**
@@ -170,14 +180,30 @@ const acquireClient = (options: RedisOptions) =>
     ({ release }) => Effect.sync(release)
   ).pipe(Effect.map(({ client }) => client))
 
+/**
+ * Calls `listen` with each connection error until the returned function is called. A cluster tells the errors of its nodes by
+ * an event of their own; its "error" says only that no node was left.
+ */
+export const onConnectionError = (client: Single | Cluster, listen: (cause: unknown) => void) => {
+  const events = client instanceof Cluster ? ["error", nodeError] : ["error"]
+  for (const event of events) client.on(event, listen)
+  return () => {
+    for (const event of events) client.off(event, listen)
+  }
+}
+
+/** `ECONNREFUSED`; undefined: the error has none. */
+export const codeOf = (cause: unknown): string | undefined =>
+  cause instanceof Error && "code" in cause ? String(cause.code) : undefined
+
 /** Logs connection errors, at most one line in ten seconds. Without a listener ioredis prints each error with its stack. */
 const logFailures = (client: Single | Cluster) =>
   Effect.gen(function* () {
     const services = yield* Effect.context<never>()
     const run = Effect.runForkWith(services)
     const log = new OutageLog(yield* makeMonotonicMs, { remindMs: 10_000 })
-    client.on("error", (cause: unknown) => {
-      const code = cause instanceof Error && "code" in cause ? String(cause.code) : "unknown"
+    onConnectionError(client, (cause) => {
+      const code = codeOf(cause) ?? "unknown"
       run(log.failed((errors) => Effect.logWarning("redis connection error", { code, errors })))
     })
   })

@@ -29,7 +29,14 @@ const makeAuthority = (folder: string, name: string) =>
   )
 
 /** A certificate of `authority`. With `days` -1 it has expired a day ago. */
-const sign = (folder: string, name: string, authority: string, subject: string, days: number) => {
+const sign = (
+  folder: string,
+  name: string,
+  authority: string,
+  subject: string,
+  days: number,
+  names: "names" | "hostname" = "names"
+) => {
   openssl(
     folder,
     "x509",
@@ -44,7 +51,7 @@ const sign = (folder: string, name: string, authority: string, subject: string, 
     "-days",
     String(days),
     "-extfile",
-    "names",
+    names,
     "-out",
     `${name}.crt`
   )
@@ -65,16 +72,18 @@ const makeRequest = (folder: string, subject: string) =>
   )
 
 /**
- * A folder with `ca` and `other` (two authorities); `server` (for localhost and 127.0.0.1 by `ca`), `expired` and `renewed`
- * with the same key; `tollgate` (a client by `ca`) and `stranger` (a client by `other`). Each is a `.crt` and a `.key`.
+ * A folder with `ca` and `other` (two authorities); `server` (for localhost and 127.0.0.1 by `ca`), `named` (for localhost only)
+ * and `expired` with the same key; `tollgate` (a client by `ca`) and `stranger` (a client by `other`). Each is a `.crt` and a `.key`.
  */
 export const makeCertificates = Effect.acquireRelease(
   Effect.sync(() => {
     const folder = mkdtempSync(path.join(tmpdir(), "tgs-"))
     writeFileSync(path.join(folder, "names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    writeFileSync(path.join(folder, "hostname"), "subjectAltName=DNS:localhost\n")
     for (const name of ["ca", "other"]) makeAuthority(folder, name)
     for (const subject of ["server", "tollgate", "stranger"]) makeRequest(folder, subject)
     sign(folder, "server", "ca", "server", 2)
+    sign(folder, "named", "ca", "server", 2, "hostname")
     sign(folder, "expired", "ca", "server", -1)
     sign(folder, "tollgate", "ca", "tollgate", 2)
     sign(folder, "stranger", "other", "stranger", 2)
