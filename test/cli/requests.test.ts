@@ -7,17 +7,14 @@ import { Context, Effect, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { makeFollower } from "../../cli/commands/requests.ts"
-import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
 import { Records } from "../../src/admin/records/Records.ts"
-import { Registry } from "../../src/admin/Registry.ts"
-import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
-import { eventually, generous } from "../support/Gateway.ts"
-import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
+import { eventually } from "../support/Gateway.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
+import { insert } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
-import { failsWith, json, succeeds, tollgate, tollgateWith } from "./tollgate.ts"
+import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 
 const wait = { timeout: 60_000 }
 const World = Layer.provideMerge(layerRecords, Admin)
@@ -31,33 +28,6 @@ const setUp = Effect.gen(function* () {
     made.push(key.stdout.slice(0, 12))
   }
   return { acme: made[0] ?? "", umbra: made[1] ?? "" }
-})
-
-interface Some {
-  readonly count?: number
-  readonly status?: number
-  readonly at?: string
-  readonly repeats?: number
-  /** a refusal is not */
-  readonly admitted?: boolean
-  readonly clientRequestId?: string
-}
-
-/** Rows of the log; row number n (from 1) arrived n seconds ago, or at `at`, which is SQL and may use `n`. */
-const insert = Effect.fnUntraced(function* (prefix: string, some: Some = {}) {
-  const sql = yield* SqlClient.SqlClient
-  return yield* sql<{ readonly id: string }>`
-    INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model, streamed,
-      tokens_in, tokens_out, status, error_type, latency_ms, client_ip, client_request_id, repeats)
-    SELECT (left(first_request_id(at)::text, 14) || '7000-8000' || right(gen_random_uuid()::text, 13))::uuid, at,
-      CASE WHEN ${some.admitted ?? true}::boolean THEN at END, k.tenant_id,
-      k.id, k.prefix, 'POST', '/api/chat', 'm:1', true, 1, 2, ${some.status ?? 200},
-      CASE WHEN ${some.status ?? 200}::int >= 400 THEN 'bad_gateway' END, 5, '::1', ${some.clientRequestId ?? null},
-      ${some.repeats ?? 1}
-    FROM api_keys k, LATERAL (
-      SELECT n, ${sql.literal(some.at ?? "clock_timestamp() - n * interval '1 second'")} AS at FROM generate_series(1, ${some.count ?? 1}::int) n) s
-    WHERE k.prefix = ${prefix}
-    RETURNING request_id::text AS id`
 })
 
 const Rows = Schema.Array(
@@ -209,110 +179,6 @@ it.effect(
       assert.strictEqual(yield* Effect.promise(() => exited), 130)
     }).pipe(Effect.scoped, Effect.provide(Admin)),
   wait
-)
-
-it.live(
-  "when the database restarts, freezes or is away for seconds, then a list that grows goes on, and has each row once",
-  () =>
-    Effect.gen(function* () {
-      // A killed server loses none of its commits.
-      const cluster = yield* makePostgresClusterWith({ synchronous_commit: "on" })
-      const database = layerPostgres({ url: cluster.socket("postgres"), maxConnections: 2 })
-      const admin = Layer.provideMerge(layerRegistry({ defaults: generous }), database)
-      const { key } = yield* Effect.gen(function* () {
-        yield* migrate
-        const registry = yield* Registry
-        yield* registry.createTenant({ name: "acme", allowAllModels: true })
-        return yield* registry.createKey({ tenant: "acme", name: "k" })
-      }).pipe(Effect.provide(admin))
-      const written: Array<string> = []
-      const write = (count: number) =>
-        insert(key.prefix, { count }).pipe(
-          Effect.provide(Layer.fresh(database)),
-          Effect.map((rows) => void written.push(...rows.map(({ id }) => id)))
-        )
-      yield* write(1)
-      assert.lengthOf(written, 1)
-      const child = yield* Effect.acquireRelease(
-        Effect.sync(() =>
-          spawn(process.execPath, [main, "requests", "--follow", "--json"], {
-            env: {
-              PATH: process.env["PATH"],
-              DATA_DIR: "/nonexistent",
-              DATABASE_URL: Redacted.value(cluster.url("postgres"))
-            },
-            stdio: ["ignore", "pipe", "pipe"]
-          })
-        ),
-        (child) => Effect.sync(() => child.kill("SIGKILL"))
-      )
-      let [printed, complaints] = ["", ""]
-      child.stdout.setEncoding("utf8").on("data", (text: string) => (printed += text))
-      child.stderr.setEncoding("utf8").on("data", (text: string) => (complaints += text))
-      const Line = Schema.fromJsonString(Schema.Struct({ request_id: Schema.String }))
-      const shownAll = Effect.gen(function* () {
-        yield* eventually(
-          Effect.sync(() => printed.split("\n").length - 1),
-          (count) => count >= written.length,
-          30_000
-        )
-        const rows = yield* Effect.forEach(printed.trimEnd().split("\n"), (line) =>
-          Schema.decodeEffect(Line)(line)
-        )
-        assert.deepStrictEqual(
-          rows.map(({ request_id }) => request_id).toSorted(),
-          written.toSorted(),
-          complaints
-        )
-      })
-      const said = (times: number) =>
-        eventually(
-          Effect.sync(() => complaints.split("\n").length - 1),
-          (count) => count >= times,
-          30_000
-        )
-      yield* shownAll
-
-      yield* cluster.stop
-      yield* said(1)
-      yield* cluster.start
-      yield* write(3)
-      yield* shownAll
-
-      // Rows that were written just before the end are read after it.
-      yield* write(2)
-      yield* cluster.kill
-      yield* cluster.start
-      yield* write(2)
-      yield* shownAll
-
-      // A statement that is under way when the server freezes gets its answer, or is given up.
-      yield* cluster.pause
-      yield* Effect.sleep("3 seconds")
-      yield* cluster.resume
-      yield* write(1)
-      yield* shownAll
-
-      assert.isNull(child.exitCode)
-      const messages = yield* Effect.forEach(complaints.trimEnd().split("\n"), (line) =>
-        Schema.decodeEffect(
-          Schema.fromJsonString(Schema.Struct({ error: Schema.Struct({ message: Schema.String }) }))
-        )(line)
-      )
-      assert.isAtMost(messages.length, 3)
-      for (const { error } of messages) assert.match(error.message, /^the database .*; trying again$/)
-    }).pipe(Effect.scoped),
-  90_000
-)
-
-it.live(
-  "when a list that grows cannot begin, then it ends with the reason instead of waiting",
-  () =>
-    Effect.gen(function* () {
-      const DATABASE_URL = "postgres://127.0.0.1:1/none"
-      failsWith(yield* tollgateWith({ DATABASE_URL }, ["requests", "--follow"]), /cannot be reached/)
-    }),
-  30_000
 )
 
 const Shown = Schema.Struct({

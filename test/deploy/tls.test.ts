@@ -2,24 +2,21 @@
 import { spawn } from "node:child_process"
 import { copyFileSync, writeFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Redacted, Schedule, Schema } from "effect"
+import { Effect, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { inject } from "vitest"
 import { Registry } from "../../src/admin/Registry.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { nobody } from "../../src/infra/embedded/PostgresProcess.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
-import { codeOf, layerRedis, onConnectionError, Redis } from "../../src/infra/Redis.ts"
 import { failsWith, succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { makeCertificates } from "../support/certificates.ts"
 import { eventually, Fake, generous, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
-import { findRedis } from "../support/servers/RedisBinary.ts"
-import { makeRedisServer, tied } from "../support/servers/RedisServer.ts"
-import { makeRedisCluster } from "../support/TestRedisCluster.ts"
+import { binary, makeRedis, reply, tlsWords } from "../support/redisTls.ts"
+import { tied } from "../support/servers/RedisServer.ts"
 
 const owner = process.getuid?.() === 0 ? nobody.uid : undefined
 
@@ -63,58 +60,6 @@ const makePostgres = Effect.gen(function* () {
     }).pipe(Effect.provide(layerPostgres({ url: cluster.socket("postgres"), maxConnections: 1 })))
   return { ...certificates, cluster, url, present }
 })
-
-const binary = () => {
-  const { command, libraries } = inject("redis")
-  return command === "" ? findRedis() : { command, libraries }
-}
-
-const tlsWords = (file: (name: string) => string, clients: "no" | "yes") => [
-  ["tls-cert-file", file("redis.crt")],
-  ["tls-key-file", file("server.key")],
-  ["tls-ca-cert-file", file("ca.crt")],
-  ["tls-auth-clients", clients]
-]
-
-const makeRedis = Effect.fnUntraced(function* (clients: "no" | "yes") {
-  const certificates = yield* makeCertificates
-  const { file } = certificates
-  const tlsPort = yield* freePort
-  copyFileSync(file("server.crt"), file("redis.crt"))
-  const words = [
-    ["bind", "127.0.0.1", "127.0.0.2"],
-    ["tls-port", String(tlsPort)],
-    ...tlsWords(file, clients)
-  ]
-  // The plain port is the way of this test.
-  const server = yield* makeRedisServer(
-    binary(),
-    words.flatMap(([name = "", ...values]) => [`--${name}`, ...values])
-  )
-  const present = (name: string) =>
-    Effect.gen(function* () {
-      copyFileSync(file(`${name}.crt`), file("redis.crt"))
-      yield* reply(server.url, "CONFIG", "SET", "tls-cert-file", file("redis.crt"))
-    })
-  return {
-    ...certificates,
-    present,
-    tlsPort,
-    url: (parameters: string, host = "localhost") => `rediss://${host}:${tlsPort}${parameters}`
-  }
-})
-
-/** The answer to a command, or the code of the error that prevents a connection. */
-const reply = (url: string, command = "PING", ...words: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    const { client, send } = yield* Redis
-    let code = "no error"
-    onConnectionError(client, (error) => (code = codeOf(error) ?? code))
-    return yield* send(command, words).pipe(
-      Effect.retry({ schedule: Schedule.spaced("20 millis"), times: 50 }),
-      Effect.catchTag("RedisFailed", () => Effect.succeed(code))
-    )
-  }).pipe(Effect.provide(Layer.fresh(layerRedis({ url: Redacted.make(url) }))))
 
 const Encrypted = Schema.Array(
   Schema.Struct({ encrypted: Schema.Boolean, client: Schema.NullOr(Schema.String) })
@@ -286,90 +231,6 @@ it.live(
       )
       const files = `?sslrootcert=${file("ca.crt")}&sslcert=${file("tollgate.crt")}&sslkey=${file("tollgate.key")}`
       assert.strictEqual(yield* reply(`rediss+sentinel://127.0.0.1:${port}/m${files}`), "PONG")
-    }).pipe(Effect.scoped),
-  60_000
-)
-
-/** The data ports take TLS only; the plain ports are the way of this test. */
-const makeTlsCluster = Effect.fnUntraced(function* (
-  certificate: string,
-  announced: ReadonlyArray<string> = []
-) {
-  const certificates = yield* makeCertificates
-  const { file } = certificates
-  copyFileSync(file(`${certificate}.crt`), file("redis.crt"))
-  const nodes = yield* makeRedisCluster(
-    Effect.map(freePort, (port) => ({
-      port,
-      words: [
-        ["tls-port", String(port)],
-        ["tls-cluster", "yes"],
-        ["tls-replication", "yes"],
-        ...tlsWords(file, "yes"),
-        announced
-      ].flatMap(([name, ...values]) => (name === undefined ? [] : [`--${name}`, ...values]))
-    }))
-  )
-  /** The parameters belong to the first URL, and are those of all nodes. */
-  const url = (parameters: string, host: string) =>
-    nodes.map(({ port }, i) => `rediss://${host}:${port}${i === 0 ? parameters : ""}`).join(",")
-  return { ...certificates, nodes, url }
-})
-
-const clientFiles = (file: (name: string) => string, ca: string, client: string) =>
-  `?sslrootcert=${file(`${ca}.crt`)}&sslcert=${file(`${client}.crt`)}&sslkey=${file(`${client}.key`)}`
-
-it.live(
-  "when a Redis Cluster has TLS, then every node is used with the right CA and client certificate, and no other way",
-  () =>
-    Effect.gen(function* () {
-      const { file, nodes, url } = yield* makeTlsCluster("server")
-      const good = url(clientFiles(file, "ca", "tollgate"), "127.0.0.1")
-      // Keys of three slots, so a command to each node.
-      const answers = yield* Effect.gen(function* () {
-        const { client, send, servers } = yield* Redis
-        yield* eventually(
-          Effect.sync(() => client.status),
-          (status) => status === "ready"
-        )
-        for (const key of ["a", "b", "c", "d", "e"]) yield* send("SET", [key, key])
-        return {
-          masters: (yield* servers).length,
-          values: yield* Effect.forEach(["a", "b", "c", "d", "e"], (key) => send("GET", [key]))
-        }
-      }).pipe(Effect.provide(Layer.fresh(layerRedis({ url: Redacted.make(good) }))))
-      assert.deepStrictEqual(answers, { masters: 3, values: ["a", "b", "c", "d", "e"] })
-      const sizes = yield* Effect.forEach(nodes, (node) => reply(node.url, "DBSIZE"))
-      assert.isAbove(sizes.filter((size) => size !== 0).length, 1)
-
-      const untrusted = ["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"]
-      assert.include(untrusted, yield* reply(url(clientFiles(file, "other", "tollgate"), "127.0.0.1")))
-      assert.include(untrusted, yield* reply(url("", "127.0.0.1")))
-      for (const parameters of [`?sslrootcert=${file("ca.crt")}`, clientFiles(file, "ca", "stranger")]) {
-        assert.match(String(yield* reply(url(parameters, "127.0.0.1"))), /^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
-      }
-      const REDIS_URL = url(clientFiles(file, "other", "tollgate"), "127.0.0.1")
-      const doctor = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL }, [
-        "doctor"
-      ])
-      assert.match(doctor.stdout, /cache +failed +self.signed certificate/)
-    }).pipe(Effect.scoped),
-  60_000
-)
-
-it.live(
-  "when the nodes of a Redis Cluster are named by host, then the certificates must have that name, not an address",
-  () =>
-    Effect.gen(function* () {
-      const { file, url } = yield* makeTlsCluster("named", [
-        "cluster-announce-hostname",
-        "localhost",
-        "--cluster-preferred-endpoint-type",
-        "hostname"
-      ])
-      const files = clientFiles(file, "ca", "tollgate")
-      assert.strictEqual(yield* reply(url(files, "localhost")), "PONG")
-      assert.strictEqual(yield* reply(url(files, "127.0.0.1")), "ERR_TLS_CERT_ALTNAME_INVALID")
     }).pipe(Effect.scoped),
   60_000
 )

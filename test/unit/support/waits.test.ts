@@ -20,7 +20,7 @@ const wire = "bytes on loopback need a moment, and no one reports that they are 
 /** Uses of each file. A new one needs a reason; a wait for something that can be asked for needs `eventually`. */
 const waits: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "browser/truth.test.ts": [1, "an answer whose headers come before its first word"],
-  "cli/requests.test.ts": [1, lasts],
+  "cli/follow.test.ts": [1, lasts],
   "contract/CircuitBreaker.ts": [1, testClock],
   "contract/Discovery.live.test.ts": [1, testClock],
   "contract/KeyStore.live.test.ts": [2, pace],
