@@ -2,7 +2,7 @@
  * What a request costs to decode, from its bytes to what the pipeline works with, and what a frame costs to encode,
  * for each surface. `node bench/codec.ts`: µs of CPU, five runs after a warm-up.
  */
-import { Effect, Result } from "effect"
+import { Result } from "effect"
 import type { Frame } from "../src/domain/Frame.ts"
 import type { InferenceRequest, JsonObject } from "../src/domain/Inference.ts"
 import { parseBody } from "../src/http/dialect/parseBody.ts"
@@ -26,7 +26,7 @@ const subjects: ReadonlyArray<readonly [name: string, dialect: Dialect, body: Js
 const bounds = { numPredictCap: 4096, numCtxCap: undefined }
 
 const decode = (dialect: Dialect, bytes: Uint8Array): InferenceRequest =>
-  withPromptSize(Effect.runSync(dialect.decode(Result.getOrThrow(parseBody(bytes)), bounds)))
+  withPromptSize(Result.getOrThrow(dialect.decode(Result.getOrThrow(parseBody(bytes)), bounds)))
 
 const runs = 5
 

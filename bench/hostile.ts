@@ -2,7 +2,7 @@
  * Envoy's red line: what the worst 256 KiB cost in CPU, from bytes to the decision, on each surface.
  * `node bench/hostile.ts`: milliseconds, the slowest of five; fails above 100.
  */
-import { Effect, Result } from "effect"
+import { Result } from "effect"
 import { parseBody } from "../src/http/dialect/parseBody.ts"
 import type { Dialect } from "../src/http/dialect/Dialect.ts"
 import { nativeChat, nativeGenerate } from "../src/http/dialect/native/dialect.ts"
@@ -102,9 +102,7 @@ const surfaces: ReadonlyArray<readonly [string, Dialect]> = [
 const decide = (dialect: Dialect, bytes: Uint8Array): string => {
   const body = parseBody(bytes)
   if (Result.isFailure(body)) return body.failure
-  const decoded = Effect.runSync(
-    Effect.result(dialect.decode(body.success, { numPredictCap: 4096, numCtxCap: undefined }))
-  )
+  const decoded = dialect.decode(body.success, { numPredictCap: 4096, numCtxCap: undefined })
   return Result.isSuccess(decoded) ? "accepted" : decoded.failure.detail
 }
 

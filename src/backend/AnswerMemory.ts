@@ -2,7 +2,7 @@
  * Bounds the memory of answers (rules: `AnswerAccount.ts`). Each request has one share, which ends with its Scope. Calls
  * to the backend and answers to the client take their memory from it.
  */
-import { Context, Effect, Layer, Scope } from "effect"
+import { Context, Effect, Layer, Result, Scope } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import { RateLimited, Unavailable } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
@@ -92,8 +92,8 @@ export class AnswerMemory extends Context.Service<
   {
     /** The share of the current Scope. It is made at the first call and ends with the Scope. */
     share(caller: Caller | undefined): Effect.Effect<AnswerShare, never, Scope.Scope>
-    /** Fails when the caller has too many unread bytes. Takes nothing. */
-    checkRoom(caller: Caller): Effect.Effect<void, RateLimited>
+    /** A failure when the caller has too many unread bytes. Takes nothing. */
+    checkRoom(caller: Caller): Result.Result<void, RateLimited>
     /** bytes of all answers */
     readonly bytes: () => number
     /** number of answers cut since the start */
@@ -122,8 +122,10 @@ export class AnswerMemory extends Context.Service<
             }),
           checkRoom: ({ keyId, limits }) =>
             account.isFull(keyId)
-              ? new RateLimited({ limit: "concurrency", value: limits.concurrent, retryAfterS: 1 })
-              : Effect.void
+              ? Result.fail(
+                  new RateLimited({ limit: "concurrency", value: limits.concurrent, retryAfterS: 1 })
+                )
+              : Result.void
         }
       })
     )

@@ -5,7 +5,7 @@
  * translate it. Only `http/errorResponses.ts` turns an error into a response. Causes are for the log and are never
  * shown.
  */
-import { Data } from "effect"
+import { Data, Result } from "effect"
 import type { BudgetScope, Headroom, Period } from "./Limits.ts"
 
 /** The gates: the parts that must decide before a request may reach the backend. */
@@ -18,6 +18,12 @@ export class BadRequest extends Data.TaggedError("BadRequest")<{
   /** the prompt does not fit in the context window: the error has a type of its own */
   readonly overflow?: boolean
 }> {}
+
+/** What a function decides about a request without waiting for anything. */
+export type Decided<A> = Result.Result<A, BadRequest>
+
+/** The decision to refuse a request with a 400. */
+export const refuse = (detail: string): Decided<never> => Result.fail(new BadRequest({ detail }))
 
 /** 401: no usable key. The reason is never shown. */
 export class Unauthorized extends Data.TaggedError("Unauthorized")<{}> {}

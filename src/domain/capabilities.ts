@@ -4,8 +4,8 @@
  * Reasoning for a model that cannot think is refused on the native surface, and left out on the OpenAI surface
  * (docs/protocol.md, "OpenAI requests"). When the capabilities are unknown, the backend decides.
  */
-import { Effect } from "effect"
-import { BadRequest } from "./Errors.ts"
+import { Result } from "effect"
+import { type Decided, refuse } from "./Errors.ts"
 import type { ImageInfo, InferenceRequest } from "./Inference.ts"
 import type { Model } from "./Model.ts"
 import { fieldWithLongRun, maxRun, overflowsOnLongRuns } from "./textRuns.ts"
@@ -37,33 +37,24 @@ const imageProblem = (model: Model, { complete, format, height, width }: ImageIn
 }
 
 /** Fails with the first thing that the model cannot do. Runs before anything is reserved. */
-export const checkCapabilities = (
-  request: InferenceRequest,
-  model: Model
-): Effect.Effect<void, BadRequest> => {
+export const checkCapabilities = (request: InferenceRequest, model: Model): Decided<void> => {
   if (request.contextDigest !== undefined && request.contextDigest !== model.digest) {
-    return Effect.fail(
-      new BadRequest({ detail: "context: expected one of this model, as it is installed now" })
-    )
+    return refuse("context: expected one of this model, as it is installed now")
   }
   for (const image of request.images ?? []) {
     const problem = imageProblem(model, image)
-    if (problem !== undefined) return Effect.fail(new BadRequest({ detail: `images: ${problem}` }))
+    if (problem !== undefined) return refuse(`images: ${problem}`)
   }
   if (model.tokenizer !== undefined && overflowsOnLongRuns(model.tokenizer)) {
     const field = fieldWithLongRun(request.body)
     if (field !== undefined) {
-      return Effect.fail(
-        new BadRequest({
-          detail: `${field}: this model takes at most ${maxRun} letters, digits, signs or blanks in a row`
-        })
-      )
+      return refuse(`${field}: this model takes at most ${maxRun} letters, digits, signs or blanks in a row`)
     }
   }
   const { think } = request.body
   return think !== undefined && think !== false && request.thinkIfAble !== true && cannotThink(model)
-    ? Effect.fail(new BadRequest({ detail: "think: this model does not support thinking" }))
-    : Effect.void
+    ? refuse("think: this model does not support thinking")
+    : Result.void
 }
 
 /** Removes what the model cannot do from a request. */

@@ -5,8 +5,8 @@
  * The gateway cannot count tokens. It has two figures instead. `promptEstimate` may be too high or too low, so it makes it
  * only likely that a prompt does not fit. `leastTokens` is never too high, so it proves it.
  */
-import { Effect } from "effect"
-import { BadRequest } from "./Errors.ts"
+import { Result } from "effect"
+import { BadRequest, type Decided } from "./Errors.ts"
 import type { InferenceRequest, Json } from "./Inference.ts"
 import { isArray, isObject } from "./json.ts"
 import type { Model } from "./Model.ts"
@@ -105,14 +105,19 @@ export const checkWindow = (
   request: InferenceRequest,
   window: number | undefined,
   { refuses }: WindowPolicy
-): Effect.Effect<void, BadRequest> => {
+): Decided<void> => {
   // A word and the blank after it have two bytes, so most prompts need no reading.
   if (!refuses || window === undefined || request.promptBytes < 2 * window || wantsCut(request))
-    return Effect.void
+    return Result.void
   const least = leastTokens(request)
   return least > window
-    ? new BadRequest({ detail: overflowDetail(window, Math.max(least, estimateOf(request))), overflow: true })
-    : Effect.void
+    ? Result.fail(
+        new BadRequest({
+          detail: overflowDetail(window, Math.max(least, estimateOf(request))),
+          overflow: true
+        })
+      )
+    : Result.void
 }
 
 /**

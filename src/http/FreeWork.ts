@@ -16,7 +16,7 @@
  * *Gotchas* The buckets belong to this process. The 10,000 most recently used keys have one; a key that returns after
  * that starts with a full one.
  */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Result } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import { FreeWorkExhausted } from "../domain/Errors.ts"
 import type { Headroom } from "../domain/Limits.ts"
@@ -97,8 +97,8 @@ interface Account {
 export class FreeWork extends Context.Service<
   FreeWork,
   {
-    /** Fails when the key, or its tenant, has nothing left. */
-    check(spender: Spender): Effect.Effect<void, FreeWorkExhausted>
+    /** A failure when the key, or its tenant, has nothing left. */
+    check(spender: Spender): Result.Result<void, FreeWorkExhausted>
     /** Takes the cost of one unmetered request that read a body of `bodyBytes`. */
     spend(spender: Spender, bodyBytes: number): void
     /**
@@ -185,11 +185,12 @@ export class FreeWork extends Context.Service<
         }
 
         return FreeWork.of({
-          check: (spender) =>
-            Effect.suspend(() => {
-              for (const { exhausted } of bucketsOf(spender)) if (exhausted !== undefined) return exhausted
-              return Effect.void
-            }),
+          check: (spender) => {
+            for (const { exhausted } of bucketsOf(spender)) {
+              if (exhausted !== undefined) return Result.fail(exhausted)
+            }
+            return Result.void
+          },
           spend: (spender, bodyBytes) => {
             for (const bucket of bucketsOf(spender)) bucket.take(1 + bodyBytes / bytesPerUnit)
           },

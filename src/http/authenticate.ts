@@ -50,6 +50,6 @@ export const makeAuthenticate = Effect.gen(function* () {
     Effect.flatMap(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
       context.identify(key)
       context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))
-      return Effect.as(freeWork.check(key.facts.caller), key)
+      return Effect.fromResult(Result.map(freeWork.check(key.facts.caller), () => key))
     })
 })

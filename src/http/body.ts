@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http"
 import { Effect, Result } from "effect"
-import { BadRequest, type FreeWorkExhausted, PayloadTooLarge } from "../domain/Errors.ts"
+import { BadRequest, type Decided, PayloadTooLarge, refuse } from "../domain/Errors.ts"
 import { callbackWithTimeout, makeTimer } from "../infra/time.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
@@ -26,50 +26,57 @@ const headerProblem = (headers: IncomingHttpHeaders): string | undefined => {
   return undefined
 }
 
-const notInTime = new BadRequest({ detail: "body: not received in time" })
-
 const problemOf = (incoming: IncomingMessage): string | undefined =>
   headerProblem(incoming.headers) ??
   (headerCount(incoming, "content-type") > 1 ? "Content-Type: expected it once" : undefined)
 
-/** `mayParse` is called when the body is in, and may refuse it before it is parsed. */
-export const makeReadBody = Effect.map(
+/** The body of a request whose bytes are in. */
+export const bodyOf = (incoming: IncomingMessage, bytes: Buffer): Decided<Body> => {
+  const problem = problemOf(incoming)
+  if (problem !== undefined) return refuse(problem)
+  const body = parseBody(bytes)
+  return Result.isSuccess(body) ? Result.succeed(body.success) : refuse(body.failure)
+}
+
+const notInTime = new BadRequest({ detail: "body: not received in time" })
+
+/** Why the body of a request is not received at all. */
+const refusalOf = (incoming: IncomingMessage, limitBytes: number): BodyRefused | undefined => {
+  if (isMisframed(incoming)) {
+    return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
+  }
+  const declared = Number(incoming.headers["content-length"] ?? 0)
+  return declared > limitBytes ? new PayloadTooLarge({ limitBytes }) : undefined
+}
+
+/** Waits for the bytes of a body. */
+export const makeReceive = Effect.map(
   Effect.all([makeTimer, ClientTimeouts]),
   ([timer, timeouts]) =>
     (
       { incoming, received, response }: Exchange,
       share: Share,
-      limitBytes: number,
-      mayParse: (bytes: number) => Effect.Effect<void, FreeWorkExhausted>
-    ): Effect.Effect<Body, BodyRefused | FreeWorkExhausted> =>
-      Effect.suspend((): Effect.Effect<Body, BodyRefused | FreeWorkExhausted> => {
-        if (isMisframed(incoming)) {
-          return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
-        }
-        const declared = Number(incoming.headers["content-length"] ?? 0)
-        if (declared > limitBytes) return new PayloadTooLarge({ limitBytes })
-        // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
-        if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1") response.writeContinue()
-        return callbackWithTimeout<Buffer, BodyRefused>(
-          timer,
-          timeouts.body,
-          (resume) => received.read(limitBytes, share, resume),
-          () => Effect.fail(notInTime)
-        ).pipe(
-          Effect.tap(({ byteLength }) => mayParse(byteLength)),
-          Effect.flatMap((bytes): Effect.Effect<Body, BodyRefused> => {
-            const problem = problemOf(incoming)
-            if (problem !== undefined) return new BadRequest({ detail: problem })
-            const body = parseBody(bytes)
-            return Result.isSuccess(body)
-              ? Effect.succeed(body.success)
-              : new BadRequest({ detail: body.failure })
-          }),
-          Effect.tapError(() => {
-            // The rest of the body is not read.
-            if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
-            return Effect.void
-          })
-        )
+      limitBytes: number
+    ): Effect.Effect<Buffer, BodyRefused> => {
+      const refusal = refusalOf(incoming, limitBytes)
+      const receiving =
+        refusal === undefined
+          ? callbackWithTimeout<Buffer, BodyRefused>(
+              timer,
+              timeouts.body,
+              (resume) => {
+                // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
+                if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1")
+                  response.writeContinue()
+                return received.read(limitBytes, share, resume)
+              },
+              () => Effect.fail(notInTime)
+            )
+          : Effect.fail(refusal)
+      return Effect.tapError(receiving, () => {
+        // The rest of the body is not read.
+        if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
+        return Effect.void
       })
+    }
 )

@@ -46,7 +46,7 @@ export const makeEndRequest = Effect.gen(function* () {
   /** Ends a request without a reply: its client left, the process stops, or its refusal had a defect. */
   const abandon = Effect.fnUntraced(function* (context: RequestContext, cause: Cause.Cause<never>) {
     const outcome = outcomeOf(cause)
-    const row = outcome === outcomes.clientLeft ? yield* rowWhenLeft(context) : "own"
+    const row = outcome === outcomes.clientLeft ? rowWhenLeft(context) : "own"
     spendFreeWork(context)
     yield* Effect.catch(finish(context, { outcome, row, slot: "freed" }), (error) =>
       withRequestId(context, Effect.logWarning("audit row late", error.cause))

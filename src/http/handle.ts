@@ -80,7 +80,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const key = yield* authenticate(context, incoming)
     const { caller } = key.facts
     // 429. A key that does not read its answers gets no more of them.
-    yield* memory.checkRoom(caller)
+    yield* Effect.fromResult(memory.checkRoom(caller))
     // 429, 503. Memory for the body until the request is admitted.
     return yield* bodies.withShare(caller, (share) =>
       // 413, 400. Before the gates that hold something.

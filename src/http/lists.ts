@@ -58,7 +58,7 @@ export const makeList = Effect.gen(function* () {
   return Effect.fnUntraced(function* (exchange: Exchange, name: keyof typeof bodies) {
     const { context, incoming } = exchange
     const key = yield* authenticate(context, incoming)
-    yield* memory.checkRoom(key.facts.caller)
+    yield* Effect.fromResult(memory.checkRoom(key.facts.caller))
     context.show(yield* limiter.headroom(key))
     return yield* replies.object(exchange, JSON.stringify(yield* bodies[name](key, context)))
   })

@@ -1,9 +1,9 @@
-/** Reads and decodes a request. */
+/** Reads and decodes a request. Only its body, and the secret of its context, are waited for. */
 import { Effect } from "effect"
 import type { Asked, Evidence } from "../domain/Evidence.ts"
 import { refusingOverflow } from "../domain/promptWindow.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
-import { makeReadBody } from "./body.ts"
+import { bodyOf, makeReceive } from "./body.ts"
 import type { Bounds, Decode } from "./dialect/Dialect.ts"
 import { withContext } from "./dialect/native/contexts.ts"
 import { withPromptSize } from "./dialect/promptEstimate.ts"
@@ -18,7 +18,7 @@ export interface RequestOptions extends Bounds {
 }
 
 export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOptions) {
-  const [contexts, freeWork, readBody] = [yield* ContextSecret, yield* FreeWork, yield* makeReadBody]
+  const [contexts, freeWork, receive] = [yield* ContextSecret, yield* FreeWork, yield* makeReceive]
 
   return Effect.fnUntraced(function* (
     exchange: Exchange,
@@ -26,14 +26,14 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     share: Share,
     decode: Decode
   ) {
-    const { context } = exchange
+    const { context, incoming } = exchange
     const { caller } = key.facts
-    const body = yield* readBody(exchange, share, options.maxRequestBodyBytes, (bytes) => {
-      context.readBody(bytes)
-      // Other requests at the same time may have used up its free work.
-      return freeWork.check(caller)
-    })
-    const decoded = yield* decode(body, options)
+    const bytes = yield* receive(exchange, share, options.maxRequestBodyBytes)
+    context.readBody(bytes.byteLength)
+    // Other requests at the same time may have used up its free work.
+    yield* Effect.fromResult(freeWork.check(caller))
+    const body = yield* Effect.fromResult(bodyOf(incoming, bytes))
+    const decoded = yield* Effect.fromResult(decode(body, options))
     const sized = withPromptSize(yield* withContext(contexts, caller.keyId, decoded))
     const request = options.refusesOverflow ? refusingOverflow(sized) : sized
     context.claimEndUser(request.endUser)

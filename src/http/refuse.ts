@@ -2,7 +2,7 @@
  * The reply to a failed request, and its delay. Refusals cost a client little, so a flood of them is slowed down and
  * shares audit rows.
  */
-import { Effect } from "effect"
+import { Effect, Result } from "effect"
 import type { GatewayError } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
@@ -108,10 +108,8 @@ export const makeRefuse = Effect.gen(function* () {
   })
 
   /** Whether a request whose client left has its own audit row. That of an unknown caller has none. */
-  const rowWhenLeft = ({ caller }: RequestContext): Effect.Effect<Ending["row"]> =>
-    caller === undefined
-      ? Effect.succeed("shared")
-      : Effect.match(freeWork.check(caller), { onFailure: () => "shared", onSuccess: () => "own" })
+  const rowWhenLeft = ({ caller }: RequestContext): Ending["row"] =>
+    caller === undefined || Result.isFailure(freeWork.check(caller)) ? "shared" : "own"
 
   return { refuse, refuseDefect, rowWhenLeft, spendFreeWork }
 })

@@ -218,7 +218,7 @@ export const tryBody = Effect.fnUntraced(function* (fake: FakeBackend, surface: 
     assert.match(body.failure, /^body: /)
     return "unreadable" satisfies Verdict
   }
-  const decoded = yield* Effect.result(surfaces[surface].decode(body.success, bounds))
+  const decoded = surfaces[surface].decode(body.success, bounds)
   if (Result.isFailure(decoded)) {
     assert.strictEqual(decoded.failure._tag, "BadRequest")
     assert.isAtMost(decoded.failure.detail.length, 400)

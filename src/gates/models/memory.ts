@@ -40,7 +40,8 @@ export const layerMemory = (
           : Effect.succeed(catalog)
       )
       return Context.make(Discovery, {
-        resolve: (key, asked) => Effect.flatMap(known, (list) => resolveModel(list, key, asked, policy)),
+        resolve: (key, asked) =>
+          Effect.flatMap(known, (list) => Effect.fromResult(resolveModel(list, key, asked, policy))),
         effective: (key) => Effect.map(known, (list) => list.offered(key.facts.caller)),
         isExpired: () => catalog.models.length === 0,
         refresh: Effect.sync(() => void (refreshes += 1))

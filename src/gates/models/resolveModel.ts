@@ -1,5 +1,5 @@
 /** The decision of discovery about a request. Both layers use it. */
-import { Effect } from "effect"
+import { Result } from "effect"
 import { checkCapabilities } from "../../domain/capabilities.ts"
 import { type BadRequest, Forbidden } from "../../domain/Errors.ts"
 import { type Asked, type Evidence, seal } from "../../domain/Evidence.ts"
@@ -13,18 +13,18 @@ export const resolveModel = (
   key: Evidence<"KeyStore">,
   asked: Asked,
   policy: WindowPolicy
-): Effect.Effect<Evidence<"Discovery">, BadRequest | Forbidden> => {
+): Result.Result<Evidence<"Discovery">, BadRequest | Forbidden> => {
   const { caller } = key.facts
   const scope = scopeFor[asked.request.kind]
-  if (scope !== "key" && !caller.scopes.has(scope)) return new Forbidden({ what: "scope" })
+  if (scope !== "key" && !caller.scopes.has(scope)) return Result.fail(new Forbidden({ what: "scope" }))
   const resolved = catalog.resolve(caller, asked.request.model)
-  if (resolved === undefined) return new Forbidden({ what: "model" })
+  if (resolved === undefined) return Result.fail(new Forbidden({ what: "model" }))
   const { request } = asked
   const { model } = resolved
   const window = windowOf(request, model, policy)
   return checkCapabilities(request, model).pipe(
-    Effect.andThen(checkWindow(request, window, policy)),
-    Effect.map(() =>
+    Result.flatMap(() => checkWindow(request, window, policy)),
+    Result.map(() =>
       seal.Discovery(key, { ...asked, ...resolved, ...(window === undefined ? {} : { window }) })
     )
   )

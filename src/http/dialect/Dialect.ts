@@ -1,6 +1,6 @@
 /** What an endpoint needs from its surface. Everything else is the same for both surfaces. */
-import { Effect, type Schema } from "effect"
-import type { BadRequest } from "../../domain/Errors.ts"
+import { Result, type Schema } from "effect"
+import type { Decided } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import type { Body } from "./parseBody.ts"
@@ -32,7 +32,8 @@ export interface Encoder {
   readonly logprobs: (entries: ReadonlyArray<JsonObject>) => Json
 }
 
-export type Decode = (body: Body, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>
+/** Decodes a body. It waits for nothing. */
+export type Decode = (body: Body, bounds: Bounds) => Decided<DecodedRequest>
 
 /** How an endpoint reads its requests. */
 export interface RequestDecoder {
@@ -47,7 +48,7 @@ export interface RequestDecoder {
  */
 export const requestDecoder = <A, I>(
   accepts: Schema.Codec<A, I>,
-  build: (value: A, bounds: Bounds) => Effect.Effect<DecodedRequest, BadRequest>,
+  build: (value: A, bounds: Bounds) => Decided<DecodedRequest>,
   schemaField = "format"
 ): RequestDecoder => {
   const decode = decodeWith(accepts)
@@ -55,10 +56,10 @@ export const requestDecoder = <A, I>(
     accepts,
     decode: (body, bounds) =>
       decode(body.json).pipe(
-        Effect.flatMap((value) => build(value, bounds)),
-        Effect.flatMap(checkImages),
-        Effect.flatMap(checkTools),
-        Effect.flatMap((request) => admitFormat(request, schemaField))
+        Result.flatMap((value) => build(value, bounds)),
+        Result.flatMap(checkImages),
+        Result.flatMap(checkTools),
+        Result.flatMap((request) => admitFormat(request, schemaField))
       )
   }
 }

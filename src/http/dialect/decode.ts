@@ -1,6 +1,6 @@
 /** Decodes JSON with a schema. The first issue becomes the message of a 400. */
-import { Effect, Result, Schema, SchemaIssue } from "effect"
-import { BadRequest } from "../../domain/Errors.ts"
+import { Result, Schema, SchemaIssue } from "effect"
+import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { Json } from "../../domain/Inference.ts"
 
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
@@ -21,11 +21,11 @@ const detailOf = (issue: SchemaIssue.Issue): string => {
 
 export const decodeWith = <A, I>(schema: Schema.Codec<A, I>) => {
   const decode = Schema.decodeUnknownResult(schema)
-  return (json: Json): Effect.Effect<A, BadRequest> => {
+  return (json: Json): Decided<A> => {
     const decoded = decode(json)
     return Result.isSuccess(decoded)
-      ? Effect.succeed(decoded.success)
-      : Effect.fail(new BadRequest({ detail: detailOf(decoded.failure.issue) }))
+      ? Result.succeed(decoded.success)
+      : refuse(detailOf(decoded.failure.issue))
   }
 }
 

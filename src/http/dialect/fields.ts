@@ -2,8 +2,8 @@
  * Helpers to declare a field of a request, with a bound and a description for `openapi.json`. It also has the fields
  * that several endpoints share.
  */
-import { Effect, Schema } from "effect"
-import { BadRequest } from "../../domain/Errors.ts"
+import { Result, Schema } from "effect"
+import { type Decided, refuse } from "../../domain/Errors.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
 export const absentable = <S extends Schema.Constraint>(schema: S, description?: string) =>
@@ -60,7 +60,7 @@ export const MaxTokens = wholeIn([-(2 ** 31), 2 ** 31]).annotate({ maximum: defa
 
 export const maxTokensText = `at most NUM_PREDICT_CAP (default ${defaultCap}); absent or negative means the cap`
 
-const unbounded: Effect.Effect<number | undefined> = Effect.undefined
+const unbounded: Decided<number | undefined> = Result.succeed(undefined)
 
 /**
  * Returns undefined when the client sets no bound; then the cap applies. A negative value means the same, as in
@@ -70,11 +70,9 @@ export const checkMaxTokens = (
   field: string,
   value: number | null | undefined,
   cap: number
-): Effect.Effect<number | undefined, BadRequest> => {
+): Decided<number | undefined> => {
   if (value === undefined || value === null || value < 0) return unbounded
   return value >= 1 && value <= cap
-    ? Effect.succeed(value)
-    : Effect.fail(
-        new BadRequest({ detail: `${field}: expected a whole number from 1 to ${cap}, or -1 for ${cap}` })
-      )
+    ? Result.succeed(value)
+    : refuse(`${field}: expected a whole number from 1 to ${cap}, or -1 for ${cap}`)
 }

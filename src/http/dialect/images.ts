@@ -3,8 +3,8 @@
  * in its header: a PNG of 2 kB can be 30,000 pixels wide. A file of an unknown format is refused, because the server
  * answers it with a 500.
  */
-import { Effect, Schema } from "effect"
-import { BadRequest } from "../../domain/Errors.ts"
+import { Result, Schema } from "effect"
+import { type Decided, refuse } from "../../domain/Errors.ts"
 import { isFormed } from "./fields.ts"
 import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 import { readImage } from "./imageFormat.ts"
@@ -70,15 +70,14 @@ const tagsIn = (value: Json): number => {
   return Object.values(value).reduce<number>((sum, item) => sum + tagsIn(item), 0)
 }
 
-export const checkImages = (request: DecodedRequest): Effect.Effect<DecodedRequest, BadRequest> => {
+export const checkImages = (request: DecodedRequest): Decided<DecodedRequest> => {
   const images = imagesOf(request)
-  if (images.length === 0) return Effect.succeed(request)
-  if (images.length > maxImages)
-    return new BadRequest({ detail: `images: expected at most ${maxImages} in one request` })
+  if (images.length === 0) return Result.succeed(request)
+  if (images.length > maxImages) return refuse(`images: expected at most ${maxImages} in one request`)
   if (tagsIn(request.body) > maxImages)
-    return new BadRequest({ detail: `images: expected at most ${maxImages} tags like [img-0] in the texts` })
+    return refuse(`images: expected at most ${maxImages} tags like [img-0] in the texts`)
   const readable = images.flatMap((image) => (typeof image === "string" ? (imageOf(image) ?? []) : []))
-  return Effect.succeed({ ...request, images: readable })
+  return Result.succeed({ ...request, images: readable })
 }
 
 const dataUrl = /^data:(?:image\/(?:jpeg|jpg|png|webp))?;base64,([A-Za-z0-9+/]+={0,2})$/

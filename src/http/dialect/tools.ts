@@ -2,9 +2,9 @@
  * Bounds the tools of a request. Their `parameters` are forwarded unchanged as part of the prompt. A model server that makes
  * a grammar of them (Ollama up to 0.24 does not) works for each level and each value, so both are bounded.
  */
-import { Effect } from "effect"
+import { Result } from "effect"
 import { isDeeperThan } from "../../domain/json.ts"
-import { BadRequest } from "../../domain/Errors.ts"
+import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 
 /** Tools of one request. */
@@ -33,13 +33,13 @@ const problemOf = (tool: Json): string | undefined => {
   return valuesIn(parameters) > maxToolValues ? `expected at most ${maxToolValues} values` : undefined
 }
 
-export const checkTools = (request: DecodedRequest): Effect.Effect<DecodedRequest, BadRequest> => {
+export const checkTools = (request: DecodedRequest): Decided<DecodedRequest> => {
   const { tools } = request.body
-  if (!Array.isArray(tools)) return Effect.succeed(request)
-  if (tools.length > maxTools) return new BadRequest({ detail: `tools: expected at most ${maxTools}` })
+  if (!Array.isArray(tools)) return Result.succeed(request)
+  if (tools.length > maxTools) return refuse(`tools: expected at most ${maxTools}`)
   for (const [i, tool] of tools.entries()) {
     const problem = problemOf(tool)
-    if (problem !== undefined) return new BadRequest({ detail: `tools.${i}.function.parameters: ${problem}` })
+    if (problem !== undefined) return refuse(`tools.${i}.function.parameters: ${problem}`)
   }
-  return Effect.succeed(request)
+  return Result.succeed(request)
 }

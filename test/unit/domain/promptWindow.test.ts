@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Result } from "effect"
+import { Result } from "effect"
 import type { InferenceRequest } from "../../../src/domain/Inference.ts"
 import {
   checkWindow,
@@ -29,7 +29,7 @@ const words = (count: number) => "word ".repeat(count)
 const refusing: WindowPolicy = { defaultTokens: undefined, refuses: true }
 
 const isRefused = (request: InferenceRequest, window: number | undefined, policy = refusing): boolean =>
-  Result.isFailure(Effect.runSync(Effect.result(checkWindow(request, window, policy))))
+  Result.isFailure(checkWindow(request, window, policy))
 
 describe("the context window", () => {
   it("when several figures are known, then the request's wins over the model's, and that over the server's", () => {

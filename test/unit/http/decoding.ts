@@ -1,5 +1,5 @@
 /** Decodes a body the way the endpoint does, without a server around it. */
-import { Effect, Result } from "effect"
+import { Result } from "effect"
 import type { BadRequest } from "../../../src/domain/Errors.ts"
 import type { InferenceRequest, Json } from "../../../src/domain/Inference.ts"
 import type { Bounds, Decode } from "../../../src/http/dialect/Dialect.ts"
@@ -9,13 +9,12 @@ export const cap = 4096
 
 export const decoding = (dialect: { readonly decode: Decode }, bounds: Partial<Bounds> = {}) => {
   const decoded = (json: Json): Result.Result<InferenceRequest, BadRequest> =>
-    Effect.runSync(
-      dialect
-        .decode(
-          { json, bytes: Buffer.byteLength(JSON.stringify(json)) },
-          { numPredictCap: cap, numCtxCap: undefined, ...bounds }
-        )
-        .pipe(Effect.map(withPromptSize), Effect.result)
+    Result.map(
+      dialect.decode(
+        { json, bytes: Buffer.byteLength(JSON.stringify(json)) },
+        { numPredictCap: cap, numCtxCap: undefined, ...bounds }
+      ),
+      withPromptSize
     )
   return {
     decoded,

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Result } from "effect"
+import { Result } from "effect"
 import type { ImageInfo, Json } from "../../../src/domain/Inference.ts"
 import type { Model } from "../../../src/domain/Model.ts"
 import { dropUnsupported, checkCapabilities } from "../../../src/domain/capabilities.ts"
@@ -12,7 +12,7 @@ const { capabilities: _unknown, ...silent } = plain
 const wanting = (think: Json, thinkIfAble: boolean) =>
   callOf({ body: { messages: [], think }, ...(thinkIfAble ? { thinkIfAble } : {}) }).request
 const refused = (think: Json, model: Model, wish = false): boolean =>
-  Result.isFailure(Effect.runSync(Effect.result(checkCapabilities(wanting(think, wish), model))))
+  Result.isFailure(checkCapabilities(wanting(think, wish), model))
 
 describe("a request and its model", () => {
   it("when it must think and the model is known not to, then it is refused", () => {
@@ -29,14 +29,10 @@ describe("a request and its model", () => {
     const png: ImageInfo = { format: "png", width: 64, height: 64, complete: true }
     const fails = (families: Json, ...images: ReadonlyArray<ImageInfo>) =>
       Result.isFailure(
-        Effect.runSync(
-          Effect.result(
-            checkCapabilities(callOf({ body: { messages: [] }, images }).request, {
-              ...plain,
-              details: { families }
-            })
-          )
-        )
+        checkCapabilities(callOf({ body: { messages: [] }, images }).request, {
+          ...plain,
+          details: { families }
+        })
       )
     const llava = ["llama", "clip"]
     for (const format of ["webp", "sound"] as const) assert.isTrue(fails(llava, png, { ...png, format }))
@@ -59,14 +55,10 @@ describe("a request and its model", () => {
   it("when the tokenizer overflows on a run of the text, then it is refused", () => {
     const body = { messages: [{ role: "user", content: "7".repeat(5000) }] }
     const check = (tokenizer: Model["tokenizer"]) =>
-      Effect.runSync(
-        Effect.result(
-          checkCapabilities(callOf({ body }).request, {
-            ...plain,
-            ...(tokenizer === undefined ? {} : { tokenizer })
-          })
-        )
-      )
+      checkCapabilities(callOf({ body }).request, {
+        ...plain,
+        ...(tokenizer === undefined ? {} : { tokenizer })
+      })
     const refusal = check({ kind: "gpt2", split: "qwen2" })
     assert.strictEqual(
       Result.isFailure(refusal) ? refusal.failure.detail : "",

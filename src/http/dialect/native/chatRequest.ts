@@ -1,5 +1,5 @@
 /** The request of `POST /api/chat`. Known fields only; other fields are dropped (docs/protocol.md, "Chat"). */
-import { Effect, Schema } from "effect"
+import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
@@ -55,9 +55,8 @@ export const toolOf = (tool: typeof Tool.Type): Schema.JsonObject => ({
   function: present(tool.function)
 })
 
-export const chatRequest = requestDecoder(
-  Chat,
-  Effect.fnUntraced(function* (chat, bounds) {
+export const chatRequest = requestDecoder(Chat, (chat, bounds) =>
+  Result.gen(function* () {
     const options = chat.options ?? {}
     const maxTokens = yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
     const messages = chat.messages ?? []

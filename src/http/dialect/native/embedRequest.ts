@@ -1,5 +1,5 @@
 /** The requests of `POST /api/embed` and of the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
-import { Effect, Schema } from "effect"
+import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
@@ -24,9 +24,8 @@ const Embed = Schema.Struct({
 const checkOptions = (options: typeof Options.Type, cap: number) =>
   checkMaxTokens("options.num_predict", options.num_predict, cap)
 
-export const embedRequest = requestDecoder(
-  Embed,
-  Effect.fnUntraced(function* (embed, bounds) {
+export const embedRequest = requestDecoder(Embed, (embed, bounds) =>
+  Result.gen(function* () {
     const options = embed.options ?? {}
     yield* checkOptions(options, bounds.numPredictCap)
     const input = embed.input ?? ""
@@ -53,9 +52,8 @@ const Embeddings = Schema.Struct({
   options: absentable(Options)
 })
 
-export const embeddingsRequest = requestDecoder(
-  Embeddings,
-  Effect.fnUntraced(function* (embeddings, bounds) {
+export const embeddingsRequest = requestDecoder(Embeddings, (embeddings, bounds) =>
+  Result.gen(function* () {
     const options = embeddings.options ?? {}
     yield* checkOptions(options, bounds.numPredictCap)
     const prompt = embeddings.prompt ?? ""

@@ -1,6 +1,6 @@
 /** The request of `POST /api/generate` (docs/protocol.md, "Generate"). */
-import { Effect, Schema } from "effect"
-import { BadRequest } from "../../../domain/Errors.ts"
+import { Result, Schema } from "effect"
+import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
@@ -25,18 +25,17 @@ const Generate = Schema.Struct({
   context: absentable(SealedContext, "as an earlier answer to this key gave it")
 })
 
-export const generateRequest = requestDecoder(
-  Generate,
-  Effect.fnUntraced(function* (generate, bounds) {
+export const generateRequest = requestDecoder(Generate, (generate, bounds) =>
+  Result.gen(function* () {
     // A template can print the model's system prompt. If it were dropped, the client would not notice the other answer.
     if (generate.template !== undefined && generate.template !== null && generate.template !== "") {
-      return yield* new BadRequest({ detail: "template: not supported" })
+      return yield* refuse("template: not supported")
     }
     const options = generate.options ?? {}
     const context = generate.context ?? []
     const raw = generate.raw === true
     if (raw && ((generate.system ?? "") !== "" || context.length > 0)) {
-      return yield* new BadRequest({ detail: "raw: expected without system and context" })
+      return yield* refuse("raw: expected without system and context")
     }
     return {
       kind: "generate",

@@ -1,6 +1,6 @@
 /** The request of `POST /api/show`: only the name, in `model` or `name`. */
-import { Effect, Schema } from "effect"
-import { BadRequest } from "../../../domain/Errors.ts"
+import { Result, Schema } from "effect"
+import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { absentable } from "../fields.ts"
@@ -15,11 +15,10 @@ const Show = Schema.Struct({
   }))
 })
 
-export const showRequest = requestDecoder(
-  Show,
-  Effect.fnUntraced(function* (show) {
+export const showRequest = requestDecoder(Show, (show) =>
+  Result.gen(function* () {
     const model = show.model || show.name || ""
-    if (model === "") return yield* new BadRequest({ detail: "model: missing" })
+    if (model === "") return yield* refuse("model: missing")
     return {
       kind: "show",
       model,

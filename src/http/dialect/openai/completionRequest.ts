@@ -1,5 +1,5 @@
 /** The request of `POST /v1/completions`. The model's own template applies (docs/protocol.md, "OpenAI requests"). */
-import { Effect, Schema } from "effect"
+import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
@@ -19,9 +19,8 @@ const Completion = Schema.Struct({
   logprobs: absentable(wholeIn([0, 5]), "how many alternatives each log probability has")
 })
 
-export const completionRequest = requestDecoder(
-  Completion,
-  Effect.fnUntraced(function* (completion, bounds) {
+export const completionRequest = requestDecoder(Completion, (completion, bounds) =>
+  Result.gen(function* () {
     const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
     const logprobs = completion.logprobs ?? undefined
     return {

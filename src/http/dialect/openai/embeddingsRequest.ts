@@ -1,6 +1,6 @@
 /** The request of `POST /v1/embeddings` (docs/protocol.md, "OpenAI requests"). */
-import { Effect, Schema } from "effect"
-import { BadRequest } from "../../../domain/Errors.ts"
+import { Result, Schema } from "effect"
+import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
@@ -10,9 +10,9 @@ import { absentable, isFormed, maxDimensions, maxInputs, ModelName, Texts, whole
 const isInput = Schema.is(Schema.Union([Schema.String, Texts.check(Schema.isMinLength(1))]))
 
 /** Token arrays contain OpenAI's tokens. They have another meaning for other models. */
-const notInput = new BadRequest({
-  detail: `input: expected a string or an array of 1 to ${maxInputs} strings, not token arrays; LangChain sends text with check_embedding_ctx_length=False`
-})
+const notInput = refuse(
+  `input: expected a string or an array of 1 to ${maxInputs} strings, not token arrays; LangChain sends text with check_embedding_ctx_length=False`
+)
 
 const Encoding = Schema.String.check(
   isFormed(/^(?:[Ff][Ll][Oo][Aa][Tt]|[Bb][Aa][Ss][Ee]64)$/, '"float" or "base64"')
@@ -32,9 +32,8 @@ const Embeddings = Schema.Struct({
   encoding_format: absentable(Encoding, "`float`, or `base64` of little-endian float32")
 })
 
-export const embeddingsRequest = requestDecoder(
-  Embeddings,
-  Effect.fnUntraced(function* (embeddings) {
+export const embeddingsRequest = requestDecoder(Embeddings, (embeddings) =>
+  Result.gen(function* () {
     if (!isInput(embeddings.input)) return yield* notInput
     // In a list, an empty string counts as a text.
     const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input

@@ -106,8 +106,10 @@ describe("a sealed context", () => {
       Effect.gen(function* () {
         const model = modelNamed("m:latest")
         const base = request([])
-        yield* checkCapabilities({ ...base, contextDigest: model.digest }, model)
-        const refused = yield* Effect.flip(checkCapabilities({ ...base, contextDigest: "older" }, model))
+        yield* Effect.fromResult(checkCapabilities({ ...base, contextDigest: model.digest }, model))
+        const refused = yield* Effect.flip(
+          Effect.fromResult(checkCapabilities({ ...base, contextDigest: "older" }, model))
+        )
         assert.include(refused.detail, "context: expected one of this model")
       })
   )
