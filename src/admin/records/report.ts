@@ -28,13 +28,21 @@ const totalsOf = (row: typeof Row.Type): Totals => ({
   errors: row.errors
 })
 
-const names = {
-  tenant: { name: "t.name", label: "NULL::text", tenant: "NULL::text" },
-  key: { name: "k.prefix", label: "k.name", tenant: "t.name" },
-  model: { name: "nullif(f.model, '')", label: "NULL::text", tenant: "NULL::text" },
-  user: { name: "f.end_user", label: "NULL::text", tenant: "NULL::text" },
-  day: { name: "f.day::text", label: "NULL::text", tenant: "NULL::text" }
+const noName = "NULL::text"
+
+/**
+ * What a row is about: the columns that are summed by, as `part` and `tenant_id`, and the names of a row. Figures are summed before
+ * names are looked up, because a year has many more rows than keys.
+ */
+const parts = {
+  tenant: { part: "tenant_id", tenantId: "tenant_id", name: "t.name", label: noName, tenant: noName },
+  key: { part: "key_id", tenantId: "tenant_id", name: "k.prefix", label: "k.name", tenant: "t.name" },
+  model: { part: "model", tenantId: "NULL::uuid", name: "nullif(s.part, '')", label: noName, tenant: noName },
+  user: { part: "end_user", tenantId: "NULL::uuid", name: "s.part", label: noName, tenant: noName },
+  day: { part: "day", tenantId: "NULL::uuid", name: "s.part::text", label: noName, tenant: noName }
 } as const satisfies { readonly [C in ReportColumn]: unknown }
+
+const figures = "sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out"
 
 /** Days and tenant are checked before. */
 export const readReport = Effect.fnUntraced(function* (
@@ -42,27 +50,36 @@ export const readReport = Effect.fnUntraced(function* (
   query: Pick<ReportQuery, "by" | "tenant" | "top"> & { readonly since: string; readonly until: string }
 ) {
   const { by, since, tenant, top, until } = query
+  const { label, name, part, tenant: tenantName, tenantId } = parts[by]
   const ofTenant =
     tenant === undefined ? sql`true` : sql`tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`
   const days = sql`day BETWEEN ${since}::text::date AND ${until}::text::date`
+  const grouped = sql.literal(`${part} AS part, ${tenantId} AS tenant_id`)
   const fromLedger = sql`
-    WITH usage AS (SELECT * FROM usage_daily WHERE ${days} AND ${ofTenant}),
-      booked AS (SELECT * FROM ledger WHERE ${days} AND ${ofTenant}),
-      by_model AS (SELECT key_id, tenant_id, day, sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out
-        FROM usage GROUP BY 1, 2, 3),
-      facts AS (
-        SELECT key_id, tenant_id, day, model, requests, tokens_in, tokens_out, errors, NULL::text AS end_user FROM usage
+    WITH booked AS (
+        SELECT ${grouped}, ${sql.literal(figures)} FROM ledger WHERE ${days} AND ${ofTenant} GROUP BY 1, 2),
+      failed AS (SELECT ${grouped}, sum(errors) AS errors FROM usage_daily WHERE ${days} AND ${ofTenant} GROUP BY 1, 2),
+      sums AS (
+        SELECT coalesce(b.part, f.part) AS part, coalesce(b.tenant_id, f.tenant_id) AS tenant_id,
+          coalesce(requests, 0) AS requests, coalesce(tokens_in, 0) AS tokens_in, coalesce(tokens_out, 0) AS tokens_out,
+          coalesce(errors, 0) AS errors
+        FROM booked b FULL JOIN failed f ON f.part = b.part)`
+  const byModel = sql`
+    WITH recorded AS (
+        SELECT ${grouped}, ${sql.literal(figures)}, sum(errors) AS errors
+        FROM usage_daily WHERE ${days} AND ${ofTenant} GROUP BY 1, 2),
+      booked AS (SELECT ${sql.literal(figures)} FROM ledger WHERE ${days} AND ${ofTenant}),
+      sums AS (
+        SELECT * FROM recorded
         UNION ALL
-        SELECT key_id, tenant_id, day, '', coalesce(b.requests, 0) - coalesce(m.requests, 0),
-          coalesce(b.tokens_in, 0) - coalesce(m.tokens_in, 0), coalesce(b.tokens_out, 0) - coalesce(m.tokens_out, 0), 0, NULL
-        FROM booked b FULL JOIN by_model m USING (key_id, tenant_id, day)
-        WHERE (b.requests, b.tokens_in, b.tokens_out) IS DISTINCT FROM (m.requests, m.tokens_in, m.tokens_out)
-      )`
+        SELECT '', NULL, coalesce(b.requests, 0) - coalesce(r.requests, 0), coalesce(b.tokens_in, 0) - coalesce(r.tokens_in, 0),
+          coalesce(b.tokens_out, 0) - coalesce(r.tokens_out, 0), 0
+        FROM booked b, (SELECT ${sql.literal(figures)} FROM recorded) r
+        WHERE (b.requests, b.tokens_in, b.tokens_out) IS DISTINCT FROM (r.requests, r.tokens_in, r.tokens_out))`
   // A request is admitted after it arrived, within a day: the ids say which months are read.
   const fromAudit = sql`
     WITH facts AS (
-      SELECT a.key_id, a.tenant_id, (a.admitted_at AT TIME ZONE 'UTC')::date AS day, ''::text AS model, 1 AS requests,
-        a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out,
+      SELECT 1 AS requests, a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out,
         (coalesce(c.status, a.status) >= 400)::integer AS errors, a.end_user
       FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
       WHERE a.admitted_at IS NOT NULL AND a.key_id IS NOT NULL
@@ -70,16 +87,21 @@ export const readReport = Effect.fnUntraced(function* (
         AND a.request_id < first_request_id(${until}::text::date + interval '2 days')
         AND (a.admitted_at AT TIME ZONE 'UTC')::date BETWEEN ${since}::text::date AND ${until}::text::date
         AND ${tenant === undefined ? sql`true` : sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`}
-    )`
-  const { label, name, tenant: tenantName } = names[by]
+    ), sums AS (SELECT ${grouped}, ${sql.literal(figures)}, sum(errors) AS errors FROM facts GROUP BY 1, 2)`
+  const names = sql.literal(
+    [
+      ...(by === "key" ? ["LEFT JOIN api_keys k ON k.id = s.part"] : []),
+      ...(by === "key" || by === "tenant" ? ["LEFT JOIN tenants t ON t.id = s.tenant_id"] : [])
+    ].join(" ")
+  )
   const order = by === "day" ? "name DESC" : "tokens_in + tokens_out DESC, requests DESC, name"
   const rows = yield* Effect.flatMap(
     sql`
-      ${by === "user" ? fromAudit : fromLedger}, grouped AS (
+      ${by === "user" ? fromAudit : by === "model" ? byModel : fromLedger}, named AS (
         SELECT ${sql.literal(name)} AS name, ${sql.literal(label)} AS label, ${sql.literal(tenantName)} AS tenant,
-          sum(f.requests) AS requests, sum(f.tokens_in) AS tokens_in, sum(f.tokens_out) AS tokens_out, sum(f.errors) AS errors
-        FROM facts f LEFT JOIN api_keys k ON k.id = f.key_id LEFT JOIN tenants t ON t.id = f.tenant_id GROUP BY 1, 2, 3
-      ), placed AS (SELECT *, row_number() OVER (ORDER BY ${sql.literal(order)}) AS place FROM grouped)
+          sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out, sum(errors) AS errors
+        FROM sums s ${names} GROUP BY 1, 2, 3
+      ), placed AS (SELECT *, row_number() OVER (ORDER BY ${sql.literal(order)}) AS place FROM named)
       SELECT place::float8, name, label, tenant, 1::float8 AS count, requests::float8, tokens_in::float8, tokens_out::float8,
         errors::float8 FROM placed WHERE place <= ${top}
       UNION ALL
