@@ -7,7 +7,7 @@ import type { Records } from "../src/admin/records/Records.ts"
 import type { Registry } from "../src/admin/Registry.ts"
 import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
-import { apply } from "./commands/apply.ts"
+import { makeApply } from "./commands/apply.ts"
 import { createKey } from "./commands/create-key.ts"
 import { createTenant } from "./commands/create-tenant.ts"
 import { makeDoctor } from "./commands/doctor.ts"
@@ -98,7 +98,7 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
         commands: [
           setLimits.pipe(Command.provide(registry)),
           exportTenants.pipe(Command.provide(registry)),
-          apply.pipe(Command.provide(registry))
+          makeApply(needs.backend).pipe(Command.provide(registry))
         ]
       },
       {

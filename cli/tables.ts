@@ -1,5 +1,6 @@
 /** Prints tenants, keys, limits and budgets as tables. */
 import type { BudgetState, KeyInfo, KeyOverview, LimitValues, TenantInfo } from "../src/admin/Registry.ts"
+import { disabledTenant, noModels } from "./modelHints.ts"
 import { amount, minute, padded, table } from "./terminal.ts"
 
 const models = (tenant: TenantInfo): string =>
@@ -96,14 +97,8 @@ export const keyFacts = (key: KeyOverview): string => {
 /** Why a key that looks right does not work. */
 export const keyHints = (key: KeyOverview): ReadonlyArray<string> => [
   ...(key.status === "active" ? [] : [`The key is ${key.status}: every request gets 401.`]),
-  ...(key.tenantDisabled
-    ? [
-        `The tenant is disabled: every request gets 401. "tollgate enable-tenant --tenant ${key.tenant}" ends that.`
-      ]
-    : []),
-  ...(key.tenantWithoutModels
-    ? [`The tenant may use no model: every model request gets 403. "tollgate set-models" allows some.`]
-    : []),
+  ...(key.tenantDisabled ? [disabledTenant(key.tenant)] : []),
+  ...(key.tenantWithoutModels ? [noModels] : []),
   ...key.budgets.flatMap(({ budget, period, spent }) =>
     budget !== null && spent >= budget ? [`The budget (${period}) is spent: model requests get 429.`] : []
   )

@@ -1,10 +1,12 @@
-import { Effect, FileSystem } from "effect"
+import { Effect, FileSystem, type Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
-import { maxFileBytes, readDeclaration, readState } from "../declaration.ts"
+import type { Backend } from "../../src/backend/Backend.ts"
+import { type Declaration, maxFileBytes, readDeclaration, readState } from "../declaration.ts"
 import { FileInvalid } from "../errorMessages.ts"
+import { allowlistHints, installedModels } from "../modelHints.ts"
 import { type Change, planOf } from "../plan.ts"
-import { counted, escapeText, show } from "../terminal.ts"
+import { counted, escapeText, noteAsText, show } from "../terminal.ts"
 
 const shown = (value: unknown): string => (value === null ? "none" : escapeText(JSON.stringify(value)))
 
@@ -21,39 +23,60 @@ const readFile = Effect.fnUntraced(function* (file: string) {
   return yield* Effect.mapError(fs.readFileString(file), unreadable)
 })
 
-export const apply = Command.make(
-  "apply",
-  {
-    file: Flag.String("file").pipe(
-      Flag.withAlias("f"),
-      Flag.withDescription("Tenants and settings of keys, as export prints them"),
-      Flag.withMetavar("path")
-    ),
-    dryRun: Flag.Boolean("dry-run").pipe(
-      Flag.withDescription("Print what would change, and change nothing"),
-      Flag.withDefault(false)
-    )
-  },
-  Effect.fnUntraced(function* ({ dryRun, file }) {
-    const registry = yield* Registry
-    const wanted = yield* readDeclaration(file, yield* readFile(file))
-    const { keys, tenants } = yield* readState(registry)
-    const { changes, run } = yield* planOf(registry, file, wanted, tenants, keys)
-    if (!dryRun) {
-      yield* Effect.catchTag(run, "InvalidValue", ({ expected, field }) =>
-        Effect.fail(new FileInvalid({ file, problem: `${field} must be ${expected}` }))
+/** Models and targets of aliases of the tenants where these change. */
+const changedModels = ({ tenants }: Declaration, changes: ReadonlyArray<Change>): ReadonlyArray<string> => {
+  const changed = new Set(
+    changes.filter(({ field }) => field === "models" || field === "aliases").map(({ subject }) => subject)
+  )
+  const names = tenants
+    .filter(({ name }) => changed.has(`tenant ${name}`))
+    .flatMap(({ aliases = {}, models = [] }) => [
+      ...(models === "all" ? [] : models),
+      ...Object.values(aliases)
+    ])
+  return [...new Set(names)]
+}
+
+/** `backend` is built only when models change, because the rest needs no model server. */
+export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
+  Command.make(
+    "apply",
+    {
+      file: Flag.String("file").pipe(
+        Flag.withAlias("f"),
+        Flag.withDescription("Tenants and settings of keys, as export prints them"),
+        Flag.withMetavar("path")
+      ),
+      dryRun: Flag.Boolean("dry-run").pipe(
+        Flag.withDescription("Print what would change, and change nothing"),
+        Flag.withDefault(false)
       )
-    }
-    const end =
-      changes.length === 0
-        ? "nothing to change"
-        : `${counted(changes.length, "change")} ${dryRun ? "would be made" : "made"}`
-    yield* show({ changes, applied: !dryRun }, [...changes.map(line), end].join("\n"))
-  })
-).pipe(
-  Command.withDescription("Change tenants and settings of keys to what a file says, all or nothing"),
-  Command.withExamples([
-    { command: "tollgate apply -f tenants.yaml --dry-run" },
-    { command: "tollgate apply -f tenants.yaml" }
-  ])
-)
+    },
+    Effect.fnUntraced(function* ({ dryRun, file }) {
+      const registry = yield* Registry
+      const wanted = yield* readDeclaration(file, yield* readFile(file))
+      const { keys, tenants } = yield* readState(registry)
+      const { changes, run } = yield* planOf(registry, file, wanted, tenants, keys)
+      if (!dryRun) {
+        yield* Effect.catchTag(run, "InvalidValue", ({ expected, field }) =>
+          Effect.fail(new FileInvalid({ file, problem: `${field} must be ${expected}` }))
+        )
+      }
+      const end =
+        changes.length === 0
+          ? "nothing to change"
+          : `${counted(changes.length, "change")} ${dryRun ? "would be made" : "made"}`
+      yield* show({ changes, applied: !dryRun }, [...changes.map(line), end].join("\n"))
+      const models = changedModels(wanted, changes)
+      if (models.length === 0) return
+      yield* Effect.forEach(allowlistHints(yield* installedModels(backend), models), noteAsText, {
+        discard: true
+      })
+    })
+  ).pipe(
+    Command.withDescription("Change tenants and settings of keys to what a file says, all or nothing"),
+    Command.withExamples([
+      { command: "tollgate apply -f tenants.yaml --dry-run" },
+      { command: "tollgate apply -f tenants.yaml" }
+    ])
+  )

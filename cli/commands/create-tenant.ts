@@ -2,8 +2,9 @@ import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import { givenLimits, limits } from "../flags.ts"
+import { tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
-import { show } from "../terminal.ts"
+import { noteAsText, show } from "../terminal.ts"
 
 export const createTenant = Command.make(
   "create-tenant",
@@ -27,6 +28,7 @@ export const createTenant = Command.make(
       })
     })
     yield* show(tenant, tenantTable([tenant]))
+    yield* Effect.forEach(tenantHints(tenant), noteAsText, { discard: true })
   })
 ).pipe(
   Command.withDescription("Create a tenant: the owner of keys, limits and a model allowlist"),

@@ -1,18 +1,12 @@
 import { Effect, type Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Backend } from "../../src/backend/Backend.ts"
-import type { Caller } from "../../src/domain/Caller.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import { Catalog } from "../../src/gates/models/Catalog.ts"
 import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
+import { namesOf } from "../modelHints.ts"
 import { minute, show, table } from "../terminal.ts"
-
-/** What decides which names a tenant has, as for requests. */
-export const namesOf = (tenant: TenantInfo): Pick<Caller, "aliases" | "models"> => ({
-  models: tenant.allowAllModels ? "all" : new Set(tenant.allowedModels),
-  aliases: new Map(tenant.modelAliases.map(({ alias, model }) => [alias, model]))
-})
 
 interface Listed {
   readonly name: string

@@ -3,6 +3,7 @@ import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as flags from "../flags.ts"
 import { readLifetime } from "../lifetime.ts"
+import { keyHints } from "../tables.ts"
 import { minute, noteAsText, show } from "../terminal.ts"
 
 export const rotateKey = Command.make(
@@ -33,6 +34,7 @@ export const rotateKey = Command.make(
       `Key ${key.prefix} takes the place of ${replaced.prefix}, which ${end}. It is shown this once:`
     )
     yield* show({ secret, ...key, replaced }, secret)
+    for (const hint of keyHints(yield* registry.showKey(key.prefix))) yield* noteAsText(hint)
   })
 ).pipe(
   Command.withDescription(

@@ -1,13 +1,13 @@
 import { Effect, type Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
-import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
-import { Backend } from "../../src/backend/Backend.ts"
-import { Catalog, withoutDefaultTag } from "../../src/gates/models/Catalog.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import type { Backend } from "../../src/backend/Backend.ts"
+import { type Catalog, withoutDefaultTag } from "../../src/gates/models/Catalog.ts"
 import * as flags from "../flags.ts"
+import { aliasHints, allowlistHints, installedModels, tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
 import { note, show } from "../terminal.ts"
-import { namesOf } from "./list-models.ts"
 
 type Aliases = { readonly [alias: string]: string }
 
@@ -23,41 +23,13 @@ const readAliases = (text: string): Effect.Effect<Aliases, InvalidValue> =>
     Object.fromEntries
   )
 
-/** The models of the model server; undefined when it does not answer. */
-const installed = <E>(backend: Layer.Layer<Backend, E>) =>
-  Effect.flatMap(Backend, ({ models }) => models).pipe(
-    Effect.timeout("5 seconds"),
-    Effect.provide(backend),
-    Effect.map((models) => new Catalog(models)),
-    Effect.orElseSucceed(() => undefined)
-  )
-
 /** An alias cannot take the name of a model: the model would win, and the alias would do nothing. */
 const checkNames = (catalog: Catalog | undefined, aliases: Aliases): Effect.Effect<void, InvalidValue> =>
   Object.keys(aliases).some((alias) => catalog?.find(withoutDefaultTag(alias)) !== undefined)
     ? new InvalidValue({ field: "alias", expected: "a name that no installed model has" })
     : Effect.void
 
-const warn = Effect.fnUntraced(function* (
-  catalog: Catalog | undefined,
-  tenant: TenantInfo,
-  aliases: Aliases
-) {
-  if (catalog === undefined) {
-    return yield* note(
-      "The model server does not answer, so it was not checked that these models are installed."
-    )
-  }
-  for (const [alias, model] of Object.entries(aliases)) {
-    if (catalog.find(model) === undefined) {
-      yield* note(`${model} is not installed: requests for ${alias} are refused until it is.`)
-    } else if (catalog.resolve(namesOf(tenant), alias) === undefined) {
-      yield* note(`${tenant.name} may not use ${model}: requests for ${alias} are refused.`)
-    }
-  }
-})
-
-/** `backend` is built only when aliases are given, because the rest needs no model server. */
+/** `backend` is built only when models or aliases are given, because the rest needs no model server. */
 export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
   Command.make(
     "set-models",
@@ -92,16 +64,23 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
         })
       }
       const aliases = Option.isSome(alias) ? yield* readAliases(alias.value) : undefined
-      const catalog = aliases === undefined ? undefined : yield* installed(backend)
+      const named = Option.isSome(models) ? flags.commaList(models.value) : []
+      const catalog =
+        aliases === undefined && named.length === 0 ? undefined : yield* installedModels(backend)
       if (aliases !== undefined) yield* checkNames(catalog, aliases)
       const changed = yield* registry.setModels(tenant, {
-        ...(Option.isSome(models) ? { models: flags.commaList(models.value) } : {}),
+        ...(Option.isSome(models) ? { models: named } : {}),
         ...(Option.isSome(allowAll) ? { allowAll: allowAll.value } : {}),
         ...(aliases === undefined ? {} : { aliases }),
         ...(Option.isSome(removeAlias) ? { removeAliases: flags.commaList(removeAlias.value) } : {})
       })
       yield* show(changed, tenantTable([changed]))
-      if (aliases !== undefined) yield* warn(catalog, changed, aliases)
+      const hints = [
+        ...allowlistHints(catalog, named),
+        ...aliasHints(catalog, changed, aliases ?? {}),
+        ...tenantHints(changed)
+      ]
+      yield* Effect.forEach(new Set(hints), note, { discard: true })
       if (changed.allowAllModels && changed.allowedModels.length > 0) {
         yield* note(
           "The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it."

@@ -1,3 +1,6 @@
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
 import { Backend } from "../../src/backend/Backend.ts"
@@ -82,6 +85,71 @@ it.effect(
       succeeds(ran)
       assert.match(ran.stderr, /does not answer, so it was not checked/)
       assert.include(ran.stdout, "fast=big")
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
+
+it.effect(
+  "when names of models lead nowhere, then set-models and apply say so, and what is installed under that name",
+  () =>
+    Effect.gen(function* () {
+      const created = yield* tollgate("create-tenant", "--name", "acme")
+      assert.match(created.stderr, /may use no model: every model request gets 403/)
+      const set = (...args: ReadonlyArray<string>) => tollgate("set-models", "--tenant", "acme", ...args)
+      const missing = yield* set("--models", "llama3.2,big,qwen3:8b")
+      succeeds(missing)
+      assert.strictEqual(
+        missing.stderr,
+        `llama3.2 is not installed: requests for it are refused until it is. Installed: llama3.2:3b.
+qwen3:8b is not installed: requests for it are refused until it is.
+`
+      )
+      const good = yield* set("--models", "llama3.2:3b,big")
+      assert.strictEqual(good.stderr, "")
+      assert.match((yield* set("--models", "")).stderr, /may use no model/)
+      assert.match(
+        (yield* tollgateHere("set-models", "--tenant", "acme", "--models", "x")).stderr,
+        /not checked/
+      )
+      const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-models-")), "t.yaml")
+      writeFileSync(
+        file,
+        "version: 1\ntenants: [{ name: acme, models: [big:1], aliases: { fast: llama3.2 } }]\n"
+      )
+      for (const more of [["--dry-run"], []]) {
+        const applied = yield* tollgate("apply", "-f", file, ...more)
+        succeeds(applied)
+        assert.match(
+          applied.stderr,
+          /big:1 is not installed.* Installed: big:latest\.\nllama3\.2 is not installed/
+        )
+      }
+      const again = yield* tollgate("apply", "-f", file)
+      assert.match(again.stdout, /nothing to change/)
+      assert.strictEqual(again.stderr, "")
+    }).pipe(Effect.provide(Admin)),
+  wait
+)
+
+it.effect(
+  "when a key is made, enabled or rotated in a tenant that is disabled or has no models, then the command says that it cannot work",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* tollgate("create-tenant", "--name", "acme"))
+      succeeds(yield* tollgate("disable-tenant", "--tenant", "acme"))
+      const made = yield* tollgate("create-key", "--tenant", "acme", "--name", "k")
+      const prefix = made.stdout.slice(0, 12)
+      succeeds(yield* tollgate("disable-key", "--prefix", prefix))
+      const [enabled, rotated] = [
+        yield* tollgate("enable-key", "--prefix", prefix),
+        yield* tollgate("rotate-key", "--prefix", prefix)
+      ]
+      for (const ran of [made, enabled, rotated]) {
+        succeeds(ran)
+        assert.match(ran.stderr, /The tenant is disabled: every request gets 401\. "tollgate enable-tenant/)
+        assert.match(ran.stderr, /The tenant may use no model/)
+      }
+      assert.match((yield* tollgate("enable-tenant", "--tenant", "acme")).stderr, /may use no model/)
     }).pipe(Effect.provide(Admin)),
   wait
 )
