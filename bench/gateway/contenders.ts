@@ -10,11 +10,22 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 import { file, type Served, serve } from "./processes.ts"
 
-export type ContenderName = "floor" | "tollgate" | "twins" | "portkey" | "litellm"
+export type ContenderName =
+  | "floor"
+  | "tollgate"
+  | "twins"
+  | "one on both cores"
+  | "workers"
+  | "bifrost"
+  | "gomodel"
+  | "portkey"
+  | "litellm"
 
 export interface Contender extends Served {
   readonly name: ContenderName
   readonly headers?: Readonly<Record<string, string>>
+  /** what stands before the name of a model */
+  readonly prefix?: string
   readonly keys: { readonly good: string; readonly poor: string; readonly nobody: string }
 }
 
@@ -59,21 +70,40 @@ export const makeStores = Effect.fnUntraced(function* (
 
 export type Stores = Effect.Success<ReturnType<typeof makeStores>>
 
-export const backend = serve(1, [file("stub.ts")], {})
+export const backend = serve("1", [file("stub.ts")], {})
 
 /** node:http and undici with no logic at all. */
 export const floor = (backendUrl: string) =>
-  Effect.map(serve(0, [file("floor.ts")], { BACKEND_URL: backendUrl }), (served): Contender => ({
-    ...served,
-    name: "floor",
-    keys: { good: nobody, poor: nobody, nobody }
-  }))
+  Effect.map(
+    serve("0", [file("floor.ts")], { BACKEND_URL: backendUrl }, { idleS: 2 }),
+    (served): Contender => ({
+      ...served,
+      name: "floor",
+      keys: { good: nobody, poor: nobody, nobody }
+    })
+  )
 
-/** With everything on; `profile` is where V8 leaves a CPU profile of it. */
-export const tollgate = (backendUrl: string, stores: Stores, profile?: string) =>
+export interface TollgateOptions {
+  /** where V8 leaves a CPU profile */
+  readonly profile?: string | undefined
+  /** processes that share the port; default 1 */
+  readonly workers?: number
+  /** default core 0 */
+  readonly cores?: string
+  readonly name?: ContenderName
+  /** how long it is left alone before its memory is read; default not at all */
+  readonly idleS?: number
+}
+
+/** With everything on. */
+export const tollgate = (
+  backendUrl: string,
+  stores: Stores,
+  { profile, workers, cores = "0", name = "tollgate", idleS = 0 }: TollgateOptions = {}
+) =>
   Effect.map(
     serve(
-      0,
+      cores,
       [
         ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
         file("../../src/main.ts")
@@ -85,18 +115,19 @@ export const tollgate = (backendUrl: string, stores: Stores, profile?: string) =
         BACKEND_URL: backendUrl,
         SHUTDOWN_DRAIN_MS: "0",
         NUM_PREDICT_CAP: "20000",
-        LOG_LEVEL: "error"
+        LOG_LEVEL: "error",
+        WORKERS: workers === undefined ? undefined : String(workers)
       },
-      { gently: profile !== undefined }
+      { gently: profile !== undefined || workers !== undefined, idleS }
     ),
-    (served): Contender => ({ ...served, name: "tollgate", keys: stores.keys })
+    (served): Contender => ({ ...served, name, keys: stores.keys })
   )
 
 /** The same gateway on memory twins: what is left is its own work. */
 export const twins = (backendUrl: string) => {
   const keys = { good: mintKey("tg_"), poor: mintKey("tg_"), nobody }
   return Effect.map(
-    serve(0, [file("twins.ts")], { BACKEND_URL: backendUrl, GOOD: keys.good, POOR: keys.poor }),
+    serve("0", [file("twins.ts")], { BACKEND_URL: backendUrl, GOOD: keys.good, POOR: keys.poor }),
     (served): Contender => ({ ...served, name: "twins", keys })
   )
 }

@@ -21,14 +21,16 @@ const say = (line: string) => Effect.sync(() => void process.stdout.write(`${lin
 const short: Work = {
   name: "short",
   path: "/api/chat",
-  body: JSON.stringify({ model: "short", stream: false, messages: [{ role: "user", content: "Hello" }] }),
+  model: "short",
+  request: { stream: false, messages: [{ role: "user", content: "Hello" }] },
   connections: 50
 }
 
 const stream = (model: string, connections: number, frames: number): Work => ({
   name: model,
   path: "/api/chat",
-  body: JSON.stringify({ model, messages: [{ role: "user", content: "Hello" }] }),
+  model,
+  request: { messages: [{ role: "user", content: "Hello" }] },
   connections,
   frames
 })

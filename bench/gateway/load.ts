@@ -3,94 +3,189 @@
  * flight. With it an open one: so many a second, whatever becomes of them.
  * For the paced model every frame carries the time it was sent, so its delay is known too. `URL` and `KEY` may be comma
  * lists: requests take them in turn.
+ * On plain sockets, because a client of HTTP would take more of the core that the stores are on.
  */
-import { Pool } from "undici"
+import { connect, type Socket } from "node:net"
+import { ResponseReader } from "./responseReader.ts"
 
 const env = (name: string): string => process.env[name] ?? ""
 const targets = env("URL")
   .split(",")
   .map((url) => new URL(url))
-const keys = env("KEY").split(",")
+const headers: Readonly<Record<string, string>> = {
+  "content-type": "application/json",
+  ...JSON.parse(env("HEADERS") === "" ? "{}" : env("HEADERS"))
+}
+const body = env("BODY")
+const paced = env("PACED") !== ""
 const connections = Number(env("CONNECTIONS"))
+
+/** All requests there are: one for each target and key. */
+const requests = targets.map((target) =>
+  env("KEY")
+    .split(",")
+    .map((key) => {
+      const lines = Object.entries({ ...headers, authorization: `Bearer ${key}` })
+      return Buffer.from(
+        `POST ${target.pathname} HTTP/1.1\r\nhost: ${target.host}\r\n` +
+          lines.map(([name, value]) => `${name}: ${value}\r\n`).join("") +
+          `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+      )
+    })
+)
+
 const began = performance.now()
 const until = began + Number(env("SECONDS")) * 1000
 /** This program is slow while it begins: what it sends then is not timed. */
 const timedFrom = began + 1000
-const pools = targets.map((target) => new Pool(target.origin, { connections }))
-const headers = {
-  "content-type": "application/json",
-  ...JSON.parse(env("HEADERS") === "" ? "{}" : env("HEADERS"))
-}
 const firsts: Array<number> = []
 const frames: Array<number> = []
 const statuses = new Map<number, number>()
 const stamp = /@(\d+)@/g
+/** requests sent, and answered or lost */
+const count = { turn: 0, done: 0 }
+/** every connection there has been */
+const opened: Array<Connection> = []
 
-let turn = 0
-const once = () =>
-  new Promise<void>((resolve) => {
-    turn += 1
-    const [pool, path] = [pools[turn % pools.length], targets[turn % targets.length]?.pathname ?? "/"]
-    const authorization = `Bearer ${keys[turn % keys.length]}`
-    const started = performance.now()
-    let first = true
-    pool?.dispatch(
-      { method: "POST", path, headers: { ...headers, authorization }, body: env("BODY") },
-      {
-        // Without it undici takes the handler for one of its older kind.
-        onRequestStart: () => undefined,
-        onResponseStart: (_controller, status) => void statuses.set(status, (statuses.get(status) ?? 0) + 1),
-        onResponseData: (_controller, chunk) => {
-          if (first && started > timedFrom) firsts.push((performance.now() - started) * 1000)
-          first = false
-          if (started < timedFrom) return
-          const now = process.hrtime.bigint()
-          for (const match of chunk.toString("latin1").matchAll(stamp))
-            frames.push(Number(now - BigInt(match[1] ?? 0)) / 1000)
-        },
-        onResponseEnd: () => resolve(),
-        onResponseError: () => {
-          statuses.set(0, (statuses.get(0) ?? 0) + 1)
-          resolve()
-        }
-      }
-    )
+const timeFrames = (bytes: Buffer): void => {
+  const now = process.hrtime.bigint()
+  for (const match of bytes.toString("latin1").matchAll(stamp))
+    frames.push(Number(now - BigInt(match[1] ?? 0)) / 1000)
+}
+
+/** A connection to one of the targets; `free` is called when it can take a request, also after it has been renewed. */
+class Connection {
+  readonly #target: number
+  readonly #free: (self: Connection) => void
+  readonly #reader = new ResponseReader()
+  #socket: Socket
+  #startedAt = 0
+  #waiting = false
+  #first = true
+
+  constructor(target: number, free: (self: Connection) => void) {
+    this.#target = target
+    this.#free = free
+    this.#socket = this.#open()
+  }
+
+  send(): void {
+    const all = requests[this.#target] ?? []
+    count.turn += 1
+    this.#waiting = true
+    this.#first = true
+    this.#reader.begin()
+    this.#startedAt = performance.now()
+    this.#socket.write(all[count.turn % all.length] ?? "")
+  }
+
+  #open(): Socket {
+    const target = targets[this.#target]
+    const socket = connect({ host: "127.0.0.1", port: Number(target?.port), noDelay: true })
+    socket.on("data", (bytes: Buffer) => this.#read(bytes))
+    // What is wrong is counted when the socket closes.
+    socket.on("error", () => socket.destroy())
+    socket.on("close", () => this.#closed())
+    socket.on("connect", () => this.#free(this))
+    return socket
+  }
+
+  #read(bytes: Buffer): void {
+    if (!this.#waiting) return
+    const ended = this.#reader.push(bytes)
+    const timed = this.#startedAt > timedFrom
+    if (this.#first && this.#reader.hasBody) {
+      this.#first = false
+      if (timed) firsts.push((performance.now() - this.#startedAt) * 1000)
+    }
+    if (paced && timed) timeFrames(bytes)
+    if (ended) this.#answered(this.#reader.status)
+  }
+
+  #answered(status: number): void {
+    this.#waiting = false
+    count.done += 1
+    statuses.set(status, (statuses.get(status) ?? 0) + 1)
+    if (this.#reader.closes) this.#socket.destroy()
+    else this.#free(this)
+  }
+
+  /** A body without a length ends with its connection; any other answer that is not whole is counted as status 0. */
+  #closed(): void {
+    if (this.#waiting) {
+      this.#waiting = false
+      count.done += 1
+      const status = this.#reader.endsWithConnection ? this.#reader.status : 0
+      statuses.set(status, (statuses.get(status) ?? 0) + 1)
+    }
+    // A server that is gone is not asked without a pause.
+    setTimeout(() => (this.#socket = this.#open()), 10)
+  }
+}
+
+const openConnection = (free: (connection: Connection) => void): void =>
+  void opened.push(new Connection(opened.length % targets.length, free))
+
+const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
+
+const closed = async () => {
+  let running = connections
+  await new Promise<void>((resolve) => {
+    const next = (connection: Connection): void => {
+      if (performance.now() < until) connection.send()
+      else if ((running -= 1) === 0) resolve()
+    }
+    for (let n = 0; n < connections; n++) openConnection(next)
   })
+}
+
+/** Timers and not a busy loop, which would take the core from the stores: what is due by then is sent at once. */
+const open = async (rate: number) => {
+  const idle: Array<Connection> = []
+  // A request that finds no idle connection has one opened for it; it takes that one, or another that is free before.
+  let late = 0
+  const free = (connection: Connection): void => {
+    if (late === 0) return void idle.push(connection)
+    late -= 1
+    connection.send()
+  }
+  for (let n = 0; n < connections; n++) openConnection(free)
+  let due = 0
+  while (performance.now() < until) {
+    for (; began + (due * 1000) / rate <= performance.now(); due++) {
+      const connection = idle.pop()
+      if (connection === undefined) {
+        late += 1
+        openConnection(free)
+      } else connection.send()
+    }
+    await wait(0.5)
+  }
+  while (count.done < due) await wait(5)
+}
+
+const rate = Number(env("RATE"))
+/** Answers that take longer than this beyond the time are not waited for. */
+const graceMs = 20_000
+await Promise.race([rate > 0 ? open(rate) : closed(), wait(until + graceMs - performance.now())])
+const seconds = (performance.now() - began) / 1000
+const { user, system } = process.cpuUsage()
 
 const at = (values: ReadonlyArray<number>, share: number): number =>
-  values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0
+  values[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0
+for (const times of [firsts, frames]) times.sort((a, b) => a - b)
 
-let done = 0
-const rate = Number(env("RATE"))
-const closed = async () => {
-  while (performance.now() < until) {
-    await once()
-    done += 1
-  }
-}
-/** Timers and not a busy loop, which would take the core from the stores: what is due by then is sent at once. */
-const open = async () => {
-  const running: Array<Promise<void>> = []
-  for (let n = 0; ;) {
-    const now = performance.now()
-    if (now >= until) break
-    for (; began + (n * 1000) / rate <= now; n++) running.push(once().then(() => void (done += 1)))
-    await new Promise((resolve) => setTimeout(resolve, 0.5))
-  }
-  await Promise.all(running)
-}
-await (rate > 0 ? open() : Promise.all(Array.from({ length: connections }, closed)))
-const seconds = (performance.now() - began) / 1000
 process.stdout.write(
   `${JSON.stringify({
-    rps: done / seconds,
-    requests: done,
+    rps: count.done / seconds,
+    requests: count.done,
     firstP50: at(firsts, 0.5),
     firstP99: at(firsts, 0.99),
     frameP50: at(frames, 0.5),
     frameP99: at(frames, 0.99),
     frames: frames.length,
-    statuses: Object.fromEntries(statuses)
+    statuses: Object.fromEntries(statuses),
+    loadShare: (user + system) / 1e6 / seconds
   })}\n`
 )
 process.exit(0)

@@ -1,8 +1,8 @@
 /** One contender at one work for a while: what came of it, and what it cost. */
 import { Effect, Schema } from "effect"
 import type { Contender } from "./contenders.ts"
-import { costOf, file, launch } from "./processes.ts"
-import type { Work } from "./works.ts"
+import { coresSoFar, costOf, file, launch } from "./processes.ts"
+import { bodyOf, type Work } from "./works.ts"
 
 const Load = Schema.fromJsonString(
   Schema.Struct({
@@ -13,7 +13,8 @@ const Load = Schema.fromJsonString(
     frameP50: Schema.Finite,
     frameP99: Schema.Finite,
     frames: Schema.Finite,
-    statuses: Schema.Record(Schema.String, Schema.Finite)
+    statuses: Schema.Record(Schema.String, Schema.Finite),
+    loadShare: Schema.Finite
   })
 )
 
@@ -32,21 +33,26 @@ export interface Sample {
   /** MiB */
   readonly rss: number
   readonly statuses: string
+  /** how busy core 0 and core 1 were, and the load alone, 0 to 1 */
+  readonly core0: number
+  readonly core1: number
+  readonly loadShare: number
 }
 
 /** Whom to ask: one contender, or several of a kind that take turns, with one key or several. */
-type Asked = Pick<Contender, "child" | "headers"> & { readonly url: string; readonly key: string }
+type Asked = Pick<Contender, "child" | "headers" | "prefix"> & { readonly url: string; readonly key: string }
 
 const load = (asked: Asked, work: Work, seconds: number) =>
   Effect.callback<string>((resume) => {
-    const child = launch(1, [file("load.ts")], {
+    const child = launch("1", [file("load.ts")], {
       URL: asked.url
         .split(",")
         .map((url) => url + work.path)
         .join(","),
       KEY: asked.key,
       HEADERS: JSON.stringify(asked.headers ?? {}),
-      BODY: work.body,
+      BODY: bodyOf(work, asked.prefix),
+      PACED: work.paced === true ? "yes" : "",
       CONNECTIONS: String(work.connections),
       RATE: String(work.rate ?? ""),
       SECONDS: String(seconds)
@@ -60,12 +66,18 @@ export const measure = (contender: Contender, work: Work, seconds: number) =>
   measureAsked({ ...contender, key: contender.keys[work.key ?? "good"] }, work, seconds)
 
 export const measureAsked = Effect.fnUntraced(function* (asked: Asked, work: Work, seconds: number) {
-  const before = costOf(asked.child)
+  const [before, coresBefore] = [costOf(asked.child), coresSoFar()]
   const result = yield* load(asked, work, seconds)
-  const after = costOf(asked.child)
+  const [after, coresAfter] = [costOf(asked.child), coresSoFar()]
+  const [core0 = Number.NaN, core1 = Number.NaN] = coresAfter.map(({ busy, all }, n) => {
+    const first = coresBefore[n] ?? { busy: 0, all: 0 }
+    return (busy - first.busy) / (all - first.all)
+  })
   const cpu = (after.cpu - before.cpu) * 1e6
   return {
     ...result,
+    core0,
+    core1,
     cpuPerRequest: cpu / result.requests,
     cpuPerFrame: work.frames === undefined ? 0 : cpu / result.requests / work.frames,
     rss: after.rss,

@@ -1,8 +1,8 @@
-/** Programs of the benchmark, each on a core of its own choosing. */
+/** Programs of the benchmark, each on the cores it is given. */
 import { type ChildProcess, spawn } from "node:child_process"
-import { readFileSync } from "node:fs"
+import { readdirSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
-import { Effect, Schedule } from "effect"
+import { Duration, Effect, Schedule } from "effect"
 import { freePort } from "../../test/support/servers/processes.ts"
 
 /** Besides what this process has; `undefined` takes something of it away. */
@@ -10,15 +10,17 @@ export type Env = Readonly<Record<string, string | undefined>>
 
 export const file = (name: string): string => fileURLToPath(new URL(name, import.meta.url))
 
+/** `cores` as taskset writes them: `0`, or `0,1`. */
 export const launch = (
-  core: number,
+  cores: string,
   args: ReadonlyArray<string>,
   env: Env,
-  program = process.execPath
+  { program = process.execPath, folder, silent = false }: Pick<How, "program" | "folder" | "silent"> = {}
 ): ChildProcess =>
-  spawn("taskset", ["-c", String(core), program, ...args], {
+  spawn("taskset", ["-c", cores, program, ...args], {
     env: { ...process.env, ...env },
-    stdio: ["ignore", "pipe", "inherit"]
+    cwd: folder,
+    stdio: ["ignore", "pipe", silent ? "ignore" : "inherit"]
   })
 
 /** Any answer at all; a program that is not there in a minute does not come. LiteLLM takes ten seconds of a free core. */
@@ -39,18 +41,26 @@ export interface Served {
   readonly child: ChildProcess
   /** from the start of the process to its first answer, ms */
   readonly startMs: number
+  /** resident memory before the first request, MiB */
+  readonly idleRss: number
 }
 
 export interface How {
   /** asked to end and waited for, not killed */
   readonly gently?: boolean
   /** default this Node */
-  readonly program?: string
+  readonly program?: string | undefined
+  /** where it runs; default here */
+  readonly folder?: string
+  /** nothing of what it writes to stderr is shown */
+  readonly silent?: boolean
+  /** how long it is left alone before its memory is read; default not at all */
+  readonly idleS?: number
 }
 
 /** A program that is up once it answers on `PORT`, `{port}` in its arguments; ended with the scope. */
 export const serve = Effect.fnUntraced(function* (
-  core: number,
+  cores: string,
   args: ReadonlyArray<string>,
   env: Env,
   how: How = {}
@@ -59,18 +69,45 @@ export const serve = Effect.fnUntraced(function* (
   const startedAt = performance.now()
   const placed = args.map((arg) => arg.replace("{port}", String(port)))
   const child = yield* Effect.acquireRelease(
-    Effect.sync(() => launch(core, placed, { ...env, PORT: String(port) }, how.program)),
+    Effect.sync(() => launch(cores, placed, { ...env, PORT: String(port) }, how)),
     (child) => (how.gently === true ? ended(child) : Effect.sync(() => void child.kill("SIGKILL")))
   )
   child.stdout?.resume()
   const url = `http://127.0.0.1:${port}`
   yield* answers(`${url}/readyz`)
-  return { url, child, startMs: performance.now() - startedAt } satisfies Served
+  const startMs = performance.now() - startedAt
+  yield* Effect.sleep(Duration.seconds(how.idleS ?? 0))
+  return { url, child, startMs, idleRss: costOf(child).rss } satisfies Served
 })
 
-/** CPU seconds the process has used so far, and its resident memory in MiB. */
+/** A process and all that it has started, and those in turn. */
+const family = (pid: number): ReadonlyArray<number> => [
+  pid,
+  ...readdirSync(`/proc/${pid}/task`)
+    .flatMap((task) => readFileSync(`/proc/${pid}/task/${task}/children`, "utf8").split(" "))
+    .filter((child) => child.trim() !== "")
+    .flatMap((child) => family(Number(child)))
+]
+
+/** CPU seconds used so far, and resident memory in MiB, of a program and the workers it has started. */
 export const costOf = (child: ChildProcess): { readonly cpu: number; readonly rss: number } => {
-  const stat = readFileSync(`/proc/${child.pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
-  const rss = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1]
-  return { cpu: (Number(stat[11]) + Number(stat[12])) / 100, rss: Number(rss) / 1024 }
+  const costs = family(child.pid ?? 0).map((pid) => {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
+    const rss = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]
+    return { cpu: (Number(stat[11]) + Number(stat[12])) / 100, rss: Number(rss) / 1024 }
+  })
+  const sum = (values: ReadonlyArray<number>) => values.reduce((total, value) => total + value, 0)
+  return { cpu: sum(costs.map(({ cpu }) => cpu)), rss: sum(costs.map(({ rss }) => rss)) }
 }
+
+/** Jiffies each of the first two cores has spent so far: busy, and in all. */
+export const coresSoFar = (): ReadonlyArray<{ readonly busy: number; readonly all: number }> =>
+  ["cpu0", "cpu1"].map((core) => {
+    const line = new RegExp(`^${core} (.*)$`, "m").exec(readFileSync("/proc/stat", "utf8"))?.[1] ?? ""
+    const [user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0] = line
+      .trim()
+      .split(" ")
+      .map(Number)
+    const busy = user + nice + system + irq + soft + steal
+    return { busy, all: busy + idle + wait }
+  })

@@ -9,6 +9,7 @@ export const median = (values: ReadonlyArray<number>): number =>
 const spread = (values: ReadonlyArray<number>): string =>
   `±${Math.round((100 * (Math.max(...values) - Math.min(...values))) / 2 / (median(values) || 1))} %`
 
+const percent = (share: number): string => `${(100 * share).toFixed(0)} %`
 const ms = (us: number, digits = 2): string => (us / 1000).toFixed(digits)
 
 export const reportOf = (work: Work, samples: ReadonlyMap<ContenderName, ReadonlyArray<Sample>>): string => {
@@ -18,8 +19,8 @@ export const reportOf = (work: Work, samples: ReadonlyMap<ContenderName, Readonl
   const lines = [`### ${work.name} (${load})`, ""]
   const frames = work.frames !== undefined
   lines.push(
-    `| | req/s | of the floor | CPU µs/request |${frames ? " CPU µs/frame |" : ""} first byte p50 / p99 ms |${work.paced ? " frame delay p50 / p99 ms |" : ""} RSS MiB | answers |`,
-    `|---|---|---|---|${frames ? "---|" : ""}---|${work.paced ? "---|" : ""}---|---|`
+    `| | req/s | of the floor | CPU µs/request |${frames ? " CPU µs/frame |" : ""} first byte p50 / p99 ms |${work.paced ? " frame delay p50 / p99 ms |" : ""} RSS MiB | core 0 / core 1 busy, of that the load | answers |`,
+    `|---|---|---|---|${frames ? "---|" : ""}---|${work.paced ? "---|" : ""}---|---|---|`
   )
   for (const [name, of] of samples) {
     const at = (figure: Exclude<keyof Sample, "statuses">) => median(of.map((sample) => sample[figure]))
@@ -30,7 +31,7 @@ export const reportOf = (work: Work, samples: ReadonlyMap<ContenderName, Readonl
         (frames ? ` ${at("cpuPerFrame").toFixed(2)} |` : "") +
         ` ${ms(at("firstP50"))} / ${ms(at("firstP99"))} |` +
         (work.paced ? ` ${ms(at("frameP50"), 3)} / ${ms(at("frameP99"), 3)} |` : "") +
-        ` ${at("rss").toFixed(0)} | ${of.at(-1)?.statuses ?? ""} |`
+        ` ${at("rss").toFixed(0)} | ${percent(at("core0"))} / ${percent(at("core1"))}, ${percent(at("loadShare"))} | ${of.at(-1)?.statuses ?? ""} |`
     )
   }
   return `${lines.join("\n")}\n`

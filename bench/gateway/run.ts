@@ -3,8 +3,11 @@
  * backend, stores, load and this program on core 1. Contenders take turns (A B A B); what is printed is the median over
  * the rounds.
  *
- * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--peers` to install and
- * measure the peers too; `--profile <dir>` leaves a V8 CPU profile of Tollgate there.
+ * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--table` for the table
+ * against peers and its goals instead; `--workers 2` measures so many workers against one, both on both cores;
+ * `--peers` installs and measures the peers that a registry of packages has; `--profile <dir>` leaves a V8 CPU profile of
+ * Tollgate there. A peer that is there already is given by its path: `PEER_BIFROST=/path/to/bifrost-http`, `PEER_GOMODEL`,
+ * `PEER_PORTKEY` (its `start-server.js`), `PEER_LITELLM`. How to repeat the table: RESULTS.md.
  */
 import { cpus } from "node:os"
 import { parseArgs } from "node:util"
@@ -13,13 +16,16 @@ import * as contenders from "./contenders.ts"
 import { measure, type Sample } from "./measure.ts"
 import { peers } from "./peers.ts"
 import { median, reportOf } from "./report.ts"
-import { works } from "./works.ts"
+import { goalsTableOf, tableOf } from "./summary.ts"
+import { cores, table, type Work, works } from "./works.ts"
 
 const { values: options } = parseArgs({
   options: {
     rounds: { type: "string", default: "3" },
     seconds: { type: "string", default: "6" },
     only: { type: "string", default: "" },
+    table: { type: "boolean", default: false },
+    workers: { type: "string" },
     peers: { type: "boolean", default: false },
     profile: { type: "string" }
   }
@@ -39,44 +45,101 @@ const coldStart = (backendUrl: string, stores: contenders.Stores) =>
     Effect.scoped(Effect.map(contenders.tollgate(backendUrl, stores), ({ startMs }) => startMs))
   )
 
-const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
-  const stores = yield* contenders.makeStores()
-  const { url } = yield* contenders.backend
-  yield* say(
-    `${cpus()[0]?.model ?? "?"} × ${cpus().length}, Node ${process.version}; ${rounds} rounds of ${seconds} s\n`
-  )
-  if (options.only === "") {
-    const starts = yield* coldStart(url, stores)
-    yield* say(`cold start to the first answer: ${median(starts).toFixed(0)} ms (median of five)\n`)
-  }
-  const all = [
-    yield* contenders.floor(url),
-    yield* contenders.tollgate(url, stores, options.profile),
-    yield* contenders.twins(url),
-    ...(options.peers ? yield* peers(url, stores.redisUrl, say) : [])
-  ]
-  const warm = new Set<contenders.ContenderName>()
+type Samples = Map<contenders.ContenderName, Array<Sample>>
+
+/** A contender that gives fewer answers a second when saturated has no first byte at this rate to speak of. */
+const keepsUp = (
+  name: contenders.ContenderName,
+  { rate = 0 }: Work,
+  results: ReadonlyMap<string, Samples>
+): boolean => {
+  const saturated = results.get(table.stream32.name)?.get(name)
+  return saturated === undefined || median(saturated.map(({ rps }) => rps)) > rate
+}
+
+/** Everybody who can do it, warmed up, in turns. */
+const measureAll = Effect.fnUntraced(function* (
+  planned: Work,
+  all: ReadonlyArray<contenders.Contender>,
+  warm: Set<contenders.ContenderName>
+) {
   const warmUp = ({ name }: contenders.Contender): number => {
     if (name === "floor") return warmUpS.floor
     const known = warm.has(name)
     warm.add(name)
     return known ? warmUpS.later : warmUpS.first
   }
-  for (const planned of works.filter(({ name }) => name.includes(options.only))) {
-    const able = all.filter(({ name }) => planned.only === undefined || planned.only.includes(name))
-    let saturated = 0
-    for (const contender of able) {
-      const { rps } = yield* measure(contender, planned, warmUp(contender))
-      if (contender.name === "tollgate") saturated = rps
-    }
-    const work = planned.half === undefined ? planned : { ...planned, rate: Math.round(saturated / 2) }
-    const samples = new Map<contenders.ContenderName, Array<Sample>>(able.map(({ name }) => [name, []]))
-    for (let round = 0; round < rounds; round++) {
-      for (const contender of able)
-        samples.get(contender.name)?.push(yield* measure(contender, work, seconds))
-    }
-    yield* say(reportOf(work, samples))
+  const able = all.filter(({ name }) => planned.only === undefined || planned.only.includes(name))
+  let saturated = 0
+  for (const contender of able) {
+    const { rps } = yield* measure(contender, planned, warmUp(contender))
+    if (contender.name === "tollgate") saturated = rps
   }
+  const work = planned.half === undefined ? planned : { ...planned, rate: Math.round(saturated / 2) }
+  const samples: Samples = new Map(able.map(({ name }) => [name, []]))
+  for (let round = 0; round < rounds; round++) {
+    for (const contender of able) samples.get(contender.name)?.push(yield* measure(contender, work, seconds))
+  }
+  yield* say(reportOf(work, samples))
+  return samples
+})
+
+/** One process and several, both on both cores, each alone on the machine. */
+const measureWorkers = Effect.fnUntraced(function* (
+  count: number,
+  backendUrl: string,
+  stores: contenders.Stores
+) {
+  const options = { cores: "0,1", idleS: 2 } as const
+  const all = [
+    yield* contenders.tollgate(backendUrl, stores, { ...options, name: "one on both cores" }),
+    yield* contenders.tollgate(backendUrl, stores, { ...options, name: "workers", workers: count })
+  ]
+  const samples = yield* measureAll(cores, all, new Set())
+  yield* say(`idle RSS of ${count} workers and what starts them: ${all[1]?.idleRss.toFixed(0)} MiB\n`)
+  return samples
+})
+
+const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
+  const stores = yield* contenders.makeStores()
+  const { url } = yield* contenders.backend
+  yield* say(
+    `${new Date().toISOString()}, ${cpus()[0]?.model ?? "?"} × ${cpus().length}, Node ${process.version}; ` +
+      `${rounds} rounds of ${seconds} s\n`
+  )
+  if (options.only === "" && !options.table) {
+    const starts = yield* coldStart(url, stores)
+    yield* say(`cold start to the first answer: ${median(starts).toFixed(0)} ms (median of five)\n`)
+  }
+  const results = new Map<string, Samples>()
+  if (options.workers !== undefined)
+    results.set(cores.name, yield* Effect.scoped(measureWorkers(Number(options.workers), url, stores)))
+  const all = [
+    yield* contenders.floor(url),
+    yield* contenders.tollgate(url, stores, { profile: options.profile, idleS: 2 }),
+    ...(options.table ? [] : [yield* contenders.twins(url)]),
+    // Tollgate's keys are in the first of the databases of this Redis.
+    ...(yield* peers({ backendUrl: url, redisUrl: `${stores.redisUrl}/1` }, options.peers, say))
+  ]
+  yield* say("")
+  const warm = new Set<contenders.ContenderName>()
+  const planned: ReadonlyArray<Work> = options.table ? Object.values(table) : works
+  for (const work of planned.filter(({ name }) => name.includes(options.only)))
+    results.set(
+      work.name,
+      yield* measureAll(
+        work,
+        all.filter(({ name }) => keepsUp(name, work, results)),
+        warm
+      )
+    )
+  if (!options.table) return
+  const summary = {
+    samples: results,
+    idleRss: new Map(all.map(({ name, idleRss }) => [name, idleRss]))
+  }
+  yield* say(tableOf(summary))
+  yield* say(goalsTableOf(summary))
 })
 
 await Effect.runPromise(Effect.scoped(bench))

@@ -4,7 +4,9 @@ import type { ContenderName } from "./contenders.ts"
 export interface Work {
   readonly name: string
   readonly path: string
-  readonly body: string
+  readonly model: string
+  /** the rest of the body */
+  readonly request: Readonly<Record<string, unknown>>
   readonly connections: number
   /** frames a request has, when what counts is the cost of a frame */
   readonly frames?: number
@@ -20,31 +22,90 @@ export interface Work {
   readonly only?: ReadonlyArray<ContenderName>
 }
 
-const chat = (model: string, stream: boolean) =>
-  JSON.stringify({ model, stream, messages: [{ role: "user", content: "Hello" }] })
+/** The body; some peers want a prefix before the name of the model, which says what provider has it. */
+export const bodyOf = ({ model, request }: Pick<Work, "model" | "request">, prefix = ""): string =>
+  JSON.stringify({ model: prefix + model, ...request })
+
+const chat = (model: string, stream: boolean) => ({
+  model,
+  request: { stream, messages: [{ role: "user", content: "Hello" }] }
+})
+const embeddings = { model: "short", request: { input: Array.from({ length: 64 }, (_, n) => `input ${n}`) } }
 
 const gateways = ["tollgate", "twins"] as const
 const native = ["floor", ...gateways] as const
 const refused = { path: "/api/chat", connections: 50, only: gateways } as const
+const openai = { path: "/v1/chat/completions" } as const
+
+/** The works of the table against peers, by what the goals call them. */
+export const table = {
+  json32: { ...openai, ...chat("short", false), name: "JSON, 32 connections", connections: 32 },
+  json96: { ...openai, ...chat("short", false), name: "JSON, 96 connections", connections: 96 },
+  stream32: {
+    ...openai,
+    ...chat("short", true),
+    name: "streams of 3 frames, 32 connections",
+    connections: 32
+  },
+  stream96: {
+    ...openai,
+    ...chat("short", true),
+    name: "streams of 3 frames, 96 connections",
+    connections: 96
+  },
+  paced: {
+    ...openai,
+    ...chat("paced", true),
+    name: "200 streams at 50 frames a second",
+    connections: 200,
+    frames: 100,
+    paced: true
+  },
+  first200: {
+    ...openai,
+    ...chat("short", true),
+    name: "first byte of a stream, 200 a second",
+    connections: 32,
+    rate: 200
+  },
+  first600: {
+    ...openai,
+    ...chat("short", true),
+    name: "first byte of a stream, 600 a second",
+    connections: 32,
+    rate: 600
+  },
+  embeddings: {
+    path: "/api/embed",
+    ...embeddings,
+    name: "embeddings of 64 inputs × 384",
+    connections: 20,
+    only: native
+  }
+} as const satisfies Readonly<Record<string, Work>>
+
+/** Only for `--workers`: one process and several, each on both cores. */
+export const cores = {
+  ...openai,
+  ...chat("short", false),
+  name: "JSON, 32 connections, both cores",
+  connections: 32,
+  only: ["one on both cores", "workers"]
+} as const satisfies Work
 
 export const works: ReadonlyArray<Work> = [
   {
     name: "short answers, one object",
     path: "/api/chat",
-    body: chat("short", false),
+    ...chat("short", false),
     connections: 50,
     only: native
   },
-  {
-    name: "short answers, OpenAI's surface",
-    path: "/v1/chat/completions",
-    body: chat("short", false),
-    connections: 50
-  },
+  { name: "short answers, OpenAI's surface", ...openai, ...chat("short", false), connections: 50 },
   {
     name: "half load, one object",
     path: "/api/chat",
-    body: chat("short", false),
+    ...chat("short", false),
     connections: 50,
     half: true,
     only: native
@@ -52,7 +113,7 @@ export const works: ReadonlyArray<Work> = [
   {
     name: "half load, streams",
     path: "/api/chat",
-    body: chat("short", true),
+    ...chat("short", true),
     connections: 50,
     half: true,
     only: native
@@ -60,7 +121,7 @@ export const works: ReadonlyArray<Work> = [
   {
     name: "streams of 200 frames as fast as they come",
     path: "/api/chat",
-    body: chat("burst", true),
+    ...chat("burst", true),
     connections: 20,
     frames: 200,
     only: native
@@ -68,7 +129,7 @@ export const works: ReadonlyArray<Work> = [
   {
     name: "300 streams at 20 ms a frame",
     path: "/api/chat",
-    body: chat("paced", true),
+    ...chat("paced", true),
     connections: 300,
     frames: 100,
     paced: true,
@@ -76,26 +137,20 @@ export const works: ReadonlyArray<Work> = [
   },
   {
     name: "300 streams at 20 ms a frame, SSE",
-    path: "/v1/chat/completions",
-    body: chat("paced", true),
+    ...openai,
+    ...chat("paced", true),
     connections: 300,
     frames: 100,
     paced: true,
     only: native
   },
-  {
-    name: "embeddings of 64 inputs",
-    path: "/api/embed",
-    body: JSON.stringify({ model: "short", input: Array.from({ length: 64 }, (_, n) => `input ${n}`) }),
-    connections: 20,
-    only: native
-  },
+  { name: "embeddings of 64 inputs", path: "/api/embed", ...embeddings, connections: 20, only: native },
   {
     ...refused,
     name: "refused: 401, held to 200 a second by the tarpit",
-    body: chat("short", false),
+    ...chat("short", false),
     key: "nobody"
   },
-  { ...refused, name: "refused: 403, a model there is not", body: chat("nothing", false) },
-  { ...refused, name: "refused: 429, requests per minute", body: chat("short", false), key: "poor" }
+  { ...refused, name: "refused: 403, a model there is not", ...chat("nothing", false) },
+  { ...refused, name: "refused: 429, requests per minute", ...chat("short", false), key: "poor" }
 ]

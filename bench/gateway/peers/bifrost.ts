@@ -1,0 +1,82 @@
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { type Contender, most, nobody } from "../contenders.ts"
+import { serve } from "../processes.ts"
+import { folder, type Peer } from "./peer.ts"
+
+const keys = { good: "sk-bf-good", poor: "sk-bf-poor", nobody }
+
+const key = (id: "good" | "poor") => ({
+  id,
+  name: id,
+  value: keys[id],
+  is_active: true,
+  rate_limit_id: id,
+  provider_configs: [{ provider: "openai", allowed_models: ["*"], key_ids: ["*"], weight: 1 }]
+})
+
+/** All that Bifrost has of what Tollgate does: virtual keys, limits, budgets, and a row for each request. */
+export const configOf = (backendUrl: string, home: string) => ({
+  client: {
+    enable_logging: true,
+    // Tollgate keeps no prompts either, unless a key asks for it.
+    disable_content_logging: true,
+    enforce_auth_on_inference: true,
+    drop_excess_requests: false
+  },
+  config_store: { enabled: true, type: "sqlite", config: { path: join(home, "config.db") } },
+  logs_store: { enabled: true, type: "sqlite", config: { path: join(home, "logs.db") } },
+  framework: { pricing: { pricing_url: `${backendUrl}/prices`, pricing_sync_interval: 86_400 } },
+  governance: {
+    budgets: [
+      { id: "day", max_limit: 1e9, reset_duration: "1d", virtual_key_id: "good" },
+      { id: "month", max_limit: 1e9, reset_duration: "1M", virtual_key_id: "good" }
+    ],
+    rate_limits: [
+      {
+        id: "good",
+        request_max_limit: most,
+        request_reset_duration: "1m",
+        token_max_limit: most,
+        token_reset_duration: "1m"
+      },
+      { id: "poor", request_max_limit: 1, request_reset_duration: "1m" }
+    ],
+    virtual_keys: [key("good"), key("poor")]
+  },
+  providers: {
+    openai: {
+      keys: [{ name: "backend", value: "none", models: ["*"], weight: 1 }],
+      network_config: { base_url: backendUrl, max_retries: 0 },
+      concurrency_and_buffer_size: { concurrency: 1000, buffer_size: 5000 }
+    }
+  }
+})
+
+/** Go uses as many threads as it may use cores, so one core needs no setting. */
+export const bifrost: Peer = {
+  name: "bifrost",
+  variable: "PEER_BIFROST",
+  installs: false,
+  has: "virtual keys, limits and budgets counted in memory, log rows queued for SQLite and dropped when the queue is full",
+  start: Effect.fnUntraced(function* (program, { backendUrl }) {
+    const home = yield* folder
+    yield* Effect.sync(() =>
+      writeFileSync(join(home, "config.json"), JSON.stringify(configOf(backendUrl, home)))
+    )
+    const served = yield* serve(
+      "0",
+      ["-app-dir", home, "-host", "127.0.0.1", "-port", "{port}", "-log-level", "error"],
+      {},
+      { program, folder: home, silent: true, idleS: 2 }
+    )
+    const contender: Contender = {
+      ...served,
+      name: "bifrost",
+      keys,
+      prefix: "openai/"
+    }
+    return contender
+  })
+}

@@ -1,0 +1,44 @@
+import { join } from "node:path"
+import { Effect } from "effect"
+import { type Contender, nobody } from "../contenders.ts"
+import { serve } from "../processes.ts"
+import { folder, type Peer, run } from "./peer.ts"
+
+const version = "1.15.2"
+
+/** From npm, into a folder that goes with the run; the script that starts it. */
+const install = Effect.gen(function* () {
+  const home = yield* folder
+  yield* run("npm", [
+    "install",
+    "--prefix",
+    home,
+    "--no-audit",
+    "--no-fund",
+    `@portkey-ai/gateway@${version}`
+  ])
+  return join(home, "node_modules/@portkey-ai/gateway/build/start-server.js")
+})
+
+export const portkey: Peer = {
+  name: "portkey",
+  variable: "PEER_PORTKEY",
+  installs: true,
+  has: "forwards only: no keys, no limits, nothing stored",
+  start: Effect.fnUntraced(function* (program, { backendUrl }) {
+    const script = program ?? (yield* install)
+    const served = yield* serve(
+      "0",
+      [script, "--headless", "--port={port}"],
+      { NODE_ENV: "production" },
+      { idleS: 2 }
+    )
+    const contender: Contender = {
+      ...served,
+      name: "portkey",
+      keys: { good: nobody, poor: nobody, nobody },
+      headers: { "x-portkey-provider": "openai", "x-portkey-custom-host": `${backendUrl}/v1` }
+    }
+    return contender
+  })
+}
