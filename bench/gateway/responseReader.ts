@@ -1,6 +1,4 @@
 /** Reads answers of HTTP/1.1 from a connection, as far as a benchmark needs it: the status, and where the body ends. */
-const chunkedEnd = Buffer.from("\r\n0\r\n\r\n")
-
 export class ResponseReader {
   status = 0
   /** whether a byte of the body has come */
@@ -10,8 +8,9 @@ export class ResponseReader {
   #head: Buffer | undefined
   #left = 0
   #kind: "head" | "length" | "chunked" | "connection" = "head"
-  /** the last bytes of a chunked body, its end may come in two reads */
-  #tail: Buffer = Buffer.alloc(0)
+  /** of a chunk's size, what has been read of its line */
+  #line = ""
+  #lastChunk = false
 
   /** A new answer is expected. */
   begin(): void {
@@ -20,7 +19,9 @@ export class ResponseReader {
     this.closes = false
     this.#head = undefined
     this.#kind = "head"
-    this.#tail = Buffer.alloc(0)
+    this.#left = 0
+    this.#line = ""
+    this.#lastChunk = false
   }
 
   /** whether the body ends only when the server closes the connection */
@@ -42,8 +43,7 @@ export class ResponseReader {
     this.closes = /\r\nconnection: *close\r\n/i.test(head)
     if (/\r\ntransfer-encoding: *chunked\r\n/i.test(head)) {
       this.#kind = "chunked"
-      // The line that ends the head stands before the first chunk, which may be the last.
-      return this.#body(read.subarray(blank + 2), 2)
+      return this.#body(read.subarray(blank + 4))
     }
     const length = /\r\ncontent-length: *(\d+)\r\n/i.exec(head)?.[1]
     this.#kind = length === undefined ? "connection" : "length"
@@ -51,17 +51,33 @@ export class ResponseReader {
     return this.#body(read.subarray(blank + 4))
   }
 
-  #body(bytes: Buffer, before = 0): boolean {
-    if (bytes.length > before) this.hasBody = true
+  #body(bytes: Buffer): boolean {
+    if (bytes.length > 0) this.hasBody = true
     if (this.#kind === "connection") return false
-    if (this.#kind === "length") {
-      this.#left -= bytes.length
-      return this.#left <= 0
+    if (this.#kind === "chunked") return this.#chunks(bytes)
+    this.#left -= bytes.length
+    return this.#left <= 0
+  }
+
+  /** A line with the size of a chunk, the chunk, a line break; the last has no bytes. There are no trailers. */
+  #chunks(bytes: Buffer): boolean {
+    for (let at = 0; at < bytes.length;) {
+      if (this.#left > 0) {
+        const step = Math.min(this.#left, bytes.length - at)
+        this.#left -= step
+        at += step
+        if (this.#left === 0 && this.#lastChunk) return true
+        continue
+      }
+      const end = bytes.indexOf(10, at)
+      this.#line += bytes.toString("latin1", at, end < 0 ? bytes.length : end)
+      if (end < 0) return false
+      at = end + 1
+      const size = Number.parseInt(this.#line, 16)
+      this.#line = ""
+      this.#lastChunk = size === 0
+      this.#left = size + 2
     }
-    const length = chunkedEnd.length
-    const tail =
-      bytes.length >= length ? bytes.subarray(-length) : Buffer.concat([this.#tail, bytes]).subarray(-length)
-    this.#tail = tail
-    return tail.equals(chunkedEnd)
+    return false
   }
 }
