@@ -35,13 +35,10 @@ const { values: options } = parseArgs({
 const work: Work = {
   name: "ab",
   path: options.path,
-  body: options.embed
-    ? JSON.stringify({ model: options.model, input: Array.from({ length: 64 }, (_, n) => `input ${n}`) })
-    : JSON.stringify({
-        model: options.model,
-        stream: options.stream,
-        messages: [{ role: "user", content: "Hello" }]
-      }),
+  model: options.model,
+  request: options.embed
+    ? { input: Array.from({ length: 64 }, (_, n) => `input ${n}`) }
+    : { stream: options.stream, messages: [{ role: "user", content: "Hello" }] },
   connections: Number(options.connections),
   ...(options.rate === undefined ? {} : { rate: Number(options.rate) }),
   ...(options.frames === undefined ? {} : { frames: Number(options.frames) })
@@ -60,7 +57,7 @@ const ab: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
   const of = (folder: string) => {
     const keys = stores?.keys ?? { good: mintKey("tg_"), poor: mintKey("tg_"), nobody: "nonsense" }
     return Effect.map(
-      serve(0, [`${folder}/${options.twins ? "bench/gateway/twins.ts" : "src/main.ts"}`], {
+      serve("0", [`${folder}/${options.twins ? "bench/gateway/twins.ts" : "src/main.ts"}`], {
         NODE_ENV: "production",
         ...(stores === undefined ? {} : { DATABASE_URL: stores.databaseUrl, REDIS_URL: stores.redisUrl }),
         BACKEND_URL: url,
