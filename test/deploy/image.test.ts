@@ -2,7 +2,7 @@
  * The image without an engine: its start command, user, environment, health check and stop signal, read from the
  * Dockerfile and run as processes on a copy of what is copied into it.
  */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import { spawnSync } from "node:child_process"
 import {
   chmodSync,
   cpSync,
@@ -11,38 +11,28 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
-  statSync,
   symlinkSync
 } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it, layer } from "@effect/vitest"
-import { Data, Effect, Fiber, Layer, Redacted, Schedule, Schema } from "effect"
+import { Data, Effect, Fiber, Layer, Redacted, Schedule } from "effect"
 import { fake } from "../support/FakeBackend.ts"
 import { Fake, layerFake } from "../support/Gateway.ts"
+import {
+  exitOf,
+  launch as launchIn,
+  readImage,
+  run as runIn,
+  userOf,
+  type Variables
+} from "../support/Image.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
-const dockerfile = readFileSync(path.join(root, "Dockerfile"), "utf8").replaceAll("\\\n", " ")
-
-const line = (start: RegExp): string =>
-  new RegExp(`^(?:${start.source})\\s+(.*)$`, "m").exec(dockerfile)?.[1] ?? ""
-const words = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.NonEmptyArray(Schema.String)))
-
-const image = {
-  start: words(line(/CMD/)),
-  health: words(line(/HEALTHCHECK .*CMD/)),
-  stopSignal: line(/STOPSIGNAL/),
-  user: Number(line(/USER/).split(":")[0]),
-  env: Object.fromEntries(
-    line(/ENV/)
-      .split(" ")
-      .map((pair) => pair.split("="))
-  ),
-  copied: [...dockerfile.matchAll(/^COPY (\w+) \1$/gm)].map((match) => match[1] ?? "")
-}
+const image = readImage(root)
 
 /** What the image has under /app, owned by somebody else than the user who runs it. */
 const app = Effect.acquireRelease(
@@ -61,48 +51,11 @@ const app = Effect.acquireRelease(
 
 class Unhealthy extends Data.TaggedError("Unhealthy")<{ readonly message: string }> {}
 
-/** Whether others may walk down to here: a checkout in root's home is nobody else's to read. */
-const open = (folder: string): boolean =>
-  (statSync(folder).mode & 0o001) !== 0 && (folder === "/" || open(path.dirname(folder)))
-
-/** Only root can become somebody else; then every file above is read-only for the process. */
-const somebody = process.getuid?.() === 0 && open(root) ? { uid: image.user, gid: image.user } : {}
-
-const environment = (folder: string, more: Readonly<Record<string, string>>) => ({
-  ...image.env,
-  PATH: [path.dirname(process.execPath), path.join(folder, "bin"), "/usr/bin", "/bin"].join(":"),
-  ...more
-})
-
-const exitOf = (child: ChildProcess) =>
-  Effect.callback<number | null>((resume) => {
-    if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.succeed(child.exitCode))
-    child.once("exit", (code) => resume(Effect.succeed(code)))
-  })
-
-const launch = (folder: string, command: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const child = spawn(command[0] ?? "", command.slice(1), {
-        cwd: folder,
-        env: environment(folder, env),
-        stdio: ["ignore", "pipe", "pipe"],
-        ...somebody
-      })
-      const said = { out: "", err: "" }
-      child.stdout.setEncoding("utf8").on("data", (text: string) => (said.out += text))
-      child.stderr.setEncoding("utf8").on("data", (text: string) => (said.err += text))
-      return { child, said }
-    }),
-    ({ child }) => Effect.sync(() => void child.kill("SIGKILL"))
-  )
-
-const run = (folder: string, command: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
-  Effect.scoped(
-    Effect.flatMap(launch(folder, command, env), ({ child, said }) =>
-      Effect.map(exitOf(child), (code) => ({ code, ...said }))
-    )
-  )
+const somebody = userOf(image, root)
+const launch = (folder: string, command: ReadonlyArray<string>, env: Variables) =>
+  launchIn(image, folder, command, env)
+const run = (folder: string, command: ReadonlyArray<string>, env: Variables) =>
+  runIn(image, folder, command, env)
 
 const tree = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(

@@ -20,11 +20,11 @@ const operations = readPaper("docs/operations.md")
 
 /** Commands that cannot be typed here: why, and the file that holds them to their word. */
 const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: string }>> = {
-  "npm ci && npm start": { why: "downloads everything", by: "test/deploy/stranger.ts" },
+  "npm ci && npm start": { why: "downloads everything", by: "test/deploy/stranger/run.ts" },
   "npm ci && npm test": { why: "is this very run", by: ".ci/run" },
-  "npm ci": { why: "downloads everything", by: "test/deploy/stranger.ts" },
+  "npm ci": { why: "downloads everything", by: "test/deploy/stranger/run.ts" },
   "npm run rolling": { why: "takes a minute", by: "test/deploy/rolling.ts" },
-  "npm run stranger": { why: "downloads everything", by: "test/deploy/stranger.ts" },
+  "npm run stranger": { why: "downloads everything", by: "test/deploy/stranger/run.ts" },
   "node src/main.ts": { why: "wants its stores", by: "test/deploy/image.test.ts" },
   "docker compose up -d": { why: "needs an engine", by: "test/deploy/lint.sh" },
   "docker compose --profile replicas up -d": { why: "needs an engine", by: "test/deploy/lint.sh" },

@@ -6,7 +6,8 @@ import { assert, it } from "@effect/vitest"
 const root = path.resolve(import.meta.dirname, "../..")
 
 /** Programs that make load for minutes, and the servers of the real suite. */
-const programs = /^(?:attacks|deploy\/drill|real|scale|soak)\/|^deploy\/(?:rolling|sizing|stranger)\.ts$/
+const programs =
+  /^(?:attacks|deploy\/drill|real|scale|soak)\/|^deploy\/(?:stranger\/|(?:rolling|sizing)\.ts$)/
 
 const waiting = /\bEffect\.(?:sleep|delay)\(|\bsetTimeout\(|(?<![.\w])sleep\(/g
 
