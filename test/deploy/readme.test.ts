@@ -26,7 +26,7 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
   "npm run rolling": { why: "takes a minute", by: "test/deploy/rolling.ts" },
   "npm run stranger": { why: "downloads everything", by: "test/deploy/stranger/run.ts" },
   "node src/main.ts": { why: "wants its stores", by: "test/deploy/image.test.ts" },
-  "docker compose up -d": { why: "needs an engine", by: "test/deploy/lint.sh" },
+  "docker compose up -d": { why: "needs an engine", by: "test/deploy/stranger/compose.ts" },
   "docker compose --profile replicas up -d": { why: "needs an engine", by: "test/deploy/lint.sh" },
   "docker compose exec ollama ollama pull llama3.2": { why: "needs an engine", by: "docker-compose.yml" },
   "docker compose logs ollama": { why: "needs an engine", by: "docker-compose.yml" },
@@ -39,7 +39,7 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
   "npm run sizing": { why: "takes minutes", by: "test/deploy/sizing.ts" },
   "helm install tollgate deploy/helm/tollgate --namespace tollgate --values values.yaml": {
     why: "needs a cluster",
-    by: "test/deploy/lint.sh"
+    by: "test/deploy/stranger/helm.ts"
   }
 }
 const commandsOf = (text: string) => [...blocks(text, "sh").flatMap(lines), ...inlineCommands(text)]
@@ -48,7 +48,7 @@ const isElsewhere = (command: string) =>
   Object.hasOwn(elsewhere, command) ||
   /\bpg_(?:dump|restore)\b|^docker compose exec -T postgres psql /.test(command) ||
   // They never end, or need a row that exists (test/cli/requests.test.ts), or take minutes (test/deploy/drill).
-  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$)|^npm run drill/.test(command) ||
+  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$)|^npm run (?:drill|stranger)/.test(command) ||
   // A cluster's; what they do to a pod is `tollgate`, which is typed without them.
   /^kubectl (?:create namespace|-n tollgate create secret|rollout undo)/.test(command)
 

@@ -3,7 +3,7 @@
  * time, and what it costs: CPU of the gateway, of Postgres and of Redis, memory, bytes of rows and counters.
  *
  * Arguments: `--people 100,500 --seconds 30`; `--editors` for people whose editors complete while they type; `--images` for
- * eight bodies of 20 MB at a time.
+ * eight bodies of 20 MB at a time, with `--bodies` as REQUEST_BODIES_MAX_BYTES (default: room for all eight).
  */
 import { spawn, spawnSync } from "node:child_process"
 import { readFileSync } from "node:fs"
@@ -24,7 +24,8 @@ const { values: given } = parseArgs({
     people: { type: "string", default: "100,500,2000" },
     seconds: { type: "string", default: "30" },
     editors: { type: "boolean", default: false },
-    images: { type: "boolean", default: false }
+    images: { type: "boolean", default: false },
+    bodies: { type: "string", default: "167772160" }
   }
 })
 const seconds = Number(given.seconds)
@@ -93,7 +94,7 @@ const measure = Effect.fnUntraced(function* (people: number) {
     BACKEND_URL: backend.url,
     PORT: String(port),
     LOG_LEVEL: "error",
-    ...(given.images ? { MAX_REQUEST_BODY_BYTES: "20971520" } : {})
+    ...(given.images ? { MAX_REQUEST_BODY_BYTES: "20971520", REQUEST_BODIES_MAX_BYTES: given.bodies } : {})
   }
   const tollgate = (...args: ReadonlyArray<string>) => {
     const ran = spawnSync(process.execPath, ["cli/tollgate.js", ...args], {
@@ -166,7 +167,9 @@ const measure = Effect.fnUntraced(function* (people: number) {
     for (let round = 0; round < 3; round += 1) {
       yield* Effect.forEach(Array.from({ length: 8 }), () => chat(body), { concurrency: "unbounded" })
     }
-    return yield* say(`eight bodies of 20 MB at a time, three times: at most ${rssMiB(pid, "VmHWM")} MiB`)
+    return yield* say(
+      `eight bodies of 20 MB at a time, three times: at most ${rssMiB(pid, "VmHWM")} MiB; ${sent} sent, ${failed} refused`
+    )
   }
 
   const rate = perSecond(people)

@@ -66,7 +66,8 @@ const guide = () => {
   }
 }
 
-const helm = process.env["HELM"] ?? "helm"
+/** Without a cluster helm has to be told the version of one. */
+const render = `${process.env["HELM"] ?? "helm"} template --kube-version 1.34.0`
 
 /** The kubelet asks every `periodSeconds`, and gives up after `failureThreshold` times. */
 const waitFor = ({ failureThreshold, httpGet, periodSeconds }: typeof Probe.Type, url: string) =>
@@ -95,7 +96,7 @@ export const throughHelm = Effect.gen(function* () {
   const { data } = yield* Schema.decodeUnknownEffect(Secret)(parse(created.at(-1) ?? ""))
   const rendered = yield* timed(
     "helm renders the chart with the guide's values",
-    Effect.forEach(commands.install, (line) => type(folder, line.replace("helm install", `${helm} template`)))
+    Effect.forEach(commands.install, (line) => type(folder, line.replace("helm install", render)))
   )
   const objects: ReadonlyArray<unknown> = parseAllDocuments(rendered.join("")).map((one) => one.toJS())
   const maps = new Map(objects.filter(isConfigMap).map((map) => [map.metadata.name, map.data]))
