@@ -48,7 +48,9 @@ const isElsewhere = (command: string) =>
   Object.hasOwn(elsewhere, command) ||
   /\bpg_(?:dump|restore)\b|^docker compose exec -T postgres psql /.test(command) ||
   // They never end, or need a row that exists (test/cli/requests.test.ts), or take minutes (test/deploy/drill).
-  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$)|^npm run (?:drill|stranger)/.test(command) ||
+  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$)|^npm run (?:drill|stranger)/.test(
+    command
+  ) ||
   // A cluster's; what they do to a pod is `tollgate`, which is typed without them.
   /^kubectl (?:create namespace|-n tollgate create secret|rollout undo)/.test(command)
 
