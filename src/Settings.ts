@@ -117,8 +117,18 @@ export const table = {
     isIP(text) === 0 ? undefined : text
   ),
   port: integer("PORT", 8080, "a TCP port", 0, 65_535),
+  workers: setting<number | "auto">("WORKERS", "auto, or a whole number of processes, 1 to 64", 1, (text) =>
+    text === "auto" ? text : integer("WORKERS", 1, "processes", 1, 64).read(text)
+  ),
   databaseUrl: secretUrl("DATABASE_URL", "a postgres:// URL", (text) =>
     isUrl(text, ["postgres:", "postgresql:"])
+  ),
+  databaseConnections: setting<number | undefined>(
+    "DATABASE_CONNECTIONS",
+    "a whole number of connections, 4 to 1000, and at least 4 for each worker",
+    undefined,
+    integer("DATABASE_CONNECTIONS", 0, "connections", 4, 1000).read,
+    "10, at least 5 × WORKERS"
   ),
   redisUrl: secretUrl(
     "REDIS_URL",
@@ -304,6 +314,14 @@ export const readSettings = (given: Environment): Result.Result<SettingsValues, 
       setting: table.requestBodiesMaxBytes.name,
       given: "less than twice MAX_REQUEST_BODY_BYTES",
       expected: "at least twice MAX_REQUEST_BODY_BYTES"
+    })
+  }
+  const { databaseConnections, workers } = values
+  if (databaseConnections !== undefined && workers !== "auto" && databaseConnections < 4 * workers) {
+    problems.push({
+      setting: table.databaseConnections.name,
+      given: "less than four for each worker",
+      expected: "at least 4 × WORKERS"
     })
   }
   if (values.production) {

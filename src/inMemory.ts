@@ -122,9 +122,14 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
     shutdownDrainMs: 0,
     shutdownGraceMs: 1000,
     clientStallTimeoutMs: 60_000,
-    maxConnectionsPerAddress: 4096,
-    anonymousRowsPerMinute: 1_000_000,
-    requestBodiesMaxBytes: 67_108_864,
+    bounds: {
+      connections: 16_384,
+      connectionsPerAddress: 4096,
+      newConnections: { perSecond: 300, burst: 1000 },
+      anonymousRefusals: { perSecond: 200, burst: 100 },
+      anonymousRowsPerMinute: 1_000_000,
+      requestBodiesMaxBytes: 67_108_864
+    },
     trustedProxies: new BlockList(),
     maxRequestBodyBytes: 262_144,
     playground: false,

@@ -1,10 +1,10 @@
-/** Starts the gateway and runs until a signal stops it. */
+/** Starts a gateway of one process and runs until a signal stops it. `serveAsWorker.ts` starts one of several. */
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
-import { drainMsOf, layerAdmin, layerApp, playgroundOf } from "./App.ts"
+import { drainMsOf, layerAdmin, layerApp, playgroundOf, type Surroundings } from "./App.ts"
 import { welcome } from "./startup/banner.ts"
-import { type StartupError, startupError, settingsFrom } from "./startup/StartupError.ts"
+import { type StartupError, startupError } from "./startup/StartupError.ts"
 import { seedDemo } from "./startup/demoTenant.ts"
 import { type Dependencies, resolveDependencies } from "./startup/dependencies.ts"
 import { layerLogging } from "./observability/logging.ts"
@@ -18,12 +18,13 @@ import { OutageLog } from "./infra/OutageLog.ts"
 import { layerPostgres } from "./infra/Postgres.ts"
 import { removeRuntime, writeRuntime } from "./infra/embedded/RuntimeFile.ts"
 import type { SettingsValues } from "./Settings.ts"
+import { sharesOf } from "./workers/shares.ts"
 
 /**
  * Fails with a `StartupError` when the database has a schema that this version does not know. A database that is down does
  * not stop the gateway: until it answers, every request is a 503.
  */
-const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Effect.gen(function* () {
+export const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Effect.gen(function* () {
   const log = new OutageLog(yield* makeMonotonicMs)
   yield* assertSchema.pipe(
     Effect.tapErrorTag("MigrationFailed", (error) =>
@@ -40,13 +41,13 @@ const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Eff
 })
 
 /** Checks the schema once before listening. A database that is down does not stop the start: `watchSchema` decides later. */
-const refuseWrongSchema = assertSchema.pipe(
+export const refuseWrongSchema = assertSchema.pipe(
   Effect.catchTag("MigrationFailed", () => Effect.void),
   Effect.mapError((error) => startupError(error.message))
 )
 
-const listen = (settings: SettingsValues, dependencies: Dependencies) =>
-  Layer.build(layerApp(settings, { backendUrl: dependencies.backend.url })).pipe(
+export const listen = (settings: SettingsValues, surroundings: Surroundings) =>
+  Layer.build(layerApp(settings, surroundings)).pipe(
     Effect.map((services) => HttpServer.formatAddress(Context.get(services, HttpServer.HttpServer).address)),
     Effect.mapError(() =>
       startupError(
@@ -65,7 +66,7 @@ const runEmbedded = Effect.fnUntraced(function* (
     Effect.provide(layerAdmin(settings)),
     Effect.mapError((error) => startupError(`the embedded database cannot be used: ${error._tag}`))
   )
-  const baseUrl = yield* listen(settings, dependencies)
+  const baseUrl = yield* listen(settings, { backendUrl: dependencies.backend.url })
   yield* Effect.acquireRelease(
     writeRuntime(embedded.dataDir, {
       pid: process.pid,
@@ -93,14 +94,16 @@ const runEmbedded = Effect.fnUntraced(function* (
 
 const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, dependencies: Dependencies) {
   yield* refuseWrongSchema
-  const baseUrl = yield* listen(settings, dependencies)
+  const baseUrl = yield* listen(settings, { backendUrl: dependencies.backend.url })
   yield* Effect.logInfo(`listening on ${baseUrl}`)
   return yield* watchSchema
 })
 
-export const serve: Effect.Effect<never, StartupError> = Effect.gen(function* () {
+/** Runs a gateway of one process. */
+export const serve = Effect.fnUntraced(function* (
+  settings: SettingsValues
+): Effect.fn.Return<never, StartupError> {
   yield* disablePretenuring
-  const settings = yield* settingsFrom(process.env)
   yield* handleSignals(drainMsOf(settings) + settings.shutdownGraceMs)
   return yield* Effect.gen(function* () {
     const dependencies = yield* resolveDependencies(settings)
@@ -111,7 +114,12 @@ export const serve: Effect.Effect<never, StartupError> = Effect.gen(function* ()
     return yield* run.pipe(
       // The gateway's scope ends before the database client's, so that the last rows can still be written.
       Effect.scoped,
-      Effect.provide(layerPostgres({ url: dependencies.database })),
+      Effect.provide(
+        layerPostgres({
+          url: dependencies.database,
+          maxConnections: sharesOf(settings, 1).databaseConnections
+        })
+      ),
       Effect.catchTag("SqlError", () => Effect.fail(startupError("DATABASE_URL cannot be used")))
     )
   }).pipe(

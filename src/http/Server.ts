@@ -2,6 +2,7 @@
  * The listening socket. It sets all limits of Node explicitly. Requests that Node refuses get the common error shape.
  */
 import type { Server } from "node:http"
+import { Server as ListeningServer } from "node:net"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
@@ -32,18 +33,25 @@ export interface ServerOptions extends AppOptions {
   readonly shutdownGraceMs: number
   /** how long a client may take no byte of its answer */
   readonly clientStallTimeoutMs: number
-  /** maximal connections of one address at the same time; trusted proxies are exempt */
-  readonly maxConnectionsPerAddress: number
-  /** audit rows of their own for refusals of unknown callers, for each address and minute */
-  readonly anonymousRowsPerMinute: number
-  /** bytes of memory for all request bodies */
-  readonly requestBodiesMaxBytes: number
+  /** the bounds of this process (`workers/shares.ts`) */
+  readonly bounds: {
+    /** maximal connections at the same time */
+    readonly connections: number
+    /** of one address; trusted proxies are exempt */
+    readonly connectionsPerAddress: number
+    /** new connections of an address that are read at once */
+    readonly newConnections: { readonly perSecond: number; readonly burst: number }
+    /** refusals of unknown callers that are answered at once */
+    readonly anonymousRefusals: { readonly perSecond: number; readonly burst: number }
+    /** audit rows of their own for refusals of unknown callers, for each address and minute */
+    readonly anonymousRowsPerMinute: number
+    /** bytes of memory for all request bodies */
+    readonly requestBodiesMaxBytes: number
+  }
 }
 
-/** Maximal number of connections. Idle ones cost a few KiB each. */
-export const maxConnections = 16_384
-/** The limit of Node itself, which is higher so that `connections.ts` can make room. */
-const maxAccepted = maxConnections + 256
+/** The limit of Node itself is so much higher, so that `connections.ts` can make room. */
+const spareConnections = 256
 /** A connection ends after this many requests. Further pipelined requests are not answered. */
 const maxRequests = 10_000
 
@@ -60,7 +68,10 @@ const makeServer = (
   readonly server: Server
   readonly connections: Connections
   readonly newConnections: { readonly delayed: number }
+  /** from now on a connection is closed as soon as it is idle */
+  readonly closeIdle: () => void
 } => {
+  let closesIdle = false
   const server = new PipeliningServer(
     {
       // Without this, Node applies no timeouts to a request with an Upgrade header.
@@ -76,7 +87,7 @@ const makeServer = (
     },
     () => malformed("pipelined")
   )
-  server.maxConnections = maxAccepted
+  server.maxConnections = options.bounds.connections + spareConnections
   server.maxRequestsPerSocket = maxRequests
   refuseMalformed(server, malformed)
   cutStalledClients(server, options.clientStallTimeoutMs)
@@ -84,31 +95,45 @@ const makeServer = (
   onRequest(server, (request, response) => {
     if (!checkFraming(request) || draining()) response.setHeader("connection", "close")
     response.on("finish", () => {
-      if (!server.listening) setImmediate(() => server.closeIdleConnections())
+      if (closesIdle) setImmediate(() => server.closeIdleConnections())
     })
   })
   const isExempt = (address: string) => isWithin(options.trustedProxies, address)
-  const newConnections = delayNewConnections(server, { isExempt })
+  const newConnections = delayNewConnections(server, { isExempt, ...options.bounds.newConnections })
   const connections = limitConnections(server, {
-    max: maxConnections,
-    perAddress: options.maxConnectionsPerAddress,
+    max: options.bounds.connections,
+    perAddress: options.bounds.connectionsPerAddress,
     isExempt,
     headMs: timeouts.head,
     idleMs: timeouts.idle
   })
-  return { server, connections, newConnections }
+  const closeIdle = () => void (closesIdle = true)
+  return { server, connections, newConnections, closeIdle }
 }
 
 /** How long an aborted request may take to send its last line and to be settled and audited. */
 const abortTimeout = Duration.seconds(3)
 
-/** The steps of a stop, each with a bound. Requests that still run after it are interrupted. */
-const stop = Effect.fnUntraced(function* (server: Server, drain: Drain["Service"], options: ServerOptions) {
+/**
+ * The steps of a stop, each with a bound. Requests that still run after it are interrupted.
+ *
+ * A worker that is replaced takes no new connections from the beginning: the other workers listen. Its idle connections stay
+ * open meanwhile, so that no request meets a closed one: each answer tells its client to close.
+ */
+const stop = Effect.fnUntraced(function* (
+  { closeIdle, server }: Pick<ReturnType<typeof makeServer>, "closeIdle" | "server">,
+  drain: Drain["Service"],
+  options: ServerOptions
+) {
   yield* drain.begin
   yield* Effect.logInfo("stopping")
-  yield* Effect.sleep(Duration.millis(options.shutdownDrainMs))
   let open = true
-  server.close(() => void (open = false))
+  server.once("close", () => void (open = false))
+  // Of `node:http` this would close the idle connections too.
+  if (drain.replaced()) ListeningServer.prototype.close.call(server)
+  yield* Effect.sleep(Duration.millis(options.shutdownDrainMs))
+  closeIdle()
+  server.close()
   const closed = Effect.callback<void>((resume) => {
     if (!open) return resume(Effect.void)
     server.once("close", () => resume(Effect.void))
@@ -127,10 +152,11 @@ export const layer = (options: ServerOptions) =>
       const drain = yield* Drain
       const metrics = yield* Metrics
       const run = Effect.runSyncWith(yield* Effect.context<never>())
-      const { connections, newConnections, server } = makeServer(options, yield* ClientTimeouts, {
+      const made = makeServer(options, yield* ClientTimeouts, {
         draining: drain.draining,
         malformed: (reason) => run(metrics.malformed(reason))
       })
+      const { connections, newConnections, server } = made
       yield* metrics.probe({
         name: "tollgate_connections",
         help: "Connections of clients that are open",
@@ -157,7 +183,7 @@ export const layer = (options: ServerOptions) =>
         read: Effect.sync(() => freeWork.waiting)
       })
       // In its own fiber, because the fiber that gets the stop is interrupted and cannot wait.
-      const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
+      const stopping = Effect.flatMap(Effect.forkDetach(stop(made, drain, options)), Fiber.join)
       // Built last, so it ends first: the app still works while it drains.
       return Layer.effectDiscard(Effect.addFinalizer(() => stopping)).pipe(
         Layer.provideMerge(HttpServer.serve(yield* makeApp(options))),
@@ -174,7 +200,10 @@ export const layer = (options: ServerOptions) =>
   ).pipe(
     Layer.provide(Readiness.layer),
     Layer.provide(FailureLog.layer),
-    Layer.provide(Tarpit.layer({ rowsPerMinute: options.anonymousRowsPerMinute })),
-    Layer.provide(RequestBodies.layer({ maxBytes: options.requestBodiesMaxBytes })),
+    Layer.provide(Tarpit.layer({
+        ...options.bounds.anonymousRefusals,
+        rowsPerMinute: options.bounds.anonymousRowsPerMinute
+      })),
+    Layer.provide(RequestBodies.layer({ maxBytes: options.bounds.requestBodiesMaxBytes })),
     Layer.provide(FreeWork.layer())
   )

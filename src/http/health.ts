@@ -18,8 +18,30 @@ const probeTimeout = Duration.seconds(1)
 /** What a replica needs to serve: the database, the cache store, and the model server. */
 type Dependency = "database" | "cache" | "backend"
 
+/** What decides whether a gateway is ready. */
+export interface ReadinessState extends Readonly<Record<Dependency, boolean>> {
+  readonly stopping: boolean
+  readonly modelsExpired: boolean
+  /** workers die again and again */
+  readonly workersFailing: boolean
+}
+
 /**
- * Whether database, cache store and backend all answer, and this process is not stopping. Each is asked at most once a
+ * The state of a gateway from the state of this process: the same, unless the process is one of several workers. It is
+ * called once.
+ */
+export const ReadinessAgreement = Context.Reference<
+  (own: Effect.Effect<ReadinessState>) => Effect.Effect<ReadinessState>
+>("tollgate/http/ReadinessAgreement", { defaultValue: () => (own) => own })
+
+const gates = { database: "KeyStore", cache: "Limiter", backend: "Discovery" } as const satisfies Record<
+  Dependency,
+  Gate
+>
+const dependencies = ["database", "cache", "backend"] as const
+
+/**
+ * Whether database, cache store and backend all answer, and the gateway is not stopping. Each is asked at most once a
  * second, so that many probes do not become load.
  *
  * `tollgate_ready{dependency}` has the same result for alerts. The first failure of an outage is logged, because a load
@@ -40,12 +62,11 @@ export class Readiness extends Context.Service<
       const discovery = yield* Discovery
       const [metrics, nowMs] = [yield* Metrics, yield* makeMonotonicMs]
 
-      const probeOf = <E>(dependency: Dependency, gate: Gate, ping: Effect.Effect<void, E>) => {
+      const probeOf = <E>(dependency: Dependency, ping: Effect.Effect<void, E>) => {
         const log = new OutageLog(nowMs)
         return ping.pipe(
           timeoutDetached(probeTimeout),
-          Effect.mapError((cause) => new Unavailable({ gate, cause })),
-          Effect.tapError(({ cause }) =>
+          Effect.tapError((cause) =>
             log.failed(() =>
               // The cause of a failed backend call names its address.
               dependency === "backend"
@@ -54,19 +75,18 @@ export class Readiness extends Context.Service<
             )
           ),
           Effect.tap(log.over(Effect.logInfo("dependency ready again", { dependency }))),
-          Effect.result,
+          Effect.match({ onFailure: () => false, onSuccess: () => true }),
           unmeasured,
           Effect.cachedWithTTL("1 second"),
-          Effect.map((probe) => Effect.flatMap(measured(probe), Effect.fromResult))
+          Effect.map(measured)
         )
       }
       const probes = yield* Effect.all({
-        database: probeOf("database", "KeyStore", keys.ping),
-        cache: probeOf("cache", "Limiter", meter.ping),
-        backend: probeOf("backend", "Discovery", backend.ping)
+        database: probeOf("database", keys.ping),
+        cache: probeOf("cache", meter.ping),
+        backend: probeOf("backend", backend.ping)
       })
-      const figure = (probe: Effect.Effect<void, Unavailable>) =>
-        Effect.match(probe, { onFailure: () => 0, onSuccess: () => 1 })
+      const figure = (probe: Effect.Effect<boolean>) => Effect.map(probe, (answers) => (answers ? 1 : 0))
       yield* metrics.probes({
         name: "tollgate_ready",
         help: "Whether a dependency answers: database (Postgres), cache (Redis), backend (the model server)",
@@ -78,19 +98,35 @@ export class Readiness extends Context.Service<
           backend: figure(probes.backend)
         }
       })
-      const all = Effect.all(Object.values(probes), { concurrency: "unbounded", discard: true })
+      const own = Effect.map(
+        Effect.all(probes, { concurrency: "unbounded" }),
+        (answers): ReadinessState => ({
+          ...answers,
+          stopping: drain.draining(),
+          modelsExpired: discovery.isExpired(),
+          workersFailing: false
+        })
+      )
+      const agreed = (yield* ReadinessAgreement)(own)
+      const check = Effect.flatMap(agreed, (state): Effect.Effect<void, ShuttingDown | Unavailable> => {
+        if (state.stopping || state.workersFailing) return Effect.fail(new ShuttingDown())
+        const down = dependencies.find((dependency) => !state[dependency])
+        return down === undefined
+          ? Effect.void
+          : Effect.fail(new Unavailable({ gate: gates[down], cause: `${down} is not ready` }))
+      })
+      const details = Effect.map(agreed, (state) =>
+        [
+          ...dependencies.map((dependency) => `${dependency}=${state[dependency] ? "ok" : "down"}`),
+          `models=${state.modelsExpired ? "expired" : "ok"}`,
+          ...(state.workersFailing ? ["workers=failing"] : [])
+        ].join(", ")
+      )
+      // While this process drains it answers that without asking anybody.
       const stopping = Effect.suspend(() =>
-        drain.draining() ? Effect.fail(new ShuttingDown()) : Effect.void
+        drain.draining() && !drain.replaced() ? Effect.fail(new ShuttingDown()) : Effect.void
       )
-      const details = Effect.forEach(
-        Object.entries(probes),
-        ([dependency, probe]) =>
-          Effect.match(probe, { onFailure: () => `${dependency}=down`, onSuccess: () => `${dependency}=ok` }),
-        { concurrency: "unbounded" }
-      ).pipe(
-        Effect.map((words) => [...words, `models=${discovery.isExpired() ? "expired" : "ok"}`].join(", "))
-      )
-      return { check: Effect.andThen(stopping, all), details }
+      return { check: Effect.andThen(stopping, check), details }
     })
   )
 }

@@ -1,4 +1,4 @@
-/** Closes intents with an expired lease: settles them with the counters, then writes audit row and ledger as aborted. */
+/** Closes intents with an expired lease, or of a process that is known to be dead: settles them with the counters, then writes audit row and ledger as aborted. */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Option, Schema } from "effect"
 import { timeoutDetached } from "../infra/time.ts"
@@ -52,9 +52,10 @@ type Expired = typeof Expired.Type
 const decodeExpired = Schema.decodeUnknownEffect(Schema.Array(Expired))
 const decodeReservation = Schema.decodeUnknownEffect(StoredReservation)
 
-/** One request, or up to `limit` requests other than those of `but`. */
+/** One request, or up to `limit` requests other than those of `but`; or those of a dead process, whatever their lease. */
 export type Which =
   | { readonly only: string }
+  | { readonly dead: ReadonlyArray<string> }
   | { readonly but: ReadonlyArray<string>; readonly limit: number }
 
 export interface Outcome {
@@ -103,9 +104,11 @@ export const closeExpired = (
 
   const chosen =
     "only" in which
-      ? pg`request_id = ${which.only}::text::uuid`
-      : pg`request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
-  const limit = "only" in which ? 1 : which.limit
+      ? pg`lease_until < now() AND request_id = ${which.only}::text::uuid`
+      : "dead" in which
+        ? pg`request_id = ANY (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.dead)}))::uuid[])`
+        : pg`lease_until < now() AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
+  const limit = "only" in which ? 1 : "dead" in which ? which.dead.length : which.limit
 
   return pg
     .withTransaction(
@@ -114,8 +117,8 @@ export const closeExpired = (
           SELECT request_id::text, to_char(arrived_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS arrived_at,
             tenant_id::text, key_id::text, key_prefix, method, endpoint, model, streamed, client_ip, client_request_id, end_user, alias,
             tokens_in::float8, tokens_out::float8, reservation,
-            least(2147483647, greatest(0, extract(epoch FROM lease_until - arrived_at) * 1000))::integer AS latency_ms
-          FROM intents WHERE lease_until < now() AND ${chosen}
+            least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms
+          FROM intents WHERE ${chosen}
           ORDER BY request_id LIMIT ${limit} FOR UPDATE SKIP LOCKED`
         const expired = yield* decodeExpired(rows)
         const ended = yield* Effect.filter(expired, settled, { concurrency: 8 })

@@ -24,13 +24,14 @@ const firstReports = 10
 export interface HeartbeatOptions {
   /** the name of the machine, container or pod */
   readonly host: string
+  /** of this process; default random */
+  readonly id?: string
 }
 
-export const layerHeartbeat = ({ host }: HeartbeatOptions): Layer.Layer<never, never, Replicas | Metrics> =>
+export const layerHeartbeat = ({ host, id = randomUUID() }: HeartbeatOptions): Layer.Layer<never, never, Replicas | Metrics> =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const [metrics, replicas] = [yield* Metrics, yield* Replicas]
-      const id = randomUUID()
       const report = Effect.flatMap(metrics.gauges(reported), (gauges) =>
         replicas.report({ id, host, version, gauges })
       )

@@ -1,12 +1,20 @@
 /** The gateway as its own process, with everything it prints kept. */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
+import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { Effect, Schedule, type Scope } from "effect"
 import { freePort, TestServerFailed } from "./servers/processes.ts"
 
 export interface GatewayProcess {
   readonly url: string
+  readonly pid: number
+  /** the processes of its workers; none without `WORKERS` */
+  readonly workers: () => ReadonlyArray<number>
+  /** sends a signal to the process that was started */
+  readonly signal: (signal: NodeJS.Signals) => void
+  /** its exit code, when it ends */
+  readonly ended: Effect.Effect<number | null>
   /** stdout and stderr so far */
   readonly printed: () => string
   /** SIGSTOP: nothing of it runs until `resume` */
@@ -17,6 +25,14 @@ export interface GatewayProcess {
 }
 
 const ownMain = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
+
+const childrenOf = (pid: number): ReadonlyArray<number> => {
+  try {
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").filter(Boolean).map(Number)
+  } catch {
+    return []
+  }
+}
 
 /** Whatever the environment of the tests says, it gets only `env`. Done when `/healthz` answers. */
 export const makeGatewayProcess = (
@@ -31,6 +47,7 @@ export const makeGatewayProcess = (
       stdio: ["ignore", "pipe", "pipe"]
     })
     const gone = once(child, "exit")
+    const pid = child.pid ?? -1
     let printed = ""
     for (const stream of [child.stdout, child.stderr])
       stream.setEncoding("utf8").on("data", (text: string) => void (printed += text))
@@ -59,6 +76,13 @@ export const makeGatewayProcess = (
     )
     return {
       url,
+      pid,
+      workers: () => childrenOf(pid),
+      signal: (signal) => void child.kill(signal),
+      ended: Effect.promise(async () => {
+        await gone
+        return child.exitCode
+      }),
       printed: () => printed,
       pause: Effect.sync(() => void child.kill("SIGSTOP")),
       resume: Effect.sync(() => void child.kill("SIGCONT")),

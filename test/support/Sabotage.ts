@@ -1,7 +1,8 @@
 /** A gateway whose own parts can be made to break, not to fail: what no error type has foreseen. */
 import { Context, Effect, Layer, Redacted, Result } from "effect"
 import { HttpServer } from "effect/http"
-import { layerGates, requestBodiesMaxBytesOf } from "../../src/App.ts"
+import { layerGates } from "../../src/App.ts"
+import { sharesOf } from "../../src/workers/shares.ts"
 import { layerLogging } from "../../src/observability/logging.ts"
 import { Audit } from "../../src/audit/Audit.ts"
 import { Metrics } from "../../src/observability/Metrics.ts"
@@ -84,7 +85,7 @@ export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
       }
       const server = Server.layer({
         ...settings,
-        requestBodiesMaxBytes: requestBodiesMaxBytesOf(settings),
+        bounds: sharesOf(settings, 1),
         shutdownDrainMs: 0,
         playground: false,
         refusesOverflow: settings.promptOverflow === "refuse"

@@ -62,7 +62,8 @@ const rooms = [
   "admin",
   "request",
   "http",
-  "startup"
+  "startup",
+  "workers"
 ]
 
 const roomOf = (file: string): string =>
