@@ -102,10 +102,7 @@ const layerQueue = (settings: SettingsValues, { worker }: Surroundings) => {
 }
 
 /** The workers of a gateway have one circuit. */
-const layerBreaker = (
-  settings: SettingsValues,
-  { worker }: Surroundings
-): Layer.Layer<CircuitBreaker> => {
+const layerBreaker = (settings: SettingsValues, { worker }: Surroundings): Layer.Layer<CircuitBreaker> => {
   const options = { failures: settings.breakerFailures, openMs: settings.breakerOpenMs }
   return worker === undefined
     ? layerCircuitBreaker(options)
@@ -191,13 +188,18 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
     Layer.provideMerge(layerLedger),
-    Layer.provideMerge(layerAudit({
+    Layer.provideMerge(
+      layerAudit({
         leaseS: settings.concurrencyLeaseS,
         anonymousCapacity: bounds.anonymousBacklog,
         ...auditTimeouts
-      })),
+      })
+    ),
     Layer.provideMerge(
-      layerBudgetThresholds.pipe(Layer.provide(layerCounterReconciler()), Layer.provide(layerOwnMeter(settings, surroundings)))
+      layerBudgetThresholds.pipe(
+        Layer.provide(layerCounterReconciler()),
+        Layer.provide(layerOwnMeter(settings, surroundings))
+      )
     ),
     Layer.provideMerge(layerBackend(settings, surroundings)),
     Layer.provideMerge(layerQueue(settings, surroundings)),
@@ -246,7 +248,4 @@ export const layerApp = (
     numPredictCap: settings.numPredictCap,
     numCtxCap: settings.numCtxCap,
     refusesOverflow: settings.promptOverflow === "refuse"
-  }).pipe(
-    Layer.provide(layerAsWorker(surroundings)),
-    Layer.provide(layerGates(settings, surroundings))
-  )
+  }).pipe(Layer.provide(layerAsWorker(surroundings)), Layer.provide(layerGates(settings, surroundings)))

@@ -200,10 +200,12 @@ export const layer = (options: ServerOptions) =>
   ).pipe(
     Layer.provide(Readiness.layer),
     Layer.provide(FailureLog.layer),
-    Layer.provide(Tarpit.layer({
+    Layer.provide(
+      Tarpit.layer({
         ...options.bounds.anonymousRefusals,
         rowsPerMinute: options.bounds.anonymousRowsPerMinute
-      })),
+      })
+    ),
     Layer.provide(RequestBodies.layer({ maxBytes: options.bounds.requestBodiesMaxBytes })),
     Layer.provide(FreeWork.layer())
   )

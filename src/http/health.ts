@@ -78,7 +78,7 @@ export class Readiness extends Context.Service<
           Effect.match({ onFailure: () => false, onSuccess: () => true }),
           unmeasured,
           Effect.cachedWithTTL("1 second"),
-          Effect.map(measured)
+          Effect.map((probe) => measured(probe))
         )
       }
       const probes = yield* Effect.all({
@@ -98,15 +98,12 @@ export class Readiness extends Context.Service<
           backend: figure(probes.backend)
         }
       })
-      const own = Effect.map(
-        Effect.all(probes, { concurrency: "unbounded" }),
-        (answers): ReadinessState => ({
-          ...answers,
-          stopping: drain.draining(),
-          modelsExpired: discovery.isExpired(),
-          workersFailing: false
-        })
-      )
+      const own = Effect.map(Effect.all(probes, { concurrency: "unbounded" }), (answers): ReadinessState => ({
+        ...answers,
+        stopping: drain.draining(),
+        modelsExpired: discovery.isExpired(),
+        workersFailing: false
+      }))
       const agreed = (yield* ReadinessAgreement)(own)
       const check = Effect.flatMap(agreed, (state): Effect.Effect<void, ShuttingDown | Unavailable> => {
         if (state.stopping || state.workersFailing) return Effect.fail(new ShuttingDown())

@@ -103,6 +103,14 @@ export class Metrics extends Context.Service<
 /** From a cache hit to a long answer of a slow model. */
 const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
 
+/** Counts workers that died. Only a primary has some to count. */
+export const makeWorkerDeaths = (registry: Registry): Counter =>
+  new Counter({
+    name: "tollgate_worker_deaths_total",
+    help: "Workers that ended without being asked to",
+    registers: [registry]
+  })
+
 /** A probe that fails or hangs becomes NaN. The other metrics are still given. */
 const known = (read: Effect.Effect<number>): Effect.Effect<number> =>
   read.pipe(
@@ -114,6 +122,13 @@ const make = Effect.sync(() => {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
+  new Gauge({
+    name: "tollgate_workers",
+    help: "Processes of this gateway that serve requests",
+    aggregator: "sum",
+    registers
+  }).set(1)
+  makeWorkerDeaths(registry)
   const requests = new Counter({
     name: "gateway_requests_total",
     help: "Requests, by tenant, model and status",

@@ -28,7 +28,10 @@ export interface HeartbeatOptions {
   readonly id?: string
 }
 
-export const layerHeartbeat = ({ host, id = randomUUID() }: HeartbeatOptions): Layer.Layer<never, never, Replicas | Metrics> =>
+export const layerHeartbeat = ({
+  host,
+  id = randomUUID()
+}: HeartbeatOptions): Layer.Layer<never, never, Replicas | Metrics> =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const [metrics, replicas] = [yield* Metrics, yield* Replicas]

@@ -50,10 +50,16 @@ export const makeChannel = Effect.fnUntraced(function* (
   const waiting = new Map<number, (outcome: Effect.Effect<unknown, ChannelDown>) => void>()
   let lastId = 0
 
-  const send = (name: string, input: unknown): number => {
+  const send = (
+    name: string,
+    input: unknown,
+    answered?: (outcome: Effect.Effect<unknown, ChannelDown>) => void
+  ) => {
     lastId += 1
-    wire.send({ tollgate: "ask", id: lastId, name, input })
-    return lastId
+    const id = lastId
+    if (answered !== undefined) waiting.set(id, answered)
+    wire.send({ tollgate: "ask", id, name, input })
+    return id
   }
 
   const handle = (id: number, name: string, input: unknown): void => {
@@ -85,8 +91,7 @@ export const makeChannel = Effect.fnUntraced(function* (
     ask: <A, B>({ name, output }: Procedure<A, B>, input: A, timeoutMs = defaultTimeoutMs) => {
       const decode = Schema.decodeUnknownEffect(output)
       return Effect.callback<unknown, ChannelDown>((resume) => {
-        const id = send(name, input)
-        waiting.set(id, resume)
+        const id = send(name, input, resume)
         return Effect.sync(() => void waiting.delete(id))
       }).pipe(
         Effect.timeoutOrElse({

@@ -42,9 +42,12 @@ export const Casualty = Schema.Struct({
 })
 export type Casualty = typeof Casualty.Type
 
-/** Any number: a figure may be unknown (NaN), or without bound. */
-// @effect-diagnostics-next-line schemaNumber:off
-const Figure = Schema.Number
+/** `value` may be unknown (NaN), or without bound. */
+const Value = Schema.StructWithRest(
+  // @effect-diagnostics-next-line schemaNumber:off
+  Schema.Struct({ value: Schema.Number }),
+  [Schema.Record(Schema.String, Schema.Unknown)]
+)
 
 /** Metrics as plain data (`getMetricsAsJSON` of prom-client). */
 const Snapshot = Schema.Array(
@@ -52,9 +55,7 @@ const Snapshot = Schema.Array(
     Schema.Struct({
       name: Schema.String,
       aggregator: Schema.String,
-      values: Schema.Array(Schema.StructWithRest(Schema.Struct({ value: Figure }), [
-        Schema.Record(Schema.String, Schema.Unknown)
-      ]))
+      values: Schema.Array(Value)
     }),
     [Schema.Record(Schema.String, Schema.Unknown)]
   )

@@ -30,7 +30,11 @@ export const databaseConnectionsOf = (settings: SettingsValues, workers: number)
 const requestBodiesMaxBytesOf = (settings: SettingsValues): number =>
   settings.requestBodiesMaxBytes ?? Math.max(67_108_864, 4 * settings.maxRequestBodyBytes)
 
-export const sharesOf = (settings: SettingsValues, workers: number, cores: number = availableParallelism()) => {
+export const sharesOf = (
+  settings: SettingsValues,
+  workers: number,
+  cores: number = availableParallelism()
+) => {
   const own = (total: number) => share(total, workers)
   const ownCores = Math.max(1, Math.floor(cores / workers))
   return {

@@ -28,7 +28,11 @@ const ownMain = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
 
 const childrenOf = (pid: number): ReadonlyArray<number> => {
   try {
-    return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").filter(Boolean).map(Number)
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8")
+      .trim()
+      .split(" ")
+      .filter(Boolean)
+      .map(Number)
   } catch {
     return []
   }

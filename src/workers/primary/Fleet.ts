@@ -168,9 +168,7 @@ export const makeFleet = Effect.fnUntraced(function* (
     })
 
   const replace = Effect.fnUntraced(function* (number: number) {
-    const old = [...members].filter(
-      ({ identity, state }) => identity.number === number && state !== "stops"
-    )
+    const old = [...members].filter(({ identity, state }) => identity.number === number && state !== "stops")
     const member = yield* launch(number, false)
     // Until it listens its end is no death: the old one goes on.
     member.state = "stops"

@@ -2,13 +2,19 @@
  * The metrics of all workers as one text. Each figure is joined by the rule that it was declared with
  * (`observability/Metrics.ts`). What a worker had counted when it ended stays in the sum, so no counter goes down.
  */
-import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client"
+import { AggregatorRegistry, collectDefaultMetrics, type Counter, Registry } from "prom-client"
 import { Effect, Schema } from "effect"
+import { makeWorkerDeaths } from "../../observability/Metrics.ts"
 import { type Snapshot, toWorker } from "../protocol.ts"
 
 const decode = Schema.decodeUnknownEffect(toWorker.snapshot.output)
 const read = (registry: Registry): Effect.Effect<Snapshot> =>
-  Effect.orDie(Effect.flatMap(Effect.promise(() => registry.getMetricsAsJSON()), decode))
+  Effect.orDie(
+    Effect.flatMap(
+      Effect.promise(() => registry.getMetricsAsJSON()),
+      decode
+    )
+  )
 
 /** A figure that only grows. */
 const isCumulative = ({ type }: Snapshot[number]): boolean => type === "counter" || type === "histogram"
@@ -26,32 +32,17 @@ const worstLag = (metric: Snapshot[number]): Snapshot[number] =>
 const join = (snapshots: ReadonlyArray<Snapshot>): Registry =>
   AggregatorRegistry.aggregate(snapshots.map((snapshot) => snapshot.map(worstLag)))
 
-export interface Figures {
-  readonly ready: () => number
-}
-
 /** `W` names a worker. */
 export class MetricsSum<W> {
   readonly #own = new Registry()
   readonly #deaths: Counter
   readonly #latest = new Map<W, Snapshot>()
-  #ended: Array<Snapshot> = []
+  #ended: ReadonlyArray<Snapshot> = []
+  #compacting = false
 
-  constructor({ ready }: Figures) {
-    const registers = [this.#own]
+  constructor() {
     collectDefaultMetrics({ register: this.#own })
-    const workers: Gauge = new Gauge({
-      name: "tollgate_workers",
-      help: "Workers that serve requests; absent without WORKERS",
-      aggregator: "sum",
-      registers,
-      collect: () => workers.set(ready())
-    })
-    this.#deaths = new Counter({
-      name: "tollgate_worker_deaths_total",
-      help: "Workers that ended without being asked to",
-      registers
-    })
+    this.#deaths = makeWorkerDeaths(this.#own)
   }
 
   died(): void {
@@ -70,7 +61,7 @@ export class MetricsSum<W> {
       this.#latest.delete(worker)
       if (last === undefined) return Effect.void
       // Two workers may end at the same time, so what they had counted is joined when it is read.
-      this.#ended.push(last.filter(isCumulative))
+      this.#ended = [...this.#ended, last.filter(isCumulative)]
       return this.#compact
     })
   }
@@ -84,14 +75,15 @@ export class MetricsSum<W> {
       )
   )
 
-  /** Joins the figures of all that have ended, so that they do not take more memory with each one. */
+  /** Joins the figures of all that have ended, so that they do not take more memory with each one. One run at a time. */
   readonly #compact: Effect.Effect<void> = Effect.suspend(() => {
-    const joined = this.#ended.splice(0)
-    const sum = join(joined)
-    // Until it is read, the parts count.
-    this.#ended.push(...joined)
-    return Effect.map(read(sum), (snapshot) => {
-      this.#ended = [snapshot, ...this.#ended.filter((part) => !joined.includes(part))]
+    if (this.#compacting) return Effect.void
+    this.#compacting = true
+    // Until they are joined, the parts count.
+    const parts = [...this.#ended]
+    return Effect.map(read(join(parts)), (joined) => {
+      this.#ended = [joined, ...this.#ended.slice(parts.length)]
+      this.#compacting = false
     })
   })
 }

@@ -31,10 +31,7 @@ export const joinReadiness = (members: ReadonlyArray<Member>): Effect.Effect<Rea
     Effect.forEach(
       members,
       ({ channel }) =>
-        Effect.orElseSucceed(
-          channel.ask(toWorker.readiness, undefined, timeoutMs),
-          () => nothingAnswers
-        ),
+        Effect.orElseSucceed(channel.ask(toWorker.readiness, undefined, timeoutMs), () => nothingAnswers),
       { concurrency: "unbounded" }
     ),
     (states) => (states.length === 0 ? nothingAnswers : states.reduce(worseOf))

@@ -38,7 +38,7 @@ const run = Effect.fnUntraced(function* (
   cluster.setupPrimary({ exec: main, args: [], serialization: "advanced" })
   const members = new Set<Member>()
   const serving = () => [...members].filter(({ state }) => state === "serves")
-  const metrics = new MetricsSum<Member>({ ready: () => serving().length })
+  const metrics = new MetricsSum<Member>()
   const circuit = yield* makeCircuitHost<Member>(
     { failures: settings.breakerFailures, openMs: settings.breakerOpenMs },
     (view) =>
@@ -60,20 +60,18 @@ const run = Effect.fnUntraced(function* (
   ).pipe(Effect.andThen(metrics.exposition))
 
   const status: FleetStatus = { stopping: false, waiting: 0 }
-  const readiness = (yield* Effect.cachedWithTTL(
+  const joined = yield* Effect.cachedWithTTL(
     Effect.suspend(() => joinReadiness(serving())),
     "500 millis"
-  )).pipe(
-    measured,
-    Effect.map((state): ReadinessState => ({
-      ...state,
-      stopping: state.stopping || status.stopping,
-      workersFailing: state.workersFailing || status.waiting > 0
-    }))
   )
+  const readiness = Effect.map(measured(joined), (state): ReadinessState => ({
+    ...state,
+    stopping: state.stopping || status.stopping,
+    workersFailing: state.workersFailing || status.waiting > 0
+  }))
 
   /** Answers what a worker asks. */
-  const joined = (member: Member): void => {
+  const answer = (member: Member): void => {
     const { channel } = member
     channel.answer(toPrimary.exposition, () => exposition)
     channel.answer(toPrimary.readiness, () => readiness)
@@ -94,7 +92,7 @@ const run = Effect.fnUntraced(function* (
     leaseS: settings.concurrencyLeaseS,
     startMs,
     stopMs: drainMs + settings.shutdownGraceMs + lastMs,
-    joined,
+    joined: answer,
     left: circuit.forget,
     metrics
   })
@@ -120,10 +118,7 @@ const run = Effect.fnUntraced(function* (
   return yield* Effect.raceFirst(replaceWhenAsked, fleet.gaveUp)
 })
 
-export const supervise = (
-  settings: SettingsValues,
-  workers: number
-): Effect.Effect<never, StartupError> =>
+export const supervise = (settings: SettingsValues, workers: number): Effect.Effect<never, StartupError> =>
   Effect.gen(function* () {
     const drainMs = settings.shutdownDrainMs ?? 3000
     yield* handleSignals(drainMs + settings.shutdownGraceMs)

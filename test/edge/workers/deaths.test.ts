@@ -81,7 +81,9 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
           ({ status }) => status === 200
         )
         const servedMs = elapsedMs()
-        yield* Effect.logInfo(`forked after ${forkedMs} ms, closed after ${closedMs} ms, slots after ${servedMs} ms`)
+        yield* Effect.logInfo(
+          `forked after ${forkedMs} ms, closed after ${closedMs} ms, slots after ${servedMs} ms`
+        )
         assert.strictEqual(answered.status, 200)
         assert.isBelow(forkedMs, 1000)
         assert.isBelow(servedMs, 5000)
@@ -100,7 +102,11 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
           (text) => figure(text, "tollgate_workers") === 2
         )
         assert.strictEqual(figure(after, "tollgate_worker_deaths_total"), 1)
-        for (const name of ["gateway_requests_total", "gateway_tokens_total", "gateway_request_duration_seconds_count"]) {
+        for (const name of [
+          "gateway_requests_total",
+          "gateway_tokens_total",
+          "gateway_request_duration_seconds_count"
+        ]) {
           assert.isAtLeast(figure(after, name), figure(before, name), name)
         }
         yield* Fiber.interrupt(cut)
@@ -124,16 +130,18 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
     }).pipe(Effect.scoped)
   )
 
-  it.effect("when workers die again and again, then it is not ready for a while, and gives up with code 1", () =>
-    Effect.gen(function* () {
-      const gateway = yield* startGateway()
-      const killAll = Effect.sync(() => {
-        for (const pid of gateway.workers()) process.kill(pid, "SIGKILL")
-      })
-      const killing = yield* Effect.forkChild(Effect.repeat(killAll, Schedule.spaced("50 millis")))
-      assert.strictEqual(yield* gateway.ended, 1)
-      yield* Fiber.interrupt(killing)
-      assert.match(gateway.printed(), /tollgate: workers keep dying/)
-    }).pipe(Effect.scoped)
+  it.effect(
+    "when workers die again and again, then it is not ready for a while, and gives up with code 1",
+    () =>
+      Effect.gen(function* () {
+        const gateway = yield* startGateway()
+        const killAll = Effect.sync(() => {
+          for (const pid of gateway.workers()) process.kill(pid, "SIGKILL")
+        })
+        const killing = yield* Effect.forkChild(Effect.repeat(killAll, Schedule.spaced("50 millis")))
+        assert.strictEqual(yield* gateway.ended, 1)
+        yield* Fiber.interrupt(killing)
+        assert.match(gateway.printed(), /tollgate: workers keep dying/)
+      }).pipe(Effect.scoped)
   )
 })

@@ -13,10 +13,10 @@ const askAllTheTime = (url: string, secret: string, clients: number) => {
   const agent = new Agent({ connections: clients })
   const replies: Array<Reply> = []
   const errors: Array<unknown> = []
-  let asking = true
+  const stopped = new AbortController()
   const all = Promise.all(
     Array.from({ length: clients }, async () => {
-      while (asking) {
+      while (!stopped.signal.aborted) {
         await post(url, secret, undefined, agent).then(
           (reply) => replies.push(reply),
           (error: unknown) => errors.push(error)
@@ -28,7 +28,7 @@ const askAllTheTime = (url: string, secret: string, clients: number) => {
     replies,
     errors,
     stop: Effect.promise(async () => {
-      asking = false
+      stopped.abort()
       await all
       await agent.close()
     })
@@ -36,84 +36,94 @@ const askAllTheTime = (url: string, secret: string, clients: number) => {
 }
 
 layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway that replaces its workers", (it) => {
-  it.effect("when it gets SIGHUP under load, then all workers are new, no request is lost, and a stream runs to its end", () =>
-    Effect.gen(function* () {
-      const [pg, fake] = [yield* PgClient.PgClient, yield* Fake]
-      const gateway = yield* startGateway()
-      const { url } = gateway
-      const { prefix, secret } = yield* makeKey()
-      yield* eventually(
-        Effect.promise(() => post(url, secret)),
-        ({ status }) => status === 200
-      )
-      const words = 60
-      fake.script({
-        does: "stream",
-        lines: [...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)), line.done("chat", { eval_count: words })],
-        gapMs: 50
-      })
-      const long = yield* Effect.forkChild(Effect.promise(() => post(url, secret)))
-      yield* fake.until(() => fake.requests.length > 1)
+  it.effect(
+    "when it gets SIGHUP under load, then all workers are new, no request is lost, and a stream runs to its end",
+    () =>
+      Effect.gen(function* () {
+        const [pg, fake] = [yield* PgClient.PgClient, yield* Fake]
+        const gateway = yield* startGateway()
+        const { url } = gateway
+        const { prefix, secret } = yield* makeKey()
+        yield* eventually(
+          Effect.promise(() => post(url, secret)),
+          ({ status }) => status === 200
+        )
+        const words = 60
+        fake.script({
+          does: "stream",
+          lines: [
+            ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
+            line.done("chat", { eval_count: words })
+          ],
+          gapMs: 50
+        })
+        const long = yield* Effect.forkChild(Effect.promise(() => post(url, secret)))
+        yield* fake.until(() => fake.requests.length > 1)
 
-      const load = askAllTheTime(url, secret, 8)
-      const before = gateway.workers()
-      gateway.signal("SIGHUP")
-      yield* eventually(
-        Effect.sync(() => gateway.workers()),
-        (now) => now.length === 2 && !now.some((pid) => before.includes(pid)),
-        40_000
-      )
-      yield* load.stop
-      const answer = yield* Fiber.join(long)
-      assert.strictEqual(answer.text.trimEnd().split("\n").length, words + 1)
-      assert.deepStrictEqual(load.errors, [])
-      assert.deepStrictEqual([...new Set(load.replies.map(({ status }) => status))], [200])
-      assert.isAbove(load.replies.length, 50)
-      const [rows] = yield* pg<{ readonly n: number }>`
+        const load = askAllTheTime(url, secret, 8)
+        const before = gateway.workers()
+        gateway.signal("SIGHUP")
+        yield* eventually(
+          Effect.sync(() => gateway.workers()),
+          (now) => now.length === 2 && !now.some((pid) => before.includes(pid)),
+          40_000
+        )
+        yield* load.stop
+        const answer = yield* Fiber.join(long)
+        assert.strictEqual(answer.text.trimEnd().split("\n").length, words + 1)
+        assert.deepStrictEqual(load.errors, [])
+        assert.deepStrictEqual([...new Set(load.replies.map(({ status }) => status))], [200])
+        assert.isAbove(load.replies.length, 50)
+        const [rows] = yield* pg<{ readonly n: number }>`
         SELECT count(*)::float8 AS n FROM audit_log WHERE key_prefix = ${prefix} AND status = 200`
-      assert.isAtLeast(rows?.n ?? 0, load.replies.length + 2)
-      assert.match(gateway.printed(), /"message":"worker replaced","worker":2/)
-      assert.strictEqual((yield* Effect.promise(() => get(url, "/readyz"))).status, 200)
-      assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
-    }).pipe(Effect.scoped)
+        assert.isAtLeast(rows?.n ?? 0, load.replies.length + 2)
+        assert.match(gateway.printed(), /"message":"worker replaced","worker":2/)
+        assert.strictEqual((yield* Effect.promise(() => get(url, "/readyz"))).status, 200)
+        assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
+      }).pipe(Effect.scoped)
   )
 
-  it.effect("when it gets SIGTERM, then it is not ready on any worker, streams run to their end, and the code is 0", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const gateway = yield* startGateway({ SHUTDOWN_DRAIN_MS: "1000" })
-      const { url } = gateway
-      const { secret } = yield* makeKey()
-      yield* eventually(
-        Effect.promise(() => post(url, secret)),
-        ({ status }) => status === 200
-      )
-      const words = 60
-      const script = {
-        does: "stream" as const,
-        lines: [...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)), line.done("chat", { eval_count: words })],
-        gapMs: 50
-      }
-      for (let i = 0; i < 4; i += 1) fake.script(script)
-      const asked = fake.requests.length
-      const streams = yield* Effect.forkChild(
-        Effect.promise(() => Promise.all([1, 2, 3, 4].map(() => post(url, secret))))
-      )
-      yield* fake.until(() => fake.requests.length >= asked + 4)
-      gateway.signal("SIGTERM")
-      yield* eventually(
-        Effect.promise(() => get(url, "/readyz")),
-        ({ status }) => status === 503
-      )
-      for (let i = 0; i < 4; i += 1) {
-        assert.strictEqual((yield* Effect.promise(() => get(url, "/readyz"))).status, 503)
-      }
-      for (const { text } of yield* Fiber.join(streams)) {
-        assert.strictEqual(text.trimEnd().split("\n").length, words + 1)
-      }
-      assert.strictEqual(yield* gateway.ended, 0)
-      assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
-    }).pipe(Effect.scoped)
+  it.effect(
+    "when it gets SIGTERM, then it is not ready on any worker, streams run to their end, and the code is 0",
+    () =>
+      Effect.gen(function* () {
+        const fake = yield* Fake
+        const gateway = yield* startGateway({ SHUTDOWN_DRAIN_MS: "1000" })
+        const { url } = gateway
+        const { secret } = yield* makeKey()
+        yield* eventually(
+          Effect.promise(() => post(url, secret)),
+          ({ status }) => status === 200
+        )
+        const words = 60
+        const script = {
+          does: "stream" as const,
+          lines: [
+            ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
+            line.done("chat", { eval_count: words })
+          ],
+          gapMs: 50
+        }
+        for (let i = 0; i < 4; i += 1) fake.script(script)
+        const asked = fake.requests.length
+        const streams = yield* Effect.forkChild(
+          Effect.promise(() => Promise.all([1, 2, 3, 4].map(() => post(url, secret))))
+        )
+        yield* fake.until(() => fake.requests.length >= asked + 4)
+        gateway.signal("SIGTERM")
+        yield* eventually(
+          Effect.promise(() => get(url, "/readyz")),
+          ({ status }) => status === 503
+        )
+        for (let i = 0; i < 4; i += 1) {
+          assert.strictEqual((yield* Effect.promise(() => get(url, "/readyz"))).status, 503)
+        }
+        for (const { text } of yield* Fiber.join(streams)) {
+          assert.strictEqual(text.trimEnd().split("\n").length, words + 1)
+        }
+        assert.strictEqual(yield* gateway.ended, 0)
+        assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
+      }).pipe(Effect.scoped)
   )
 
   it.effect("when a setting is wrong, then it says so once and ends with 78, before any worker starts", () =>
