@@ -32,7 +32,7 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
     () =>
       Effect.gen(function* () {
         const [pg, fake] = [yield* PgClient.PgClient, yield* Fake]
-        const gateway = yield* startGateway()
+        const gateway = yield* startGateway({ SHUTDOWN_GRACE_MS: "1000" })
         const { url } = gateway
         const busy = yield* makeKey({ concurrent: 4 })
         yield* eventually(
@@ -113,21 +113,25 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
         gateway.signal("SIGTERM")
         assert.strictEqual(yield* gateway.ended, 0)
         assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
-      }).pipe(Effect.scoped)
+      }).pipe(Effect.scoped),
+    90_000
   )
 
-  it.effect("when the primary is killed, then its workers end too", () =>
-    Effect.gen(function* () {
-      const gateway = yield* startGateway()
-      const workers = gateway.workers()
-      assert.strictEqual(workers.length, 2)
-      gateway.signal("SIGKILL")
-      yield* gateway.ended
-      yield* eventually(
-        Effect.sync(() => workers.filter(isAlive)),
-        (alive) => alive.length === 0
-      )
-    }).pipe(Effect.scoped)
+  it.effect(
+    "when the primary is killed, then its workers end too",
+    () =>
+      Effect.gen(function* () {
+        const gateway = yield* startGateway()
+        const workers = gateway.workers()
+        assert.strictEqual(workers.length, 2)
+        gateway.signal("SIGKILL")
+        yield* gateway.ended
+        yield* eventually(
+          Effect.sync(() => workers.filter(isAlive)),
+          (alive) => alive.length === 0
+        )
+      }).pipe(Effect.scoped),
+    90_000
   )
 
   it.effect(
@@ -142,6 +146,7 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
         assert.strictEqual(yield* gateway.ended, 1)
         yield* Fiber.interrupt(killing)
         assert.match(gateway.printed(), /tollgate: workers keep dying/)
-      }).pipe(Effect.scoped)
+      }).pipe(Effect.scoped),
+    90_000
   )
 })

@@ -67,7 +67,8 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway with tw
         // The last scrape went to the one worker, this one goes to the other.
         const again = (yield* Effect.promise(() => get(url, "/metrics"))).text
         assert.strictEqual(figure(again, "gateway_requests_total"), figure(text, "gateway_requests_total"))
-      }).pipe(Effect.scoped)
+      }).pipe(Effect.scoped),
+    90_000
   )
 
   it.effect(
@@ -83,6 +84,7 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway with tw
         assert.isFalse([...names].some((name) => name.includes("worker")))
         const ids = new Set(answers.map(({ id }) => id.slice(-7)))
         assert.strictEqual(ids.size, answers.length, "the mark of an id differs with each id")
-      }).pipe(Effect.scoped)
+      }).pipe(Effect.scoped),
+    90_000
   )
 })

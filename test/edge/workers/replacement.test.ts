@@ -80,7 +80,8 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway that re
         assert.match(gateway.printed(), /"message":"worker replaced","worker":2/)
         assert.strictEqual((yield* Effect.promise(() => get(url, "/readyz"))).status, 200)
         assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
-      }).pipe(Effect.scoped)
+      }).pipe(Effect.scoped),
+    90_000
   )
 
   it.effect(
@@ -123,15 +124,19 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway that re
         }
         assert.strictEqual(yield* gateway.ended, 0)
         assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
-      }).pipe(Effect.scoped)
+      }).pipe(Effect.scoped),
+    90_000
   )
 
-  it.effect("when a setting is wrong, then it says so once and ends with 78, before any worker starts", () =>
-    Effect.gen(function* () {
-      const failed = yield* Effect.flip(startGateway({ DATABASE_CONNECTIONS: "7" }))
-      const text = String(failed)
-      assert.match(text, /DATABASE_CONNECTIONS: got less than four for each worker/)
-      assert.strictEqual(text.split("DATABASE_CONNECTIONS").length, 2)
-    }).pipe(Effect.scoped)
+  it.effect(
+    "when a setting is wrong, then it says so once and ends with 78, before any worker starts",
+    () =>
+      Effect.gen(function* () {
+        const failed = yield* Effect.flip(startGateway({ DATABASE_CONNECTIONS: "7" }))
+        const text = String(failed)
+        assert.match(text, /DATABASE_CONNECTIONS: got less than four for each worker/)
+        assert.strictEqual(text.split("DATABASE_CONNECTIONS").length, 2)
+      }).pipe(Effect.scoped),
+    90_000
   )
 })
