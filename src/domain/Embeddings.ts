@@ -12,6 +12,8 @@ export interface Vector {
 export interface Embeddings {
   /** one per input, in the order of the inputs */
   readonly vectors: ReadonlyArray<Vector>
+  /** all vectors as one JSON list, in parts, when the backend wrote them so */
+  readonly list?: ReadonlyArray<Buffer>
   /** nanoseconds */
   readonly totalDuration?: number
   readonly loadDuration?: number

@@ -1,17 +1,36 @@
 /**
- * Collects bytes by copying them into slabs. A list of pieces would keep an object of a hundred bytes for each piece, also
- * for a piece of one byte. The first slab doubles until it has `slabBytes`. Further slabs have that size from the start, so
- * that bytes are not copied again.
+ * Collects bytes. Small pieces are copied into slabs: a list of pieces would keep an object of a hundred bytes for each
+ * piece, also for a piece of one byte. A slab doubles until it has `slabBytes`. After a full slab the next one has that size
+ * from the start, so that bytes are not copied again.
+ *
+ * A large piece is kept as it is if it is at least half of the memory that it keeps alive. Memory of buffers makes V8
+ * collect its whole heap every 64 MiB, so a copy of a large piece costs far more than the copying (`bench/RESULTS.md`).
+ * Nobody may change a piece after it was added.
  */
-const slabBits = 18
-export const slabBytes = 2 ** slabBits
+export const slabBytes = 2 ** 18
 const minBytes = 256
+/** Smaller pieces are always copied. */
+export const largeBytes = 2 ** 14
 
-const none: Buffer = Buffer.alloc(0)
+const isKept = (piece: Buffer): boolean =>
+  piece.length >= largeBytes && piece.buffer.byteLength <= 2 * piece.length
+
+/** Bytes that lie together: a slab, or a piece that was kept. */
+interface Part {
+  /** index of its first byte in the list */
+  readonly start: number
+  memory: Buffer
+  used: number
+  readonly isSlab: boolean
+}
 
 export class ByteList {
-  #slabs: Array<Buffer> = []
+  #parts: Array<Part> = []
   #size = 0
+  /** memory of all parts before the last one */
+  #before = 0
+  /** index of the part that was read last: reading goes mostly forward */
+  #near = 0
 
   get size(): number {
     return this.#size
@@ -21,22 +40,27 @@ export class ByteList {
     return this.slice(0, this.#size).toString("utf8")
   }
 
-  /** The bytes of each slab, without a copy. */
+  /** The bytes of each part, without a copy. */
   get parts(): ReadonlyArray<Buffer> {
-    return this.#slabs.map((slab, i) => slab.subarray(0, this.#size - i * slabBytes))
+    return this.partsBetween(0, this.#size)
   }
 
-  /** The maximal memory of the list after `more` bytes are added. */
+  /** The maximal memory of the list after `more` bytes are added in any number of pieces. */
   capacityWith(more: number): number {
-    const size = this.#size + more
-    return size <= slabBytes ? Math.max(minBytes, 2 * size) : size + slabBytes
+    const last = this.#parts.at(-1)
+    const [memory, used] = last === undefined ? [0, 0] : [memoryOf(last), last.isSlab ? last.used : 0]
+    // A slab at most doubles, a kept piece is at least half of its memory, and each may be followed by a new small slab.
+    const smallSlabs = minBytes * (1 + Math.ceil(more / largeBytes))
+    const nextSlab = used + more > slabBytes ? slabBytes : 0
+    return this.#before + Math.max(memory, 2 * used) + 2 * more + smallSlabs + nextSlab
   }
 
   push(piece: Buffer): void {
+    if (isKept(piece)) return this.#add({ start: this.#size, memory: piece, used: piece.length, isSlab: false })
     for (let at = 0; at < piece.length;) {
-      const used = this.#size % slabBytes
-      const slab = this.#slabFor(Math.min(slabBytes, used + piece.length - at))
-      const copied = piece.copy(slab, used, at)
+      const slab = this.#slabFor(piece.length - at)
+      const copied = piece.copy(slab.memory, slab.used, at)
+      slab.used += copied
       this.#size += copied
       at += copied
     }
@@ -44,51 +68,86 @@ export class ByteList {
 
   /** The byte at `index`; undefined beyond the end. */
   at(index: number): number | undefined {
-    return index < this.#size ? this.#slabs[index >> slabBits]?.[index % slabBytes] : undefined
+    if (index >= this.#size) return undefined
+    const part = this.#partAt(index)
+    return part?.memory[index - part.start]
   }
 
   /** The first place from `from` on that has `byte`, or -1. */
   indexOf(byte: number, from: number): number {
-    for (let i = from >> slabBits; i < this.#slabs.length; i += 1) {
-      const start = i * slabBytes
-      const found = this.#part(i).indexOf(byte, Math.max(0, from - start))
-      if (found !== -1) return start + found
+    if (from >= this.#size) return -1
+    let part = this.#partAt(from)
+    while (part !== undefined) {
+      const found = part.memory.indexOf(byte, Math.max(0, from - part.start))
+      if (found !== -1 && found < part.used) return part.start + found
+      part = this.#parts[(this.#near += 1)]
     }
+    this.#near = 0
     return -1
   }
 
-  /** Copies only bytes of more than one slab. */
-  slice(start: number, end: number): Buffer {
+  /** The bytes from `start` to before `end`, without a copy. */
+  partsBetween(start: number, end: number): ReadonlyArray<Buffer> {
     const pieces: Array<Buffer> = []
     for (let at = start; at < end;) {
-      const [from, slab] = [at % slabBytes, at - (at % slabBytes)]
-      const to = Math.min(slabBytes, end - slab)
-      pieces.push(this.#part(at >> slabBits).subarray(from, to))
-      at = slab + to
+      const part = this.#partAt(at)
+      if (part === undefined) break
+      const to = Math.min(part.start + part.used, end)
+      pieces.push(part.memory.subarray(at - part.start, to - part.start))
+      at = to
     }
+    return pieces
+  }
+
+  /** The same as one buffer. It copies only bytes of more than one part. */
+  slice(start: number, end: number): Buffer {
+    const pieces = this.partsBetween(start, end)
     const [only] = pieces
     return pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces)
   }
 
   clear(): void {
-    this.#slabs = []
+    this.#parts = []
     this.#size = 0
+    this.#before = 0
+    this.#near = 0
   }
 
-  #part(index: number): Buffer {
-    return this.#slabs[index]?.subarray(0, this.#size - index * slabBytes) ?? none
+  /** The part with the byte at `index`, which is below `size`. */
+  #partAt(index: number): Part | undefined {
+    let part = this.#parts[this.#near]
+    while (part !== undefined && index < part.start) part = this.#parts[(this.#near -= 1)]
+    while (part !== undefined && index >= part.start + part.used) part = this.#parts[(this.#near += 1)]
+    return part
   }
 
-  /** The slab that is written to, with room for `bytes` in all. */
-  #slabFor(bytes: number): Buffer {
-    const index = this.#size >> slabBits
-    const slab = this.#slabs[index]
-    if (slab !== undefined && slab.length >= bytes) return slab
-    const isFirst = index === 0
-    const size = isFirst ? Math.min(slabBytes, Math.max(bytes, 2 * this.#size, minBytes)) : slabBytes
-    const grown = Buffer.allocUnsafe(size)
-    slab?.copy(grown)
-    this.#slabs[index] = grown
-    return grown
+  #add(part: Part): void {
+    const last = this.#parts.at(-1)
+    if (last !== undefined) this.#before += memoryOf(last)
+    this.#parts.push(part)
+    this.#size += part.used
+  }
+
+  /** The slab that is written to. It has room for at least one byte, and for `bytes` if a slab can have them. */
+  #slabFor(bytes: number): Part {
+    const last = this.#parts.at(-1)
+    if (last === undefined || !last.isSlab || last.used === slabBytes) {
+      const isNext = last?.isSlab === true
+      const memory = Buffer.allocUnsafe(
+        isNext ? slabBytes : Math.min(slabBytes, Math.max(bytes, minBytes))
+      )
+      const slab = { start: this.#size, memory, used: 0, isSlab: true }
+      this.#add(slab)
+      return slab
+    }
+    const needed = Math.min(slabBytes, last.used + bytes)
+    if (last.memory.length < needed) {
+      const grown = Buffer.allocUnsafe(Math.min(slabBytes, Math.max(needed, 2 * last.used)))
+      last.memory.copy(grown, 0, 0, last.used)
+      last.memory = grown
+    }
+    return last
   }
 }
+
+const memoryOf = ({ isSlab, memory }: Part): number => (isSlab ? memory.length : memory.buffer.byteLength)

@@ -1,11 +1,12 @@
 /**
- * Decodes embeddings with hand-written guards, one vector at a time: two thousand vectors have some million numbers. An
+ * Decodes embeddings with hand-written guards, and without parsing the numbers: two thousand vectors have some million. An
  * answer that does not fit the request is refused.
  */
 import type { Embeddings, Vector } from "../../domain/Embeddings.ts"
 import type { InferenceRequest, Json } from "../../domain/Inference.ts"
 import { isArray, isCount, isObject, tryParseJson } from "../../domain/json.ts"
 import type { ByteList } from "../../infra/ByteList.ts"
+import { countNumbers } from "./countNumbers.ts"
 import { sliceVectors } from "./embeddingSlices.ts"
 
 /** The endpoints that answer with vectors. */
@@ -31,6 +32,7 @@ export const decodeEmbeddings = (
   if (vectors === undefined || vectors.some(({ length }) => length === 0)) return undefined
   return {
     vectors,
+    list: slices.value,
     ...(isCount(value["total_duration"]) ? { totalDuration: value["total_duration"] } : {}),
     ...(isCount(value["load_duration"]) ? { loadDuration: value["load_duration"] } : {}),
     ...(isCount(value["prompt_eval_count"]) ? { promptEvalCount: value["prompt_eval_count"] } : {})
@@ -41,19 +43,12 @@ export const decodeEmbeddings = (
 const vectorsOf = (slices: ReadonlyArray<Buffer>): ReadonlyArray<Vector> | undefined => {
   const vectors: Array<Vector> = []
   for (const json of slices) {
-    // In Latin-1 each byte is one character, so no sequence of bytes can be taken for a digit or a blank.
-    const numbers = tryParseJson(json.toString("latin1"))
-    if (!isVector(numbers)) return undefined
-    vectors.push({ json, length: numbers.length })
+    const length = countNumbers(json)
+    if (length === undefined) return undefined
+    vectors.push({ json, length })
   }
   return vectors
 }
 
 /** An empty string is no input; an empty string in a list is one (docs/protocol.md, "Embeddings"). */
 const inputsOf = (input: Json | undefined): number => (isArray(input) ? input.length : input === "" ? 0 : 1)
-
-/** Checks for a finite float32, which clients that ask for base64 get. */
-const isFinite32 = (value: Json): value is number =>
-  typeof value === "number" && Number.isFinite(Math.fround(value))
-const isVector = (value: Json | undefined): value is ReadonlyArray<number> =>
-  isArray(value) && value.every(isFinite32)

@@ -16,6 +16,8 @@ const [openBracket, closeBracket, openBrace, closeBrace] = [0x5b, 0x5d, 0x7b, 0x
 export interface Slices {
   /** from each `[` to the next `]`; the content is not checked yet */
   readonly vectors: ReadonlyArray<Buffer>
+  /** the whole value: the list of vectors, or the one vector */
+  readonly value: ReadonlyArray<Buffer>
   /** the rest of the answer, with `null` in place of the vectors */
   readonly envelope: string
 }
@@ -122,5 +124,6 @@ export const sliceVectors = (name: "embedding" | "embeddings", bytes: ByteList):
   } while (cursor.skip(comma))
   if (found === undefined || bytes.size - (found.to - found.from) > envelopeBytes) return undefined
   const [before, after] = [bytes.slice(0, found.from), bytes.slice(found.to, bytes.size)]
-  return { vectors: found.vectors, envelope: `${before.toString("utf8")}null${after.toString("utf8")}` }
+  const value = bytes.partsBetween(found.from, found.to)
+  return { vectors: found.vectors, value, envelope: `${before.toString("utf8")}null${after.toString("utf8")}` }
 }

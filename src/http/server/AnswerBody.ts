@@ -11,6 +11,8 @@ import type { Unread } from "../../backend/AnswerMemory.ts"
 
 /** Bytes of one write. A client that takes fewer in `CLIENT_STALL_TIMEOUT_MS` does not read. */
 export const pieceBytes = 65_536
+/** Smaller parts are copied to be written together. */
+const largeBytes = 16_384
 
 export class AnswerBody {
   readonly #response: ServerResponse
@@ -44,11 +46,12 @@ export class AnswerBody {
   writeBytes(...parts: ReadonlyArray<Buffer>): Effect.Effect<void> {
     return Effect.suspend(() => {
       const total = parts.reduce((sum, { length }) => sum + length, 0)
-      const groups = groupsOf(parts)
+      const pieces = piecesOf(parts)
       if (this.#chunked) this.#response.write(`${total.toString(16)}\r\n`)
       const next: Effect.Effect<void> = Effect.suspend(() => {
-        for (let group = groups.next(); group.done !== true; group = groups.next()) {
-          if (!this.#writeTogether(group.value)) return Effect.andThen(this.#drained(total), next)
+        for (let piece = pieces.next(); piece.done !== true; piece = pieces.next()) {
+          const kept = total + piece.value.length
+          if (!this.#response.write(piece.value)) return Effect.andThen(this.#drained(kept), next)
         }
         if (this.#chunked) this.#response.write("\r\n")
         return Effect.void
@@ -82,15 +85,6 @@ export class AnswerBody {
     })
   }
 
-  /** Returns whether there is room for more. */
-  #writeTogether(pieces: ReadonlyArray<Buffer>): boolean {
-    let hasRoom = true
-    this.#response.cork()
-    for (const piece of pieces) hasRoom = this.#response.write(piece)
-    this.#response.uncork()
-    return hasRoom
-  }
-
   /** Waits for room. Meanwhile `bytes` are kept in memory. */
   #drained(bytes: number): Effect.Effect<void> {
     return Effect.callback((resume) => {
@@ -104,21 +98,31 @@ export class AnswerBody {
 
 const chunkOf = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`
 
-/** Groups the bytes into writes of at most `pieceBytes`, without a copy. */
-const groupsOf = function* (parts: ReadonlyArray<Buffer>): Generator<ReadonlyArray<Buffer>, void> {
+/**
+ * The bytes in pieces of at most `pieceBytes`. Small parts are copied into one piece, because a write costs more than the
+ * copy (`bench/RESULTS.md`). Only one such piece exists at a time. Large parts are not copied.
+ */
+const piecesOf = function* (parts: ReadonlyArray<Buffer>): Generator<Buffer, void> {
   let group: Array<Buffer> = []
   let size = 0
   for (const part of parts) {
-    for (let at = 0; at < part.length; at += pieceBytes) {
-      const piece = part.subarray(at, at + pieceBytes)
-      if (size + piece.length > pieceBytes) {
-        yield group
-        group = []
-        size = 0
-      }
-      group.push(piece)
-      size += piece.length
+    const isLarge = part.length >= largeBytes
+    if (size > 0 && (isLarge || size + part.length > pieceBytes)) {
+      yield joined(group)
+      group = []
+      size = 0
+    }
+    if (isLarge) {
+      for (let at = 0; at < part.length; at += pieceBytes) yield part.subarray(at, at + pieceBytes)
+    } else {
+      group.push(part)
+      size += part.length
     }
   }
-  if (group.length > 0) yield group
+  if (size > 0) yield joined(group)
+}
+
+const joined = (group: ReadonlyArray<Buffer>): Buffer => {
+  const [first] = group
+  return group.length === 1 && first !== undefined ? first : Buffer.concat(group)
 }

@@ -8,14 +8,14 @@ export const encodeEmbed = (
   request: InferenceRequest,
   answer: Embeddings
 ): ReadonlyArray<string | Buffer> => {
-  const vectors = answer.vectors.flatMap(({ json }, i) => (i === 0 ? [json] : [",", json]))
+  const list = answer.list ?? ["[", ...answer.vectors.flatMap(({ json }, i) => (i === 0 ? [json] : [",", json])), "]"]
   const counts = present({
     total_duration: answer.totalDuration,
     load_duration: answer.loadDuration,
     prompt_eval_count: answer.promptEvalCount
   })
   const rest = Object.keys(counts).length === 0 ? "}" : `,${JSON.stringify(counts).slice(1)}`
-  return [`{"model":${JSON.stringify(request.model)},"embeddings":[`, ...vectors, `]${rest}`]
+  return [`{"model":${JSON.stringify(request.model)},"embeddings":`, ...list, rest]
 }
 
 export const encodeEmbeddings = (

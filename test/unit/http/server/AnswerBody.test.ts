@@ -3,7 +3,7 @@ import { connect } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber, type Scope } from "effect"
 import * as fc from "fast-check"
-import { AnswerBody } from "../../../../src/http/server/AnswerBody.ts"
+import { AnswerBody, pieceBytes } from "../../../../src/http/server/AnswerBody.ts"
 import { uncounted } from "../../../../src/backend/AnswerMemory.ts"
 import { comesTrue } from "../../../support/wait.ts"
 
@@ -67,6 +67,41 @@ it.live("when pieces of any size are written, then the client reads the same byt
             await run(answerOf(port)),
             Buffer.from(written.join(""), "utf8").toString("utf8")
           )
+        })
+      )
+    )
+  })
+)
+
+it.live("when parts of any size are written as bytes, then the client reads the same bytes", () =>
+  Effect.gen(function* () {
+    let parts: ReadonlyArray<Buffer> = []
+    let largest = 0
+    const port = yield* served((response) =>
+      Effect.gen(function* () {
+        const write = response.write.bind(response)
+        response.write = (chunk: string | Uint8Array) => {
+          largest = Math.max(largest, chunk.length)
+          return write(chunk)
+        }
+        const body = new AnswerBody(response, heads, uncounted)
+        yield* body.writeBytes(...parts)
+        body.end()
+      })
+    )
+    const length = fc.oneof(
+      fc.nat(40),
+      fc.constantFrom(7000, 16_383, 16_384, 20_000, pieceBytes - 1, pieceBytes, pieceBytes + 1, 200_000)
+    )
+    const part = fc.tuple(length, fc.constantFrom("a", "b", "c")).map(([n, sign]) => sign.repeat(n))
+    const run = Effect.runPromiseWith(yield* Effect.context<never>())
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.array(part, { minLength: 1, maxLength: 20 }), async (texts) => {
+          fc.pre(texts.join("") !== "")
+          parts = texts.map((text) => Buffer.from(text))
+          assert.strictEqual(await run(answerOf(port)), texts.join(""))
+          assert.isAtMost(largest, pieceBytes)
         })
       )
     )
