@@ -56,7 +56,8 @@ export class ByteList {
   }
 
   push(piece: Buffer): void {
-    if (isKept(piece)) return this.#add({ start: this.#size, memory: piece, used: piece.length, isSlab: false })
+    if (isKept(piece))
+      return this.#add({ start: this.#size, memory: piece, used: piece.length, isSlab: false })
     for (let at = 0; at < piece.length;) {
       const slab = this.#slabFor(piece.length - at)
       const copied = piece.copy(slab.memory, slab.used, at)
@@ -133,9 +134,7 @@ export class ByteList {
     const last = this.#parts.at(-1)
     if (last === undefined || !last.isSlab || last.used === slabBytes) {
       const isNext = last?.isSlab === true
-      const memory = Buffer.allocUnsafe(
-        isNext ? slabBytes : Math.min(slabBytes, Math.max(bytes, minBytes))
-      )
+      const memory = Buffer.allocUnsafe(isNext ? slabBytes : Math.min(slabBytes, Math.max(bytes, minBytes)))
       const slab = { start: this.#size, memory, used: 0, isSlab: true }
       this.#add(slab)
       return slab

@@ -125,5 +125,9 @@ export const sliceVectors = (name: "embedding" | "embeddings", bytes: ByteList):
   if (found === undefined || bytes.size - (found.to - found.from) > envelopeBytes) return undefined
   const [before, after] = [bytes.slice(0, found.from), bytes.slice(found.to, bytes.size)]
   const value = bytes.partsBetween(found.from, found.to)
-  return { vectors: found.vectors, value, envelope: `${before.toString("utf8")}null${after.toString("utf8")}` }
+  return {
+    vectors: found.vectors,
+    value,
+    envelope: `${before.toString("utf8")}null${after.toString("utf8")}`
+  }
 }

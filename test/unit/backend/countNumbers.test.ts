@@ -69,9 +69,7 @@ it("when a byte of a list is changed, then the count is that of JSON.parse", () 
       const json = Buffer.from(JSON.stringify(numbers))
       const at = place % json.length
       assertSame(json)
-      assertSame(
-        Buffer.concat([json.subarray(0, at), Buffer.of(byte), json.subarray(inserts ? at : at + 1)])
-      )
+      assertSame(Buffer.concat([json.subarray(0, at), Buffer.of(byte), json.subarray(inserts ? at : at + 1)]))
     }),
     { numRuns: 20_000 }
   )

@@ -15,7 +15,7 @@ let next = 0
 const pieceOf = ([length, spare]: readonly [number, number]): Buffer => {
   const memory = Buffer.allocUnsafeSlow(length + spare)
   const bytes = memory.subarray(spare >> 1, (spare >> 1) + length)
-  for (let i = 0; i < length; i += 1) bytes[i] = (next = (next * 31 + i + 7) % 251)
+  for (let i = 0; i < length; i += 1) bytes[i] = next = (next * 31 + i + 7) % 251
   return bytes
 }
 

@@ -8,7 +8,11 @@ export const encodeEmbed = (
   request: InferenceRequest,
   answer: Embeddings
 ): ReadonlyArray<string | Buffer> => {
-  const list = answer.list ?? ["[", ...answer.vectors.flatMap(({ json }, i) => (i === 0 ? [json] : [",", json])), "]"]
+  const list = answer.list ?? [
+    "[",
+    ...answer.vectors.flatMap(({ json }, i) => (i === 0 ? [json] : [",", json])),
+    "]"
+  ]
   const counts = present({
     total_duration: answer.totalDuration,
     load_duration: answer.loadDuration,
