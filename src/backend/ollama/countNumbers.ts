@@ -65,7 +65,7 @@ const afterNumber = (json: Buffer, words: DataView, from: number): number => {
     if (at === exponent) return -1
   }
   const isSafe = wholeDigits <= safeDigits && !grows
-  return isSafe || isFinite32(json.latin1Slice(from, at)) ? at : -1
+  return isSafe || isFinite32(json.toString("latin1", from, at)) ? at : -1
 }
 
 /** Returns `undefined` when `json` is anything else than an array of numbers that are finite as float32. */
