@@ -12,7 +12,7 @@ import { Cluster, Command, Redis as Single } from "ioredis"
 import { makeConnector } from "./clusterConnector.ts"
 import { makeMonotonicMs, timerOf } from "./time.ts"
 import { OutageLog } from "./OutageLog.ts"
-import { type BatchedCommand, makeCommandBatch } from "./CommandBatch.ts"
+import { type BatchedCommand, type CommandBatch, makeCommandBatch } from "./CommandBatch.ts"
 import { readRedisUrl, readRedisUrlTls, type Sentinels } from "./RedisUrl.ts"
 
 /** No reply, or an error as the reply. `cause` is for the log. */
@@ -35,6 +35,20 @@ export type RedisScript = (
   args: ReadonlyArray<RedisArgument>
 ) => Effect.Effect<unknown, RedisFailed>
 
+/** Several calls of a script as one command. Its reply is a text with a line for each call. */
+export interface GatheredCommand {
+  readonly keys: ReadonlyArray<string>
+  readonly args: ReadonlyArray<RedisArgument>
+  /** for each line of the reply the index of its call */
+  readonly order: ReadonlyArray<number>
+}
+
+export interface GatherOptions<Call> {
+  /** how many calls a command may have; further ones go into the next command */
+  readonly most: number
+  readonly encode: (calls: ReadonlyArray<Call>) => GatheredCommand
+}
+
 export class Redis extends Context.Service<
   Redis,
   {
@@ -50,6 +64,14 @@ export class Redis extends Context.Service<
     readonly runId: () => string
     /** All keys of one call must hash to the same slot. */
     readonly script: (lua: string) => RedisScript
+    /**
+     * Sends the calls of a script that are made in one turn of the event loop as one command, and gives each caller its line
+     * of the reply. On a cluster only calls with the same `place` share a command, and their keys must hash to one slot.
+     */
+    readonly gather: <Call>(
+      lua: string,
+      options: GatherOptions<Call>
+    ) => (place: string, call: Call) => Effect.Effect<string, RedisFailed>
     /** Makes a connection for Pub/Sub. It reconnects and subscribes again by itself. The caller must close it. */
     readonly subscriber: () => Single | Cluster
   }
@@ -250,7 +272,7 @@ const makeServers = (client: Single | Cluster, command: BatchedCommand<RedisFail
   }
 }
 
-const makeBatchedCommand = (client: Single | Cluster, options: RedisOptions): BatchedCommand<RedisFailed> => {
+const makeBatch = (client: Single | Cluster, options: RedisOptions): CommandBatch<RedisFailed> => {
   const isSingle = client instanceof Single
   return makeCommandBatch({
     timer: timerOf(Context.empty()),
@@ -267,6 +289,15 @@ const makeBatchedCommand = (client: Single | Cluster, options: RedisOptions): Ba
 
 const isNoScript = (cause: unknown): boolean => cause instanceof Error && cause.message.startsWith("NOSCRIPT")
 
+/** The line of each call, in the order of the calls. */
+const linesOf = (reply: unknown, order: ReadonlyArray<number>): ReadonlyArray<string> => {
+  const lines = typeof reply === "string" ? reply.split("\n") : []
+  if (lines.length !== order.length) throw new Error(`${lines.length} answers to ${order.length} calls`)
+  const byCall: Array<string> = []
+  lines.forEach((line, i) => (byCall[order[i] ?? 0] = line))
+  return byCall
+}
+
 /** The layer builds while Redis is down. Commands fail until it is connected. */
 export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
   Layer.effect(
@@ -274,7 +305,7 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
     Effect.gen(function* () {
       const client = yield* acquireClient(options)
       yield* logFailures(client)
-      const command = makeBatchedCommand(client, options)
+      const { command, gather } = makeBatch(client, options)
       /** It does not use `call`, which copies the arguments four times. */
       const write = (name: string, args: ReadonlyArray<RedisArgument>): Promise<unknown> => {
         const redisCommand = new Command(
@@ -286,15 +317,25 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
         return redisCommand.promise
       }
       const send = (name: string, args: ReadonlyArray<RedisArgument>) => command(() => write(name, args))
-      const script = (lua: string): RedisScript => {
+      const evaluate = (lua: string) => {
         const sha = createHash("sha1").update(lua).digest("hex")
-        return (keys, args) =>
-          send("EVALSHA", [sha, keys.length, ...keys, ...args]).pipe(
-            Effect.catchIf(
-              (error) => isNoScript(error.cause),
-              () => send("EVAL", [lua, keys.length, ...keys, ...args])
-            )
-          )
+        return (keys: ReadonlyArray<string>, args: ReadonlyArray<RedisArgument>): Promise<unknown> =>
+          write("EVALSHA", [sha, keys.length, ...keys, ...args]).catch((cause: unknown) => {
+            if (!isNoScript(cause)) throw cause
+            return write("EVAL", [lua, keys.length, ...keys, ...args])
+          })
+      }
+      const script = (lua: string): RedisScript => {
+        const run = evaluate(lua)
+        return (keys, args) => command(() => run(keys, args))
+      }
+      const gatherCalls = <Call>(lua: string, { encode, most }: GatherOptions<Call>) => {
+        const run = evaluate(lua)
+        const send = gather<Call, string>(most, async (calls) => {
+          const { args, keys, order } = encode(calls)
+          return linesOf(await run(keys, args), order)
+        })
+        return (place: string, call: Call) => send(client instanceof Cluster ? place : "", call)
       }
       const subscriber = () =>
         client instanceof Cluster
@@ -304,6 +345,13 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
               socketTimeout: undefined,
               connectionName: "tollgate-sub"
             })
-      return { client, send, script, subscriber, ...makeServers(client, command, yield* makeMonotonicMs) }
+      return {
+        client,
+        send,
+        script,
+        gather: gatherCalls,
+        subscriber,
+        ...makeServers(client, command, yield* makeMonotonicMs)
+      }
     })
   )

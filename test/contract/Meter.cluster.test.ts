@@ -78,3 +78,32 @@ it.live("when groups are stored, then they are spread over all masters, and each
     )
   }).pipe(Effect.provide(twin()))
 )
+
+it.live("when requests of many tenants come in one turn, then each tenant has a command of its own", () =>
+  Effect.gen(function* () {
+    const meter = yield* Meter
+    const run = Effect.map(
+      Effect.flatMap(masters, (nodes) =>
+        Effect.promise(() => Promise.all(nodes.map((node) => node.info("commandstats"))))
+      ),
+      (texts) =>
+        texts.reduce((sum, text) => sum + Number(/cmdstat_evalsha:calls=(\d+)/.exec(text)?.[1] ?? 0), 0)
+    )
+    const reserveAll = (turn: string) =>
+      Effect.forEach(
+        Array.from({ length: 40 }, (_, i) => i),
+        (i) =>
+          meter.reserve(claimsOf({}, { group: `tenant-${i % 10}`, key: `k${i}` }), {
+            id: `${turn}-${i}`,
+            tokens: 5,
+            slot: true
+          }),
+        { concurrency: "unbounded" }
+      )
+    // Loads the script on each node.
+    yield* reserveAll("first")
+    const before = yield* run
+    for (const verdict of yield* reserveAll("second")) granted(verdict)
+    assert.strictEqual((yield* run) - before, 10)
+  }).pipe(Effect.provide(twin()))
+)

@@ -1,6 +1,7 @@
 /**
  * Random interleavings of all verbs against the plain model: several requests, repeats, late calls, steps of
- * time across windows, leases and the end of a day and month, limits and budgets that change between calls.
+ * time across windows, leases and the end of a day and month, limits and budgets that change between calls, and several
+ * calls of one verb in one turn of the event loop.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Clock, Effect, type Layer, Result } from "effect"
@@ -17,6 +18,8 @@ const eve = Date.UTC(2026, 11, 1) - 180_000
 
 const amount = fc.integer({ min: 0, max: 60 })
 const which = fc.integer({ min: 0, max: 7 })
+/** The requests of one turn; one may come twice. */
+const turn = fc.array(which, { minLength: 2, maxLength: 6 })
 const budgets = fc.record(
   {
     day: fc.integer({ min: 0, max: 200 }),
@@ -61,6 +64,25 @@ const step = fc.oneof(
     arbitrary: fc.record({ verb: fc.constant("settle"), which, used: amount, keepSlot: fc.boolean() })
   },
   { weight: 2, arbitrary: fc.record({ verb: fc.constantFrom("renewSlot", "freeSlot"), which }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      verb: fc.constant("reserveAll"),
+      whole: turn,
+      terms,
+      tokens: amount,
+      slot: fc.boolean()
+    })
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      verb: fc.constant("settleAll"),
+      whole: turn,
+      used: amount,
+      keepSlot: fc.boolean()
+    })
+  },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("cancel"), which, terms }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("peek"), which, terms }) },
   {
@@ -74,6 +96,16 @@ const step = fc.oneof(
 type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
 
 const plain = (verdict: Verdict): unknown => ({ ...verdict })
+
+/** Those with the same key follow each other, in the order of the first of them: as one command decides them. */
+const inSections = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => unknown): ReadonlyArray<A> => {
+  const sections = new Map<string, Array<A>>()
+  for (const item of items) {
+    const key = JSON.stringify(keyOf(item))
+    sections.set(key, [...(sections.get(key) ?? []), item])
+  }
+  return [...sections.values()].flat()
+}
 
 const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: number) {
   const meter = yield* Meter
@@ -129,6 +161,56 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
           modelAt(action.which).settle(grip, action.used, action.keepSlot, now),
           told
         )
+        break
+      }
+      case "reserveAll": {
+        const { slot, tokens } = action
+        // A request of another day is asked for again with that day, and then comes after the others.
+        const ofToday = action.whole.filter((which) => {
+          const grip = grips.get(which)
+          return grip === undefined || dayOf(grip.admittedAt) === dayOf(now)
+        })
+        const asked = inSections(ofToday, (which) => which % 2).map((which) => ({
+          which,
+          claims: claimsFor(action.terms, which),
+          ask: { id: `${run}-${which}`, tokens, slot }
+        }))
+        const expected = asked.map(({ ask, claims, which }): ModelVerdict =>
+          modelAt(which).reserve(claims, ask, now)
+        )
+        // Now and then one of them asks whether the store is fit, and then comes after the others.
+        yield* meter.ping
+        const actual = yield* Effect.forEach(
+          asked,
+          ({ ask, claims }) => Effect.result(meter.reserve(claims, ask)),
+          { concurrency: "unbounded" }
+        )
+        actual.forEach((one, n) => {
+          if (Result.isFailure(one)) assert.strictEqual(expected[n]?._tag, "Over", told)
+          else assert.deepStrictEqual(plain(one.success), { ...expected[n] }, told)
+        })
+        expected.forEach((verdict, n) => {
+          const which = asked[n]?.which
+          if (verdict._tag === "Reserved" && which !== undefined && !grips.has(which))
+            grips.set(which, verdict.reservation)
+        })
+        break
+      }
+      case "settleAll": {
+        const asked = inSections(
+          action.whole.flatMap((which) => {
+            const grip = grips.get(which)
+            return grip === undefined ? [] : [{ which, grip }]
+          }),
+          ({ grip }) => [grip.claims, dayOf(grip.admittedAt)]
+        )
+        const expected = asked.map(({ grip, which }) =>
+          modelAt(which).settle(grip, action.used, action.keepSlot, now)
+        )
+        const actual = yield* Effect.forEach(asked, ({ grip }) => meter.settle(grip, action.used, action), {
+          concurrency: "unbounded"
+        })
+        assert.deepStrictEqual(actual, expected, told)
         break
       }
       case "renewSlot":

@@ -1,21 +1,24 @@
 /**
  * The Meter in Redis: counters that all replicas share, on Redis's own clock. Each verb is one script
- * (`scripts.ts`), sent as one EVALSHA, and may be repeated: one whose answer was lost can be sent again. A command
+ * (`scripts.ts`) and may be repeated: one whose answer was lost can be sent again. A command
  * that was given up on and runs late all the same does nothing after its `settle` or `cancel`.
+ *
+ * The calls of one script that are made in one turn of the event loop are sent as one EVALSHA (`calls.ts`). On a cluster each
+ * tenant has its own, because all keys of a command must be on one node.
  *
  * Needs Redis 7.0 or later, `noeviction`, and permission for `INFO` beside the data commands; no request is admitted on
  * anything else (`requirements.ts`).
  */
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
-import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
 import { budgetNames, type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import { makeMonotonicMs } from "../../../infra/time.ts"
-import { Redis } from "../../../infra/Redis.ts"
-import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, tagOf, whole } from "../verdicts.ts"
+import { Redis, type RedisFailed } from "../../../infra/Redis.ts"
+import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { type ReserveRequest, Meter, MeterDown, type Missing, Reserved, type Verdict } from "../Meter.ts"
-import type { Account, Claims, CounterOwner, Reservation } from "../../../domain/Reservation.ts"
+import type { Account, Claims, Reservation } from "../../../domain/Reservation.ts"
 import { ledgerLagMs } from "../bounds.ts"
+import { makeCalls, maxCallsInCommand } from "./calls.ts"
 import { checkRequirements } from "./requirements.ts"
 import { parseReply, type Reply, type Tag } from "./reply.ts"
 import { scripts } from "./scripts.ts"
@@ -32,11 +35,10 @@ export interface Options {
 }
 
 type Verb = keyof typeof scripts
+type AccountVerb = Exclude<Verb, "surveyGroup" | "repairGroup" | "load">
 
 /** What a reply means. */
 type Read<A> = (reply: Reply) => Effect.Effect<A, MeterDown>
-
-const none: Claims["budgets"] = {}
 
 /** A reply with fewer numbers than it should have is no answer. */
 const at = (numbers: ReadonlyArray<number>, i: number): number => numbers[i] ?? Number.NaN
@@ -55,126 +57,112 @@ const make = (
   /** -1 lets the scripts ask Redis for the time. */
   const timed = <A, E>(verb: (now: number) => Effect.Effect<A, E>): Effect.Effect<A, E> =>
     clock === undefined ? verb(-1) : Effect.flatMap(clock, verb)
-  const verbs = {
-    reserve: redis.script(scripts.reserve),
-    renew: redis.script(scripts.renew),
-    settle: redis.script(scripts.settle),
-    renewSlot: redis.script(scripts.renewSlot),
-    freeSlot: redis.script(scripts.freeSlot),
-    cancel: redis.script(scripts.cancel),
-    peek: redis.script(scripts.peek),
-    survey: redis.script(scripts.survey),
-    holders: redis.script(scripts.holders),
-    repair: redis.script(scripts.repair),
+  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? 3600) * 1000} ${ledgerLagMs + (options.queueMaxWaitMs ?? 0)}`
+  const prefix = options.prefix ?? "tollgate:"
+  const { callOf, countersOf, encode, nameOf } = makeCalls(prefix, lives, redis.runId)
+  const gather = (verb: AccountVerb, most = maxCallsInCommand) =>
+    redis.gather(scripts[verb], { encode, most })
+  const ofAccounts = {
+    reserve: gather("reserve"),
+    renew: gather("renew"),
+    settle: gather("settle"),
+    renewSlot: gather("renewSlot"),
+    freeSlot: gather("freeSlot"),
+    cancel: gather("cancel"),
+    peek: gather("peek"),
+    survey: gather("survey", 1),
+    holders: gather("holders", 1),
+    repair: gather("repair", 1)
+  } satisfies Record<AccountVerb, unknown>
+  const ofGroups = {
     surveyGroup: redis.script(scripts.surveyGroup),
     repairGroup: redis.script(scripts.repairGroup),
     load: redis.script(scripts.load)
-  } satisfies Record<Verb, unknown>
-  const prefix = options.prefix ?? "tollgate:"
+  } satisfies Record<Exclude<Verb, AccountVerb>, unknown>
   /** Of this process alone: each has to find out for itself. */
   const reminder = `${prefix}reminder:${randomUUID()}`
 
-  const nameOf = ({ group, key }: CounterOwner) =>
-    key === undefined ? `${prefix}${tagOf({ group })}` : `${prefix}${tagOf({ group })}:${key}`
-  const countersOf = (owner: CounterOwner, instant: number): Array<string> => {
-    const [name, { day, month, total }] = [nameOf(owner), counterNamesAt(instant)]
-    return [`${name}:tokens:${day}`, `${name}:tokens:${month}`, `${name}:tokens:${total}`]
-  }
-  const keysOf = (account: Account, id: string, instant: number): Array<string> => {
-    const [tagged, name] = [nameOf({ group: account.group }), nameOf(account)]
-    const { day, month, total } = counterNamesAt(instant)
-    return [
-      `${name}:windows`,
-      `${tagged}:request:${id}`,
-      `${name}:tokens:${day}`,
-      `${name}:tokens:${month}`,
-      `${name}:tokens:${total}`,
-      `${tagged}:tokens:${day}`,
-      `${tagged}:tokens:${month}`,
-      `${tagged}:tokens:${total}`
-    ]
-  }
   const keysOfGroup = (group: string, keys: ReadonlyArray<string>, instant: number): Array<string> => [
-    ...countersOf({ group }, instant),
+    ...countersOf(nameOf({ group }), instant),
     ...keys.map((key) => `${nameOf({ group, key })}:windows`)
   ]
 
   const down = ({ cause }: { readonly cause: unknown }) => new MeterDown({ cause })
 
-  /** One script and what its reply means, in few steps: two of them are in the way of every request. */
-  const send = <A>(
+  /** What the reply of a script means, in few steps: two of them are in the way of every request. */
+  const replyOf = <A>(
     verb: Verb,
-    keys: ReadonlyArray<string>,
-    id: string,
-    numbers: string,
+    asked: Effect.Effect<unknown, RedisFailed>,
     read: Read<A>
   ): Effect.Effect<A, MeterDown> =>
-    Effect.matchEffect(verbs[verb](keys, [id, numbers, redis.runId]), {
+    Effect.matchEffect(asked, {
       onFailure: (error) => Effect.fail(down(error)),
       onSuccess: (value) => {
         const reply = parseReply(value)
-        return reply === undefined ? new MeterDown({ cause: `no answer of ${verb}` }) : read(reply)
+        return reply === undefined
+          ? new MeterDown({ cause: `no answer of ${verb}: ${String(value).slice(0, 200)}` })
+          : read(reply)
       }
     })
 
-  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? 3600) * 1000} ${ledgerLagMs + (options.queueMaxWaitMs ?? 0)}`
-
-  /** The numbers that all verbs begin with (`account.lua`), and `more`. */
-  const numbersOf = (
-    { limits, budgets, tenantBudgets = none }: Claims,
-    instant: number,
-    now: number,
-    more: ReadonlyArray<number>
-  ): string => {
-    const own = `${budgets.day ?? -1} ${budgets.month ?? -1} ${budgets.total ?? -1}`
-    const tenants = `${tenantBudgets.day ?? -1} ${tenantBudgets.month ?? -1} ${tenantBudgets.total ?? -1}`
-    const shared = `${now} ${dayNumber(instant)} ${limits.rpm} ${limits.tpm} ${limits.concurrent} ${lives} ${own} ${tenants}`
-    return more.length === 0 ? shared : `${shared} ${more.join(" ")}`
-  }
-
-  /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
-  const run = <A>(
-    verb: Verb,
+  const send = <A>(
+    verb: AccountVerb,
     claims: Claims,
     id: string,
     instant: number,
-    more: ReadonlyArray<number>,
+    now: number,
+    own: ReadonlyArray<number>,
+    read: Read<A>
+  ): Effect.Effect<A, MeterDown> =>
+    replyOf(verb, ofAccounts[verb](claims.account.group, callOf(claims, id, instant, now, own)), read)
+
+  const sendToGroup = <A>(
+    verb: keyof typeof ofGroups,
+    keys: ReadonlyArray<string>,
+    numbers: string,
+    read: Read<A>
+  ): Effect.Effect<A, MeterDown> => replyOf(verb, ofGroups[verb](keys, [numbers, redis.runId]), read)
+
+  /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
+  const run = <A>(
+    verb: AccountVerb,
+    claims: Claims,
+    id: string,
+    instant: number,
+    own: ReadonlyArray<number>,
     read: Read<A>,
     attempts = 3
   ): Effect.Effect<A, MeterDown> =>
     timed((now) =>
-      send(
-        verb,
-        keysOf(claims.account, id, instant),
-        id,
-        numbersOf(claims, instant, now, more),
-        (reply): Effect.Effect<A, MeterDown> => {
-          if (reply.tag !== "stale") return read(reply)
-          return attempts > 1
-            ? run(verb, claims, id, at(reply.numbers, 0), more, read, attempts - 1)
-            : new MeterDown({ cause: "the time of the store is unknown" })
-        }
-      )
+      send(verb, claims, id, instant, now, own, (reply): Effect.Effect<A, MeterDown> => {
+        if (reply.tag !== "stale") return read(reply)
+        return attempts > 1
+          ? run(verb, claims, id, at(reply.numbers, 0), own, read, attempts - 1)
+          : new MeterDown({ cause: "the time of the store is unknown" })
+      })
     )
 
   /** As `run`, for verbs of the present: the host's clock guesses the day, Redis corrects it. */
-  const runNow = <A>(verb: Verb, claims: Claims, id: string, more: ReadonlyArray<number>, read: Read<A>) =>
-    Effect.suspend(() => run(verb, claims, id, host.currentTimeMillisUnsafe(), more, read))
+  const runNow = <A>(
+    verb: AccountVerb,
+    claims: Claims,
+    id: string,
+    own: ReadonlyArray<number>,
+    read: Read<A>
+  ) => Effect.suspend(() => run(verb, claims, id, host.currentTimeMillisUnsafe(), own, read))
 
   const whenFit = checkRequirements(redis.servers, nowMs)
 
   /** For verbs that are about an account's counters of a given instant and about no request. */
   const once = <A>(
-    verb: Verb,
+    verb: AccountVerb,
     account: Account,
     instant: number,
-    more: ReadonlyArray<number>,
+    own: ReadonlyArray<number>,
     read: Read<A>
   ) => {
-    const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: none }
-    return timed((now) =>
-      send(verb, keysOf(account, "", instant), "", numbersOf(claims, instant, now, more), read)
-    )
+    const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
+    return timed((now) => send(verb, claims, "", instant, now, own, read))
   }
 
   /** The reply that `tag` announces, and no other. */
@@ -317,7 +305,7 @@ const make = (
       const keys = counters.map(({ counter }) => `${nameOf(owner)}:tokens:${counter}`)
       const values = counters.flatMap(({ counter, tokens }) => [whole(tokens), lifeOf(counter)])
       const done = only("load", "done", () => undefined)
-      return timed((now) => send("load", keys, "", [now, ...values].join(" "), done))
+      return timed((now) => sendToGroup("load", keys, [now, ...values].join(" "), done))
     },
 
     snapshot: (account, instant) =>
@@ -346,10 +334,9 @@ const make = (
 
     snapshotGroup: (group, keys, instant) =>
       timed((now) =>
-        send(
+        sendToGroup(
           "surveyGroup",
           keysOfGroup(group, keys, instant),
-          "",
           String(now),
           only("surveyGroup", "surveyed", surveyOf)
         )
@@ -357,10 +344,9 @@ const make = (
 
     repairGroup: (group, keys, instant, mark, totals) =>
       timed((now) =>
-        send(
+        sendToGroup(
           "repairGroup",
           keysOfGroup(group, keys, instant),
-          "",
           [now, mark, ...amountsOf(totals)].join(" "),
           only("repairGroup", "done", (n) => at(n, 0) === 1)
         )

@@ -1,23 +1,35 @@
--- The part that all scripts of an account share; it follows start.lua. scripts.ts describes how an account, a record and a
--- counter are stored.
+-- The part that all scripts of an account share; it follows start.lua. After it come `operate`, which is the operation itself
+-- (scripts.ts), and batch.lua, which runs it for each request of the call. scripts.ts describes how an account, a record and
+-- a counter are stored.
 --
--- KEYS     the account; the record of the request; six counters: day, month and all time of the account, then of its group
--- Numbers  now in ms or -1; the UTC day; limits: requests, tokens, slots; how long a lease lasts (ms); how long a record is
---          kept (ms); how long after its admission a request may be missing in the ledger (ms); the budgets of the six counters, -1 for none; then the numbers of
---          the operation
-local ACCOUNT, RECORD = KEYS[1], KEYS[2]
-local BEFORE_COUNTERS, COUNTERS = 2, 6
-local SHARED_NUMBERS = 14
-local given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD, LEDGER_LAG = unpack(NUMBERS, 1, 8)
-local BUDGETS = {unpack(NUMBERS, 9, SHARED_NUMBERS)}
-local now = clock(given_now)
+-- A call has sections. All requests of a section are of one account, and share all numbers but those of the operation.
+--
+-- KEYS     for each section: the account; six counters: day, month and all time of the account, then of its group; then the
+--          record of each request, which ends with the id of the request
+-- Numbers  for each section: how many requests it has; where the id begins in the key of a record; how many numbers of its
+--          own a request has; then those that the requests share: now in ms or -1; the UTC day; limits: requests, tokens,
+--          slots; how long a lease lasts (ms); how long a record is kept (ms); how long after its admission a request may be
+--          missing in the ledger (ms); the budgets of the six counters, -1 for none; then the own numbers of each request
+local COUNTERS = 6
+local SECTION_NUMBERS, SHARED_NUMBERS = 3, 14
 local DAY_MS, NEVER = 86400000, 9007199254740991
-local THIS_GROUP = floor(now / GROUP_MS)
 local pack_group, unpack_group = struct.pack, struct.unpack
 
--- The numbers of the operation, after those that all scripts share.
+-- Of the section: set by `begin_section`.
+local ACCOUNT, BEFORE_COUNTERS, BEFORE_RECORDS, BEFORE_NUMBERS, REQUESTS_HERE, OWN_NUMBERS
+local now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD, LEDGER_LAG, BUDGETS, THIS_GROUP
+local ids
+
+-- Of the request whose turn it is: set by `begin_request`.
+local REQUEST, REQUEST_ID
+
+-- The numbers of the operation.
 local function own_numbers()
-  return unpack(NUMBERS, SHARED_NUMBERS + 1, number_count)
+  local before = BEFORE_NUMBERS + (REQUEST - 1) * OWN_NUMBERS
+  for i = before + 1, before + OWN_NUMBERS do
+    if not NUMBERS[i] then error('not a number', 0) end
+  end
+  return unpack(NUMBERS, before + 1, before + OWN_NUMBERS)
 end
 
 -- Positions in a packed account: time of the last operation, tokens held but not used, slots taken, an instant before which no
@@ -27,7 +39,9 @@ end
 -- time of its last entry (ms) and the sum of its entries. A group leaves the window WINDOW_MS after its last entry.
 local LAST_TIME, HELD, TAKEN, NEXT_END, KEPT_UNTIL, WRITES, REQUESTS, TOKENS, REQUEST_SUM, TOKEN_SUM = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local SUM_OF = 2
-local account
+-- What is known of the section, as it will be when it is written: nothing is written before all its requests are decided.
+-- `account` is nil until an operation needs it. `held_by`: the field `h<id>` of each request. `records`: each record that was read.
+local account, account_changed, counters, stored_records, records, kept_records, held_by, changed_fields
 -- The field `h<id>` of this request now (`held_by_request`), and its new value: nil does not change it, false removes it.
 local held_by_request, new_field
 
@@ -84,17 +98,7 @@ local function move_window(window)
 end
 
 local function save_account()
-  local life = WINDOW_MS + LEASE
-  local extend = account[KEPT_UNTIL] < now + life
-  if extend then account[KEPT_UNTIL] = now + life + 60000 end
-  account[WRITES] = account[WRITES] + 1
-  if new_field then
-    call('HSET', ACCOUNT, 'w', cmsgpack.pack(account), 'h' .. REQUEST_ID, new_field)
-  else
-    if new_field == false then call('HDEL', ACCOUNT, 'h' .. REQUEST_ID) end
-    call('HSET', ACCOUNT, 'w', cmsgpack.pack(account))
-  end
-  if extend then call('PEXPIRE', ACCOUNT, life + 60000) end
+  account[WRITES], account_changed = account[WRITES] + 1, true
 end
 
 -- Gives back the slot and the hold of this request.
@@ -110,7 +114,7 @@ local function lease(slot, tokens)
   local ends = now + LEASE
   account[TAKEN], account[HELD] = account[TAKEN] + slot, account[HELD] + tokens
   account[NEXT_END] = min(account[NEXT_END], ends)
-  new_field = format('%d:%.0f:%.0f', slot, tokens, ends)
+  new_field = format('%d:%d:%d', slot, tokens, ends)
 end
 
 -- Ends the leases that are over: it frees their slots. Their tokens stay held, with 0 as the end of the lease. No lease is
@@ -129,12 +133,13 @@ local function end_leases()
         elseif ends > 0 then
           call('HSET', ACCOUNT, name, lapsed)
         end
-        if name == 'h' .. REQUEST_ID then held_by_request = lapsed end
+        local id = string.sub(name, 2)
+        if held_by[id] ~= nil then held_by[id] = lapsed end
         held = held + tokens
       else
         if ends > now + LEASE then
           ends = now + LEASE
-          call('HSET', ACCOUNT, name, format('%s:%s:%.0f', slot, tokens, ends))
+          call('HSET', ACCOUNT, name, format('%s:%s:%d', slot, tokens, ends))
         end
         next_end, held, taken = min(next_end, ends), held + tokens, taken + slot
       end
@@ -145,9 +150,11 @@ local function end_leases()
 end
 
 -- Reads the account and moves its windows to now.
-local function open_account()
-  local fields = call('HMGET', ACCOUNT, 'w', 'h' .. REQUEST_ID)
-  held_by_request = fields[2]
+local function read_account()
+  local names = {'w'}
+  for i = 1, REQUESTS_HERE do names[i + 1] = 'h' .. ids[i] end
+  local fields = call('HMGET', ACCOUNT, unpack(names))
+  for i = 1, REQUESTS_HERE do held_by[ids[i]] = fields[i + 1] end
   if not fields[1] then
     account = {now, 0, 0, NEVER, 0, now, '', '', 0, 0}
     return
@@ -161,19 +168,25 @@ local function open_account()
   if account[NEXT_END] <= now then end_leases() end
 end
 
--- The counters; false for a counter that this Redis does not have.
-local counters = {}
+local function open_account()
+  if not account then read_account() end
+  held_by_request = held_by[REQUEST_ID]
+end
 
--- Reads the counters. Returns the record: false when there is none, 'x' when the request is over.
+-- Returns the record of this request: false when there is none, 'x' when the request is over.
 local function read_record()
-  local stored = call('MGET', unpack(KEYS, BEFORE_COUNTERS, BEFORE_COUNTERS + COUNTERS))
-  for i = 1, COUNTERS do counters[i] = parse_counter(stored[i + 1]) end
-  if not stored[1] or stored[1] == 'x' then return stored[1] end
-  return cmsgpack.unpack(stored[1])
+  local record = records[REQUEST_ID]
+  if record == nil then
+    record = stored_records[REQUEST]
+    if record and record ~= 'x' then record = cmsgpack.unpack(record) end
+    records[REQUEST_ID] = record
+  end
+  return record
 end
 
 local function keep_record(record)
-  call('SET', RECORD, record == 'x' and 'x' or cmsgpack.pack(record), 'PX', KEEP_RECORD)
+  records[REQUEST_ID] = record
+  kept_records[#kept_records + 1] = REQUEST
 end
 
 -- The record of a request that was admitted at `at`. Stored under these names: at, day; tokens held, used and available then;
@@ -217,11 +230,7 @@ end
 local function charge(i, tokens)
   if tokens == 0 then return end
   local counter = counters[i]
-  counter.tokens = max(0, counter.tokens + tokens)
-  call(
-    'SET', KEYS[BEFORE_COUNTERS + i], format('%.0f:%.0f:%s', counter.tokens, counter.loaded_at, counter.generation),
-    'KEEPTTL'
-  )
+  counter.tokens, counter.changed = max(0, counter.tokens + tokens), true
 end
 
 -- How many tokens of a request counter i has at least, and whether the number is exact.

@@ -1,9 +1,10 @@
 /**
  * The operations of the Meter: each is one Lua script, one round trip and one atomic step. Its cost is mostly the number of
- * Redis commands that it calls (`bench/meter.ts`). So an account is one packed field, and each operation writes it once.
+ * Redis commands that it calls (`bench/meter.ts`). So an account is one packed field, and each call writes it once.
  *
- * A script is joined here from `start.lua`, `account.lua` or `group.lua`, and the file of its operation. The first line of
- * that file has the flags with which Redis runs the script.
+ * A script of an account is joined here from `start.lua`, `account.lua`, the file of its operation as the function `operate`,
+ * and `batch.lua`, which runs it for each request of the call. A script of a group has `group.lua` instead and runs once. The
+ * first line of an operation's file has the flags with which Redis runs the script.
  *
  * Keys of an account (all under the hash tag of its group, so that a cluster keeps them on one node)
  * - account, a hash: field `w` packs windows, sums and what is due, fields `h<id>` are what running requests hold
@@ -47,14 +48,17 @@ const start = read("start")
 const account = read("account")
 const group = read("group")
 
+const batch = read("batch")
+
 /** Redis reads the flags from the first line. */
-const scriptOf = (verb: string, before: string): string => {
+const scriptOf = (verb: string, before: string, after = ""): string => {
   const text = read(verb)
   const end = text.indexOf("\n") + 1
-  return text.slice(0, end) + before + text.slice(end)
+  return text.slice(0, end) + before + text.slice(end) + after
 }
 
-const aboutAccount = (verb: string): string => scriptOf(verb, start + account)
+const aboutAccount = (verb: string): string =>
+  scriptOf(verb, `${start + account}local function operate()\n`, `end\n${batch}`)
 const aboutGroup = (verb: string): string => scriptOf(verb, start + group)
 
 export const scripts = {

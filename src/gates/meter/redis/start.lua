@@ -1,31 +1,39 @@
 -- Every script of the Meter begins with this file: the arguments of a call, the clock, and the format of a counter.
 --
 -- KEYS     see each script
--- ARGV     id of the request; all numbers in one argument, separated by blanks; run id of the server, or ''
--- Reply    one text: a tag, then numbers, separated by blanks
+-- ARGV     all numbers in one argument, separated by blanks; run id of the server, or ''
+-- Reply    one text: a tag, then numbers, separated by blanks; a line for each request (batch.lua)
 --
 -- All numbers are in one argument, because client libraries make several objects for every argument and every element of a
 -- reply (bench/meter.ts). scripts.ts replaces the names of constants (bounds.ts) by their values.
 local call, max, min, floor, match, format = redis.call, math.max, math.min, math.floor, string.match, string.format
 
-local REQUEST_ID, RUN_ID = ARGV[1], ARGV[3]
+local RUN_ID = ARGV[2]
 
 -- A text that is no number leaves its place empty, and every operation fails on that. The others keep their places.
 local NUMBERS, number_count = {}, 0
-for word in string.gmatch(ARGV[2], '%S+') do
+for word in string.gmatch(ARGV[1], '%S+') do
   number_count = number_count + 1
   NUMBERS[number_count] = tonumber(word)
 end
 
+local reply_formats = {}
 local function reply(tag, numbers)
-  return tag .. format(string.rep(' %.0f', #numbers), unpack(numbers))
+  local count = #numbers
+  local words = reply_formats[count]
+  if not words then
+    words = string.rep(' %d', count)
+    reply_formats[count] = words
+  end
+  return tag .. format(words, unpack(numbers))
 end
 
 -- The time in milliseconds: `given`, or the time of Redis when `given` is below 0. Also the reply of TIME.
+local redis_time
 local function clock(given)
-  local time = call('TIME')
-  if given >= 0 then return given, time end
-  return time[1] * 1000 + floor(time[2] / 1000), time
+  redis_time = redis_time or call('TIME')
+  if given >= 0 then return given, redis_time end
+  return redis_time[1] * 1000 + floor(redis_time[2] / 1000), redis_time
 end
 
 -- The gateway sends the run id of its server. When it does not know it, the script asks Redis, but only if there is a
@@ -45,5 +53,5 @@ local function parse_counter(text)
 end
 
 local function start_counter(key, tokens, now, time, life)
-  call('SET', key, format('%.0f:%.0f:%s:%s:%s', tokens, now, run_id(), time[1], time[2]), 'PX', life)
+  call('SET', key, format('%d:%d:%s:%s:%s', tokens, now, run_id(), time[1], time[2]), 'PX', life)
 end

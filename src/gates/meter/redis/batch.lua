@@ -1,0 +1,104 @@
+-- The end of each script of an account: runs `operate` for each request of the call, and replies with a line for each.
+--
+-- A section is decided as a whole in memory and then written, so its requests share what is read and written of the account.
+-- A request whose operation fails, because what is stored of it is damaged, gets the reply `failed`. The section is then
+-- read and decided again without that request, so it changes nothing for the others.
+local replies = {}
+
+local function begin_section(before_keys, before_numbers)
+  local id_from
+  REQUESTS_HERE, id_from, OWN_NUMBERS = unpack(NUMBERS, before_numbers + 1, before_numbers + SECTION_NUMBERS)
+  BEFORE_COUNTERS, BEFORE_RECORDS = before_keys + 1, before_keys + 1 + COUNTERS
+  BEFORE_NUMBERS = before_numbers + SECTION_NUMBERS + SHARED_NUMBERS
+  ACCOUNT = KEYS[before_keys + 1]
+  ids = {}
+  for i = 1, REQUESTS_HERE do ids[i] = string.sub(KEYS[BEFORE_RECORDS + i], id_from) end
+end
+
+local function read_section()
+  local shared = BEFORE_NUMBERS - SHARED_NUMBERS
+  local given_now
+  given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD, LEDGER_LAG = unpack(NUMBERS, shared + 1, shared + 8)
+  BUDGETS = {unpack(NUMBERS, shared + 9, shared + SHARED_NUMBERS)}
+  now = clock(given_now)
+  THIS_GROUP = floor(now / GROUP_MS)
+  local stored = call('MGET', unpack(KEYS, BEFORE_COUNTERS + 1, BEFORE_RECORDS + REQUESTS_HERE))
+  counters, stored_records, records, kept_records = {}, {}, {}, {}
+  for i = 1, COUNTERS do counters[i] = parse_counter(stored[i]) end
+  for i = 1, REQUESTS_HERE do stored_records[i] = stored[COUNTERS + i] end
+  account, account_changed, held_by, changed_fields = nil, false, {}, {}
+end
+
+local function decide(first_reply, failures)
+  REQUEST = 0
+  read_section()
+  for i = 1, REQUESTS_HERE do
+    if not failures[i] then
+      REQUEST, REQUEST_ID, held_by_request, new_field = i, ids[i], nil, nil
+      replies[first_reply + i] = operate()
+      if new_field ~= nil then
+        held_by[REQUEST_ID] = new_field
+        changed_fields[#changed_fields + 1] = REQUEST_ID
+      end
+    end
+  end
+end
+
+local function write_account()
+  local life = WINDOW_MS + LEASE
+  local extend = account[KEPT_UNTIL] < now + life
+  if extend then account[KEPT_UNTIL] = now + life + 60000 end
+  local set, deleted = {'w', cmsgpack.pack(account)}, {}
+  for i = 1, #changed_fields do
+    local id = changed_fields[i]
+    if held_by[id] then
+      set[#set + 1] = 'h' .. id
+      set[#set + 1] = held_by[id]
+    else
+      deleted[#deleted + 1] = 'h' .. id
+    end
+  end
+  if #deleted > 0 then call('HDEL', ACCOUNT, unpack(deleted)) end
+  call('HSET', ACCOUNT, unpack(set))
+  if extend then call('PEXPIRE', ACCOUNT, life + 60000) end
+end
+
+local function write_section()
+  for i = 1, COUNTERS do
+    local counter = counters[i]
+    if counter and counter.changed then
+      call(
+        'SET', KEYS[BEFORE_COUNTERS + i], format('%d:%d:%s', counter.tokens, counter.loaded_at, counter.generation), 'KEEPTTL'
+      )
+    end
+  end
+  for i = 1, #kept_records do
+    local request = kept_records[i]
+    local record = records[ids[request]]
+    call('SET', KEYS[BEFORE_RECORDS + request], record == 'x' and 'x' or cmsgpack.pack(record), 'PX', KEEP_RECORD)
+  end
+  if account_changed then write_account() end
+end
+
+local before_keys, before_numbers, reply_count = 0, 0, 0
+while before_keys < #KEYS do
+  begin_section(before_keys, before_numbers)
+  local failures = {}
+  repeat
+    local decided, problem = pcall(decide, reply_count, failures)
+    if not decided then
+      local text = 'failed ' .. string.gsub(type(problem) == 'table' and problem.err or tostring(problem), '%s+', ' ')
+      -- Without a request, the account or the counters cannot be read.
+      for i = REQUEST == 0 and 1 or REQUEST, REQUEST == 0 and REQUESTS_HERE or REQUEST do
+        failures[i], replies[reply_count + i] = true, text
+      end
+      decided = REQUEST == 0
+      if decided then account_changed, counters, kept_records = false, {}, {} end
+    end
+  until decided
+  write_section()
+  reply_count = reply_count + REQUESTS_HERE
+  before_keys = BEFORE_RECORDS + REQUESTS_HERE
+  before_numbers = BEFORE_NUMBERS + REQUESTS_HERE * OWN_NUMBERS
+end
+return table.concat(replies, '\n')

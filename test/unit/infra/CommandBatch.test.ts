@@ -1,0 +1,97 @@
+/** Calls that are gathered into commands: which of them, in which order, and what becomes of failures. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber, Result } from "effect"
+import { makeCommandBatch } from "../../../src/infra/CommandBatch.ts"
+
+/** A connection that notes what is written, and a deadline that the test ends. */
+const makeWire = () => {
+  const written: Array<string> = []
+  let expire: () => void = () => undefined
+  const batch = makeCommandBatch<string>({
+    ms: 400,
+    timer: (_ms, run) => {
+      expire = run
+      return () => undefined
+    },
+    cork: () => {
+      written.push("cork")
+      return () => void written.push("uncork")
+    },
+    failed: (cause) => String(cause)
+  })
+  const gathered = batch.gather<string, string>(3, (calls) => {
+    written.push(`[${calls.join(" ")}]`)
+    if (calls.includes("broken")) return Promise.reject(new Error("lost"))
+    if (calls.includes("silent")) return new Promise(() => undefined)
+    return Promise.resolve(calls.includes("short") ? [] : calls.map((call) => call.toUpperCase()))
+  })
+  const other = batch.command(() => {
+    written.push("other")
+    return Promise.resolve("done")
+  })
+  return { written, gathered, other, expire: () => expire() }
+}
+
+const atOnce = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) =>
+  Effect.forEach(effects, Effect.result, { concurrency: "unbounded" })
+
+describe("calls of one turn of the event loop", () => {
+  it.live("when they have one place, then they become one command, and at most so many as one may have", () =>
+    Effect.gen(function* () {
+      const { gathered, written } = makeWire()
+      const replies = yield* atOnce(["a", "b", "c", "d"].map((call) => gathered("x", call)))
+      assert.deepStrictEqual(written, ["cork", "[a b c]", "[d]", "uncork"])
+      assert.deepStrictEqual(replies.map(Result.getOrThrow), ["A", "B", "C", "D"])
+      yield* gathered("x", "e")
+      assert.deepStrictEqual(written.slice(4), ["cork", "[e]", "uncork"])
+    })
+  )
+
+  it.live("when they have several places, then each place has its command", () =>
+    Effect.gen(function* () {
+      const { gathered, written } = makeWire()
+      yield* atOnce([gathered("x", "a"), gathered("y", "b"), gathered("x", "c")])
+      assert.deepStrictEqual(written, ["cork", "[a c]", "[b]", "uncork"])
+    })
+  )
+
+  it.live("when another command comes, then what was gathered before is written before it", () =>
+    Effect.gen(function* () {
+      const { gathered, other, written } = makeWire()
+      yield* atOnce([gathered("x", "a"), gathered("x", "b"), other, gathered("x", "c")])
+      assert.deepStrictEqual(written, ["cork", "[a b]", "other", "[c]", "uncork"])
+    })
+  )
+
+  it.live("when a command fails, then its callers fail, and no others", () =>
+    Effect.gen(function* () {
+      const { gathered } = makeWire()
+      const replies = yield* atOnce([
+        gathered("x", "a"),
+        gathered("x", "broken"),
+        gathered("y", "b"),
+        gathered("z", "short")
+      ])
+      assert.deepStrictEqual(
+        replies.map((reply) => (Result.isSuccess(reply) ? reply.success : reply.failure)),
+        ["Error: lost", "Error: lost", "B", "no answer to this call"]
+      )
+    })
+  )
+
+  it.live("when a command is not answered in time, then its callers fail", () =>
+    Effect.gen(function* () {
+      const { expire, gathered } = makeWire()
+      const waiting = yield* Effect.forkChild(atOnce([gathered("x", "a"), gathered("y", "silent")]), {
+        startImmediately: true
+      })
+      yield* Effect.callback<void>(
+        (resume) => void setImmediate(() => setImmediate(() => resume(Effect.void)))
+      )
+      expire()
+      const [answered, late] = yield* Fiber.join(waiting)
+      assert.strictEqual(answered && Result.getOrThrow(answered), "A")
+      assert.strictEqual(late && Result.isFailure(late) ? late.failure : undefined, "no answer in 400 ms")
+    })
+  )
+})
