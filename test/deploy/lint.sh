@@ -40,6 +40,14 @@ for values in test/deploy/values/*.yaml; do
     awk 'BEGIN { RS = "---\n" } !/kind: PodMonitor/ { printf "%s---\n", $0 }' > "$tools/rendered.yaml"
   $validate "$tools/rendered.yaml"
 done
+# The schema of the Prometheus operator's own kind, from its Go module.
+operator=github.com/prometheus-operator/prometheus-operator@v0.85.0
+folder=$(cd "$tools" && GOFLAGS=-mod=mod go mod download -json "$operator" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+"$helm" template tollgate deploy/helm/tollgate --namespace tollgate --kube-version 1.34.0 \
+  --values test/deploy/values/all.yaml > "$tools/rendered.yaml"
+node test/deploy/customResources.ts \
+  "$folder/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" "$tools/rendered.yaml"
+echo "PodMonitor: ok"
 # What must be refused.
 for wrong in ingress.enabled=true,ingress.host=a.example trustedProxies=0.0.0.0/0 setings.LOG_LEVEL=info \
   settings.DATABASE_URL=postgres://x metrics.podMonitor.enabled=true; do
