@@ -90,8 +90,15 @@ const family = (pid: number): ReadonlyArray<number> => [
 ]
 
 /** CPU seconds used so far, and resident memory in MiB, of a program and the workers it has started. */
-export const costOf = (child: ChildProcess): { readonly cpu: number; readonly rss: number } => {
-  const costs = family(child.pid ?? 0).map((pid) => {
+export const costOf = (child: ChildProcess): Cost => costOfPid(child.pid ?? 0)
+
+export interface Cost {
+  readonly cpu: number
+  readonly rss: number
+}
+
+export const costOfPid = (pid: number): Cost => {
+  const costs = family(pid).map((pid) => {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
     const rss = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]
     return { cpu: (Number(stat[11]) + Number(stat[12])) / 100, rss: Number(rss) / 1024 }
