@@ -1,8 +1,8 @@
 /**
- * `npm run bench:growth`: how the cost of a request grows with the number of keys, frames, streams, audit rows and
- * replicas. Gateway on core 0, everything else on core 1; one measurement a point, so trust the shape, not the digit.
+ * `npm run bench:growth`: how the cost of a request grows with the number of keys, frames, streams, audit rows, replicas
+ * and workers. Gateway on core 0, everything else on core 1; one measurement a point, so trust the shape, not the digit.
  *
- * Arguments: `--seconds 5`; `--rows 10000000` for the largest audit log (ten million take minutes to make, and 7 GB).
+ * Arguments: `--seconds 5`; `--only workers` for one of its parts; `--rows 10000000` for the largest audit log (ten million take minutes to make, and 7 GB).
  */
 import { parseArgs } from "node:util"
 import { Effect, type Scope } from "effect"
@@ -13,7 +13,11 @@ import { type Read, readers } from "./readers.ts"
 import type { Work } from "./works.ts"
 
 const { values: options } = parseArgs({
-  options: { seconds: { type: "string", default: "5" }, rows: { type: "string", default: "10000000" } }
+  options: {
+    seconds: { type: "string", default: "5" },
+    rows: { type: "string", default: "10000000" },
+    only: { type: "string", default: "" }
+  }
 })
 const seconds = Number(options.seconds)
 const say = (line: string) => Effect.sync(() => void process.stdout.write(`${line}\n`))
@@ -58,12 +62,14 @@ const sayReads = (lengths: ReadonlyArray<number>, reads: ReadonlyArray<ReadonlyA
     }
   })
 
-const growth: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
-  const stores = yield* contenders.makeStores(999, roomy)
-  const { url } = yield* contenders.backend
-  const tollgate = yield* contenders.tollgate(url, stores)
-  yield* measure(tollgate, short, 10)
+type Stores = contenders.Stores
+type Part = (
+  tollgate: contenders.Contender,
+  stores: Stores,
+  backendUrl: string
+) => Effect.Effect<void, unknown, Scope.Scope>
 
+const byKeys: Part = Effect.fnUntraced(function* (tollgate, stores) {
   yield* title("keys in use")
   for (const count of [1, 10, 100, 1000]) {
     const key = [stores.keys.good, ...stores.keys.others].slice(0, count).join(",")
@@ -71,12 +77,16 @@ const growth: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* (
     yield* measureAsked({ ...tollgate, key }, { ...short, connections: 1 }, count === 1000 ? 20 : 3)
     yield* line(String(count), yield* measureAsked({ ...tollgate, key }, short, seconds))
   }
+})
 
+const byFrames: Part = Effect.fnUntraced(function* (tollgate) {
   yield* title("frames an answer")
   for (const frames of [10, 100, 1000, 10_000]) {
     yield* line(String(frames), yield* measure(tollgate, stream(`frames-${frames}`, 10, frames), seconds))
   }
+})
 
+const byStreams: Part = Effect.fnUntraced(function* (tollgate) {
   yield* title("streams at 20 ms a frame")
   for (const streams of [1, 10, 100, 300, 1000]) {
     yield* line(
@@ -84,7 +94,9 @@ const growth: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* (
       yield* measure(tollgate, stream("paced", streams, 100), Math.max(6, seconds))
     )
   }
+})
 
+const byRows: Part = Effect.fnUntraced(function* (tollgate, stores) {
   yield* title("rows in the audit log")
   const lengths: Array<number> = []
   const reads: Array<ReadonlyArray<Read>> = []
@@ -97,13 +109,46 @@ const growth: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* (
     yield* line(`${rows}, and its own`, yield* measure(tollgate, short, seconds))
   }
   yield* sayReads(lengths, reads)
+})
 
+const byReplicas: Part = Effect.fnUntraced(function* (tollgate, stores, backendUrl) {
   yield* title("replicas, sharing core 0")
   yield* line("1", yield* measure(tollgate, short, seconds))
-  const second = yield* contenders.tollgate(url, stores)
+  const second = yield* contenders.tollgate(backendUrl, stores)
   const both = { ...tollgate, url: `${tollgate.url},${second.url}`, key: stores.keys.good }
   yield* measureAsked(both, short, 10)
   yield* line("2 (CPU of one of them)", yield* measureAsked(both, short, seconds))
+})
+
+/** On both cores, with everything else: what is compared is the CPU of a request, summed over all processes. */
+const byWorkers: Part = Effect.fnUntraced(function* (_tollgate, stores, backendUrl) {
+  yield* title("workers, on both cores")
+  for (const workers of [1, 2, 4]) {
+    const one = Effect.gen(function* () {
+      const contender = yield* contenders.tollgate(backendUrl, stores, { workers, cores: "0,1" })
+      yield* measure(contender, short, 15)
+      yield* line(String(workers), yield* measure(contender, short, seconds))
+    })
+    yield* Effect.scoped(one)
+  }
+})
+
+const parts: Readonly<Record<string, Part>> = {
+  keys: byKeys,
+  frames: byFrames,
+  streams: byStreams,
+  rows: byRows,
+  replicas: byReplicas,
+  workers: byWorkers
+}
+
+const growth: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
+  const stores = yield* contenders.makeStores(999, roomy)
+  const { url } = yield* contenders.backend
+  const tollgate = yield* contenders.tollgate(url, stores)
+  yield* measure(tollgate, short, 10)
+  for (const [name, part] of Object.entries(parts))
+    if (options.only === "" || options.only === name) yield* Effect.scoped(part(tollgate, stores, url))
 })
 
 await Effect.runPromise(Effect.scoped(growth))
