@@ -12,11 +12,18 @@ import { describeTlsFailure } from "../src/infra/tls.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
 import * as Registry from "../src/admin/Errors.ts"
 import { NoDatabase, WrongSettings } from "./environment.ts"
+import { amount } from "./terminal.ts"
 
 /** The file of `apply` cannot be used. */
 export class FileInvalid extends Data.TaggedError("FileInvalid")<{
   readonly file: string
   readonly problem: string
+}> {}
+
+/** `searched`: number of the newest requests whose client's id was compared. */
+export class UnknownRequest extends Data.TaggedError("UnknownRequest")<{
+  readonly id: string
+  readonly searched: number
 }> {}
 
 const isCoded = Schema.is(Schema.Struct({ code: Schema.String }))
@@ -51,6 +58,12 @@ const databaseMessage = (cause: unknown): string => {
   }
 }
 
+/** `"day" | "month" | "total"` as `day, month or total`. */
+const choices = (expected: string): string => {
+  const parts = expected.split(" | ").map((part) => part.replaceAll('"', ""))
+  return parts.length === 1 ? expected : `${parts.slice(0, -1).join(", ")} or ${parts.at(-1)}`
+}
+
 const usage = (error: CliError.CliError): string => {
   switch (error._tag) {
     case "MissingOption":
@@ -58,7 +71,7 @@ const usage = (error: CliError.CliError): string => {
     case "InvalidValue":
       // The name of a type or of a placeholder stands for a value that is missing.
       if (/^[a-z|]+$/.test(error.expected)) return `--${error.option.replace(/^-+/, "")} needs a value`
-      return `--${error.option.replace(/^-+/, "")} must be ${/integer|number/i.test(error.expected) ? "a whole number" : error.expected}`
+      return `--${error.option.replace(/^-+/, "")} must be ${/integer|number/i.test(error.expected) ? "a whole number" : choices(error.expected)}`
     case "UnrecognizedOption": {
       const suggestion = error.suggestions[0]
       return `unknown option ${error.option}${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`
@@ -87,6 +100,9 @@ const errorMessage = (error: unknown): string => {
     return `tenant ${JSON.stringify(error.tenant)} exists already`
   if (error instanceof Registry.RevokedKey) return `key ${error.prefix} is revoked and cannot be changed`
   if (error instanceof Registry.InvalidValue) return `--${error.field} must be ${error.expected}`
+  if (error instanceof UnknownRequest) {
+    return `no request ${JSON.stringify(error.id)}; by the client's own id the newest ${amount(error.searched)} are searched`
+  }
   if (error instanceof FileInvalid) return `${error.file}: ${error.problem}`
   if (error instanceof Registry.RegistryDown) return databaseMessage(error.cause)
   if (error instanceof MigrationFailed) return databaseMessage(error.cause)

@@ -65,8 +65,8 @@ export const createKey = Command.make(
   Command.withDescription("Create a key and print it once, alone on a line of stdout"),
   Command.withExamples([
     { command: "tollgate create-key --tenant acme --name laptop" },
-    { command: "tollgate create-key --tenant acme --name search --scopes embeddings --expires-in 30d" },
-    { command: "tollgate create-key --tenant acme --name webui --end-user-header X-OpenWebUI-User-Email" },
+    { command: "tollgate create-key --tenant acme --name rag --scopes embeddings" },
+    { command: "tollgate create-key --tenant acme --name ci --expires-in 30d" },
     { command: "KEY=$(tollgate create-key --tenant acme --name ci)", description: "Only the key" }
   ])
 )

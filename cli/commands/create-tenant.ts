@@ -34,6 +34,6 @@ export const createTenant = Command.make(
   Command.withDescription("Create a tenant: the owner of keys, limits and a model allowlist"),
   Command.withExamples([
     { command: "tollgate create-tenant --name acme", description: "Default limits, no models yet" },
-    { command: "tollgate create-tenant --name acme --rpm 120 --tpm 200000 --concurrent 8 --allow-all-models" }
+    { command: "tollgate create-tenant --name acme --rpm 120 --allow-all-models" }
   ])
 )

@@ -116,6 +116,6 @@ export const report = Command.make(
   Command.withDescription("Show requests, tokens and errors of all tenants, from the ledger"),
   Command.withExamples([
     { command: "tollgate report --by model --since 30d" },
-    { command: "tollgate report --by key --tenant acme --since 2026-11-01 --until 2026-11-30 --csv" }
+    { command: "tollgate report --by key --since 2026-11-01 --until 2026-11-30 --csv" }
   ])
 )

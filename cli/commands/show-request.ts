@@ -2,8 +2,9 @@ import { Effect } from "effect"
 import { Argument, Command } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import { maxScanned, type RequestDetails, Records } from "../../src/admin/records/Records.ts"
+import { UnknownRequest } from "../errorMessages.ts"
 import { requestTable } from "../requestLines.ts"
-import { amount, note, escapeText, show } from "../terminal.ts"
+import { note, escapeText, show } from "../terminal.ts"
 
 /** `tokensIn` as `tokens in` */
 const words = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
@@ -52,17 +53,11 @@ export const showRequest = Command.make(
     if (tallied.length > 0) {
       yield* note("it has no row of its own; these rows stand for several requests of that second")
     } else if (found.length === 0) {
-      yield* note(
-        `not found; by the client's own id the newest ${amount(5 * maxScanned)} requests are searched`
-      )
+      return yield* new UnknownRequest({ id, searched: 5 * maxScanned })
     }
     yield* show(
       { requests: found.map(toJson), tallied },
-      tallied.length > 0
-        ? requestTable(tallied)
-        : found.length === 0
-          ? `${escapeText(id)}: no request`
-          : found.map(describe).join("\n\n")
+      tallied.length > 0 ? requestTable(tallied) : found.map(describe).join("\n\n")
     )
   })
 ).pipe(

@@ -2,7 +2,7 @@
  * Prepares the environment for the settings: reads secrets from files, and finds misspelt names.
  *
  * *Details* `DATABASE_URL_FILE=/run/secrets/database` gives `DATABASE_URL` the file's content without its last line
- * break, as Docker and Kubernetes mount secrets. A name is taken for a misspelt setting when one or two letters differ
+ * break, as Docker and Kubernetes mount secrets. A name is taken for a misspelt setting when it has another unit or number, or when one or two letters differ
  * and the setting itself is absent: a platform that sets `REDIS_URI` beside `REDIS_URL` starts.
  */
 import { readFileSync, statSync } from "node:fs"
@@ -87,6 +87,18 @@ const differences = (a: string, b: string, limit: number): number => {
   return last[b.length] ?? limit + 1
 }
 
+/** `AUDIT_RETENTION` and `TRUSTED_PROXY` as `AUDIT_RETENTION_DAYS` and `TRUSTED_PROXIES`: without a unit, in the singular. */
+const withoutForm = (name: string): string =>
+  name
+    .replace(/_(?:S|MS|DAYS|BYTES)$/, "")
+    .split("_")
+    .map((word) => word.replace(/IES$/, "Y").replace(/(?<=..)S$/, ""))
+    .join("_")
+
+/** A single word is too common: `PORTS`, `HOSTS` and the like belong to other programs. */
+const differsInForm = (name: string, setting: string): boolean =>
+  name.includes("_") && withoutForm(name) === withoutForm(setting)
+
 /** Finds variables that are probably misspelt settings. `names` are all settings, `secrets` those with a `…_FILE`. */
 export const findMisspelt = (
   given: Environment,
@@ -107,7 +119,9 @@ export const findMisspelt = (
       })
       continue
     }
-    const similar = absent.find((one) => differences(name, one, 2) <= (one.length < 12 ? 1 : 2))
+    const similar = absent.find(
+      (one) => differences(name, one, 2) <= (one.length < 12 ? 1 : 2) || differsInForm(name, one)
+    )
     if (similar !== undefined) {
       problems.push({ setting: name, given: "no setting of this name", expected: `perhaps ${similar}` })
     }

@@ -25,6 +25,8 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["revoke-key", "--prefix", "tg_00000000"], /--prefix must be the 12-character prefix/],
   [["revoke-key", "--prefix", "%"], /--prefix must be the 12-character prefix/],
   [["set-budget", "--key", "tg_000000000", "--daily", "5"], /unknown key prefix/],
+  [["report", "--by", "keyz"], /^tollgate: --by must be tenant, key, model, user or day \(/],
+  [["show-usage", "--tenant", "t", "--period", "year"], /--period must be day, month or total/],
   [["set-budget", "--key", "tg_000000000"], /--daily must be given/],
   [["set-budget", "--key", "tg_000000000", "--daily", "-1"], /daily/],
   [["set-budget", "--key", "tg_000000000", "--daily", "9007199254740992"], /--daily must be/],

@@ -146,7 +146,12 @@ describe("Settings", () => {
       ["DATABSE_URL", "DATABASE_URL"],
       ["DATABASE_URL_FIEL", "DATABASE_URL_FILE"],
       ["MAX_REQUEST_BODY_BYTE", "MAX_REQUEST_BODY_BYTES"],
-      ["NUM_PREDICT_CAPS", "NUM_PREDICT_CAP"]
+      ["NUM_PREDICT_CAPS", "NUM_PREDICT_CAP"],
+      ["TRUSTED_PROXY", "TRUSTED_PROXIES"],
+      ["AUDIT_RETENTION", "AUDIT_RETENTION_DAYS"],
+      ["SHUTDOWN_DRAIN", "SHUTDOWN_DRAIN_MS"],
+      ["QUEUE_MAX_WAIT_S", "QUEUE_MAX_WAIT_MS"],
+      ["MAX_REQUEST_BODIES", "MAX_REQUEST_BODY_BYTES"]
     ] as const) {
       assert.deepStrictEqual(problems({ [name]: "1" }), [
         `${name}: got no setting of this name, expected perhaps ${meant}`
