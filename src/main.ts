@@ -4,19 +4,15 @@ import { Cause, Console, Effect, Exit } from "effect"
 import { StartupError } from "./startup/StartupError.ts"
 import { renderCause } from "./observability/renderCause.ts"
 import { redact } from "./observability/redact.ts"
-import { start, worker } from "./start.ts"
+import { start } from "./start.ts"
 
 const reported = start.pipe(
   Effect.tapCause((cause) => {
     if (Cause.hasInterruptsOnly(cause)) return Effect.void
     const error = Cause.squash(cause)
-    if (!(error instanceof StartupError)) {
-      return Console.error("tollgate: stopped by a defect", redact(renderCause(cause), true))
-    }
-    // The primary prints what its workers report.
-    return worker === undefined
+    return error instanceof StartupError
       ? Effect.forEach(error.lines, (line) => Console.error(redact(`tollgate: ${line}`)))
-      : Effect.void
+      : Console.error("tollgate: stopped by a defect", redact(renderCause(cause), true))
   })
 )
 
@@ -29,10 +25,5 @@ const exitCodeOf = (exit: Exit.Exit<unknown, unknown>): number => {
 
 NodeRuntime.runMain(reported, {
   disableErrorReporting: true,
-  teardown: (exit, onExit) => {
-    const code = exitCodeOf(exit)
-    // The channel to the primary would keep a worker alive that has ended.
-    if (worker !== undefined) process.exit(code)
-    onExit(code)
-  }
+  teardown: (exit, onExit) => onExit(exitCodeOf(exit))
 })

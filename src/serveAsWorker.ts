@@ -48,12 +48,21 @@ const run = Effect.fnUntraced(function* (
   )
 })
 
-/** What keeps a worker from starting is printed once, by the primary. */
-export const serveAsWorker = (identity: Identity): Effect.Effect<void, StartupError> =>
+/**
+ * Ends the process when the worker has stopped, because its channel to the primary would keep it alive. What keeps a worker
+ * from starting is printed once, by the primary.
+ */
+export const serveAsWorker = (identity: Identity): Effect.Effect<never> =>
   Effect.gen(function* () {
     yield* disablePretenuring
     const worker = yield* makeWorkerLink(identity)
-    yield* Effect.tapErrorTag(run(worker), "BootFailed", ({ exitCode, lines }) =>
-      Effect.ignore(worker.channel.ask(toPrimary.failed, { lines, exitCode }))
+    return yield* Effect.match(
+      Effect.tapError(run(worker), ({ exitCode, lines }) =>
+        Effect.ignore(worker.channel.ask(toPrimary.failed, { lines, exitCode }))
+      ),
+      { onFailure: ({ exitCode }) => exitCode, onSuccess: () => 0 }
     )
-  }).pipe(Effect.scoped)
+  }).pipe(
+    Effect.scoped,
+    Effect.flatMap((exitCode) => Effect.sync(() => process.exit(exitCode)))
+  )

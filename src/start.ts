@@ -7,10 +7,8 @@ import { settingsFrom, type StartupError } from "./startup/StartupError.ts"
 import { workersOf } from "./workers/count.ts"
 import { readIdentity } from "./workers/identity.ts"
 
-/** Who this process is, when it is a worker. */
-export const worker = readIdentity(process.env)
-
 export const start: Effect.Effect<void, StartupError> = Effect.gen(function* () {
+  const worker = readIdentity(process.env)
   if (worker !== undefined) {
     const { serveAsWorker } = yield* Effect.promise(() => import("./serveAsWorker.ts"))
     return yield* serveAsWorker(worker)

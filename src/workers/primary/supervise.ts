@@ -3,7 +3,6 @@
  * in turn (Node does that), and answers what they must agree about.
  */
 import cluster from "node:cluster"
-import { fileURLToPath } from "node:url"
 import { Effect, Queue, type Scope } from "effect"
 import { makeCircuitHost } from "../../backend/CircuitHost.ts"
 import type { ReadinessState } from "../../http/health.ts"
@@ -17,9 +16,6 @@ import { type FleetStatus, makeFleet } from "./Fleet.ts"
 import type { Member } from "./member.ts"
 import { MetricsSum } from "./metricsSum.ts"
 import { joinReadiness } from "./readiness.ts"
-
-/** What a worker runs, however the primary was started. */
-const main = fileURLToPath(new URL("../../main.ts", import.meta.url))
 
 /** How long a worker may take from its start until it listens. */
 const startMs = 30_000
@@ -35,7 +31,7 @@ const run = Effect.fnUntraced(function* (
   drainMs: number
 ): Effect.fn.Return<never, StartupError, Scope.Scope> {
   // As structured clones: JSON has no NaN and no infinity, and metrics have both.
-  cluster.setupPrimary({ exec: main, args: [], serialization: "advanced" })
+  cluster.setupPrimary({ serialization: "advanced" })
   const members = new Set<Member>()
   const serving = () => [...members].filter(({ state }) => state === "serves")
   const metrics = new MetricsSum<Member>()
