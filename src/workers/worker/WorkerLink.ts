@@ -15,7 +15,7 @@ export class WorkerLink extends Context.Service<
 >()("tollgate/workers/WorkerLink") {}
 
 /** A message that cannot be sent has no answer. When the primary is gone, Node ends this process. */
-const wire: Wire = {
+const toParent: Wire = {
   send: (message) => void process.send?.(message, undefined, undefined, () => undefined),
   listen: (listener) => {
     process.on("message", listener)
@@ -23,8 +23,10 @@ const wire: Wire = {
   }
 }
 
-export const makeWorkerLink = Effect.fnUntraced(function* (
-  identity: Identity
+/** A worker at one end of `wire`. */
+export const makeWorkerLinkOn = Effect.fnUntraced(function* (
+  identity: Identity,
+  wire: Wire
 ): Effect.fn.Return<WorkerLink["Service"], never, Scope.Scope> {
   const stopAsked = yield* Deferred.make<void>()
   const channel = yield* makeChannel(wire)
@@ -32,3 +34,8 @@ export const makeWorkerLink = Effect.fnUntraced(function* (
   channel.answer(toWorker.stop, () => Effect.asVoid(Deferred.succeed(stopAsked, undefined)))
   return { identity, channel, stopAsked }
 })
+
+/** This process as a worker. */
+export const makeWorkerLink = (
+  identity: Identity
+): Effect.Effect<WorkerLink["Service"], never, Scope.Scope> => makeWorkerLinkOn(identity, toParent)
