@@ -3,7 +3,7 @@ import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { Facts, Permit } from "../domain/Evidence.ts"
-import * as YoungStream from "../infra/v8/stream.ts"
+import { transformSource } from "../infra/v8/stream.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { isBreakerFailure, type CallError } from "./errors.ts"
 
@@ -14,9 +14,9 @@ type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
  * the end. It does not use `Stream.onExit`, which takes three steps per chunk instead of one.
  */
 const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
-  YoungStream.transformPull(value, (pull, scope) => {
+  transformSource(value, (source, scope) => {
     let failed = false
-    const watched = Effect.tapCause(pull, (cause) => {
+    const pull = Effect.tapCause(source.pull, (cause) => {
       const error = Option.getOrUndefined(Cause.findErrorOption(cause))
       if (Cause.isDone(error)) return Effect.void
       failed = true
@@ -27,7 +27,7 @@ const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
       // A stream that was not read to its end counts as a success. A client that left does not count.
       Exit.isSuccess(exit) && !failed ? report("success") : Effect.void
     )
-    return Effect.as(ended, watched)
+    return Effect.as(ended, { poll: () => source.poll(), pull, onReady: (wake) => source.onReady(wake) })
   })
 
 /** Makes the call that was admitted. */

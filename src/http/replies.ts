@@ -6,10 +6,11 @@
  * no more answers in memory than slots.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Array as Arr, Cause, Effect, type Scope, Stream } from "effect"
+import { Array as Arr, Cause, Effect, type Scope, type Stream } from "effect"
 import { AnswerMemory, type AnswerShare } from "../backend/AnswerMemory.ts"
 import { BackendFailed } from "../domain/Errors.ts"
 import { outcomes } from "../domain/Outcome.ts"
+import { runChunks } from "../infra/v8/stream.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import type { Ending } from "../request/finish.ts"
 import type { Answer } from "../request/meterStream.ts"
@@ -90,9 +91,9 @@ export const makeReplies = Effect.gen(function* () {
   /** Joins the frames of the backend to one object. */
   const folded = Effect.fnUntraced(function* (exchange: Exchange, frames: Answer, encoder: Encoder) {
     const fold = new Fold(encoder.logprobs)
-    yield* Stream.runForEachArray(frames, (chunk) => {
+    yield* runChunks(frames, (chunk) => {
       for (const frame of chunk) fold.add(frame)
-      return Effect.void
+      return undefined
     })
     const body = fold.toObject(encoder.object)
     return body === undefined ? yield* new BackendFailed({ fault: "cut" }) : yield* object(exchange, body)
@@ -131,13 +132,13 @@ export const makeReplies = Effect.gen(function* () {
         share
       )
       let last: string | undefined
-      return Stream.runForEachArray(frames, (chunk) => {
+      return runChunks(frames, (chunk) => {
         const final = Arr.lastNonEmpty(chunk)
-        if (!final.done) return body.write(encoder.frames(chunk))
+        if (!final.done) return body.writeNow(encoder.frames(chunk))
         const before = Arr.initNonEmpty(chunk)
         const text = Arr.isArrayNonEmpty(before) ? encoder.frames(before) : ""
         last = encoder.frames([final])
-        return body.write(text)
+        return body.writeNow(text)
       }).pipe(
         Effect.flatMap((): Effect.Effect<Reply, BackendFailed> => {
           if (last === undefined) return new BackendFailed({ fault: "cut" })

@@ -12,7 +12,7 @@
 import { Array as Arr, Cause, Effect, type Pull, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import * as YoungStream from "../infra/v8/stream.ts"
+import { type NoChunk, type Source, transformSource } from "../infra/v8/stream.ts"
 import { bytesPerToken } from "../domain/textTokens.ts"
 import { cutFrames } from "./cutFrames.ts"
 import { longestTokenBytes, type OutputCount } from "./OutputCount.ts"
@@ -22,21 +22,25 @@ import type { Hold } from "./Hold.ts"
 
 type Frames = Arr.NonEmptyReadonlyArray<Frame>
 type Failure = BackendFailed | ShuttingDown | Unavailable
-type Step = Pull.Pull<Frames, Failure>
+/** The frames that may be sent, or what has to be done to get them. */
+type Step = Frames | Pull.Pull<Frames, Failure>
+
+const isFrames = (step: Step | NoChunk): step is Frames => Array.isArray(step)
+const toPull = (step: Step): Pull.Pull<Frames, Failure> => (isFrames(step) ? Effect.succeed(step) : step)
 
 /** Ends with the one frame that is `done`, as the last of its chunk. */
 export type Answer = Stream.Stream<Frame, Failure>
 
 /**
- * Passes on the part of each chunk that the hold covers, up to the frame that is `done`. It transforms the pull itself,
- * which costs less than another stream.
+ * Passes on the part of each chunk that the hold covers, up to the frame that is `done`. While nothing has to be asked, it
+ * takes no step of the fiber.
  */
 export const meterStream = (
   frames: Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>,
   hold: Hold,
   transcript: Transcript | undefined
 ): Answer =>
-  YoungStream.transformPull(frames, (pull) => {
+  transformSource(frames, (source) => {
     const { cost } = hold
     const count = cost.output
     /** the end of the answer, once it is known */
@@ -45,17 +49,19 @@ export const meterStream = (
     let waiting: Frames | undefined
     /** output tokens of the answer so far */
     let metered = 0
+    /** what `poll` has left to `pull` */
+    let left: Pull.Pull<Frames, Failure> | undefined
 
-    const end = (before: ReadonlyArray<Frame>, final: Frame): Effect.Effect<Frames> => {
+    const end = (before: ReadonlyArray<Frame>, final: Frame): Frames => {
       ending = Cause.done()
-      return Effect.succeed(Arr.append(before, asCharged(final, cost)))
+      return Arr.append(before, asCharged(final, cost))
     }
 
     /** Sends what the hold covers, and then fails the answer. */
-    const fail = <E extends Failure>(before: ReadonlyArray<Frame>, error: E): Effect.Effect<Frames, E> => {
+    const fail = (before: ReadonlyArray<Frame>, error: Failure): Step => {
       if (!Arr.isReadonlyArrayNonEmpty(before)) return Effect.fail(error)
       ending = Effect.fail(error)
-      return Effect.succeed(before)
+      return before
     }
 
     /** The part of `chunk` that the hold covers, when the answer up to its end costs `output` tokens. */
@@ -66,7 +72,7 @@ export const meterStream = (
     }
 
     /** Ends the answer within `chunk`, which costs more than is held. */
-    const cut = (chunk: Frames, last: Frame, output: number): Effect.Effect<Frames, Unavailable> => {
+    const cut = (chunk: Frames, last: Frame, output: number): Step => {
       const shown = cutToHold(chunk, output)
       const unavailable = hold.unavailable
       if (unavailable !== undefined) return fail(shown, unavailable)
@@ -78,7 +84,7 @@ export const meterStream = (
     const show = (chunk: Frames, last: Frame, output: number): Step => {
       if (output <= hold.output || (last.done && !count.grown)) {
         transcript?.add(chunk)
-        if (!last.done) return Effect.succeed(chunk)
+        if (!last.done) return chunk
         cost.count(last)
         return end(Arr.initNonEmpty(chunk), last)
       }
@@ -100,14 +106,14 @@ export const meterStream = (
       const short = !hasAsked && (last.done ? hold.isShortOfFinal(output) : hold.isShortOf(output))
       if (!short) return show(chunk, last, output)
       const extending = last.done ? hold.extendFinal(output) : hold.extend(output)
-      return Effect.flatMap(extending, () => show(chunk, last, output))
+      return Effect.flatMap(extending, () => toPull(show(chunk, last, output)))
     }
 
-    const next: Step = Effect.flatMap(pull, meter)
+    const next = Effect.flatMap(source.pull, (chunk) => toPull(meter(chunk)))
 
     /** At the end without a final frame, waiting frames cost their estimate. */
-    const nextOfWaiting: Step = Effect.matchEffect(pull, {
-      onSuccess: meter,
+    const nextOfWaiting: Pull.Pull<Frames, Failure> = Effect.matchEffect(source.pull, {
+      onSuccess: (chunk) => toPull(meter(chunk)),
       onFailure: (error) => {
         const chunk = waiting
         waiting = undefined
@@ -118,7 +124,24 @@ export const meterStream = (
       }
     })
 
-    return Effect.succeed(Effect.suspend((): Step => ending ?? next))
+    const pull = Effect.suspend((): Pull.Pull<Frames, Failure> => {
+      const step = left ?? ending ?? next
+      left = undefined
+      return step
+    })
+
+    const poll = (): Frames | NoChunk => {
+      if (ending !== undefined) return "blocked"
+      const fresh = source.poll()
+      if (!isFrames(fresh)) return fresh
+      const step = meter(fresh)
+      if (isFrames(step)) return step
+      left = step
+      return "blocked"
+    }
+
+    const metering: Source<Frame, Failure> = { poll, pull, onReady: (wake) => source.onReady(wake) }
+    return Effect.succeed(metering)
   })
 
 /**

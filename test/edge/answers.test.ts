@@ -236,6 +236,8 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "20971520" }), live)(
         const other = yield* newKey()
         backend.script(large)
         const { socket } = yield* unreading(secret)
+        // The scripted answer is for the first request that the backend gets.
+        yield* backend.until(() => backend.requests.length > 0)
         const chat = (key: string) => call("/api/chat", { secret: key, body: hello({ stream: false }) })
         const refused = yield* eventually(chat(secret), ({ status }) => status === 429, 10_000)
         assert.strictEqual(refused.status, 429)

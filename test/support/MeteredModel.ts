@@ -12,7 +12,6 @@ import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
-import * as YoungStream from "../../src/infra/v8/stream.ts"
 import { makeRequestCost, type RequestCost } from "../../src/request/RequestCost.ts"
 import { Hold } from "../../src/request/Hold.ts"
 import { meterStream } from "../../src/request/meterStream.ts"
@@ -60,13 +59,15 @@ export class MeteredRequest {
   /** The chunks the backend will send, and then nothing more; called once, before the first step. */
   answer(chunks: ReadonlyArray<Arr.NonEmptyReadonlyArray<Frame>>): void {
     let sent = 0
-    const frames = YoungStream.fromPull(
-      Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
-        const chunk = chunks[sent]
-        sent += 1
-        if (chunk !== undefined) return Effect.succeed(chunk)
-        return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
-      })
+    const frames = Stream.fromPull(
+      Effect.succeed(
+        Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
+          const chunk = chunks[sent]
+          sent += 1
+          if (chunk !== undefined) return Effect.succeed(chunk)
+          return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
+        })
+      )
     )
     const metered = meterStream(frames, this.hold, undefined)
     this.#pull = Effect.runSync(Scope.provide(Stream.toPull(metered), this.#scope))

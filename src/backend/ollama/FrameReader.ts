@@ -8,7 +8,7 @@
 import { Cause, Effect, Pull, type Stream } from "effect"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
-import * as YoungStream from "../../infra/v8/stream.ts"
+import { fromSource, type NoChunk, type Source } from "../../infra/v8/stream.ts"
 import type { AnswerShare } from "../AnswerMemory.ts"
 import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers } from "../answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
@@ -92,13 +92,32 @@ export class FrameReader {
   rest(first: Frames): Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable> {
     const next = this.#pull(fromTransport)
     let held: Frames | undefined = first
-    const start = Effect.suspend(() => {
-      if (held === undefined) return next
+    const takeHeld = () => {
       const frames = held
       held = undefined
-      return Effect.succeed(frames)
-    })
-    return YoungStream.fromPull(start)
+      return frames
+    }
+    const source: Source<Frame, BackendFailed | ShuttingDown | Unavailable> = {
+      poll: () => takeHeld() ?? this.#poll(),
+      pull: Effect.suspend(() => {
+        const frames = takeHeld()
+        return frames === undefined ? next : Effect.succeed(frames)
+      }),
+      onReady: (wake) => this.#call.onReady(wake)
+    }
+    return fromSource(() => Effect.succeed(source))
+  }
+
+  /** Takes the frames that are there. Failures, the end, and bytes for which there is no memory are left to `#pull`. */
+  #poll(): Frames | NoChunk {
+    while (this.#failure === undefined && !this.#done) {
+      const { waiting } = this.#call
+      if (waiting === 0) return this.#call.isOver ? "blocked" : "waiting"
+      if (!this.#share.tryCollect(this.#folded + this.#lines.pending + waiting)) return "blocked"
+      const [first, ...rest] = this.#read(this.#call.takeWaiting() ?? [])
+      if (first !== undefined) return [first, ...rest]
+    }
+    return "blocked"
   }
 
   /** The memory needed after `bytes` are added to the incomplete line. */

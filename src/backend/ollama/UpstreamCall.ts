@@ -126,6 +126,28 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     )
   )
 
+  /** Bytes that wait to be taken. */
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  /** The same as `chunks` for a reader that does not wait; `undefined` when nothing waits. */
+  takeWaiting(): ReadonlyArray<Buffer> | undefined {
+    if (this.#chunks.length === 0) return undefined
+    const bytes = this.#takeNow()
+    return bytes instanceof TransportError ? undefined : bytes
+  }
+
+  /** Whether no more bytes will come. */
+  get isOver(): boolean {
+    return this.#ended || this.#error !== undefined
+  }
+
+  /** Calls `wake` whenever bytes, the end or an error has come. It replaces whoever waits. */
+  onReady(wake: (() => void) | undefined): void {
+    this.#wake = wake
+  }
+
   get #readable(): boolean {
     return this.#chunks.length > 0 || this.#ended
   }

@@ -32,13 +32,18 @@ export class AnswerBody {
     response.chunkedEncoding = false
   }
 
-  /** Writes `text`, and succeeds when there is room for more. Only one fiber may write at a time. */
+  /** Writes `text`, and succeeds when there is room for more. Only one writer may write at a time. */
   write(text: string): Effect.Effect<void> {
+    return this.writeNow(text) ?? Effect.void
+  }
+
+  /** The same for a writer without a fiber: it returns the wait for room, or `undefined` when there is room. */
+  writeNow(text: string): Effect.Effect<void> | undefined {
     // An empty chunk would end the body.
-    if (text === "") return Effect.void
+    if (text === "") return undefined
     // As bytes, so that the text need not be kept as well.
     if (text.length > pieceBytes) return this.writeBytes(Buffer.from(text))
-    if (this.#response.write(this.#chunked ? chunkOf(text) : text)) return Effect.void
+    if (this.#response.write(this.#chunked ? chunkOf(text) : text)) return undefined
     return Effect.ensuring(this.#drained(Buffer.byteLength(text)), this.#release)
   }
 

@@ -1,77 +1,196 @@
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { assert, it } from "@effect/vitest"
-import { Array as Arr, Cause, Effect, Exit, Pull, Scope, Stream } from "effect"
+import { Array as Arr, Cause, Effect, Exit, Fiber, type Pull, Scope, Stream } from "effect"
 import * as fc from "fast-check"
 import * as YoungStream from "../../../../src/infra/v8/stream.ts"
 
-type Makers = typeof YoungStream
-const effects: Makers = {
-  transformPull: Stream.transformPull,
-  fromPull: (pull) => Stream.fromPull(Effect.succeed(pull))
+type Chunk = Arr.NonEmptyReadonlyArray<number>
+
+/** How a chunk comes: it is there; after a while; or only `pull` can give it. */
+type Way = "there" | "later" | "pulled"
+interface Coming {
+  readonly chunk: Chunk
+  readonly way: Way
 }
 
-/** The chunks one after the other, and then the end, or `failure`. */
-const pullOf = (chunks: ReadonlyArray<ReadonlyArray<number>>, failure: string | undefined) => {
-  let at = 0
-  return Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<number>, string> => {
-    const chunk = chunks[at++]
-    if (chunk !== undefined)
-      return Arr.isReadonlyArrayNonEmpty(chunk) ? Effect.succeed(chunk) : Effect.die("empty")
-    return failure === undefined ? Cause.done() : Effect.fail(failure)
+/** The chunks as they come, and then the end, or `failure`. */
+class Script implements YoungStream.Source<number, string> {
+  readonly #coming: Array<Coming>
+  readonly #failure: string | undefined
+  wake: (() => void) | undefined
+
+  constructor(coming: ReadonlyArray<Coming>, failure: string | undefined) {
+    this.#coming = [...coming]
+    this.#failure = failure
+  }
+
+  poll(): Chunk | YoungStream.NoChunk {
+    const next = this.#coming[0]
+    if (next === undefined || next.way === "pulled") return "blocked"
+    if (next.way === "later") {
+      this.#coming[0] = { ...next, way: "there" }
+      setImmediate(() => this.wake?.())
+      return "waiting"
+    }
+    this.#coming.shift()
+    return next.chunk
+  }
+
+  readonly pull = Effect.suspend((): Pull.Pull<Chunk, string> => {
+    const next = this.#coming.shift()
+    if (next !== undefined) return next.way === "there" ? Effect.succeed(next.chunk) : soon(next.chunk)
+    return this.#failure === undefined ? Cause.done() : Effect.fail(this.#failure)
   })
+
+  onReady(wake: (() => void) | undefined): void {
+    this.wake = wake
+  }
 }
 
-/** What comes of a stream that goes through both makers and through operators of Effect's; and what it told its scope. */
+const soon = <A>(value: A): Effect.Effect<A> => Effect.as(Effect.yieldNow, value)
+const doubled = (chunk: Chunk): Chunk => Arr.map(chunk, (n) => n * 2)
+
+/** A stream of the script with changed chunks, by our makers or by Effect's. */
+const ours = (script: Script, told: Array<string>, change = doubled): Stream.Stream<number, string> =>
+  YoungStream.transformSource(
+    YoungStream.fromSource(() => Effect.succeed(script)),
+    (source, scope) => {
+      const poll = () => {
+        const next = source.poll()
+        return typeof next === "string" ? next : change(next)
+      }
+      return Effect.as(watched(scope, told), {
+        poll,
+        pull: Effect.map(source.pull, change),
+        onReady: (wake) => source.onReady(wake)
+      })
+    }
+  )
+type Maker = typeof ours
+const effects: Maker = (script, told, change = doubled) =>
+  Stream.transformPull(Stream.fromPull(Effect.succeed(script.pull)), (pull, scope) =>
+    Effect.as(watched(scope, told), Effect.map(pull, change))
+  )
+const watched = (scope: Scope.Scope, told: Array<string>) =>
+  Scope.addFinalizerExit(scope, (exit) => Effect.sync(() => void told.push(exit._tag)))
+
+type Runner = (
+  stream: Stream.Stream<number, string>,
+  write: (chunk: Chunk) => Effect.Effect<void> | undefined
+) => Effect.Effect<void, string>
+
+const runForEach: Runner = (stream, write) =>
+  Stream.runForEachArray(stream, (chunk) => write(chunk) ?? Effect.void)
+
+/** What comes of a stream whose writer has no room now and then; and what its scope was told. */
 const outcome = (
-  { fromPull, transformPull }: Makers,
-  chunks: ReadonlyArray<ReadonlyArray<number>>,
+  make: Maker,
+  run: Runner,
+  coming: ReadonlyArray<Coming>,
   failure: string | undefined,
-  wanted: number
+  fullAfter: number,
+  wanted: number | undefined
 ) =>
   Effect.gen(function* () {
-    const told: Array<string> = []
-    const doubled = transformPull(fromPull(pullOf(chunks, failure)), (pull, scope) =>
-      Effect.as(
-        Scope.addFinalizerExit(scope, (exit) => Effect.sync(() => void told.push(exit._tag))),
-        Effect.map(
-          pull,
-          Arr.map((n) => n * 2)
+    const [told, seen, script] = [Array<string>(), Array<Chunk>(), new Script(coming, failure)]
+    const stream = make(script, told)
+    let isFull = false
+    const exit = yield* Effect.exit(
+      run(wanted === undefined ? stream : Stream.take(stream, wanted), (chunk) => {
+        assert.isFalse(isFull, "nothing is written while there is no room")
+        seen.push(chunk)
+        if (seen.length % fullAfter !== 0) return undefined
+        isFull = true
+        return Effect.andThen(
+          soon(undefined),
+          Effect.sync(() => void (isFull = false))
         )
-      )
+      })
     )
-    const seen: Array<number> = []
-    const exit = yield* doubled.pipe(
-      Stream.take(wanted),
-      Stream.runForEachArray((chunk) => Effect.sync(() => void seen.push(...chunk))),
-      Effect.exit
-    )
+    assert.isUndefined(script.wake, "nobody is woken afterwards")
     return { seen, told, exit: Exit.isSuccess(exit) ? "ended" : Cause.squash(exit.cause) }
   })
 
-it.effect("when a stream is run, then it does what Effect's own would", () =>
-  Effect.promise(() =>
-    fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.array(fc.nat(9), { minLength: 1, maxLength: 4 }), { maxLength: 5 }),
-        fc.option(fc.constant("broken"), { nil: undefined }),
-        fc.nat(12),
-        async (chunks, failure, wanted) => {
-          const [ours, theirs] = await Effect.runPromise(
-            Effect.all([
-              outcome(YoungStream, chunks, failure, wanted),
-              outcome(effects, chunks, failure, wanted)
-            ])
-          )
-          assert.deepStrictEqual(ours, theirs)
-        }
-      )
+it("when a stream is run, then it does what Effect's own would", () =>
+  fc.assert(
+    fc.asyncProperty(
+      fc.array(
+        fc.record({
+          chunk: fc.tuple(fc.nat(9), fc.nat(9)).map(([n, m]): Chunk => [n, m]),
+          way: fc.constantFrom<Way>("there", "later", "pulled")
+        }),
+        { maxLength: 8 }
+      ),
+      fc.option(fc.constant("broken"), { nil: undefined }),
+      fc.integer({ min: 1, max: 4 }),
+      fc.option(fc.nat(12), { nil: undefined }),
+      async (coming, failure, fullAfter, wanted) => {
+        const run = (make: Maker, runner: Runner) =>
+          Effect.runPromise(outcome(make, runner, coming, failure, fullAfter, wanted))
+        const expected = await run(effects, runForEach)
+        assert.deepStrictEqual(await run(ours, YoungStream.runChunks), expected)
+        assert.deepStrictEqual(await run(ours, runForEach), expected)
+        assert.deepStrictEqual(await run(effects, YoungStream.runChunks), expected)
+      }
     )
-  )
+  ))
+
+it.live("when a run is interrupted while it waits for a chunk, then nobody is woken, and its scope is told", () =>
+  Effect.gen(function* () {
+    const [told, script] = [Array<string>(), new Script([{ chunk: [1], way: "later" }], undefined)]
+    const fiber = yield* Effect.forkChild(
+      YoungStream.runChunks(ours(script, told), () => undefined),
+      { startImmediately: true }
+    )
+    assert.isDefined(script.wake)
+    yield* Fiber.interrupt(fiber)
+    assert.isUndefined(script.wake)
+    assert.deepStrictEqual(told, ["Failure"])
+  })
+)
+
+it.live("when the writer throws, then the run dies with it, at a chunk that was there and at a later one", () =>
+  Effect.gen(function* () {
+    for (const way of ["there", "later", "pulled"] as const) {
+      const script = new Script([{ chunk: [1], way }], undefined)
+      const exit = yield* Effect.exit(
+        YoungStream.runChunks(ours(script, []), () => {
+          throw new Error(way)
+        })
+      )
+      assert.isTrue(Exit.isFailure(exit) && Cause.hasDies(exit.cause), way)
+      assert.isUndefined(script.wake)
+    }
+  })
+)
+
+it.live("when chunks come without a question or a wait, then the fiber takes no step", () =>
+  Effect.gen(function* () {
+    let steps = 0
+    const script = new Script(
+      Array.from({ length: 100 }, (_, n) => ({ chunk: [n], way: n % 2 === 0 ? "later" : "there" })),
+      undefined
+    )
+    const counted = YoungStream.fromSource(() =>
+      Effect.succeed({
+        poll: () => script.poll(),
+        pull: Effect.tap(script.pull, () => Effect.sync(() => void (steps += 1))),
+        onReady: (wake: (() => void) | undefined) => script.onReady(wake)
+      })
+    )
+    let seen = 0
+    yield* YoungStream.runChunks(counted, (chunk) => {
+      seen += chunk.length
+      return undefined
+    })
+    assert.deepStrictEqual([seen, steps], [100, 0])
+  })
 )
 
 it("when a stream is made here, then it is one of Effect's", () => {
-  const stream = YoungStream.fromPull(pullOf([[1]], undefined))
+  const script = new Script([{ chunk: [1], way: "there" }], undefined)
+  const stream = YoungStream.fromSource(() => Effect.succeed(script))
   assert.isTrue(Stream.isStream(stream))
   assert.deepStrictEqual(
     Effect.runSync(stream.pipe(Stream.concat(Stream.make(2)), Stream.map(String), Stream.runCollect)),
@@ -80,7 +199,7 @@ it("when a stream is made here, then it is one of Effect's", () => {
 })
 
 /** MiB still held of fifty that streams were made around and run, once the young have been looked through. */
-const heldBy = ({ fromPull, transformPull }: Makers): number => {
+const heldBy = (make: Maker, run: Runner): number => {
   const collectYoung = () => {
     const gc: unknown = runInNewContext("gc")
     if (typeof gc !== "function") throw new Error("no gc")
@@ -90,19 +209,9 @@ const heldBy = ({ fromPull, transformPull }: Makers): number => {
   const before = process.memoryUsage().arrayBuffers
   for (let n = 0; n < 50; n++) {
     const held = new Uint8Array(1024 * 1024)
-    const source = fromPull(pullOf([[held.length]], undefined))
-    Effect.runSync(
-      Stream.runDrain(
-        transformPull(source, (pull) =>
-          Effect.succeed(
-            Effect.map(
-              pull,
-              Arr.map((n) => n + held.length)
-            )
-          )
-        )
-      )
-    )
+    const script = new Script([{ chunk: [held.length], way: "there" }], undefined)
+    const stream = make(script, [], ([n]) => [n + held.length])
+    Effect.runSync(run(stream, () => undefined))
   }
   collectYoung()
   return (process.memoryUsage().arrayBuffers - before) / (1024 * 1024)
@@ -110,11 +219,11 @@ const heldBy = ({ fromPull, transformPull }: Makers): number => {
 
 it("when a stream has ended, then its objects are collected without a full collection", () => {
   setFlagsFromString("--expose-gc")
-  heldBy(YoungStream)
-  assert.isBelow(heldBy(YoungStream), 3)
+  heldBy(ours, YoungStream.runChunks)
+  assert.isBelow(heldBy(ours, YoungStream.runChunks), 3)
 })
 
 it("when Effect's own stream has ended, then its objects stay until a full collection; once they do not, this folder can go", () => {
   setFlagsFromString("--expose-gc")
-  assert.isAbove(heldBy(effects), 40)
+  assert.isAbove(heldBy(effects, runForEach), 40)
 })
