@@ -136,33 +136,37 @@ it("when a stream is run, then it does what Effect's own would", () =>
     )
   ))
 
-it.live("when a run is interrupted while it waits for a chunk, then nobody is woken, and its scope is told", () =>
-  Effect.gen(function* () {
-    const [told, script] = [Array<string>(), new Script([{ chunk: [1], way: "later" }], undefined)]
-    const fiber = yield* Effect.forkChild(
-      YoungStream.runChunks(ours(script, told), () => undefined),
-      { startImmediately: true }
-    )
-    assert.isDefined(script.wake)
-    yield* Fiber.interrupt(fiber)
-    assert.isUndefined(script.wake)
-    assert.deepStrictEqual(told, ["Failure"])
-  })
+it.live(
+  "when a run is interrupted while it waits for a chunk, then nobody is woken, and its scope is told",
+  () =>
+    Effect.gen(function* () {
+      const [told, script] = [Array<string>(), new Script([{ chunk: [1], way: "later" }], undefined)]
+      const fiber = yield* Effect.forkChild(
+        YoungStream.runChunks(ours(script, told), () => undefined),
+        { startImmediately: true }
+      )
+      assert.isDefined(script.wake)
+      yield* Fiber.interrupt(fiber)
+      assert.isUndefined(script.wake)
+      assert.deepStrictEqual(told, ["Failure"])
+    })
 )
 
-it.live("when the writer throws, then the run dies with it, at a chunk that was there and at a later one", () =>
-  Effect.gen(function* () {
-    for (const way of ["there", "later", "pulled"] as const) {
-      const script = new Script([{ chunk: [1], way }], undefined)
-      const exit = yield* Effect.exit(
-        YoungStream.runChunks(ours(script, []), () => {
-          throw new Error(way)
-        })
-      )
-      assert.isTrue(Exit.isFailure(exit) && Cause.hasDies(exit.cause), way)
-      assert.isUndefined(script.wake)
-    }
-  })
+it.live(
+  "when the writer throws, then the run dies with it, at a chunk that was there and at a later one",
+  () =>
+    Effect.gen(function* () {
+      for (const way of ["there", "later", "pulled"] as const) {
+        const script = new Script([{ chunk: [1], way }], undefined)
+        const exit = yield* Effect.exit(
+          YoungStream.runChunks(ours(script, []), () => {
+            throw new Error(way)
+          })
+        )
+        assert.isTrue(Exit.isFailure(exit) && Cause.hasDies(exit.cause), way)
+        assert.isUndefined(script.wake)
+      }
+    })
 )
 
 it.live("when chunks come without a question or a wait, then the fiber takes no step", () =>
