@@ -22,18 +22,17 @@ export const installedModels = <E>(backend: Layer.Layer<Backend, E>) =>
 
 const unchecked = "The model server does not answer, so it was not checked that these models are installed."
 
-/** Names of the same model with another tag: `llama3.2` is not `llama3.2:3b`. At most this many are named. */
-const maxSimilar = 5
+/** At most this many models are named. */
+const maxNamed = 5
 
-const similarTo = (catalog: Catalog, name: string): string => {
-  const [base = ""] = name.split(":")
-  const found = catalog.models.filter((model) => model.name.split(":")[0] === base)
-  return found.length === 0
-    ? ""
-    : ` Installed: ${found
-        .slice(0, maxSimilar)
-        .map((model) => model.name)
-        .join(", ")}.`
+/** The installed models of that name with another tag (`llama3.2` is not `llama3.2:3b`), else all. */
+const installedInstead = (catalog: Catalog, name: string): string => {
+  const [base] = name.split(":")
+  const all = catalog.models.map((model) => model.name)
+  const similar = all.filter((one) => one.split(":")[0] === base)
+  const named = similar.length > 0 ? similar : all
+  const more = named.length > maxNamed ? ` and ${named.length - maxNamed} more` : ""
+  return named.length === 0 ? "" : ` Installed: ${named.slice(0, maxNamed).join(", ")}${more}.`
 }
 
 /** About the models of an allowlist. */
@@ -47,7 +46,9 @@ export const allowlistHints = (
       : [unchecked]
     : models.flatMap((name) =>
         catalog.find(name) === undefined
-          ? [`${name} is not installed: requests for it are refused until it is.${similarTo(catalog, name)}`]
+          ? [
+              `${name} is not installed: requests for it are refused until it is.${installedInstead(catalog, name)}`
+            ]
           : []
       )
 
@@ -64,7 +65,7 @@ export const aliasHints = (
     : Object.entries(aliases).flatMap(([alias, model]) =>
         catalog.find(model) === undefined
           ? [
-              `${model} is not installed: requests for ${alias} are refused until it is.${similarTo(catalog, model)}`
+              `${model} is not installed: requests for ${alias} are refused until it is.${installedInstead(catalog, model)}`
             ]
           : catalog.resolve(namesOf(tenant), alias) === undefined
             ? [`${tenant.name} may not use ${model}: requests for ${alias} are refused.`]

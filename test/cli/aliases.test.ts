@@ -101,7 +101,7 @@ it.effect(
       assert.strictEqual(
         missing.stderr,
         `llama3.2 is not installed: requests for it are refused until it is. Installed: llama3.2:3b.
-qwen3:8b is not installed: requests for it are refused until it is.
+qwen3:8b is not installed: requests for it are refused until it is. Installed: llama3.2:3b, big:latest.
 `
       )
       const good = yield* set("--models", "llama3.2:3b,big")
