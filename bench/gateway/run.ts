@@ -84,19 +84,36 @@ const measureAll = Effect.fnUntraced(function* (
   return samples
 })
 
-/** One process and several, both on both cores, each alone on the machine. */
+/**
+ * One process and several, on both cores, in turns. Each process has the connections that one has, so that it also has the
+ * batches that one has, and the warming up.
+ */
 const measureWorkers = Effect.fnUntraced(function* (
   count: number,
   backendUrl: string,
   stores: contenders.Stores
 ) {
   const options = { cores: "0,1", idleS: 2 } as const
-  const all = [
-    yield* contenders.tollgate(backendUrl, stores, { ...options, name: "one on both cores" }),
-    yield* contenders.tollgate(backendUrl, stores, { ...options, name: "workers", workers: count })
-  ]
-  const samples = yield* measureAll(cores, all, new Set())
-  yield* say(`idle RSS of ${count} workers and what starts them: ${all[1]?.idleRss.toFixed(0)} MiB\n`)
+  const one = yield* contenders.tollgate(backendUrl, stores, { ...options, name: "one on both cores" })
+  const several = yield* contenders.tollgate(backendUrl, stores, {
+    ...options,
+    name: "workers",
+    workers: count
+  })
+  const wide = { ...cores, connections: cores.connections * count }
+  yield* measure(one, cores, warmUpS.first)
+  yield* measure(several, wide, warmUpS.first * count)
+  const [ofOne, ofSeveral]: [Array<Sample>, Array<Sample>] = [[], []]
+  for (let round = 0; round < rounds; round++) {
+    ofOne.push(yield* measure(one, cores, seconds))
+    ofSeveral.push(yield* measure(several, wide, seconds))
+  }
+  const samples: Samples = new Map([
+    [one.name, ofOne],
+    [several.name, ofSeveral]
+  ])
+  yield* say(reportOf(cores, samples))
+  yield* say(`idle RSS of ${count} workers and what starts them: ${several.idleRss.toFixed(0)} MiB\n`)
   return samples
 })
 
