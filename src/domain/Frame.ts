@@ -29,3 +29,7 @@ export interface Frame {
   /** generate only: token ids of the conversation so far */
   readonly context?: ReadonlyArray<number>
 }
+
+/** Whether a frame has nothing but text, as nearly all frames have. */
+export const hasOnlyText = ({ done, logprobs, thinking, toolCalls }: Frame): boolean =>
+  !done && thinking === undefined && toolCalls === undefined && logprobs === undefined

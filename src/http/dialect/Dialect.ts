@@ -33,6 +33,13 @@ export interface Encoder {
 }
 
 /** Decodes a body. It waits for nothing. */
+/** The texts of all frames of a chunk. Most chunks have one frame. */
+export const joined = (chunk: ReadonlyArray<Frame>, textOf: (frame: Frame) => string): string => {
+  let text = ""
+  for (const frame of chunk) text += textOf(frame)
+  return text
+}
+
 export type Decode = (body: Body, bounds: Bounds) => Decided<DecodedRequest>
 
 /** How an endpoint reads its requests. */

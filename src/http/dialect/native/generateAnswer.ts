@@ -1,7 +1,7 @@
 /** The answer of `POST /api/generate`: as chat, with the text in `response` (docs/protocol.md, "Generate"). */
-import type { Frame } from "../../../domain/Frame.ts"
+import { type Frame, hasOnlyText } from "../../../domain/Frame.ts"
 import type { Json } from "../../../domain/Inference.ts"
-import type { Encoder, SealContext } from "../Dialect.ts"
+import { type Encoder, joined, type SealContext } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { countsOf, nativeFailure, nativeToolCalls } from "./chatAnswer.ts"
 
@@ -26,8 +26,13 @@ export const generateEncoder = (model: string, seal: SealContext): Encoder => {
         }
       : {})
   })
+  const head = `{"model":${JSON.stringify(model)},"created_at":`
+  const lineOf = (frame: Frame): string =>
+    hasOnlyText(frame)
+      ? `${head}${JSON.stringify(frame.createdAt)},"response":${JSON.stringify(frame.text)},"done":false}\n`
+      : `${JSON.stringify(objectOf(frame))}\n`
   return {
-    frames: (chunk) => chunk.map((frame) => `${JSON.stringify(objectOf(frame))}\n`).join(""),
+    frames: (chunk) => joined(chunk, lineOf),
     failure: nativeFailure,
     object: objectOf,
     logprobs: (entries) => entries
