@@ -129,7 +129,8 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
   }
 
   return {
-    frames: (frames) => joined(frames, (frame) => (frame.done ? chunksOf(frame) + last(frame) : chunksOf(frame))),
+    frames: (frames) =>
+      joined(frames, (frame) => (frame.done ? chunksOf(frame) + last(frame) : chunksOf(frame))),
     failure: openaiFailure,
     logprobs: logprobsOf,
     object: (run, logprobs) => ({

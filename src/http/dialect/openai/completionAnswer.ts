@@ -112,7 +112,8 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
     )
 
   return {
-    frames: (frames) => joined(frames, (frame) => (frame.done ? chunkOf(frame) + last(frame) : chunkOf(frame))),
+    frames: (frames) =>
+      joined(frames, (frame) => (frame.done ? chunkOf(frame) + last(frame) : chunkOf(frame))),
     failure: openaiFailure,
     logprobs: logprobsOf,
     object: (run, logprobs) => ({

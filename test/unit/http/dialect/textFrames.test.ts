@@ -15,7 +15,10 @@ const text = fc.oneof(
 )
 const createdAt = fc.constantFrom("2026-08-21T10:00:00.123456789Z", "2026-01-01T00:00:00Z")
 const frame = fc.record({ createdAt, text, done: fc.constant(false) })
-const model = fc.oneof(fc.string(), fc.constantFrom("llama3.2:latest", '"},"finish_reason":null}]}\n\n', '""'))
+const model = fc.oneof(
+  fc.string(),
+  fc.constantFrom("llama3.2:latest", '"},"finish_reason":null}]}\n\n', '""')
+)
 
 /** The lines that are written for the frames. */
 const linesOf = (encoder: Encoder, frames: ReadonlyArray<Frame>): ReadonlyArray<string> =>
@@ -49,7 +52,9 @@ describe("frames with only text", () => {
     })
   }
 
-  const openai: ReadonlyArray<readonly [string, (model: string) => Encoder, (text: string, first: boolean) => object]> = [
+  const openai: ReadonlyArray<
+    readonly [string, (model: string) => Encoder, (text: string, first: boolean) => object]
+  > = [
     [
       "chat",
       openaiEncoder,
@@ -70,7 +75,9 @@ describe("frames with only text", () => {
       fc.assert(
         fc.property(model, fc.array(frame, { maxLength: 6 }), fc.nat(6), (spelling, frames, split) => {
           const encoder = make(spelling)
-          const written = [frames.slice(0, split), frames.slice(split)].flatMap((part) => linesOf(encoder, part))
+          const written = [frames.slice(0, split), frames.slice(split)].flatMap((part) =>
+            linesOf(encoder, part)
+          )
           const expected = frames
             .filter((each, i) => i === 0 || each.text !== "")
             .map((each, i) =>
