@@ -42,21 +42,10 @@ export const Casualty = Schema.Struct({
 })
 export type Casualty = typeof Casualty.Type
 
-/** `value` may be unknown (NaN), or without bound. */
-const Value = Schema.StructWithRest(
-  // @effect-diagnostics-next-line schemaNumber:off
-  Schema.Struct({ value: Schema.Number }),
-  [Schema.Record(Schema.String, Schema.Unknown)]
-)
-
-/** Metrics as plain data (`getMetricsAsJSON` of prom-client). */
+/** Metrics as plain data (`getMetricsAsJSON` of prom-client). Their values may be tens of thousands, so they are not checked. */
 const Snapshot = Schema.Array(
   Schema.StructWithRest(
-    Schema.Struct({
-      name: Schema.String,
-      aggregator: Schema.String,
-      values: Schema.Array(Value)
-    }),
+    Schema.Struct({ name: Schema.String, aggregator: Schema.String, values: Schema.Unknown }),
     [Schema.Record(Schema.String, Schema.Unknown)]
   )
 )
@@ -89,6 +78,7 @@ export const toPrimary = {
 
 /** The primary asks a worker. */
 export const toWorker = {
+  ping: procedure("ping", Schema.Void, Schema.Void),
   snapshot: procedure("snapshot", Schema.Void, Snapshot),
   readiness: procedure("readiness", Schema.Void, Readiness),
   heal: procedure("heal", Casualty, Schema.Void),

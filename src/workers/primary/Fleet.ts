@@ -49,6 +49,8 @@ export interface Fleet {
 }
 
 const askEveryMs = 5000
+/** Every so many questions it is asked for its figures, which are kept, so that they are not lost when it dies. */
+const figuresEvery = 3
 /** After so many questions without an answer a worker is killed. */
 const maxSilences = 3
 
@@ -65,19 +67,21 @@ export const makeFleet = Effect.fnUntraced(function* (
 
   const serving = () => [...members].filter(({ state }) => state === "serves")
 
-  /** Its figures are kept, so that what it had counted is not lost when it dies. */
+  const askForFigures = (member: Member) =>
+    Effect.map(member.channel.ask(toWorker.snapshot, undefined, askEveryMs), (snapshot) =>
+      options.metrics.update(member, snapshot)
+    )
+
   const lookAfter = Effect.fnUntraced(function* (member: Member) {
     yield* Deferred.await(member.listening)
     let silences = 0
-    while (silences < maxSilences) {
+    for (let turn = 0; silences < maxSilences; turn += 1) {
       yield* Effect.sleep(askEveryMs)
-      silences = yield* Effect.match(member.channel.ask(toWorker.snapshot, undefined, askEveryMs), {
-        onFailure: () => silences + 1,
-        onSuccess: (snapshot) => {
-          options.metrics.update(member, snapshot)
-          return 0
-        }
-      })
+      const question =
+        turn % figuresEvery === 0
+          ? askForFigures(member)
+          : member.channel.ask(toWorker.ping, undefined, askEveryMs)
+      silences = yield* Effect.match(question, { onFailure: () => silences + 1, onSuccess: () => 0 })
     }
     yield* Effect.logError("worker does not answer, it is killed", { worker: member.identity.number })
     yield* member.kill
@@ -87,13 +91,17 @@ export const makeFleet = Effect.fnUntraced(function* (
   const isReplaced = ({ identity }: Member): boolean =>
     [...members].some((other) => other.identity.number === identity.number && other.state !== "stops")
 
-  /** Replaces a worker that died, and lets the others give back what it held. */
+  /** Lets the others give back what a dead worker held. */
   const mourn = Effect.fnUntraced(function* (member: Member, { code, signal }: Ended) {
     const { id, mark, number } = member.identity
     options.metrics.died()
     yield* Effect.logError("worker died", { worker: number, code, signal })
     const casualty = { id, mark, accounts: [...member.accounts.values()] }
     yield* Effect.forkIn(heal(casualty, serving, options.leaseS), scope)
+  })
+
+  /** Fills the place of a worker that has ended. */
+  const refill = Effect.fnUntraced(function* (gone: Member) {
     const next = restarts.died(nowMs())
     if (next === "give up") {
       yield* Deferred.fail(gaveUp, startupError("workers keep dying: see the log lines before this one"))
@@ -104,7 +112,14 @@ export const makeFleet = Effect.fnUntraced(function* (
       yield* Effect.sleep(next.delayMs)
       status.waiting -= 1
     }
-    if (!status.stopping && !isReplaced(member)) yield* launch(number, false)
+    if (status.stopping || isReplaced(gone)) return
+    const { number } = gone.identity
+    const member = yield* launch(number, false)
+    yield* Effect.matchEffect(listens(member), {
+      // When it has ended, its end is another one.
+      onFailure: () => member.kill,
+      onSuccess: () => Effect.logInfo("worker replaced", { worker: number })
+    })
   })
 
   const ended = Effect.fnUntraced(function* (member: Member, how: Ended) {
@@ -112,13 +127,15 @@ export const makeFleet = Effect.fnUntraced(function* (
     members.delete(member)
     yield* options.left(member)
     yield* options.metrics.retire(member)
-    if (asked || status.stopping) return
+    if (status.stopping) return
     const { failure } = member
     if (failure !== undefined) {
-      yield* Deferred.fail(gaveUp, new StartupError(failure))
-      return
+      // A new worker that takes the place of one that serves may fail.
+      return asked ? undefined : yield* Deferred.fail(gaveUp, new StartupError(failure))
     }
-    yield* mourn(member, how)
+    // With code 0 it has ended what it had to do.
+    if (how.code !== 0) yield* mourn(member, how)
+    if (!asked) yield* refill(member)
   })
 
   /** Starts a worker, and looks after it until its end in the background. */

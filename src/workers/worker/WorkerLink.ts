@@ -30,6 +30,7 @@ export const makeWorkerLinkOn = Effect.fnUntraced(function* (
 ): Effect.fn.Return<WorkerLink["Service"], never, Scope.Scope> {
   const stopAsked = yield* Deferred.make<void>()
   const channel = yield* makeChannel(wire)
+  channel.answer(toWorker.ping, () => Effect.void)
   // Until the server listens there is nothing to drain.
   channel.answer(toWorker.stop, () => Effect.asVoid(Deferred.succeed(stopAsked, undefined)))
   return { identity, channel, stopAsked }

@@ -6,7 +6,7 @@ import { fake as line } from "../../support/FakeBackend.ts"
 import { eventually, Fake, hello } from "../../support/Gateway.ts"
 import { settledBooks } from "../../scale/books.ts"
 import { makeStopwatch } from "../../support/wait.ts"
-import { figure, get, makeKey, post, startGateway, world } from "./support.ts"
+import { figure, get, makeKey, post, ready, startGateway, world } from "./support.ts"
 
 const isAlive = (pid: number): boolean => {
   try {
@@ -135,7 +135,36 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
   )
 
   it.effect(
-    "when workers die again and again, then it is not ready for a while, and gives up with code 1",
+    "when one worker dies again and again, then the other says that the gateway is not ready until the place is filled",
+    () =>
+      Effect.gen(function* () {
+        const gateway = yield* startGateway({ SHUTDOWN_GRACE_MS: "1000" })
+        const [survivor = -1] = gateway.workers()
+        for (let death = 1; death <= 6; death += 1) {
+          const others = yield* eventually(
+            Effect.sync(() => gateway.workers().filter((pid) => pid !== survivor)),
+            (pids) => pids.length === 1,
+            15_000
+          )
+          process.kill(others[0] ?? -1, "SIGKILL")
+          yield* eventually(
+            Effect.sync(() => gateway.workers()),
+            (pids) => !pids.includes(others[0] ?? -1)
+          )
+        }
+        const unready = yield* eventually(
+          Effect.promise(() => get(gateway.url, "/readyz")),
+          ({ status }) => status === 503
+        )
+        assert.strictEqual(unready.status, 503)
+        assert.match(String(unready.headers["x-readiness"]), /workers=failing/)
+        assert.strictEqual((yield* ready(gateway.url)).status, 200)
+      }).pipe(Effect.scoped),
+    90_000
+  )
+
+  it.effect(
+    "when all workers die again and again, then the gateway gives up with code 1",
     () =>
       Effect.gen(function* () {
         const gateway = yield* startGateway()
