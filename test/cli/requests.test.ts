@@ -60,8 +60,9 @@ it.effect(
       assert.lengthOf(yield* listed(), 50)
       assert.lengthOf(yield* listed("--limit", "1000"), 68)
       assert.lengthOf(yield* listed("--limit", "1000", "--since", "1w"), 69)
-      const ids = (yield* listed("--limit", "1000")).map(({ request_id }) => request_id)
-      assert.deepStrictEqual(ids, ids.toSorted())
+      // Within a millisecond the rest of an id is random.
+      const times = (yield* listed("--limit", "1000")).map(({ request_id }) => request_id.slice(0, 13))
+      assert.deepStrictEqual(times, times.toSorted())
       assert.deepStrictEqual(
         (yield* listed("--tenant", "umbra")).map(({ key, tenant }) => [key, tenant]),
         Array.from({ length: 5 }, () => [umbra, "umbra"])
