@@ -33,6 +33,8 @@ export interface Sample {
   /** MiB */
   readonly rss: number
   readonly statuses: string
+  /** share of the answers that were 200 */
+  readonly good: number
   /** how busy core 0 and core 1 were, and the load alone, 0 to 1 */
   readonly core0: number
   readonly core1: number
@@ -78,6 +80,7 @@ export const measureAsked = Effect.fnUntraced(function* (asked: Asked, work: Wor
     ...result,
     core0,
     core1,
+    good: (result.statuses["200"] ?? 0) / result.requests,
     cpuPerRequest: cpu / result.requests,
     cpuPerFrame: work.frames === undefined ? 0 : cpu / result.requests / work.frames,
     rss: after.rss,

@@ -6,18 +6,18 @@ import { gomodel } from "./peers/gomodel.ts"
 import { litellm } from "./peers/litellm.ts"
 import type { Peer, Surroundings } from "./peers/peer.ts"
 import { portkey } from "./peers/portkey.ts"
-import { bodyOf, table } from "./works.ts"
+import { bodyOf, table, type Work } from "./works.ts"
 
 const known: ReadonlyArray<Peer> = [bifrost, gomodel, portkey, litellm]
 
-/** The status of one answer, the body of which is read. */
-const ask = (contender: Contender, key: string) =>
+/** The status and the body of one answer. */
+const ask = (contender: Contender, work: Work, key: string) =>
   Effect.tryPromise(async (signal) => {
-    const response = await fetch(contender.url + table.json32.path, {
+    const response = await fetch(contender.url + work.path, {
       method: "POST",
       signal,
       headers: { "content-type": "application/json", authorization: `Bearer ${key}`, ...contender.headers },
-      body: bodyOf(table.json32, contender.prefix)
+      body: bodyOf(work, contender.prefix)
     })
     return { status: response.status, body: await response.text() }
   })
@@ -30,7 +30,7 @@ const reasonOf = (error: unknown): string => {
 }
 
 /**
- * A peer that has answered a known key with 200. What it answers to an unknown key is printed: a peer that checks no key
+ * A peer that has answered a known key with 200, an object and a stream. What it answers to an unknown key is printed: a peer that checks no key
  * does less than one that does.
  */
 export const startPeer = Effect.fnUntraced(function* (
@@ -40,10 +40,15 @@ export const startPeer = Effect.fnUntraced(function* (
   say: (line: string) => Effect.Effect<void>
 ) {
   const contender = yield* peer.start(program, surroundings)
-  const good = yield* ask(contender, contender.keys.good)
-  if (good.status !== 200)
-    return yield* Effect.fail(`answered ${good.status} to its own key: ${good.body.slice(0, 150)}`)
-  const unknown = yield* ask(contender, "sk-bf-unknown")
+  for (const [form, work] of [
+    ["an object", table.json32],
+    ["a stream", table.stream32]
+  ] as const) {
+    const { status, body } = yield* ask(contender, work, contender.keys.good)
+    if (status !== 200)
+      return yield* Effect.fail(`answered ${status} to its own key, asked for ${form}: ${body.slice(0, 150)}`)
+  }
+  const unknown = yield* ask(contender, table.json32, "sk-bf-unknown")
   yield* say(`${peer.name}: ${peer.has}. An unknown key: ${unknown.status}.`)
   return contender
 })

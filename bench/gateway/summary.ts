@@ -4,7 +4,6 @@ import type { Sample } from "./measure.ts"
 import { median } from "./report.ts"
 import { cores, table } from "./works.ts"
 
-/** A figure of a contender at a work: its median over the rounds; `undefined` when it was not measured. */
 export interface Results {
   readonly samples: ReadonlyMap<string, ReadonlyMap<ContenderName, ReadonlyArray<Sample>>>
   /** MiB, before the first request */
@@ -14,14 +13,18 @@ export interface Results {
 type WorkKey = keyof typeof table
 type Figure = Exclude<keyof Sample, "statuses">
 
+/** Errors are cheap: who answers with one more often than this has no figures at that work. */
+const leastGood = 0.999
+
+/** A figure of a contender at a work: its median over the rounds; `undefined` when it was not measured. */
 const figureOf = (
   { samples }: Results,
   work: string,
   name: ContenderName,
   figure: Figure
 ): number | undefined => {
-  const measured = samples.get(work)?.get(name)
-  return measured === undefined || measured.length === 0
+  const measured = samples.get(work)?.get(name) ?? []
+  return measured.length === 0 || measured.some(({ good }) => good < leastGood)
     ? undefined
     : median(measured.map((sample) => sample[figure]))
 }

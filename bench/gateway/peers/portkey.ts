@@ -4,7 +4,8 @@ import { type Contender, nobody } from "../contenders.ts"
 import { serve } from "../processes.ts"
 import { folder, type Peer, run } from "./peer.ts"
 
-const version = "1.15.2"
+/** The server beside it is pinned: with 1.13 and newer, which its range allows, every stream is a 500. */
+const packages = ["@portkey-ai/gateway@1.15.2", "@hono/node-server@1.12.2"]
 
 /** From npm, into a folder that goes with the run; the script that starts it. */
 const install = Effect.gen(function* () {
@@ -15,7 +16,8 @@ const install = Effect.gen(function* () {
     home,
     "--no-audit",
     "--no-fund",
-    `@portkey-ai/gateway@${version}`
+    "--legacy-peer-deps",
+    ...packages
   ])
   return join(home, "node_modules/@portkey-ai/gateway/build/start-server.js")
 })

@@ -15,6 +15,7 @@ const sampleOf = (figures: Partial<Sample>): Sample => ({
   frameP99: 0,
   rss: 0,
   statuses: "",
+  good: 1,
   core0: 0,
   core1: 0,
   loadShare: 0,
@@ -81,4 +82,11 @@ it("when a work was not measured, then the table has a dash for it", () => {
     .split("\n")
     .find((row) => row.startsWith("| tollgate"))
   assert.match(line ?? "", /^\| tollgate \| 2921 \| 262 \| 0\.00 \/ 0\.0 \| – \| – \|/)
+})
+
+it("when one answer in a hundred is an error, then the contender has no figures at that work", () => {
+  const of = { tollgate: [{ rps: 110 }], bifrost: [{ rps: 90 }, { rps: 5000, good: 0.99 }, { rps: 90 }] }
+  const results = resultsOf({ json32: of, json96: of })
+  assert.deepStrictEqual(goal(results, "JSON requests"), { now: "–, –", met: "not measured" })
+  assert.notMatch(tableOf(results), /^\| bifrost \| \d/m)
 })

@@ -55,7 +55,7 @@ it.live(
       const reason = yield* Effect.flip(
         startPeer(failing, undefined, { backendUrl: backend.url, redisUrl: "" }, () => Effect.void)
       )
-      assert.strictEqual(reason, "answered 401 to its own key: {}")
+      assert.strictEqual(reason, "answered 401 to its own key, asked for an object: {}")
     }).pipe(Effect.scoped)
 )
 
