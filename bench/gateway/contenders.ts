@@ -83,6 +83,9 @@ export const floor = (backendUrl: string) =>
     })
   )
 
+/** What is started: `TOLLGATE_MAIN`, a bundle for example; default the sources. */
+const program = process.env["TOLLGATE_MAIN"] ?? file("../../src/main.ts")
+
 export interface TollgateOptions {
   /** where V8 leaves a CPU profile */
   readonly profile?: string | undefined
@@ -104,10 +107,7 @@ export const tollgate = (
   Effect.map(
     serve(
       cores,
-      [
-        ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
-        file("../../src/main.ts")
-      ],
+      [...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]), program],
       {
         NODE_ENV: "production",
         DATABASE_URL: stores.databaseUrl,
