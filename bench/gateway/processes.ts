@@ -1,6 +1,6 @@
 /** Programs of the benchmark, each on the cores it is given. */
 import { type ChildProcess, spawn } from "node:child_process"
-import { readdirSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { Duration, Effect, Schedule } from "effect"
 import { freePort } from "../../test/support/servers/processes.ts"
@@ -80,14 +80,26 @@ export const serve = Effect.fnUntraced(function* (
   return { url, child, startMs, idleRss: costOf(child).rss } satisfies Served
 })
 
+const gone: ReadonlySet<unknown> = new Set(["ENOENT", "ESRCH"])
+
+/** A file of `/proc`, empty when its process has ended meanwhile: backends of Postgres come and go. */
+const readProc = (path: string): string => {
+  try {
+    return readFileSync(path, "utf8")
+  } catch (error) {
+    if (error instanceof Error && "code" in error && gone.has(error.code)) return ""
+    throw error
+  }
+}
+
 /** A process and all that it has started, and those in turn. */
-const family = (pid: number): ReadonlyArray<number> => [
-  pid,
-  ...readdirSync(`/proc/${pid}/task`)
-    .flatMap((task) => readFileSync(`/proc/${pid}/task/${task}/children`, "utf8").split(" "))
+const family = (pid: number): ReadonlyArray<number> => {
+  const tasks = existsSync(`/proc/${pid}/task`) ? readdirSync(`/proc/${pid}/task`) : []
+  const children = tasks
+    .flatMap((task) => readProc(`/proc/${pid}/task/${task}/children`).split(" "))
     .filter((child) => child.trim() !== "")
-    .flatMap((child) => family(Number(child)))
-]
+  return [pid, ...children.flatMap((child) => family(Number(child)))]
+}
 
 /** CPU seconds used so far, and resident memory in MiB, of a program and the workers it has started. */
 export const costOf = (child: ChildProcess): Cost => costOfPid(child.pid ?? 0)
@@ -99,9 +111,9 @@ export interface Cost {
 
 export const costOfPid = (pid: number): Cost => {
   const costs = family(pid).map((pid) => {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
-    const rss = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]
-    return { cpu: (Number(stat[11]) + Number(stat[12])) / 100, rss: Number(rss) / 1024 }
+    const stat = readProc(`/proc/${pid}/stat`).split(") ")[1]?.split(" ") ?? []
+    const rss = /VmRSS:\s+(\d+)/.exec(readProc(`/proc/${pid}/status`))?.[1] ?? 0
+    return { cpu: (Number(stat[11] ?? 0) + Number(stat[12] ?? 0)) / 100, rss: Number(rss) / 1024 }
   })
   const sum = (values: ReadonlyArray<number>) => values.reduce((total, value) => total + value, 0)
   return { cpu: sum(costs.map(({ cpu }) => cpu)), rss: sum(costs.map(({ rss }) => rss)) }
