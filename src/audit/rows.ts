@@ -32,7 +32,17 @@ const cleanOrNull = (text: string | undefined, maxLength: number): string | null
 const count = (tokens: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
 
-const isoOf = (epochMs: number): string => new Date(epochMs).toISOString()
+let lastMs = Number.NaN
+let lastIso = ""
+
+/** The text of the last millisecond is kept: a request has three times, and others come in the same millisecond. */
+const isoOf = (epochMs: number): string => {
+  if (epochMs !== lastMs) {
+    lastIso = new Date(epochMs).toISOString()
+    lastMs = epochMs
+  }
+  return lastIso
+}
 
 const arrivalColumns = (arrival: Arrival) => ({
   request_id: arrival.requestId,

@@ -218,14 +218,23 @@ const make = Effect.sync(() => {
     labelNames: ["tenant", "threshold"],
     registers
   })
+  /** tenants and models with series of overflows, which start at 0 */
+  const overflowing = new Set<string>()
+  const startOverflows = (tenant: string, model: string): void => {
+    const series = `${tenant} ${model}`
+    if (overflowing.has(series)) return
+    overflowing.add(series)
+    for (const outcome of ["refused", "truncated"]) overflows.inc({ tenant, model, outcome }, 0)
+  }
   return Metrics.of({
     observe: (record, modelResolved) =>
       Effect.sync(() => {
         const tenant = record.caller?.tenantName ?? "none"
         const model = modelResolved && record.model !== undefined ? record.model : "none"
-        const isRefused = record.errorType === outcomes.contextExceeded.type
-        overflows.inc({ tenant, model, outcome: "refused" }, isRefused ? 1 : 0)
-        overflows.inc({ tenant, model, outcome: "truncated" }, record.truncated === true ? 1 : 0)
+        startOverflows(tenant, model)
+        if (record.errorType === outcomes.contextExceeded.type)
+          overflows.inc({ tenant, model, outcome: "refused" })
+        if (record.truncated === true) overflows.inc({ tenant, model, outcome: "truncated" })
         requests.inc({ tenant, model, status: String(record.status) })
         if (record.errorType !== undefined) refusals.inc({ tenant, reason: record.errorType })
         durations.observe({ tenant, model }, record.latencyMs / 1000)
