@@ -11,7 +11,7 @@ import { layerLogging } from "./observability/logging.ts"
 import { handleSignals } from "./startup/signals.ts"
 import { layerTracing } from "./observability/tracing.ts"
 import { chatModelAt } from "./startup/backendUrl.ts"
-import { disablePretenuring } from "./infra/v8/flags.ts"
+import { prepareToServe } from "./infra/v8/flags.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
 import { makeMonotonicMs } from "./infra/time.ts"
 import { OutageLog } from "./infra/OutageLog.ts"
@@ -103,7 +103,7 @@ const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, de
 export const serve = Effect.fnUntraced(function* (
   settings: SettingsValues
 ): Effect.fn.Return<never, StartupError> {
-  yield* disablePretenuring
+  yield* prepareToServe
   yield* handleSignals(drainMsOf(settings) + settings.shutdownGraceMs)
   return yield* Effect.gen(function* () {
     const dependencies = yield* resolveDependencies(settings)

@@ -1,7 +1,7 @@
 /** Runs one of several workers until the primary, or a signal, stops it. */
 import { Deferred, Effect, Layer } from "effect"
 import { drainMsOf } from "./App.ts"
-import { disablePretenuring } from "./infra/v8/flags.ts"
+import { prepareToServe } from "./infra/v8/flags.ts"
 import { layerPostgres } from "./infra/Postgres.ts"
 import { layerLogging } from "./observability/logging.ts"
 import { layerTracing } from "./observability/tracing.ts"
@@ -54,7 +54,7 @@ const run = Effect.fnUntraced(function* (
  */
 export const serveAsWorker = (identity: Identity): Effect.Effect<never> =>
   Effect.gen(function* () {
-    yield* disablePretenuring
+    yield* prepareToServe
     const worker = yield* makeWorkerLink(identity)
     return yield* Effect.match(
       Effect.tapError(run(worker), ({ exitCode, lines }) =>

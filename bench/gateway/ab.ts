@@ -4,7 +4,7 @@
  * the median of the ratios of neighbouring rounds.
  *
  * Arguments: `--other <folder>`; `--rounds 20`; `--seconds 2`; `--path /v1/chat/completions`; `--stream`; `--model short`;
- * `--connections 32`; `--twins` for the memory twins; `--rate 200` for an open loop.
+ * `--connections 32`; `--twins` for the memory twins; `--rate 200` for an open loop; `--flags` and `--other-flags` of Node.
  */
 import { parseArgs } from "node:util"
 import { Effect, type Scope } from "effect"
@@ -28,7 +28,9 @@ const { values: options } = parseArgs({
     frames: { type: "string" },
     rate: { type: "string" },
     twins: { type: "boolean", default: false },
-    warm: { type: "string", default: "20" }
+    warm: { type: "string", default: "20" },
+    flags: { type: "string", default: "" },
+    "other-flags": { type: "string", default: "" }
   }
 })
 
@@ -54,23 +56,33 @@ const quartiles = (values: ReadonlyArray<number>): string => {
 const ab: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
   const { url } = yield* contenders.backend
   const stores = options.twins ? undefined : yield* contenders.makeStores()
-  const of = (folder: string) => {
+  const of = (folder: string, flags: string) => {
     const keys = stores?.keys ?? { good: mintKey("tg_"), poor: mintKey("tg_"), nobody: "nonsense" }
     return Effect.map(
-      serve("0", [`${folder}/${options.twins ? "bench/gateway/twins.ts" : "src/main.ts"}`], {
-        NODE_ENV: "production",
-        ...(stores === undefined ? {} : { DATABASE_URL: stores.databaseUrl, REDIS_URL: stores.redisUrl }),
-        BACKEND_URL: url,
-        GOOD: keys.good,
-        POOR: keys.poor,
-        SHUTDOWN_DRAIN_MS: "0",
-        NUM_PREDICT_CAP: "20000",
-        LOG_LEVEL: "error"
-      }),
+      serve(
+        "0",
+        [
+          ...flags.split(" ").filter((flag) => flag !== ""),
+          `${folder}/${options.twins ? "bench/gateway/twins.ts" : "build/start.js"}`
+        ],
+        {
+          NODE_ENV: "production",
+          ...(stores === undefined ? {} : { DATABASE_URL: stores.databaseUrl, REDIS_URL: stores.redisUrl }),
+          BACKEND_URL: url,
+          GOOD: keys.good,
+          POOR: keys.poor,
+          SHUTDOWN_DRAIN_MS: "0",
+          NUM_PREDICT_CAP: "20000",
+          LOG_LEVEL: "error"
+        }
+      ),
       (served) => ({ ...served, keys, name: "tollgate" as const })
     )
   }
-  const [a, b] = [yield* of(options.other ?? process.cwd()), yield* of(process.cwd())]
+  const [a, b] = [
+    yield* of(options.other ?? process.cwd(), options["other-flags"]),
+    yield* of(process.cwd(), options.flags)
+  ]
   for (const contender of [a, b]) yield* measure(contender, work, Number(options.warm))
   const [as, bs, ratios]: [Array<number>, Array<number>, Array<number>] = [[], [], []]
   const p: [Array<number>, Array<number>] = [[], []]

@@ -83,8 +83,8 @@ export const floor = (backendUrl: string) =>
     })
   )
 
-/** What is started: `TOLLGATE_MAIN`, a bundle for example; default the sources. */
-const program = process.env["TOLLGATE_MAIN"] ?? file("../../src/main.ts")
+/** What is started: `TOLLGATE_MAIN`, or else what `npm start` starts. */
+const program = process.env["TOLLGATE_MAIN"] ?? file("../../build/start.js")
 
 export interface TollgateOptions {
   /** where V8 leaves a CPU profile */
@@ -110,6 +110,7 @@ export const tollgate = (
       [...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]), program],
       {
         NODE_ENV: "production",
+        MALLOC_ARENA_MAX: "1",
         DATABASE_URL: stores.databaseUrl,
         REDIS_URL: stores.redisUrl,
         BACKEND_URL: backendUrl,

@@ -7,7 +7,7 @@
  * against peers and its goals instead; `--workers 2` measures so many workers against one, both on both cores;
  * `--peers` installs and measures the peers that a registry of packages has; `--profile <dir>` leaves a V8 CPU profile of
  * Tollgate there. A peer that is there already is given by its path: `PEER_BIFROST=/path/to/bifrost-http`, `PEER_GOMODEL`,
- * `PEER_PORTKEY` (its `start-server.js`), `PEER_LITELLM`; `TOLLGATE_MAIN` is another program than `src/main.ts` for Tollgate.
+ * `PEER_PORTKEY` (its `start-server.js`), `PEER_LITELLM`; `TOLLGATE_MAIN` is another program than `build/start.js` for Tollgate.
  * How to repeat the table: RESULTS.md.
  */
 import { cpus } from "node:os"

@@ -39,9 +39,15 @@ const app = Effect.acquireRelease(
   Effect.sync(() => {
     const folder = mkdtempSync(path.join(tmpdir(), "tgi-"))
     chmodSync(folder, 0o755)
-    for (const name of ["package.json", ...image.copied])
+    for (const name of ["package.json", "package-lock.json", ...image.copied])
       cpSync(path.join(root, name), path.join(folder, name), { recursive: true })
     symlinkSync(path.join(root, "node_modules"), path.join(folder, "node_modules"))
+    const { status, stderr } = spawnSync(process.execPath, image.build.split(" ").slice(1), {
+      cwd: folder,
+      encoding: "utf8"
+    })
+    assert.strictEqual(status, 0, stderr)
+    spawnSync("chmod", ["-R", "a+rX", folder])
     mkdirSync(path.join(folder, "bin"))
     symlinkSync(path.join(folder, "cli/tollgate.js"), path.join(folder, "bin/tollgate"))
     return folder
@@ -139,6 +145,6 @@ it.live("when the image has no settings, then it says which ones it needs, and e
 it("when the image is built, then it runs as an ordinary user, and has the files of the product", () => {
   assert.isAtLeast(image.user, 10_000)
   assert.strictEqual(image.stopSignal, "SIGTERM")
-  assert.deepStrictEqual(image.copied.toSorted(), ["cli", "migrations", "src"])
+  assert.deepStrictEqual(image.copied.toSorted(), ["build", "cli", "migrations", "src"])
   assert.strictEqual(image.env["NODE_ENV"], "production")
 })

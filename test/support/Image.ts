@@ -22,7 +22,11 @@ export const readImage = (folder: string) => {
     ),
     /** installs the packages, in a folder with package.json and its lock */
     install: line(/RUN/),
-    copied: [...dockerfile.matchAll(/^COPY (\w+) \1$/gm)].map((match) => match[1] ?? "")
+    /** the same with the packages for development */
+    installAll: line(/RUN(?= npm ci --ignore-scripts)/),
+    /** bundles the gateway, in a folder with the packages for development and what is copied */
+    build: line(/RUN(?= node )/),
+    copied: [...new Set([...dockerfile.matchAll(/^COPY (\w+) \1$/gm)].map((match) => match[1] ?? ""))]
   }
 }
 

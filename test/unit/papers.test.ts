@@ -138,6 +138,7 @@ it("when a document names a setting, then it exists", () => {
     "OLLAMA_MAX_LOADED_MODELS",
     "OLLAMA_WITHOUT_GPU",
     "COMPOSE_PROFILES",
+    "MALLOC_ARENA_MAX",
     "NODE_EXTRA_CA_CERTS"
   ])
   // Codes of Node and OpenSSL.

@@ -30,7 +30,8 @@ const run = Effect.fnUntraced(function* (
   workers: number,
   drainMs: number
 ): Effect.fn.Return<never, StartupError, Scope.Scope> {
-  // As structured clones: JSON has no NaN and no infinity, and metrics have both.
+  // A worker runs the file that the primary runs: the sources or the build. Messages are structured clones: JSON has no NaN
+  // and no infinity, and metrics have both.
   cluster.setupPrimary({ serialization: "advanced" })
   const members = new Set<Member>()
   const serving = () => [...members].filter(({ state }) => state === "serves")

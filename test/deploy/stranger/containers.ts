@@ -22,11 +22,20 @@ export const buildImage = Effect.fnUntraced(function* (clone: string) {
   const image = readImage(clone)
   const folder = yield* temporaryFolder
   chmodSync(folder, 0o755)
-  for (const name of ["package.json", "package-lock.json"])
-    cpSync(path.join(clone, name), path.join(folder, name))
-  yield* type(folder, image.install, { npm_config_cache: yield* emptyCache })
-  for (const name of image.copied)
-    cpSync(path.join(clone, name), path.join(folder, name), { recursive: true })
+  const cache = yield* emptyCache
+  /** Copies what the image has, after the packages are installed. */
+  const fill = Effect.fnUntraced(function* (stage: string, install: string) {
+    for (const name of ["package.json", "package-lock.json"])
+      cpSync(path.join(clone, name), path.join(stage, name))
+    yield* type(stage, install, { npm_config_cache: cache })
+    for (const name of image.copied)
+      cpSync(path.join(clone, name), path.join(stage, name), { recursive: true })
+  })
+  const builder = yield* temporaryFolder
+  yield* fill(builder, image.installAll)
+  yield* type(builder, image.build, {})
+  yield* fill(folder, image.install)
+  cpSync(path.join(builder, "bundle"), path.join(folder, "bundle"), { recursive: true })
   mkdirSync(path.join(folder, "bin"))
   symlinkSync(path.join(folder, "cli/tollgate.js"), path.join(folder, "bin/tollgate"))
   return {

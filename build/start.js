@@ -1,0 +1,24 @@
+// `npm start`: runs the build of the sources as they are now, and makes it first when there is none. Where none can be made
+// (esbuild is not installed, or the folder cannot be written), it runs the sources.
+import { spawnSync } from "node:child_process"
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import { setFlagsFromString } from "node:v8"
+import { entry, folderOfBuild } from "./built.js"
+
+// Loading leaves garbage for which V8 would make room that an idle gateway then keeps. `src/infra/v8/flags.ts` sets it back.
+setFlagsFromString("--semi-space-growth-factor=1")
+
+if (!existsSync(folderOfBuild())) {
+  const { status, stderr } = spawnSync(process.execPath, [join(import.meta.dirname, "build.ts")], {
+    encoding: "utf8"
+  })
+  if (status !== 0) {
+    const reason = (stderr ?? "").split("\n").find((line) => line.includes("Error")) ?? `exit code ${status}`
+    process.stderr.write(
+      `tollgate: not built, so it runs from its sources and takes more memory: ${reason}\n`
+    )
+  }
+}
+
+await import(entry())
