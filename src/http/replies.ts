@@ -160,9 +160,10 @@ export const makeReplies = Effect.gen(function* () {
   return { object, folded, stream }
 })
 
+/** `text` is one piece. */
 const endWith = (body: AnswerBody, text: string) =>
-  Effect.map(body.write(text), () => {
-    body.end()
+  Effect.sync(() => {
+    body.end(text)
     return written
   })
 

@@ -19,6 +19,8 @@ export class AnswerBody {
   readonly #unread: Unread
   /** whether the body is chunked; not when its length is sent, and not for HTTP/1.0 */
   readonly #chunked: boolean
+  /** whether the head is written */
+  #begun = false
 
   readonly #release = Effect.sync(() => this.#unread.hold(0))
 
@@ -43,7 +45,7 @@ export class AnswerBody {
     if (text === "") return undefined
     // As bytes, so that the text need not be kept as well.
     if (text.length > pieceBytes) return this.writeBytes(Buffer.from(text))
-    if (this.#response.write(this.#chunked ? chunkOf(text) : text)) return undefined
+    if (this.#push(this.#chunked ? chunkOf(text) : text)) return undefined
     return Effect.ensuring(this.#drained(Buffer.byteLength(text)), this.#release)
   }
 
@@ -52,22 +54,26 @@ export class AnswerBody {
     return Effect.suspend(() => {
       const total = parts.reduce((sum, { length }) => sum + length, 0)
       const pieces = piecesOf(parts)
-      if (this.#chunked) this.#response.write(`${total.toString(16)}\r\n`)
+      if (this.#chunked) this.#push(`${total.toString(16)}\r\n`)
       const next: Effect.Effect<void> = Effect.suspend(() => {
         for (let piece = pieces.next(); piece.done !== true; piece = pieces.next()) {
           const kept = total + piece.value.length
-          if (!this.#response.write(piece.value)) return Effect.andThen(this.#drained(kept), next)
+          if (!this.#push(piece.value)) return Effect.andThen(this.#drained(kept), next)
         }
-        if (this.#chunked) this.#response.write("\r\n")
+        if (this.#chunked) this.#push("\r\n")
         return Effect.void
       })
       return Effect.ensuring(next, this.#release)
     })
   }
 
-  /** Ends the body. A response that ends without this call is destroyed, so that an incomplete answer is visible. */
-  end(): void {
-    this.#response.end(this.#chunked ? "0\r\n\r\n" : "")
+  /**
+   * Ends the body after `text`, in one write. A response that ends without this call is destroyed, so that an incomplete
+   * answer is visible.
+   */
+  end(text = ""): void {
+    const last = text === "" || !this.#chunked ? text : chunkOf(text)
+    this.#response.end(this.#chunked ? `${last}0\r\n\r\n` : last)
   }
 
   /** Ends the body, and waits until the kernel has the last byte or the connection is gone. */
@@ -90,13 +96,25 @@ export class AnswerBody {
     })
   }
 
+  /**
+   * Returns whether there is room for more. The head goes through the response. What follows goes to the connection itself:
+   * the response would cork it for each frame, and write at the end of the turn (`bench/RESULTS.md`).
+   */
+  #push(piece: string | Buffer): boolean {
+    const { socket } = this.#response
+    if (this.#begun && socket !== null) return socket.write(piece)
+    this.#begun = true
+    return this.#response.write(piece)
+  }
+
   /** Waits for room. Meanwhile `bytes` are kept in memory. */
   #drained(bytes: number): Effect.Effect<void> {
     return Effect.callback((resume) => {
       this.#unread.hold(bytes)
       const drained = () => resume(Effect.void)
-      this.#response.once("drain", drained)
-      return Effect.sync(() => void this.#response.off("drain", drained))
+      const target = this.#response.socket ?? this.#response
+      target.once("drain", drained)
+      return Effect.sync(() => void target.off("drain", drained))
     })
   }
 }
