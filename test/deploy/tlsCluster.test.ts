@@ -5,10 +5,16 @@ import { Effect, Layer, Redacted } from "effect"
 import { layerRedis, Redis } from "../../src/infra/Redis.ts"
 import { tollgateWith } from "../cli/tollgate.ts"
 import { makeCertificates } from "../support/certificates.ts"
-import { eventually } from "../support/Gateway.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { fake } from "../support/FakeBackend.ts"
+import { eventually, Fake, generous, hello, layerFake, newKey } from "../support/Gateway.ts"
+import { makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { reply, tlsWords } from "../support/redisTls.ts"
 import { freePort } from "../support/servers/processes.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { makeRedisCluster } from "../support/TestRedisCluster.ts"
+
+const layerRegistered = layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(TestPostgres))
 
 /** The data ports take TLS only; the plain ports are the way of this test. */
 const makeTlsCluster = Effect.fnUntraced(function* (
@@ -92,4 +98,45 @@ it.live(
       assert.strictEqual(yield* reply(url(files, "127.0.0.1")), "ERR_TLS_CERT_ALTNAME_INVALID")
     }).pipe(Effect.scoped),
   60_000
+)
+
+it.live(
+  "when a gateway has its counters and its queue in a Redis Cluster with TLS, then requests are counted, wait and are served",
+  () =>
+    Effect.gen(function* () {
+      const { file, url } = yield* makeTlsCluster("server")
+      const [backend, database] = [yield* Fake, yield* TestDatabase]
+      const { secret } = yield* newKey()
+      backend.always({ does: "stream", lines: [fake.chat("a"), fake.chat("b"), fake.done()], gapMs: 100 })
+      const gateway = yield* makeGatewayProcess({
+        NODE_ENV: "production",
+        DATABASE_URL: Redacted.value(database.url),
+        REDIS_URL: url(clientFiles(file, "ca", "tollgate"), "127.0.0.1"),
+        BACKEND_URL: backend.url,
+        BACKEND_MAX_CONCURRENT: "1",
+        SHUTDOWN_DRAIN_MS: "0"
+      })
+      yield* eventually(
+        Effect.promise(() => fetch(`${gateway.url}/readyz`).then(({ status }) => status)),
+        (status) => status === 200
+      )
+      const chat = Effect.promise(async () => {
+        const answer = await fetch(`${gateway.url}/api/chat`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+          body: JSON.stringify(hello())
+        })
+        await answer.text()
+        return { status: answer.status, waitedMs: Number(answer.headers.get("x-queue-wait-ms")) }
+      })
+      const answers = yield* Effect.all([chat, chat, chat], { concurrency: "unbounded" })
+      assert.deepStrictEqual(
+        answers.map(({ status }) => status),
+        [200, 200, 200],
+        gateway.printed()
+      )
+      assert.isAbove(Math.max(...answers.map(({ waitedMs }) => waitedMs)), 100)
+      assert.strictEqual(yield* gateway.stop, 0)
+    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerFake, layerRegistered))),
+  90_000
 )
