@@ -118,6 +118,48 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
   )
 
   it.effect(
+    "when workers are killed while connections come, then no client waits for an answer that never comes",
+    () =>
+      Effect.gen(function* () {
+        const gateway = yield* startGateway({ SHUTDOWN_GRACE_MS: "1000" })
+        const ends = { answered: 0, broken: 0, waiting: 0 }
+        const ask = Effect.promise(() => get(gateway.url, "/healthz")).pipe(
+          Effect.map(() => void (ends.answered += 1)),
+          Effect.catchCause(() => Effect.sync(() => void (ends.broken += 1))),
+          Effect.timeoutOrElse({
+            duration: "3 seconds",
+            orElse: () => Effect.sync(() => void (ends.waiting += 1))
+          })
+        )
+        const asking = yield* Effect.forkChild(Effect.forever(ask))
+        for (let death = 0; death < 5; death += 1) {
+          const [victim = -1] = yield* eventually(
+            Effect.sync(() => gateway.workers()),
+            (pids) => pids.length === 2,
+            15_000
+          )
+          yield* ready(gateway.url)
+          process.kill(victim, "SIGKILL")
+          yield* eventually(
+            Effect.sync(() => gateway.workers()),
+            (pids) => pids.length === 2 && !pids.includes(victim),
+            15_000
+          )
+        }
+        // A request that nobody answers has been counted by then.
+        yield* eventually(
+          Effect.sync(() => ends.answered),
+          (n) => n > 500,
+          15_000
+        )
+        yield* Fiber.interrupt(asking)
+        assert.strictEqual(ends.waiting, 0)
+        assert.isAbove(ends.answered, 500)
+      }).pipe(Effect.scoped),
+    90_000
+  )
+
+  it.effect(
     "when the primary is killed, then its workers end too",
     () =>
       Effect.gen(function* () {
