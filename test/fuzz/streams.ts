@@ -13,6 +13,7 @@ import { usageOf } from "../../src/domain/Usage.ts"
 import type { Encoder } from "../../src/http/dialect/Dialect.ts"
 import { toErrorResponse } from "../../src/http/errors/errorResponses.ts"
 import { Fold } from "../../src/http/dialect/fold.ts"
+import { runChunks } from "../../src/infra/v8/stream.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { callOf } from "../support/permits.ts"
 import { cut, mutateBytes } from "./bytes.ts"
@@ -167,8 +168,7 @@ const assertCharge = (final: Frame, frames: number): void => {
 
 export type Outcome = "done" | "failed"
 
-/** Dies when the stream neither ends nor fails, or a client would read anything it should not. */
-export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome => {
+const readerOf = (kind: Kind) => {
   const wire = new UpstreamCall(() => () => undefined)
   const controller = new Controller()
   wire.onRequestStart(controller)
@@ -180,11 +180,35 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
     delimited: true,
     retryAfterS: undefined
   }
-  const reader = new FrameReader(wire, kind, head, {
-    bounds: frameBoundsOf(callOf({ kind }, 100)),
-    share: uncounted,
-    isFolded: true
+  const limits = { bounds: frameBoundsOf(callOf({ kind }, 100)), share: uncounted, isFolded: true }
+  return { wire, controller, reader: new FrameReader(wire, kind, head, limits) }
+}
+
+const play = (answer: Omit<Answer, "bytes">, wire: UpstreamCall, controller: Controller): void => {
+  for (const piece of answer.pieces) wire.onResponseData(controller, piece)
+  if (answer.ends === "end") wire.onResponseEnd()
+  else wire.onResponseError(controller, new Error(`ECONNRESET ${secret}`))
+}
+
+/** What comes of the stream when its frames are taken as soon as they come, without a fiber. */
+const polled = (kind: Kind, answer: Omit<Answer, "bytes">) => {
+  const { reader, wire, controller } = readerOf(kind)
+  const frames: Array<Frame> = []
+  const run = Effect.gen(function* () {
+    const first = yield* reader.next()
+    if (first === undefined) return
+    yield* runChunks(reader.rest(first), (chunk) => void frames.push(...chunk))
   })
+  const fiber = Effect.runFork(run)
+  play(answer, wire, controller)
+  const exit = fiber.pollUnsafe()
+  assert.isDefined(exit, "goes on for ever")
+  return { frames, failed: exit !== undefined && Exit.isFailure(exit) }
+}
+
+/** Dies when the stream neither ends nor fails, or a client would read anything it should not. */
+export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome => {
+  const { reader, wire, controller } = readerOf(kind)
   const encoders = encodersOf(kind)
   const texts = encoders.map(() => "")
   const folds = encodersOf(kind).map(([name, encoder]) => ({
@@ -195,9 +219,8 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
   let outcome: Outcome | undefined
   let last: Frame | undefined
   let frames = 0
-  for (const piece of answer.pieces) wire.onResponseData(controller, piece)
-  if (answer.ends === "end") wire.onResponseEnd()
-  else wire.onResponseError(controller, new Error(`ECONNRESET ${secret}`))
+  play(answer, wire, controller)
+  const all: Array<Frame> = []
   for (let turn = 0; outcome === undefined; turn += 1) {
     assert.isBelow(turn, answer.pieces.length + 2, "goes on for ever")
     const exit = Effect.runSyncExit(reader.next())
@@ -217,12 +240,14 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
       const read = exit.value
       assert.isNotTrue(last?.done, "frames after the last")
       for (const { fold } of folds) for (const frame of read) fold.add(frame)
+      all.push(...read)
       frames += read.length
       last = read.at(-1)
       encoders.forEach(([, encoder], i) => (texts[i] += encoder.frames(read)))
     }
   }
   assert.strictEqual(last?.done === true, outcome === "done")
+  assert.deepStrictEqual(polled(kind, answer), { frames: all, failed: outcome === "failed" })
   encoders.forEach(([name], i) =>
     (name.startsWith("native") ? assertNative : assertEvents)(texts[i] ?? "", outcome === "done")
   )

@@ -2,7 +2,7 @@
  * Requests of one key through the real admission arithmetic, `Hold`, `meterStream` and the counters in memory, without
  * sockets and without waiting: a test decides who takes the next step and when the Meter is away.
  */
-import { type Array as Arr, Cause, Effect, Exit, type Pull, Scope, Stream } from "effect"
+import { type Array as Arr, Cause, Effect, Exit, type Pull, Scope } from "effect"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
@@ -12,6 +12,7 @@ import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
+import { fromSource, type Source, sourceOf } from "../../src/infra/v8/stream.ts"
 import { makeRequestCost, type RequestCost } from "../../src/request/RequestCost.ts"
 import { Hold } from "../../src/request/Hold.ts"
 import { meterStream } from "../../src/request/meterStream.ts"
@@ -46,7 +47,7 @@ export class MeteredRequest {
   over = false
   readonly #model: MeteredModel
   readonly #scope = Scope.makeUnsafe()
-  #pull: Pull.Pull<ReadonlyArray<Frame>, unknown> | undefined
+  #source: Source<Frame, unknown> | undefined
 
   constructor(model: MeteredModel, cost: RequestCost, hold: Hold, numPredict: number, runs: number) {
     this.#model = model
@@ -59,25 +60,28 @@ export class MeteredRequest {
   /** The chunks the backend will send, and then nothing more; called once, before the first step. */
   answer(chunks: ReadonlyArray<Arr.NonEmptyReadonlyArray<Frame>>): void {
     let sent = 0
-    const frames = Stream.fromPull(
-      Effect.succeed(
-        Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
-          const chunk = chunks[sent]
-          sent += 1
+    const take = (): Arr.NonEmptyReadonlyArray<Frame> | undefined => chunks[sent++]
+    const frames = fromSource<Frame, BackendFailed>(() =>
+      Effect.succeed({
+        poll: () => take() ?? "blocked",
+        pull: Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
+          const chunk = take()
           if (chunk !== undefined) return Effect.succeed(chunk)
           return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
-        })
-      )
+        }),
+        onReady: () => undefined
+      })
     )
     const metered = meterStream(frames, this.hold, undefined)
-    this.#pull = Effect.runSync(Scope.provide(Stream.toPull(metered), this.#scope))
+    this.#source = Effect.runSync(sourceOf(metered, this.#scope))
   }
 
-  /** Pulls once, as a client that reads. */
+  /** Takes one chunk, as a client that reads: without a fiber when that is possible, as `runChunks` does. */
   step(): Step {
-    if (this.#pull === undefined || this.over) return "ended"
+    if (this.#source === undefined || this.over) return "ended"
     this.#model.nowMs += this.#model.msBetweenReads
-    const exit = Effect.runSyncExit(this.#pull)
+    const polled = this.#model.polls ? this.#source.poll() : "blocked"
+    const exit = typeof polled === "string" ? Effect.runSyncExit(this.#source.pull) : Exit.succeed(polled)
     if (Exit.isSuccess(exit)) {
       this.shown.push(...exit.value)
       if (this.shown.at(-1)?.done === true) {
@@ -121,6 +125,8 @@ export class MeteredModel {
   readonly rates = new TokenRates()
   nowMs = 0
   msBetweenReads = 200
+  /** whether chunks are polled before they are pulled */
+  polls = true
   /** while true the Meter answers nothing */
   away = false
   /** how often running requests asked for more, or renewed */

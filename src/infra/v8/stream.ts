@@ -48,7 +48,10 @@ export const fromSource = <A, E>(open: Opens<A, E>["open"]): Stream.Stream<A, E>
 const opens = <A, E>(channel: Chunks<A, E>): channel is Chunks<A, E> & Opens<A, E> => "open" in channel
 
 /** The source of a run of any stream. A stream that was made elsewhere is always pulled. */
-const sourceOf = <A, E>({ channel }: Stream.Stream<A, E>, scope: Scope.Scope): Effect.Effect<Source<A, E>> =>
+export const sourceOf = <A, E>(
+  { channel }: Stream.Stream<A, E>,
+  scope: Scope.Scope
+): Effect.Effect<Source<A, E>> =>
   opens(channel)
     ? channel.open(scope)
     : Effect.map(Channel.toPullScoped(channel, scope), (pull) => ({
