@@ -80,7 +80,7 @@ export const measureAsked = Effect.fnUntraced(function* (asked: Asked, work: Wor
     ...result,
     core0,
     core1,
-    good: (result.statuses["200"] ?? 0) / result.requests,
+    good: result.requests === 0 ? 0 : (result.statuses["200"] ?? 0) / result.requests,
     cpuPerRequest: cpu / result.requests,
     cpuPerFrame: work.frames === undefined ? 0 : cpu / result.requests / work.frames,
     rss: after.rss,

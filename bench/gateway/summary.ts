@@ -47,7 +47,8 @@ export const tableOf = (results: Results): string => {
     const bytes = (work: WorkKey) =>
       `${show(ms(of(work, "firstP50")), 2)} / ${show(ms(of(work, "firstP99")), 1)}`
     const after = Math.max(
-      ...Object.values(table).map(({ name: work }) => figureOf(results, work, name, "rss") ?? 0)
+      0,
+      ...[...results.samples.values()].flatMap((of) => (of.get(name) ?? []).map(({ rss }) => rss))
     )
     lines.push(
       `| ${[

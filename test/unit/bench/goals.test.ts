@@ -90,3 +90,8 @@ it("when one answer in a hundred is an error, then the contender has no figures 
   assert.deepStrictEqual(goal(results, "JSON requests"), { now: "–, –", met: "not measured" })
   assert.notMatch(tableOf(results), /^\| bifrost \| \d/m)
 })
+
+it("when a contender has no figures at a work, then its memory after the run is still in the table", () => {
+  const of = { bifrost: [{ rps: 5000, good: 0, rss: 192 }] }
+  assert.match(tableOf(resultsOf({ json32: of })), /^\| bifrost \| – .* – \/ 192 \|$/m)
+})
