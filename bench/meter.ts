@@ -1,16 +1,17 @@
 /**
- * What a decision costs: reserve + settle pairs per second on both Meters, with a total budget claimed and not.
+ * What a decision costs: reserve + settle pairs per second on both Meters, with a total budget claimed and not, and the CPU
+ * and commands of a pair.
  *
  *     REDIS_URL=redis://127.0.0.1:6379/9 node bench/meter.ts
  *
  * Without `REDIS_URL` only the in-process Meter is measured. Give Redis an empty database: keys expire by themselves.
  */
-import { Effect, Layer, Redacted, Schedule } from "effect"
+import { Context, Effect, Layer, Redacted, Schedule } from "effect"
 import { layerMemory } from "../src/gates/meter/memory/layer.ts"
 import { Meter, Reserved } from "../src/gates/meter/Meter.ts"
 import type { Claims } from "../src/domain/Reservation.ts"
 import { layerRedis as layerRedisMeter } from "../src/gates/meter/redis/RedisMeter.ts"
-import { layerRedis } from "../src/infra/Redis.ts"
+import { layerRedis, Redis } from "../src/infra/Redis.ts"
 
 const pairs = Number(process.env["PAIRS"] ?? 20_000)
 const run = `bench-${process.pid}-${Date.now()}`
@@ -23,6 +24,18 @@ const claimsOf = (budgets: Claims["budgets"], key: number): Claims => ({
 
 const quantile = (sorted: ReadonlyArray<number>, q: number): string =>
   (sorted[Math.floor(sorted.length * q)] ?? Number.NaN).toFixed(3)
+
+/** CPU that Redis has used (µs), and the scripts it has run; zeros without Redis. */
+const spentByRedis = Effect.gen(function* () {
+  const redis = Context.getOption(yield* Effect.context<never>(), Redis)
+  if (redis._tag === "None") return { cpu: 0, scripts: 0 }
+  const text = String(yield* redis.value.send("INFO", ["everything"]))
+  const field = (name: string) => Number(new RegExp(`^${name}([\\d.]+)`, "m").exec(text)?.[1] ?? 0)
+  return {
+    cpu: (field("used_cpu_sys:") + field("used_cpu_user:")) * 1e6,
+    scripts: field("cmdstat_evalsha:calls=")
+  }
+})
 
 const measure = Effect.fnUntraced(function* (name: string, budgets: Claims["budgets"], concurrency: number) {
   const meter = yield* Meter
@@ -49,17 +62,21 @@ const measure = Effect.fnUntraced(function* (name: string, budgets: Claims["budg
     )
   yield* batch(0, 2000, [])
   const times: Array<number> = []
-  const began = performance.now()
+  const [before, cpu, began] = [yield* spentByRedis, process.cpuUsage(), performance.now()]
   yield* batch(2000, pairs, times)
   const seconds = (performance.now() - began) / 1000
+  const [{ system, user }, after] = [process.cpuUsage(cpu), yield* spentByRedis]
+  const perPair = (spent: number) => (spent / pairs).toFixed(1)
   const sorted = times.sort((a, b) => a - b)
   yield* Effect.logInfo(
-    `${name}, ${concurrency} in flight: ${Math.round(pairs / seconds)} pairs/s, reserve p50 ${quantile(sorted, 0.5)} ms, p99 ${quantile(sorted, 0.99)} ms`
+    `${name}, ${concurrency} in flight: ${Math.round(pairs / seconds)} pairs/s, reserve p50 ${quantile(sorted, 0.5)} ms, p99 ${quantile(sorted, 0.99)} ms; ` +
+      `a pair: ${perPair(user + system)} us of CPU here, ${perPair(after.cpu - before.cpu)} us of Redis, ` +
+      `${((after.scripts - before.scripts) / pairs).toFixed(2)} commands`
   )
 })
 
 const all = Effect.fnUntraced(function* (name: string) {
-  for (const concurrency of [1, 50]) {
+  for (const concurrency of [1, 32, 96]) {
     yield* measure(`${name}, no budget`, {}, concurrency)
     yield* measure(`${name}, total budget`, { total: 1_000_000_000_000 }, concurrency)
   }
@@ -70,7 +87,7 @@ const program = Effect.gen(function* () {
   yield* Effect.provide(all("memory"), layerMemory({ leaseS: 30 }))
   if (url === undefined) return
   const redis = layerRedis({ url: Redacted.make(url) })
-  yield* Effect.provide(all("redis"), layerRedisMeter({ leaseS: 30 }).pipe(Layer.provide(redis)))
+  yield* Effect.provide(all("redis"), layerRedisMeter({ leaseS: 30 }).pipe(Layer.provideMerge(redis)))
 })
 
 await Effect.runPromise(program)
