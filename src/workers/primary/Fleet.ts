@@ -185,7 +185,6 @@ export const makeFleet = Effect.fnUntraced(function* (
     })
 
   const replace = Effect.fnUntraced(function* (number: number) {
-    const old = [...members].filter(({ identity, state }) => identity.number === number && state !== "stops")
     const member = yield* launch(number, false)
     // Until it listens its end is no death: the old one goes on.
     member.state = "stops"
@@ -195,7 +194,11 @@ export const makeFleet = Effect.fnUntraced(function* (
       return yield* member.kill
     }
     member.state = "serves"
-    yield* Effect.forEach(old, (one) => dismiss(one, true), { concurrency: "unbounded", discard: true })
+    // The old one, or the one that has taken its place meanwhile because it died.
+    const others = [...members].filter(
+      (one) => one !== member && one.identity.number === number && one.state !== "stops"
+    )
+    yield* Effect.forEach(others, (one) => dismiss(one, true), { concurrency: "unbounded", discard: true })
     yield* Effect.logInfo("worker replaced", { worker: number })
   })
 
