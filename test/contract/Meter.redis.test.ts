@@ -2,7 +2,7 @@
 import { once } from "node:events"
 import { connect, createServer, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Result, Schedule, Schema } from "effect"
+import { Context, Effect, Layer, Result, Schedule, Schema } from "effect"
 import { Meter, MeterDown, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
@@ -76,6 +76,25 @@ it.live("when a request has been forgotten, then its hold is given back all the 
       )
     )
   )
+)
+
+it.live("when a request has ended, then Redis remembers it for a quarter of an hour, or for two leases", () =>
+  Effect.gen(function* () {
+    const claims = claimsOf({ tpm: 100 })
+    const remembered = Effect.fnUntraced(function* (leaseS: number) {
+      const meter = yield* Effect.map(Layer.build(meterOn(leaseS)), Context.get(Meter))
+      const id = `lease-${leaseS}`
+      const { reservation } = granted(yield* meter.reserve(claims, ask(id, 10)))
+      yield* meter.settle(reservation, 10)
+      const keys = yield* Schema.decodeUnknownEffect(Schema.Array(Schema.String))(
+        yield* command("KEYS", `*${id}*`)
+      )
+      assert.lengthOf(keys, 1)
+      return Number(yield* command("PTTL", keys[0] ?? "")) / 1000
+    })
+    assert.closeTo(yield* remembered(30), 900, 5)
+    assert.closeTo(yield* remembered(600), 1200, 5)
+  }).pipe(Effect.scoped, Effect.provide(alone()))
 )
 
 it.live("when two clients send 5000 reserves at once, then no more are admitted than the limits allow", () =>

@@ -14,3 +14,10 @@ export const ledgerLagMs = 10_000
 
 /** How many ids a survey names at once; the next survey names others, once these are settled. */
 export const lapsedMost = 200
+
+/**
+ * Seconds a request id is remembered after its last call, so that a late or repeated end changes nothing. The retries of a
+ * settlement end after about a minute, and a request is renewed several times in a lease. Each request costs Redis some 250 bytes
+ * for so long: 256 MB are enough for 1,100 requests a second.
+ */
+export const rememberedS = (leaseS: number): number => Math.max(900, 2 * leaseS)

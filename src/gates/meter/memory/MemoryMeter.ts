@@ -29,7 +29,7 @@ import {
 import { addMissing, countersAt, dropOld, existing, replaceCounters, tokensAt } from "./counters.ts"
 import type { Options } from "./Options.ts"
 import { AccountLeases } from "./AccountLeases.ts"
-import { lapsedMost, ledgerLagMs, windowMs } from "../bounds.ts"
+import { lapsedMost, ledgerLagMs, rememberedS, windowMs } from "../bounds.ts"
 import { Window } from "./windows.ts"
 
 const sweepEveryMs = 60_000
@@ -51,7 +51,7 @@ export class MemoryMeter {
 
   constructor(options: Options) {
     this.#leaseMs = options.leaseS * 1000
-    this.#rememberMs = (options.rememberS ?? 3600) * 1000
+    this.#rememberMs = (options.rememberS ?? rememberedS(options.leaseS)) * 1000
     this.#lagMs = ledgerLagMs + (options.queueMaxWaitMs ?? 0)
     this.#epoch = options.epoch ?? ((now) => now)
   }

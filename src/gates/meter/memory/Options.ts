@@ -2,7 +2,7 @@
 export interface Options {
   /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
   readonly leaseS: number
-  /** seconds a request id is remembered after its last verb. 3600 */
+  /** seconds a request id is remembered after its last verb. `rememberedS` */
   readonly rememberS?: number
   /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
   readonly queueMaxWaitMs?: number

@@ -17,7 +17,7 @@ import { Redis, type RedisFailed } from "../../../infra/Redis.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { type ReserveRequest, Meter, MeterDown, type Missing, Reserved, type Verdict } from "../Meter.ts"
 import type { Account, Claims, Reservation } from "../../../domain/Reservation.ts"
-import { ledgerLagMs } from "../bounds.ts"
+import { ledgerLagMs, rememberedS } from "../bounds.ts"
 import { makeCalls, maxCallsInCommand } from "./calls.ts"
 import { checkRequirements } from "./requirements.ts"
 import { parseReply, type Reply, type Tag } from "./reply.ts"
@@ -26,7 +26,7 @@ import { scripts } from "./scripts.ts"
 export interface Options {
   /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
   readonly leaseS: number
-  /** seconds a request id is remembered after its last verb; longer than any late call. 3600 */
+  /** seconds a request id is remembered after its last verb; longer than any late call. `rememberedS` */
   readonly rememberS?: number
   /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
   readonly queueMaxWaitMs?: number
@@ -57,7 +57,7 @@ const make = (
   /** -1 lets the scripts ask Redis for the time. */
   const timed = <A, E>(verb: (now: number) => Effect.Effect<A, E>): Effect.Effect<A, E> =>
     clock === undefined ? verb(-1) : Effect.flatMap(clock, verb)
-  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? 3600) * 1000} ${ledgerLagMs + (options.queueMaxWaitMs ?? 0)}`
+  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? rememberedS(options.leaseS)) * 1000} ${ledgerLagMs + (options.queueMaxWaitMs ?? 0)}`
   const prefix = options.prefix ?? "tollgate:"
   const { callOf, countersOf, encode, nameOf } = makeCalls(prefix, lives, redis.runId)
   const gather = (verb: AccountVerb, most = maxCallsInCommand) =>
