@@ -67,6 +67,11 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("workers of one ga
         process.kill(a, "SIGKILL")
         if (!(yield* next(2000))) {
           // The other one has the place. Its sibling is a new one, so requests wait there first.
+          yield* eventually(
+            Effect.sync(() => gateway.printed()),
+            (printed) => printed.includes("worker replaced"),
+            15_000
+          )
           yield* eventually(depth, (n) => n === 2)
           yield* wait
           yield* eventually(depth, (n) => n === 6)
