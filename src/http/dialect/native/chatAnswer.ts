@@ -45,7 +45,7 @@ export const chatEncoder = (model: string): Encoder => {
     ...(frame.done ? { ...present({ done_reason: frame.doneReason }), ...countsOf(frame) } : {})
   })
   const head = `{"model":${JSON.stringify(model)},"created_at":`
-  /** The line of a frame. For a frame with only text its parts are joined, which costs a third of making an object. */
+  /** The line of a frame. For a frame with only text its parts are joined, which costs less than making an object. */
   const lineOf = (frame: Frame): string =>
     hasOnlyText(frame)
       ? `${head}${JSON.stringify(frame.createdAt)},"message":{"role":"assistant","content":${JSON.stringify(frame.text)}},"done":false}\n`

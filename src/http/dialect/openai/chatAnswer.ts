@@ -90,7 +90,7 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
   const chunk = (frame: Frame, delta: JsonObject, more?: JsonObject): string =>
     event(chunkOf(frame, delta, more))
 
-  /** The chunk of a frame with only text. Its parts are joined, which costs a third of making an object. */
+  /** The chunk of a frame with only text. Its parts are joined, which costs less than making an object. */
   const textChunk = (frame: Frame): string => {
     textEvent ??= around(chunkOf(frame, { content: "" }), '},"finish_reason":null}]}\n\n')
     return textEvent[0] + JSON.stringify(frame.text) + textEvent[1]

@@ -80,7 +80,7 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
 
   const finishOf = (frame: Frame): string => (frame.doneReason === "length" ? "length" : "stop")
 
-  /** The chunk of a frame with only text. Its parts are joined, which costs a third of making an object. */
+  /** The chunk of a frame with only text. Its parts are joined, which costs less than making an object. */
   const textChunk = (frame: Frame): string => {
     textEvent ??= around(
       objectOf(frame, "", null, undefined),
