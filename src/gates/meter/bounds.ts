@@ -18,6 +18,7 @@ export const lapsedMost = 200
 /**
  * Seconds a request id is remembered after its last call, so that a late or repeated end changes nothing. The retries of a
  * settlement end after about a minute, and a request is renewed several times in a lease. Each request costs Redis some 250 bytes
- * for so long: 256 MB are enough for 1,100 requests a second.
+ * for so long: 256 MB are enough for 1,100 requests a second. After a longer outage, recovery from a crash may count a request
+ * twice, until the counters are compared with the ledger.
  */
 export const rememberedS = (leaseS: number): number => Math.max(900, 2 * leaseS)
