@@ -49,7 +49,8 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway with tw
         const spent = yield* raced(budget.secret, 100, hello({ options: { num_predict: 3 } }))
         const [sum] = yield* pg<{ readonly n: number }>`
         SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n FROM audit_log WHERE key_prefix = ${budget.prefix}`
-        assert.isAtMost(sum?.n ?? 0, 500)
+        // Only a prompt can exceed a budget: that of the last request, whose hold was cut to what was left.
+        assert.isBelow(sum?.n ?? 0, 500 + 7)
         assert.isAbove(statuses(spent, 429), 0)
         assert.isAtLeast(sum?.n ?? 0, 10 * (statuses(spent, 200) - 1), "the last one may get less")
         assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
@@ -58,7 +59,9 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway with tw
         SELECT t.name AS tenant, sum(a.repeats)::float8 AS n
         FROM audit_log a JOIN tenants t ON t.id = a.tenant_id GROUP BY 1`
         const text = (yield* Effect.promise(() => get(url, "/metrics"))).text
-        for (const { n, tenant } of counted) {
+        // Not those of an earlier try, which another gateway served.
+        const own = [warm, rpm, slots, budget].map(({ tenant }) => tenant)
+        for (const { n, tenant } of counted.filter(({ tenant }) => own.includes(tenant))) {
           assert.strictEqual(figure(text, "gateway_requests_total", `tenant="${tenant}"`), n, tenant)
         }
         assert.strictEqual(figure(text, "tollgate_workers"), 2)
