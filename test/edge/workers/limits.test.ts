@@ -60,8 +60,8 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway with tw
         FROM audit_log a JOIN tenants t ON t.id = a.tenant_id GROUP BY 1`
         const text = (yield* Effect.promise(() => get(url, "/metrics"))).text
         // Not those of an earlier try, which another gateway served.
-        const own = [warm, rpm, slots, budget].map(({ tenant }) => tenant)
-        for (const { n, tenant } of counted.filter(({ tenant }) => own.includes(tenant))) {
+        const own = new Set([warm, rpm, slots, budget].map(({ tenant }) => tenant))
+        for (const { n, tenant } of counted.filter(({ tenant }) => own.has(tenant))) {
           assert.strictEqual(figure(text, "gateway_requests_total", `tenant="${tenant}"`), n, tenant)
         }
         assert.strictEqual(figure(text, "tollgate_workers"), 2)
