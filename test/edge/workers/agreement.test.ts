@@ -169,14 +169,17 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("workers of one ga
           ({ status }) => status === 200
         )
         for (let i = 0; i < 2; i += 1) fake.script(stream(600, 100))
-        const streams = yield* Effect.forkChild(
-          Effect.promise(() => Promise.all([1, 2].map(() => post(url, secret).catch(() => undefined))))
-        )
         const intents = Effect.map(
           pg<{ readonly n: number }>`SELECT count(*)::float8 AS n FROM intents WHERE key_prefix = ${prefix}`,
           ([row]) => row?.n ?? 0
         )
-        yield* eventually(intents, (n) => n === 2)
+        // One after the other, so that each worker gets one.
+        const streams = yield* Effect.forEach([1, 2], (number) =>
+          Effect.tap(
+            Effect.forkChild(Effect.promise(() => post(url, secret).catch(() => undefined))),
+            eventually(intents, (n) => n === number)
+          )
+        )
         const [frozen = -1] = gateway.workers()
         process.kill(frozen, "SIGSTOP")
         yield* Effect.sleep("5 seconds")
@@ -190,7 +193,7 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("workers of one ga
         assert.notInclude(gateway.workers(), frozen)
         assert.match(gateway.printed(), /worker does not answer, it is killed/)
         assert.strictEqual(yield* eventually(intents, (n) => n === 1), 1)
-        yield* Fiber.interrupt(streams)
+        yield* Fiber.interruptAll(streams)
       }).pipe(Effect.scoped),
     90_000
   )

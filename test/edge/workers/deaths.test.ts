@@ -41,18 +41,17 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
         )
         // Streams of a minute take all slots of a key, on both workers.
         for (let i = 0; i < 4; i += 1) fake.script(stream(600, 100))
-        const cut = yield* Effect.forkChild(
-          Effect.forEach(
-            [1, 2, 3, 4],
-            () => Effect.promise(() => post(url, busy.secret).catch(() => undefined)),
-            { concurrency: "unbounded" }
-          )
-        )
         const openIntents = Effect.map(
           pg<{ readonly n: number }>`SELECT count(*)::float8 AS n FROM intents`,
           ([row]) => row?.n ?? 0
         )
-        yield* eventually(openIntents, (n) => n === 4)
+        // One after the other, so that the workers get them in turn.
+        const cut = yield* Effect.forEach([1, 2, 3, 4], (number) =>
+          Effect.tap(
+            Effect.forkChild(Effect.promise(() => post(url, busy.secret).catch(() => undefined))),
+            eventually(openIntents, (n) => n === number)
+          )
+        )
         yield* eventually(
           Effect.promise(() => post(url, busy.secret, hello())),
           ({ status }) => status === 429
@@ -109,7 +108,7 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose w
         ]) {
           assert.isAtLeast(figure(after, name), figure(before, name), name)
         }
-        yield* Fiber.interrupt(cut)
+        yield* Fiber.interruptAll(cut)
         gateway.signal("SIGTERM")
         assert.strictEqual(yield* gateway.ended, 0)
         assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
