@@ -1,6 +1,6 @@
 /**
  * The circuit breaker as a state machine, without a clock: every method takes the time in milliseconds, which must never
- * go back. `breaker.ts` runs calls through it.
+ * go back, except that of what another process has seen. `breaker.ts` runs calls through it.
  *
  * Closed: `failures` consecutive failures open it. A streak of one key alone does not open it if another key was served
  * within the last `openMs`. The same holds for tenants. So one key or tenant cannot shut out the others.
@@ -89,14 +89,14 @@ export class Circuit {
     return this.#streak > 0
   }
 
-  /** Records that `party` was served, by a call of another process. */
-  noteServed(party: Party, now: number): void {
-    this.#served.note(party, now)
+  /** Records that `party` was served at `at`, by a call of another process. */
+  noteServed(party: Party, at: number): void {
+    this.#served.note(party, at)
   }
 
-  /** Records that `party` asked another process. */
-  noteAsked(party: Party, now: number): void {
-    this.#asked.note(party, now)
+  /** Records that `party` asked another process at `at`. */
+  noteAsked(party: Party, at: number): void {
+    this.#asked.note(party, at)
   }
 
   /**
@@ -206,12 +206,15 @@ class LastTwo {
   #at = Number.NEGATIVE_INFINITY
   #otherAt = Number.NEGATIVE_INFINITY
 
-  note(name: string, now: number): void {
-    if (name !== this.#name) {
+  /** What other processes have seen may come late, after something newer. */
+  note(name: string, at: number): void {
+    if (name === this.#name) this.#at = Math.max(this.#at, at)
+    else if (at < this.#at) this.#otherAt = Math.max(this.#otherAt, at)
+    else {
       this.#otherAt = this.#at
       this.#name = name
+      this.#at = at
     }
-    this.#at = now
   }
 
   lastExcept(name: string): number {
@@ -223,8 +226,8 @@ class LastParties {
   readonly keys = new LastTwo()
   readonly tenants = new LastTwo()
 
-  note({ keyId, tenantId }: Party, now: number): void {
-    this.keys.note(keyId, now)
-    this.tenants.note(tenantId, now)
+  note({ keyId, tenantId }: Party, at: number): void {
+    this.keys.note(keyId, at)
+    this.tenants.note(tenantId, at)
   }
 }

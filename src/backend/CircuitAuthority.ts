@@ -26,10 +26,16 @@ export interface Report {
   readonly outcome: CallResult
 }
 
-/** The last callers that were served, and that asked, in the order of time. */
+/** A caller, and how many milliseconds ago it came. Clocks of processes cannot be compared. */
+export interface Sighting {
+  readonly party: Party
+  readonly agoMs: number
+}
+
+/** The last callers that were served, and that asked. */
 export interface Seen {
-  readonly served: ReadonlyArray<Party>
-  readonly asked: ReadonlyArray<Party>
+  readonly served: ReadonlyArray<Sighting>
+  readonly asked: ReadonlyArray<Sighting>
 }
 
 export class CircuitAuthority extends Context.Service<

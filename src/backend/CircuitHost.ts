@@ -91,8 +91,8 @@ export const makeCircuitHost = Effect.fnUntraced(function* <W>(
       }),
     seen: ({ asked, served }) => {
       const now = nowMs()
-      for (const party of served) circuit.noteServed(party, now)
-      for (const party of asked) circuit.noteAsked(party, now)
+      for (const { agoMs, party } of served) circuit.noteServed(party, now - agoMs)
+      for (const { agoMs, party } of asked) circuit.noteAsked(party, now - agoMs)
     },
     state: () => circuit.state(nowMs()),
     forget: (worker) =>

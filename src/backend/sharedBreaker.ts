@@ -5,42 +5,50 @@
  */
 import { Effect, Exit, Layer } from "effect"
 import type { CircuitOpen } from "../domain/Errors.ts"
-import { makeTimer } from "../infra/time.ts"
+import { makeMonotonicMs, makeTimer } from "../infra/time.ts"
 import { circuitOpen, resultOf } from "./breaker.ts"
 import type { CallResult, CircuitOptions, Party } from "./Circuit.ts"
-import { CircuitAuthority, type Pass } from "./CircuitAuthority.ts"
+import { CircuitAuthority, type Pass, type Sighting } from "./CircuitAuthority.ts"
 import { CircuitBreaker, type Guarded } from "./CircuitBreaker.ts"
+
+interface Noted {
+  readonly party: Party
+  readonly at: number
+}
 
 /** The last caller, the last one with another key, and the last one with another tenant: `Circuit` needs no more. */
 class LastSeen {
-  #last: Party | undefined
-  #otherKey: Party | undefined
-  #otherTenant: Party | undefined
+  #last: Noted | undefined
+  #otherKey: Noted | undefined
+  #otherTenant: Noted | undefined
   #changed = false
+  readonly #nowMs: () => number
   readonly #first: () => void
 
   /** `first` is called at the first caller after each `take`. */
-  constructor(first: () => void) {
+  constructor(nowMs: () => number, first: () => void) {
+    this.#nowMs = nowMs
     this.#first = first
   }
 
-  note(party: Party): void {
+  note({ keyId, tenantId }: Party): void {
     const last = this.#last
-    if (last !== undefined && last.keyId !== party.keyId) this.#otherKey = last
-    if (last !== undefined && last.tenantId !== party.tenantId) this.#otherTenant = last
-    this.#last = party
+    if (last !== undefined && last.party.keyId !== keyId) this.#otherKey = last
+    if (last !== undefined && last.party.tenantId !== tenantId) this.#otherTenant = last
+    this.#last = { party: { keyId, tenantId }, at: this.#nowMs() }
     if (this.#changed) return
     this.#changed = true
     this.#first()
   }
 
-  /** The callers since the last call, the last one at the end. */
-  take(): ReadonlyArray<Party> {
+  /** The callers since the last call. */
+  take(): ReadonlyArray<Sighting> {
     if (!this.#changed) return []
-    const seen = [this.#otherTenant, this.#otherKey, this.#last].filter((party) => party !== undefined)
+    const seen = [this.#otherTenant, this.#otherKey, this.#last].filter((noted) => noted !== undefined)
     this.#last = this.#otherKey = this.#otherTenant = undefined
     this.#changed = false
-    return seen.map(({ keyId, tenantId }) => ({ keyId, tenantId }))
+    const now = this.#nowMs()
+    return seen.map(({ at, party }) => ({ party, agoMs: now - at }))
   }
 }
 
@@ -48,7 +56,7 @@ class LastSeen {
 const seenWithinMs = (openMs: number): number => Math.min(250, openMs / 4)
 
 const make = Effect.fnUntraced(function* ({ openMs }: Pick<CircuitOptions, "openMs">) {
-  const [authority, timer] = [yield* CircuitAuthority, yield* makeTimer]
+  const [authority, nowMs, timer] = [yield* CircuitAuthority, yield* makeMonotonicMs, yield* makeTimer]
   const run = Effect.runForkWith(yield* Effect.context<never>())
   let isDue = false
 
@@ -64,7 +72,7 @@ const make = Effect.fnUntraced(function* ({ openMs }: Pick<CircuitOptions, "open
       run(tellSeen)
     })
   }
-  const [served, asked] = [new LastSeen(tellSoon), new LastSeen(tellSoon)]
+  const [served, asked] = [new LastSeen(nowMs, tellSoon), new LastSeen(nowMs, tellSoon)]
 
   /** The authority decides by who was served, so it learns that first. */
   const upToDate = <A>(question: Effect.Effect<A>): Effect.Effect<A> => Effect.andThen(tellSeen, question)

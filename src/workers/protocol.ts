@@ -21,7 +21,8 @@ const Report = Schema.Struct({
   pass: Pass,
   outcome: Schema.Literals(["success", "failure", "ignored"])
 })
-const Seen = Schema.Struct({ served: Schema.Array(Party), asked: Schema.Array(Party) })
+const Sightings = Schema.Array(Schema.Struct({ party: Party, agoMs: Schema.Finite }))
+const Seen = Schema.Struct({ served: Sightings, asked: Sightings })
 
 const Readiness = Schema.Struct({
   stopping: Schema.Boolean,

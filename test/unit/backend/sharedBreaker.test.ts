@@ -61,6 +61,35 @@ it.effect(
 )
 
 it.effect(
+  "when another key was served longer ago than the circuit remembers, then a streak of one key opens it",
+  () =>
+    Effect.gen(function* () {
+      const { a, b } = yield* makeWorkers
+      yield* serve(b, "good")
+      // The authority learns of it 250 ms later.
+      yield* TestClock.adjust("30001 millis")
+      yield* Effect.replicateEffect(fail(a, "bad"), 5)
+      assert.strictEqual(yield* a.state, "open")
+    })
+)
+
+it.effect(
+  "when a worker tells late who was served, then the time counts, not the order of the messages",
+  () =>
+    Effect.gen(function* () {
+      const host = yield* makeCircuitHost<string>(options, () => Effect.void)
+      const [a, first, second] = [yield* breakerOf(host, "a", options), partyOf("first"), partyOf("second")]
+      yield* TestClock.adjust("1 minute")
+      host.seen({ served: [{ party: first, agoMs: 29_000 }], asked: [] })
+      host.seen({ served: [{ party: second, agoMs: 31_000 }], asked: [] })
+      yield* Effect.replicateEffect(fail(a, "bad"), 5)
+      assert.strictEqual(yield* a.state, "closed", "the first was served within the last 30 s")
+      yield* Effect.replicateEffect(fail(a, "first"), 1)
+      assert.strictEqual(yield* a.state, "open", "the streak is of two keys now")
+    })
+)
+
+it.effect(
   "when the circuit is half-open, then one worker has the probe, and the other gets it when the first one dies",
   () =>
     Effect.gen(function* () {
