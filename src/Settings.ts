@@ -55,6 +55,19 @@ const integer = (name: string, fallback: number, unit: string, minimum: number, 
     }
   )
 
+/** A setting without a default. `shown` says what holds when it is unset, and `also` what else is asked of a number. */
+const optionalInteger = (
+  name: string,
+  unit: string,
+  minimum: number,
+  maximum: number,
+  shown: string,
+  also = ""
+) => {
+  const { expected, read } = integer(name, 0, unit, minimum, maximum)
+  return setting<number | undefined>(name, expected + also, undefined, read, shown)
+}
+
 const flag = <A extends boolean | undefined>(name: string, fallback: A, shown: string) =>
   setting<boolean | A>(
     name,
@@ -123,12 +136,13 @@ export const table = {
   databaseUrl: secretUrl("DATABASE_URL", "a postgres:// URL", (text) =>
     isUrl(text, ["postgres:", "postgresql:"])
   ),
-  databaseConnections: setting<number | undefined>(
+  databaseConnections: optionalInteger(
     "DATABASE_CONNECTIONS",
-    "a whole number of connections, 4 to 1000, and at least 4 for each worker",
-    undefined,
-    integer("DATABASE_CONNECTIONS", 0, "connections", 4, 1000).read,
-    "10, at least 5 × WORKERS"
+    "connections",
+    4,
+    1000,
+    "10, at least 5 × WORKERS",
+    ", and at least 4 for each worker"
   ),
   redisUrl: secretUrl(
     "REDIS_URL",
@@ -150,50 +164,33 @@ export const table = {
     (text) => (/^[A-Za-z0-9]{2}_$/.test(text) ? text : undefined)
   ),
   maxRequestBodyBytes: integer("MAX_REQUEST_BODY_BYTES", 262_144, "bytes", 1024, 67_108_864),
-  requestBodiesMaxBytes: setting<number | undefined>(
+  requestBodiesMaxBytes: optionalInteger(
     "REQUEST_BODIES_MAX_BYTES",
-    "a whole number of bytes, 1048576 to 68719476736, at least twice MAX_REQUEST_BODY_BYTES",
-    undefined,
-    integer("REQUEST_BODIES_MAX_BYTES", 0, "bytes", 1_048_576, 68_719_476_736).read,
-    "67108864, at least 4 × MAX_REQUEST_BODY_BYTES"
+    "bytes",
+    1_048_576,
+    68_719_476_736,
+    "67108864, at least 4 × MAX_REQUEST_BODY_BYTES",
+    ", at least twice MAX_REQUEST_BODY_BYTES"
   ),
   discoveryRefreshS: integer("MODEL_DISCOVERY_REFRESH_S", 30, "seconds", 1, day),
   discoveryTtlS: integer("MODEL_DISCOVERY_CACHE_TTL_S", 120, "seconds", 1, day),
   playgroundEnabled: flag("PLAYGROUND_ENABLED", undefined, "false (embedded mode: true)"),
   promptLogDefaultRetentionDays: integer("PROMPT_LOG_DEFAULT_RETENTION_DAYS", 30, "days", 1, 3650),
-  auditRetentionDays: setting<number | undefined>(
-    "AUDIT_RETENTION_DAYS",
-    "a whole number of days, 1 to 36500",
-    undefined,
-    integer("AUDIT_RETENTION_DAYS", 0, "days", 1, 36_500).read,
-    "unset: for ever"
-  ),
+  auditRetentionDays: optionalInteger("AUDIT_RETENTION_DAYS", "days", 1, 36_500, "unset: for ever"),
   defaultRpm: integer("DEFAULT_RPM", 60, "requests per minute", 1, 2_147_483_647),
   defaultTpm: integer("DEFAULT_TPM", 100_000, "tokens per minute", 1, 2_147_483_647),
   defaultConcurrent: integer("DEFAULT_CONCURRENT", 4, "requests at a time", 1, 2_147_483_647),
   numPredictCap: integer("NUM_PREDICT_CAP", 4096, "tokens", 1, 1_000_000),
-  backendMaxConcurrent: setting<number | undefined>(
-    "BACKEND_MAX_CONCURRENT",
-    "a whole number of requests, 1 to 100000",
-    undefined,
-    integer("BACKEND_MAX_CONCURRENT", 0, "requests", 1, 100_000).read,
-    "unset: no queue"
-  ),
+  backendMaxConcurrent: optionalInteger("BACKEND_MAX_CONCURRENT", "requests", 1, 100_000, "unset: no queue"),
   queueMaxWaitMs: integer("QUEUE_MAX_WAIT_MS", 30_000, "milliseconds", 1, msPerDay),
   queueMaxDepth: integer("QUEUE_MAX_DEPTH", 256, "requests", 0, 100_000),
-  numCtxCap: setting<number | undefined>(
-    "NUM_CTX_CAP",
-    "a whole number of tokens, 4 to 10000000",
-    undefined,
-    integer("NUM_CTX_CAP", 0, "tokens", 4, 10_000_000).read,
-    "unset: a client's num_ctx is dropped"
-  ),
+  numCtxCap: optionalInteger("NUM_CTX_CAP", "tokens", 4, 10_000_000, "unset: a client's num_ctx is dropped"),
   promptOverflow: choice("PROMPT_OVERFLOW", "warn", ["warn", "refuse"]),
-  backendContextLength: setting<number | undefined>(
+  backendContextLength: optionalInteger(
     "BACKEND_CONTEXT_LENGTH",
-    "a whole number of tokens, 4 to 10000000",
-    undefined,
-    integer("BACKEND_CONTEXT_LENGTH", 0, "tokens", 4, 10_000_000).read,
+    "tokens",
+    4,
+    10_000_000,
     "unset: not known"
   ),
   trustedProxies: setting<BlockList>(
@@ -216,11 +213,11 @@ export const table = {
   breakerFailures: integer("BREAKER_FAILURES", 5, "failures", 1, 1000),
   breakerOpenMs: integer("BREAKER_OPEN_MS", 30_000, "milliseconds", 100, 3_600_000),
   shutdownGraceMs: integer("SHUTDOWN_GRACE_MS", 25_000, "milliseconds", 0, 3_600_000),
-  shutdownDrainMs: setting<number | undefined>(
+  shutdownDrainMs: optionalInteger(
     "SHUTDOWN_DRAIN_MS",
-    "a whole number of milliseconds, 0 to 600000",
-    undefined,
-    integer("SHUTDOWN_DRAIN_MS", 0, "milliseconds", 0, 600_000).read,
+    "milliseconds",
+    0,
+    600_000,
     "3000 (embedded mode: 0)"
   ),
   logLevel: choice("LOG_LEVEL", "info", ["trace", "debug", "info", "warn", "error", "fatal", "none"]),
