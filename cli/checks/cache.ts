@@ -2,7 +2,8 @@
 import { Effect, Option, Schema } from "effect"
 import { Cluster } from "ioredis"
 import { faultOf } from "../../src/gates/meter/redis/requirements.ts"
-import { codeOf, onConnectionError, Redis } from "../../src/infra/Redis.ts"
+import { codeOf } from "../../src/infra/errorCode.ts"
+import { onConnectionError, Redis } from "../../src/infra/Redis.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
 import { type Check, clockCheck, explain, failed, ok, took, warning } from "./Check.ts"
 

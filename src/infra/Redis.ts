@@ -10,6 +10,7 @@ import type { ConnectionOptions } from "node:tls"
 import { Context, Data, Effect, Layer, Redacted, Result } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
 import { makeConnector } from "./clusterConnector.ts"
+import { codeOf } from "./errorCode.ts"
 import { makeMonotonicMs, timerOf } from "./time.ts"
 import { OutageLog } from "./OutageLog.ts"
 import { type BatchedCommand, type CommandBatch, makeCommandBatch } from "./CommandBatch.ts"
@@ -213,10 +214,6 @@ export const onConnectionError = (client: Single | Cluster, listen: (cause: unkn
     for (const event of events) client.off(event, listen)
   }
 }
-
-/** `ECONNREFUSED`; undefined: the error has none. */
-export const codeOf = (cause: unknown): string | undefined =>
-  cause instanceof Error && "code" in cause ? String(cause.code) : undefined
 
 /** Logs connection errors, at most one line in ten seconds. Without a listener ioredis prints each error with its stack. */
 const logFailures = (client: Single | Cluster) =>

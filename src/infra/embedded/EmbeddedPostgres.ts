@@ -15,6 +15,7 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Data, Effect, Redacted, Schedule } from "effect"
 import type { Scope } from "effect/Scope"
+import { codeOf } from "../errorCode.ts"
 import type { SocketAddress } from "../Postgres.ts"
 import {
   databasePassword,
@@ -125,7 +126,7 @@ const read = (file: string): string | undefined => {
   try {
     return readFileSync(file, "utf8")
   } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? cause.code : undefined
+    const code = codeOf(cause)
     if (code === "ENOENT" || code === "ESRCH" || code === "ENOTDIR") return undefined
     throw cause
   }

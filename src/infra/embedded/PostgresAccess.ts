@@ -13,12 +13,10 @@ import * as path from "node:path"
 import { Effect, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { SqlError } from "effect/sql/SqlError"
+import { codeOf } from "../errorCode.ts"
 import { layerPostgres, type SocketAddress } from "../Postgres.ts"
 
 const shape = /^[\w-]{43}\n$/
-
-const codeOf = (cause: unknown): unknown =>
-  cause instanceof Error && "code" in cause ? cause.code : undefined
 
 /** Writes a new file that is on disk when this returns. Never follows a link, never changes an existing file. */
 const writeNew = async (file: string, text: string): Promise<void> => {

@@ -12,6 +12,7 @@ import { createRequire } from "node:module"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Data, Effect, Schema } from "effect"
+import { codeOf } from "../errorCode.ts"
 
 /** No usable Postgres on this machine; `detail` is for the terminal. */
 export class PostgresBinariesMissing extends Data.TaggedError("PostgresBinariesMissing")<{
@@ -65,7 +66,7 @@ const makeLinks = async (
     }
     return true
   } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? cause.code : undefined
+    const code = codeOf(cause)
     if (code === "EACCES" || code === "EPERM" || code === "EROFS") return false
     throw cause
   }

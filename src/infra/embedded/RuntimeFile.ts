@@ -7,6 +7,7 @@ import { randomBytes } from "node:crypto"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { Data, Effect, Option, Schema } from "effect"
+import { codeOf } from "../errorCode.ts"
 
 export const Runtime = Schema.Struct({
   /** of the gateway process */
@@ -41,15 +42,12 @@ const codec = Schema.fromJsonString(Runtime)
 const decode = Schema.decodeUnknownEffect(codec)
 const encode = Schema.encodeEffect(codec)
 
-const errorCode = (cause: unknown): unknown =>
-  cause instanceof Error && "code" in cause ? cause.code : undefined
-
 /** Whether a process with this id exists, of any user. */
 export const isAlive = (pid: number): boolean => {
   try {
     return process.kill(pid, 0)
   } catch (cause) {
-    return errorCode(cause) === "EPERM"
+    return codeOf(cause) === "EPERM"
   }
 }
 
@@ -74,7 +72,7 @@ export const readRuntime = (dataDir: string): Effect.Effect<Option.Option<Runtim
   return Effect.tryPromise({
     try: () =>
       fs.readFile(file, "utf8").catch((cause: unknown) => {
-        if (errorCode(cause) === "ENOENT") return undefined
+        if (codeOf(cause) === "ENOENT") return undefined
         throw cause
       }),
     catch: (cause) => new RuntimeFileFailed({ file, cause })

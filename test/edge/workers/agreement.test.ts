@@ -5,30 +5,12 @@ import { Effect, Fiber, Redacted } from "effect"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
+import { isAlive } from "../../../src/infra/embedded/RuntimeFile.ts"
 import { layerPostgres as layerReplicas } from "../../../src/replicas/postgres.ts"
 import { Replicas } from "../../../src/replicas/Replicas.ts"
-import { fake as line } from "../../support/FakeBackend.ts"
 import { eventually, Fake } from "../../support/Gateway.ts"
 import { TestDatabase } from "../../support/TestPostgres.ts"
-import { figure, get, makeKey, post, startGateway, world } from "./support.ts"
-
-const stream = (words: number, gapMs: number) => ({
-  does: "stream" as const,
-  lines: [
-    ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
-    line.done("chat", { eval_count: words })
-  ],
-  gapMs
-})
-
-const isAlive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
+import { figure, get, makeKey, post, startGateway, stream, world } from "./support.ts"
 
 layer(world, { excludeTestServices: true, timeout: 120_000 })("workers of one gateway", (it) => {
   it.effect(

@@ -2,29 +2,11 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber, Schedule } from "effect"
-import { fake as line } from "../../support/FakeBackend.ts"
+import { isAlive } from "../../../src/infra/embedded/RuntimeFile.ts"
 import { eventually, Fake, hello } from "../../support/Gateway.ts"
 import { settledBooks } from "../../scale/books.ts"
 import { makeStopwatch } from "../../support/wait.ts"
-import { figure, get, makeKey, post, ready, startGateway, world } from "./support.ts"
-
-const isAlive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
-
-const stream = (words: number, gapMs: number) => ({
-  does: "stream" as const,
-  lines: [
-    ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
-    line.done("chat", { eval_count: words })
-  ],
-  gapMs
-})
+import { figure, get, makeKey, post, ready, startGateway, stream, world } from "./support.ts"
 
 layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway whose workers die", (it) => {
   it.effect(

@@ -3,10 +3,9 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { Agent } from "undici"
-import { fake as line } from "../../support/FakeBackend.ts"
 import { eventually, Fake } from "../../support/Gateway.ts"
 import { settledBooks } from "../../scale/books.ts"
-import { get, makeKey, post, type Reply, startGateway, world } from "./support.ts"
+import { get, makeKey, post, type Reply, startGateway, stream, world } from "./support.ts"
 
 /** Asks on kept connections until `stop` is called. */
 const askAllTheTime = (url: string, secret: string, clients: number) => {
@@ -49,14 +48,7 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway that re
           ({ status }) => status === 200
         )
         const words = 60
-        fake.script({
-          does: "stream",
-          lines: [
-            ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
-            line.done("chat", { eval_count: words })
-          ],
-          gapMs: 50
-        })
+        fake.script(stream(words, 50))
         const long = yield* Effect.forkChild(Effect.promise(() => post(url, secret)))
         yield* fake.until(() => fake.requests.length > 1)
 
@@ -97,14 +89,7 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway that re
           ({ status }) => status === 200
         )
         const words = 60
-        const script = {
-          does: "stream" as const,
-          lines: [
-            ...Array.from({ length: words }, (_, i) => line.chat(` ${i}`)),
-            line.done("chat", { eval_count: words })
-          ],
-          gapMs: 50
-        }
+        const script = stream(words, 50)
         for (let i = 0; i < 4; i += 1) fake.script(script)
         const asked = fake.requests.length
         const streams = yield* Effect.forkChild(

@@ -6,6 +6,7 @@ import { layerPostgres as layerRegistry } from "../../../src/admin/postgres.ts"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { layerRedis as layerRedisMeter } from "../../../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis } from "../../../src/infra/Redis.ts"
+import { fake } from "../../support/FakeBackend.ts"
 import { eventually, Fake, hello, layerFake } from "../../support/Gateway.ts"
 import { type GatewayProcess, makeGatewayProcess } from "../../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../../support/TestPostgres.ts"
@@ -20,6 +21,16 @@ export const world = Layer.mergeAll(
   ),
   layerFake
 ).pipe(Layer.provideMerge(TestPostgres), Layer.provideMerge(layerTestRedis))
+
+/** An answer of the model server, for `script`. */
+export const stream = (words: number, gapMs: number) => ({
+  does: "stream" as const,
+  lines: [
+    ...Array.from({ length: words }, (_, i) => fake.chat(` ${i}`)),
+    fake.done("chat", { eval_count: words })
+  ],
+  gapMs
+})
 
 export interface Reply {
   readonly status: number

@@ -5,28 +5,19 @@ import { homedir } from "node:os"
 import * as path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { Effect } from "effect"
+import { codeOf } from "../../../src/infra/errorCode.ts"
+import { isAlive } from "../../../src/infra/embedded/RuntimeFile.ts"
 import { TestServerFailed } from "../servers/processes.ts"
 
 export const cacheFolder = (): string =>
   path.join(process.env["XDG_CACHE_HOME"] ?? path.join(homedir(), ".cache"), "tollgate")
-
-const isCode = (error: unknown, code: string): boolean =>
-  error instanceof Error && "code" in error && error.code === code
-
-const isRunning = (pid: number): boolean => {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    return isCode(error, "EPERM") // a process of somebody else
-  }
-}
 
 /** The process that holds the lock; undefined when the lock is free again. */
 const holderOf = async (lock: string): Promise<number | undefined> => {
   try {
     return Number(await readFile(lock, "utf8"))
   } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined
+    if (codeOf(error) === "ENOENT") return undefined
     throw error
   }
 }
@@ -55,10 +46,10 @@ const withLock = <A, E>(lock: string, work: Effect.Effect<A, E>): Effect.Effect<
           held = true
           return
         } catch (error) {
-          if (!isCode(error, "EEXIST")) throw error
+          if (codeOf(error) !== "EEXIST") throw error
         }
         const holder = await holderOf(lock)
-        if (holder !== undefined && !isRunning(holder)) await rm(lock, { force: true })
+        if (holder !== undefined && !isAlive(holder)) await rm(lock, { force: true })
         else await sleep(200)
       }
     })
