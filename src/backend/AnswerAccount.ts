@@ -140,7 +140,9 @@ export class AnswerAccount {
     this.admitWaiting()
   }
 
+  /** The share refers to its request no longer, so that whoever still has the share does not keep the request in memory. */
   close(share: Share): void {
+    share.cut = doNothing
     this.#change(share, 0, 0)
     this.#endFirst(share)
     this.admitWaiting()

@@ -118,7 +118,12 @@ export class AnswerMemory extends Context.Service<
               if (existing !== undefined) return Effect.succeed(existing)
               const { close, share } = shareOf(account, caller?.keyId ?? "", options.maxWaitMs ?? maxWaitMs)
               shares.set(scope, share)
-              return Effect.as(Scope.addFinalizer(scope, Effect.sync(close)), share)
+              const end = () => {
+                // Without this the request would survive one scavenge: that keeps every value of an old WeakMap.
+                shares.delete(scope)
+                close()
+              }
+              return Effect.as(Scope.addFinalizer(scope, Effect.sync(end)), share)
             }),
           checkRoom: ({ keyId, limits }) =>
             account.isFull(keyId)

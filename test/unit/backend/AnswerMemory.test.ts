@@ -3,6 +3,7 @@ import { Effect, Exit, Fiber, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { freeBytes } from "../../../src/backend/AnswerAccount.ts"
 import { AnswerMemory, maxWaitMs } from "../../../src/backend/AnswerMemory.ts"
+import { heldAfter } from "../../support/youngGarbage.ts"
 
 const mib = 1024 * 1024
 const inMemory = Effect.provide(AnswerMemory.layer({ maxBytes: 16 * mib }))
@@ -79,4 +80,18 @@ it.effect(
       yield* Fiber.join(asking)
       assert.strictEqual(cut, 1)
     }).pipe(inMemory)
+)
+
+it.effect("when a request has ended, then the first collection of young objects takes what it referred to", () =>
+  Effect.gen(function* () {
+    const memory = yield* AnswerMemory
+    const runRequest = (response: Uint8Array) =>
+      Effect.runSync(
+        Effect.scoped(
+          Effect.map(memory.share(undefined), (share) => share.onCut(() => void response.fill(0)))
+        )
+      )
+    heldAfter(1, runRequest)
+    assert.isBelow(heldAfter(1, runRequest), 3)
+  }).pipe(inMemory)
 )

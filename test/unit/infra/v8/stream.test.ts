@@ -1,9 +1,8 @@
-import { setFlagsFromString } from "node:v8"
-import { runInNewContext } from "node:vm"
 import { assert, it } from "@effect/vitest"
 import { Array as Arr, Cause, Effect, Exit, Fiber, type Pull, Scope, Stream } from "effect"
 import * as fc from "fast-check"
 import * as YoungStream from "../../../../src/infra/v8/stream.ts"
+import { heldAfter } from "../../../support/youngGarbage.ts"
 
 type Chunk = Arr.NonEmptyReadonlyArray<number>
 
@@ -202,34 +201,19 @@ it("when a stream is made here, then it is one of Effect's", () => {
   )
 })
 
-const heldBytes = 64 * 1024
-
-/**
- * How many are still held of fifty buffers that streams were made around and run, once the young have been looked through. The
- * buffers are small, because V8 makes a full collection of its own for each 64 MiB of them, also of other tests.
- */
-const heldBy = (make: Maker, run: Runner): number => {
-  const gc: unknown = runInNewContext("gc")
-  if (typeof gc !== "function") throw new Error("no gc")
-  gc()
-  const before = process.memoryUsage().arrayBuffers
-  for (let n = 0; n < 50; n++) {
-    const held = new Uint8Array(heldBytes)
+/** How many of fifty buffers that streams were made around and run are still in memory. */
+const heldBy = (make: Maker, run: Runner): number =>
+  heldAfter(3, (held) => {
     const script = new Script([{ chunk: [held.length], way: "there" }], undefined)
     const stream = make(script, [], ([n]) => [n + held.length])
     Effect.runSync(run(stream, () => undefined))
-  }
-  for (let n = 0; n < 3; n++) gc({ type: "minor" })
-  return (process.memoryUsage().arrayBuffers - before) / heldBytes
-}
+  })
 
 it("when a stream has ended, then its objects are collected without a full collection", () => {
-  setFlagsFromString("--expose-gc")
   heldBy(ours, YoungStream.runChunks)
   assert.isBelow(heldBy(ours, YoungStream.runChunks), 3)
 })
 
 it("when Effect's own stream has ended, then its objects stay until a full collection; once they do not, this folder can go", () => {
-  setFlagsFromString("--expose-gc")
   assert.isAbove(heldBy(effects, runForEach), 40)
 })
