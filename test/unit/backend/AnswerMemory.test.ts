@@ -82,16 +82,18 @@ it.effect(
     }).pipe(inMemory)
 )
 
-it.effect("when a request has ended, then the first collection of young objects takes what it referred to", () =>
-  Effect.gen(function* () {
-    const memory = yield* AnswerMemory
-    const runRequest = (response: Uint8Array) =>
-      Effect.runSync(
-        Effect.scoped(
-          Effect.map(memory.share(undefined), (share) => share.onCut(() => void response.fill(0)))
+it.effect(
+  "when a request has ended, then the first collection of young objects takes what it referred to",
+  () =>
+    Effect.gen(function* () {
+      const memory = yield* AnswerMemory
+      const runRequest = (response: Uint8Array) =>
+        Effect.runSync(
+          Effect.scoped(
+            Effect.map(memory.share(undefined), (share) => share.onCut(() => void response.fill(0)))
+          )
         )
-      )
-    heldAfter(1, runRequest)
-    assert.isBelow(heldAfter(1, runRequest), 3)
-  }).pipe(inMemory)
+      heldAfter(1, runRequest)
+      assert.isBelow(heldAfter(1, runRequest), 3)
+    }).pipe(inMemory)
 )
