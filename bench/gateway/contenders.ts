@@ -14,7 +14,7 @@ export type ContenderName =
   | "floor"
   | "tollgate"
   | "twins"
-  | "one on both cores"
+  | "one worker"
   | "workers"
   | "bifrost"
   | "gomodel"

@@ -4,7 +4,7 @@
  * the rounds.
  *
  * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--table` for the table
- * against peers and its goals instead; `--workers 2` measures so many workers against one, both on both cores;
+ * against peers and its goals instead; `--workers 2` measures so many workers on as many cores against one on one core;
  * `--peers` installs and measures the peers that a registry of packages has; `--profile <dir>` leaves a V8 CPU profile of
  * Tollgate there. A peer that is there already is given by its path: `PEER_BIFROST=/path/to/bifrost-http`, `PEER_GOMODEL`,
  * `PEER_PORTKEY` (its `start-server.js`), `PEER_LITELLM`; `TOLLGATE_MAIN` is another program than `build/start.js` for Tollgate.
@@ -16,6 +16,7 @@ import { Effect, type Scope } from "effect"
 import * as contenders from "./contenders.ts"
 import { measure, type Sample } from "./measure.ts"
 import { peers } from "./peers.ts"
+import { moveFamily } from "./processes.ts"
 import { median, reportOf } from "./report.ts"
 import { goalsTableOf, tableOf } from "./summary.ts"
 import { cores, table, type Work, works } from "./works.ts"
@@ -86,29 +87,34 @@ const measureAll = Effect.fnUntraced(function* (
 })
 
 /**
- * One process and several, on both cores, in turns. Each process has the connections that one has, so that it also has the
- * batches that one has, and the warming up.
+ * One worker and several, in turns. Stores, backend and load share the cores of the workers, and each worker has one core
+ * and the connections that the one has. So both have the same share of a core, the same batches and the same warming up:
+ * what differs is only that there are several.
  */
 const measureWorkers = Effect.fnUntraced(function* (
   count: number,
   backendUrl: string,
   stores: contenders.Stores
 ) {
-  const options = { cores: "0,1", idleS: 2 } as const
-  const one = yield* contenders.tollgate(backendUrl, stores, { ...options, name: "one on both cores" })
+  const all = `0-${count - 1}`
+  const options = { cores: all, idleS: 2 } as const
+  const one = yield* contenders.tollgate(backendUrl, stores, { ...options, name: "one worker" })
   const several = yield* contenders.tollgate(backendUrl, stores, {
     ...options,
     name: "workers",
     workers: count
   })
   const wide = { ...cores, connections: cores.connections * count }
-  yield* measure(one, cores, warmUpS.first)
-  yield* measure(several, wide, warmUpS.first * count)
+  yield* measure(one, cores, warmUpS.first, all)
+  yield* measure(several, wide, warmUpS.first * count, all)
   const [ofOne, ofSeveral]: [Array<Sample>, Array<Sample>] = [[], []]
   for (let round = 0; round < rounds; round++) {
-    ofOne.push(yield* measure(one, cores, seconds))
-    ofSeveral.push(yield* measure(several, wide, seconds))
+    moveFamily("0")
+    ofOne.push(yield* measure(one, cores, seconds, "0"))
+    moveFamily(all)
+    ofSeveral.push(yield* measure(several, wide, seconds, all))
   }
+  moveFamily("1")
   const samples: Samples = new Map([
     [one.name, ofOne],
     [several.name, ofSeveral]

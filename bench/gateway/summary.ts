@@ -41,7 +41,7 @@ export const tableOf = (results: Results): string => {
     `|---|${"---|".repeat(14)}`
   ]
   for (const name of names) {
-    if (name === "workers" || name === "one on both cores") continue
+    if (name === "workers" || name === "one worker") continue
     const of = (work: WorkKey, figure: Figure) => figureOf(results, table[work].name, name, figure)
     const saturated = (work: WorkKey) => [show(of(work, "rps")), show(of(work, "cpuPerRequest")), bytes(work)]
     const bytes = (work: WorkKey) =>
@@ -134,11 +134,11 @@ export const goalsOf = (results: Results): ReadonlyArray<Goal> => {
     ]),
     judge("first byte of a stream at 200 a second, p50 ≤ 1.1, p99 ≤ 3 ms", first("first200", 1.1, 3)),
     judge("first byte of a stream at 600 a second, p50 ≤ 1.3, p99 ≤ 10 ms", first("first600", 1.3, 10)),
-    judge("several workers: CPU a request ≤ 1.05 × one's, both on both cores", [
+    judge("several workers, a core each: CPU a request ≤ 1.05 × that of one worker on one core", [
       {
         value: over(
           figureOf(results, cores.name, "workers", "cpuPerRequest"),
-          figureOf(results, cores.name, "one on both cores", "cpuPerRequest")
+          figureOf(results, cores.name, "one worker", "cpuPerRequest")
         ),
         unit: " ×",
         ok: atMost(1.05)
