@@ -11,9 +11,19 @@ import type { Timer } from "./time.ts"
 
 type Resume<A, E> = (outcome: Effect.Effect<A, E>) => void
 
+/** Takes the reply to a command. One of them is called, once. */
+export interface Answer<A> {
+  succeed(reply: A): void
+  fail(cause: unknown): void
+}
+
+interface Unsent {
+  send(): void
+}
+
 class Batch<E> {
   readonly #waiting = new Set<Resume<never, E>>()
-  readonly #unsent: Array<() => void> = []
+  readonly #unsent: Array<Unsent> = []
   #cancelTimer: () => void = () => undefined
 
   add(resume: Resume<never, E>): void {
@@ -25,14 +35,14 @@ class Batch<E> {
     if (this.#waiting.size === 0) this.#cancelTimer()
   }
 
-  /** `send` is called before the batch is written, or earlier. */
-  later(send: () => void): void {
-    this.#unsent.push(send)
+  /** `unsent` is sent before the batch is written, or earlier. */
+  later(unsent: Unsent): void {
+    this.#unsent.push(unsent)
   }
 
   /** Sends what was gathered so far. */
   flush(): void {
-    for (const send of this.#unsent.splice(0)) send()
+    for (const unsent of this.#unsent.splice(0)) unsent.send()
   }
 
   /** Starts the deadline. */
@@ -59,23 +69,84 @@ export interface CommandBatchOptions<E> {
  * Calls `send`, which writes a command, and waits for its reply until the deadline. An interruption does not take the
  * command back.
  */
-export type BatchedCommand<E> = <A>(send: () => Promise<A>) => Effect.Effect<A, E>
+export type BatchedCommand<E> = <A>(send: (answer: Answer<A>) => void) => Effect.Effect<A, E>
 
 export interface CommandBatch<E> {
   readonly command: BatchedCommand<E>
   /**
    * Gathers the calls of one turn that have the same place, and calls `send` with at most `most` of them. `send` writes one
-   * command, and resolves to the replies in the order of the calls. When it fails, all its callers fail.
+   * command, and answers with the replies in the order of the calls. When it fails, all its callers fail.
    */
   readonly gather: <Call, A>(
     most: number,
-    send: (calls: ReadonlyArray<Call>) => Promise<ReadonlyArray<A>>
+    send: (calls: ReadonlyArray<Call>, answer: Answer<ReadonlyArray<A>>) => void
   ) => (place: string, call: Call) => Effect.Effect<A, E>
 }
 
-interface Gathered<Call, A, E> {
-  readonly calls: Array<Call>
-  readonly callers: Array<Resume<A, E>>
+/** Who waits for a command. It ends their deadline. */
+class Caller<A, E> implements Answer<A> {
+  readonly #batch: Batch<E>
+  readonly #resume: Resume<A, E>
+  readonly #failed: (cause: unknown) => E
+
+  constructor(batch: Batch<E>, resume: Resume<A, E>, failed: (cause: unknown) => E) {
+    this.#batch = batch
+    this.#resume = resume
+    this.#failed = failed
+    batch.add(resume)
+  }
+
+  succeed(reply: A): void {
+    this.#batch.remove(this.#resume)
+    this.#resume(Effect.succeed(reply))
+  }
+
+  fail(cause: unknown): void {
+    this.#batch.remove(this.#resume)
+    this.#resume(Effect.fail(this.#failed(cause)))
+  }
+}
+
+/** The calls of one command, and who made them. */
+class Group<Call, A, E> implements Unsent, Answer<ReadonlyArray<A>> {
+  readonly place: string
+  readonly #callers: Array<Caller<A, E>> = []
+  readonly #calls: Array<Call> = []
+  readonly #write: (group: Group<Call, A, E>, calls: ReadonlyArray<Call>) => void
+
+  constructor(place: string, write: (group: Group<Call, A, E>, calls: ReadonlyArray<Call>) => void) {
+    this.place = place
+    this.#write = write
+  }
+
+  get size(): number {
+    return this.#calls.length
+  }
+
+  add(call: Call, caller: Caller<A, E>): void {
+    this.#calls.push(call)
+    this.#callers.push(caller)
+  }
+
+  send(): void {
+    try {
+      this.#write(this, this.#calls)
+    } catch (cause) {
+      this.fail(cause)
+    }
+  }
+
+  succeed(replies: ReadonlyArray<A>): void {
+    this.#callers.forEach((caller, i) => {
+      const reply = replies[i]
+      if (reply === undefined) caller.fail("no answer to this call")
+      else caller.succeed(reply)
+    })
+  }
+
+  fail(cause: unknown): void {
+    for (const caller of this.#callers) caller.fail(cause)
+  }
 }
 
 export const makeCommandBatch = <E>({ cork, failed, ms, timer }: CommandBatchOptions<E>): CommandBatch<E> => {
@@ -95,63 +166,45 @@ export const makeCommandBatch = <E>({ cork, failed, ms, timer }: CommandBatchOpt
     return batch
   }
 
-  const gather = <Call, A>(most: number, send: (calls: ReadonlyArray<Call>) => Promise<ReadonlyArray<A>>) => {
-    const groups = new Map<string, Gathered<Call, A, E>>()
-
-    const sendGroup = (batch: Batch<E>, { calls, callers }: Gathered<Call, A, E>): void => {
-      const fail = (cause: unknown) => {
-        const outcome = Effect.fail(failed(cause))
-        for (const resume of callers) {
-          batch.remove(resume)
-          resume(outcome)
-        }
-      }
-      send(calls).then((replies) => {
-        callers.forEach((resume, i) => {
-          batch.remove(resume)
-          const reply = replies[i]
-          resume(reply === undefined ? Effect.fail(failed("no answer to this call")) : Effect.succeed(reply))
-        })
-      }, fail)
+  const gather = <Call, A>(
+    most: number,
+    send: (calls: ReadonlyArray<Call>, answer: Answer<ReadonlyArray<A>>) => void
+  ) => {
+    /** Those that take further calls. Few, and not a `Map`: see `v8/DenseList.ts`. */
+    const open: Array<Group<Call, A, E>> = []
+    const close = (group: Group<Call, A, E>): void => {
+      const at = open.indexOf(group)
+      if (at !== -1) open.splice(at, 1)
+    }
+    const write = (group: Group<Call, A, E>, calls: ReadonlyArray<Call>): void => {
+      close(group)
+      send(calls, group)
     }
 
     return (place: string, call: Call): Effect.Effect<A, E> =>
       Effect.callback<A, E>((resume) => {
         const batch = currentBatch()
-        batch.add(resume)
-        let group = groups.get(place)
+        let group = open.find((begun) => begun.place === place)
         if (group === undefined) {
-          const begun: Gathered<Call, A, E> = { calls: [], callers: [] }
-          groups.set(place, begun)
-          batch.later(() => {
-            if (groups.get(place) === begun) groups.delete(place)
-            sendGroup(batch, begun)
-          })
-          group = begun
+          group = new Group(place, write)
+          open.push(group)
+          batch.later(group)
         }
-        group.calls.push(call)
-        group.callers.push(resume)
+        group.add(call, new Caller(batch, resume, failed))
         // The next call begins another command.
-        if (group.calls.length >= most) groups.delete(place)
+        if (group.size >= most) close(group)
       })
   }
 
-  const command: BatchedCommand<E> = <A>(send: () => Promise<A>) =>
+  const command: BatchedCommand<E> = <A>(send: (answer: Answer<A>) => void) =>
     Effect.callback<A, E>((resume) => {
       const batch = currentBatch()
       batch.flush()
-      batch.add(resume)
-      const fail = (cause: unknown) => {
-        batch.remove(resume)
-        resume(Effect.fail(failed(cause)))
-      }
+      const caller = new Caller<A, E>(batch, resume, failed)
       try {
-        send().then((reply) => {
-          batch.remove(resume)
-          resume(Effect.succeed(reply))
-        }, fail)
+        send(caller)
       } catch (cause) {
-        fail(cause)
+        caller.fail(cause)
       }
     })
 

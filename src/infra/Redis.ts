@@ -8,12 +8,13 @@
 import { createHash } from "node:crypto"
 import type { ConnectionOptions } from "node:tls"
 import { Context, Data, Effect, Layer, Redacted, Result } from "effect"
-import { Cluster, Command, Redis as Single } from "ioredis"
+import { Cluster, Redis as Single } from "ioredis"
 import { makeConnector } from "./clusterConnector.ts"
 import { codeOf } from "./errorCode.ts"
 import { makeMonotonicMs, timerOf } from "./time.ts"
 import { OutageLog } from "./OutageLog.ts"
-import { type BatchedCommand, type CommandBatch, makeCommandBatch } from "./CommandBatch.ts"
+import { type Answer, type BatchedCommand, type CommandBatch, makeCommandBatch } from "./CommandBatch.ts"
+import { makeCommand } from "./RedisCommand.ts"
 import { readRedisUrl, readRedisUrlTls, type Sentinels } from "./RedisUrl.ts"
 
 /** No reply, or an error as the reply. `cause` is for the log. */
@@ -250,7 +251,12 @@ const makeServers = (client: Single | Cluster, command: BatchedCommand<RedisFail
   const load = Effect.gen(function* () {
     const usedConnection = connection
     const nodes = client instanceof Cluster ? client.nodes("master") : [client]
-    const texts = yield* command(() => Promise.all(nodes.map((node) => node.info())))
+    const texts = yield* command<ReadonlyArray<string>>((answer) => {
+      Promise.all(nodes.map((node) => node.info())).then(
+        (texts) => answer.succeed(texts),
+        (cause) => answer.fail(cause)
+      )
+    })
     const servers = texts.map(infoOf)
     // A cluster lists its nodes a moment after it is connected.
     if (usedConnection === connection && servers.length > 0) cached = { at: nowMs(), servers }
@@ -286,10 +292,13 @@ const makeBatch = (client: Single | Cluster, options: RedisOptions): CommandBatc
 
 const isNoScript = (cause: unknown): boolean => cause instanceof Error && cause.message.startsWith("NOSCRIPT")
 
-/** The line of each call, in the order of the calls. */
-const linesOf = (reply: unknown, order: ReadonlyArray<number>): ReadonlyArray<string> => {
+const textOf = (argument: RedisArgument): string =>
+  typeof argument === "function" ? argument() : String(argument)
+
+/** The line of each call, in the order of the calls; or why there is none. */
+const linesOf = (reply: unknown, order: ReadonlyArray<number>): ReadonlyArray<string> | string => {
   const lines = typeof reply === "string" ? reply.split("\n") : []
-  if (lines.length !== order.length) throw new Error(`${lines.length} answers to ${order.length} calls`)
+  if (lines.length !== order.length) return `${lines.length} answers to ${order.length} calls`
   const byCall: Array<string> = []
   lines.forEach((line, i) => (byCall[order[i] ?? 0] = line))
   return byCall
@@ -303,34 +312,38 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
       const client = yield* acquireClient(options)
       yield* logFailures(client)
       const { command, gather } = makeBatch(client, options)
-      /** It does not use `call`, which copies the arguments four times. */
-      const write = (name: string, args: ReadonlyArray<RedisArgument>): Promise<unknown> => {
-        const redisCommand = new Command(
-          name,
-          args.map((arg) => (typeof arg === "function" ? arg() : arg)),
-          { replyEncoding: "utf8" }
-        )
-        client.sendCommand(redisCommand)
-        return redisCommand.promise
+      const write = (name: string, args: ReadonlyArray<RedisArgument>, answer: Answer<unknown>): void => {
+        client.sendCommand(makeCommand(name, args.map(textOf), answer))
       }
-      const send = (name: string, args: ReadonlyArray<RedisArgument>) => command(() => write(name, args))
+      const send = (name: string, args: ReadonlyArray<RedisArgument>) =>
+        command<unknown>((answer) => write(name.toLowerCase(), args, answer))
       const evaluate = (lua: string) => {
         const sha = createHash("sha1").update(lua).digest("hex")
-        return (keys: ReadonlyArray<string>, args: ReadonlyArray<RedisArgument>): Promise<unknown> =>
-          write("EVALSHA", [sha, keys.length, ...keys, ...args]).catch((cause: unknown) => {
-            if (!isNoScript(cause)) throw cause
-            return write("EVAL", [lua, keys.length, ...keys, ...args])
+        return (keys: ReadonlyArray<string>, args: ReadonlyArray<RedisArgument>, answer: Answer<unknown>) =>
+          write("evalsha", [sha, keys.length, ...keys, ...args], {
+            succeed: (reply) => answer.succeed(reply),
+            fail: (cause) => {
+              if (isNoScript(cause)) write("eval", [lua, keys.length, ...keys, ...args], answer)
+              else answer.fail(cause)
+            }
           })
       }
       const script = (lua: string): RedisScript => {
         const run = evaluate(lua)
-        return (keys, args) => command(() => run(keys, args))
+        return (keys, args) => command<unknown>((answer) => run(keys, args, answer))
       }
       const gatherCalls = <Call>(lua: string, { encode, most }: GatherOptions<Call>) => {
         const run = evaluate(lua)
-        const send = gather<Call, string>(most, async (calls) => {
+        const send = gather<Call, string>(most, (calls, answer) => {
           const { args, keys, order } = encode(calls)
-          return linesOf(await run(keys, args), order)
+          run(keys, args, {
+            succeed: (reply) => {
+              const lines = linesOf(reply, order)
+              if (typeof lines === "string") answer.fail(lines)
+              else answer.succeed(lines)
+            },
+            fail: (cause) => answer.fail(cause)
+          })
         })
         return (place: string, call: Call) => send(client instanceof Cluster ? place : "", call)
       }

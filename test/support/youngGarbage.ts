@@ -1,21 +1,21 @@
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 
-/** Small, because V8 makes a full collection of its own for each 64 MiB of buffers, also of other tests. */
-const bufferBytes = 64 * 1024
-const buffers = 50
+const objects = 50
+/** V8 needs 8 bytes for each element. It sweeps buffers later, in the background, so these are lists. */
+const elements = 4096
 
 /**
- * Calls `use` with fifty buffers, one after the other, and says how many are still in memory after `scavenges` collections of
- * young objects. What was made before is in old space by then. Nothing but the garbage of `use` may hold a buffer.
+ * Calls `use` with fifty lists, one after the other, and says how many are still in memory after `scavenges` collections of
+ * young objects. What was made before is in old space by then. Nothing but the garbage of `use` may hold a list.
  */
-export const heldAfter = (scavenges: number, use: (buffer: Uint8Array) => void): number => {
+export const heldAfter = (scavenges: number, use: (list: Array<number>) => void): number => {
   setFlagsFromString("--expose-gc")
   const gc: unknown = runInNewContext("gc")
   if (typeof gc !== "function") throw new Error("no gc")
   gc()
-  const before = process.memoryUsage().arrayBuffers
-  for (let n = 0; n < buffers; n++) use(new Uint8Array(bufferBytes))
+  const before = process.memoryUsage().heapUsed
+  for (let n = 0; n < objects; n++) use(new Array<number>(elements).fill(0))
   for (let n = 0; n < scavenges; n++) gc({ type: "minor" })
-  return (process.memoryUsage().arrayBuffers - before) / bufferBytes
+  return (process.memoryUsage().heapUsed - before) / (elements * 8)
 }

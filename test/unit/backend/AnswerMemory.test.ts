@@ -87,8 +87,9 @@ it.effect(
   () =>
     Effect.gen(function* () {
       const memory = yield* AnswerMemory
-      const runRequest = (response: Uint8Array) =>
-        Effect.runSync(
+      const runSync = Effect.runSyncWith(yield* Effect.context<never>())
+      const runRequest = (response: Array<number>) =>
+        runSync(
           Effect.scoped(
             Effect.map(memory.share(undefined), (share) => share.onCut(() => void response.fill(0)))
           )

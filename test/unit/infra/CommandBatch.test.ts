@@ -19,15 +19,18 @@ const makeWire = () => {
     },
     failed: (cause) => String(cause)
   })
-  const gathered = batch.gather<string, string>(3, (calls) => {
+  const gathered = batch.gather<string, string>(3, (calls, answer) => {
     written.push(`[${calls.join(" ")}]`)
-    if (calls.includes("broken")) return Promise.reject(new Error("lost"))
-    if (calls.includes("silent")) return new Promise(() => undefined)
-    return Promise.resolve(calls.includes("short") ? [] : calls.map((call) => call.toUpperCase()))
+    if (calls.includes("unwritable")) throw new Error("not written")
+    if (calls.includes("silent")) return
+    setImmediate(() => {
+      if (calls.includes("broken")) answer.fail(new Error("lost"))
+      else answer.succeed(calls.includes("short") ? [] : calls.map((call) => call.toUpperCase()))
+    })
   })
-  const other = batch.command(() => {
+  const other = batch.command<string>((answer) => {
     written.push("other")
-    return Promise.resolve("done")
+    answer.succeed("done")
   })
   return { written, gathered, other, expire: () => expire() }
 }
@@ -70,11 +73,12 @@ describe("calls of one turn of the event loop", () => {
         gathered("x", "a"),
         gathered("x", "broken"),
         gathered("y", "b"),
-        gathered("z", "short")
+        gathered("z", "short"),
+        gathered("w", "unwritable")
       ])
       assert.deepStrictEqual(
         replies.map((reply) => (Result.isSuccess(reply) ? reply.success : reply.failure)),
-        ["Error: lost", "Error: lost", "B", "no answer to this call"]
+        ["Error: lost", "Error: lost", "B", "no answer to this call", "Error: not written"]
       )
     })
   )

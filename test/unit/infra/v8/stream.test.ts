@@ -201,7 +201,7 @@ it("when a stream is made here, then it is one of Effect's", () => {
   )
 })
 
-/** How many of fifty buffers that streams were made around and run are still in memory. */
+/** How many of fifty lists that streams were made around and run are still in memory. */
 const heldBy = (make: Maker, run: Runner): number =>
   heldAfter(3, (held) => {
     const script = new Script([{ chunk: [held.length], way: "there" }], undefined)
