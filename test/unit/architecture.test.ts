@@ -259,6 +259,16 @@ it("when a file is on the hot path, then no function is assigned to a property: 
   )
 })
 
+it("when src decides with a generator, then its generator function is made once (infra/v8/resultFn.ts)", () => {
+  assert.deepStrictEqual(
+    files
+      .filter(within("src"))
+      .filter((file) => /\bResult\.gen\(\s*function\b/.test(readFileSync(path.join(root, file), "utf8"))),
+    [],
+    "Use `resultFn(function* (…) { … })`."
+  )
+})
+
 /** A getter whose type, or whose body up to its end, names an Effect. */
 const effectfulGetter =
   /\bget #?\w+\(\)\s*(?::[^{]*\b(?:Effect|Stream|Pull)\b[^{]*\{|\{(?:(?!^ *\}).)*\b(?:Effect|Stream|Pull)\.)/ms

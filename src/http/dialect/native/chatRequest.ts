@@ -1,7 +1,8 @@
 /** The request of `POST /api/chat`. Known fields only; other fields are dropped (docs/protocol.md, "Chat"). */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { requestDecoder } from "../Dialect.ts"
+import { resultFn } from "../../../infra/v8/resultFn.ts"
+import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens } from "../fields.ts"
 import { Images } from "../images.ts"
@@ -55,8 +56,9 @@ export const toolOf = (tool: typeof Tool.Type): Schema.JsonObject => ({
   function: present(tool.function)
 })
 
-export const chatRequest = requestDecoder(Chat, (chat, bounds) =>
-  Result.gen(function* () {
+export const chatRequest = requestDecoder(
+  Chat,
+  resultFn(function* (chat: typeof Chat.Type, bounds: Bounds) {
     const options = chat.options ?? {}
     const maxTokens = yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
     const messages = chat.messages ?? []

@@ -1,7 +1,8 @@
 /** The requests of `POST /api/embed` and of the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { requestDecoder } from "../Dialect.ts"
+import { resultFn } from "../../../infra/v8/resultFn.ts"
+import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, maxDimensions, ModelName, Texts, wholeIn } from "../fields.ts"
 import { askedNumCtx, Options, optionsOf } from "./options.ts"
@@ -24,8 +25,9 @@ const Embed = Schema.Struct({
 const checkOptions = (options: typeof Options.Type, cap: number) =>
   checkMaxTokens("options.num_predict", options.num_predict, cap)
 
-export const embedRequest = requestDecoder(Embed, (embed, bounds) =>
-  Result.gen(function* () {
+export const embedRequest = requestDecoder(
+  Embed,
+  resultFn(function* (embed: typeof Embed.Type, bounds: Bounds) {
     const options = embed.options ?? {}
     yield* checkOptions(options, bounds.numPredictCap)
     const input = embed.input ?? ""
@@ -52,8 +54,9 @@ const Embeddings = Schema.Struct({
   options: absentable(Options)
 })
 
-export const embeddingsRequest = requestDecoder(Embeddings, (embeddings, bounds) =>
-  Result.gen(function* () {
+export const embeddingsRequest = requestDecoder(
+  Embeddings,
+  resultFn(function* (embeddings: typeof Embeddings.Type, bounds: Bounds) {
     const options = embeddings.options ?? {}
     yield* checkOptions(options, bounds.numPredictCap)
     const prompt = embeddings.prompt ?? ""

@@ -1,8 +1,9 @@
 /** The request of `POST /api/generate` (docs/protocol.md, "Generate"). */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
 import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { requestDecoder } from "../Dialect.ts"
+import { resultFn } from "../../../infra/v8/resultFn.ts"
+import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
 import { Images } from "../images.ts"
@@ -25,8 +26,9 @@ const Generate = Schema.Struct({
   context: absentable(SealedContext, "as an earlier answer to this key gave it")
 })
 
-export const generateRequest = requestDecoder(Generate, (generate, bounds) =>
-  Result.gen(function* () {
+export const generateRequest = requestDecoder(
+  Generate,
+  resultFn(function* (generate: typeof Generate.Type, bounds: Bounds) {
     // A template can print the model's system prompt. If it were dropped, the client would not notice the other answer.
     if (generate.template !== undefined && generate.template !== null && generate.template !== "") {
       return yield* refuse("template: not supported")

@@ -1,7 +1,8 @@
 /** The request of `POST /api/show`: only the name, in `model` or `name`. */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
 import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
+import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { absentable } from "../fields.ts"
 
@@ -15,8 +16,9 @@ const Show = Schema.Struct({
   }))
 })
 
-export const showRequest = requestDecoder(Show, (show) =>
-  Result.gen(function* () {
+export const showRequest = requestDecoder(
+  Show,
+  resultFn(function* (show: typeof Show.Type) {
     const model = show.model || show.name || ""
     if (model === "") return yield* refuse("model: missing")
     return {

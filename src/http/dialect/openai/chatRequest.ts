@@ -1,8 +1,9 @@
 /** The request of `POST /v1/chat/completions`. A field that cannot be honoured is a 400 (docs/protocol.md, "OpenAI requests"). */
 import { Result, Schema } from "effect"
-import { refuse } from "../../../domain/Errors.ts"
+import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
-import { requestDecoder } from "../Dialect.ts"
+import { resultFn } from "../../../infra/v8/resultFn.ts"
+import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, MaxTokens, TopLogprobs } from "../fields.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
@@ -54,19 +55,16 @@ const formatOf = (format: typeof ResponseFormat.Type | null | undefined): Json |
 }
 
 /** `none` sends no tools, a name sends only that one. The backend cannot be forced to call a tool. */
-const toolsOf = (chat: typeof Chat.Type) =>
-  Result.gen(function* () {
-    const choice = chat.tool_choice
-    if (chat.tools === undefined || chat.tools === null || chat.tools.length === 0 || choice === "none")
-      return undefined
-    const tools = chat.tools
-    if (choice === undefined || choice === null || typeof choice === "string") return tools.map(toolOf)
-    const named = tools.filter((tool) => tool.function.name === choice.function.name)
-    if (named.length === 0) {
-      return yield* refuse("tool_choice.function.name: expected the name of one of tools")
-    }
-    return named.map(toolOf)
-  })
+const toolsOf = ({ tool_choice: choice, tools }: typeof Chat.Type): Decided<Json | undefined> => {
+  if (tools === undefined || tools === null || tools.length === 0 || choice === "none") return noTools
+  if (choice === undefined || choice === null || typeof choice === "string")
+    return Result.succeed(tools.map(toolOf))
+  const named = tools.filter((tool) => tool.function.name === choice.function.name)
+  if (named.length === 0) return refuse("tool_choice.function.name: expected the name of one of tools")
+  return Result.succeed(named.map(toolOf))
+}
+
+const noTools = Result.succeed(undefined)
 
 const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | undefined => {
   switch (effort) {
@@ -87,34 +85,33 @@ const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | undefine
 
 export const chatRequest = requestDecoder(
   Chat,
-  (chat, bounds) =>
-    Result.gen(function* () {
-      const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap)
-      const maxTokens = yield* checkMaxTokens(
-        "max_completion_tokens",
-        chat.max_completion_tokens,
-        bounds.numPredictCap
-      )
-      const messages = yield* nativeMessages(chat.messages)
-      const tools = yield* toolsOf(chat)
-      return {
-        kind: "chat",
-        model: chat.model,
-        ...endUserClaim(chat),
-        stream: chat.stream ?? false,
-        usageChunk: chat.stream_options?.include_usage === true,
-        body: present({
-          messages,
-          tools,
-          format: formatOf(chat.response_format),
-          think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
-          logprobs: chat.logprobs,
-          top_logprobs: chat.top_logprobs
-        }),
-        options: samplingOf(chat),
-        thinkIfAble: true,
-        maxTokens: maxTokens ?? legacy
-      } satisfies DecodedRequest
-    }),
+  resultFn(function* (chat: typeof Chat.Type, bounds: Bounds) {
+    const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap)
+    const maxTokens = yield* checkMaxTokens(
+      "max_completion_tokens",
+      chat.max_completion_tokens,
+      bounds.numPredictCap
+    )
+    const messages = yield* nativeMessages(chat.messages)
+    const tools = yield* toolsOf(chat)
+    return {
+      kind: "chat",
+      model: chat.model,
+      ...endUserClaim(chat),
+      stream: chat.stream ?? false,
+      usageChunk: chat.stream_options?.include_usage === true,
+      body: present({
+        messages,
+        tools,
+        format: formatOf(chat.response_format),
+        think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
+        logprobs: chat.logprobs,
+        top_logprobs: chat.top_logprobs
+      }),
+      options: samplingOf(chat),
+      thinkIfAble: true,
+      maxTokens: maxTokens ?? legacy
+    } satisfies DecodedRequest
+  }),
   "response_format.json_schema.schema"
 )

@@ -1,7 +1,8 @@
 /** The request of `POST /v1/completions`. The model's own template applies (docs/protocol.md, "OpenAI requests"). */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { requestDecoder } from "../Dialect.ts"
+import { resultFn } from "../../../infra/v8/resultFn.ts"
+import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
 import { samplingOf } from "../sampling.ts"
@@ -19,8 +20,9 @@ const Completion = Schema.Struct({
   logprobs: absentable(wholeIn([0, 5]), "how many alternatives each log probability has")
 })
 
-export const completionRequest = requestDecoder(Completion, (completion, bounds) =>
-  Result.gen(function* () {
+export const completionRequest = requestDecoder(
+  Completion,
+  resultFn(function* (completion: typeof Completion.Type, bounds: Bounds) {
     const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
     const logprobs = completion.logprobs ?? undefined
     return {
