@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm"
 
 const objects = 50
 /** V8 needs 8 bytes for each element. It sweeps buffers later, in the background, so these are lists. */
-const elements = 4096
+const zeros = Array.from({ length: 4096 }, () => 0)
 
 /**
  * Calls `use` with fifty lists, one after the other, and says how many are still in memory after `scavenges` collections of
@@ -15,7 +15,7 @@ export const heldAfter = (scavenges: number, use: (list: Array<number>) => void)
   if (typeof gc !== "function") throw new Error("no gc")
   gc()
   const before = process.memoryUsage().heapUsed
-  for (let n = 0; n < objects; n++) use(new Array<number>(elements).fill(0))
+  for (let n = 0; n < objects; n++) use([...zeros])
   for (let n = 0; n < scavenges; n++) gc({ type: "minor" })
-  return (process.memoryUsage().heapUsed - before) / (elements * 8)
+  return (process.memoryUsage().heapUsed - before) / (zeros.length * 8)
 }
