@@ -12,7 +12,7 @@ import type { BreakerState, Party } from "./Circuit.ts"
 /** The first part of a call has succeeded. */
 export interface Guarded<A> {
   readonly value: A
-  /** Reports how the stream ended, once. Not called when the client left. */
+  /** Reports how the stream ended, once, and the effect must be run at once. Not called when the client left. */
   report(outcome: "success" | "failure"): Effect.Effect<void>
 }
 

@@ -19,16 +19,15 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
   const nowMs = yield* makeMonotonicMs
   const circuit = new Circuit(options)
 
-  /** Applies a transition and logs when it opened or closed the circuit. */
-  const apply = (transition: () => void): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      const wasClosed = circuit.isClosed
-      transition()
-      if (circuit.isClosed === wasClosed) return Effect.void
-      return wasClosed
-        ? Effect.logWarning("circuit breaker opened", { failures: options.failures })
-        : Effect.logInfo("circuit breaker closed")
-    })
+  /** Applies a transition at once. The effect logs when it opened or closed the circuit. */
+  const apply = (transition: () => void): Effect.Effect<void> => {
+    const wasClosed = circuit.isClosed
+    transition()
+    if (circuit.isClosed === wasClosed) return Effect.void
+    return wasClosed
+      ? Effect.logWarning("circuit breaker opened", { failures: options.failures })
+      : Effect.logInfo("circuit breaker closed")
+  }
 
   const record = (admission: Admission, outcome: CallResult): Effect.Effect<void> =>
     apply(() => circuit.record(admission, outcome, nowMs()))
@@ -43,8 +42,8 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
     head: Effect.Effect<A, E, R>,
     isFailure: (error: E) => boolean
   ): Effect.Effect<Guarded<A>, E, R> => {
-    const judged = Effect.onExit(head, (exit) =>
-      Exit.isSuccess(exit) ? Effect.void : record(admission, resultOf(exit.cause, isFailure))
+    const judged = Effect.onExitPrimitive(head, (exit) =>
+      Exit.isSuccess(exit) ? undefined : record(admission, resultOf(exit.cause, isFailure))
     )
     // Only the first frame of a probe changes the state; other requests skip this step.
     if (!admission.probe)
@@ -61,16 +60,15 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
     head: Effect.Effect<A, E, R>,
     isFailure: (error: E) => boolean
   ): Effect.Effect<Guarded<A>, E | CircuitOpen, R> => {
-    const admitted = (mark: (head: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>) =>
-      Effect.suspend((): Effect.Effect<Guarded<A>, E | CircuitOpen, R> => {
-        const admission = circuit.admit(party, nowMs())
-        return admission instanceof Refusal
-          ? Effect.fail(circuitOpen(admission.waitMs))
-          : run(admission, mark(head), isFailure)
-      })
+    const admitted = (marked: Effect.Effect<A, E, R>): Effect.Effect<Guarded<A>, E | CircuitOpen, R> => {
+      const admission = circuit.admit(party, nowMs())
+      return admission instanceof Refusal
+        ? Effect.fail(circuitOpen(admission.waitMs))
+        : run(admission, marked, isFailure)
+    }
     // No interruption may come between taking the probe and the call, so that the probe is always given back.
     return Effect.suspend(() =>
-      circuit.isClosed ? admitted((head) => head) : Effect.uninterruptibleMask((restore) => admitted(restore))
+      circuit.isClosed ? admitted(head) : Effect.uninterruptibleMask((restore) => admitted(restore(head)))
     )
   }
 

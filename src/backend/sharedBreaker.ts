@@ -99,8 +99,8 @@ const make = Effect.fnUntraced(function* ({ openMs }: Pick<CircuitOptions, "open
     head: Effect.Effect<A, E, R>,
     isFailure: (error: E) => boolean
   ): Effect.Effect<Guarded<A>, E, R> => {
-    const judged = Effect.onExit(head, (exit) =>
-      Exit.isSuccess(exit) ? Effect.void : report(party, pass, resultOf(exit.cause, isFailure))
+    const judged = Effect.onExitPrimitive(head, (exit) =>
+      Exit.isSuccess(exit) ? undefined : report(party, pass, resultOf(exit.cause, isFailure))
     )
     if (pass.probe === undefined) {
       return Effect.map(judged, (value) => {

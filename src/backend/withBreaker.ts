@@ -1,33 +1,41 @@
 /** Calls the backend through the breaker, and reports the result of each call once. */
-import { Cause, Effect, Exit, Option, Scope, type Stream } from "effect"
+import { Cause, Effect, Exit, Option, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { Facts, Permit } from "../domain/Evidence.ts"
-import { transformSource } from "../infra/v8/stream.ts"
+import { type Source, transformSource } from "../infra/v8/stream.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { isBreakerFailure, type CallError } from "./errors.ts"
 
-type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
+type Failure = BackendFailed | ShuttingDown | Unavailable
+type Frames = Stream.Stream<Frame, Failure>
 
 /**
  * Reports a failure when it passes, because a later step may turn it into an error line. Reports every other result at
  * the end. It does not use `Stream.onExit`, which takes three steps per chunk instead of one.
  */
 const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
-  transformSource(value, (source, scope) => {
+  transformSource(value, (source): Source<Frame, Failure> => {
     let failed = false
-    const pull = Effect.tapCause(source.pull, (cause) => {
-      const error = Option.getOrUndefined(Cause.findErrorOption(cause))
-      if (Cause.isDone(error)) return Effect.void
-      failed = true
-      // A defect of the gateway is no result of the backend.
-      return error !== undefined && isBreakerFailure(error) ? report("failure") : Effect.void
-    })
-    const ended = Scope.addFinalizerExit(scope, (exit) =>
-      // A stream that was not read to its end counts as a success. A client that left does not count.
-      Exit.isSuccess(exit) && !failed ? report("success") : Effect.void
-    )
-    return Effect.as(ended, { poll: () => source.poll(), pull, onReady: (wake) => source.onReady(wake) })
+    return {
+      poll: () => source.poll(),
+      get pull() {
+        return Effect.tapCause(source.pull, (cause) => {
+          const error = Option.getOrUndefined(Cause.findErrorOption(cause))
+          if (Cause.isDone(error)) return Effect.void
+          failed = true
+          // A defect of the gateway is no result of the backend.
+          return error !== undefined && isBreakerFailure(error) ? report("failure") : Effect.void
+        })
+      },
+      onReady: (wake) => source.onReady(wake),
+      close: (exit) => {
+        const closed = source.close(exit)
+        // A stream that was not read to its end counts as a success. A client that left does not count.
+        if (failed || !Exit.isSuccess(exit)) return closed
+        return closed === undefined ? report("success") : Effect.andThen(report("success"), closed)
+      }
+    }
   })
 
 /** Makes the call that was admitted. */

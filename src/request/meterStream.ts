@@ -40,7 +40,7 @@ export const meterStream = (
   hold: Hold,
   transcript: Transcript | undefined
 ): Answer =>
-  transformSource(frames, (source) => {
+  transformSource(frames, (source): Source<Frame, Failure> => {
     const { cost } = hold
     const count = cost.output
     /** the end of the answer, once it is known */
@@ -53,7 +53,7 @@ export const meterStream = (
     let left: Pull.Pull<Frames, Failure> | undefined
 
     const end = (before: ReadonlyArray<Frame>, final: Frame): Frames => {
-      ending = Cause.done()
+      ending = over
       return Arr.append(before, asCharged(final, cost))
     }
 
@@ -90,7 +90,7 @@ export const meterStream = (
       }
       if (last.done || isCertainlyMore(count, hold.output)) return cut(chunk, last, output)
       waiting = chunk
-      return nextOfWaiting
+      return nextOfWaiting()
     }
 
     const meter = (fresh: Frames): Step => {
@@ -109,29 +109,31 @@ export const meterStream = (
       return Effect.flatMap(extending, () => toPull(show(chunk, last, output)))
     }
 
-    const next = Effect.flatMap(source.pull, (chunk) => toPull(meter(chunk)))
+    const next = (): Pull.Pull<Frames, Failure> =>
+      Effect.flatMap(source.pull, (chunk) => toPull(meter(chunk)))
 
     /** At the end without a final frame, waiting frames cost their estimate. */
-    const nextOfWaiting: Pull.Pull<Frames, Failure> = Effect.matchEffect(source.pull, {
-      onSuccess: (chunk) => toPull(meter(chunk)),
-      onFailure: (error) => {
-        const chunk = waiting
-        waiting = undefined
-        if (chunk === undefined) return Effect.fail(error)
-        const shown = cutToHold(chunk, count.estimate)
-        ending = Effect.fail(error)
-        return Arr.isReadonlyArrayNonEmpty(shown) ? Effect.succeed(shown) : ending
-      }
-    })
+    const nextOfWaiting = (): Pull.Pull<Frames, Failure> =>
+      Effect.matchEffect(source.pull, {
+        onSuccess: (chunk) => toPull(meter(chunk)),
+        onFailure: (error) => {
+          const chunk = waiting
+          waiting = undefined
+          if (chunk === undefined) return Effect.fail(error)
+          const shown = cutToHold(chunk, count.estimate)
+          ending = Effect.fail(error)
+          return Arr.isReadonlyArrayNonEmpty(shown) ? Effect.succeed(shown) : ending
+        }
+      })
 
     const pull = Effect.suspend((): Pull.Pull<Frames, Failure> => {
-      const step = left ?? ending ?? next
+      const step = left ?? ending ?? next()
       left = undefined
       return step
     })
 
     const poll = (): Frames | NoChunk => {
-      if (ending !== undefined) return "blocked"
+      if (ending !== undefined) return ending === over ? "ended" : "blocked"
       const fresh = source.poll()
       if (!isFrames(fresh)) return fresh
       const step = meter(fresh)
@@ -140,9 +142,11 @@ export const meterStream = (
       return "blocked"
     }
 
-    const metering: Source<Frame, Failure> = { poll, pull, onReady: (wake) => source.onReady(wake) }
-    return Effect.succeed(metering)
+    return { poll, pull, onReady: (wake) => source.onReady(wake), close: (exit) => source.close(exit) }
   })
+
+/** The end of an answer that is complete. */
+const over: Pull.Pull<never> = Cause.done()
 
 /**
  * Whether the frames have more than `limit` tokens by every possible count. It also bounds the waiting frames: 32 bytes

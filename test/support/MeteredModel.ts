@@ -61,19 +61,17 @@ export class MeteredRequest {
   answer(chunks: ReadonlyArray<Arr.NonEmptyReadonlyArray<Frame>>): void {
     let sent = 0
     const take = (): Arr.NonEmptyReadonlyArray<Frame> | undefined => chunks[sent++]
-    const frames = fromSource<Frame, BackendFailed>(() =>
-      Effect.succeed({
-        poll: () => take() ?? "blocked",
-        pull: Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
-          const chunk = take()
-          if (chunk !== undefined) return Effect.succeed(chunk)
-          return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
-        }),
-        onReady: () => undefined
-      })
-    )
-    const metered = meterStream(frames, this.hold, undefined)
-    this.#source = Effect.runSync(sourceOf(metered, this.#scope))
+    const frames = fromSource<Frame, BackendFailed>(() => ({
+      poll: () => take() ?? "blocked",
+      pull: Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
+        const chunk = take()
+        if (chunk !== undefined) return Effect.succeed(chunk)
+        return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
+      }),
+      onReady: () => undefined,
+      close: () => undefined
+    }))
+    this.#source = sourceOf(meterStream(frames, this.hold, undefined))
   }
 
   /** Takes one chunk, as a client that reads: without a fiber when that is possible, as `runChunks` does. */

@@ -18,6 +18,7 @@ import { isRepeatLimit } from "./refusals.ts"
 import { type Head, type UpstreamCall, TransportError } from "./UpstreamCall.ts"
 
 export type Frames = readonly [Frame, ...Array<Frame>]
+type Failure = BackendFailed | ShuttingDown | Unavailable
 
 /** Bounds of an answer, and the share that its memory is taken from. */
 export interface AnswerLimits {
@@ -27,7 +28,7 @@ export interface AnswerLimits {
   readonly isFolded: boolean
 }
 
-export class FrameReader {
+export class FrameReader implements Source<Frame, Failure> {
   readonly #call: UpstreamCall
   readonly #kind: FrameKind
   readonly #delimited: boolean
@@ -42,6 +43,8 @@ export class FrameReader {
   #count = 0
   #failure: BackendFailed | undefined
   #done = false
+  /** frames that were read before the stream was made */
+  #held: Frames | undefined
   /** the backend's time of the last frame */
   #lastAt: string | undefined
 
@@ -89,28 +92,37 @@ export class FrameReader {
   }
 
   /** The stream of `first` and all later frames. It can be run once. */
-  rest(first: Frames): Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable> {
-    const next = this.#pull(fromTransport)
-    let held: Frames | undefined = first
-    const takeHeld = () => {
-      const frames = held
-      held = undefined
-      return frames
-    }
-    const source: Source<Frame, BackendFailed | ShuttingDown | Unavailable> = {
-      poll: () => takeHeld() ?? this.#poll(),
-      pull: Effect.suspend(() => {
-        const frames = takeHeld()
-        return frames === undefined ? next : Effect.succeed(frames)
-      }),
-      onReady: (wake) => this.#call.onReady(wake)
-    }
-    return fromSource(() => Effect.succeed(source))
+  rest(first: Frames): Stream.Stream<Frame, Failure> {
+    this.#held = first
+    return fromSource(() => this)
+  }
+
+  get pull(): Source<Frame, Failure>["pull"] {
+    return Effect.suspend(() => {
+      const frames = this.#takeHeld()
+      return frames === undefined ? this.#pull(fromTransport) : Effect.succeed(frames)
+    })
+  }
+
+  onReady(wake: (() => void) | undefined): void {
+    this.#call.onReady(wake)
+  }
+
+  /** The Scope of the request ends the call. */
+  close(): undefined {}
+
+  #takeHeld(): Frames | undefined {
+    const frames = this.#held
+    this.#held = undefined
+    return frames
   }
 
   /** Takes the frames that are there. Failures, the end, and bytes for which there is no memory are left to `#pull`. */
-  #poll(): Frames | NoChunk {
-    while (this.#failure === undefined && !this.#done) {
+  poll(): Frames | NoChunk {
+    const held = this.#takeHeld()
+    if (held !== undefined) return held
+    while (this.#failure === undefined) {
+      if (this.#done) return "ended"
       const { waiting } = this.#call
       if (waiting === 0) return this.#call.isOver ? "blocked" : "waiting"
       if (!this.#share.tryCollect(this.#folded + this.#lines.pending + waiting)) return "blocked"

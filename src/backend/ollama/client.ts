@@ -34,7 +34,7 @@ import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
 import type { CallError } from "../errors.ts"
 import { beforeFirstFrame, fromStatus, fromTransport } from "./errors.ts"
-import { FrameReader, type AnswerLimits } from "./FrameReader.ts"
+import { type AnswerLimits, FrameReader, type Frames } from "./FrameReader.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
 import { CountingClient, type Head, UpstreamCall, TransportError } from "./UpstreamCall.ts"
@@ -81,6 +81,7 @@ const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) =>
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const [breaker, drain, memory] = [yield* CircuitBreaker, yield* Drain, yield* AnswerMemory]
   const [timer, nowMs, traced] = [yield* makeTimer, yield* makeMonotonicMs, yield* Traced]
+  const answerMs = options.maxDurationMs ?? Number.POSITIVE_INFINITY
   const prefix = options.url.pathname.replace(/\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(
@@ -174,21 +175,18 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     }).pipe(Effect.scoped)
 
   /**
-   * Sets one deadline for connecting, waiting and reading. The server may close an idle connection while the gateway
+   * Sets one deadline, from now, for connecting, waiting and reading. The server may close an idle connection while the gateway
    * sends on it. Only then a second attempt is made, because the server has done nothing yet.
    */
   const inTime = <A, R>(
     ms: number,
     attempt: (deadline: number) => Effect.Effect<A, CallError | TransportError, R>
-  ): Effect.Effect<A, CallError, R> =>
-    Effect.suspend(() => {
-      const deadline = nowMs() + ms
-      return Effect.catch(attempt(deadline), (error) =>
-        wasClosedIdle(error)
-          ? Effect.mapError(attempt(deadline), toCallError)
-          : Effect.fail(toCallError(error))
-      )
-    })
+  ): Effect.Effect<A, CallError, R> => {
+    const deadline = nowMs() + ms
+    return Effect.catch(attempt(deadline), (error) =>
+      wasClosedIdle(error) ? Effect.mapError(attempt(deadline), toCallError) : Effect.fail(toCallError(error))
+    )
+  }
 
   /** Reads an answer of one JSON object. */
   const ask = <A>(
@@ -197,7 +195,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     expected: Expected<A>,
     share: AnswerShare,
     timeoutMs: number
-  ) => inTime(timeoutMs, (deadline) => askOnce(path, body, expected, share, deadline))
+  ) => Effect.suspend(() => inTime(timeoutMs, (deadline) => askOnce(path, body, expected, share, deadline)))
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, timeoutMs: number) =>
@@ -209,13 +207,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const head = (kind: FrameKind, body: string, limits: AnswerLimits) =>
     inTime(options.firstByteTimeoutMs, (deadline) =>
       Effect.flatMap(dispatch(kind, body, deadline), (call) =>
-        Effect.map(open(call, kind, limits), (answer) => {
-          call.setDeadline(
-            options.maxDurationMs ?? Number.POSITIVE_INFINITY,
-            "longer than the maximal duration"
-          )
-          return answer
-        })
+        Effect.flatMap(call.head, (head) => open(call, kind, limits, head, answerMs))
       )
     )
 
@@ -311,28 +303,37 @@ const objectBodyOf = (model: string, { body, options }: InferenceRequest): strin
 const expect = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
   value === undefined ? protocol(otherwise) : Effect.succeed(value)
 
-/** Waits for the first frames. The rest is read by the stream. */
-const open = Effect.fnUntraced(function* (
+/** Waits for the first frames, which usually come with the head. The rest is read by the stream, in `answerMs`. */
+const open = (
   call: UpstreamCall,
   kind: FrameKind,
-  limits: AnswerLimits
-): Effect.fn.Return<
+  limits: AnswerLimits,
+  head: Head,
+  answerMs: number
+): Effect.Effect<
   Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>,
   CallError | TransportError
-> {
-  const head = yield* call.head
-  if (head.status !== 200) return yield* fromStatus(head, yield* beginning(call))
+> => {
+  if (head.status !== 200)
+    return Effect.flatMap(beginning(call), (text) => Effect.fail(fromStatus(head, text)))
   if (!isFrames(head)) {
     const fault = protocol(`content type ${head.contentType.slice(0, 100)}`)
     call.abort(fault)
-    return yield* fault
+    return fault
   }
   const reader = new FrameReader(call, kind, head, limits)
-  const first = yield* Effect.mapError(reader.next(), beforeFirstFrame)
-  if (first === undefined)
-    return yield* new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
-  return reader.rest(first)
-})
+  const opened = (first: Frames) => {
+    call.setDeadline(answerMs, "longer than the maximal duration")
+    return Effect.succeed(reader.rest(first))
+  }
+  const there = reader.poll()
+  if (typeof there !== "string") return opened(there)
+  return Effect.flatMap(Effect.mapError(reader.next(), beforeFirstFrame), (first) =>
+    first === undefined
+      ? new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
+      : opened(first)
+  )
+}
 
 const isFrames = (head: Head): boolean =>
   !head.encoded && /^application\/(x-ndjson|json)\s*(;|$)/.test(head.contentType)

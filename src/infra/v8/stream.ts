@@ -3,8 +3,8 @@
  *
  * Their chunks are passed on without a fiber while nothing has to be waited for but the next chunk. A stream has a `Source`
  * for each of its runs. `poll` takes what is there, in the callback of the socket. Everything else is left to `pull`, in the
- * fiber of the run: a failure, the end, a question to a store, a wait for memory. `runChunks` polls, and resumes the fiber
- * only for these (`bench/RESULTS.md` has the gain).
+ * fiber of the run: a failure, a question to a store, a wait for memory. `runChunks` polls, and resumes the fiber only for
+ * these and at the end (`bench/RESULTS.md` has the gain).
  *
  * They also keep less memory. Effect sets the transform of a channel with `self.transform = (upstream, scope) => …`. V8 puts a
  * function literal that is assigned to a property into old space at once, because it looks like a method
@@ -12,12 +12,12 @@
  * everything the function refers to, here a whole request, stays in memory. Without this a scavenge takes half as long, and a
  * stream of three frames a tenth less.
  */
-import { type Array as Arr, Channel, Effect, Pull, Scope, Stream } from "effect"
+import { type Array as Arr, Channel, Effect, type Exit, Pull, Scope, Stream } from "effect"
 
 export type Chunk<A> = Arr.NonEmptyReadonlyArray<A>
 
-/** Why `poll` has no chunk: nothing has come yet; or the next step is one for `pull`. */
-export type NoChunk = "waiting" | "blocked"
+/** Why `poll` has no chunk: nothing has come yet; the next step is one for `pull`; or the stream is over. */
+export type NoChunk = "waiting" | "blocked" | "ended"
 
 /** One run of a stream. */
 export interface Source<A, E> {
@@ -27,10 +27,12 @@ export interface Source<A, E> {
   readonly pull: Pull.Pull<Chunk<A>, E>
   /** Calls `wake` whenever there may be more to poll. `undefined`: no longer. Used after `waiting` only. */
   onReady(wake: (() => void) | undefined): void
+  /** Is called once, at the end of the run. Returns what must be done then. */
+  close(exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> | undefined
 }
 
 interface Opens<A, E> {
-  readonly open: (scope: Scope.Scope) => Effect.Effect<Source<A, E>>
+  readonly open: () => Source<A, E>
 }
 
 type Chunks<A, E> = Channel.Channel<Chunk<A>, E, void, unknown, unknown, unknown>
@@ -38,34 +40,56 @@ type Chunks<A, E> = Channel.Channel<Chunk<A>, E, void, unknown, unknown, unknown
 /** The prototype of our channels. Only `transform` and `open` are their own. */
 const prototype = Channel.fromTransform(Effect.succeed)
 
-/** A stream that makes its source for each run, in the scope of the run. */
-export const fromSource = <A, E>(open: Opens<A, E>["open"]): Stream.Stream<A, E> => {
-  const transform = (_upstream: unknown, scope: Scope.Scope) => Effect.map(open(scope), ({ pull }) => pull)
+/** A stream that makes its source for each run. */
+export const fromSource = <A, E>(open: () => Source<A, E>): Stream.Stream<A, E> => {
+  const transform = (_upstream: unknown, scope: Scope.Scope) =>
+    Effect.suspend(() => {
+      const source = open()
+      return Effect.as(
+        Scope.addFinalizerExit(scope, (exit) => source.close(exit) ?? Effect.void),
+        source.pull
+      )
+    })
   const channel: Chunks<A, E> = Object.assign(Object.create(prototype), { transform, open })
   return Stream.fromChannel(channel)
 }
 
 const opens = <A, E>(channel: Chunks<A, E>): channel is Chunks<A, E> & Opens<A, E> => "open" in channel
 
-/** The source of a run of any stream. A stream that was made elsewhere is always pulled. */
-export const sourceOf = <A, E>(
-  { channel }: Stream.Stream<A, E>,
-  scope: Scope.Scope
-): Effect.Effect<Source<A, E>> =>
-  opens(channel)
-    ? channel.open(scope)
-    : Effect.map(Channel.toPullScoped(channel, scope), (pull) => ({
-        poll: () => "blocked",
-        pull,
-        onReady: () => undefined
-      }))
+/** A run of a stream that was made elsewhere. It is always pulled. */
+class Pulled<A, E> implements Source<A, E> {
+  readonly #scope = Scope.makeUnsafe()
+  readonly pull: Source<A, E>["pull"]
 
-/** `f` makes the source of the new stream from that of `self`, once for each run, in the scope of the run. */
+  constructor(channel: Chunks<A, E>) {
+    let opened: Source<A, E>["pull"] | undefined
+    const open = Effect.flatMap(Channel.toPullScoped(channel, this.#scope), (pull) => {
+      opened = pull
+      return pull
+    })
+    this.pull = Effect.suspend(() => opened ?? open)
+  }
+
+  poll(): NoChunk {
+    return "blocked"
+  }
+
+  onReady(): void {}
+
+  close(exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> | undefined {
+    return Scope.closeUnsafe(this.#scope, exit)
+  }
+}
+
+/** The source of a run of any stream. */
+export const sourceOf = <A, E>({ channel }: Stream.Stream<A, E>): Source<A, E> =>
+  opens(channel) ? channel.open() : new Pulled(channel)
+
+/** `f` makes the source of the new stream from that of `self`, once for each run, and closes it. */
 export const transformSource = <A, E, B, E2>(
   self: Stream.Stream<A, E>,
-  f: (source: Source<A, E>, scope: Scope.Scope) => Effect.Effect<Source<B, E2>>
-): Stream.Stream<B, E2> =>
-  fromSource((scope) => Effect.flatMap(sourceOf(self, scope), (source) => f(source, scope)))
+  f: (source: Source<A, E>) => Source<B, E2>
+): Stream.Stream<B, E2> => fromSource(() => f(sourceOf(self)))
 
 /**
  * Runs a stream. `write` takes each chunk, and returns what must be waited for before the next one: `undefined` when there
@@ -76,40 +100,46 @@ export const runChunks = <A, E, E2 = never>(
   write: (chunk: Chunk<A>) => Effect.Effect<void, E2> | undefined
 ): Effect.Effect<void, E | E2> =>
   Effect.suspend(() => {
-    const scope = Scope.makeUnsafe()
-    return Effect.flatMap(sourceOf(self, scope), (source) =>
-      Pull.catchDone(pump(source, write), () => Effect.void)
-    ).pipe(Effect.onExit((exit) => Scope.close(scope, exit)))
+    const source = sourceOf(self)
+    return Effect.onExitPrimitive(pump(source, write), (exit) => source.close(exit))
   })
 
-/** Passes on all chunks. It ends as the source does. */
+/** Passes on all chunks. */
 const pump = <A, E, E2>(
   source: Source<A, E>,
   write: (chunk: Chunk<A>) => Effect.Effect<void, E2> | undefined
-): Pull.Pull<never, E | E2> => {
-  type Step = Pull.Pull<never, E | E2>
+): Effect.Effect<void, E | E2> => {
+  type Step = Effect.Effect<void, E | E2>
   const polling: Step = Effect.callback((resume) => {
     const poll = (): void => {
       try {
         for (;;) {
           const next = source.poll()
           if (next === "waiting") return source.onReady(poll)
-          const full = next === "blocked" ? undefined : write(next)
-          if (next !== "blocked" && full === undefined) continue
-          source.onReady(undefined)
-          return resume(full === undefined ? pulling : Effect.andThen(full, polling))
+          if (next === "blocked") return done(pulling())
+          if (next === "ended") return done(Effect.void)
+          const full = write(next)
+          if (full !== undefined) return done(Effect.andThen(full, polling))
         }
       } catch (defect) {
-        source.onReady(undefined)
-        return resume(Effect.die(defect))
+        return done(Effect.die(defect))
       }
+    }
+    const done = (next: Step): void => {
+      source.onReady(undefined)
+      resume(next)
     }
     poll()
     return Effect.sync(() => source.onReady(undefined))
   })
-  const pulling: Step = Effect.flatMap(source.pull, (chunk) => {
-    const full = write(chunk)
-    return full === undefined ? polling : Effect.andThen(full, polling)
-  })
+  const pulling = (): Step =>
+    Pull.matchEffect(source.pull, {
+      onSuccess: (chunk): Step => {
+        const full = write(chunk)
+        return full === undefined ? polling : Effect.andThen(full, polling)
+      },
+      onFailure: Effect.failCause,
+      onDone: () => Effect.void
+    })
   return polling
 }

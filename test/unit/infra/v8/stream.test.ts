@@ -26,7 +26,8 @@ class Script implements YoungStream.Source<number, string> {
 
   poll(): Chunk | YoungStream.NoChunk {
     const next = this.#coming[0]
-    if (next === undefined || next.way === "pulled") return "blocked"
+    if (next === undefined) return this.#failure === undefined ? "ended" : "blocked"
+    if (next.way === "pulled") return "blocked"
     if (next.way === "later") {
       this.#coming[0] = { ...next, way: "there" }
       setImmediate(() => this.wake?.())
@@ -42,6 +43,8 @@ class Script implements YoungStream.Source<number, string> {
     return this.#failure === undefined ? Cause.done() : Effect.fail(this.#failure)
   })
 
+  close(): undefined {}
+
   onReady(wake: (() => void) | undefined): void {
     this.wake = wake
   }
@@ -53,26 +56,27 @@ const doubled = (chunk: Chunk): Chunk => Arr.map(chunk, (n) => n * 2)
 /** A stream of the script with changed chunks, by our makers or by Effect's. */
 const ours = (script: Script, told: Array<string>, change = doubled): Stream.Stream<number, string> =>
   YoungStream.transformSource(
-    YoungStream.fromSource(() => Effect.succeed(script)),
-    (source, scope) => {
-      const poll = () => {
+    YoungStream.fromSource(() => script),
+    (source): YoungStream.Source<number, string> => ({
+      poll: () => {
         const next = source.poll()
         return typeof next === "string" ? next : change(next)
-      }
-      return Effect.as(watched(scope, told), {
-        poll,
-        pull: Effect.map(source.pull, change),
-        onReady: (wake) => source.onReady(wake)
-      })
-    }
+      },
+      pull: Effect.map(source.pull, change),
+      onReady: (wake) => source.onReady(wake),
+      close: (exit) => Effect.andThen(tell(told, exit), source.close(exit) ?? Effect.void)
+    })
   )
 type Maker = typeof ours
 const effects: Maker = (script, told, change = doubled) =>
   Stream.transformPull(Stream.fromPull(Effect.succeed(script.pull)), (pull, scope) =>
-    Effect.as(watched(scope, told), Effect.map(pull, change))
+    Effect.as(
+      Scope.addFinalizerExit(scope, (exit) => tell(told, exit)),
+      Effect.map(pull, change)
+    )
   )
-const watched = (scope: Scope.Scope, told: Array<string>) =>
-  Scope.addFinalizerExit(scope, (exit) => Effect.sync(() => void told.push(exit._tag)))
+const tell = (told: Array<string>, exit: Exit.Exit<unknown, unknown>) =>
+  Effect.sync(() => void told.push(exit._tag))
 
 type Runner = (
   stream: Stream.Stream<number, string>,
@@ -175,13 +179,12 @@ it.live("when chunks come without a question or a wait, then the fiber takes no 
       Array.from({ length: 100 }, (_, n) => ({ chunk: [n], way: n % 2 === 0 ? "later" : "there" })),
       undefined
     )
-    const counted = YoungStream.fromSource(() =>
-      Effect.succeed({
-        poll: () => script.poll(),
-        pull: Effect.tap(script.pull, () => Effect.sync(() => void (steps += 1))),
-        onReady: (wake: (() => void) | undefined) => script.onReady(wake)
-      })
-    )
+    const counted = YoungStream.fromSource(() => ({
+      poll: () => script.poll(),
+      pull: Effect.tap(script.pull, () => Effect.sync(() => void (steps += 1))),
+      onReady: (wake: (() => void) | undefined) => script.onReady(wake),
+      close: () => undefined
+    }))
     let seen = 0
     yield* YoungStream.runChunks(counted, (chunk) => {
       seen += chunk.length
@@ -193,7 +196,7 @@ it.live("when chunks come without a question or a wait, then the fiber takes no 
 
 it("when a stream is made here, then it is one of Effect's", () => {
   const script = new Script([{ chunk: [1], way: "there" }], undefined)
-  const stream = YoungStream.fromSource(() => Effect.succeed(script))
+  const stream = YoungStream.fromSource(() => script)
   assert.isTrue(Stream.isStream(stream))
   assert.deepStrictEqual(
     Effect.runSync(stream.pipe(Stream.concat(Stream.make(2)), Stream.map(String), Stream.runCollect)),
