@@ -31,6 +31,8 @@ export interface AnswerShare extends Unread {
   deliver(bytes: number): void
   /** Sets the function that ends the connection to the client when its memory is needed for others. */
   onCut(cut: () => void): void
+  /** Calls `end` at the end of the request, before its memory is given back. */
+  atEnd(end: () => void): void
 }
 
 /** How long an answer may wait for memory. The one that waits longest gets it within half that time (`AnswerAccount.ts`). */
@@ -44,13 +46,14 @@ const crowded = new Unavailable({
   cause: "no memory for another answer"
 })
 
-/** The share of the gateway's own calls. They are few at a time, and each has a bound. */
+/** The share of the gateway's own calls. They are few at a time, and each has a bound. It has no end. */
 export const uncounted: AnswerShare = {
   tryCollect: () => true,
   collect: () => Effect.void,
   deliver: () => undefined,
   hold: () => undefined,
-  onCut: () => undefined
+  onCut: () => undefined,
+  atEnd: () => undefined
 }
 
 const shareOf = (
@@ -59,6 +62,7 @@ const shareOf = (
   waitMs: number
 ): { readonly share: AnswerShare; close(): void } => {
   const own = account.open(key)
+  const ends: Array<() => void> = []
   const wait = (bytes: number): Effect.Effect<void, Unavailable> =>
     Effect.callback<void>((resume) => {
       // In a microtask: memory may be given back inside undici's parser, which allows no other call meanwhile.
@@ -81,9 +85,13 @@ const shareOf = (
       collect: (bytes) => Effect.suspend(() => (account.tryCollect(own, bytes) ? Effect.void : wait(bytes))),
       deliver: (bytes) => account.deliver(own, bytes),
       hold: (bytes) => account.hold(own, bytes),
-      onCut: (cut) => void (own.cut = cut)
+      onCut: (cut) => void (own.cut = cut),
+      atEnd: (end) => void ends.push(end)
     },
-    close: () => account.close(own)
+    close: () => {
+      for (const end of ends) end()
+      account.close(own)
+    }
   }
 }
 
@@ -113,7 +121,8 @@ export class AnswerMemory extends Context.Service<
           cuts: () => account.cuts,
           waiting: () => account.waiting,
           share: (caller) =>
-            Effect.flatMap(Effect.scope, (scope) => {
+            Effect.withFiber<AnswerShare, never, Scope.Scope>(({ context }) => {
+              const scope = Context.getUnsafe(context, Scope.Scope)
               const existing = shares.get(scope)
               if (existing !== undefined) return Effect.succeed(existing)
               const { close, share } = shareOf(account, caller?.keyId ?? "", options.maxWaitMs ?? maxWaitMs)
@@ -122,8 +131,9 @@ export class AnswerMemory extends Context.Service<
                 // Without this the request would survive one scavenge: that keeps every value of an old WeakMap.
                 shares.delete(scope)
                 close()
+                return Effect.void
               }
-              return Effect.as(Scope.addFinalizer(scope, Effect.sync(end)), share)
+              return Effect.as(Scope.addFinalizerExit(scope, end), share)
             }),
           checkRoom: ({ keyId, limits }) =>
             account.isFull(keyId)

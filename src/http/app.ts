@@ -22,7 +22,7 @@ import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { waitForTurn } from "./server/pipelining.ts"
 import { makePage, respondPage } from "./playground/page.ts"
-import { receiveBody } from "./server/ReceivedBody.ts"
+import { type ReceivedBody, receiveBody } from "./server/ReceivedBody.ts"
 import { respondError } from "./respond.ts"
 
 export interface AppOptions extends RequestOptions {
@@ -74,16 +74,17 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     }
   }
 
-  const serve = Effect.fnUntraced(function* (request: HttpServerRequest.HttpServerRequest) {
-    const [incoming, response] = [
-      NodeHttpServerRequest.toIncomingMessage(request),
-      NodeHttpServerRequest.toServerResponse(request)
-    ]
+  const serve = (request: HttpServerRequest.HttpServerRequest) => {
+    const incoming = NodeHttpServerRequest.toIncomingMessage(request)
+    const response = NodeHttpServerRequest.toServerResponse(request)
     if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
-      return yield* Effect.die("HTTP/1.1 only")
+      return Effect.die("HTTP/1.1 only")
     }
     const received = receiveBody(incoming, response, bodies.early())
-    yield* waitForTurn(incoming)
+    return Effect.flatMapEager(waitForTurn(incoming), () => answer(incoming, response, received))
+  }
+
+  const answer = (incoming: IncomingMessage, response: ServerResponse, received: ReceivedBody) => {
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
     const context = makeRequestContext(
       arrivalOf(incoming, clock.currentTimeMillisUnsafe(), options.trustedProxies, newId),
@@ -91,24 +92,24 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       route !== undefined
     )
     const exchange = { context, incoming, response, received }
-    if (route !== undefined && !isHosted(incoming)) return yield* endRequest(context, unhosted)
+    if (route !== undefined && !isHosted(incoming)) return endRequest(context, unhosted)
     switch (route?.handler) {
       case undefined:
-        return yield* endRequest(context, forbiddenPath)
+        return endRequest(context, forbiddenPath)
       case "generate":
-        return yield* endRequest(context, handle.generate(exchange, route.dialect))
+        return endRequest(context, handle.generate(exchange, route.dialect))
       case "embed":
-        return yield* endRequest(context, handle.embed(exchange, route.dialect))
+        return endRequest(context, handle.embed(exchange, route.dialect))
       case "show":
-        return yield* endRequest(context, handle.show(exchange, route.dialect))
+        return endRequest(context, handle.show(exchange, route.dialect))
       case "list":
-        return yield* endRequest(context, list(exchange, route.list))
+        return endRequest(context, list(exchange, route.list))
       case "operations":
-        return yield* operations(context, incoming, route.page)
+        return operations(context, incoming, route.page)
     }
-  })
+  }
 
   // The caller runs it for each request.
   // @effect-diagnostics-next-line returnEffectInGen:off
-  return Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => withLastCatch(serve(request)))
+  return withLastCatch(Effect.flatMap(HttpServerRequest.HttpServerRequest, serve))
 })

@@ -4,7 +4,7 @@
  */
 import { Cause, Effect, Exit, Scope } from "effect"
 import { HttpServerError, type HttpServerResponse } from "effect/http"
-import type { GatewayError } from "../domain/Errors.ts"
+import type { GatewayError, Unavailable } from "../domain/Errors.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import { withRequestSpan } from "./requestSpan.ts"
@@ -12,7 +12,7 @@ import { Sampling } from "../observability/sampling.ts"
 import { Traced } from "../observability/Trace.ts"
 import { makeFinish } from "../request/finish.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
-import { internalError, toErrorResponse } from "./errors/errorResponses.ts"
+import { type ErrorResponse, internalError, toErrorResponse } from "./errors/errorResponses.ts"
 import { makeRefuse } from "./refuse.ts"
 import type { Reply } from "./Reply.ts"
 
@@ -25,22 +25,21 @@ export const makeEndRequest = Effect.gen(function* () {
 
   /** Sends a reply after the request is charged and audited. When that fails, the client gets an error instead. */
   const send = (context: RequestContext, reply: Reply): Effect.Effect<Response> => {
-    const sent = finish(context, reply.ending).pipe(
-      Effect.matchCauseEffect({
-        onSuccess: () => Effect.void,
-        onFailure: (cause) => {
-          const error = Cause.findErrorOption(cause)
-          return error._tag === "Some"
-            ? Effect.as(log(context, error.value), toErrorResponse(error.value))
-            : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
-        }
-      }),
+    const sent = Effect.matchCauseEffect(finish(context, reply.ending), {
       // A client that left does not wait for the rest.
-      Effect.flatMap((error) =>
-        Effect.interruptible(Effect.suspend(() => (error === undefined ? reply.send : reply.fail(error))))
-      )
-    )
+      onSuccess: () => Effect.interruptible(reply.send),
+      onFailure: (cause) =>
+        Effect.flatMap(logged(context, cause), (error) => Effect.interruptible(reply.fail(error)))
+    })
     return reply.ending.slot === "kept" ? Effect.ensuring(sent, release(context)) : sent
+  }
+
+  /** Logs why a request could not be finished. Returns what its client gets instead of the answer. */
+  const logged = (context: RequestContext, cause: Cause.Cause<Unavailable>): Effect.Effect<ErrorResponse> => {
+    const error = Cause.findErrorOption(cause)
+    return error._tag === "Some"
+      ? Effect.as(log(context, error.value), toErrorResponse(error.value))
+      : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
   }
 
   /** Ends a request without a reply: its client left, the process stops, or its refusal had a defect. */
@@ -54,28 +53,51 @@ export const makeEndRequest = Effect.gen(function* () {
     return yield* Effect.failCause(cause)
   })
 
-  const end = Effect.fnUntraced(function* <R>(
+  /** Sends a reply, and then ends what the request holds, which an answer may need until it is sent. */
+  const sendReply = (
+    context: RequestContext,
+    reply: Reply,
+    scope: Scope.Closeable
+  ): Effect.Effect<Response> => {
+    spendFreeWork(context)
+    const isAnswer = reply.ending.outcome === outcomes.answered
+    return isAnswer
+      ? Effect.onExitPrimitive(send(context, reply), () => Scope.closeUnsafe(scope, Exit.void))
+      : Effect.andThen(Scope.close(scope, Exit.void), send(context, reply))
+  }
+
+  /** The call of a failed request ends before its refusal is sent. */
+  const endFailed = (
+    context: RequestContext,
+    cause: Cause.Cause<GatewayError>,
+    scope: Scope.Closeable
+  ): Effect.Effect<Response> =>
+    Effect.andThen(
+      Scope.close(scope, Exit.failCause(cause)),
+      Effect.failCause(cause).pipe(
+        Effect.catch((error) => refuse(context, error)),
+        Effect.catchDefect((defect) => refuseDefect(context, defect)),
+        Effect.matchCauseEffect({
+          onSuccess: (reply) => send(context, reply),
+          onFailure: (left) => abandon(context, left)
+        })
+      )
+    )
+
+  const end = <R>(
     context: RequestContext,
     handler: Effect.Effect<Reply, GatewayError, R>
-  ): Effect.fn.Return<Response, never, Exclude<R, Scope.Scope>> {
+  ): Effect.Effect<Response, never, Exclude<R, Scope.Scope>> => {
     const scope = Scope.makeUnsafe()
     // The server runs the app uninterruptibly. Without this, a client that leaves would not be noticed.
-    const handled = yield* Effect.exit(Effect.interruptible(Scope.provide(handler, scope)))
-    if (Exit.isSuccess(handled)) spendFreeWork(context)
-    const answered = Exit.isSuccess(handled) && handled.value.ending.outcome === outcomes.answered
-    // When a request has failed, its backend call ends first. An answer may hold memory until it is sent.
-    if (!answered) yield* Scope.close(scope, handled)
-    const replied = Exit.isSuccess(handled)
-      ? handled
-      : yield* handled.pipe(
-          Effect.catch((error) => refuse(context, error)),
-          Effect.catchDefect((defect) => refuseDefect(context, defect)),
-          Effect.exit
-        )
-    if (Exit.isFailure(replied)) return yield* abandon(context, replied.cause)
-    const sent = send(context, replied.value)
-    return yield* answered ? Effect.ensuring(sent, Scope.close(scope, Exit.void)) : sent
-  }, Effect.uninterruptible)
+    const handled = Effect.interruptible(Scope.provide(handler, scope))
+    return Effect.uninterruptible(
+      Effect.matchCauseEffect(handled, {
+        onSuccess: (reply) => sendReply(context, reply, scope),
+        onFailure: (cause) => endFailed(context, cause, scope)
+      })
+    )
+  }
 
   return <R>(context: RequestContext, handler: Effect.Effect<Reply, GatewayError, R>) =>
     traced ? withRequestSpan(context, isSampled, end(context, handler)) : end(context, handler)

@@ -10,39 +10,37 @@ const durationOf = (ms: number): string => {
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`
 }
 
-const limitHeaders = (headroom: Headroom): Record<string, string> => {
+const addLimits = (headers: Record<string, string>, headroom: Headroom): void => {
+  headers["x-ratelimit-limit-requests"] = String(headroom.requests.limit)
+  headers["x-ratelimit-remaining-requests"] = String(headroom.requests.remaining)
+  headers["x-ratelimit-reset-requests"] = durationOf(headroom.resets.requestsMs)
+  headers["x-ratelimit-limit-tokens"] = String(headroom.tokens.limit)
+  headers["x-ratelimit-remaining-tokens"] = String(headroom.tokens.remaining)
+  headers["x-ratelimit-reset-tokens"] = durationOf(headroom.resets.tokensMs)
   const binding = bindingBudget(headroom)
-  return {
-    "x-ratelimit-limit-requests": String(headroom.requests.limit),
-    "x-ratelimit-remaining-requests": String(headroom.requests.remaining),
-    "x-ratelimit-reset-requests": durationOf(headroom.resets.requestsMs),
-    "x-ratelimit-limit-tokens": String(headroom.tokens.limit),
-    "x-ratelimit-remaining-tokens": String(headroom.tokens.remaining),
-    "x-ratelimit-reset-tokens": durationOf(headroom.resets.tokensMs),
-    ...(binding === undefined
-      ? {}
-      : {
-          "x-budget-period": binding.period,
-          "x-budget-scope": binding.scope,
-          "x-budget-tokens-limit": String(binding.left.limit),
-          "x-budget-tokens-remaining": String(binding.left.remaining),
-          "x-budget-reset": String(headroom.resets.budgetsS[binding.period])
-        })
-  }
+  if (binding === undefined) return
+  headers["x-budget-period"] = binding.period
+  headers["x-budget-scope"] = binding.scope
+  headers["x-budget-tokens-limit"] = String(binding.left.limit)
+  headers["x-budget-tokens-remaining"] = String(binding.left.remaining)
+  headers["x-budget-reset"] = String(headroom.resets.budgetsS[binding.period])
 }
 
 /** Headers of every answer. Those of the limits are there when the caller is known and its limits could be read. */
-export const headersOf = (context: RequestContext): Record<string, string> => ({
-  "x-request-id": context.arrival.requestId,
-  "cache-control": "no-store",
-  "x-content-type-options": "nosniff",
-  ...(context.relaxed.length === 0 ? {} : { "x-schema-relaxed": context.relaxed.join(", ") }),
-  ...(context.numCtx === undefined ? {} : { "x-num-ctx": context.numCtx }),
-  ...((context.truncated ?? context.isLikelyCut) ? { "x-prompt-truncated": "likely" } : {}),
-  ...(context.queuedMs === undefined ? {} : { "x-queue-wait-ms": String(context.queuedMs) }),
-  ...(context.listExpired ? { "x-model-list": "expired" } : {}),
-  ...(context.headroom === undefined ? {} : limitHeaders(context.headroom))
-})
+export const headersOf = (context: RequestContext): Record<string, string> => {
+  const headers: Record<string, string> = {
+    "x-request-id": context.arrival.requestId,
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff"
+  }
+  if (context.relaxed.length > 0) headers["x-schema-relaxed"] = context.relaxed.join(", ")
+  if (context.numCtx !== undefined) headers["x-num-ctx"] = context.numCtx
+  if (context.truncated ?? context.isLikelyCut) headers["x-prompt-truncated"] = "likely"
+  if (context.queuedMs !== undefined) headers["x-queue-wait-ms"] = String(context.queuedMs)
+  if (context.listExpired) headers["x-model-list"] = "expired"
+  if (context.headroom !== undefined) addLimits(headers, context.headroom)
+  return headers
+}
 
 export const jsonType = "application/json; charset=utf-8"
 

@@ -41,6 +41,27 @@ export interface Ending {
 const isFree = (context: RequestContext, { status }: Outcome): boolean =>
   context.cost.permit?.used !== true && (status !== outcomes.clientLeft.status || context.isWaiting)
 
+/** The row of a request that ends at `now` (monotonic ms). Facts that it does not have are left out. */
+const recordOf = (context: RequestContext, outcome: Outcome, usage: Usage, now: number): AuditRecord => {
+  const { alias, arrival, caller, endUser, model, queuedMs, streamed, truncated } = context
+  // Written one after the other: a spread for each fact would copy the row seven times.
+  const record: { -readonly [F in keyof AuditRecord]: AuditRecord[F] } = {
+    arrival,
+    streamed,
+    usage,
+    status: outcome.status,
+    latencyMs: Math.max(0, Math.round(now - context.arrivedMs))
+  }
+  if (caller !== undefined) record.caller = caller
+  if (model !== undefined) record.model = model
+  if (alias !== undefined) record.alias = alias
+  if (truncated !== undefined) record.truncated = truncated
+  if (endUser !== undefined) record.endUser = endUser
+  if (queuedMs !== undefined) record.queuedMs = queuedMs
+  if (outcome.type !== undefined) record.errorType = outcome.type
+  return record
+}
+
 /**
  * Logs a defect and goes on, because the request must come to its end. An unavailable store is expected and not
  * logged here.
@@ -91,9 +112,9 @@ export const makeFinish = Effect.gen(function* () {
   }
 
   /**
-   * Writes the audit row. For an admitted request it succeeds when the row is queued, and the effect that it returns
-   * waits for the row. When it fails with a defect, the client gets a 500, and the row records that as soon as it can
-   * be written.
+   * Writes the audit row. For an admitted request it is over when the row is queued, and the effect that it returns
+   * waits for the row, or fails as the writing did. After a defect the client gets a 500, and the row records that as soon
+   * as it can be written.
    */
   const write = (
     context: RequestContext,
@@ -111,7 +132,11 @@ export const makeFinish = Effect.gen(function* () {
         `audit ${record.arrival.requestId}`,
         Effect.flatten(put({ ...record, status, errorType }))
       )
-    return Effect.map(Effect.tapDefect(put(record), retry), (durable) => Effect.tapDefect(durable, retry))
+    const durable = (waiting: Effect.Effect<void, Unavailable>) => Effect.tapDefect(waiting, retry)
+    return Effect.matchCause(put(record), {
+      onSuccess: durable,
+      onFailure: (cause) => durable(Effect.failCause(cause))
+    })
   }
 
   /** The cost of the request. It also records the speed of the model. */
@@ -141,30 +166,14 @@ export const makeFinish = Effect.gen(function* () {
     const usage = charge(context, outcome)
     // The backend call has ended, so the place is free before the answer is written.
     if (context.cost.place !== undefined) yield* context.cost.place.giveBack
-    const record: AuditRecord = {
-      arrival: context.arrival,
-      streamed: context.streamed,
-      usage,
-      status: outcome.status,
-      latencyMs: Math.max(0, Math.round(now - context.arrivedMs)),
-      ...(context.caller === undefined ? {} : { caller: context.caller }),
-      ...(context.model === undefined ? {} : { model: context.model }),
-      ...(context.alias === undefined ? {} : { alias: context.alias }),
-      ...(context.truncated === undefined ? {} : { truncated: context.truncated }),
-      ...(context.endUser === undefined ? {} : { endUser: context.endUser }),
-      ...(context.queuedMs === undefined ? {} : { queuedMs: context.queuedMs }),
-      ...(outcome.type === undefined ? {} : { errorType: outcome.type })
-    }
-    yield* Effect.catchCause(
-      Effect.suspend(() => metrics.observe(record, context.modelResolved)),
-      logDefect
-    )
+    const record = recordOf(context, outcome, usage, now)
+    yield* Effect.catchCause(metrics.observe(record, context.modelResolved), logDefect)
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* writeLine(record)
     // The row is written while the counters are settled. Neither stops the other.
-    const written = yield* Effect.exit(write(context, record, row))
+    const written = yield* write(context, record, row)
     yield* settle(context, free, totalTokens(usage))
-    yield* Effect.flatten(written)
+    yield* written
     // After the audit row, never instead of it.
     if (context.transcript !== undefined) yield* context.transcript.keep
   }, Effect.uninterruptible)

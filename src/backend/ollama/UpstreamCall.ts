@@ -105,26 +105,30 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
    * Succeeds when the head of the response is in. For an answer it waits for the first bytes too: they usually come
    * in the same read, so there is one wake-up instead of two.
    */
-  readonly head: Effect.Effect<Head, TransportError> = Effect.callback((resume) =>
-    this.#when(
-      () => {
-        if (this.#head !== undefined) return resume(Effect.succeed(this.#head))
-        if (this.#error !== undefined) return resume(Effect.fail(this.#error))
-        return undefined
-      },
-      () =>
-        (this.#head !== undefined && (this.#head.status !== 200 || this.#readable)) ||
-        this.#error !== undefined
+  get head(): Effect.Effect<Head, TransportError> {
+    return Effect.callback((resume) =>
+      this.#when(
+        () => {
+          if (this.#head !== undefined) return resume(Effect.succeed(this.#head))
+          if (this.#error !== undefined) return resume(Effect.fail(this.#error))
+          return undefined
+        },
+        () =>
+          (this.#head !== undefined && (this.#head.status !== 200 || this.#readable)) ||
+          this.#error !== undefined
+      )
     )
-  )
+  }
 
   /** Returns the bytes since the last call, at least one chunk; none when the body has ended. */
-  readonly chunks: Effect.Effect<ReadonlyArray<Buffer> | TransportError> = Effect.callback((resume) =>
-    this.#when(
-      () => resume(Effect.succeed(this.#takeNow())),
-      () => this.#readable || this.#error !== undefined
+  get chunks(): Effect.Effect<ReadonlyArray<Buffer> | TransportError> {
+    return Effect.callback((resume) =>
+      this.#when(
+        () => resume(Effect.succeed(this.#takeNow())),
+        () => this.#readable || this.#error !== undefined
+      )
     )
-  )
+  }
 
   /** Bytes that wait to be taken. */
   get waiting(): number {
@@ -153,11 +157,13 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   /** The same as `chunks`, but fails with the error. */
-  // `filterOrFail` does not narrow what it gives to its error.
-  // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
-  readonly take: Effect.Effect<ReadonlyArray<Buffer>, TransportError> = Effect.flatMap(this.chunks, (bytes) =>
-    bytes instanceof TransportError ? Effect.fail(bytes) : Effect.succeed(bytes)
-  )
+  get take(): Effect.Effect<ReadonlyArray<Buffer>, TransportError> {
+    // `filterOrFail` does not narrow what it gives to its error.
+    // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
+    return Effect.flatMap(this.chunks, (bytes) =>
+      bytes instanceof TransportError ? Effect.fail(bytes) : Effect.succeed(bytes)
+    )
+  }
 
   #takeNow(): ReadonlyArray<Buffer> | TransportError {
     // Bytes that came before an error are returned first.

@@ -7,7 +7,7 @@
  * model; then `idleTimeoutMs` between reads, which stops while the client does not read; `maxDurationMs` for the whole
  * answer.
  */
-import { Effect, Layer, Scope, type Stream } from "effect"
+import { Effect, Layer, type Stream } from "effect"
 import { Pool } from "undici"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
@@ -74,9 +74,9 @@ const paths = {
 } as const
 
 /** Calls that the gateway makes for itself. They have their own connections. */
-const lookups = ["describe", "models", "ping"] as const
-type Lookup = (typeof lookups)[number]
-const isLookup = (path: keyof typeof paths): boolean => lookups.some((lookup) => lookup === path)
+type Lookup = "describe" | "models" | "ping"
+const isLookup = (path: keyof typeof paths): path is Lookup =>
+  path === "describe" || path === "models" || path === "ping"
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const [breaker, drain, memory] = [yield* CircuitBreaker, yield* Drain, yield* AnswerMemory]
@@ -102,50 +102,33 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const requests = yield* makePool(options.connections ?? null)
   const lookupPool = yield* makePool(lookupConnections)
 
-  /** Sends a request. It ends at `deadline` (of `nowMs`), or earlier with its Scope. */
-  const dispatchWith = (
+  /** Sends a request now. It ends at `deadline` (of `nowMs`). The caller closes it. */
+  const dispatch = (
     path: keyof typeof paths,
     body: string | null,
     deadline: number,
-    traceparent?: string
-  ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
-    Effect.flatMap(Effect.scope, (scope) => {
-      const call = new UpstreamCall(timer)
-      // Registered before the request is sent, so that an interruption always ends it.
-      return Effect.map(
-        Scope.addFinalizer(
-          scope,
-          Effect.sync(() => call.close())
-        ),
-        () => {
-          call.setDeadline(Math.max(0, deadline - nowMs()), notInTime)
-          call.onShutdown(drain.onCut)
-          const pool = isLookup(path) ? lookupPool : requests
-          pool.dispatch(
-            {
-              path: prefix + paths[path],
-              method: body === null ? "GET" : "POST",
-              headers:
-                traceparent === undefined
-                  ? headersFor(path, body)
-                  : { ...headersFor(path, body), traceparent },
-              body
-            },
-            call
-          )
-          return call
-        }
-      )
-    })
+    traceparent: string | undefined
+  ): UpstreamCall => {
+    const call = new UpstreamCall(timer)
+    call.setDeadline(Math.max(0, deadline - nowMs()), notInTime)
+    call.onShutdown(drain.onCut)
+    const pool = isLookup(path) ? lookupPool : requests
+    const method = body === null ? "GET" : "POST"
+    const headers = headersFor(path, body)
+    pool.dispatch(
+      {
+        path: prefix + paths[path],
+        method,
+        headers: traceparent === undefined ? headers : { ...headers, traceparent },
+        body
+      },
+      call
+    )
+    return call
+  }
 
-  const dispatch: typeof dispatchWith = traced
-    ? (path, body, deadline) =>
-        isLookup(path)
-          ? dispatchWith(path, body, deadline)
-          : Effect.flatMap(currentTraceparent, (traceparent) =>
-              dispatchWith(path, body, deadline, traceparent)
-            )
-    : dispatchWith
+  /** The `traceparent` of a call for a client. */
+  const traceparentOf: Effect.Effect<string | undefined> = traced ? currentTraceparent : Effect.undefined
 
   const askOnce = <A>(
     path: keyof typeof paths,
@@ -155,7 +138,11 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     deadline: number
   ): Effect.Effect<A, CallError | TransportError> =>
     Effect.gen(function* () {
-      const call = yield* dispatch(path, body, deadline)
+      const traceparent = isLookup(path) ? undefined : yield* traceparentOf
+      const call = yield* Effect.acquireRelease(
+        Effect.sync(() => dispatch(path, body, deadline, traceparent)),
+        (dispatched) => Effect.sync(() => dispatched.close())
+      )
       const head = yield* call.head
       if (head.status !== 200) return yield* fromStatus(head, yield* beginning(call))
       // The time that an answer waits for memory does not count as the backend's.
@@ -203,12 +190,14 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
-  /** Makes a call up to its first frame. After that `maxDurationMs` applies. */
+  /** Makes a call up to its first frame. After that `maxDurationMs` applies. It is closed with its share. */
   const head = (kind: FrameKind, body: string, limits: AnswerLimits) =>
     inTime(options.firstByteTimeoutMs, (deadline) =>
-      Effect.flatMap(dispatch(kind, body, deadline), (call) =>
-        Effect.flatMap(call.head, (head) => open(call, kind, limits, head, answerMs))
-      )
+      Effect.flatMapEager(traceparentOf, (traceparent) => {
+        const call = dispatch(kind, body, deadline, traceparent)
+        limits.share.atEnd(() => call.close())
+        return Effect.flatMap(call.head, (head) => open(call, kind, limits, head, answerMs))
+      })
     )
 
   return Backend.of({
@@ -282,10 +271,17 @@ const list: Expected<ReadonlyArray<Model>> = {
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 
-const headersFor = (path: keyof typeof paths, body: string | null) => ({
-  accept: isLookup(path) ? "application/json" : "application/x-ndjson, application/json",
-  ...(body === null ? {} : { "content-type": "application/json" })
-})
+const jsonBody = { "content-type": "application/json" } as const
+const accepting = { accept: "application/json" } as const
+const acceptingFrames = { accept: "application/x-ndjson, application/json" } as const
+const withoutBody = { lookup: accepting, request: acceptingFrames } as const
+const withBody = {
+  lookup: { ...accepting, ...jsonBody },
+  request: { ...acceptingFrames, ...jsonBody }
+} as const
+
+const headersFor = (path: keyof typeof paths, body: string | null) =>
+  (body === null ? withoutBody : withBody)[isLookup(path) ? "lookup" : "request"]
 
 /** The body of a call with frames. It is always streamed and bounded, whatever the client asked for. */
 const streamBodyOf = (model: string, { request, maxTokens }: ModelCall): string =>

@@ -1,6 +1,7 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
 import { counterNamesAt, secondsFrom, secondsToEndOf } from "../../domain/Calendar.ts"
 import {
+  type BudgetName,
   budgetNames,
   type BudgetScope,
   type Headroom,
@@ -20,8 +21,11 @@ export const claimNames: ReadonlyArray<{ readonly by: ClaimName; readonly scope:
 ]
 
 /** The budget of each of `budgetNames`; undefined for one that is not claimed. */
-export const budgetsOf = ({ budgets, tenantBudgets }: Claims): ReadonlyArray<number | undefined> =>
-  budgetNames.map(({ period, scope }) => (scope === "key" ? budgets : tenantBudgets)?.[period])
+export const budgetsOf = (claims: Claims): ReadonlyArray<number | undefined> =>
+  budgetNames.map((name) => budgetOf(claims, name))
+
+const budgetOf = ({ budgets, tenantBudgets }: Claims, { period, scope }: BudgetName): number | undefined =>
+  (scope === "key" ? budgets : tenantBudgets)?.[period]
 
 const dayMs = 86_400_000
 
@@ -55,18 +59,21 @@ type PeriodsLeft = { -readonly [P in Period]?: Remaining }
 
 /** `instant` (epoch ms) is in the periods of the budgets: those of the request's admission. */
 export const headroomOf = (claims: Claims, instant: number, left: Left): Headroom => {
-  const [budgets, tenantBudgets]: [PeriodsLeft, PeriodsLeft] = [{}, {}]
-  budgetsOf(claims).forEach((limit, i) => {
-    const [name, remaining] = [budgetNames[i], left.budgets[i]]
-    if (name === undefined || limit === undefined || remaining === undefined || remaining < 0) return
+  const budgets: PeriodsLeft = {}
+  const tenantBudgets: PeriodsLeft = {}
+  for (let i = 0; i < budgetNames.length; i += 1) {
+    const name = budgetNames[i]
+    const remaining = left.budgets[i]
+    if (name === undefined || remaining === undefined || remaining < 0) continue
+    const limit = budgetOf(claims, name)
+    if (limit === undefined) continue
     const found = name.scope === "key" ? budgets : tenantBudgets
     found[name.period] = { limit, remaining }
-  })
-  return {
+  }
+  const headroom: { -readonly [P in keyof Headroom]: Headroom[P] } = {
     requests: { limit: claims.limits.rpm, remaining: left.requests },
     tokens: { limit: claims.limits.tpm, remaining: left.tokens },
     budgets,
-    ...(isEmpty(tenantBudgets) ? {} : { tenantBudgets }),
     resets: {
       requestsMs: left.requestsResetMs,
       tokensMs: left.tokensResetMs,
@@ -77,9 +84,14 @@ export const headroomOf = (claims: Claims, instant: number, left: Left): Headroo
       }
     }
   }
+  if (!isEmpty(tenantBudgets)) headroom.tenantBudgets = tenantBudgets
+  return headroom
 }
 
-const isEmpty = (record: object): boolean => Object.keys(record).length === 0
+const isEmpty = (record: object): boolean => {
+  for (const _ in record) return false
+  return true
+}
 
 /** The counters of `instant` (epoch ms) whose flag is set; flags in the order of `budgetNames`. */
 export const missingOf = (instant: number, flags: ReadonlyArray<boolean>): Missing => {
