@@ -74,11 +74,10 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
 
   return CircuitBreaker.of({
     guard,
-    check: (party) =>
-      Effect.suspend(() => {
-        const waitMs = circuit.waitMs(party, nowMs())
-        return waitMs > 0 ? Effect.fail(circuitOpen(waitMs)) : Effect.void
-      }),
+    check: (party) => {
+      const waitMs = circuit.waitMs(party, nowMs())
+      return waitMs > 0 ? Effect.fail(circuitOpen(waitMs)) : Effect.void
+    },
     state: Effect.sync(() => circuit.state(nowMs()))
   })
 })

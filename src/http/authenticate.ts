@@ -47,7 +47,7 @@ export const makeAuthenticate = Effect.gen(function* () {
   const [freeWork, keys] = [yield* FreeWork, yield* KeyStore]
 
   return (context: RequestContext, incoming: IncomingMessage) =>
-    Effect.flatMap(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
+    Effect.flatMapEager(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
       context.identify(key)
       context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))
       return Effect.fromResult(Result.map(freeWork.check(key.facts.caller), () => key))

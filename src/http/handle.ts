@@ -27,7 +27,7 @@ import type { Exchange } from "./Exchange.ts"
 import { makeSpans } from "./gateSpans.ts"
 import { makeReadRequest, type RequestOptions } from "./readRequest.ts"
 import { makeReplies } from "./replies.ts"
-import { RequestBodies } from "./server/RequestBodies.ts"
+import { RequestBodies, type Share } from "./server/RequestBodies.ts"
 
 export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) {
   const [bodies, breaker, contexts, discovery, memory] = [
@@ -52,7 +52,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     call("call model server", backend.show)
   ]
 
-  const admit = Effect.fnUntraced(function* (
+  const admit = function* (
     context: RequestContext,
     key: Evidence<"KeyStore">,
     asked: Asked
@@ -69,9 +69,21 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     yield* checkBreaker(key.facts.caller)
     // 503. Last, because the row charges the request if this process crashes from here on. No row, no call.
     return yield* openIntent(context, queued)
+  }
+
+  /** The part of the way for which memory is held. */
+  const readAndAdmit = Effect.fnUntraced(function* (
+    exchange: Exchange,
+    key: Evidence<"KeyStore">,
+    share: Share,
+    decode: Decode
+  ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
+    // 413, 400. Before the gates that hold something.
+    const asked = yield* readRequest(exchange, key, share, decode)
+    return yield* admit(exchange.context, key, asked)
   })
 
-  const handle = Effect.fnUntraced(function* (
+  const handle = function* (
     exchange: Exchange,
     decode: Decode
   ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
@@ -82,11 +94,8 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     // 429. A key that does not read its answers gets no more of them.
     yield* Effect.fromResult(memory.checkRoom(caller))
     // 429, 503. Memory for the body until the request is admitted.
-    return yield* bodies.withShare(caller, (share) =>
-      // 413, 400. Before the gates that hold something.
-      Effect.flatMap(readRequest(exchange, key, share, decode), (asked) => admit(context, key, asked))
-    )
-  })
+    return yield* bodies.withShare(caller, (share) => readAndAdmit(exchange, key, share, decode))
+  }
 
   /** Chat and generate. */
   const generate = Effect.fnUntraced(function* (exchange: Exchange, dialect: Dialect) {

@@ -1,7 +1,10 @@
 /** Reads and decodes a request. Only its body, and the secret of its context, are waited for. */
-import { Effect } from "effect"
+import { Effect, Result } from "effect"
+import type { GatewayError } from "../domain/Errors.ts"
 import type { Asked, Evidence } from "../domain/Evidence.ts"
+import type { DecodedRequest } from "../domain/Inference.ts"
 import { refusingOverflow } from "../domain/promptWindow.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
 import { bodyOf, makeReceive } from "./body.ts"
 import type { Bounds, Decode } from "./dialect/Dialect.ts"
@@ -20,28 +23,33 @@ export interface RequestOptions extends Bounds {
 export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOptions) {
   const [contexts, freeWork, receive] = [yield* ContextSecret, yield* FreeWork, yield* makeReceive]
 
-  return Effect.fnUntraced(function* (
-    exchange: Exchange,
-    key: Evidence<"KeyStore">,
-    share: Share,
-    decode: Decode
-  ) {
-    const { context, incoming } = exchange
-    const { caller } = key.facts
-    const bytes = yield* receive(exchange, share, options.maxRequestBodyBytes)
-    context.readBody(bytes.byteLength)
-    // Other requests at the same time may have used up its free work.
-    yield* Effect.fromResult(freeWork.check(caller))
-    const body = yield* Effect.fromResult(bodyOf(incoming, bytes))
-    const decoded = yield* Effect.fromResult(decode(body, options))
-    const sized = withPromptSize(yield* withContext(contexts, caller.keyId, decoded))
+  const askedOf = (context: RequestContext, decoded: DecodedRequest): Asked => {
+    const sized = withPromptSize(decoded)
     const request = options.refusesOverflow ? refusingOverflow(sized) : sized
     context.claimEndUser(request.endUser)
-    return {
-      arrival: context.arrival,
-      ...(context.endUser === undefined ? {} : { endUser: context.endUser }),
-      request,
-      maxTokens: request.maxTokens ?? options.numPredictCap
-    } satisfies Asked
-  })
+    const { arrival, endUser } = context
+    const maxTokens = request.maxTokens ?? options.numPredictCap
+    return endUser === undefined ? { arrival, request, maxTokens } : { arrival, request, maxTokens, endUser }
+  }
+
+  return (
+    exchange: Exchange,
+    { facts: { caller } }: Evidence<"KeyStore">,
+    share: Share,
+    decode: Decode
+  ): Effect.Effect<Asked, GatewayError> => {
+    const { context, incoming } = exchange
+    const receiving = receive(exchange, share, options.maxRequestBodyBytes)
+    return Effect.flatMap(receiving, (bytes): Effect.Effect<Asked, GatewayError> => {
+      context.readBody(bytes.byteLength)
+      // Other requests at the same time may have used up its free work.
+      const free = freeWork.check(caller)
+      if (Result.isFailure(free)) return Effect.fail(free.failure)
+      const decoded = Result.flatMap(bodyOf(incoming, bytes), (body) => decode(body, options))
+      if (Result.isFailure(decoded)) return Effect.fail(decoded.failure)
+      return Effect.mapEager(withContext(contexts, caller.keyId, decoded.success), (opened) =>
+        askedOf(context, opened)
+      )
+    })
+  }
 })

@@ -46,6 +46,19 @@ const partsOf = (body: BodyText): ReadonlyArray<Buffer> =>
 
 const answered = (slot: Ending["slot"]): Ending => ({ outcome: outcomes.answered, row: "own", slot })
 
+/**
+ * Writes a small answer. Node's response gets it as it is: one of Effect would copy the headers twice on the way
+ * (`bench/RESULTS.md`). The answer to a `HEAD` has no body, which Effect's response knows.
+ */
+const respondNow = ({ context, incoming, response }: Exchange, json: string) => {
+  if (incoming.method === "HEAD") return respondText(context, json)
+  const headers = headersOf(context)
+  headers["content-type"] = jsonType
+  headers["content-length"] = String(Buffer.byteLength(json))
+  response.writeHead(200, headers).end(json)
+  return written
+}
+
 const failWith = (context: RequestContext) => (error: ErrorResponse) =>
   Effect.succeed(respondError(context, error))
 
@@ -83,21 +96,23 @@ export const makeReplies = Effect.gen(function* () {
     }
     return Effect.succeed({
       ending: answered("freed"),
-      send: Effect.sync(() => respondText(context, textOf(body))),
+      send: Effect.sync(() => respondNow(exchange, textOf(body))),
       fail: failWith(context)
     })
   }
 
   /** Joins the frames of the backend to one object. */
-  const folded = Effect.fnUntraced(function* (exchange: Exchange, frames: Answer, encoder: Encoder) {
+  const folded = (exchange: Exchange, frames: Answer, encoder: Encoder) => {
     const fold = new Fold(encoder.logprobs)
-    yield* runChunks(frames, (chunk) => {
+    const read = runChunks(frames, (chunk) => {
       for (const frame of chunk) fold.add(frame)
       return undefined
     })
-    const body = fold.toObject(encoder.object)
-    return body === undefined ? yield* new BackendFailed({ fault: "cut" }) : yield* object(exchange, body)
-  })
+    return Effect.flatMap(read, (): Effect.Effect<Reply, BackendFailed, Scope.Scope> => {
+      const body = fold.toObject(encoder.object)
+      return body === undefined ? new BackendFailed({ fault: "cut" }) : object(exchange, body)
+    })
+  }
 
   /** The error line or event of a failed stream. */
   const failStream = (

@@ -51,25 +51,34 @@ export const makeForward = Effect.gen(function* () {
     return hold
   }
 
-  const onFailure = (context: RequestContext) => (error: CallError) => {
-    context.cost.unsend()
+  /** A call that has failed costs nothing. */
+  const failed = (
+    { cost }: RequestContext,
+    permit: Permit,
+    error: CallError
+  ): Effect.Effect<never, CallError> => {
+    cost.unsend()
+    const failure = Effect.fail(refusalOf(error, permit))
     // The gateway's list of models is out of date.
-    return error._tag === "Forbidden" ? discovery.refresh : Effect.void
+    return error._tag === "Forbidden" ? Effect.andThen(discovery.refresh, failure) : failure
   }
 
   /** Chat and generate. Succeeds with the metered answer when its first frame is in. */
-  const forward = Effect.fnUntraced(function* (
-    context: RequestContext,
-    permit: Permit
-  ): Effect.fn.Return<Answer, CallError, Scope.Scope> {
-    const { arrival, call, caller, model, request } = permit.facts
-    context.transcribe(promptLog.transcript(caller, arrival, request))
-    const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
-    const hold = send(context, permit, timing)
-    const frames = yield* Effect.tapError(refused(backend.forward(permit), permit), onFailure(context))
-    yield* metrics.firstFrame(nowMs() - context.arrivedMs, model.name)
-    return meterStream(frames, hold, context.transcript)
-  })
+  const forward = (context: RequestContext, permit: Permit): Effect.Effect<Answer, CallError, Scope.Scope> =>
+    Effect.suspend(() => {
+      const { arrival, call, caller, model, request } = permit.facts
+      context.transcribe(promptLog.transcript(caller, arrival, request))
+      const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
+      const hold = send(context, permit, timing)
+      return Effect.matchEffect(backend.forward(permit), {
+        onFailure: (error) => failed(context, permit, error),
+        onSuccess: (frames) =>
+          Effect.as(
+            metrics.firstFrame(nowMs() - context.arrivedMs, model.name),
+            meterStream(frames, hold, context.transcript)
+          )
+      })
+    })
 
   /** Embeddings, with the count that they are charged. */
   const embed = Effect.fnUntraced(function* (
@@ -80,7 +89,7 @@ export const makeForward = Effect.gen(function* () {
     // The prompt log stores the input, and no vectors.
     context.transcribe(promptLog.transcript(caller, arrival, request))
     send(context, permit)
-    const answer = yield* Effect.tapError(refused(backend.embed(permit), permit), onFailure(context))
+    const answer = yield* Effect.catch(backend.embed(permit), (error) => failed(context, permit, error))
     context.cost.count(costOf(request, answer))
     const { source, tokensIn } = context.cost.usage
     // When the count of the backend is not believable, the client sees the count that it is charged.
@@ -91,22 +100,20 @@ export const makeForward = Effect.gen(function* () {
   const show = (context: RequestContext, permit: Permit) =>
     Effect.suspend(() => {
       send(context, permit)
-      return Effect.tapError(backend.show(permit), onFailure(context))
+      return Effect.catch(backend.show(permit), (error) => failed(context, permit, error))
     })
 
   return { forward, embed, show }
 })
 
 /** A refusal of a prompt that is too long says how long it may be, as the gateway's own refusal does. */
-const refused = <A, R>(call: Effect.Effect<A, CallError, R>, { facts }: Permit) =>
-  Effect.mapError(call, (error): CallError =>
-    error._tag === "BadRequest" && error.overflow === true && facts.window !== undefined
-      ? new BadRequest({
-          detail: overflowDetail(facts.window, facts.call.request.promptEstimate),
-          overflow: true
-        })
-      : error
-  )
+const refusalOf = (error: CallError, { facts }: Permit): CallError =>
+  error._tag === "BadRequest" && error.overflow === true && facts.window !== undefined
+    ? new BadRequest({
+        detail: overflowDetail(facts.window, facts.call.request.promptEstimate),
+        overflow: true
+      })
+    : error
 
 /**
  * Embeddings generate no output. Without a vector nothing was read. The older endpoint sends no count, so the

@@ -46,7 +46,7 @@ export interface Confirmed {
 }
 
 export interface KeyStateCache {
-  /** Returns undefined when no key has this prefix. */
+  /** Returns undefined when no key has this prefix. A fresh state is there at once, without a step. */
   confirmed(prefix: string): Effect.Effect<Confirmed | undefined, Unavailable>
   readonly evict: (prefix: string) => Effect.Effect<void>
   readonly evictAll: Effect.Effect<void>
@@ -174,20 +174,18 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
     expired: found.state.expiresInMs !== undefined && nowMs() >= found.startedAt + found.state.expiresInMs
   })
 
-  const confirmed: KeyStateCache["confirmed"] = (prefix) =>
-    Effect.suspend(() => {
-      const now = nowMs()
-      const entry = cache.get(prefix)
-      if (entry !== undefined) {
-        entry.usedAt = now
-        if (now - entry.reading.startedAt <= options.freshnessMs)
-          return Effect.succeed(confirm(entry.reading))
-      }
-      return readOnDemand(prefix).pipe(
-        Effect.timeoutOrElse({ duration: readTimeoutMs, orElse: () => Effect.fail(unanswered) }),
-        Effect.map((found) => (found === undefined ? undefined : confirm(found)))
-      )
-    })
+  const confirmed: KeyStateCache["confirmed"] = (prefix) => {
+    const now = nowMs()
+    const entry = cache.get(prefix)
+    if (entry !== undefined) {
+      entry.usedAt = now
+      if (now - entry.reading.startedAt <= options.freshnessMs) return Effect.succeed(confirm(entry.reading))
+    }
+    return readOnDemand(prefix).pipe(
+      Effect.timeoutOrElse({ duration: readTimeoutMs, orElse: () => Effect.fail(unanswered) }),
+      Effect.map((found) => (found === undefined ? undefined : confirm(found)))
+    )
+  }
 
   const poll = Effect.suspend(() => {
     const now = nowMs()

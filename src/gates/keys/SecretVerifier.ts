@@ -37,7 +37,7 @@ export interface SecretVerifierOptions {
 export interface SecretVerifier {
   /**
    * `hash` is undefined when no key has this prefix. The result is then false, after the time that a verify takes. `from` is
-   * the client's address group: address groups take turns.
+   * the client's address group: address groups take turns. A known result is there at once, without a step.
    */
   matches(
     secret: string,
@@ -194,20 +194,32 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       })
     )
 
-  const matches: SecretVerifier["matches"] = (secret, prefix, hash, from = "") =>
-    Effect.suspend(() => {
-      const digest = digestOf("sha256", pepper + secret, "base64url")
-      const now = nowMs()
-      const target = hash ?? decoyHash
-      const match = matched.get(digest)
-      if (match?.hash === target && match.until > now) {
-        // The result holds while the hash is the same, so a key in use never queues again.
-        match.until = now + matchTtlMs
-        return Effect.succeed(true)
-      }
-      const mismatch = mismatched.get(digest)
-      if (mismatch?.hash === target && mismatch.until > now) return Effect.succeed(false)
+  const matches: SecretVerifier["matches"] = (secret, prefix, hash, from = "") => {
+    const digest = digestOf("sha256", pepper + secret, "base64url")
+    const now = nowMs()
+    const target = hash ?? decoyHash
+    const match = matched.get(digest)
+    if (match?.hash === target && match.until > now) {
+      // The result holds while the hash is the same, so a key in use never queues again.
+      match.until = now + matchTtlMs
+      return Effect.succeed(true)
+    }
+    const mismatch = mismatched.get(digest)
+    if (mismatch?.hash === target && mismatch.until > now) return Effect.succeed(false)
+    return verified(secret, prefix, hash, target, digest, from)
+  }
 
+  /** Verifies a secret without a known result, or waits for the verify of the same one. */
+  const verified = (
+    secret: string,
+    prefix: string,
+    hash: string | undefined,
+    target: string,
+    digest: string,
+    from: string
+  ): Effect.Effect<boolean, Unavailable> =>
+    Effect.suspend(() => {
+      const now = nowMs()
       const running = jobs.get(digest)
       if (running?.hash === target) return wait(running)
       const answer = Deferred.makeUnsafe<boolean, Unavailable>()

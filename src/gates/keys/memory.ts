@@ -80,13 +80,12 @@ export const makeMemory = (
   const check = Effect.fnUntraced(function* (secret: string) {
     if (down) return yield* outage
     const key = keys.get(prefixOf(secret))
-    const now = yield* Clock.currentTimeMillis
     if (
       key === undefined ||
       key.secret !== secret ||
       (key.status ?? "active") !== "active" ||
       key.tenantDisabled === true ||
-      (key.expiresAtMs !== undefined && key.expiresAtMs <= now)
+      (key.expiresAtMs !== undefined && key.expiresAtMs <= (yield* Clock.currentTimeMillis))
     ) {
       return yield* new Unauthorized()
     }

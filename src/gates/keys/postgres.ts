@@ -9,7 +9,7 @@ import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "
 import { type Caller, priorities, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import type { Budgets } from "../../domain/Limits.ts"
-import { seal } from "../../domain/Evidence.ts"
+import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { timeoutDetached } from "../../infra/time.ts"
@@ -212,19 +212,26 @@ export const layerPostgres = (
       const shape = keyShape(options.namespace)
       const refused = Effect.suspend(() => Effect.fail(new Unauthorized()))
 
-      const check = Effect.fnUntraced(function* (secret: string, from: string | undefined) {
+      // Eager: for a key in use nothing is waited for, and a request takes no step here.
+      const check = (secret: string, from: string | undefined) => {
         const prefix = prefixOf(secret)
-        const found = yield* keys.confirmed(prefix)
-        // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
-        // answer does not show whether the secret was right.
-        const before = found?.state.usable === true && !found.expired ? found : undefined
-        const matches = yield* secrets.matches(secret, prefix, before?.state.hash, from)
-        if (!matches || before === undefined) return yield* refused
-        const now = yield* keys.confirmed(prefix)
-        if (now === undefined || now.state.hash !== before.state.hash) return yield* refused
-        if (!now.state.usable || now.expired) return yield* refused
-        return seal.KeyStore({ caller: now.state.caller })
-      })
+        return Effect.flatMapEager(keys.confirmed(prefix), (found) => {
+          // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
+          // answer does not show whether the secret was right.
+          const before = found?.state.usable === true && !found.expired ? found : undefined
+          return Effect.flatMapEager(
+            secrets.matches(secret, prefix, before?.state.hash, from),
+            (matches): Effect.Effect<Evidence<"KeyStore">, Unauthorized | Unavailable> =>
+              !matches || before === undefined
+                ? refused
+                : Effect.flatMapEager(keys.confirmed(prefix), (now) => {
+                    if (now === undefined || now.state.hash !== before.state.hash) return refused
+                    if (!now.state.usable || now.expired) return refused
+                    return Effect.succeed(seal.KeyStore({ caller: now.state.caller }))
+                  })
+          )
+        })
+      }
 
       const ping = Effect.suspend(() => pg`SELECT 1`).pipe(
         timeoutDetached(readTimeoutMs),

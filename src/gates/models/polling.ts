@@ -121,8 +121,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
   })
 
   return Discovery.of({
-    resolve: (key, asked) =>
-      Effect.suspend(() => Effect.fromResult(resolveModel(fresh(), key, asked, window))),
+    resolve: (key, asked) => Effect.fromResult(resolveModel(fresh(), key, asked, window)),
     effective: (key) => Effect.sync(() => fresh().offered(key.facts.caller)),
     isExpired,
     refresh: Effect.asVoid(Queue.offer(requested, undefined))

@@ -118,13 +118,13 @@ export class RequestBodies extends Context.Service<
                 total += more
                 return undefined
               }
-              const close = Effect.sync(() => {
+              return Effect.onExitPrimitive(use({ grow }), () => {
                 holder.bodies -= 1
                 holder.bytes -= own
                 total -= own
                 if (holder.bodies === 0) holders.delete(caller.keyId)
+                return undefined
               })
-              return Effect.ensuring(use({ grow }), close)
             })
         }
       })
