@@ -19,15 +19,14 @@ const reportEnd = ({ report, value }: Guarded<Frames>): Frames =>
     let failed = false
     return {
       poll: () => source.poll(),
-      get pull() {
-        return Effect.tapCause(source.pull, (cause) => {
+      pull: () =>
+        Effect.tapCause(source.pull(), (cause) => {
           const error = Option.getOrUndefined(Cause.findErrorOption(cause))
           if (Cause.isDone(error)) return Effect.void
           failed = true
           // A defect of the gateway is no result of the backend.
           return error !== undefined && isBreakerFailure(error) ? report("failure") : Effect.void
-        })
-      },
+        }),
       onReady: (wake) => source.onReady(wake),
       close: (exit) => {
         const closed = source.close(exit)

@@ -110,11 +110,11 @@ export const meterStream = (
     }
 
     const next = (): Pull.Pull<Frames, Failure> =>
-      Effect.flatMap(source.pull, (chunk) => toPull(meter(chunk)))
+      Effect.flatMap(source.pull(), (chunk) => toPull(meter(chunk)))
 
     /** At the end without a final frame, waiting frames cost their estimate. */
     const nextOfWaiting = (): Pull.Pull<Frames, Failure> =>
-      Effect.matchEffect(source.pull, {
+      Effect.matchEffect(source.pull(), {
         onSuccess: (chunk) => toPull(meter(chunk)),
         onFailure: (error) => {
           const chunk = waiting
@@ -126,11 +126,11 @@ export const meterStream = (
         }
       })
 
-    const pull = Effect.suspend((): Pull.Pull<Frames, Failure> => {
+    const pull = (): Pull.Pull<Frames, Failure> => {
       const step = left ?? ending ?? next()
       left = undefined
       return step
-    })
+    }
 
     const poll = (): Frames | NoChunk => {
       if (ending !== undefined) return ending === over ? "ended" : "blocked"

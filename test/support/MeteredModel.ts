@@ -63,11 +63,11 @@ export class MeteredRequest {
     const take = (): Arr.NonEmptyReadonlyArray<Frame> | undefined => chunks[sent++]
     const frames = fromSource<Frame, BackendFailed>(() => ({
       poll: () => take() ?? "blocked",
-      pull: Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
+      pull: (): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
         const chunk = take()
         if (chunk !== undefined) return Effect.succeed(chunk)
         return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
-      }),
+      },
       onReady: () => undefined,
       close: () => undefined
     }))
@@ -79,7 +79,7 @@ export class MeteredRequest {
     if (this.#source === undefined || this.over) return "ended"
     this.#model.nowMs += this.#model.msBetweenReads
     const polled = this.#model.polls ? this.#source.poll() : "blocked"
-    const exit = typeof polled === "string" ? Effect.runSyncExit(this.#source.pull) : Exit.succeed(polled)
+    const exit = typeof polled === "string" ? Effect.runSyncExit(this.#source.pull()) : Exit.succeed(polled)
     if (Exit.isSuccess(exit)) {
       this.shown.push(...exit.value)
       if (this.shown.at(-1)?.done === true) {

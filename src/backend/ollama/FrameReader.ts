@@ -70,7 +70,7 @@ export class FrameReader implements Source<Frame, Failure> {
       // Frames that came before a failure go out before it.
       return first === undefined ? next : Effect.succeed<Frames>([first, ...rest])
     }
-    const reading = Effect.flatMap(this.#call.chunks, (bytes): Next => {
+    const reading = Effect.flatMap(this.#call.chunks(), (bytes): Next => {
       if (bytes instanceof TransportError) return Effect.fail(lost(bytes))
       const needed = this.#neededFor(bytes)
       if (this.#share.tryCollect(needed)) return framesOf(bytes)
@@ -97,11 +97,9 @@ export class FrameReader implements Source<Frame, Failure> {
     return fromSource(() => this)
   }
 
-  get pull(): Source<Frame, Failure>["pull"] {
-    return Effect.suspend(() => {
-      const frames = this.#takeHeld()
-      return frames === undefined ? this.#pull(fromTransport) : Effect.succeed(frames)
-    })
+  pull(): Pull.Pull<Frames, Failure> {
+    const frames = this.#takeHeld()
+    return frames === undefined ? this.#pull(fromTransport) : Effect.succeed(frames)
   }
 
   onReady(wake: (() => void) | undefined): void {

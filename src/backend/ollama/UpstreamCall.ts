@@ -105,7 +105,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
    * Succeeds when the head of the response is in. For an answer it waits for the first bytes too: they usually come
    * in the same read, so there is one wake-up instead of two.
    */
-  get head(): Effect.Effect<Head, TransportError> {
+  head(): Effect.Effect<Head, TransportError> {
     return Effect.callback((resume) =>
       this.#when(
         () => {
@@ -121,7 +121,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   /** Returns the bytes since the last call, at least one chunk; none when the body has ended. */
-  get chunks(): Effect.Effect<ReadonlyArray<Buffer> | TransportError> {
+  chunks(): Effect.Effect<ReadonlyArray<Buffer> | TransportError> {
     return Effect.callback((resume) =>
       this.#when(
         () => resume(Effect.succeed(this.#takeNow())),
@@ -157,10 +157,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   /** The same as `chunks`, but fails with the error. */
-  get take(): Effect.Effect<ReadonlyArray<Buffer>, TransportError> {
+  take(): Effect.Effect<ReadonlyArray<Buffer>, TransportError> {
     // `filterOrFail` does not narrow what it gives to its error.
     // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
-    return Effect.flatMap(this.chunks, (bytes) =>
+    return Effect.flatMap(this.chunks(), (bytes) =>
       bytes instanceof TransportError ? Effect.fail(bytes) : Effect.succeed(bytes)
     )
   }

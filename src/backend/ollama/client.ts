@@ -143,7 +143,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
         Effect.sync(() => dispatch(path, body, deadline, traceparent)),
         (dispatched) => Effect.sync(() => dispatched.close())
       )
-      const head = yield* call.head
+      const head = yield* call.head()
       if (head.status !== 200) return yield* fromStatus(head, yield* beginning(call))
       // The time that an answer waits for memory does not count as the backend's.
       let waitedMs = 0
@@ -196,7 +196,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       Effect.flatMapEager(traceparentOf, (traceparent) => {
         const call = dispatch(kind, body, deadline, traceparent)
         limits.share.atEnd(() => call.close())
-        return Effect.flatMap(call.head, (head) => open(call, kind, limits, head, answerMs))
+        return Effect.flatMap(call.head(), (head) => open(call, kind, limits, head, answerMs))
       })
     )
 
@@ -341,7 +341,7 @@ const protocol = (what: string): BackendFailed =>
 const beginning = (call: UpstreamCall): Effect.Effect<string> => {
   const read: Array<Buffer> = []
   let size = 0
-  const more: Effect.Effect<void, TransportError> = Effect.flatMap(call.take, (bytes) => {
+  const more: Effect.Effect<void, TransportError> = Effect.flatMap(call.take(), (bytes) => {
     for (const chunk of bytes) {
       read.push(chunk)
       size += chunk.length
@@ -367,7 +367,7 @@ const readAll = Effect.fnUntraced(function* (
 ) {
   const read = new ByteList()
   while (true) {
-    const bytes = yield* call.take
+    const bytes = yield* call.take()
     if (bytes.length === 0) return read
     const more = bytes.reduce((sum, { length }) => sum + length, 0)
     if (read.size + more > limit) {

@@ -24,7 +24,7 @@ export interface Source<A, E> {
   /** Takes the next chunk. It must not throw, and does not wait. */
   poll(): Chunk<A> | NoChunk
   /** The next chunk, the failure or the end. After `blocked` it must be run before the next `poll`. */
-  readonly pull: Pull.Pull<Chunk<A>, E>
+  pull(): Pull.Pull<Chunk<A>, E>
   /** Calls `wake` whenever there may be more to poll. `undefined`: no longer. Used after `waiting` only. */
   onReady(wake: (() => void) | undefined): void
   /** Is called once, at the end of the run. Returns what must be done then. */
@@ -47,7 +47,7 @@ export const fromSource = <A, E>(open: () => Source<A, E>): Stream.Stream<A, E> 
       const source = open()
       return Effect.as(
         Scope.addFinalizerExit(scope, (exit) => source.close(exit) ?? Effect.void),
-        source.pull
+        Effect.suspend(() => source.pull())
       )
     })
   const channel: Chunks<A, E> = Object.assign(Object.create(prototype), { transform, open })
@@ -59,15 +59,21 @@ const opens = <A, E>(channel: Chunks<A, E>): channel is Chunks<A, E> & Opens<A, 
 /** A run of a stream that was made elsewhere. It is always pulled. */
 class Pulled<A, E> implements Source<A, E> {
   readonly #scope = Scope.makeUnsafe()
-  readonly pull: Source<A, E>["pull"]
+  readonly #channel: Chunks<A, E>
+  #opened: Pull.Pull<Chunk<A>, E> | undefined
 
   constructor(channel: Chunks<A, E>) {
-    let opened: Source<A, E>["pull"] | undefined
-    const open = Effect.flatMap(Channel.toPullScoped(channel, this.#scope), (pull) => {
-      opened = pull
-      return pull
-    })
-    this.pull = Effect.suspend(() => opened ?? open)
+    this.#channel = channel
+  }
+
+  pull(): Pull.Pull<Chunk<A>, E> {
+    return (
+      this.#opened ??
+      Effect.flatMap(Channel.toPullScoped(this.#channel, this.#scope), (pull) => {
+        this.#opened = pull
+        return pull
+      })
+    )
   }
 
   poll(): NoChunk {
@@ -133,7 +139,7 @@ const pump = <A, E, E2>(
     return Effect.sync(() => source.onReady(undefined))
   })
   const pulling = (): Step =>
-    Pull.matchEffect(source.pull, {
+    Pull.matchEffect(source.pull(), {
       onSuccess: (chunk): Step => {
         const full = write(chunk)
         return full === undefined ? polling : Effect.andThen(full, polling)

@@ -37,11 +37,11 @@ class Script implements YoungStream.Source<number, string> {
     return next.chunk
   }
 
-  readonly pull = Effect.suspend((): Pull.Pull<Chunk, string> => {
+  pull(): Pull.Pull<Chunk, string> {
     const next = this.#coming.shift()
     if (next !== undefined) return next.way === "there" ? Effect.succeed(next.chunk) : soon(next.chunk)
     return this.#failure === undefined ? Cause.done() : Effect.fail(this.#failure)
-  })
+  }
 
   close(): undefined {}
 
@@ -62,14 +62,14 @@ const ours = (script: Script, told: Array<string>, change = doubled): Stream.Str
         const next = source.poll()
         return typeof next === "string" ? next : change(next)
       },
-      pull: Effect.map(source.pull, change),
+      pull: () => Effect.map(source.pull(), change),
       onReady: (wake) => source.onReady(wake),
       close: (exit) => Effect.andThen(tell(told, exit), source.close(exit) ?? Effect.void)
     })
   )
 type Maker = typeof ours
 const effects: Maker = (script, told, change = doubled) =>
-  Stream.transformPull(Stream.fromPull(Effect.succeed(script.pull)), (pull, scope) =>
+  Stream.transformPull(Stream.fromPull(Effect.succeed(Effect.suspend(() => script.pull()))), (pull, scope) =>
     Effect.as(
       Scope.addFinalizerExit(scope, (exit) => tell(told, exit)),
       Effect.map(pull, change)
@@ -181,7 +181,7 @@ it.live("when chunks come without a question or a wait, then the fiber takes no 
     )
     const counted = YoungStream.fromSource(() => ({
       poll: () => script.poll(),
-      pull: Effect.tap(script.pull, () => Effect.sync(() => void (steps += 1))),
+      pull: () => Effect.tap(script.pull(), () => Effect.sync(() => void (steps += 1))),
       onReady: (wake: (() => void) | undefined) => script.onReady(wake),
       close: () => undefined
     }))
