@@ -40,6 +40,9 @@ export interface EarlyShare extends Share {
 
 const smallBytes = 4096
 
+/** Callers without a body that may be remembered. */
+const idleHolders = 256
+
 interface Holder {
   bodies: number
   bytes: number
@@ -74,6 +77,7 @@ export class RequestBodies extends Context.Service<
       RequestBodies,
       Effect.gen(function* () {
         const metrics = yield* Metrics
+        /** Callers without a body stay, up to `idleHolders`: V8 keeps old tables of a map that often changes (`DenseList.ts`). */
         const holders = new Map<string, Holder>()
         let total = 0
         let early = 0
@@ -103,9 +107,10 @@ export class RequestBodies extends Context.Service<
           },
           withShare: <A, E, R>(caller: Caller, use: (share: Share) => Effect.Effect<A, E, R>) =>
             Effect.suspend((): Effect.Effect<A, E | RateLimited, R> => {
-              const holder = holders.get(caller.keyId) ?? { bodies: 0, bytes: 0 }
+              const known = holders.get(caller.keyId)
+              const holder = known ?? { bodies: 0, bytes: 0 }
               if (holder.bodies >= caller.limits.concurrent + spare) return Effect.fail(tooMany(caller))
-              holders.set(caller.keyId, holder)
+              if (known === undefined) holders.set(caller.keyId, holder)
               holder.bodies += 1
               let own = 0
               const grow = (bytes: number): NoRoom | undefined => {
@@ -122,7 +127,7 @@ export class RequestBodies extends Context.Service<
                 holder.bodies -= 1
                 holder.bytes -= own
                 total -= own
-                if (holder.bodies === 0) holders.delete(caller.keyId)
+                if (holder.bodies === 0 && holders.size > idleHolders) holders.delete(caller.keyId)
                 return undefined
               })
             })

@@ -6,11 +6,12 @@
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
+import { DenseList } from "../../infra/v8/DenseList.ts"
 import { onRequest } from "./onRequest.ts"
 
+/** A connection that has had a request. */
 interface Watched {
-  /** unfinished answers of the connection, including pipelined ones */
-  answers: number
+  readonly socket: Socket
   /** bytes the client had taken at the last check */
   sentBytes: number
   /** since when it has taken none, by `performance.now()` */
@@ -20,36 +21,33 @@ interface Watched {
 /** The bytes that the kernel has taken: everything written, without what still waits in this process. */
 const sentBytesOf = (socket: Socket): number => socket.bytesWritten - socket.writableLength
 
+/** A connection is watched from its first request until it closes, so that a request costs no listener and no entry. */
 export const cutStalledClients = (server: Server, stallMs: number): void => {
-  const watched = new Map<Socket, Watched>()
+  const all = new DenseList<Watched>()
+  const bySocket = new WeakMap<Socket, Watched>()
+  const watch = (socket: Socket): Watched => {
+    const watched = { socket, sentBytes: sentBytesOf(socket), since: performance.now() }
+    bySocket.set(socket, watched)
+    const handle = all.add(watched)
+    socket.once("close", () => all.remove(handle))
+    return watched
+  }
   const check = () => {
     const now = performance.now()
-    for (const [socket, state] of watched) {
+    for (const watched of all.all) {
+      const { socket } = watched
       const sentBytes = sentBytesOf(socket)
-      if (socket.writableLength === 0 || sentBytes !== state.sentBytes) {
-        state.sentBytes = sentBytes
-        state.since = now
-      } else if (now - state.since >= stallMs) {
-        watched.delete(socket)
-        socket.destroy()
-      }
+      if (socket.writableLength === 0 || sentBytes !== watched.sentBytes) {
+        watched.sentBytes = sentBytes
+        watched.since = now
+      } else if (now - watched.since >= stallMs) socket.destroy()
     }
   }
   const timer = setInterval(check, Math.max(20, Math.ceil(stallMs / 4)))
   timer.unref()
   server.on("close", () => clearInterval(timer))
-  onRequest(server, (request, response) => {
-    const { socket } = request
-    const state = watched.get(socket) ?? {
-      answers: 0,
-      sentBytes: sentBytesOf(socket),
-      since: performance.now()
-    }
-    watched.set(socket, state)
-    state.answers += 1
-    response.on("close", () => {
-      state.answers -= 1
-      if (state.answers === 0) watched.delete(socket)
-    })
+  onRequest(server, ({ socket }) => {
+    const watched = bySocket.get(socket) ?? watch(socket)
+    if (socket.writableLength === 0) watched.since = performance.now()
   })
 }
