@@ -1,6 +1,6 @@
 /**
  * What the always-on audit costs: open + close pairs per second through the live layer, and the two ways to hand a
- * batch to Postgres (one jsonb document, or one typed array per column) side by side.
+ * batch to Postgres (one array of rows, or one typed array per column) side by side.
  *
  *     node bench/audit.ts                                  # a throw-away embedded Postgres, synced to disk
  *     DATABASE_URL=postgres://… node bench/audit.ts        # a migrated database; leaves its rows behind
@@ -123,7 +123,7 @@ const through = Effect.fnUntraced(function* (inFlight: number, count: number) {
 
 const column = (oid: number, values: ReadonlyArray<unknown>) => Result.getOrThrow(PgTypes.array(values, oid))
 
-/** The same statement as `closeIntents`, with one typed array per column instead of one document. */
+/** The same statement as `closeIntents`, with one typed array per column instead of one array of rows. */
 const closeUnnested = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) => {
   const text = (of: (row: AuditRow) => string | null) => column(PgTypes.OID.text, rows.map(of))
   const uuid = (of: (row: AuditRow) => string | null) => column(PgTypes.OID.uuid, rows.map(of))
@@ -172,7 +172,7 @@ const closeUnnested = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>)
 
 const sideBySide = Effect.gen(function* () {
   const pg = yield* PgClient.PgClient
-  const ways = { "jsonb document": closeIntents(pg), "typed arrays": closeUnnested(pg) }
+  const ways = { "array of rows": closeIntents(pg), "typed arrays": closeUnnested(pg) }
   for (const size of [1, 50, 500]) {
     const rounds = Math.max(20, Math.min(1000, Math.round(10_000 / size)))
     for (let again = 0; again < 2; again += 1) {

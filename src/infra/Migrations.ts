@@ -36,6 +36,7 @@ import auditValidated, { completedIndex } from "../../migrations/0013_audit_vali
 import auditPartitions from "../../migrations/0014_audit_partitions.ts"
 import sharedBudgets from "../../migrations/0015_shared_budgets.ts"
 import budgetWarnings from "../../migrations/0016_budget_warnings.ts"
+import auditRowTypes from "../../migrations/0017_audit_row_types.ts"
 
 /** Every migration, by the name of its file. */
 export const migrations = {
@@ -54,7 +55,8 @@ export const migrations = {
   "0013_audit_validated": auditValidated,
   "0014_audit_partitions": auditPartitions,
   "0015_shared_budgets": sharedBudgets,
-  "0016_budget_warnings": budgetWarnings
+  "0016_budget_warnings": budgetWarnings,
+  "0017_audit_row_types": auditRowTypes
 }
 
 /** Indexes of large tables. They are built before the migration, because writers would wait for a build inside it. */
