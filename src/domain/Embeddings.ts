@@ -14,6 +14,8 @@ export interface Embeddings {
   readonly vectors: ReadonlyArray<Vector>
   /** all vectors as one JSON list, in parts, when the backend wrote them so */
   readonly list?: ReadonlyArray<Buffer>
+  /** Frees the memory of the vectors (`infra/freeBuffer.ts`). They are empty afterwards. */
+  readonly release?: () => void
   /** nanoseconds */
   readonly totalDuration?: number
   readonly loadDuration?: number

@@ -117,7 +117,11 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   const embed = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
     const permit = yield* handle(exchange, dialect.decode)
     const embeddings = yield* callEmbed(exchange.context, permit)
-    return yield* replies.object(exchange, dialect.encode(permit.facts.request, embeddings))
+    return yield* replies.object(
+      exchange,
+      dialect.encode(permit.facts.request, embeddings),
+      embeddings.release
+    )
   })
 
   const show = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {

@@ -10,6 +10,7 @@ import { Array as Arr, Cause, Effect, type Scope, type Stream } from "effect"
 import { AnswerMemory, type AnswerShare } from "../backend/AnswerMemory.ts"
 import { BackendFailed } from "../domain/Errors.ts"
 import { outcomes } from "../domain/Outcome.ts"
+import { freeBuffer } from "../infra/freeBuffer.ts"
 import { runChunks } from "../infra/v8/stream.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import type { Ending } from "../request/finish.ts"
@@ -39,10 +40,10 @@ const lengthOf = (body: BodyText): number =>
 const textOf = (body: BodyText): string =>
   typeof body === "string" ? body : body.map((part) => part.toString()).join("")
 
-const partsOf = (body: BodyText): ReadonlyArray<Buffer> =>
-  typeof body === "string"
-    ? [Buffer.from(body)]
-    : body.map((part) => (typeof part === "string" ? Buffer.from(part) : part))
+const partsOf = (parts: ReadonlyArray<string | Buffer>): ReadonlyArray<Buffer> =>
+  parts.map((part) => (typeof part === "string" ? Buffer.from(part) : part))
+
+const doNothing = (): void => undefined
 
 const answered = (slot: Ending["slot"]): Ending => ({ outcome: outcomes.answered, row: "own", slot })
 
@@ -74,7 +75,8 @@ export const makeReplies = Effect.gen(function* () {
   /** An object that may take long to read. It is its own function, so that its closures keep no copy of `parts` as text. */
   const largeObject = (
     exchange: Exchange,
-    parts: ReadonlyArray<Buffer>
+    parts: ReadonlyArray<Buffer>,
+    release: () => void
   ): Effect.Effect<Reply, never, Scope.Scope> =>
     Effect.map(shareOf(exchange), (share) => {
       const { context, response } = exchange
@@ -83,20 +85,36 @@ export const makeReplies = Effect.gen(function* () {
       const send = Effect.suspend(() => {
         const headers = { ...headersOf(context), "content-type": jsonType, "content-length": String(bytes) }
         const body = new AnswerBody(response, headers, share)
-        return body.writeBytes(...parts).pipe(Effect.andThen(body.endAndWait()), Effect.as(written))
+        return Effect.map(Effect.andThen(body.writeBytes(...parts), body.endAndWait()), (isTaken) => {
+          if (isTaken) release()
+          return written
+        })
       })
       return { ending: answered("kept"), send, fail: failWith(context) }
     })
 
-  /** One object. */
-  const object = (exchange: Exchange, body: BodyText): Effect.Effect<Reply, never, Scope.Scope> => {
+  const largeText = (exchange: Exchange, bytes: Buffer): Effect.Effect<Reply, never, Scope.Scope> =>
+    largeObject(exchange, [bytes], () => freeBuffer(bytes))
+
+  /** One object. `release` frees the memory of its parts. It is called when the kernel has them. */
+  const object = (
+    exchange: Exchange,
+    body: BodyText,
+    release = doNothing
+  ): Effect.Effect<Reply, never, Scope.Scope> => {
     const { context, incoming, response } = exchange
     if (incoming.method !== "HEAD" && !leavesAtOnce(lengthOf(body), incoming, response)) {
-      return largeObject(exchange, partsOf(body))
+      return typeof body === "string"
+        ? largeText(exchange, Buffer.from(body))
+        : largeObject(exchange, partsOf(body), release)
     }
     return Effect.succeed({
       ending: answered("freed"),
-      send: Effect.sync(() => respondNow(exchange, textOf(body))),
+      send: Effect.sync(() => {
+        const text = textOf(body)
+        release()
+        return respondNow(exchange, text)
+      }),
       fail: failWith(context)
     })
   }

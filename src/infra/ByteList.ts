@@ -3,10 +3,11 @@
  * piece, also for a piece of one byte. A slab doubles until it has `slabBytes`. After a full slab the next one has that size
  * from the start, so that bytes are not copied again.
  *
- * A large piece is kept as it is if it is at least half of the memory that it keeps alive. Memory of buffers makes V8
- * collect its whole heap every 64 MiB, so a copy of a large piece costs far more than the copying (`bench/RESULTS.md`).
- * Nobody may change a piece after it was added.
+ * A large piece is kept as it is if it is at least half of the memory that it keeps alive. Nobody may change a piece after
+ * it was added, or use its memory after `release`.
  */
+import { freeBuffer, freeMemory } from "./freeBuffer.ts"
+
 export const slabBytes = 2 ** 18
 const minBytes = 256
 /** Smaller pieces are always copied. */
@@ -55,6 +56,7 @@ export class ByteList {
     return this.#before + Math.max(memory, 2 * used) + 2 * more + smallSlabs + nextSlab
   }
 
+  /** Adds the bytes of `piece`. Buffers that were read before must not be used any more. */
   push(piece: Buffer): void {
     if (isKept(piece))
       return this.#add({ start: this.#size, memory: piece, used: piece.length, isSlab: false })
@@ -107,6 +109,15 @@ export class ByteList {
     return pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces)
   }
 
+  /**
+   * Empties the list and frees its memory (`freeBuffer.ts`), also that of the pieces that were kept. Bytes that were read
+   * without a copy are gone.
+   */
+  release(): void {
+    for (const part of this.#parts) freePart(part)
+    this.clear()
+  }
+
   clear(): void {
     this.#parts = []
     this.#size = 0
@@ -143,10 +154,14 @@ export class ByteList {
     if (last.memory.length < needed) {
       const grown = Buffer.allocUnsafe(Math.min(slabBytes, Math.max(needed, 2 * last.used)))
       last.memory.copy(grown, 0, 0, last.used)
+      freePart(last)
       last.memory = grown
     }
     return last
   }
 }
+
+/** A small slab is part of a pool of Node's, which is not freed. A kept piece never is: it is half of its memory or more. */
+const freePart = ({ isSlab, memory }: Part): void => (isSlab ? freeBuffer(memory) : freeMemory(memory.buffer))
 
 const memoryOf = ({ isSlab, memory }: Part): number => (isSlab ? memory.length : memory.buffer.byteLength)

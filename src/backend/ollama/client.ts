@@ -7,13 +7,15 @@
  * model; then `idleTimeoutMs` between reads, which stops while the client does not read; `maxDurationMs` for the whole
  * answer.
  */
-import { Effect, Layer, type Stream } from "effect"
+import { Effect, Layer, type Scope, type Stream } from "effect"
 import { Pool } from "undici"
+import type { Embeddings } from "../../domain/Embeddings.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { InferenceRequest, JsonObject, ModelCall } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
-import { ByteList } from "../../infra/ByteList.ts"
+import type { ByteList } from "../../infra/ByteList.ts"
+import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { makeMonotonicMs, makeTimer } from "../../infra/time.ts"
 import { Drain } from "../../infra/Drain.ts"
 import { Traced } from "../../observability/Trace.ts"
@@ -35,6 +37,7 @@ import { decodeDescription, decodeShow } from "./decodeShow.ts"
 import type { CallError } from "../errors.ts"
 import { beforeFirstFrame, fromStatus, fromTransport } from "./errors.ts"
 import { type AnswerLimits, FrameReader, type Frames } from "./FrameReader.ts"
+import { readAll } from "./readAll.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
 import { CountingClient, type Head, UpstreamCall, TransportError } from "./UpstreamCall.ts"
@@ -130,36 +133,35 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   /** The `traceparent` of a call for a client. */
   const traceparentOf: Effect.Effect<string | undefined> = traced ? currentTraceparent : Effect.undefined
 
-  const askOnce = <A>(
+  const askOnce = Effect.fnUntraced(function* <A>(
     path: keyof typeof paths,
     body: string | null,
     { decode, factor, limit }: Expected<A>,
     share: AnswerShare,
     deadline: number
-  ): Effect.Effect<A, CallError | TransportError> =>
-    Effect.gen(function* () {
-      const traceparent = isLookup(path) ? undefined : yield* traceparentOf
-      const call = yield* Effect.acquireRelease(
-        Effect.sync(() => dispatch(path, body, deadline, traceparent)),
-        (dispatched) => Effect.sync(() => dispatched.close())
-      )
-      const head = yield* call.head()
-      if (head.status !== 200) return yield* fromStatus(head, yield* beginning(call))
-      // The time that an answer waits for memory does not count as the backend's.
-      let waitedMs = 0
-      const collect = (bytes: number) => {
-        if (share.tryCollect(bytes)) return Effect.void
-        const since = nowMs()
-        call.setDeadline(Number.POSITIVE_INFINITY, notInTime)
-        return Effect.map(share.collect(bytes), () => {
-          waitedMs += nowMs() - since
-          call.setDeadline(Math.max(0, deadline + waitedMs - nowMs()), notInTime)
-        })
-      }
-      const read = yield* readAll(call, limit, collect)
-      if (factor > 1) yield* collect(read.size * factor)
-      return yield* decode(read)
-    }).pipe(Effect.scoped)
+  ): Effect.fn.Return<A, CallError | TransportError, Scope.Scope> {
+    const traceparent = isLookup(path) ? undefined : yield* traceparentOf
+    const call = yield* Effect.acquireRelease(
+      Effect.sync(() => dispatch(path, body, deadline, traceparent)),
+      (dispatched) => Effect.sync(() => dispatched.close())
+    )
+    const head = yield* call.head()
+    if (head.status !== 200) return yield* fromStatus(head, yield* beginning(call))
+    // The time that an answer waits for memory does not count as the backend's.
+    let waitedMs = 0
+    const collect = (bytes: number) => {
+      const since = nowMs()
+      call.setDeadline(Number.POSITIVE_INFINITY, notInTime)
+      return Effect.map(share.collect(bytes), () => {
+        waitedMs += nowMs() - since
+        call.setDeadline(Math.max(0, deadline + waitedMs - nowMs()), notInTime)
+      })
+    }
+    const read = yield* readAll(call, limit, { tryCollect: share.tryCollect, collect })
+    const decoded = read.size * factor
+    if (factor > 1 && !share.tryCollect(decoded)) yield* collect(decoded)
+    return yield* decode(read)
+  }, Effect.scoped)
 
   /**
    * Sets one deadline, from now, for connecting, waiting and reading. The server may close an idle connection while the gateway
@@ -225,7 +227,10 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
             limit: vectorBytesOf(request),
             factor: 1,
             decode: (bytes: ByteList) =>
-              expect(decodeEmbeddings(kind, request.body, bytes), "not the vectors asked for")
+              Effect.map(
+                expect(decodeEmbeddings(kind, request.body, bytes), "not the vectors asked for"),
+                (embeddings) => ({ ...embeddings, release: () => freeVectors(embeddings, bytes) })
+              )
           }
           return ask(kind, objectBodyOf(model.name, request), vectors, share, options.firstByteTimeoutMs)
         })
@@ -359,26 +364,11 @@ const beginning = (call: UpstreamCall): Effect.Effect<string> => {
   )
 }
 
-/** Reads the whole body. Fails beyond `limit` bytes. While there is no memory for more, nothing is read. */
-const readAll = Effect.fnUntraced(function* (
-  call: UpstreamCall,
-  limit: number,
-  collect: (bytes: number) => Effect.Effect<void, Unavailable>
-) {
-  const read = new ByteList()
-  while (true) {
-    const bytes = yield* call.take()
-    if (bytes.length === 0) return read
-    const more = bytes.reduce((sum, { length }) => sum + length, 0)
-    if (read.size + more > limit) {
-      const fault = protocol(`answer of more than ${limit} bytes`)
-      call.abort(fault)
-      return yield* fault
-    }
-    yield* collect(read.capacityWith(more))
-    for (const chunk of bytes) read.push(chunk)
-  }
-})
+/** A vector whose bytes came in several parts has its own memory. */
+const freeVectors = ({ vectors }: Embeddings, bytes: ByteList): void => {
+  for (const { json } of vectors) freeBuffer(json)
+  bytes.release()
+}
 
 const wasClosedIdle = (error: CallError | TransportError): boolean =>
   error instanceof TransportError && error.kind === "lost" && error.reused && !error.answered

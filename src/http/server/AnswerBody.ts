@@ -8,6 +8,7 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http"
 import { Effect } from "effect"
 import type { Unread } from "../../backend/AnswerMemory.ts"
+import { freeBuffer } from "../../infra/freeBuffer.ts"
 
 /** Bytes of one write. A client that takes fewer in `CLIENT_STALL_TIMEOUT_MS` does not read. */
 export const pieceBytes = 65_536
@@ -21,6 +22,7 @@ export class AnswerBody {
   readonly #chunked: boolean
   /** whether the head is written */
   #begun = false
+  readonly #joined = new JoinedPieces()
 
   readonly #release = Effect.sync(() => this.#unread.hold(0))
 
@@ -53,18 +55,26 @@ export class AnswerBody {
   writeBytes(...parts: ReadonlyArray<Buffer>): Effect.Effect<void> {
     return Effect.suspend(() => {
       const total = parts.reduce((sum, { length }) => sum + length, 0)
-      const pieces = piecesOf(parts)
+      const pieces = piecesOf(parts, this.#joined)
       if (this.#chunked) this.#push(`${total.toString(16)}\r\n`)
       const next: Effect.Effect<void> = Effect.suspend(() => {
+        if (this.#isTaken) this.#joined.reuse()
         for (let piece = pieces.next(); piece.done !== true; piece = pieces.next()) {
-          const kept = total + piece.value.length
-          if (!this.#push(piece.value)) return Effect.andThen(this.#drained(kept), next)
+          const hasRoom = this.#push(piece.value)
+          // A piece can be as large as the buffer of the connection, which then has no room even when the kernel took all of it.
+          if (this.#isTaken) this.#joined.reuse()
+          else if (!hasRoom) return Effect.andThen(this.#drained(total + piece.value.length), next)
         }
         if (this.#chunked) this.#push("\r\n")
         return Effect.void
       })
       return Effect.ensuring(next, this.#release)
     })
+  }
+
+  /** Whether the kernel has all bytes that were written. */
+  get #isTaken(): boolean {
+    return this.#response.socket !== null && this.#response.writableLength === 0
   }
 
   /**
@@ -76,21 +86,32 @@ export class AnswerBody {
     this.#response.end(this.#chunked ? `${last}0\r\n\r\n` : last)
   }
 
-  /** Ends the body, and waits until the kernel has the last byte or the connection is gone. */
-  endAndWait(): Effect.Effect<void> {
+  /**
+   * Ends the body, and waits until the kernel has the last byte or the connection is gone. Succeeds with whether nothing is
+   * read any more from the memory of what was written.
+   */
+  endAndWait(): Effect.Effect<boolean> {
     return Effect.callback((resume) => {
       const response = this.#response
+      const { socket } = response
       const cleanUp = () => {
-        response.off("finish", done).off("close", done)
+        response.off("finish", finished).off("close", gone)
         this.#unread.hold(0)
       }
-      const done = () => {
+      const finished = () => {
         cleanUp()
-        resume(Effect.void)
+        // Node also emits this when the connection was destroyed. Then a write may be under way, whose bytes count.
+        const isTaken = socket?.writableLength === 0
+        if (isTaken) this.#joined.free()
+        resume(Effect.succeed(isTaken))
       }
-      if (response.destroyed) return done()
+      const gone = () => {
+        cleanUp()
+        resume(Effect.succeed(false))
+      }
+      if (response.destroyed) return gone()
       this.#unread.hold(response.writableLength)
-      response.once("finish", done).once("close", done)
+      response.once("finish", finished).once("close", gone)
       this.end()
       return Effect.sync(cleanUp)
     })
@@ -121,17 +142,53 @@ export class AnswerBody {
 
 const chunkOf = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`
 
+/** Memory of pieces that are made of several parts. */
+class JoinedPieces {
+  /** nothing is written from it */
+  #free: Buffer | undefined
+  /** the kernel may not have all of its bytes yet */
+  readonly #used: Array<Buffer> = []
+
+  /** One piece of `parts`, which have `size` bytes together. */
+  join(parts: ReadonlyArray<Buffer>, size: number): Buffer {
+    const [first] = parts
+    if (parts.length === 1 && first !== undefined) return first
+    if (size < largeBytes) return Buffer.concat(parts)
+    const memory = this.#free ?? Buffer.allocUnsafeSlow(pieceBytes)
+    this.#free = undefined
+    this.#used.push(memory)
+    let at = 0
+    for (const part of parts) at += part.copy(memory, at)
+    return memory.subarray(0, at)
+  }
+
+  /** The kernel has all pieces: the memory of one is used for the next one, and the others are freed. */
+  reuse(): void {
+    for (let memory = this.#used.pop(); memory !== undefined; memory = this.#used.pop()) {
+      if (this.#free === undefined) this.#free = memory
+      else freeBuffer(memory)
+    }
+  }
+
+  /** The kernel has all pieces, and there are no more. */
+  free(): void {
+    this.reuse()
+    if (this.#free !== undefined) freeBuffer(this.#free)
+    this.#free = undefined
+  }
+}
+
 /**
  * The bytes in pieces of at most `pieceBytes`. Small parts are copied into one piece, because a write costs more than the
- * copy (`bench/RESULTS.md`). Only one such piece exists at a time. Large parts are not copied.
+ * copy (`bench/RESULTS.md`). Large parts are not copied.
  */
-const piecesOf = function* (parts: ReadonlyArray<Buffer>): Generator<Buffer, void> {
+const piecesOf = function* (parts: ReadonlyArray<Buffer>, joined: JoinedPieces): Generator<Buffer, void> {
   let group: Array<Buffer> = []
   let size = 0
   for (const part of parts) {
     const isLarge = part.length >= largeBytes
     if (size > 0 && (isLarge || size + part.length > pieceBytes)) {
-      yield joined(group)
+      yield joined.join(group, size)
       group = []
       size = 0
     }
@@ -142,10 +199,5 @@ const piecesOf = function* (parts: ReadonlyArray<Buffer>): Generator<Buffer, voi
       size += part.length
     }
   }
-  if (size > 0) yield joined(group)
-}
-
-const joined = (group: ReadonlyArray<Buffer>): Buffer => {
-  const [first] = group
-  return group.length === 1 && first !== undefined ? first : Buffer.concat(group)
+  if (size > 0) yield joined.join(group, size)
 }

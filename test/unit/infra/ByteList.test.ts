@@ -79,3 +79,40 @@ it("when a piece is large and most of its memory, then it is not copied", () => 
   assert.strictEqual(first?.buffer, kept.buffer)
   assert.notStrictEqual(second?.buffer, copied.buffer)
 })
+
+const isFree = ({ buffer }: Buffer): boolean => buffer instanceof ArrayBuffer && buffer.detached
+
+it("when a list is released, then the memory of all its parts is free, and the list is empty", () => {
+  const kept = pieceOf([largeBytes, largeBytes])
+  const list = listOf([kept, pieceOf([largeBytes - 1, 0]), pieceOf([slabBytes, 4 * slabBytes]), kept])
+  const parts = list.parts
+  list.release()
+  assert.isAtLeast(parts.length, 4)
+  assert.isTrue(isFree(kept))
+  for (const part of parts) assert.isTrue(isFree(part))
+  assert.deepStrictEqual([list.size, list.parts, list.at(0)], [0, [], undefined])
+  list.push(Buffer.from("again"))
+  assert.strictEqual(list.text, "again")
+})
+
+it("when a list is small, then its memory is of a pool, and is not freed with the list", () => {
+  const other = Buffer.from("another buffer of the pool")
+  const list = listOf([Buffer.from("small")])
+  const [part = other] = list.parts
+  list.release()
+  assert.isBelow(part.length, part.buffer.byteLength)
+  assert.isFalse(isFree(part))
+  assert.strictEqual(other.toString(), "another buffer of the pool")
+})
+
+it("when a slab grows, then the memory that it had before is free", () => {
+  const list = listOf([pieceOf([slabBytes / 4, 4 * slabBytes])])
+  const [before] = list.parts
+  list.push(pieceOf([1, 0]))
+  const [after] = list.parts
+  assert.deepStrictEqual(
+    [before, after].map((part) => part !== undefined && isFree(part)),
+    [true, false]
+  )
+  assert.strictEqual(after?.length, slabBytes / 4 + 1)
+})

@@ -73,9 +73,10 @@ describe("the memory of an answer", () => {
           const share = yield* Scope.provide(memory.share(callerWith("all")), other)
           assert.isFalse(share.tryCollect(mib))
           yield* share.collect(mib)
-          const vector = `[${"0.12345,".repeat(10_000)}1]`
+          const numbers = "0.12345,".repeat(10_000)
           const input = Array.from({ length: 200 }, () => "a")
-          const body = `{"embeddings":[${input.map(() => vector).join(",")}]}`
+          const list = `[${input.map((_, n) => `[${numbers}${n}]`).join(",")}]`
+          const body = `{"embeddings":${list}}`
           fakeBackend.script({ does: "answer", status: 200, body })
           const asking = yield* Effect.forkChild(
             backend.embed(permitFor("fake:latest", callOf({ kind: "embed", body: { input } }, 0))),
@@ -85,9 +86,13 @@ describe("the memory of an answer", () => {
           yield* Effect.sleep("100 millis")
           assert.deepStrictEqual([asking.pollUnsafe(), memory.bytes()], [undefined, mib - freeBytes])
           yield* Scope.close(other, Exit.void)
-          const { vectors } = yield* Fiber.join(asking)
-          assert.lengthOf(vectors, 200)
+          const embeddings = yield* Fiber.join(asking)
+          assert.isTrue(Buffer.concat(embeddings.list ?? []).equals(Buffer.from(list)), "in order")
           assert.isAtLeast(memory.bytes(), body.length - freeBytes)
+          embeddings.release?.()
+          const left = [...embeddings.vectors.map(({ json }) => json), ...(embeddings.list ?? [])]
+          const bytes = left.reduce((sum, { length }) => sum + length, 0)
+          assert.isAtMost(bytes, Buffer.poolSize)
         }).pipe(Effect.scoped),
       {},
       AnswerMemory.layer({ maxBytes: mib })

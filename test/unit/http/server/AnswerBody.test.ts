@@ -226,3 +226,80 @@ it.live("when a writer stops waiting for room, then it leaves no listener behind
     socket.destroy()
   })
 )
+
+const isFree = ({ buffer }: Buffer): boolean => buffer instanceof ArrayBuffer && buffer.detached
+
+/** Calls `see` with each buffer that is written to `response` from now on. */
+const watchWrites = (response: ServerResponse, see: (bytes: Buffer) => void): void => {
+  for (const target of [response, response.socket]) {
+    if (target === null) continue
+    const { write } = target
+    const seen = (chunk: string | Buffer, ...rest: ReadonlyArray<unknown>): unknown => {
+      if (typeof chunk !== "string") see(chunk)
+      return Reflect.apply(write, target, [chunk, ...rest])
+    }
+    Object.defineProperty(target, "write", { value: seen })
+  }
+}
+
+it.live(
+  "when many small parts are written, then few memories serve all of them, and are free at the end",
+  () =>
+    Effect.gen(function* () {
+      const small = Array.from({ length: 2000 }, (_, n) => Buffer.from(String(n).padEnd(6000)))
+      const large = Buffer.alloc(500_000, "l")
+      const parts = [...small.slice(0, 1000), large, ...small.slice(1000)]
+      const memories = new Set<Buffer["buffer"]>()
+      const sent: Array<boolean> = []
+      const port = yield* served((response) =>
+        Effect.gen(function* () {
+          watchWrites(response, ({ buffer }) => void memories.add(buffer))
+          const body = new AnswerBody(response, heads, uncounted)
+          yield* body.writeBytes(...parts)
+          sent.push(yield* body.endAndWait())
+        })
+      )
+      assert.strictEqual(yield* answerOf(port), Buffer.concat(parts).toString())
+      yield* comesTrue(() => sent.length > 0)
+      assert.deepStrictEqual(sent, [true])
+      // A piece that had to wait for the client while the next one was made has another memory.
+      assert.isAtMost(memories.size, 1 + 20)
+      memories.delete(large.buffer)
+      assert.isTrue([...memories].every((memory) => memory instanceof ArrayBuffer && memory.detached))
+      assert.isFalse(isFree(large), "it belongs to the caller")
+    })
+)
+
+it.live(
+  "when the client leaves before it has all, then no memory is freed while the connection may read it",
+  () =>
+    Effect.gen(function* () {
+      const parts = Array.from({ length: 5000 }, (_, n) => Buffer.from(String(n).padEnd(6000)))
+      const seen: Array<readonly [unsent: boolean, freed: boolean]> = []
+      let ended: boolean | undefined
+      const port = yield* served((response) =>
+        Effect.gen(function* () {
+          let last: Buffer = Buffer.alloc(0)
+          const { socket } = response
+          const look = () => void seen.push([(socket?.writableLength ?? 0) > 0, isFree(last)])
+          watchWrites(response, (bytes) => void (last = bytes))
+          const body = new AnswerBody(response, heads, uncounted)
+          const writing = yield* Effect.forkChild(body.writeBytes(...parts), { startImmediately: true })
+          yield* comesTrue(() => response.writableLength > 0 && writing.pollUnsafe() === undefined)
+          yield* Fiber.interrupt(writing)
+          look()
+          socket?.once("close", look)
+          ended = yield* body.endAndWait()
+          look()
+        })
+      )
+      const socket = connect(port, "127.0.0.1", () => socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n"))
+      socket.pause()
+      yield* comesTrue(() => seen.length > 0)
+      socket.destroy()
+      yield* comesTrue(() => ended !== undefined)
+      assert.deepStrictEqual(seen[0], [true, false])
+      assert.isFalse(seen.some(([unsent, freed]) => unsent && freed))
+      assert.strictEqual(seen.at(-1)?.[1], ended)
+    })
+)
