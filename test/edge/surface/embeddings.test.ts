@@ -6,12 +6,13 @@ import { ask, assertRefused, assertWell, json, live } from "./asking.ts"
 /** Counts the bytes of buffers that are freed before V8 collects them. */
 const countFreed = Effect.acquireRelease(
   Effect.sync(() => {
-    const { transfer } = ArrayBuffer.prototype
-    const freed = { bytes: 0, stop: () => void (ArrayBuffer.prototype.transfer = transfer) }
-    ArrayBuffer.prototype.transfer = function (this: ArrayBuffer, length?: number) {
+    const { prototype } = ArrayBuffer
+    const { transfer } = prototype
+    const freed = { bytes: 0, stop: () => Reflect.set(prototype, "transfer", transfer) }
+    Reflect.set(prototype, "transfer", function (this: ArrayBuffer, length?: number) {
       freed.bytes += this.byteLength - (length ?? this.byteLength)
       return transfer.call(this, length)
-    }
+    })
     return freed
   }),
   ({ stop }) => Effect.sync(stop)
