@@ -91,13 +91,16 @@ const makeServer = (
   server.maxRequestsPerSocket = maxRequests
   refuseMalformed(server, malformed)
   cutStalledClients(server, options.clientStallTimeoutMs)
-  // A socket that becomes idle after close() would otherwise delay the shutdown for its whole keep-alive time.
-  onRequest(server, (request, response) => {
-    if (!checkFraming(request) || draining()) response.setHeader("connection", "close")
-    response.on("finish", () => {
+  onRequest(
+    server,
+    (request, response) => {
+      if (!checkFraming(request) || draining()) response.setHeader("connection", "close")
+    },
+    // A socket that becomes idle after close() would otherwise delay the shutdown for its whole keep-alive time.
+    () => {
       if (closesIdle) setImmediate(() => server.closeIdleConnections())
-    })
-  })
+    }
+  )
   const isExempt = (address: string) => isWithin(options.trustedProxies, address)
   const newConnections = delayNewConnections(server, { isExempt, ...options.bounds.newConnections })
   const connections = limitConnections(server, {

@@ -8,16 +8,15 @@ import type { RequestContext } from "./RequestContext.ts"
 export const makeReserve = Effect.gen(function* () {
   const [leases, limiter] = [yield* LeaseKeeper, yield* Limiter]
 
-  return (context: RequestContext, model: Evidence<"Discovery">) =>
-    Effect.suspend(() => {
-      const since = leases.now()
-      // No interruption may come between the reservation and its record: only a recorded reservation is given back.
-      return Effect.uninterruptible(
-        Effect.map(limiter.reserve(model), (reserved) => {
-          context.cost.hold(reserved, since)
-          context.show(reserved.facts.headroom)
-          return reserved
-        })
-      )
-    })
+  return (context: RequestContext, model: Evidence<"Discovery">) => {
+    const since = leases.now()
+    // No interruption may come between the reservation and its record: only a recorded reservation is given back.
+    return Effect.uninterruptible(
+      Effect.map(limiter.reserve(model), (reserved) => {
+        context.cost.hold(reserved, since)
+        context.show(reserved.facts.headroom)
+        return reserved
+      })
+    )
+  }
 })

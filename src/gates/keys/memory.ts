@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
 import { type Caller, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
-import { seal } from "../../domain/Evidence.ts"
+import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { defaultNamespace, keyShape, mintKey, prefixOf } from "../../domain/Key.ts"
 import { KeyStore } from "./KeyStore.ts"
 
@@ -77,20 +77,23 @@ export const makeMemory = (
   const outage = Effect.suspend(() =>
     Effect.fail(new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause: new Error("down") }))
   )
-  const check = Effect.fnUntraced(function* (secret: string) {
-    if (down) return yield* outage
+  const check = (secret: string): Effect.Effect<Evidence<"KeyStore">, Unauthorized | Unavailable> => {
+    if (down) return outage
     const key = keys.get(prefixOf(secret))
     if (
       key === undefined ||
       key.secret !== secret ||
       (key.status ?? "active") !== "active" ||
-      key.tenantDisabled === true ||
-      (key.expiresAtMs !== undefined && key.expiresAtMs <= (yield* Clock.currentTimeMillis))
+      key.tenantDisabled === true
     ) {
-      return yield* new Unauthorized()
+      return new Unauthorized()
     }
-    return seal.KeyStore({ caller: key.caller })
-  })
+    const { caller, expiresAtMs } = key
+    const verified = Effect.succeed(seal.KeyStore({ caller }))
+    return expiresAtMs === undefined
+      ? verified
+      : Effect.flatMap(Clock.currentTimeMillis, (now) => (expiresAtMs <= now ? new Unauthorized() : verified))
+  }
   return {
     add,
     change,

@@ -27,7 +27,7 @@ export class SettlementQueue extends Context.Service<
     retry(what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void>
     /** As `retry`, for a settlement: until it succeeds or is given up, `account` has a pending settlement. */
     enqueue(account: Account, what: string, settling: Effect.Effect<unknown, MeterDown>): Effect.Effect<void>
-    /** Delivers the pending settlements of `account` now, or fails. Without pending ones it costs nothing. */
+    /** Delivers the pending settlements of `account` now, or fails. Without pending ones it is done at once. */
     flush(account: Account): Effect.Effect<void, MeterDown>
     /** number of waiting settlements */
     readonly backlog: Effect.Effect<number>
@@ -87,17 +87,18 @@ export class SettlementQueue extends Context.Service<
             )
           )
         }
-        const flush = (name: string): Effect.Effect<void, MeterDown> =>
-          Effect.suspend(() => {
-            const those = debts.get(name)
-            if (those === undefined) return Effect.void
-            const payment = payments.get(name)
+        const flush = (name: string): Effect.Effect<void, MeterDown> => {
+          const those = debts.get(name)
+          if (those === undefined) return Effect.void
+          return Effect.flatMap(
+            Effect.suspend(() => {
+              const payment = payments.get(name)
+              return payment === undefined ? pay(name, those) : Deferred.await(payment)
+            }),
             // Another settlement may be pending by then.
-            return Effect.andThen(
-              payment === undefined ? pay(name, those) : Deferred.await(payment),
-              flush(name)
-            )
-          })
+            () => flush(name)
+          )
+        }
 
         return {
           retry: (what, work) => Effect.asVoid(run(what, patiently(what, work))),
@@ -118,7 +119,7 @@ export class SettlementQueue extends Context.Service<
             const trying = run(what, Effect.ensuring(patiently(what, debt), given))
             return Effect.flatMap(Effect.andThen(owed, trying), (taken) => (taken ? Effect.void : given))
           },
-          flush: (account) => flush(nameOf(account)),
+          flush: (account) => (debts.size === 0 ? Effect.void : flush(nameOf(account))),
           backlog: FiberSet.size(fibers)
         }
       })

@@ -61,27 +61,28 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
        */
       const withTotals = <A>(
         { account }: Claims,
-        question: Effect.Effect<A | Missing, MeterDown>
-      ): Effect.Effect<A, Unavailable> => {
-        const asked = Effect.mapError(question, meterUnavailable)
-        return Effect.flatMap(asked, (first) => {
-          if (!(first instanceof Missing)) return Effect.succeed(first)
-          // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
-          const restored = Effect.interruptible(budget.restore(account, first))
-          // `filterOrFail` does not narrow what it gives to its error.
-          // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
-          return Effect.flatMap(Effect.andThen(restored, asked), (second) =>
-            second instanceof Missing ? Effect.fail(stillMissing(second)) : Effect.succeed(second)
-          )
+        question: () => Effect.Effect<A | Missing, MeterDown>
+      ): Effect.Effect<A, Unavailable> =>
+        Effect.matchEffect(question(), {
+          onFailure: (down) => Effect.fail(meterUnavailable(down)),
+          onSuccess: (first): Effect.Effect<A, Unavailable> => {
+            if (!(first instanceof Missing)) return Effect.succeed(first)
+            // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
+            const restored = Effect.interruptible(budget.restore(account, first))
+            const again = Effect.suspend(() => Effect.mapError(question(), meterUnavailable))
+            // `filterOrFail` does not narrow what it gives to its error.
+            // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
+            return Effect.flatMap(Effect.andThen(restored, again), (second) =>
+              second instanceof Missing ? Effect.fail(stillMissing(second)) : Effect.succeed(second)
+            )
+          }
         })
-      }
 
       /** A reservation that may have been made without an answer is undone later. */
       const attempt = (claims: Claims, ask: ReserveRequest): Effect.Effect<Verdict, MeterDown> =>
         // Deliver the pending settlements of this account first: otherwise the counters may be too low and admit too
         // much.
-        Effect.andThen(
-          settlements.flush(claims.account),
+        Effect.flatMapEager(settlements.flush(claims.account), () =>
           Effect.tapError(meter.reserve(claims, ask), () =>
             settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
           )
@@ -103,31 +104,34 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
             slot: request.kind !== "show"
           }
           return Effect.uninterruptible(
-            Effect.flatMap(withTotals(claims, attempt(claims, ask)), (verdict) => {
-              if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict))
-              const { headroom, reservation } = verdict
-              return Effect.succeed(
-                seal.Limiter(model, {
-                  reservation,
-                  headroom,
-                  expectedTokens: ask.tokens,
-                  call: {
-                    request: sent,
-                    // What was left at admission bounds the answer too.
-                    maxTokens: generates(request)
-                      ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
-                      : 0,
-                    plan
-                  }
-                })
-              )
-            })
+            Effect.flatMap(
+              withTotals(claims, () => attempt(claims, ask)),
+              (verdict) => {
+                if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict))
+                const { headroom, reservation } = verdict
+                return Effect.succeed(
+                  seal.Limiter(model, {
+                    reservation,
+                    headroom,
+                    expectedTokens: ask.tokens,
+                    call: {
+                      request: sent,
+                      // What was left at admission bounds the answer too.
+                      maxTokens: generates(request)
+                        ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
+                        : 0,
+                      plan
+                    }
+                  })
+                )
+              }
+            )
           )
         },
         headroom: (key) =>
           Effect.suspend(() => {
             const claims = claimsOf(key.facts.caller)
-            return withTotals<Headroom>(claims, meter.peek(claims))
+            return withTotals<Headroom>(claims, () => meter.peek(claims))
           })
       })
     })

@@ -112,16 +112,21 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
     socket.once("close", leave)
   })
 
-  onRequest(server, (request, response) => {
-    const connection = connections.get(request.socket)
-    if (connection === undefined) return
-    connection.running += 1
-    connection.served = true
-    response.on("close", () => {
+  onRequest(
+    server,
+    ({ socket }) => {
+      const connection = connections.get(socket)
+      if (connection === undefined) return
+      connection.running += 1
+      connection.served = true
+    },
+    ({ socket }) => {
+      const connection = connections.get(socket)
+      if (connection === undefined) return
       connection.running -= 1
       connection.since = performance.now()
-    })
-  })
+    }
+  )
 
   const cutWaiting = () => {
     const now = performance.now()

@@ -99,12 +99,18 @@ export const refuseMalformed = (server: Server, count: (reason: MalformedReason)
     return conversation
   }
 
-  onRequest(server, (request, response) => {
-    const conversation = conversationOn(request.socket)
-    conversation.last = request
-    conversation.open.push(response)
-    response.once("close", () => void conversation.open.splice(conversation.open.indexOf(response), 1))
-  })
+  onRequest(
+    server,
+    (request, response) => {
+      const conversation = conversationOn(request.socket)
+      conversation.last = request
+      conversation.open.push(response)
+    },
+    (request, response) => {
+      const { open } = conversationOn(request.socket)
+      open.splice(open.indexOf(response), 1)
+    }
+  )
 
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     const conversation = conversationOn(socket)
