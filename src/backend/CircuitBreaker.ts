@@ -19,7 +19,10 @@ export interface Guarded<A> {
 export class CircuitBreaker extends Context.Service<
   CircuitBreaker,
   {
-    /** Fails as `guard` would for a call of `party` made now. Reserves nothing: `guard` decides again. */
+    /**
+     * Fails as `guard` would for a call of `party` made now; it may decide when it is called, so the effect must be run at
+     * once. Reserves nothing: `guard` decides again.
+     */
     check(party: Party): Effect.Effect<void, CircuitOpen>
     /**
      * Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. `isFailure` decides which of

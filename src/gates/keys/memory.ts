@@ -103,7 +103,9 @@ export const makeMemory = (
     },
     layer: Layer.succeed(KeyStore, {
       verify: (secret) =>
-        secret === undefined || !shape.test(secret) ? Effect.fail(new Unauthorized()) : check(secret),
+        secret === undefined || !shape.test(secret)
+          ? Effect.fail(new Unauthorized())
+          : Effect.suspend(() => check(secret)),
       ping: Effect.suspend(() => (down ? outage : Effect.void))
     })
   }

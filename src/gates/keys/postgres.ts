@@ -212,7 +212,7 @@ export const layerPostgres = (
       const shape = keyShape(options.namespace)
       const refused = Effect.suspend(() => Effect.fail(new Unauthorized()))
 
-      // Eager: for a key in use nothing is waited for, and a request takes no step here.
+      // Eager operators: for a key in use nothing is waited for, and no step is taken between its three questions.
       const check = (secret: string, from: string | undefined) => {
         const prefix = prefixOf(secret)
         return Effect.flatMapEager(keys.confirmed(prefix), (found) => {
@@ -241,7 +241,7 @@ export const layerPostgres = (
 
       return {
         verify: (secret, from) =>
-          secret === undefined || !shape.test(secret) ? refused : check(secret, from),
+          secret === undefined || !shape.test(secret) ? refused : Effect.suspend(() => check(secret, from)),
         ping
       }
     })

@@ -27,7 +27,7 @@ export class SettlementQueue extends Context.Service<
     retry(what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void>
     /** As `retry`, for a settlement: until it succeeds or is given up, `account` has a pending settlement. */
     enqueue(account: Account, what: string, settling: Effect.Effect<unknown, MeterDown>): Effect.Effect<void>
-    /** Delivers the pending settlements of `account` now, or fails. Without pending ones it is done at once. */
+    /** Delivers the pending settlements of `account` now, or fails. Whether there are any is decided when it is called. */
     flush(account: Account): Effect.Effect<void, MeterDown>
     /** number of waiting settlements */
     readonly backlog: Effect.Effect<number>
