@@ -7,28 +7,41 @@
  */
 import { replaceControls } from "../domain/text.ts"
 
-export type Value = string | number | boolean | null | object
+type Value = string | number | boolean | null | object
 
-/** A text that means the same in quotes and without: nearly every value is one. */
+/**
+ * How the value of a column is written: `bare` as it is, for ids, times, numbers and truth values, which have nothing to
+ * quote; `text` for every other text; `json` for an object.
+ */
+export type Kind = "bare" | "text" | "json"
+
+/** A text that means the same in quotes and without: nearly every one is. */
 const plain = /^[\w.:/+-]+$/
 
-const valueText = (value: Value): string => {
-  if (typeof value === "string") {
-    return plain.test(value) ? value : JSON.stringify(replaceControls(value.toWellFormed()))
-  }
-  if (value === null) return ""
-  return typeof value === "object" ? JSON.stringify(JSON.stringify(value)) : String(value)
+const quote = (text: string): string =>
+  plain.test(text) ? text : JSON.stringify(replaceControls(text.toWellFormed()))
+
+const written = (value: Value, kind: Kind): string => {
+  if (kind === "json") return JSON.stringify(JSON.stringify(value))
+  return kind === "text" ? quote(String(value)) : String(value)
 }
 
-/** Makes the text of rows with these columns, in the order of the attributes of the type. */
-export const arrayOf =
-  <R extends { readonly [C in keyof R]: Value }>(columns: ReadonlyArray<keyof R>) =>
-  (rows: ReadonlyArray<R>): string => {
-    let all = ""
-    for (const row of rows) {
-      let text = ""
-      for (const column of columns) text += `${text === "" ? "(" : ","}${valueText(row[column])}`
-      all += `${all === "" ? "{" : ","}${JSON.stringify(`${text})`)}`
+/** Makes the text of rows with these columns. They are in the order of the attributes of the type. */
+export const arrayOf = <R extends { readonly [C in keyof R]: Value }>(
+  columns: ReadonlyArray<readonly [column: keyof R, kind: Kind]>
+): ((rows: ReadonlyArray<R>) => string) => {
+  const rowText = (row: R): string => {
+    let text = ""
+    for (const [column, kind] of columns) {
+      const value = row[column]
+      text += text === "" ? "(" : ","
+      if (value !== null) text += written(value, kind)
     }
-    return `${all}}`
+    return JSON.stringify(`${text})`)
   }
+  return (rows) => {
+    let text = ""
+    for (const row of rows) text += `${text === "" ? "{" : ","}${rowText(row)}`
+    return `${text}}`
+  }
+}

@@ -14,6 +14,7 @@ import { seal } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
+import { Dictionary } from "../infra/v8/Dictionary.ts"
 import { background, later, makeOutage, spaced } from "../observability/background.ts"
 import { Audit } from "./Audit.ts"
 import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
@@ -82,7 +83,7 @@ const make = (options: AuditOptions) =>
     const lateAfterMs = options.lateAfterMs ?? 2000
     const leaseMs = options.leaseS * 1000
     /** The open requests. The heartbeat renews their intents until they are closed. */
-    const open = new Map<string, OpenRequest>()
+    const open = new Dictionary<OpenRequest>()
 
     const lane = Effect.fnUntraced(function* <A extends { readonly request_id: string }>(
       task: BackgroundTask,
@@ -225,7 +226,7 @@ const make = (options: AuditOptions) =>
     const renew = Effect.suspend(() =>
       open.size === 0
         ? Effect.void
-        : timeoutDetached(Math.min(5000, leaseMs / 6))(Effect.flatMap(renewThese([...open.keys()]), restore))
+        : timeoutDetached(Math.min(5000, leaseMs / 6))(Effect.flatMap(renewThese(open.keys), restore))
     ).pipe(
       Effect.tapError((cause) => renewal.failed(Cause.fail(cause))),
       // Retry soon: other replicas take a process with an expired lease for dead.

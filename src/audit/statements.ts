@@ -10,7 +10,7 @@
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
-import { arrayOf } from "./composite.ts"
+import { arrayOf, type Kind } from "./composite.ts"
 import type { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
 
 const decodeIds = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ id: Schema.String })))
@@ -24,24 +24,24 @@ const idsOf = <E, R>(rows: Effect.Effect<ReadonlyArray<unknown>, E, R>) =>
 
 /** The attributes of `intent_row_17`, in its order. */
 const intentColumns = [
-  "request_id",
-  "tenant_id",
-  "key_id",
-  "key_prefix",
-  "model",
-  "endpoint",
-  "method",
-  "streamed",
-  "client_ip",
-  "client_request_id",
-  "end_user",
-  "alias",
-  "arrived_at",
-  "admitted_at",
-  "held",
-  "tokens_in",
-  "reservation"
-] as const satisfies ReadonlyArray<keyof IntentRow>
+  ["request_id", "bare"],
+  ["tenant_id", "bare"],
+  ["key_id", "bare"],
+  ["key_prefix", "text"],
+  ["model", "text"],
+  ["endpoint", "text"],
+  ["method", "text"],
+  ["streamed", "bare"],
+  ["client_ip", "text"],
+  ["client_request_id", "text"],
+  ["end_user", "text"],
+  ["alias", "text"],
+  ["arrived_at", "bare"],
+  ["admitted_at", "bare"],
+  ["held", "bare"],
+  ["tokens_in", "bare"],
+  ["reservation", "json"]
+] as const satisfies ReadonlyArray<readonly [keyof IntentRow, Kind]>
 const intentsText = arrayOf<IntentRow>(intentColumns)
 
 /**
@@ -53,7 +53,7 @@ const intentsText = arrayOf<IntentRow>(intentColumns)
  */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
   const text = `
-    INSERT INTO intents (${intentColumns.join(", ")}, lease_until)
+    INSERT INTO intents (${intentColumns.map(([column]) => column).join(", ")}, lease_until)
     SELECT r.*, now() + make_interval(secs => ${leaseS})
     FROM set_config('synchronous_commit', 'off', true), unnest((SELECT $1::intent_row_17[])) AS r
     WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
@@ -90,32 +90,32 @@ export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: Re
 
 /** The attributes of `audit_row_17`, in its order: the columns of the log, and the time of admission. */
 const logColumns = [
-  "request_id",
-  "arrived_at",
-  "tenant_id",
-  "key_id",
-  "key_prefix",
-  "method",
-  "endpoint",
-  "model",
-  "streamed",
-  "tokens_in",
-  "tokens_out",
-  "usage_source",
-  "status",
-  "error_type",
-  "latency_ms",
-  "client_ip",
-  "client_request_id",
-  "queued_ms",
-  "end_user",
-  "alias",
-  "truncated",
-  "repeats"
-] as const satisfies ReadonlyArray<keyof AuditRow>
-const columns = logColumns.join(", ")
-const values = logColumns.map((column) => `r.${column}`).join(", ")
-const rowsText = arrayOf<AuditRow>([...logColumns, "admitted_at"])
+  ["request_id", "bare"],
+  ["arrived_at", "bare"],
+  ["tenant_id", "bare"],
+  ["key_id", "bare"],
+  ["key_prefix", "text"],
+  ["method", "text"],
+  ["endpoint", "text"],
+  ["model", "text"],
+  ["streamed", "bare"],
+  ["tokens_in", "bare"],
+  ["tokens_out", "bare"],
+  ["usage_source", "text"],
+  ["status", "bare"],
+  ["error_type", "text"],
+  ["latency_ms", "bare"],
+  ["client_ip", "text"],
+  ["client_request_id", "text"],
+  ["queued_ms", "bare"],
+  ["end_user", "text"],
+  ["alias", "text"],
+  ["truncated", "bare"],
+  ["repeats", "bare"]
+] as const satisfies ReadonlyArray<readonly [keyof AuditRow, Kind]>
+const columns = logColumns.map(([column]) => column).join(", ")
+const values = logColumns.map(([column]) => `r.${column}`).join(", ")
+const rowsText = arrayOf<AuditRow>([...logColumns, ["admitted_at", "bare"]])
 const sent = "SELECT * FROM unnest((SELECT $1::audit_row_17[]))"
 
 /**

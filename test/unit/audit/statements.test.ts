@@ -34,7 +34,13 @@ layer(TestPostgres, { excludeTestServices: true, timeout: 60_000 })("texts of co
       const sql = yield* SqlClient.SqlClient
       yield* sql`CREATE TYPE tried AS (a text, b text, n bigint, f boolean, j jsonb)`
       const samples = fc.sample(row, { numRuns: 2000, seed: 20 })
-      const textOf = arrayOf<(typeof samples)[number]>(["a", "b", "n", "f", "j"])
+      const textOf = arrayOf<(typeof samples)[number]>([
+        ["a", "text"],
+        ["b", "text"],
+        ["n", "bare"],
+        ["f", "bare"],
+        ["j", "json"]
+      ])
       for (const size of [1, 7, 2000]) {
         const rows = samples.slice(0, size)
         const read = yield* sql.unsafe<{ readonly j: string }>(
@@ -72,6 +78,32 @@ layer(TestPostgres, { excludeTestServices: true, timeout: 60_000 })("texts of co
       })
   )
 })
+
+it.live("when a column of a row holds any text, then the row has that text in that column", () =>
+  Effect.gen(function* () {
+    const pg = yield* PgClient.PgClient
+    const hostile = 'a","\\(b),{c}'
+    const textsOf = (table: string) =>
+      Effect.map(
+        pg<{ readonly name: string }>`
+          SELECT attname AS name FROM pg_attribute
+          WHERE attrelid = ${table}::text::regclass AND atttypid = 'text'::regtype AND NOT attisdropped`,
+        // A rule of the table allows three words only.
+        (rows) => rows.map(({ name }) => name).filter((name) => name !== "usage_source")
+      )
+    const filled = (names: ReadonlyArray<string>) => Object.fromEntries(names.map((name) => [name, hostile]))
+    const [intents, log] = [yield* textsOf("intents"), yield* textsOf("audit_log")]
+    assert.isAbove(intents.length, 7)
+    assert.isAbove(log.length, 8)
+    const [opened, refused] = [intentRow(intentOf()), auditRow(refusalOf())]
+    yield* insertIntents(pg, 30)([{ ...opened, ...filled(intents) }])
+    yield* insertAudit(pg)([{ ...refused, ...filled(log) }])
+    const [intent] = yield* pg`SELECT * FROM intents WHERE request_id = ${opened.request_id}::text::uuid`
+    const [row] = yield* pg`SELECT * FROM audit_log WHERE request_id = ${refused.request_id}::text::uuid`
+    assert.deepInclude(intent, filled(intents))
+    assert.deepInclude(row, filled(log))
+  }).pipe(Effect.provide(TestPostgres))
+)
 
 it.live(
   "when a statement of the audit runs again and again, then Postgres does not plan it each time",
