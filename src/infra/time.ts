@@ -6,6 +6,7 @@
  * *Gotchas* The monotonic clock stands still while the machine sleeps.
  */
 import { Cause, Clock, Context, Duration, Effect } from "effect"
+import { Deadlines } from "./Deadlines.ts"
 
 /** Monotonic milliseconds of the clock of the context, which may be a test's clock. */
 export const makeMonotonicMs: Effect.Effect<() => number> = Effect.map(
@@ -76,18 +77,31 @@ const realClock = Context.get(Context.empty(), Clock.Clock)
 
 const nothing = (): void => undefined
 
-/**
- * Node runs the timers that are due before it polls for I/O. After a stall longer than `ms` the answers may be in the
- * sockets' buffers already: so the timer fires one `setImmediate` later, and those answers are read first.
- */
-const onRealClock: Timer = (ms, callback) => {
-  if (ms === Number.POSITIVE_INFINITY) return nothing
+/** Durations whose deadlines share a timer. Those of requests are settings, so there are few. */
+const mostDurations = 32
+const deadlines = new Map<number, Deadlines>()
+
+const deadlinesOf = (ms: number): Deadlines | undefined => {
+  const known = deadlines.get(ms)
+  if (known !== undefined || !Number.isInteger(ms) || deadlines.size === mostDurations) return known
+  const made = new Deadlines(ms)
+  deadlines.set(ms, made)
+  return made
+}
+
+/** A deadline of its own. It is late by a `setImmediate`, as those of `Deadlines` are. */
+const alone: Timer = (ms, callback) => {
   let immediate: NodeJS.Immediate | undefined
   const timer = setTimeout(() => void (immediate = setImmediate(callback)), ms)
   return () => {
     clearTimeout(timer)
     clearImmediate(immediate)
   }
+}
+
+const onRealClock: Timer = (ms, callback) => {
+  if (ms === Number.POSITIVE_INFINITY) return nothing
+  return deadlinesOf(ms)?.add(callback) ?? alone(ms, callback)
 }
 
 /** A timer on the clock of a context: Node's timers, or a test's clock. */
