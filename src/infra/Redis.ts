@@ -14,7 +14,7 @@ import { codeOf } from "./errorCode.ts"
 import { makeMonotonicMs, timerOf } from "./time.ts"
 import { OutageLog } from "./OutageLog.ts"
 import { type Answer, type BatchedCommand, type CommandBatch, makeCommandBatch } from "./CommandBatch.ts"
-import { makeCommand } from "./RedisCommand.ts"
+import { type CommandArgument, makeCommand, SharedArguments } from "./RedisCommand.ts"
 import { readRedisUrl, readRedisUrlTls, type Sentinels } from "./RedisUrl.ts"
 
 /** No reply, or an error as the reply. `cause` is for the log. */
@@ -39,7 +39,7 @@ export type RedisScript = (
 
 /** Several calls of a script as one command. Its reply is a text with a line for each call. */
 export interface GatheredCommand {
-  readonly keys: ReadonlyArray<string>
+  readonly keys: ReadonlyArray<CommandArgument>
   readonly args: ReadonlyArray<RedisArgument>
   /** for each line of the reply the index of its call */
   readonly order: ReadonlyArray<number>
@@ -292,8 +292,13 @@ const makeBatch = (client: Single | Cluster, options: RedisOptions): CommandBatc
 
 const isNoScript = (cause: unknown): boolean => cause instanceof Error && cause.message.startsWith("NOSCRIPT")
 
-const textOf = (argument: RedisArgument): string =>
-  typeof argument === "function" ? argument() : String(argument)
+const argumentOf = (argument: RedisArgument | SharedArguments): CommandArgument => {
+  if (typeof argument === "function") return argument()
+  return typeof argument === "number" ? String(argument) : argument
+}
+
+const countOf = (keys: ReadonlyArray<CommandArgument>): number =>
+  keys.reduce((count, key) => count + (typeof key === "string" ? 1 : key.texts.length), 0)
 
 /** The line of each call, in the order of the calls; or why there is none. */
 const linesOf = (reply: unknown, order: ReadonlyArray<number>): ReadonlyArray<string> | string => {
@@ -312,21 +317,31 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
       const client = yield* acquireClient(options)
       yield* logFailures(client)
       const { command, gather } = makeBatch(client, options)
-      const write = (name: string, args: ReadonlyArray<RedisArgument>, answer: Answer<unknown>): void => {
-        client.sendCommand(makeCommand(name, args.map(textOf), answer))
+      const write = (
+        name: string,
+        args: ReadonlyArray<RedisArgument | SharedArguments>,
+        answer: Answer<unknown>
+      ): void => {
+        client.sendCommand(makeCommand(name, args.map(argumentOf), answer))
       }
       const send = (name: string, args: ReadonlyArray<RedisArgument>) =>
         command<unknown>((answer) => write(name.toLowerCase(), args, answer))
       const evaluate = (lua: string) => {
-        const sha = createHash("sha1").update(lua).digest("hex")
-        return (keys: ReadonlyArray<string>, args: ReadonlyArray<RedisArgument>, answer: Answer<unknown>) =>
-          write("evalsha", [sha, keys.length, ...keys, ...args], {
+        const sha = new SharedArguments([createHash("sha1").update(lua).digest("hex")])
+        return (
+          keys: ReadonlyArray<CommandArgument>,
+          args: ReadonlyArray<RedisArgument>,
+          answer: Answer<unknown>
+        ) => {
+          const rest = [countOf(keys), ...keys, ...args]
+          write("evalsha", [sha, ...rest], {
             succeed: (reply) => answer.succeed(reply),
             fail: (cause) => {
-              if (isNoScript(cause)) write("eval", [lua, keys.length, ...keys, ...args], answer)
+              if (isNoScript(cause)) write("eval", [lua, ...rest], answer)
               else answer.fail(cause)
             }
           })
+        }
       }
       const script = (lua: string): RedisScript => {
         const run = evaluate(lua)

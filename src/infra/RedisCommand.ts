@@ -18,9 +18,24 @@ const textOf = (reply: unknown): unknown => {
   return Array.isArray(reply) ? reply.map(textOf) : reply
 }
 
+const encode = (text: string): string => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
+
+/** Arguments that many commands have in common. They are encoded once: 4 KB and 1.3 µs of a command of ten keys were that. */
+export class SharedArguments {
+  readonly texts: ReadonlyArray<string>
+  readonly encoded: string
+
+  constructor(texts: ReadonlyArray<string>) {
+    this.texts = texts
+    // A copy: V8 would keep a joined text in parts, and join them for each command.
+    this.encoded = Buffer.from(texts.map(encode).join("")).toString()
+  }
+}
+
+export type CommandArgument = string | SharedArguments
+
 class AnsweredCommand {
   readonly name: string
-  readonly args: Array<string>
   readonly replyEncoding = "utf8"
   readonly promise = settled
   inTransaction = false
@@ -31,12 +46,36 @@ class AnsweredCommand {
   isTraced = true
   protocol = 2
   replyMapping = "legacy"
+  readonly #arguments: ReadonlyArray<CommandArgument>
   readonly #answer: Answer<unknown>
+  #texts: Array<string> | undefined
 
-  constructor(name: string, args: Array<string>, answer: Answer<unknown>) {
+  constructor(name: string, args: ReadonlyArray<CommandArgument>, answer: Answer<unknown>) {
     this.name = name
-    this.args = args
+    this.#arguments = args
     this.#answer = answer
+  }
+
+  /** ioredis looks for the slot of a cluster here, and quotes them in errors. */
+  get args(): Array<string> {
+    this.#texts ??= this.#arguments.flatMap((one) => (typeof one === "string" ? [one] : one.texts))
+    return this.#texts
+  }
+
+  /** The command as it is written to the connection. */
+  toWritable(): string {
+    let count = 1
+    let text = encode(this.name)
+    for (const one of this.#arguments) {
+      if (typeof one === "string") {
+        count += 1
+        text += encode(one)
+      } else {
+        count += one.texts.length
+        text += one.encoded
+      }
+    }
+    return `*${count}\r\n${text}`
   }
 
   /** ioredis calls it with the reply. */
@@ -59,7 +98,11 @@ class AnsweredCommand {
 Object.setPrototypeOf(AnsweredCommand.prototype, Command.prototype)
 
 /** A command for `sendCommand`. The name must be in lower case, so that ioredis need not convert it each time. */
-export const makeCommand = (name: string, args: Array<string>, answer: Answer<unknown>): Command => {
+export const makeCommand = (
+  name: string,
+  args: ReadonlyArray<CommandArgument>,
+  answer: Answer<unknown>
+): Command => {
   const command: object = new AnsweredCommand(name, args, answer)
   if (command instanceof Command) return command
   throw new TypeError("not a command of ioredis")

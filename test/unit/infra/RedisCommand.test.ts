@@ -1,7 +1,7 @@
 /** Our commands beside those of ioredis. */
 import { assert, describe, it } from "@effect/vitest"
 import { Command } from "ioredis"
-import { makeCommand } from "../../../src/infra/RedisCommand.ts"
+import { makeCommand, SharedArguments } from "../../../src/infra/RedisCommand.ts"
 import { heldAfter } from "../../support/youngGarbage.ts"
 
 const script = ["2f1e", "2", "{a}:windows", "{a}:request:ä", "1 2 3 ", ""]
@@ -20,15 +20,18 @@ const told = () => {
 describe("a command with an answer", () => {
   it("when it is written, then it has the bytes, keys and slot of a command of ioredis", () => {
     const theirs = new Command("evalsha", script)
-    const ours = makeCommand("evalsha", [...script], ignored)
-    assert.strictEqual(ours.toWritable({}), theirs.toWritable({}))
-    assert.deepStrictEqual(ours.getKeys(), theirs.getKeys())
-    assert.strictEqual(ours.getSlot(), theirs.getSlot())
+    const [sha = "", count = "", ...rest] = script
+    for (const args of [script, [sha, count, new SharedArguments(rest)], [new SharedArguments(script)]]) {
+      const ours = makeCommand("evalsha", args, ignored)
+      assert.strictEqual(ours.toWritable({}), theirs.toWritable({}))
+      assert.deepStrictEqual([ours.args, ours.getKeys()], [theirs.args, theirs.getKeys()])
+      assert.strictEqual(ours.getSlot(), theirs.getSlot())
+    }
   })
 
   it("when ioredis gives its commands another property, then ours is looked at again", () => {
     const own = Object.keys(makeCommand("evalsha", [], ignored))
-    const inPrototype = ["resolve", "reject"]
+    const inPrototype = ["resolve", "reject", "args"]
     const unset = ["errorStack", "callback"]
     assert.sameMembers([...own, ...inPrototype, ...unset], Object.keys(new Command("evalsha", [])))
   })

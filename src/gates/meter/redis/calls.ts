@@ -1,6 +1,7 @@
 /** The names of the keys in Redis, and how calls of an account's script are put into one command (`account.lua`). */
 import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
 import type { GatheredCommand, RedisArgument } from "../../../infra/Redis.ts"
+import { type CommandArgument, SharedArguments } from "../../../infra/RedisCommand.ts"
 import type { Claims, CounterOwner } from "../../../domain/Reservation.ts"
 import { tagOf } from "../verdicts.ts"
 
@@ -27,6 +28,9 @@ export interface AccountCall {
 }
 
 const none: Claims["budgets"] = {}
+
+/** Accounts whose keys are kept as Redis gets them, some 1 KB each. Beyond it all are forgotten. */
+const mostAccounts = 1000
 
 export const makeCalls = (prefix: string, lives: string, runId: RedisArgument) => {
   const nameOf = ({ group, key }: CounterOwner) =>
@@ -57,6 +61,23 @@ export const makeCalls = (prefix: string, lives: string, runId: RedisArgument) =
     }
   }
 
+  const accountKeys = new Map<string, { readonly day: number; readonly keys: SharedArguments }>()
+
+  /** The keys that all calls of an account have in common on one day. */
+  const keysOf = ({ group, instant, name }: AccountCall): SharedArguments => {
+    const day = dayNumber(instant)
+    const known = accountKeys.get(name)
+    if (known?.day === day) return known.keys
+    if (known === undefined && accountKeys.size >= mostAccounts) accountKeys.clear()
+    const keys = new SharedArguments([
+      `${name}:windows`,
+      ...countersOf(name, instant),
+      ...countersOf(group, instant)
+    ])
+    accountKeys.set(name, { day, keys })
+    return keys
+  }
+
   /** Calls of one account with the same shared numbers become one section, in the order of their first call. */
   const encode = (calls: ReadonlyArray<AccountCall>): GatheredCommand => {
     const sections = new Map<string, Array<number>>()
@@ -66,17 +87,13 @@ export const makeCalls = (prefix: string, lives: string, runId: RedisArgument) =
       if (indexes === undefined) sections.set(section, [index])
       else indexes.push(index)
     })
-    const [keys, order]: [Array<string>, Array<number>] = [[], []]
+    const [keys, order]: [Array<CommandArgument>, Array<number>] = [[], []]
     let numbers = ""
     for (const indexes of sections.values()) {
       const [first] = indexes.flatMap((index) => calls[index] ?? [])
       if (first === undefined) continue
       const records = `${first.group}:request:`
-      keys.push(
-        `${first.name}:windows`,
-        ...countersOf(first.name, first.instant),
-        ...countersOf(first.group, first.instant)
-      )
+      keys.push(keysOf(first))
       numbers += `${indexes.length} ${Buffer.byteLength(records) + 1} ${first.own.length} ${first.shared} `
       for (const index of indexes) {
         const call = calls[index]
