@@ -68,9 +68,10 @@ export const makeReplies = Effect.gen(function* () {
 
   /** The share of the memory for answers. When it is cut, the connection is destroyed. */
   const shareOf = ({ context, incoming }: Exchange): Effect.Effect<AnswerShare, never, Scope.Scope> =>
-    Effect.tap(memory.share(context.caller), (share) =>
-      Effect.sync(() => share.onCut(() => void incoming.socket.destroy()))
-    )
+    Effect.map(memory.share(context.caller), (share) => {
+      share.onCut(() => void incoming.socket.destroy())
+      return share
+    })
 
   /** An object that may take long to read. It is its own function, so that its closures keep no copy of `parts` as text. */
   const largeObject = (

@@ -51,7 +51,7 @@ export const nativeMessages: (messages: ReadonlyArray<Message>) => Decided<Reado
   resultFn(function* (messages: ReadonlyArray<Message>) {
     const native: Array<JsonObject> = []
     // A tool message has the id of its call, but the backend needs the name of the tool.
-    const called = new Map<string | null | undefined, string>()
+    let called: Map<string | null | undefined, string> | undefined
     for (const [index, message] of messages.entries()) {
       const path = `messages.${index}`
       const calls = message.tool_calls ?? []
@@ -78,10 +78,10 @@ export const nativeMessages: (messages: ReadonlyArray<Message>) => Decided<Reado
           images: parts.images.length === 0 ? undefined : parts.images,
           tool_calls: toolCalls.length === 0 ? undefined : toolCalls,
           tool_call_id: role === "tool" ? message.tool_call_id : undefined,
-          tool_name: role === "tool" ? (message.name ?? called.get(message.tool_call_id)) : undefined
+          tool_name: role === "tool" ? (message.name ?? called?.get(message.tool_call_id)) : undefined
         })
       })
-      for (const call of calls) called.set(call.id, call.function.name)
+      for (const call of calls) (called ??= new Map()).set(call.id, call.function.name)
     }
     return native
   })
