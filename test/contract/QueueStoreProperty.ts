@@ -157,6 +157,8 @@ const play = Effect.fnUntraced(function* (
       case "clear":
         yield* replicas.clear
         model.clear()
+        // The order of new requests begins with the time of the loss, so two losses have two times.
+        yield* TestClock.adjust(1)
         break
       case "wait":
         yield* TestClock.adjust(one.ms)
