@@ -4,6 +4,7 @@ import type { GatewayError } from "../domain/Errors.ts"
 import type { Asked, Evidence } from "../domain/Evidence.ts"
 import type { DecodedRequest } from "../domain/Inference.ts"
 import { refusingOverflow } from "../domain/promptWindow.ts"
+import { freeLarge } from "../infra/freeBuffer.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
 import { bodyOf, makeReceive } from "./body.ts"
@@ -45,7 +46,9 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
       // Other requests at the same time may have used up its free work.
       const free = freeWork.check(caller)
       if (Result.isFailure(free)) return Effect.fail(free.failure)
-      const decoded = Result.flatMap(bodyOf(incoming, bytes), (body) => decode(body, options))
+      const parsed = bodyOf(incoming, bytes)
+      freeLarge(bytes)
+      const decoded = Result.flatMap(parsed, (body) => decode(body, options))
       if (Result.isFailure(decoded)) return Effect.fail(decoded.failure)
       return Effect.mapEager(withContext(contexts, caller.keyId, decoded.success), (opened) =>
         askedOf(context, opened)

@@ -19,3 +19,8 @@ export const freeMemory = (memory: ArrayBufferLike): void => {
 export const freeBuffer = (bytes: Uint8Array): void => {
   if (bytes.length === bytes.buffer.byteLength) freeMemory(bytes.buffer)
 }
+
+/** Frees the memory that `bytes` are in, unless they are few and may be in the pool. All of it must belong to them. */
+export const freeLarge = (bytes: Uint8Array): void => {
+  if (bytes.length >= Buffer.poolSize) freeMemory(bytes.buffer)
+}

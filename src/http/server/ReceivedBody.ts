@@ -8,6 +8,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
 import { BadRequest, PayloadTooLarge } from "../../domain/Errors.ts"
+import { freeBuffer } from "../../infra/freeBuffer.ts"
 import type { EarlyShare, NoRoom, Share } from "./RequestBodies.ts"
 
 const earlyBytes = 16_384
@@ -20,7 +21,8 @@ export type BodyRefused = BadRequest | PayloadTooLarge | NoRoom
 
 export interface ReceivedBody {
   /**
-   * Calls `resume` once, with all bytes or with the reason why there are none. Returns a function that stops waiting.
+   * Calls `resume` once, with all bytes or with the reason why there are none. Returns a function that stops waiting. The
+   * memory of the bytes belongs to the caller, who may free it.
    */
   read(
     limitBytes: number,
@@ -123,9 +125,11 @@ export const receiveBody = (
       if (grows) {
         const grown = Buffer.allocUnsafeSlow(capacity)
         buffer.copy(grown, 0, 0, size)
+        freeBuffer(buffer)
         buffer = grown
       }
       chunk.copy(buffer, size)
+      freeBuffer(chunk)
     }
     size = needed
     if (reader === undefined && size >= earlyBytes) resumeReading ??= stopReading(incoming, response)

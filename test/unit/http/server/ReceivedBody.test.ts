@@ -80,6 +80,20 @@ scoped("when a body comes in many pieces, then its bytes are the same, and memor
   })
 )
 
+scoped("when the pieces of a body are put together, then the memory of each piece is freed", () =>
+  Effect.gen(function* () {
+    const text = "x".repeat(500_000)
+    const { client, incoming, received } = yield* arrived([`Content-Length: ${text.length}`])
+    const pieces: Array<Buffer> = []
+    incoming.prependListener("data", (piece: Buffer) => void pieces.push(piece))
+    client.write(text)
+    const bytes = yield* read(received, generous().share)
+    assert.isAbove(pieces.length, 2)
+    assert.isTrue(pieces.every(({ buffer }) => buffer instanceof ArrayBuffer && buffer.detached))
+    assert.isTrue(bytes.equals(Buffer.from(text)))
+  })
+)
+
 scoped("when a body comes byte by byte, then it is refused long before it is whole", () =>
   Effect.gen(function* () {
     const { client, received } = yield* arrived(chunked)
