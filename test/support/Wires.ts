@@ -77,8 +77,11 @@ export const tellRedis = Effect.fnUntraced(function* (name: string, ...args: Rea
 export const verb = (name: keyof typeof scripts): string =>
   createHash("sha1").update(scripts[name]).digest("hex")
 
-/** What the writing of a request's intent or completion looks like on the wire, by the client's own request id. */
+/**
+ * What the writing of a request's intent or completion looks like on the wire, by the client's own request id. Only an intent
+ * has the reservation as JSON.
+ */
 export const writing =
   (what: "intent" | "completion", clientRequestId: string) =>
   (bytes: Buffer): boolean =>
-    bytes.includes(clientRequestId) && bytes.includes(what === "intent" ? '"reservation"' : '"usage_source"')
+    bytes.includes(clientRequestId) && bytes.includes("admittedAt") === (what === "intent")
