@@ -22,6 +22,9 @@ const idsOf = <E, R>(rows: Effect.Effect<ReadonlyArray<unknown>, E, R>) =>
       : Effect.map(decodeIds(found), (rows) => rows.map(({ id }) => id))
   )
 
+/** Without line ends and indents: driver and Postgres copy the text at each call. */
+const oneLine = (text: string): string => text.trim().replaceAll(/\s+/g, " ")
+
 /** The attributes of `intent_row_17`, in its order. */
 const intentColumns = [
   ["request_id", "bare"],
@@ -52,12 +55,12 @@ const intentsText = arrayOf<IntentRow>(intentColumns)
  * Only a crash of Postgres itself, or a failover to a standby, can lose an intent (docs/threat-model.md). `renewIntents` finds a lost one.
  */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
-  const text = `
+  const text = oneLine(`
     INSERT INTO intents (${intentColumns.map(([column]) => column).join(", ")}, lease_until)
     SELECT r.*, now() + make_interval(secs => ${leaseS})
     FROM set_config('synchronous_commit', 'off', true), unnest((SELECT $1::intent_row_17[])) AS r
     WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
-    ON CONFLICT (request_id) DO NOTHING`
+    ON CONFLICT (request_id) DO NOTHING`)
   return (rows: ReadonlyArray<IntentRow>) => Effect.asVoid(pg.unsafe(text, [intentsText(rows)]))
 }
 
@@ -128,7 +131,7 @@ const sent = "SELECT * FROM unnest((SELECT $1::audit_row_17[]))"
 export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   idsOf(pg.unsafe(closeText, [rowsText(rows)]))
 
-const closeText = `
+const closeText = oneLine(`
     WITH r AS (${sent}), ended AS (
       DELETE FROM intents USING r WHERE intents.request_id = r.request_id
       RETURNING intents.request_id, intents.admitted_at
@@ -149,7 +152,7 @@ const closeText = `
         tokens_in = ledger.tokens_in + excluded.tokens_in,
         tokens_out = ledger.tokens_out + excluded.tokens_out
     )
-    SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`
+    SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`)
 
 /**
  * Writes rows of requests that were not admitted, without ledger entries. It also deletes an intent of the request that
@@ -159,7 +162,7 @@ const closeText = `
 export const insertAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   idsOf(pg.unsafe(insertText, [rowsText(rows)]))
 
-const insertText = `
+const insertText = oneLine(`
     WITH r AS (${sent}), unwanted AS (
       DELETE FROM intents USING r WHERE intents.request_id = r.request_id
     ), logged AS (
@@ -168,4 +171,4 @@ const insertText = `
       ON CONFLICT (request_id) DO NOTHING
       RETURNING request_id
     )
-    SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`
+    SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`)
