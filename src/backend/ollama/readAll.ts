@@ -15,9 +15,12 @@ export interface Room {
   collect(bytes: number): Effect.Effect<void, Unavailable>
 }
 
+/** The response that is read. */
+export type Response = Pick<UpstreamCall, "abort" | "isOver" | "onReady" | "take" | "takeWaiting">
+
 /** Fails beyond `limit` bytes. While there is no memory for more, nothing is read. */
 export const readAll = (
-  call: UpstreamCall,
+  call: Response,
   limit: number,
   room: Room
 ): Effect.Effect<ByteList, TransportError | BackendFailed | Unavailable> => {
