@@ -9,6 +9,7 @@ import { Effect, type Scope } from "effect"
 import * as contenders from "./contenders.ts"
 import { fillLog, plainly, roomy } from "./log.ts"
 import { measure, measureAsked, type Sample } from "./measure.ts"
+import { moveFamily } from "./processes.ts"
 import { type Read, readers } from "./readers.ts"
 import type { Work } from "./works.ts"
 
@@ -121,20 +122,23 @@ const byReplicas: Part = Effect.fnUntraced(function* (tollgate, stores, backendU
 })
 
 /**
- * On both cores, with everything else: what is compared is the CPU of a request, summed over all processes. Each worker has
- * the connections and the warming up that one has.
+ * As many cores as workers, with everything else on them: what is compared is the CPU of a request, summed over all
+ * processes. Each worker has a core, and the connections and the warming up that one has.
  */
 const byWorkers: Part = Effect.fnUntraced(function* (_tollgate, stores, backendUrl) {
-  yield* title("workers, on both cores")
+  yield* title("workers, a core each")
   for (const workers of [1, 2]) {
     const one = Effect.gen(function* () {
-      const contender = yield* contenders.tollgate(backendUrl, stores, { workers, cores: "0,1" })
+      const cores = `0-${workers - 1}`
+      moveFamily(cores)
+      const contender = yield* contenders.tollgate(backendUrl, stores, { workers, cores })
       const work = { ...short, connections: short.connections * workers }
-      yield* measure(contender, work, 20 * workers)
-      yield* line(String(workers), yield* measure(contender, work, seconds))
+      yield* measure(contender, work, 20 * workers, cores)
+      yield* line(String(workers), yield* measure(contender, work, seconds, cores))
     })
     yield* Effect.scoped(one)
   }
+  moveFamily("1")
 })
 
 const parts: Readonly<Record<string, Part>> = {

@@ -89,8 +89,11 @@ const shareOf = (
       atEnd: (end) => void ends.push(end)
     },
     close: () => {
-      for (const end of ends) end()
-      account.close(own)
+      try {
+        for (const end of ends) end()
+      } finally {
+        account.close(own)
+      }
     }
   }
 }

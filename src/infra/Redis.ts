@@ -317,12 +317,17 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
       const client = yield* acquireClient(options)
       yield* logFailures(client)
       const { command, gather } = makeBatch(client, options)
+      /** Never throws: it is also called from a callback of ioredis, where nobody would catch it. */
       const write = (
         name: string,
         args: ReadonlyArray<RedisArgument | SharedArguments>,
         answer: Answer<unknown>
       ): void => {
-        client.sendCommand(makeCommand(name, args.map(argumentOf), answer))
+        try {
+          client.sendCommand(makeCommand(name, args.map(argumentOf), answer))
+        } catch (cause) {
+          answer.fail(cause)
+        }
       }
       const send = (name: string, args: ReadonlyArray<RedisArgument>) =>
         command<unknown>((answer) => write(name.toLowerCase(), args, answer))

@@ -106,7 +106,7 @@ export class FrameReader implements Source<Frame, Failure> {
     this.#call.onReady(wake)
   }
 
-  /** The Scope of the request ends the call. */
+  /** The call ends with the share of its memory (`client.ts`), because a stream may be left before it is run. */
   close(): undefined {}
 
   #takeHeld(): Frames | undefined {

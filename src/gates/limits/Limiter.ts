@@ -12,7 +12,8 @@ export class Limiter extends Context.Service<
   {
     /**
      * Claims limits and budgets, and bounds the call by what is left of them. A reservation must be settled or
-     * cancelled, so no interruption may come between the answer of the Meter and the end of this.
+     * cancelled, so no interruption may come between the answer of the Meter and the end of this. The effect must be run at
+     * once: whether settlements of the account are pending may be decided when it is called.
      */
     reserve(
       model: Evidence<"Discovery">

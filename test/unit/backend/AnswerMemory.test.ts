@@ -50,6 +50,19 @@ it.effect(
     }).pipe(inMemory)
 )
 
+it.effect("when what ends with a request has a defect, then its memory is given back all the same", () =>
+  Effect.gen(function* () {
+    const memory = yield* AnswerMemory
+    const { end, share } = yield* request
+    share.atEnd(() => {
+      throw new Error("defect")
+    })
+    yield* share.collect(freeBytes + mib)
+    assert.isTrue(Exit.isFailure(yield* Effect.exit(Effect.suspend(() => end))))
+    assert.strictEqual(memory.bytes(), 0)
+  }).pipe(inMemory)
+)
+
 it.effect("when another gives memory back meanwhile, then the answer goes on", () =>
   Effect.gen(function* () {
     const memory = yield* AnswerMemory

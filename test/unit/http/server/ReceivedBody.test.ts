@@ -204,3 +204,41 @@ scoped("when the client leaves, then whoever waits is told", () =>
     })
   })
 )
+
+it.live("when bodies come in one read with others, then Node gives each piece a memory of its own", () =>
+  Effect.gen(function* () {
+    const pieces: Array<readonly [bytes: number, memory: number]> = []
+    const requestOf = (head: string, body: string) => `POST / HTTP/1.1\r\nHost: h\r\n${head}\r\n\r\n${body}`
+    const length = (bytes: number) => requestOf(`Content-Length: ${bytes}`, "a".repeat(bytes))
+    const chunked = requestOf(
+      "Transfer-Encoding: chunked",
+      `2328\r\n${"b".repeat(9000)}\r\n1\r\nc\r\n0\r\n\r\n`
+    )
+    yield* Effect.callback<void>((resume) => {
+      const server = createServer((incoming, response) => {
+        incoming.on("data", ({ buffer, length: bytes }: Buffer) => pieces.push([bytes, buffer.byteLength]))
+        incoming.on("end", () => response.end())
+      })
+      server.listen(0, "127.0.0.1", () => {
+        const address = server.address()
+        const client = connect(
+          typeof address === "object" && address !== null ? address.port : 0,
+          "127.0.0.1"
+        )
+        client.write(
+          length(9000) + length(20_000) + chunked + requestOf("Connection: close\r\nContent-Length: 1", "d")
+        )
+        client.resume().on("close", () => {
+          server.close()
+          resume(Effect.void)
+        })
+      })
+    })
+    // `ReceivedBody` and `readRequest` free the memory of a piece: it may hold nothing of another request.
+    assert.strictEqual(
+      pieces.reduce((sum, [bytes]) => sum + bytes, 0),
+      9000 + 20_000 + 9001 + 1
+    )
+    for (const [bytes, memory] of pieces) assert.strictEqual(memory, bytes)
+  })
+)
