@@ -157,8 +157,10 @@ export const makeCommandBatch = <E>({ cork, failed, ms, timer }: CommandBatchOpt
     const batch = new Batch<E>()
     const uncork = cork()
     setImmediate(() => {
-      batch.flush()
+      // Before the flush: when a command cannot be written, its callers fail at once, and may make calls that this flush would
+      // not send.
       current = undefined
+      batch.flush()
       uncork()
       batch.startTimer(timer, ms, late)
     })

@@ -187,6 +187,19 @@ const endlessVector: Answer = (_, response) => {
   pour(response, () => ",0.1234567890123".repeat(4096))
 }
 
+/** Vectors without numbers, as many as an answer to many texts has bytes for. */
+const emptyVectors: Answer = (_, response) => {
+  response.setHeader("content-type", "application/json")
+  response.on("error", () => response.destroy())
+  response.write('{"embeddings":[')
+  let left = 31 * 2 ** 20
+  pour(response, () => {
+    if (left <= 0) return undefined
+    left -= 3 * 20_000
+    return left > 0 ? "[],".repeat(20_000) : "[]]}"
+  })
+}
+
 const million = "a ".repeat(500_000)
 const call = (args: object) => ({
   message: { role: "assistant", content: "", tool_calls: [{ function: { name: "f", arguments: args } }] }
@@ -281,6 +294,7 @@ export const hostile: Readonly<Record<string, Answer>> = {
     }, 200)
   },
   vectors,
+  "empty-vectors": emptyVectors,
   "endless-vector": endlessVector,
   "says-400": refuse(400, "invalid option"),
   "says-401": refuse(401, "unauthorized"),

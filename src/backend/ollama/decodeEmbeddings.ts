@@ -18,7 +18,8 @@ export const decodeEmbeddings = (
   body: InferenceRequest["body"],
   bytes: ByteList
 ): Embeddings | undefined => {
-  const slices = sliceVectors(kind === "embed" ? "embeddings" : "embedding", bytes)
+  const inputs = kind === "embed" ? inputsOf(body["input"]) : 1
+  const slices = sliceVectors(kind === "embed" ? "embeddings" : "embedding", bytes, inputs)
   const value = slices === undefined ? undefined : tryParseJson(slices.envelope)
   if (slices === undefined || !isObject(value)) return undefined
   if (kind === "embeddings") {
@@ -27,7 +28,7 @@ export const decodeEmbeddings = (
     const expected = body["prompt"] !== ""
     return vectors?.every(({ length }) => length > 0 === expected) === true ? { vectors } : undefined
   }
-  if (slices.vectors.length !== inputsOf(body["input"])) return undefined
+  if (slices.vectors.length !== inputs) return undefined
   const vectors = vectorsOf(slices.vectors)
   if (vectors === undefined || vectors.some(({ length }) => length === 0)) return undefined
   return {

@@ -1,6 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it, vi } from "@effect/vitest"
 import * as fc from "fast-check"
 import { decodeEmbeddings, type EmbedKind } from "../../../src/backend/ollama/decodeEmbeddings.ts"
+import { envelopeBytes, sliceVectors } from "../../../src/backend/ollama/embeddingSlices.ts"
 import { numbersOf, vectorOf } from "../../../src/domain/Embeddings.ts"
 import type { InferenceRequest } from "../../../src/domain/Inference.ts"
 import { ByteList } from "../../../src/infra/ByteList.ts"
@@ -111,5 +112,40 @@ describe("the vectors of an answer", () => {
     const answer = (bytes: number) => `{"model":"${"m".repeat(bytes)}","embeddings":[[1]]}`
     assert.isDefined(decode("embed", { input: "a" }, answer(60_000)))
     assert.isUndefined(decode("embed", { input: "a" }, answer(66_000)))
+  })
+
+  it("when there are more vectors than texts, then no more are read", () => {
+    const many = (count: number) => `{"embeddings":[${"[1],".repeat(count - 1)}[1]]}`
+    const listOf = (text: string) => {
+      const bytes = new ByteList()
+      bytes.push(Buffer.from(text))
+      return bytes
+    }
+    assert.strictEqual(sliceVectors("embeddings", listOf(many(3)), 3)?.vectors.length, 3)
+    const bytes = listOf(many(1_000_000))
+    const slice = vi.spyOn(bytes, "slice")
+    assert.isUndefined(sliceVectors("embeddings", bytes, 3))
+    assert.isAtMost(slice.mock.calls.length, 4)
+  })
+
+  it("when many bytes are not of vectors, then few of them are read, wherever they are", () => {
+    const size = 4 * 2 ** 20
+    for (const [before, unit, after] of [
+      ["", " ", `{"embeddings":[[1]]}`],
+      [`{"embeddings":`, " ", "[[1]]}"],
+      [`{"embeddings":[[1]`, " ", "]}"],
+      [`{"x":[`, "[],", `[]],"embeddings":[[1]]}`],
+      [`{"x":"`, "a", `","embeddings":[[1]]}`],
+      [`{"`, "a", `":1,"embeddings":[[1]]}`],
+      [`{`, `"":1,`, `"embeddings":[[1]]}`],
+      [`{"embeddings":[[1]]`, " ", "}"],
+      [`{"embeddings":[[1]],"x":[`, "0,", "0]}"]
+    ] as const) {
+      const bytes = new ByteList()
+      bytes.push(Buffer.from(before + unit.repeat(size / unit.length) + after))
+      const at = vi.spyOn(bytes, "at")
+      assert.isUndefined(decodeEmbeddings("embed", { input: "a" }, bytes), before + unit)
+      assert.isAtMost(at.mock.calls.length, 2 * envelopeBytes, before + unit)
+    }
   })
 })

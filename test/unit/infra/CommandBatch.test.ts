@@ -66,6 +66,19 @@ describe("calls of one turn of the event loop", () => {
     })
   )
 
+  it.live("when a command cannot be written, then its callers may make other calls at once", () =>
+    Effect.gen(function* () {
+      const { gathered, written } = makeWire()
+      const again = Effect.catch(gathered("x", "unwritable"), () => gathered("x", "again"))
+      assert.strictEqual(yield* Effect.timeout(again, "2 seconds"), "AGAIN")
+      assert.strictEqual(yield* Effect.timeout(gathered("x", "later"), "2 seconds"), "LATER")
+      assert.deepStrictEqual(
+        written.filter((event) => event.startsWith("[")),
+        ["[unwritable]", "[again]", "[later]"]
+      )
+    })
+  )
+
   it.live("when a command fails, then its callers fail, and no others", () =>
     Effect.gen(function* () {
       const { gathered } = makeWire()
