@@ -130,15 +130,30 @@ export const unaudited = (seen: ReadonlySet<number>) =>
     Effect.orDie
   )
 
-/** Number of audit rows that were corrected later. */
-export const corrections = Effect.flatMap(
-  PgClient.PgClient,
-  (pg) => pg`SELECT count(*)::float8 AS n FROM audit_corrections`
-).pipe(
-  Effect.flatMap(decodeCount),
-  Effect.map(([{ n }]) => n),
-  Effect.orDie
+/** A correction of an audit row. */
+export interface Correction {
+  /** epoch ms, by the clock of the database */
+  readonly at: number
+  /** `taken`: another process had closed the request as aborted; `late`: the client had a 503 because the row was late */
+  readonly why: "taken" | "late"
+}
+
+const decodeCorrections = Schema.decodeUnknownEffect(
+  Schema.Array(Schema.Struct({ at: Schema.Finite, why: Schema.Literals(["taken", "late"]) }))
 )
+
+/** All corrections. An audit row is corrected at most once, for one of two reasons (`src/audit/corrections.ts`). */
+export const allCorrections: Effect.Effect<
+  ReadonlyArray<Correction>,
+  never,
+  PgClient.PgClient
+> = Effect.flatMap(
+  PgClient.PgClient,
+  (pg) => pg`
+      SELECT (extract(epoch FROM c.corrected_at) * 1000)::float8 AS at,
+        CASE WHEN a.error_type = 'aborted' THEN 'taken' WHEN c.status = 503 THEN 'late' END AS why
+      FROM audit_corrections c LEFT JOIN audit_log a USING (request_id) ORDER BY 1`
+).pipe(Effect.flatMap(decodeCorrections), Effect.orDie)
 
 /** Tokens the ledger has for a key. */
 export const spentOf = (prefix: string) =>

@@ -2,6 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import { processState } from "../support/invariants/processState.ts"
+import type { Correction } from "../scale/books.ts"
 import type { Happened } from "./weather.ts"
 
 export interface Sample {
@@ -41,6 +42,42 @@ export const samples = (all: ReadonlyArray<Sample>): string =>
 
 export const quantile = (sorted: ReadonlyArray<number>, q: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? 0
+
+/** The fault that a correction belongs to: the last one that began before it. */
+const faultOf = ({ at }: Correction, happened: ReadonlyArray<Happened>): Happened | undefined =>
+  happened.findLast(({ beganAt }) => beganAt <= at)
+
+/**
+ * Corrections that nothing explains. A row is corrected when its process was paused or cut off from Postgres, or when
+ * Postgres was slow. No other fault may cause one.
+ */
+export const unexplained = (
+  corrections: ReadonlyArray<Correction>,
+  happened: ReadonlyArray<Happened>
+): ReadonlyArray<Correction> =>
+  corrections.filter((one) => {
+    const part = faultOf(one, happened)?.part
+    return part === undefined || part === "redis" || part === "backend"
+  })
+
+/** How many audit rows each fault caused to be corrected, and why. */
+export const correctionsByFault = (
+  corrections: ReadonlyArray<Correction>,
+  happened: ReadonlyArray<Happened>
+): string => {
+  const byFault = Map.groupBy(corrections, (one) => faultOf(one, happened)?.fault ?? "before all faults")
+  return [
+    "Corrected audit rows by fault",
+    `  ${"fault".padEnd(30)}  closed by another  late`,
+    ...[...byFault]
+      .sort(([a], [b]) => a.localeCompare(b))
+      .map(([fault, all]) => {
+        const taken = all.filter(({ why }) => why === "taken").length
+        return `  ${fault.padEnd(30)}  ${String(taken).padStart(17)}  ${String(all.length - taken).padStart(4)}`
+      }),
+    ""
+  ].join("\n")
+}
 
 export const recoveries = (happened: ReadonlyArray<Happened>): string => {
   const byFault = Map.groupBy(happened, ({ fault }) => fault)

@@ -9,7 +9,7 @@
  */
 import { parseArgs } from "node:util"
 import { Effect, Fiber } from "effect"
-import { corrections, settledBooks, spentOf, tokensInMinute, unaudited } from "../scale/books.ts"
+import { allCorrections, settledBooks, spentOf, tokensInMinute, unaudited } from "../scale/books.ts"
 import { type Figure, figure, table } from "../scale/figures.ts"
 import { closePools } from "../scale/Load.ts"
 import { leaseS, newKey } from "../scale/World.ts"
@@ -19,7 +19,17 @@ import { bookProblems, rowProblems } from "../support/invariants.ts"
 import { Ground, layerGround } from "./Ground.ts"
 import { makeAttackers } from "./attackers.ts"
 import { Observed } from "./Observed.ts"
-import { busiestAnswered, peakOf, quantile, recoveries, sampleOf, type Sample, samples } from "./report.ts"
+import {
+  busiestAnswered,
+  correctionsByFault,
+  peakOf,
+  quantile,
+  recoveries,
+  sampleOf,
+  type Sample,
+  samples,
+  unexplained
+} from "./report.ts"
 import { limits, makeKeys, revocations, traffic } from "./traffic.ts"
 import { weather } from "./weather.ts"
 
@@ -105,6 +115,7 @@ const soak = Effect.gen(function* () {
     const text = yield* Effect.promise(() => fetch(`${url}/metrics`).then((response) => response.text()))
     problems.push(...leaksIn(text, observed.known).map((leak) => `in the metrics: ${leak}`))
   }
+  const corrected = yield* allCorrections
   const [first, last] = [memory[1] ?? memory[0], memory.at(-1)]
   const served = [...observed.servedForMs].sort((a, b) => a - b)
   const figures: ReadonlyArray<Figure> = [
@@ -147,7 +158,12 @@ const soak = Effect.gen(function* () {
     ...(yield* attackers.figures),
     figure("memory of a replica at most, MiB", Math.max(0, ...peaks), (most) => most <= maxMiB),
     figure("answers looked for in the audit log", observed.answers.length),
-    figure("corrections of audit rows", yield* corrections),
+    figure("corrections of audit rows", corrected.length),
+    figure(
+      "of them without a fault of Postgres or a replica",
+      unexplained(corrected, happened).length,
+      (n) => n === 0
+    ),
     figure("reached the backend", backend.seen.size),
     figure("of them without an audit row", yield* unaudited(backend.seen), (n) => n === 0),
     figure("seconds until the books were closed", end.seconds),
@@ -166,6 +182,7 @@ const soak = Effect.gen(function* () {
   yield* say("")
   yield* say(table("Figures", figures))
   yield* say(recoveries(happened))
+  yield* say(correctionsByFault(corrected, happened))
   yield* say(samples(memory))
   for (const problem of problems.slice(0, 40)) yield* say(`VIOLATION ${problem}`)
   return figures.every(({ right }) => right)

@@ -4,12 +4,15 @@ import { Effect } from "effect"
 import { Random } from "../fuzz/Random.ts"
 import type { Key } from "../scale/World.ts"
 import { ask } from "./ask.ts"
-import { type Fault, faultsOf } from "./faults.ts"
+import { type Fault, faultsOf, type Part } from "./faults.ts"
 import { Ground } from "./Ground.ts"
 import type { Observed } from "./Observed.ts"
 
 export interface Happened {
   readonly fault: string
+  readonly part: Part
+  /** epoch ms */
+  readonly beganAt: number
   /** milliseconds from its end until the first answer of the replica that took longest */
   readonly recoveredMs: number
 }
@@ -77,8 +80,9 @@ export const weather = Effect.fnUntraced(function* (
     yield* Effect.sleep(pauseMs)
     if (over()) break
     const violations = observed.violations.length
+    const beganAt = Date.now()
     const { recoveredMs } = yield* suffer(fault, holdMs, probe, observed)
-    happened.push({ fault: `${fault.part} ${fault.name}`, recoveredMs })
+    happened.push({ fault: `${fault.part} ${fault.name}`, part: fault.part, beganAt, recoveredMs })
     const at = ((performance.now() - started) / 1000).toFixed(0)
     const wrong = observed.violations.length - violations
     yield* say(

@@ -3,7 +3,7 @@ import { Deferred, Duration, Effect, Layer, type Scope } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
-import { background, spaced } from "../../observability/background.ts"
+import { background, later, spaced } from "../../observability/background.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { FairQueue, type QueueStatus } from "./FairQueue.ts"
 import {
@@ -51,8 +51,6 @@ interface Local {
 const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const [store, now] = [yield* QueueStore, yield* makeMonotonicMs]
   const locals = new Map<string, Local>()
-  /** Beats to send after the last request has ended, because the store may not know of the end. */
-  let cleanupBeats = 0
 
   const grant = (id: string) => {
     const local = locals.get(id)
@@ -75,10 +73,9 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
 
   /** When the store misses the end of a request, two beats without the request report it. */
   const reportOver = <A>(report: Effect.Effect<A, QueueStoreDown>, otherwise: A): Effect.Effect<A> =>
-    Effect.catch(report, ({ cause }) => {
-      cleanupBeats = 2
-      return Effect.as(Effect.logDebug("place in the queue not released", cause), otherwise)
-    })
+    Effect.catch(report, ({ cause }) =>
+      Effect.as(Effect.logDebug("place in the queue not released", cause), otherwise)
+    )
 
   /**
    * A request whose wait was too long has already left when its failure passes `onError`, so the store gets one message.
@@ -136,9 +133,11 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     )
   }
 
+  /**
+   * It is sent without requests too. A store without state, as a new Redis, gives no places for a while, which begins with the
+   * first call. So it begins with the process, or with the loss, and the next request need not wait for it.
+   */
   const beat = Effect.gen(function* () {
-    if (locals.size === 0 && cleanupBeats === 0) return
-    cleanupBeats = Math.max(0, cleanupBeats - 1)
     const running: Array<string> = []
     const waiting: Array<string> = []
     for (const [id, { known, order }] of locals) {
@@ -161,7 +160,8 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
         if (order !== undefined) Deferred.doneUnsafe(turn, Effect.fail(unavailable(down)))
       }
     })
-  yield* background("queue_beat", Effect.tapError(beat, refuseWaiting), spaced(beatMs))
+  // The connection of a process that has just begun is not ready.
+  yield* background("queue_beat", Effect.tapError(beat, refuseWaiting), later(spaced(beatMs)))
 
   const status = (): QueueStatus => {
     const waiting = new Map<string, number>()
