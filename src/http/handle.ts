@@ -117,11 +117,12 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   const embed = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
     const permit = yield* handle(exchange, dialect.decode)
     const embeddings = yield* callEmbed(exchange.context, permit)
-    return yield* replies.object(
-      exchange,
-      dialect.encode(permit.facts.request, embeddings),
-      embeddings.release
-    )
+    const { request } = permit.facts
+    const parts = dialect.encode(request, embeddings)
+    // Base64 is a copy, and the vectors are not needed while it is sent.
+    if (request.base64 !== true) return yield* replies.object(exchange, parts, embeddings.release)
+    embeddings.release?.()
+    return yield* replies.object(exchange, parts)
   })
 
   const show = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {
