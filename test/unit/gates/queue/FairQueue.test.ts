@@ -6,7 +6,12 @@ import { layer as layerMetrics } from "../../../../src/observability/Metrics.ts"
 import { FairQueue } from "../../../../src/gates/queue/FairQueue.ts"
 import { beatMs, layerFromStore } from "../../../../src/gates/queue/fromStore.ts"
 import { layerMemoryOf, QueueMemory } from "../../../../src/gates/queue/memory.ts"
-import { defaultGraceMs, QueueStore, QueueStoreDown, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
+import {
+  defaultGraceMs,
+  QueueStore,
+  QueueStoreDown,
+  type Ticket
+} from "../../../../src/gates/queue/QueueStore.ts"
 import { arrivalOf, callerWith, reservedFor } from "../../../support/permits.ts"
 
 const ticket = (id: string, tenant = "t"): Ticket => ({
@@ -231,7 +236,9 @@ describe("the line in front of the backend", () => {
       yield* (yield* Fiber.join(third)).close
     }))
 
-  test("when the store loses everything while nobody asks, then a later request waits for nothing", ({ memory }) =>
+  test("when the store loses everything while nobody asks, then a later request waits for nothing", ({
+    memory
+  }) =>
     Effect.gen(function* () {
       yield* (yield* enter("1")).close
       memory.clear()
