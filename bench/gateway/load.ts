@@ -16,7 +16,8 @@ const headers: Readonly<Record<string, string>> = {
   "content-type": "application/json",
   ...JSON.parse(env("HEADERS") === "" ? "{}" : env("HEADERS"))
 }
-const body = env("BODY")
+/** A prompt of many words is made here: it would be too long for a variable of the environment. */
+const body = env("BODY").replace("{words}", "word ".repeat(Number(env("WORDS"))))
 const paced = env("PACED") !== ""
 const connections = Number(env("CONNECTIONS"))
 

@@ -54,6 +54,7 @@ const load = (asked: Asked, work: Work, seconds: number, cores: string) =>
       KEY: asked.key,
       HEADERS: JSON.stringify(asked.headers ?? {}),
       BODY: bodyOf(work, asked.prefix),
+      WORDS: String(work.words ?? 0),
       PACED: work.paced === true ? "yes" : "",
       CONNECTIONS: String(work.connections),
       RATE: String(work.rate ?? ""),

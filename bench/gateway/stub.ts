@@ -137,7 +137,7 @@ const respond = (socket: Socket, line: string, body: string): void => {
     if (path === "/prices") return void socket.write(prices)
     return void socket.write(path.endsWith("/models") ? models : version)
   }
-  if (path === "/api/embed") return void socket.write(vectors)
+  if (path === "/api/embed" || path === "/v1/embeddings") return void socket.write(vectors)
   const foreign = path.startsWith("/v1/")
   const streams = foreign ? /"stream": ?true/.test(body) : !/"stream": ?false/.test(body)
   if (!streams) return void socket.write(foreign ? completion : answer)

@@ -7,6 +7,8 @@ export interface Work {
   readonly model: string
   /** the rest of the body */
   readonly request: Readonly<Record<string, unknown>>
+  /** how many words stand in the body for `{words}` */
+  readonly words?: number
   readonly connections: number
   /** frames a request has, when what counts is the cost of a frame */
   readonly frames?: number

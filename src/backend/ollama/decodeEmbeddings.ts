@@ -8,6 +8,7 @@ import { isArray, isCount, isObject, tryParseJson } from "../../domain/json.ts"
 import type { ByteList } from "../../infra/ByteList.ts"
 import { countNumbers } from "./countNumbers.ts"
 import { sliceVectors } from "./embeddingSlices.ts"
+import { countSimpleNumbers } from "./simpleNumbers.ts"
 
 /** The endpoints that answer with vectors. */
 export type EmbedKind = "embed" | "embeddings"
@@ -44,7 +45,7 @@ export const decodeEmbeddings = (
 const vectorsOf = (slices: ReadonlyArray<Buffer>): ReadonlyArray<Vector> | undefined => {
   const vectors: Array<Vector> = []
   for (const json of slices) {
-    const length = countNumbers(json)
+    const length = countSimpleNumbers(json) ?? countNumbers(json)
     if (length === undefined) return undefined
     vectors.push({ json, length })
   }
