@@ -16,7 +16,9 @@ it("when simpleNumbers.wat is assembled, then it is the program in simpleNumbers
 /** A number of the simple form, with `digits` after its point. */
 const simple = fc
   .tuple(fc.boolean(), fc.nat(9), fc.stringMatching(/^[0-9]{0,24}$/))
-  .map(([isNegative, whole, digits]) => `${isNegative ? "-" : ""}${whole}${digits === "" ? "" : `.${digits}`}`)
+  .map(
+    ([isNegative, whole, digits]) => `${isNegative ? "-" : ""}${whole}${digits === "" ? "" : `.${digits}`}`
+  )
 
 it("when a vector is simple, then all of its numbers are counted", () => {
   fc.assert(
@@ -30,21 +32,29 @@ it("when a vector is simple, then all of its numbers are counted", () => {
 /** The count, if there is one, is that of `countNumbers`. */
 const assertSame = (json: Buffer): void => {
   const count = countSimpleNumbers(json)
-  if (count !== undefined) assert.strictEqual(count, countNumbers(json), JSON.stringify(json.toString("latin1")))
+  if (count !== undefined)
+    assert.strictEqual(count, countNumbers(json), JSON.stringify(json.toString("latin1")))
 }
 
 it("when bytes are changed, put in or taken out, then nothing is counted that countNumbers refuses", () => {
   const alphabet = fc.constantFrom(...Buffer.from("0019,,--..[]eE+/:; \n\u0000|}<=>"), 0x80, 0xac, 0xb0, 0xff)
-  const change = fc.record({ place: fc.nat(), bytes: fc.array(alphabet, { maxLength: 3 }), removed: fc.nat(3) })
+  const change = fc.record({
+    place: fc.nat(),
+    bytes: fc.array(alphabet, { maxLength: 3 }),
+    removed: fc.nat(3)
+  })
   fc.assert(
     fc.property(
       fc.array(simple, { minLength: 1, maxLength: 12 }),
       fc.array(change, { minLength: 1, maxLength: 3 }),
       (numbers, changes) => {
-        const json = changes.reduce((text, { bytes, place, removed }) => {
-          const at = place % text.length
-          return Buffer.concat([text.subarray(0, at), Buffer.from(bytes), text.subarray(at + removed)])
-        }, Buffer.from(`[${numbers.join(",")}]`))
+        const json = changes.reduce(
+          (text, { bytes, place, removed }) => {
+            const at = place % text.length
+            return Buffer.concat([text.subarray(0, at), Buffer.from(bytes), text.subarray(at + removed)])
+          },
+          Buffer.from(`[${numbers.join(",")}]`)
+        )
         assertSame(json)
         assertSame(Buffer.concat([Buffer.from("["), json, Buffer.from("]")]))
       }
@@ -70,7 +80,20 @@ it("when a vector has any few bytes, then nothing is counted that countNumbers r
 })
 
 it("when a number has another form, then it is left to countNumbers", () => {
-  for (const text of ["[]", "[12]", "[-10.5]", "[1e-7]", "[0.5,1.5E-07]", "[ 1]", "[1 ]", "[1, 2]", "1", "", "[1", "1]"]) {
+  for (const text of [
+    "[]",
+    "[12]",
+    "[-10.5]",
+    "[1e-7]",
+    "[0.5,1.5E-07]",
+    "[ 1]",
+    "[1 ]",
+    "[1, 2]",
+    "1",
+    "",
+    "[1",
+    "1]"
+  ]) {
     assert.isUndefined(countSimpleNumbers(Buffer.from(text)), text)
   }
 })
