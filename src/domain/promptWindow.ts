@@ -44,15 +44,18 @@ const longestToken = 128
 
 /**
  * Tokenizers split a text at blanks first, so each word is at least a token. Letters, digits and signs without blanks
- * between them are one word here.
+ * between them are one word here. Beyond `enough` tokens it does not count further.
  */
-export const leastTokensOf = (text: string): number => {
+export const leastTokensOf = (text: string, enough = Number.POSITIVE_INFINITY): number => {
   let [tokens, length] = [0, 0]
   for (let i = 0; i < text.length; i += 1) {
     const code = text.charCodeAt(i)
     // Blanks and control characters; other blanks of Unicode count as letters, which makes the figure lower.
     if (code > 0x20) {
-      if (length % longestToken === 0) tokens += 1
+      if (length % longestToken === 0) {
+        tokens += 1
+        if (tokens > enough) return tokens
+      }
       length += 1
     } else length = 0
   }
@@ -61,24 +64,36 @@ export const leastTokensOf = (text: string): number => {
 
 const textOf = (value: Json | undefined): string => (typeof value === "string" ? value : "")
 
-/** Texts that every template writes into the prompt: it may leave out tools, reasoning, and what a system message says. */
-const certainTexts = ({ body, kind }: InferenceRequest): ReadonlyArray<string> => {
+/**
+ * The inputs, each with its texts that every template writes into the prompt: it may leave out tools, reasoning, and what a
+ * system message says.
+ */
+const certainTexts = ({ body, kind }: InferenceRequest): ReadonlyArray<ReadonlyArray<string>> => {
   const { input, messages, prompt } = body
-  if (kind === "embed") return isArray(input ?? null) ? listOf(input) : [textOf(input)]
-  if (messages === undefined || !isArray(messages)) return [textOf(prompt)]
+  if (kind === "embed") {
+    return isArray(input ?? null) ? listOf(input).map((text) => [text]) : [[textOf(input)]]
+  }
+  if (messages === undefined || !isArray(messages)) return [[textOf(prompt)]]
   return [
-    messages
-      .map((message) => (isObject(message) && message["role"] === "user" ? textOf(message["content"]) : ""))
-      .join(" ")
+    messages.map((message) =>
+      isObject(message) && message["role"] === "user" ? textOf(message["content"]) : ""
+    )
   ]
 }
 
 const listOf = (value: Json | undefined): ReadonlyArray<string> =>
   value !== undefined && isArray(value) ? value.map(textOf) : []
 
-/** The least tokens of the prompt, or of the longest of several inputs. */
-export const leastTokens = (request: InferenceRequest): number =>
-  Math.max(0, ...certainTexts(request).map(leastTokensOf))
+/** The least tokens of the prompt, or of the longest of several inputs. Beyond `enough` tokens it does not count further. */
+export const leastTokens = (request: InferenceRequest, enough = Number.POSITIVE_INFINITY): number => {
+  let most = 0
+  for (const texts of certainTexts(request)) {
+    let tokens = 0
+    for (const text of texts) if (tokens <= enough) tokens += leastTokensOf(text, enough - tokens)
+    most = Math.max(most, tokens)
+  }
+  return most
+}
 
 /** The estimate of the prompt, or of the longest of several inputs. */
 const estimateOf = (request: InferenceRequest): number => {
@@ -159,8 +174,13 @@ export const wasCut = (
   const isOne = request.kind !== "embed" || listOf(request.body["input"]).length < 2
   if (window !== undefined && isOne && (promptEvalCount >= window || promptEvalCount + evalCount > window))
     return true
-  // Words are counted only where the estimate is larger than the count, which it is for few requests.
-  if (isOne && request.promptEstimate > promptEvalCount && leastTokens(request) > promptEvalCount) return true
+  // Words are counted only where the estimate is larger than the count, and only until they are more than it.
+  if (
+    isOne &&
+    request.promptEstimate > promptEvalCount &&
+    leastTokens(request, promptEvalCount) > promptEvalCount
+  )
+    return true
   if (!isLikelyCut(request, window)) return window === undefined || !isOne ? undefined : false
   return isOne && charactersOf(request) / charactersPerToken > promptEvalCount ? true : undefined
 }

@@ -20,15 +20,13 @@ export const program =
 declare global {
   namespace WebAssembly {
     const validate: (program: Uint8Array) => boolean
-    class Module {
-      constructor(program: Uint8Array)
-    }
+    const Module: new (program: Uint8Array) => object
     class Memory {
       readonly buffer: ArrayBuffer
     }
     class Instance {
       readonly exports: Readonly<Record<string, unknown>>
-      constructor(module: Module)
+      constructor(module: object)
     }
   }
 }

@@ -59,6 +59,16 @@ describe("the least tokens of a text", () => {
     assert.strictEqual(leastTokensOf("x".repeat(129)), 2)
   })
 
+  it("when there are more tokens than enough, then counting stops there", () => {
+    for (const enough of [0, 1, 41, 42, 43, Number.POSITIVE_INFINITY]) {
+      const most = Math.min(42, enough + 1)
+      assert.strictEqual(leastTokensOf(words(42), enough), most)
+      assert.strictEqual(leastTokens(chat(words(42)), enough), most)
+      const messages = [20, 22].map((count) => ({ role: "user", content: words(count).trim() }))
+      assert.strictEqual(leastTokens(chat("", { messages }), enough), most)
+    }
+  })
+
   it("when a template may leave a text out, then it does not count", () => {
     assert.strictEqual(leastTokens(chat(words(10))), 10)
     for (const role of ["system", "assistant", "tool"]) {
