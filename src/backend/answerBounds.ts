@@ -53,6 +53,9 @@ const vectorBytes = 128 * kib
 /** Bytes of all vectors: 2048 vectors of 1024 numbers, or 512 of 4096. */
 const maxVectorBytes = 32 * mib
 
+/** The longest vector in bytes: as long as an answer to one input may be. */
+export const longestVector = spareBytes + vectorBytes
+
 /** The bound in bytes of an answer with one vector per input. */
 export const vectorBytesOf = ({ body }: ModelCall["request"]): number => {
   const input = body["input"]

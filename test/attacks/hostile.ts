@@ -200,6 +200,19 @@ const emptyVectors: Answer = (_, response) => {
   })
 }
 
+/** One vector that has nearly all bytes, and a number for each other text. */
+const unevenVectors: Answer = ({ inputs }, response) => {
+  response.setHeader("content-type", "application/json")
+  response.on("error", () => response.destroy())
+  response.write('{"embeddings":[[0')
+  let left = 480
+  pour(response, () => {
+    left -= 1
+    if (left < 0) return undefined
+    return left === 0 ? `]${",[1]".repeat(inputs - 1)}]}` : ",1".repeat(32_768)
+  })
+}
+
 const million = "a ".repeat(500_000)
 const call = (args: object) => ({
   message: { role: "assistant", content: "", tool_calls: [{ function: { name: "f", arguments: args } }] }
@@ -295,6 +308,7 @@ export const hostile: Readonly<Record<string, Answer>> = {
   },
   vectors,
   "empty-vectors": emptyVectors,
+  "uneven-vectors": unevenVectors,
   "endless-vector": endlessVector,
   "says-400": refuse(400, "invalid option"),
   "says-401": refuse(401, "unauthorized"),

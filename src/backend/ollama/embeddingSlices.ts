@@ -5,6 +5,7 @@
  * The rest of the answer is returned with `null` in place of the vectors, for `JSON.parse`.
  */
 import type { ByteList } from "../../infra/ByteList.ts"
+import { longestVector } from "../answerBounds.ts"
 
 /**
  * Maximal bytes outside the vectors: the model's name, some counts, and the commas between vectors. They are read one by one,
@@ -81,7 +82,8 @@ class Cursor {
   /** Reads the vector that begins here. */
   readVector(): Buffer | undefined {
     const end = this.next() === openBracket ? this.#bytes.indexOf(closeBracket, this.at) : -1
-    if (end === -1) return undefined
+    // Its bytes are copied when they lie in several parts of the list.
+    if (end === -1 || end - this.at >= longestVector) return undefined
     const found = this.#bytes.slice(this.at, end + 1)
     this.#end = Math.min(this.#end + found.length, this.#bytes.size)
     this.at = end + 1
@@ -105,8 +107,8 @@ class Cursor {
 
 /**
  * Finds the vectors under `embeddings`, or the one under `embedding`. Returns undefined when the key is missing or there
- * twice, when there are more than `most` vectors or more than `envelopeBytes` beside them, and for JSON that no server
- * writes: a key with escapes, an empty object.
+ * twice, when there are more than `most` vectors, one longer than `longestVector` or more than `envelopeBytes` beside them,
+ * and for JSON that no server writes: a key with escapes, an empty object.
  */
 export const sliceVectors = (
   name: "embedding" | "embeddings",

@@ -207,6 +207,7 @@ const floods: ReadonlyArray<MemoryPlan> = [
   flood("endless-vector", { path: "/api/embeddings" }),
   flood("vectors", { path: "/v1/embeddings" }),
   flood("empty-vectors", { path: "/v1/embeddings" }),
+  flood("uneven-vectors", { path: "/v1/embeddings", body: "base64" }),
   // Many at a time, each of which stays below what one answer may have.
   flood("vectors", { name: "40 embeddings of 22 MB at a time", path: "/api/embed", ...many }),
   flood("vectors", { name: "40 answers of /v1/embeddings at a time", path: "/v1/embeddings", ...many }),

@@ -1,5 +1,6 @@
 import { assert, describe, it, vi } from "@effect/vitest"
 import * as fc from "fast-check"
+import { longestVector } from "../../../src/backend/answerBounds.ts"
 import { decodeEmbeddings, type EmbedKind } from "../../../src/backend/ollama/decodeEmbeddings.ts"
 import { envelopeBytes, sliceVectors } from "../../../src/backend/ollama/embeddingSlices.ts"
 import { numbersOf, vectorOf } from "../../../src/domain/Embeddings.ts"
@@ -126,6 +127,13 @@ describe("the vectors of an answer", () => {
     const slice = vi.spyOn(bytes, "slice")
     assert.isUndefined(sliceVectors("embeddings", bytes, 3))
     assert.isAtMost(slice.mock.calls.length, 4)
+  })
+
+  it("when a vector is longer than an answer to one text may be, then it is not read", () => {
+    const answer = (size: number) => `{"embeddings":[[1],[${"1,".repeat((size - 3) / 2)}1]]}`
+    const input = ["a", "b"]
+    assert.strictEqual(decode("embed", { input }, answer(longestVector - 1))?.vectors.length, 2)
+    assert.isUndefined(decode("embed", { input }, answer(longestVector + 1)))
   })
 
   it("when many bytes are not of vectors, then few of them are read, wherever they are", () => {
