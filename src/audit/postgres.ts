@@ -102,9 +102,10 @@ const make = (options: AuditOptions) =>
             reason: error._tag === "SqlError" ? error.reason._tag : error._tag
           })
         )
+      const inTime = timeoutDetached("3 seconds")
       return yield* makeGroupCommit<A, WriteError>({
         write: (rows) =>
-          timeoutDetached("3 seconds")(write(rows)).pipe(
+          inTime(write(rows)).pipe(
             Effect.tapError((error) => {
               if (!poisoned(error)) return outage.failed(Cause.fail(error))
               const [row] = rows

@@ -158,18 +158,19 @@ export const callbackWithTimeout = <A, E>(
  * for that (measured: its client waits for an answer to the cancellation), but the gateway must answer 503 within about one second.
  * Here the work runs in a fiber of its own: at the deadline the caller goes on, and the interruption ends in the background.
  */
-export const timeoutDetached =
-  (duration: Duration.Input) =>
-  <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | Cause.TimeoutError, R> =>
+export const timeoutDetached = (duration: Duration.Input) => {
+  const ms = Duration.toMillis(duration)
+  return <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | Cause.TimeoutError, R> =>
     Effect.contextWith((context: Context.Context<R>) =>
       callbackWithTimeout<A, E | Cause.TimeoutError>(
         timerOf(context),
-        Duration.toMillis(duration),
+        ms,
         (resume) => {
           const fiber = Effect.runForkWith(context)(work)
           fiber.addObserver(resume)
           return () => fiber.interruptUnsafe()
         },
-        () => Effect.fail(new Cause.TimeoutError(`no answer within ${Duration.toMillis(duration)} ms`))
+        () => Effect.fail(new Cause.TimeoutError(`no answer within ${ms} ms`))
       )
     )
+}

@@ -1,5 +1,6 @@
 /** The names of the keys in Redis, and how calls of an account's script are put into one command (`account.lua`). */
 import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
+import { type Budgets, periods } from "../../../domain/Limits.ts"
 import type { GatheredCommand, RedisArgument } from "../../../infra/Redis.ts"
 import { type CommandArgument, SharedArguments } from "../../../infra/RedisCommand.ts"
 import type { Claims, CounterOwner } from "../../../domain/Reservation.ts"
@@ -13,23 +14,42 @@ export const maxCallsInCommand = 24
 
 /** One call of an account's script. */
 export interface AccountCall {
-  /** the name of the account in Redis */
-  readonly name: string
-  /** the name of its group */
-  readonly group: string
-  /** for the names of its day and month, epoch ms */
-  readonly instant: number
-  /** the numbers that the operation shares with all others of the account, as text */
-  readonly shared: string
-  /** id of the request */
+  readonly section: Section
+  /** epoch ms, or -1 for the time of Redis */
+  readonly now: number
   readonly id: string
   /** the numbers of the operation */
   readonly own: ReadonlyArray<number>
 }
 
-const none: Claims["budgets"] = {}
+/** What all calls of an account on one day share while its limits do not change. */
+interface Section {
+  readonly claims: Claims
+  readonly day: number
+  readonly keys: SharedArguments
+  /** the key of a record without the id */
+  readonly recordPrefix: string
+  /** where the id begins in the key of a record, as text */
+  readonly idFrom: string
+  /** the numbers that the operation shares with all others, without the time */
+  readonly shared: string
+}
 
-/** Accounts whose keys are kept as Redis gets them, some 1 KB each. Beyond it all are forgotten. */
+const none: Budgets = {}
+
+const sameBudgets = (a: Budgets, b: Budgets): boolean =>
+  a === b || periods.every((period) => a[period] === b[period])
+
+/** Of one account, as far as the account's key says. */
+const sameClaims = (a: Claims, b: Claims): boolean =>
+  a.account.group === b.account.group &&
+  a.limits.rpm === b.limits.rpm &&
+  a.limits.tpm === b.limits.tpm &&
+  a.limits.concurrent === b.limits.concurrent &&
+  sameBudgets(a.budgets, b.budgets) &&
+  sameBudgets(a.tenantBudgets ?? none, b.tenantBudgets ?? none)
+
+/** Accounts whose section is kept, some 2 KB each. Beyond it all are forgotten. */
 const mostAccounts = 1000
 
 export const makeCalls = (prefix: string, lives: string, runId: RedisArgument) => {
@@ -41,68 +61,67 @@ export const makeCalls = (prefix: string, lives: string, runId: RedisArgument) =
     return [`${name}:tokens:${day}`, `${name}:tokens:${month}`, `${name}:tokens:${total}`]
   }
 
-  /** `now`: epoch ms, or -1 for the time of Redis */
+  const makeSection = (claims: Claims, instant: number): Section => {
+    const { account, budgets, limits, tenantBudgets = none } = claims
+    const [name, group, day] = [nameOf(account), nameOf({ group: account.group }), dayNumber(instant)]
+    const recordPrefix = `${group}:request:`
+    const spendable = [budgets, tenantBudgets].flatMap((of) => periods.map((period) => of[period] ?? -1))
+    return {
+      claims,
+      day,
+      keys: new SharedArguments([
+        `${name}:windows`,
+        ...countersOf(name, instant),
+        ...countersOf(group, instant)
+      ]),
+      recordPrefix,
+      idFrom: String(Buffer.byteLength(recordPrefix) + 1),
+      shared: [day, limits.rpm, limits.tpm, limits.concurrent, lives, ...spendable].join(" ")
+    }
+  }
+
+  /** The last section of each account, by the key of the account. */
+  const lastSections = new Map<string, Section>()
+
+  const sectionOf = (claims: Claims, instant: number): Section => {
+    const { key } = claims.account
+    const last = lastSections.get(key)
+    if (last !== undefined && last.day === dayNumber(instant) && sameClaims(last.claims, claims)) return last
+    if (last === undefined && lastSections.size >= mostAccounts) lastSections.clear()
+    const section = makeSection(claims, instant)
+    lastSections.set(key, section)
+    return section
+  }
+
+  /** `instant` names the day and month. `now`: epoch ms, or -1 for the time of Redis. */
   const callOf = (
-    { account, limits, budgets, tenantBudgets = none }: Claims,
+    claims: Claims,
     id: string,
     instant: number,
     now: number,
     own: ReadonlyArray<number>
-  ): AccountCall => {
-    const spendable = `${budgets.day ?? -1} ${budgets.month ?? -1} ${budgets.total ?? -1}`
-    const tenants = `${tenantBudgets.day ?? -1} ${tenantBudgets.month ?? -1} ${tenantBudgets.total ?? -1}`
-    return {
-      name: nameOf(account),
-      group: nameOf({ group: account.group }),
-      instant,
-      shared: `${now} ${dayNumber(instant)} ${limits.rpm} ${limits.tpm} ${limits.concurrent} ${lives} ${spendable} ${tenants}`,
-      id,
-      own
-    }
-  }
+  ): AccountCall => ({ section: sectionOf(claims, instant), now, id, own })
 
-  const accountKeys = new Map<string, { readonly day: number; readonly keys: SharedArguments }>()
-
-  /** The keys that all calls of an account have in common on one day. */
-  const keysOf = ({ group, instant, name }: AccountCall): SharedArguments => {
-    const day = dayNumber(instant)
-    const known = accountKeys.get(name)
-    if (known?.day === day) return known.keys
-    if (known === undefined && accountKeys.size >= mostAccounts) accountKeys.clear()
-    const keys = new SharedArguments([
-      `${name}:windows`,
-      ...countersOf(name, instant),
-      ...countersOf(group, instant)
-    ])
-    accountKeys.set(name, { day, keys })
-    return keys
-  }
-
-  /** Calls of one account with the same shared numbers become one section, in the order of their first call. */
+  /** Calls with the same section and time follow each other, in the order of the first of them. */
   const encode = (calls: ReadonlyArray<AccountCall>): GatheredCommand => {
-    const sections = new Map<string, Array<number>>()
-    calls.forEach(({ name, shared }, index) => {
-      const section = `${name} ${shared}`
-      const indexes = sections.get(section)
-      if (indexes === undefined) sections.set(section, [index])
-      else indexes.push(index)
-    })
     const [keys, order]: [Array<CommandArgument>, Array<number>] = [[], []]
     let numbers = ""
-    for (const indexes of sections.values()) {
-      const [first] = indexes.flatMap((index) => calls[index] ?? [])
-      if (first === undefined) continue
-      const records = `${first.group}:request:`
-      keys.push(keysOf(first))
-      numbers += `${indexes.length} ${Buffer.byteLength(records) + 1} ${first.own.length} ${first.shared} `
-      for (const index of indexes) {
-        const call = calls[index]
-        if (call === undefined) continue
-        order.push(index)
-        keys.push(records + call.id)
-        for (const number of call.own) numbers += `${number} `
+    calls.forEach((first, from) => {
+      const { now, section } = first
+      const isSame = (call: AccountCall) => call.section === section && call.now === now
+      if (calls.findIndex(isSame) < from) return
+      keys.push(section.keys)
+      let [count, own] = [0, ""]
+      for (let i = from; i < calls.length; i++) {
+        const call = calls[i]
+        if (call === undefined || !isSame(call)) continue
+        count += 1
+        order.push(i)
+        keys.push(section.recordPrefix + call.id)
+        for (const number of call.own) own += `${number} `
       }
-    }
+      numbers += `${count} ${section.idFrom} ${first.own.length} ${now} ${section.shared} ${own}`
+    })
     return { keys, args: [numbers, runId], order }
   }
 
