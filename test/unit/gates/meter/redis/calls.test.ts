@@ -63,15 +63,18 @@ describe("calls of one command", () => {
     ["no budget", { budgets: {} }, "60 1000 4 LIVES -1 -1 -1 -1 7 -1"],
     ["the tenant's budget", { tenantBudgets: { month: 8 } }, "60 1000 4 LIVES 5 -1 -1 -1 8 -1"]
   ]
-  it.each(other)("when %s of an account change, then the next call has the new ones", (_, change, numbers) => {
-    const found = encoded([
-      [claims(), "a", instant, -1],
-      [claims(change), "b", instant, -1],
-      [claims(), "c", instant, -1]
-    ])
-    const lines = [`1 20 2 -1 ${shared} 1 2`, `1 20 2 -1 ${day} ${numbers} 1 2`, `1 20 2 -1 ${shared} 1 2`]
-    assert.strictEqual(found.numbers, lines.join(" "))
-  })
+  it.each(other)(
+    "when %s of an account change, then the next call has the new ones",
+    (_, change, numbers) => {
+      const found = encoded([
+        [claims(), "a", instant, -1],
+        [claims(change), "b", instant, -1],
+        [claims(), "c", instant, -1]
+      ])
+      const lines = [`1 20 2 -1 ${shared} 1 2`, `1 20 2 -1 ${day} ${numbers} 1 2`, `1 20 2 -1 ${shared} 1 2`]
+      assert.strictEqual(found.numbers, lines.join(" "))
+    }
+  )
 
   it("when accounts of two tenants have the same name, then each has its own keys", () => {
     const found = encoded([
