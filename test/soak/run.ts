@@ -5,7 +5,7 @@
  * twice, left behind, or when memory or an attacker's budget was not bounded.
  *
  * Arguments: `--minutes 10 --seed <n> --clients 24`; `--minutes 2` is a short one. The same seed brings the same faults in
- * the same order. `--no-faults` leaves the attackers alone with the honest clients.
+ * the same order. `--only <text>` keeps the faults with that text in their name, as `--only "postgres frozen"`. `--no-faults` leaves the attackers alone with the honest clients.
  */
 import { parseArgs } from "node:util"
 import { Effect, Fiber } from "effect"
@@ -38,6 +38,7 @@ const { values: options } = parseArgs({
     minutes: { type: "string", default: "10" },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     clients: { type: "string", default: "24" },
+    only: { type: "string", default: "" },
     "no-faults": { type: "boolean", default: false }
   }
 })
@@ -89,7 +90,7 @@ const soak = Effect.gen(function* () {
   )
   const happened = options["no-faults"]
     ? yield* Effect.as(Effect.sleep(minutes * 60_000), [])
-    : yield* weather(keys.probe, observed, seed, over, say)
+    : yield* weather(keys.probe, observed, seed, over, say, options.only)
   yield* Fiber.join(attacking)
   yield* Fiber.interrupt(watching)
   yield* Fiber.join(clients)

@@ -59,20 +59,21 @@ const suffer = Effect.fnUntraced(function* (fault: Fault, holdMs: number, probe:
   return { began: span.from, ended, recoveredMs: Math.max(...took) }
 })
 
-/** Goes on until `over`; every 5 to 20 seconds, as the seed has it. */
+/** Goes on until `over`; every 5 to 20 seconds, as the seed has it. Only faults whose name contains `only` happen. */
 export const weather = Effect.fnUntraced(function* (
   probe: Key,
   observed: Observed,
   seed: number,
   over: () => boolean,
-  say: (line: string) => Effect.Effect<void>
+  say: (line: string) => Effect.Effect<void>,
+  only: string
 ) {
   const [ground, pg] = [yield* Ground, yield* PgClient.PgClient]
   const random = new Random(seed)
   const happened: Array<Happened> = []
   const started = performance.now()
   while (!over()) {
-    const all = faultsOf(ground, pg, random)
+    const all = faultsOf(ground, pg, random).filter(({ name, part }) => `${part} ${name}`.includes(only))
     const fault = all[random.int(all.length)]
     const holdMs = 500 + random.int(5500)
     const pauseMs = 5000 + random.int(9000) - Math.min(4000, holdMs)
