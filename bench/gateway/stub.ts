@@ -3,7 +3,7 @@
  * node:http would take more of the core that it shares with the stores and the load.
  * The name of the model sets the speed. `short`: three frames and the end in one write; `burst`: 200 frames, one write a
  * tick; `paced`: 100 frames, one every 20 ms; `long`: 600 frames, one every 50 ms; `frames-n`: n frames, one write a tick.
- * Embeddings are always the same 64 vectors of 384 numbers, an object of `/v1` always the same three words.
+ * Embeddings are always the same 64 vectors of 384 numbers, on both surfaces; an object of `/v1` always the same three words.
  */
 import { createServer, type Socket } from "node:net"
 
@@ -65,6 +65,14 @@ const answer = object({
   ...JSON.parse(native.end("short", 3)),
   message: { role: "assistant", content: " word word word" }
 })
+/** What is said of a prompt of `longPrompt` bytes or more, in words of five bytes: each is a token. */
+const longPrompt = 100_000
+const longAnswer = (bytes: number) =>
+  object({
+    ...JSON.parse(native.end("short", 3)),
+    message: { role: "assistant", content: " word word word" },
+    prompt_eval_count: Math.floor(bytes / 5)
+  })
 const completion = object({
   id: "chatcmpl-1",
   object: "chat.completion",
@@ -140,7 +148,10 @@ const respond = (socket: Socket, line: string, body: string): void => {
   if (path === "/api/embed" || path === "/v1/embeddings") return void socket.write(vectors)
   const foreign = path.startsWith("/v1/")
   const streams = foreign ? /"stream": ?true/.test(body) : !/"stream": ?false/.test(body)
-  if (!streams) return void socket.write(foreign ? completion : answer)
+  if (!streams) {
+    const own = body.length < longPrompt ? answer : longAnswer(body.length)
+    return void socket.write(foreign ? completion : own)
+  }
   const dialect = foreign ? openai : native
   const counted = /"frames-(\d+)"/.exec(body)?.[1]
   if (counted !== undefined) burst(socket, dialect, Number(counted))

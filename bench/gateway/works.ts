@@ -147,6 +147,24 @@ export const works: ReadonlyArray<Work> = [
   },
   { name: "embeddings of 64 inputs", path: "/api/embed", ...embeddings, connections: 20, only: native },
   {
+    // The default of OpenAI's clients. The floor forwards the numbers.
+    name: "embeddings of 64 inputs, base64",
+    path: "/v1/embeddings",
+    model: embeddings.model,
+    request: { ...embeddings.request, encoding_format: "base64" },
+    connections: 20,
+    only: native
+  },
+  {
+    name: "a prompt of 200 KB",
+    ...openai,
+    model: "short",
+    request: { stream: false, messages: [{ role: "user", content: "{words}" }] },
+    words: 40_000,
+    connections: 20,
+    only: native
+  },
+  {
     ...refused,
     name: "refused: 401, held to 200 a second by the tarpit",
     ...chat("short", false),

@@ -5,7 +5,7 @@
  * in JSON mode). When such an end is clean HTTP, the gateway adds a final frame: `length`, without counts. If
  * there was no frame before it, the call has failed, but that does not count as a failure of the server.
  */
-import { Cause, Effect, Pull, type Stream } from "effect"
+import { Array as Arr, Cause, Effect, Pull, type Stream } from "effect"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import { fromSource, type NoChunk, type Source } from "../../infra/v8/stream.ts"
@@ -66,9 +66,9 @@ export class FrameReader implements Source<Frame, Failure> {
   #pull<E>(lost: (error: TransportError) => E): Pull.Pull<Frames, BackendFailed | Unavailable | E> {
     type Next = Pull.Pull<Frames, BackendFailed | Unavailable | E>
     const framesOf = (bytes: ReadonlyArray<Buffer>): Next => {
-      const [first, ...rest] = bytes.length > 0 ? this.#read(bytes) : this.#finish()
+      const frames = bytes.length > 0 ? this.#read(bytes) : this.#finish()
       // Frames that came before a failure go out before it.
-      return first === undefined ? next : Effect.succeed<Frames>([first, ...rest])
+      return Arr.isReadonlyArrayNonEmpty(frames) ? Effect.succeed<Frames>(frames) : next
     }
     const reading = Effect.flatMap(this.#call.chunks(), (bytes): Next => {
       if (bytes instanceof TransportError) return Effect.fail(lost(bytes))
@@ -124,8 +124,8 @@ export class FrameReader implements Source<Frame, Failure> {
       const { waiting } = this.#call
       if (waiting === 0) return this.#call.isOver ? "blocked" : "waiting"
       if (!this.#share.tryCollect(this.#folded + this.#lines.pending + waiting)) return "blocked"
-      const [first, ...rest] = this.#read(this.#call.takeWaiting() ?? [])
-      if (first !== undefined) return [first, ...rest]
+      const frames = this.#read(this.#call.takeWaiting() ?? [])
+      if (Arr.isReadonlyArrayNonEmpty(frames)) return frames
     }
     return "blocked"
   }

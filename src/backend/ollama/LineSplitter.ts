@@ -44,6 +44,9 @@ export class LineSplitter {
       this.#pending.push(chunk)
       return []
     }
+    // Most chunks are one line.
+    if (first === chunk.length - 1 && this.#pending.size === 0)
+      return [chunk.toString("utf8", 0, first)].filter(isNotBlank)
     const last = chunk.lastIndexOf(newline)
     const complete = this.#join(chunk.subarray(0, last))
     if (last + 1 < chunk.length) this.#pending.push(chunk.subarray(last + 1))
