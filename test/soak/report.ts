@@ -48,8 +48,8 @@ const faultOf = ({ at }: Correction, happened: ReadonlyArray<Happened>): Happene
   happened.findLast(({ beganAt }) => beganAt <= at)
 
 /**
- * Corrections that nothing explains. A row is corrected when its process was paused or cut off from Postgres, or when
- * Postgres was slow. No other fault may cause one.
+ * Rows that another replica has closed, although no process was paused or cut off from Postgres. Rows can be late for another
+ * reason: the machine is too slow.
  */
 export const unexplained = (
   corrections: ReadonlyArray<Correction>,
@@ -57,7 +57,7 @@ export const unexplained = (
 ): ReadonlyArray<Correction> =>
   corrections.filter((one) => {
     const part = faultOf(one, happened)?.part
-    return part === undefined || part === "redis" || part === "backend"
+    return one.why === "taken" && (part === undefined || part === "redis" || part === "backend")
   })
 
 /** How many audit rows each fault caused to be corrected, and why. */

@@ -161,7 +161,7 @@ const soak = Effect.gen(function* () {
     figure("answers looked for in the audit log", observed.answers.length),
     figure("corrections of audit rows", corrected.length),
     figure(
-      "of them without a fault of Postgres or a replica",
+      "of them closed by another replica, and no fault explains it",
       unexplained(corrected, happened).length,
       (n) => n === 0
     ),
