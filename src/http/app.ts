@@ -2,7 +2,7 @@
 import type { BlockList } from "node:net"
 import { IncomingMessage, ServerResponse } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Clock, Effect } from "effect"
+import { Clock, Context, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BadRequest, Forbidden } from "../domain/Errors.ts"
 import { makeRequestContext, type RequestContext } from "../request/RequestContext.ts"
@@ -111,5 +111,10 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
 
   // The caller runs it for each request.
   // @effect-diagnostics-next-line returnEffectInGen:off
-  return withLastCatch(Effect.flatMap(HttpServerRequest.HttpServerRequest, serve))
+  return withLastCatch(
+    // One step; asking for the service and going on with it takes three.
+    Effect.contextWith((context: Context.Context<HttpServerRequest.HttpServerRequest>) =>
+      serve(Context.get(context, HttpServerRequest.HttpServerRequest))
+    )
+  )
 })

@@ -62,6 +62,8 @@ export class Redis extends Context.Service<
     ) => Effect.Effect<unknown, RedisFailed>
     /** The servers (masters of a cluster) of this connection, read again after a reconnect and every 30 s. */
     readonly servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
+    /** The result of `servers` while it need not be read again. It is the same array until then. */
+    readonly knownServers: () => ReadonlyArray<RedisInfo> | undefined
     /** Run id of the server that the next command goes to; empty when unknown, and on a cluster. */
     readonly runId: () => string
     /** All keys of one call must hash to the same slot. */
@@ -262,10 +264,14 @@ const makeServers = (client: Single | Cluster, command: BatchedCommand<RedisFail
     if (usedConnection === connection && servers.length > 0) cached = { at: nowMs(), servers }
     return servers
   })
+  const knownServers = () =>
+    cached !== undefined && nowMs() - cached.at < infoMs ? cached.servers : undefined
   return {
+    knownServers,
     servers: Effect.suspend(() => {
+      const known = knownServers()
+      if (known !== undefined) return Effect.succeed(known)
       if (cached === undefined) return load
-      if (nowMs() - cached.at < infoMs) return Effect.succeed(cached.servers)
       // Other requests use the cached facts while this one loads them.
       cached.at = nowMs()
       return load

@@ -142,16 +142,16 @@ const make = (
       })
     )
 
-  /** As `run`, for verbs of the present: the host's clock guesses the day, Redis corrects it. */
+  /** As `run`, for verbs of the present: the host's clock, read now, guesses the day, and Redis corrects it. */
   const runNow = <A>(
     verb: AccountVerb,
     claims: Claims,
     id: string,
     own: ReadonlyArray<number>,
     read: Read<A>
-  ) => Effect.suspend(() => run(verb, claims, id, host.currentTimeMillisUnsafe(), own, read))
+  ) => run(verb, claims, id, host.currentTimeMillisUnsafe(), own, read)
 
-  const whenFit = checkRequirements(redis.servers, nowMs)
+  const whenFit = checkRequirements(redis, nowMs)
 
   /** For verbs that are about an account's counters of a given instant and about no request. */
   const once = <A>(
@@ -258,7 +258,7 @@ const make = (
   return Meter.of({
     reserve: (claims, ask) => {
       const more = [whole(ask.tokens), ask.slot ? 1 : 0, leastOf(ask)]
-      return whenFit(runNow("reserve", claims, ask.id, more, (reply) => verdictOf(claims, ask, reply)))
+      return whenFit(() => runNow("reserve", claims, ask.id, more, (reply) => verdictOf(claims, ask, reply)))
     },
 
     renew: (reservation, used, want) =>
@@ -286,19 +286,25 @@ const make = (
     freeSlot: (reservation) => aboutSlot("freeSlot", reservation),
 
     cancel: ({ claims, id }) =>
-      runNow(
-        "cancel",
-        claims,
-        id,
-        [],
-        only("cancel", "done", () => undefined)
+      Effect.suspend(() =>
+        runNow(
+          "cancel",
+          claims,
+          id,
+          [],
+          only("cancel", "done", () => undefined)
+        )
       ),
 
     peek: (claims) =>
-      runNow("peek", claims, "", [], (reply): Effect.Effect<Headroom | Missing, MeterDown> => {
-        if (reply.tag === "missing") return Effect.succeed(missingIn(reply.numbers))
-        return reply.tag === "left" ? Effect.succeed(left(claims, reply.numbers, 0)) : nonsense("peek", reply)
-      }),
+      Effect.suspend(() =>
+        runNow("peek", claims, "", [], (reply): Effect.Effect<Headroom | Missing, MeterDown> => {
+          if (reply.tag === "missing") return Effect.succeed(missingIn(reply.numbers))
+          return reply.tag === "left"
+            ? Effect.succeed(left(claims, reply.numbers, 0))
+            : nonsense("peek", reply)
+        })
+      ),
 
     load: (owner, counters) => {
       if (counters.length === 0) return Effect.void
@@ -357,7 +363,7 @@ const make = (
       .send("SET", [reminder, 1, "EX", Math.max(1, Math.ceil(options.leaseS)), "GET"])
       .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
 
-    ping: whenFit(redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid))
+    ping: whenFit(() => redis.send("PING", []).pipe(Effect.mapError(down), Effect.asVoid))
   })
 }
 

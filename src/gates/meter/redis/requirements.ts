@@ -4,7 +4,7 @@
  */
 import { Effect } from "effect"
 import { OutageLog } from "../../../infra/OutageLog.ts"
-import type { RedisFailed, RedisInfo } from "../../../infra/Redis.ts"
+import type { Redis, RedisInfo } from "../../../infra/Redis.ts"
 import { MeterDown } from "../Meter.ts"
 
 const oldest = 7
@@ -23,10 +23,10 @@ const remindMs = 10_000
 
 /**
  * Runs commands only when all servers are suitable; otherwise fails with the first fault, and logs it every ten
- * seconds while it lasts.
+ * seconds while it lasts. It takes one step while the servers are known and suitable, because every request waits for it.
  */
 export const checkRequirements = (
-  servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>,
+  { knownServers, servers }: Pick<Redis["Service"], "knownServers" | "servers">,
   nowMs: () => number
 ) => {
   const log = new OutageLog(nowMs, { remindMs })
@@ -36,16 +36,17 @@ export const checkRequirements = (
     yield* log.failed(() => Effect.logError("refusing all requests, Redis is not usable", cause))
     return yield* new MeterDown({ cause })
   })
-  return <A>(ask: Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>
+  const check = <A>(ask: () => Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>
     Effect.matchEffect(servers, {
       onFailure: ({ cause }) => Effect.fail(new MeterDown({ cause })),
       onSuccess: (found) => {
-        if (found === good) return ask
         if (found.length === 0) return refuse("no Redis to ask")
         const fault = found.map(faultOf).find((fault) => fault !== undefined)
         if (fault !== undefined) return refuse(fault)
         good = found
-        return ask
+        return ask()
       }
     })
+  return <A>(ask: () => Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>
+    Effect.suspend(() => (good !== undefined && knownServers() === good ? ask() : check(ask)))
 }
