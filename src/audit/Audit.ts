@@ -5,13 +5,24 @@
 import { Context, type Effect } from "effect"
 import type { Unavailable } from "../domain/Errors.ts"
 import type { Evidence, Permit } from "../domain/Evidence.ts"
+import type { Reservation } from "../domain/Reservation.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 
 export class Audit extends Context.Service<
   Audit,
   {
-    /** Writes the intent row. Without the row there is no permit and no backend call: the answer is a 503. */
+    /**
+     * Begins to write the intent row of a request that the Limiter is about to decide on, with the reservation that it is
+     * expected to get. So the two stores work at the same time. It gives no permit: `open` does, after all gates have
+     * admitted the request. Each prepared request must end with `open` and `close`, or with `refuse`, which deletes the row.
+     * When the row cannot be queued, nothing happens, and `open` writes it.
+     */
+    prepare(model: Evidence<"Discovery">, expected: Reservation): void
+    /**
+     * Writes the intent row, or waits for the prepared one. Without the row there is no permit and no backend call: the
+     * answer is a 503.
+     */
     open(queued: Evidence<"Queue">): Effect.Effect<Permit, Unavailable>
     /**
      * Records what an open request has used so far and what it holds, without I/O. The heartbeat writes both with the

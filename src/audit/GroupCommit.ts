@@ -25,6 +25,20 @@ export class Late extends Data.TaggedError("Late")<{
 /** Waits until an accepted item is durable, at most `ms` (default: without limit). Only one fiber at a time may wait. */
 export type Durable<E> = (ms?: number) => Effect.Effect<void, E | QueueClosed | Late>
 
+/** An accepted item whose submitter may still give it up. */
+export interface Submitted<E> {
+  /**
+   * Succeeds when the item is durable. When the caller is interrupted, or `ms` have passed, an item that is not being
+   * written yet is removed from the queue.
+   */
+  wait(ms?: number): Effect.Effect<void, E | QueueClosed | Late>
+  /**
+   * Gives the item up: it is removed from the queue. An item that is being written cannot be removed; then this waits until
+   * it is written or has failed, at most `ms`.
+   */
+  withdraw(ms: number): Effect.Effect<void>
+}
+
 export interface GroupCommit<A, E> {
   /** Accepts an item at once. An accepted item stays queued until it is written. */
   offer(item: A): Effect.Effect<Durable<E>, QueueFull | QueueClosed>
@@ -33,6 +47,8 @@ export interface GroupCommit<A, E> {
    * written yet is removed from the queue.
    */
   submit(item: A, ms?: number): Effect.Effect<void, E | QueueFull | QueueClosed | Late>
+  /** Accepts an item now, before anyone waits for it. `undefined`: the queue is full or closed, and nothing was accepted. */
+  begin(item: A): Submitted<E> | undefined
   /** number of items that are not durable yet, including those being written */
   readonly backlog: () => number
   /** how many milliseconds the oldest of them has waited; 0 when there is none */
@@ -175,29 +191,44 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     idle = undefined
   })
 
+  const acceptNow = (item: A): Item | QueueFull | QueueClosed => {
+    if (state !== "open") return new QueueClosed()
+    if (backlog >= options.capacity) return new QueueFull({ capacity: options.capacity })
+    const waiting: Item = { item, since: now(), exit: undefined, resume: undefined }
+    queue.push(waiting)
+    backlog += 1
+    if (writing < writers) {
+      idle ??= Deferred.makeUnsafe()
+      writing += 1
+      run(drain)
+    }
+    return waiting
+  }
+
   const accept = (item: A): Effect.Effect<Item, QueueFull | QueueClosed> =>
     Effect.suspend((): Effect.Effect<Item, QueueFull | QueueClosed> => {
-      if (state !== "open") return new QueueClosed()
-      if (backlog >= options.capacity) return new QueueFull({ capacity: options.capacity })
-      const waiting: Item = { item, since: now(), exit: undefined, resume: undefined }
-      queue.push(waiting)
-      backlog += 1
-      if (writing < writers) {
-        idle ??= Deferred.makeUnsafe()
-        writing += 1
-        run(drain)
-      }
-      return Effect.succeed(waiting)
+      const accepted = acceptNow(item)
+      return "item" in accepted ? Effect.succeed(accepted) : accepted
     })
+
+  const wait = (waiting: Item, ms?: number): Effect.Effect<void, E | QueueClosed | Late> =>
+    Effect.onExit(durable(waiting, ms), () => (waiting.exit === undefined ? remove(waiting) : Effect.void))
 
   return {
     offer: (item) => Effect.map(accept(item), (waiting) => (ms) => durable(waiting, ms)),
-    submit: (item, ms) =>
-      Effect.flatMap(accept(item), (waiting) =>
-        Effect.onExit(durable(waiting, ms), () =>
-          waiting.exit === undefined ? remove(waiting) : Effect.void
-        )
-      ),
+    submit: (item, ms) => Effect.flatMap(accept(item), (waiting) => wait(waiting, ms)),
+    begin: (item) => {
+      const accepted = acceptNow(item)
+      if (!("item" in accepted)) return undefined
+      return {
+        wait: (ms) => wait(accepted, ms),
+        withdraw: (ms) =>
+          Effect.suspend(() =>
+            // Its result does not matter to a submitter that gives it up; the writer has logged a failure.
+            queue.includes(accepted) ? remove(accepted) : Effect.ignore(durable(accepted, ms))
+          )
+      }
+    },
     backlog: () => backlog,
     lagMs: () => {
       let oldest = queue[0]?.since ?? Number.POSITIVE_INFINITY

@@ -58,11 +58,19 @@ interface Waiting {
 const unavailable = (cause: string) =>
   new Unavailable({ gate: "Audit", retryAfterS: 1, cause: new Error(cause) })
 
+/** A prepared intent of a request that was admitted: it has the time of the reservation, and the larger hold of both. */
+const admitted = (expected: Intent, { reservation }: Intent): Intent => ({
+  ...expected,
+  reservation: { ...reservation, held: Math.max(expected.reservation.held, reservation.held) }
+})
+
 const make = (maxRows: number) =>
   Effect.gen(function* () {
     const rows = new Map<string, StoredRow>()
     const intents = new Map<string, StoredIntent>()
     const corrections = new Map<string, StoredCorrection>()
+    /** ids of requests on which the Limiter has not decided yet */
+    const prepared = new Set<string>()
     /** accounts of the keys that had an intent */
     const accounts = new Map<string, string>()
     let waiting: ReadonlyArray<Waiting> = []
@@ -70,6 +78,7 @@ const make = (maxRows: number) =>
     let ledgerDown = false
 
     const write = ({ row, opened }: Waiting): void => {
+      prepared.delete(row.request_id)
       const stored = intents.get(row.request_id)
       intents.delete(row.request_id)
       const written = rows.get(row.request_id)
@@ -104,18 +113,30 @@ const make = (maxRows: number) =>
       return !down
     }
 
+    const store = (intent: Intent): void => {
+      const { requestId } = intent.arrival
+      accounts.set(intent.caller.keyId, intent.caller.accountId)
+      if (rows.has(requestId) || intents.has(requestId)) return
+      intents.set(requestId, { intent, tokensIn: intentRow(intent).tokens_in, tokensOut: 0 })
+    }
+
     const tally = yield* makeTally((row) => Effect.sync(() => (put(row, false), true)))
 
     const audit = Audit.of({
+      prepare: (model, expected) => {
+        if (down) return
+        const intent = intentOf(model.facts, expected)
+        store(intent)
+        prepared.add(intent.arrival.requestId)
+      },
       open: (queued) =>
         Effect.suspend(() => {
-          const intent = intentOf(queued.facts)
+          const intent = intentOf(queued.facts, queued.facts.reservation)
           const { requestId } = intent.arrival
           if (down) return unavailable("down")
-          accounts.set(intent.caller.keyId, intent.caller.accountId)
-          if (!rows.has(requestId) && !intents.has(requestId)) {
-            intents.set(requestId, { intent, tokensIn: intentRow(intent).tokens_in, tokensOut: 0 })
-          }
+          const stored = prepared.delete(requestId) ? intents.get(requestId) : undefined
+          if (stored === undefined) store(intent)
+          else intents.set(requestId, { ...stored, intent: admitted(stored.intent, intent) })
           return Effect.succeed(seal.Audit(queued, {}))
         }),
       progress: (requestId, usage) =>

@@ -17,7 +17,13 @@ import { OutageLog } from "../infra/OutageLog.ts"
 import { Dictionary } from "../infra/v8/Dictionary.ts"
 import { background, later, makeOutage, spaced } from "../observability/background.ts"
 import { Audit } from "./Audit.ts"
-import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
+import {
+  type Late,
+  makeGroupCommit,
+  type QueueClosed,
+  type QueueFull,
+  type Submitted
+} from "./GroupCommit.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { chargeCorrection, correctAudit } from "./corrections.ts"
 import { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
@@ -51,6 +57,11 @@ export interface AuditOptions {
   readonly anonymousCapacity?: number
 }
 
+/**
+ * How long a refusal waits for a prepared intent that is being written, in milliseconds. When the intent comes later, crash
+ * recovery deletes it at the end of its lease.
+ */
+const withdrawTimeoutMs = 500
 const maxBatch = 500
 const admittedCapacity = 50_000
 const refusedCapacity = 20_000
@@ -84,6 +95,8 @@ const make = (options: AuditOptions) =>
     const leaseMs = options.leaseS * 1000
     /** The open requests. The heartbeat renews their intents until they are closed. */
     const open = new Dictionary<OpenRequest>()
+    /** The intents of requests on which the Limiter has not decided yet. The heartbeat does not know them. */
+    const prepared = new Dictionary<Submitted<WriteError>>()
 
     const lane = Effect.fnUntraced(function* <A extends { readonly request_id: string }>(
       task: BackgroundTask,
@@ -269,20 +282,37 @@ const make = (options: AuditOptions) =>
       Effect.match(laneOf(row).offer(row), { onFailure: () => false, onSuccess: () => true })
     )
 
+    const openTimeoutMs = options.openTimeoutMs ?? 1500
+    const isLate = () => closing.lagMs() > lateAfterMs
+
     return Audit.of({
+      prepare: (model, expected) => {
+        if (isLate()) return
+        const row = opening.begin(intentRow(intentOf(model.facts, expected)))
+        if (row !== undefined) prepared.set(model.facts.arrival.requestId, row)
+      },
       open: (queued) =>
         Effect.suspend(() => {
-          if (closing.lagMs() > lateAfterMs) return unavailable("completions are late")
-          const intent = intentOf(queued.facts)
-          return Effect.mapBoth(opening.submit(intentRow(intent), options.openTimeoutMs ?? 1500), {
-            onFailure: unavailable,
+          if (isLate()) return unavailable("completions are late")
+          const intent = intentOf(queued.facts, queued.facts.reservation)
+          const { requestId } = intent.arrival
+          const row = prepared.get(requestId)
+          const written =
+            row === undefined ? opening.submit(intentRow(intent), openTimeoutMs) : row.wait(openTimeoutMs)
+          return Effect.mapBoth(written, {
+            onFailure: (error) => {
+              // The time for this row is used up, so the refusal does not wait for it again.
+              prepared.delete(requestId)
+              return unavailable(error)
+            },
             onSuccess: () => {
+              prepared.delete(requestId)
               const progress = {
                 ...noUsage,
                 tokensIn: intent.promptEstimate,
                 held: intent.reservation.held
               }
-              open.set(intent.arrival.requestId, { intent, progress, ended: false })
+              open.set(requestId, { intent, progress, ended: false })
               return seal.Audit(queued, {})
             }
           })
@@ -296,6 +326,7 @@ const make = (options: AuditOptions) =>
         Effect.suspend(() => {
           const { requestId } = record.arrival
           const request = open.get(requestId)
+          prepared.delete(requestId)
           // If this process dies before the row is written, the intent has the same figures.
           if (request !== undefined) {
             open.set(requestId, {
@@ -315,8 +346,15 @@ const make = (options: AuditOptions) =>
           })
         }),
       refuse: Effect.fnUntraced(function* (record) {
+        const { requestId } = record.arrival
         // The intent may be written although its client did not wait for it. The statement of the row deletes it.
-        open.delete(record.arrival.requestId)
+        open.delete(requestId)
+        const intent = prepared.get(requestId)
+        if (intent !== undefined) {
+          prepared.delete(requestId)
+          // A statement does not see what another one writes at the same time, so it comes after the intent.
+          yield* intent.withdraw(withdrawTimeoutMs)
+        }
         const row = auditRow(record)
         const durable = yield* laneOf(row)
           .offer(row)

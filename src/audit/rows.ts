@@ -3,6 +3,7 @@ import { maxEndUser } from "../domain/EndUser.ts"
 import { redactKeys, shorterThanKey } from "../domain/Key.ts"
 import type { Facts } from "../domain/Evidence.ts"
 import { outcomes } from "../domain/Outcome.ts"
+import type { Reservation } from "../domain/Reservation.ts"
 import { replaceControls } from "../domain/text.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
@@ -53,16 +54,11 @@ const arrivalColumns = (arrival: Arrival) => ({
   client_request_id: cleanOrNull(arrival.clientRequestId, 64)
 })
 
-/** The intent of a request that every gate has let through. */
-export const intentOf = ({
-  alias,
-  arrival,
-  caller,
-  endUser,
-  model,
-  request,
-  reservation
-}: Facts<"Queue">): Intent => ({
+/** The intent of a request with its reservation, or with the one that it is expected to get. */
+export const intentOf = (
+  { alias, arrival, caller, endUser, model, request }: Facts<"Discovery">,
+  reservation: Reservation
+): Intent => ({
   arrival,
   caller,
   model: model.name,

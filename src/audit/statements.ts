@@ -124,7 +124,8 @@ const sent = "SELECT * FROM unnest((SELECT $1::audit_row_17[]))"
 /**
  * Closes intents: writes their audit rows and ledger entries and deletes the intents, in one statement. The primary key of
  * the log makes it happen once: only inserted rows reach the ledger. The ledger is locked in key order, so that replicas
- * that close requests of the same keys do not deadlock. A request whose intent was lost is booked all the same.
+ * that close requests of the same keys do not deadlock. A request whose intent was lost is booked all the same. The
+ * completion's time of admission comes before the intent's: a prepared intent has only the expected time.
  *
  * Returns the ids that were already in the log: sent twice, or closed by another replica (`corrections.ts`).
  */
@@ -137,7 +138,7 @@ const closeText = oneLine(`
       RETURNING intents.request_id, intents.admitted_at
     ), logged AS (
       INSERT INTO audit_log (${columns}, admitted_at)
-      SELECT ${values}, coalesce(ended.admitted_at, r.admitted_at, r.arrived_at)
+      SELECT ${values}, coalesce(r.admitted_at, ended.admitted_at, r.arrived_at)
       FROM r LEFT JOIN ended ON ended.request_id = r.request_id
       ON CONFLICT (request_id) DO NOTHING
       RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out

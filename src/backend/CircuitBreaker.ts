@@ -24,6 +24,8 @@ export class CircuitBreaker extends Context.Service<
      * once. Reserves nothing: `guard` decides again.
      */
     check(party: Party): Effect.Effect<void, CircuitOpen>
+    /** Whether the circuit was closed when this process last heard of it. It decides nothing: `check` and `guard` do. */
+    readonly isClosed: () => boolean
     /**
      * Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. `isFailure` decides which of
      * its errors count as failures of the backend. A successful head closes the circuit after a probe. It does not end

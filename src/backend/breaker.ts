@@ -78,6 +78,7 @@ export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitO
       const waitMs = circuit.waitMs(party, nowMs())
       return waitMs > 0 ? Effect.fail(circuitOpen(waitMs)) : Effect.void
     },
+    isClosed: () => circuit.isClosed,
     state: Effect.sync(() => circuit.state(nowMs()))
   })
 })

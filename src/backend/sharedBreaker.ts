@@ -144,6 +144,7 @@ const make = Effect.fnUntraced(function* ({ openMs }: Pick<CircuitOptions, "open
           waitMs > 0 ? Effect.fail(circuitOpen(waitMs)) : Effect.void
         )
       }),
+    isClosed: () => authority.view().closed,
     state: Effect.suspend(() =>
       authority.view().closed ? Effect.succeed("closed" as const) : authority.state
     )

@@ -54,6 +54,8 @@ class Draft {
   queuedSince: number | undefined
   /** how long it waited, in ms; undefined while it waits and without a queue */
   queuedMs: number | undefined
+  /** an intent row may exist, although the request is not admitted yet */
+  prepared = false
   /** the intent row exists */
   opened = false
   /** how it ended */
@@ -120,6 +122,11 @@ class Draft {
 
   stopWaiting(queuedMs: number): void {
     this.queuedMs = Math.round(queuedMs)
+  }
+
+  /** Records that writing the intent row has begun. */
+  prepare(): void {
+    this.prepared = true
   }
 
   /** Records that the intent row exists. */

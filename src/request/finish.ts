@@ -158,7 +158,7 @@ export const makeFinish = Effect.gen(function* () {
     { outcome, row: wanted, slot }: Ending
   ): Effect.fn.Return<void, Unavailable> {
     const now = nowMs()
-    const row = context.opened ? "own" : wanted
+    const row = context.prepared || context.opened ? "own" : wanted
     const free = isFree(context, outcome)
     context.end(outcome, now)
     context.cost.settle(slot === "kept")

@@ -10,6 +10,7 @@ import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
 import {
   type ClaimName,
   Meter,
+  MeterDown,
   Missing,
   Refused,
   Reserved,
@@ -54,7 +55,7 @@ const answering = (verdict: Verdict) => {
     Layer.provide(Metrics.layer)
   )
   const reserve = Effect.flatMap(Limiter, (limiter) => limiter.reserve(model)).pipe(Effect.provide(layer))
-  return { asked, reserve }
+  return { asked, layer, reserve }
 }
 
 it.effect("when a request is reserved, then its claims are the limits and budgets of its caller", () =>
@@ -107,4 +108,61 @@ it.effect("when totals are missing after they were restored, then nothing is dec
     assert.deepInclude(yield* Effect.flip(reserve), { _tag: "Unavailable", gate: "Budget" })
     assert.lengthOf(asked, 2)
   })
+)
+
+/** What was expected of one request after the other, whose verdicts are these; `down`: the Meter does not answer. */
+const expectations = Effect.fnUntraced(function* (verdicts: ReadonlyArray<Verdict | "down">) {
+  const order: Array<string> = []
+  let n = 0
+  const meter = Layer.mock(Meter, {
+    reserve: () =>
+      Effect.suspend(() => {
+        order.push("asked")
+        const verdict = verdicts[n++] ?? "down"
+        return verdict === "down" ? new MeterDown({ cause: "down" }) : Effect.succeed(verdict)
+      }),
+    cancel: () => Effect.void
+  })
+  const budget = Layer.succeed(Budget, { restore: () => Effect.void })
+  const layer = layerFromMeter.pipe(
+    Layer.provide([meter, budget, ModelRates.layer]),
+    Layer.provide(SettlementQueue.layer({ drainMs: 0 })),
+    Layer.provide(Metrics.layer)
+  )
+  yield* Effect.gen(function* () {
+    const limiter = yield* Limiter
+    while (n < verdicts.length)
+      yield* Effect.exit(
+        limiter.reserve(model, ({ admittedAt, held, id }) => void order.push(`${id} ${held} ${admittedAt}`))
+      )
+  }).pipe(Effect.provide(layer))
+  return order.join(", ")
+})
+
+it.effect(
+  "when a request is likely to be admitted, then its reservation is expected before the Meter is asked",
+  () =>
+    Effect.gen(function* () {
+      const admittedAt = Date.UTC(2026, 10, 21, 12)
+      const claimsOfCaller = {
+        ...reservation.claims,
+        account: { group: caller.tenantId, key: caller.accountId }
+      }
+      const left = { limit: 10_000, remaining: 10_000 }
+      const reserved = new Reserved({
+        reservation: { ...reservation, admittedAt, claims: claimsOfCaller },
+        headroom: { ...headroom, requests: left, tokens: left }
+      })
+      const missing = new Missing({ counters: { day: "2026-11-21" } })
+      const expected = `r 101 ${admittedAt}`
+      const after = (verdict: Verdict | "down") => expectations([reserved, verdict, reserved])
+      assert.strictEqual(yield* after(reserved), `asked, ${expected}, asked, ${expected}, asked`)
+      assert.strictEqual(yield* after(refusedBy("concurrency")), `asked, ${expected}, asked, asked`)
+      assert.strictEqual(yield* after("down"), `asked, ${expected}, asked, asked`)
+      // It is asked twice for the second request, whose counters were missing.
+      assert.strictEqual(
+        yield* expectations([reserved, missing, refusedBy("day"), reserved]),
+        `asked, ${expected}, asked, asked, asked`
+      )
+    })
 )

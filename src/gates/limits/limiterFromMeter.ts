@@ -8,6 +8,7 @@ import type { InferenceRequest } from "../../domain/Inference.ts"
 import type { Headroom } from "../../domain/Limits.ts"
 import { noOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../domain/outputPlan.ts"
 import type { Claims } from "../../domain/Reservation.ts"
+import { makeMonotonicMs } from "../../infra/time.ts"
 import {
   Meter,
   type MeterDown,
@@ -18,6 +19,7 @@ import {
   type Verdict
 } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
+import { ExpectedAdmissions } from "./ExpectedAdmissions.ts"
 import { Limiter } from "./Limiter.ts"
 import { SettlementQueue } from "./SettlementQueue.ts"
 import { ModelRates } from "./TokenRates.ts"
@@ -42,6 +44,7 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
   Layer.effect(
     Limiter,
     Effect.gen(function* () {
+      const [admissions, nowMs] = [new ExpectedAdmissions(), yield* makeMonotonicMs]
       const [budget, meter, rates, settlements] = [
         yield* Budget,
         yield* Meter,
@@ -67,6 +70,7 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
           onFailure: (down) => Effect.fail(meterUnavailable(down)),
           onSuccess: (first): Effect.Effect<A, Unavailable> => {
             if (!(first instanceof Missing)) return Effect.succeed(first)
+            admissions.forget()
             // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
             const restored = Effect.interruptible(budget.restore(account, first))
             const again = Effect.suspend(() => Effect.mapError(question(), meterUnavailable))
@@ -83,13 +87,14 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
         // Deliver the pending settlements of this account first: otherwise the counters may be too low and admit too
         // much.
         Effect.flatMapEager(settlements.flush(claims.account), () =>
-          Effect.tapError(meter.reserve(claims, ask), () =>
-            settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
-          )
+          Effect.tapError(meter.reserve(claims, ask), () => {
+            admissions.notAdmitted(claims, nowMs())
+            return settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
+          })
         )
 
       return Limiter.of({
-        reserve: (model) => {
+        reserve: (model, onExpected) => {
           const { arrival, caller, maxTokens, model: resolved, request } = model.facts
           const sent = dropUnsupported(request, resolved)
           const plan = generates(sent)
@@ -103,11 +108,17 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
             // A description does not occupy the model, so it needs no slot.
             slot: request.kind !== "show"
           }
+          const expected = onExpected === undefined ? undefined : admissions.expect(claims, ask, nowMs())
+          if (expected !== undefined) onExpected?.(expected)
           return Effect.uninterruptible(
             Effect.flatMap(
               withTotals(claims, () => attempt(claims, ask)),
               (verdict) => {
-                if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict))
+                if (verdict._tag === "Refused") {
+                  admissions.notAdmitted(claims, nowMs())
+                  return Effect.fail(refusalOf(verdict))
+                }
+                admissions.admitted(verdict, nowMs())
                 const { headroom, reservation } = verdict
                 return Effect.succeed(
                   seal.Limiter(model, {

@@ -323,3 +323,51 @@ it.effect("when a submitter waits no longer, then only its own unwritten item is
     assert.deepStrictEqual(store.rows, [1, 3])
   })
 )
+
+it.effect("when an item that was begun is given up before it is written, then it is never written", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store)
+    const [first, second] = [commit.begin(1), commit.begin(2)]
+    yield* first?.withdraw(1000) ?? Effect.die("not accepted")
+    yield* second?.wait() ?? Effect.die("not accepted")
+    assert.deepStrictEqual(store.rows, [2])
+    assert.strictEqual(commit.backlog(), 0)
+  })
+)
+
+it.effect(
+  "when an item that is being written is given up, then this waits for its end, at most so long",
+  () =>
+    Effect.gen(function* () {
+      const store = new Store()
+      const commit = yield* commitTo(store)
+      const release = yield* held(store)
+      const begun = commit.begin(1)
+      yield* turn
+      assert.deepStrictEqual(store.batches, [[1]])
+      const withdraw = begun?.withdraw(500) ?? Effect.die("not accepted")
+      const late = yield* fork(withdraw)
+      yield* TestClock.adjust(500)
+      yield* Fiber.join(late)
+      assert.deepStrictEqual(store.rows, [], "it gave up waiting")
+      const inTime = yield* fork(withdraw)
+      yield* release
+      yield* Fiber.join(inTime)
+      assert.deepStrictEqual(store.rows, [1])
+      assert.strictEqual(commit.backlog(), 0)
+    })
+)
+
+it.effect("when a queue is full or closed, then nothing is begun, and the others are written", () =>
+  Effect.gen(function* () {
+    const store = new Store()
+    const commit = yield* commitTo(store, { capacity: 1 })
+    const begun = commit.begin(1)
+    assert.isUndefined(commit.begin(2))
+    yield* begun?.wait() ?? Effect.die("not accepted")
+    yield* commit.close(1000)
+    assert.isUndefined(commit.begin(3))
+    assert.deepStrictEqual(store.rows, [1])
+  })
+)

@@ -20,6 +20,7 @@ const told = Effect.fnUntraced(function* <A, E>(
   const reports: Array<string> = []
   const breaker: CircuitBreaker["Service"] = {
     check: () => Effect.void,
+    isClosed: () => true,
     guard: (_key, head) =>
       Effect.map(head, (value) => ({
         value,
