@@ -62,13 +62,19 @@ it("when a vector has any numbers, then each is the float32 of what JSON.parse r
 })
 
 it("when digits that are not read decide which float32 is nearest, then the text decides", () => {
-  // Half way between 1 and the next float32, and a little more.
-  for (const text of [
+  const texts = [
+    // Half way between 1 and the next float32, and a little more.
     "1.000000059604644775390625",
     "1.0000000596046447753906251",
-    "1.00000005960464477539062"
-  ]) {
-    assert.deepStrictEqual(readAll(`[${text}]`), [Math.fround(Number(text))], text)
+    "1.00000005960464477539062",
+    // Near the middle of two float32, with more digits than float64 has.
+    "40241978242043481951",
+    "8270403043950853664",
+    "293963889485912493674",
+    "17962838560964872933"
+  ]
+  for (const text of texts) {
+    assert.deepStrictEqual(readAll(`[${text},-${text}]`), parsed(`[${text},-${text}]`), text)
   }
 })
 
