@@ -1,5 +1,3 @@
-import type { Json } from "./Inference.ts"
-
 /** One vector as JSON text. Parsed numbers would take the memory a second time. */
 export interface Vector {
   /** the array in ASCII, with the backend's digits; every number is finite as a float32 */
@@ -22,13 +20,3 @@ export interface Embeddings {
   /** the older endpoint does not send it */
   readonly promptEvalCount?: number
 }
-
-export const numbersOf = ({ json }: Vector): ReadonlyArray<number> => {
-  const numbers: Json = JSON.parse(json.toString("latin1"))
-  return Array.isArray(numbers) ? numbers.filter((value) => typeof value === "number") : []
-}
-
-export const vectorOf = (numbers: ReadonlyArray<number>): Vector => ({
-  json: Buffer.from(JSON.stringify(numbers)),
-  length: numbers.length
-})

@@ -1,6 +1,6 @@
 import { Effect, Layer, Stream } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
-import { vectorOf } from "../../src/domain/Embeddings.ts"
+import { vectorOf } from "../support/vectors.ts"
 import { layerMemory, replyWith } from "../../src/backend/memory.ts"
 import { refusals } from "../../src/backend/ollama/refusals.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"

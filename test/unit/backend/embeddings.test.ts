@@ -3,7 +3,7 @@ import * as fc from "fast-check"
 import { longestVector } from "../../../src/backend/answerBounds.ts"
 import { decodeEmbeddings, type EmbedKind } from "../../../src/backend/ollama/decodeEmbeddings.ts"
 import { envelopeBytes, sliceVectors } from "../../../src/backend/ollama/embeddingSlices.ts"
-import { numbersOf, vectorOf } from "../../../src/domain/Embeddings.ts"
+import { numbersOf, vectorOf } from "../../support/vectors.ts"
 import type { InferenceRequest } from "../../../src/domain/Inference.ts"
 import { ByteList } from "../../../src/infra/ByteList.ts"
 
