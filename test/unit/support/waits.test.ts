@@ -22,6 +22,7 @@ const wire = "bytes on loopback need a moment, and no one reports that they are 
 const waits: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "browser/truth.test.ts": [1, "an answer whose headers come before its first word"],
   "cli/follow.test.ts": [1, lasts],
+  "contract/AuditPrepared.ts": [1, "a refusal comes before, while or after the row of the intent is written"],
   "contract/CircuitBreaker.ts": [1, testClock],
   "contract/Discovery.live.test.ts": [1, testClock],
   "contract/KeyStore.live.test.ts": [2, pace],
