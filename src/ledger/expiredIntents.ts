@@ -45,7 +45,9 @@ const Expired = Schema.Struct({
   tokens_in: Amount,
   tokens_out: Amount,
   latency_ms: Amount,
-  reservation: Schema.Unknown
+  reservation: Schema.Unknown,
+  /** whether the log has its row: it was refused, or its own process ended it */
+  logged: Schema.Boolean
 })
 type Expired = typeof Expired.Type
 
@@ -86,10 +88,12 @@ export const closeExpired = (
       onSome: ({ claims }) => claims.account
     })
     // Without a readable reservation it cannot be settled. Its hold ends with its period, and the ledger is right.
-    const settling = Option.match(reservation, {
-      onNone: () => Effect.void,
-      onSome: (reservation) => meter.settle(reservation, row.tokens_in + row.tokens_out)
-    })
+    // A request in the log costs what its row says. The intent has the estimate of the prompt, which a refused request does
+    // not cost. If the counters still hold something for it, `expiredHolds.ts` settles it.
+    const settling =
+      row.logged || Option.isNone(reservation)
+        ? Effect.void
+        : meter.settle(reservation.value, row.tokens_in + row.tokens_out)
     return yield* Effect.match(settling, {
       onSuccess: () => {
         suspects.add(account)
@@ -117,7 +121,8 @@ export const closeExpired = (
           SELECT request_id::text, to_char(arrived_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS arrived_at,
             tenant_id::text, key_id::text, key_prefix, method, endpoint, model, streamed, client_ip, client_request_id, end_user, alias,
             tokens_in::float8, tokens_out::float8, reservation,
-            least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms
+            least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms,
+            EXISTS (SELECT FROM audit_log a WHERE a.request_id = intents.request_id) AS logged
           FROM intents WHERE ${chosen}
           ORDER BY request_id LIMIT ${limit} FOR UPDATE SKIP LOCKED`
         const expired = yield* decodeExpired(rows)
