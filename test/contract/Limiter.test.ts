@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect, Exit, Layer } from "effect"
 import { type Headroom, noResets } from "../../src/domain/Limits.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
@@ -164,5 +164,37 @@ it.effect(
         yield* expectations([reserved, missing, refusedBy("day"), reserved]),
         `asked, ${expected}, asked, asked, asked`
       )
+    })
+)
+
+it.effect(
+  "when a pending settlement cannot be delivered, then the request is refused, and nothing is expected of its account",
+  () =>
+    Effect.gen(function* () {
+      const claims = { ...reservation.claims, account: { group: caller.tenantId, key: caller.accountId } }
+      const left = { limit: 10_000, remaining: 10_000 }
+      const reserved = new Reserved({
+        reservation: { ...reservation, admittedAt: Date.UTC(2026, 10, 21, 12), claims },
+        headroom: { ...headroom, requests: left, tokens: left }
+      })
+      let expected = 0
+      let isDown = false
+      const flush = () => (isDown ? Effect.fail(new MeterDown({ cause: "down" })) : Effect.void)
+      const layer = layerFromMeter.pipe(
+        Layer.provide([
+          Layer.mock(Meter, { reserve: () => Effect.succeed(reserved) }),
+          Layer.mock(SettlementQueue, { flush }),
+          Layer.succeed(Budget, { restore: () => Effect.void }),
+          ModelRates.layer
+        ])
+      )
+      yield* Effect.gen(function* () {
+        const limiter = yield* Limiter
+        const reserve = Effect.suspend(() => Effect.exit(limiter.reserve(model, () => void (expected += 1))))
+        yield* reserve
+        isDown = true
+        for (let n = 0; n < 10; n++) assert.isTrue(Exit.isFailure(yield* reserve))
+      }).pipe(Effect.provide(layer))
+      assert.strictEqual(expected, 1, "only the first such request has a prepared intent")
     })
 )

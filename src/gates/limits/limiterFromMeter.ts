@@ -63,16 +63,19 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
        * Reserves with the Meter. When it misses totals, they are loaded from the ledger and it is called once more.
        */
       const withTotals = <A>(
-        { account }: Claims,
+        claims: Claims,
         question: () => Effect.Effect<A | Missing, MeterDown>
       ): Effect.Effect<A, Unavailable> =>
         Effect.matchEffect(question(), {
-          onFailure: (down) => Effect.fail(meterUnavailable(down)),
+          onFailure: (down) => {
+            admissions.notAdmitted(claims, nowMs())
+            return Effect.fail(meterUnavailable(down))
+          },
           onSuccess: (first): Effect.Effect<A, Unavailable> => {
             if (!(first instanceof Missing)) return Effect.succeed(first)
             admissions.forget()
             // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
-            const restored = Effect.interruptible(budget.restore(account, first))
+            const restored = Effect.interruptible(budget.restore(claims.account, first))
             const again = Effect.suspend(() => Effect.mapError(question(), meterUnavailable))
             // `filterOrFail` does not narrow what it gives to its error.
             // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
@@ -87,10 +90,9 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
         // Deliver the pending settlements of this account first: otherwise the counters may be too low and admit too
         // much.
         Effect.flatMapEager(settlements.flush(claims.account), () =>
-          Effect.tapError(meter.reserve(claims, ask), () => {
-            admissions.notAdmitted(claims, nowMs())
-            return settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
-          })
+          Effect.tapError(meter.reserve(claims, ask), () =>
+            settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
+          )
         )
 
       return Limiter.of({
