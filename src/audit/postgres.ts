@@ -53,6 +53,8 @@ export interface AuditOptions {
   readonly lateAfterMs?: number
   /** how long a shutdown waits for unwritten rows; default 5000 */
   readonly drainMs?: number
+  /** refusals of known callers that may wait to be written; default 20,000 */
+  readonly refusedCapacity?: number
   /** refusals of unknown callers that may wait to be written; default 5000 */
   readonly anonymousCapacity?: number
 }
@@ -64,7 +66,6 @@ export interface AuditOptions {
 const withdrawTimeoutMs = 500
 const maxBatch = 500
 const admittedCapacity = 50_000
-const refusedCapacity = 20_000
 
 interface OpenRequest {
   /** written again when the database has lost it */
@@ -171,6 +172,7 @@ const make = (options: AuditOptions) =>
     )
     const writeRefusals = (rows: ReadonlyArray<AuditRow>) =>
       Effect.flatMap(insertAudit(pg)(rows), (logged) => correct(rows, logged))
+    const refusedCapacity = options.refusedCapacity ?? 20_000
     const refusing = yield* lane("audit_refusals", writeRefusals, "keep", refusedCapacity)
     const refusingAnonymous = yield* lane(
       "audit_anonymous_refusals",
@@ -287,7 +289,8 @@ const make = (options: AuditOptions) =>
 
     return Audit.of({
       prepare: (model, expected) => {
-        if (isLate()) return
+        // The row of a refusal deletes the intent, so there must be room for it.
+        if (isLate() || refusing.backlog() > refusedCapacity / 2) return
         const row = opening.begin(intentRow(intentOf(model.facts, expected)))
         if (row !== undefined) prepared.set(model.facts.arrival.requestId, row)
       },
