@@ -33,8 +33,7 @@ export interface Submitted<E> {
    */
   wait(ms?: number): Effect.Effect<void, E | QueueClosed | Late>
   /**
-   * Gives the item up: it is removed from the queue. An item that is being written cannot be removed; then this waits until
-   * it is written or has failed, at most `ms`.
+   * Removes the item from the queue. If it is being written, waits until it is written or has failed, at most `ms`.
    */
   withdraw(ms: number): Effect.Effect<void>
 }

@@ -68,7 +68,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const queued = yield* waitForPlace(context, reserved)
     // 502. Before the intent: a refusal by an open breaker needs no intent row. The breaker decides again at the call.
     yield* checkBreaker(key.facts.caller)
-    // 503. Last, because the row charges the request if this process crashes from here on. No row, no call.
+    // 503. Last, because the row charges the request if this process crashes. No row, no call.
     return yield* openIntent(context, queued)
   }
 

@@ -26,7 +26,7 @@ export interface Ending {
   readonly outcome: Outcome
   /**
    * `shared`: the refusal is counted in one row with others (`audit/Tally.ts`), and has no log line. A request with an
-   * intent always has its own row.
+   * intent, also a prepared one, always has its own row.
    */
   readonly row: "own" | "shared"
   /** `kept`: the slot is kept until `release`, because the answer takes long to write */

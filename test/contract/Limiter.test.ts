@@ -39,6 +39,14 @@ const reservation = {
 const caller = { ...callerWith("all"), limits: { rpm: 1, tpm: 2, concurrent: 3 }, budgets: { day: 4 } }
 const model = seal.Discovery(verified(caller), { ...askedOf(), model: modelNamed("m") })
 
+/** What the Limiter claims for `model`. */
+const claimsOfModel: Claims = {
+  account: { group: caller.tenantId, key: caller.accountId },
+  limits: caller.limits,
+  budgets: caller.budgets,
+  tenantBudgets: caller.tenantBudgets
+}
+
 /** The Limiter on a Meter that answers `verdict`, and what the Meter was asked. */
 const answering = (verdict: Verdict) => {
   const asked: Array<Claims> = []
@@ -144,13 +152,9 @@ it.effect(
   () =>
     Effect.gen(function* () {
       const admittedAt = Date.UTC(2026, 10, 21, 12)
-      const claimsOfCaller = {
-        ...reservation.claims,
-        account: { group: caller.tenantId, key: caller.accountId }
-      }
       const left = { limit: 10_000, remaining: 10_000 }
       const reserved = new Reserved({
-        reservation: { ...reservation, admittedAt, claims: claimsOfCaller },
+        reservation: { ...reservation, admittedAt, claims: claimsOfModel },
         headroom: { ...headroom, requests: left, tokens: left }
       })
       const missing = new Missing({ counters: { day: "2026-11-21" } })
@@ -168,13 +172,12 @@ it.effect(
 )
 
 it.effect(
-  "when a pending settlement cannot be delivered, then the request is refused, and nothing is expected of its account",
+  "when a pending settlement cannot be delivered, then the request is refused, and no admission is expected for its account",
   () =>
     Effect.gen(function* () {
-      const claims = { ...reservation.claims, account: { group: caller.tenantId, key: caller.accountId } }
       const left = { limit: 10_000, remaining: 10_000 }
       const reserved = new Reserved({
-        reservation: { ...reservation, admittedAt: Date.UTC(2026, 10, 21, 12), claims },
+        reservation: { ...reservation, admittedAt: Date.UTC(2026, 10, 21, 12), claims: claimsOfModel },
         headroom: { ...headroom, requests: left, tokens: left }
       })
       let expected = 0

@@ -73,7 +73,7 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
           },
           onSuccess: (first): Effect.Effect<A, Unavailable> => {
             if (!(first instanceof Missing)) return Effect.succeed(first)
-            admissions.forget()
+            admissions.lost()
             // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
             const restored = Effect.interruptible(budget.restore(claims.account, first))
             const again = Effect.suspend(() => Effect.mapError(question(), meterUnavailable))

@@ -31,7 +31,7 @@ const dayMs = 86_400_000
 
 /**
  * How long a total is kept, in ms: well past its period, so that it is there when the period's last request
- * settles. A `total` dropped by then was idle, and comes back from the ledger.
+ * settles. A `total` that is dropped by then comes back from the ledger.
  */
 export const lifeOf = (counter: CounterName): number => (/^\d{4}-\d{2}-\d{2}$/.test(counter) ? 4 : 40) * dayMs
 

@@ -337,7 +337,7 @@ it.effect("when an item that was begun is given up before it is written, then it
 )
 
 it.effect(
-  "when an item that is being written is given up, then this waits for its end, at most so long",
+  "when an item that is being written is given up, then the caller waits until it is written, at most the given time",
   () =>
     Effect.gen(function* () {
       const store = new Store()

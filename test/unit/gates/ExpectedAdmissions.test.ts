@@ -48,7 +48,7 @@ const after = (left: Left): ExpectedAdmissions => {
 const of = (limit: number, remaining: number) => ({ limit, remaining })
 
 describe("expected admissions", () => {
-  it("when nothing is known of an account, then nothing is expected", () => {
+  it("when nothing is known of an account, then no admission is expected", () => {
     assert.isUndefined(new ExpectedAdmissions().expect(claims, ask, 0))
     assert.isUndefined(after({}).expect(claimsOf("b"), ask, 0))
   })
@@ -80,7 +80,7 @@ describe("expected admissions", () => {
     }
   })
 
-  it("when a request was not admitted, then nothing is expected of its account for 10 s", () => {
+  it("when a request was not admitted, then no admission is expected for its account for 10 s", () => {
     const admissions = after({})
     admissions.admitted(reserved({}, claimsOf("b")), 0)
     admissions.notAdmitted(claims, 1000)
@@ -91,15 +91,15 @@ describe("expected admissions", () => {
     assert.isDefined(admissions.expect(claims, ask, 11_000))
   })
 
-  it("when the store has lost counters, then nothing is expected before the next admission", () => {
+  it("when the store has lost counters, then no admission is expected before the next one of the account", () => {
     const admissions = after({})
-    admissions.forget()
+    admissions.lost()
     assert.isUndefined(admissions.expect(claims, ask, 1))
     admissions.admitted(reserved({}), 2)
     assert.isDefined(admissions.expect(claims, ask, 3))
   })
 
-  it("when the day of the admission is not certain or is another one, then nothing is expected", () => {
+  it("when the day of the admission is not certain or is another one, then none is expected", () => {
     const midnight = noon + 12 * 3_600_000
     const at = (store: number): boolean =>
       after({ at: midnight - 10_000 }).expect(claims, ask, store - (midnight - 10_000)) !== undefined
@@ -107,6 +107,29 @@ describe("expected admissions", () => {
     assert.isFalse(at(midnight - 4999))
     assert.isFalse(at(midnight + 4999))
     assert.isFalse(at(midnight + 3_600_000), "the counters of the new day may not be loaded yet")
+  })
+
+  it("when the store has lost counters, then refused accounts stay in doubt", () => {
+    const admissions = after({})
+    admissions.notAdmitted(claims, 0)
+    admissions.lost()
+    admissions.admitted(reserved({}), 1)
+    assert.isUndefined(admissions.expect(claims, ask, 2))
+  })
+
+  it("when an account has got a budget for another period, then no admission is expected: its counter may be missing", () => {
+    const admissions = after({ budgets: { day: of(1000, 500) } })
+    assert.isDefined(admissions.expect(claims, ask, 1))
+    for (const budgets of [{ day: 1000 }, { month: 1000 }, { total: 1000 }]) {
+      assert.isUndefined(admissions.expect({ ...claims, budgets }, ask, 1), JSON.stringify(budgets))
+      assert.isUndefined(admissions.expect({ ...claims, tenantBudgets: budgets }, ask, 1))
+    }
+    const more = { ...claims, budgets: { day: 1000 } }
+    admissions.admitted(reserved({}, more), 2)
+    assert.isDefined(
+      admissions.expect({ ...more, budgets: { day: 2000 } }, ask, 3),
+      "a larger budget of the same period"
+    )
   })
 
   it("when there are more accounts than are remembered, then all are forgotten and memory stays bounded", () => {

@@ -68,7 +68,7 @@ const preparing = (
     return prepared.length
   }).pipe(
     Effect.provide(layerPorts),
-    // Around midnight nothing is expected.
+    // Around midnight no admission is expected.
     (run) => Effect.andThen(TestClock.setTime(noon), run)
   )
 
@@ -78,13 +78,15 @@ it.effect("when requests are admitted, then the intents of all but the first are
   })
 )
 
-it.effect("when a flood of requests is refused, then its first refusal has a prepared intent at most", () =>
-  Effect.gen(function* () {
-    // What is left of the minute is known.
-    assert.strictEqual(yield* preparing({ rpm: 5, concurrent: 100 }, 100), 4)
-    // How many slots are taken is not.
-    assert.strictEqual(yield* preparing({ concurrent: 5 }, 50), 5)
-  })
+it.effect(
+  "when requests are refused one after the other, then at most the first refusal has a prepared intent",
+  () =>
+    Effect.gen(function* () {
+      // What is left of the minute is known.
+      assert.strictEqual(yield* preparing({ rpm: 5, concurrent: 100 }, 100), 4)
+      // How many slots are taken is not.
+      assert.strictEqual(yield* preparing({ concurrent: 5 }, 50), 5)
+    })
 )
 
 it.effect(
