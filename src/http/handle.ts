@@ -121,9 +121,9 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const { request } = permit.facts
     const parts = dialect.encode(request, embeddings)
     // Base64 is a copy, and the vectors are not needed while it is sent.
-    if (request.base64 !== true) return yield* replies.object(exchange, parts, embeddings.release)
-    embeddings.release?.()
-    return yield* replies.object(exchange, parts)
+    const isCopied = request.base64 === true
+    if (isCopied) embeddings.release?.()
+    return yield* replies.object(exchange, parts, isCopied ? undefined : embeddings.release)
   })
 
   const show = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {

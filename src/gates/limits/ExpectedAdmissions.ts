@@ -29,8 +29,8 @@ const mostAccounts = 10_000
 class KnownAccount {
   /** the day of that admission */
   day = Number.NaN
-  /** its counters (`countersOf`) */
-  counters = Number.NaN
+  /** its budgets then (`budgetedPeriods`) */
+  budgeted = Number.NaN
   /** losses of the store before it */
   losses = Number.NaN
   requests = 0
@@ -48,7 +48,7 @@ const tokensLeft = ({ budgets, tenantBudgets, tokens }: Headroom): number => {
 }
 
 /** The periods with a budget, of the key and of its tenant, as bits. */
-const countersOf = ({ budgets, tenantBudgets }: Claims): number => {
+const budgetedPeriods = ({ budgets, tenantBudgets }: Claims): number => {
   let bits = 0
   for (const period of periods) {
     bits =
@@ -78,7 +78,7 @@ export class ExpectedAdmissions {
       this.#accounts.set(key, known)
     }
     known.day = dayNumber(reservation.admittedAt)
-    known.counters = countersOf(reservation.claims)
+    known.budgeted = budgetedPeriods(reservation.claims)
     known.losses = this.#losses
     known.requests = headroom.requests.remaining
     known.tokens = tokensLeft(headroom)
@@ -102,7 +102,7 @@ export class ExpectedAdmissions {
     if (known === undefined || now < known.doubtedUntil) return undefined
     const admittedAt = Math.round(this.#storeClock + now)
     if (known.requests < 1 || known.tokens < tokens) return undefined
-    if (known.losses !== this.#losses || known.counters !== countersOf(claims)) return undefined
+    if (known.losses !== this.#losses || known.budgeted !== budgetedPeriods(claims)) return undefined
     if (known.day !== dayNumber(admittedAt) || isNearMidnight(admittedAt)) return undefined
     const available = known.tokens
     known.requests -= 1

@@ -110,8 +110,10 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
             // A description does not occupy the model, so it needs no slot.
             slot: request.kind !== "show"
           }
-          const expected = onExpected === undefined ? undefined : admissions.expect(claims, ask, nowMs())
-          if (expected !== undefined) onExpected?.(expected)
+          if (onExpected !== undefined) {
+            const expected = admissions.expect(claims, ask, nowMs())
+            if (expected !== undefined) onExpected(expected)
+          }
           return Effect.uninterruptible(
             Effect.flatMap(
               withTotals(claims, () => attempt(claims, ask)),
