@@ -14,7 +14,7 @@ type Value = string | number | boolean | null | object
 
 /**
  * How the value of a column is written: `bare` as it is, for ids, times, numbers and truth values, which have nothing to
- * quote; `text` for every other text; `json` for an object.
+ * quote; `text` for every other text; `json` for an object, or a text as JSON.
  */
 export type Kind = "bare" | "text" | "json"
 
@@ -24,8 +24,12 @@ const plain = /^[\w.:/+-]+$/
 /** A value in quotes. It is a value of a row, and the row is a value of an array, so it is quoted twice. */
 const quoted = (text: string): string => JSON.stringify(JSON.stringify(text)).slice(1, -1)
 
+/** What `quoted` puts around the JSON of a plain text. */
+const [before = "", after = ""] = quoted(JSON.stringify("|")).split("|")
+
 const written = (value: Value, kind: Kind): string => {
-  if (kind === "json") return quoted(JSON.stringify(value))
+  if (kind === "json")
+    return typeof value === "string" && plain.test(value) ? `${before}${value}${after}` : quoted(JSON.stringify(value))
   const text = String(value)
   return kind === "bare" || plain.test(text) ? text : quoted(replaceControls(text.toWellFormed()))
 }

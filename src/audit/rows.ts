@@ -7,6 +7,7 @@ import type { Reservation } from "../domain/Reservation.ts"
 import { replaceControls } from "../domain/text.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
+import { storedReservation } from "./StoredReservation.ts"
 
 /** Far more than any column stores. Redacting comes before cutting, so that no half of a secret is left. */
 const maxRead = 8192
@@ -86,8 +87,7 @@ export const intentRow = (intent: Intent) => ({
   admitted_at: isoOf(intent.reservation.admittedAt),
   held: count(intent.reservation.held),
   tokens_in: count(intent.promptEstimate),
-  // Version 8 of the schema and before read `buckets` of a stored reservation.
-  reservation: { ...intent.reservation, buckets: {} }
+  reservation: storedReservation(intent.reservation)
 })
 
 /** `admittedAt`: epoch ms; for an admitted request whose intent may be lost */

@@ -4,29 +4,11 @@ import { Effect, Option, Schema } from "effect"
 import { timeoutDetached } from "../infra/time.ts"
 import type { Meter } from "../gates/meter/Meter.ts"
 import { outcomes } from "../domain/Outcome.ts"
-import type { Reservation } from "../domain/Reservation.ts"
 import { closeIntents } from "../audit/statements.ts"
+import { readReservation } from "../audit/StoredReservation.ts"
 import type { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 
 const Amount = Schema.Finite
-const optionalAmount = Schema.optionalKey(Amount)
-
-const StoredBudgets = Schema.Struct({ day: optionalAmount, month: optionalAmount, total: optionalAmount })
-
-/** A `Reservation` as the intent's row stores it. */
-const StoredReservation: Schema.Codec<Reservation, unknown> = Schema.Struct({
-  id: Schema.String,
-  claims: Schema.Struct({
-    account: Schema.Struct({ group: Schema.String, key: Schema.String }),
-    limits: Schema.Struct({ rpm: Amount, tpm: Amount, concurrent: Amount }),
-    budgets: StoredBudgets,
-    tenantBudgets: Schema.optionalKey(StoredBudgets)
-  }),
-  held: Amount,
-  available: Amount,
-  admittedAt: Amount,
-  slot: Schema.Boolean
-})
 
 const Expired = Schema.Struct({
   request_id: Schema.String,
@@ -52,7 +34,6 @@ const Expired = Schema.Struct({
 type Expired = typeof Expired.Type
 
 const decodeExpired = Schema.decodeUnknownEffect(Schema.Array(Expired))
-const decodeReservation = Schema.decodeUnknownEffect(StoredReservation)
 
 /** One request, or up to `limit` requests other than those of `but`; or those of a dead process, whatever their lease. */
 export type Which =
@@ -77,7 +58,7 @@ export const closeExpired = (
 
   /** Returns whether the counters have settled the request. */
   const settled = Effect.fnUntraced(function* (row: Expired) {
-    const reservation = yield* decodeReservation(row.reservation).pipe(
+    const reservation = yield* readReservation(row.request_id, row.tenant_id, row.reservation).pipe(
       Effect.tapError((cause) =>
         Effect.logError("reservation unreadable", { request_id: row.request_id }, cause)
       ),

@@ -21,6 +21,7 @@ const row = fc.record({
   b: text,
   n: fc.maxSafeInteger(),
   f: fc.option(fc.boolean()),
+  t: fc.oneof(storable, fc.constantFrom("", "a/1/-", "null", "1")),
   j: fc.record({ [`k"\\`]: storable, list: fc.array(storable, { maxLength: 3 }) })
 })
 
@@ -32,23 +33,24 @@ layer(TestPostgres, { excludeTestServices: true, timeout: 60_000 })("texts of co
   it.effect("when a text holds what ends a value, a row or an array, then it stays inside its column", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
-      yield* sql`CREATE TYPE tried AS (a text, b text, n bigint, f boolean, j jsonb)`
+      yield* sql`CREATE TYPE tried AS (a text, b text, n bigint, f boolean, t jsonb, j jsonb)`
       const samples = fc.sample(row, { numRuns: 2000, seed: 20 })
       const textOf = arrayOf<(typeof samples)[number]>([
         ["a", "text"],
         ["b", "text"],
         ["n", "bare"],
         ["f", "bare"],
+        ["t", "json"],
         ["j", "json"]
       ])
       for (const size of [1, 7, 2000]) {
         const rows = samples.slice(0, size)
-        const read = yield* sql.unsafe<{ readonly j: string }>(
-          "SELECT a, b, n::float8, f, j::text AS j FROM unnest((SELECT $1::tried[]))",
+        const read = yield* sql.unsafe<{ readonly t: string; readonly j: string }>(
+          "SELECT a, b, n::float8, f, t::text AS t, j::text AS j FROM unnest((SELECT $1::tried[]))",
           [textOf(rows)]
         )
         assert.deepStrictEqual(
-          read.map((one) => ({ ...one, j: JSON.parse(one.j) })),
+          read.map((one) => ({ ...one, t: JSON.parse(one.t), j: JSON.parse(one.j) })),
           rows.map((one) => ({ ...one, a: one.a === null ? null : stored(one.a), b: stored(one.b) }))
         )
       }
