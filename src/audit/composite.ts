@@ -29,7 +29,9 @@ const [before = "", after = ""] = quoted(JSON.stringify("|")).split("|")
 
 const written = (value: Value, kind: Kind): string => {
   if (kind === "json")
-    return typeof value === "string" && plain.test(value) ? `${before}${value}${after}` : quoted(JSON.stringify(value))
+    return typeof value === "string" && plain.test(value)
+      ? `${before}${value}${after}`
+      : quoted(JSON.stringify(value))
   const text = String(value)
   return kind === "bare" || plain.test(text) ? text : quoted(replaceControls(text.toWellFormed()))
 }

@@ -26,18 +26,16 @@ const reservation = fc
     admittedAt: amount,
     slot: fc.boolean()
   })
-  .map(
-    ({ budgets, tenantBudgets, ...held }): Reservation => ({
-      id,
-      claims: {
-        account: { group, key },
-        limits: { rpm: 0, tpm: 0, concurrent: 0 },
-        budgets,
-        tenantBudgets
-      },
-      ...held
-    })
-  )
+  .map(({ budgets, tenantBudgets, ...held }): Reservation => ({
+    id,
+    claims: {
+      account: { group, key },
+      limits: { rpm: 0, tpm: 0, concurrent: 0 },
+      budgets,
+      tenantBudgets
+    },
+    ...held
+  }))
 
 const isRefused = (stored: unknown): boolean =>
   Exit.isFailure(Effect.runSyncExit(readReservation(id, group, stored)))
