@@ -41,6 +41,8 @@ export interface Submitted<E> {
 export interface GroupCommit<A, E> {
   /** Accepts an item at once. An accepted item stays queued until it is written. */
   offer(item: A): Effect.Effect<Durable<E>, QueueFull | QueueClosed>
+  /** The same now, for a caller that needs no step of Effect for it. */
+  offerNow(item: A): Durable<E> | QueueFull | QueueClosed
   /**
    * Succeeds when the item is durable. When the submitter is interrupted, or `ms` have passed, an item that is not being
    * written yet is removed from the queue.
@@ -78,6 +80,8 @@ interface Waiting<A, E> {
   resume: ((exit: Exit.Exit<void, E | QueueClosed>) => void) | undefined
 }
 
+const unlimited = Number.POSITIVE_INFINITY
+
 const endOfTurn = Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
 
 /** The first retry comes soon, so that a short failover is hardly noticed; later ones come every two seconds. */
@@ -108,32 +112,39 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     waiting.resume?.(exit)
   }
 
+  /** Removes an item that no fiber waits for, unless it is being written already. */
+  const remove = (waiting: Item): void => {
+    const place = queue.indexOf(waiting)
+    if (place === -1) return
+    queue.splice(place, 1)
+    backlog -= 1
+  }
+
+  /** `givesUp`: an item that is not durable in time, or whose fiber is interrupted, is removed if it is still queued. */
   const durable = (
     waiting: Item,
-    ms = Number.POSITIVE_INFINITY
+    ms: number,
+    givesUp: boolean
   ): Effect.Effect<void, E | QueueClosed | Late> =>
-    Effect.suspend(
-      () =>
-        waiting.exit ??
-        callbackWithTimeout<void, E | QueueClosed | Late>(
-          timer,
-          ms,
-          (resume) => {
-            waiting.resume = resume
-            return () => void (waiting.resume = undefined)
-          },
-          () => Effect.fail(new Late({ isBeingWritten: inFlight.some((batch) => batch.includes(waiting)) }))
-        )
+    waiting.exit ??
+    callbackWithTimeout<void, E | QueueClosed | Late>(
+      timer,
+      ms,
+      (resume) => {
+        // The effect may have been made before there was a result.
+        if (waiting.exit === undefined) waiting.resume = resume
+        else resume(waiting.exit)
+        return () => {
+          waiting.resume = undefined
+          if (givesUp) remove(waiting)
+        }
+      },
+      () => {
+        const isBeingWritten = inFlight.some((batch) => batch.includes(waiting))
+        if (givesUp) remove(waiting)
+        return Effect.fail(new Late({ isBeingWritten }))
+      }
     )
-
-  /** Removes an item that no fiber waits for, unless it is being written already. */
-  const remove = (waiting: Item) =>
-    Effect.sync(() => {
-      const place = queue.indexOf(waiting)
-      if (place === -1) return
-      queue.splice(place, 1)
-      backlog -= 1
-    })
 
   const isAboutRows = (cause: Cause.Cause<E>): boolean =>
     Option.match(Cause.findErrorOption(cause), {
@@ -204,28 +215,36 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     return waiting
   }
 
-  const accept = (item: A): Effect.Effect<Item, QueueFull | QueueClosed> =>
-    Effect.suspend((): Effect.Effect<Item, QueueFull | QueueClosed> => {
-      const accepted = acceptNow(item)
-      return "item" in accepted ? Effect.succeed(accepted) : accepted
-    })
+  const offerNow = (item: A): Durable<E> | QueueFull | QueueClosed => {
+    const accepted = acceptNow(item)
+    return "item" in accepted ? (ms = unlimited) => durable(accepted, ms, false) : accepted
+  }
 
-  const wait = (waiting: Item, ms?: number): Effect.Effect<void, E | QueueClosed | Late> =>
-    Effect.onExit(durable(waiting, ms), () => (waiting.exit === undefined ? remove(waiting) : Effect.void))
+  const submit = (item: A, ms = unlimited): Effect.Effect<void, E | QueueFull | QueueClosed | Late> => {
+    const accepted = acceptNow(item)
+    return "item" in accepted ? durable(accepted, ms, true) : accepted
+  }
 
   return {
-    offer: (item) => Effect.map(accept(item), (waiting) => (ms) => durable(waiting, ms)),
-    submit: (item, ms) => Effect.flatMap(accept(item), (waiting) => wait(waiting, ms)),
+    offer: (item) =>
+      Effect.suspend((): Effect.Effect<Durable<E>, QueueFull | QueueClosed> => {
+        const accepted = offerNow(item)
+        return typeof accepted === "function" ? Effect.succeed(accepted) : accepted
+      }),
+    offerNow,
+    submit: (item, ms) => Effect.suspend(() => submit(item, ms)),
     begin: (item) => {
       const accepted = acceptNow(item)
       if (!("item" in accepted)) return undefined
       return {
-        wait: (ms) => wait(accepted, ms),
+        wait: (ms = unlimited) => durable(accepted, ms, true),
         withdraw: (ms) =>
-          Effect.suspend(() =>
+          Effect.suspend(() => {
             // Its result does not matter to a submitter that gives it up; the writer has logged a failure.
-            queue.includes(accepted) ? remove(accepted) : Effect.ignore(durable(accepted, ms))
-          )
+            if (!queue.includes(accepted)) return Effect.ignore(durable(accepted, ms, false))
+            remove(accepted)
+            return Effect.void
+          })
       }
     },
     backlog: () => backlog,

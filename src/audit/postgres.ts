@@ -71,9 +71,9 @@ interface OpenRequest {
   /** written again when the database has lost it */
   readonly intent: Intent
   /** what it has used so far */
-  readonly progress: Progress
+  progress: Progress
   /** whether its completion is being written */
-  readonly ended: boolean
+  ended: boolean
 }
 
 type WriteError = SqlError | Schema.SchemaError | Cause.TimeoutError
@@ -323,30 +323,25 @@ const make = (options: AuditOptions) =>
       progress: (requestId, usage, held = 0) =>
         Effect.sync(() => {
           const request = open.get(requestId)
-          if (request !== undefined) open.set(requestId, { ...request, progress: { ...usage, held } })
+          if (request !== undefined) request.progress = { ...usage, held }
         }),
       close: (record) =>
-        Effect.suspend(() => {
+        Effect.sync(() => {
           const { requestId } = record.arrival
           const request = open.get(requestId)
-          prepared.delete(requestId)
           // If this process dies before the row is written, the intent has the same figures.
           if (request !== undefined) {
-            open.set(requestId, {
-              intent: request.intent,
-              progress: { ...record.usage, held: 0 },
-              ended: true
-            })
+            request.progress = { ...record.usage, held: 0 }
+            request.ended = true
           }
           const row = auditRow(record, request?.intent.reservation.admittedAt)
-          const late = (error: WriteError | QueueFull | QueueClosed | Late) =>
+          const durable = closing.offerNow(row)
+          if (typeof durable !== "function") return unavailable(durable)
+          return Effect.catch(durable(options.closeTimeoutMs ?? 5000), (error) =>
             error._tag === "Late"
               ? Effect.andThen(recordLate(closing, row, error), unavailable(error))
               : unavailable(error)
-          return Effect.match(closing.offer(row), {
-            onFailure: late,
-            onSuccess: (durable) => Effect.catch(durable(options.closeTimeoutMs ?? 5000), late)
-          })
+          )
         }),
       refuse: Effect.fnUntraced(function* (record) {
         const { requestId } = record.arrival

@@ -122,10 +122,9 @@ export const makeFinish = Effect.gen(function* () {
     row: Ending["row"]
   ): Effect.Effect<Effect.Effect<void, Unavailable>> => {
     const put = (written: AuditRecord) =>
-      Effect.suspend(() => {
-        if (context.opened) return audit.close(written)
-        return Effect.succeed(row === "shared" ? audit.tally(written) : audit.refuse(written))
-      })
+      context.opened
+        ? audit.close(written)
+        : Effect.sync(() => (row === "shared" ? audit.tally(written) : audit.refuse(written)))
     const { status, type: errorType } = outcomes.internalError
     const retry = () =>
       settlements.retry(

@@ -79,7 +79,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #error: TransportError | undefined
   #reused = false
   #aborted: Error | undefined
-  #draining: { left: number; readonly timer: NodeJS.Timeout } | undefined
+  /** bytes of the rest of the response that may still be discarded; undefined: nothing is discarded */
+  #draining: number | undefined
   #wake: (() => void) | undefined
   readonly #timer: Timer
   #cancelTimer: (() => void) | undefined
@@ -89,8 +90,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#timer = timer
   }
 
-  /** Sets the deadline of the request. It replaces an earlier one. */
+  /** Sets the deadline of the request. It replaces an earlier one. The rest of a response has a deadline of its own (`finish`). */
   setDeadline(ms: number, why: string): void {
+    if (this.#draining !== undefined) return
     this.#cancelTimer?.()
     if (this.#ended || this.#error !== undefined) return
     this.#cancelTimer = this.#timer(ms, () => this.abort(new DeadlineExceeded(why)))
@@ -213,9 +215,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   finish(): void {
     if (this.#ended || this.#error !== undefined || this.#draining !== undefined) return
     this.#cancelTimer?.()
-    const timer = setTimeout(() => this.abort(new Error("response went on after its end")), drainMs)
-    timer.unref()
-    this.#draining = { left: drainBytes, timer }
+    this.#cancelTimer = this.#timer(drainMs, () => this.abort(new Error("response went on after its end")))
+    this.#draining = drainBytes
     this.#chunks = []
     this.#controller?.resume()
   }
@@ -247,8 +248,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#draining !== undefined) {
-      this.#draining.left -= chunk.length
-      if (this.#draining.left < 0) this.abort(new Error("response went on after its end"))
+      this.#draining -= chunk.length
+      if (this.#draining < 0) this.abort(new Error("response went on after its end"))
       return
     }
     this.#chunks.push(chunk)
@@ -258,7 +259,6 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    clearTimeout(this.#draining?.timer)
     this.#cancelTimer?.()
     this.#ended = true
     this.#wake?.()
@@ -269,7 +269,6 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   #fail(error: Error): void {
-    clearTimeout(this.#draining?.timer)
     if (this.#ended || this.#error !== undefined) return
     this.#cancelTimer?.()
     this.#error = new TransportError(kindOf(error), this.#head !== undefined, this.#reused, error)

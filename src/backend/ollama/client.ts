@@ -105,15 +105,15 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const requests = yield* makePool(options.connections ?? null)
   const lookupPool = yield* makePool(lookupConnections)
 
-  /** Sends a request now. It ends at `deadline` (of `nowMs`). The caller closes it. */
+  /** Sends a request now. It ends after `ms`. The caller closes it. */
   const dispatch = (
     path: keyof typeof paths,
     body: string | null,
-    deadline: number,
+    ms: number,
     traceparent: string | undefined
   ): UpstreamCall => {
     const call = new UpstreamCall(timer)
-    call.setDeadline(Math.max(0, deadline - nowMs()), notInTime)
+    call.setDeadline(ms, notInTime)
     call.onShutdown(drain.onCut)
     const pool = isLookup(path) ? lookupPool : requests
     const method = body === null ? "GET" : "POST"
@@ -138,11 +138,12 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     body: string | null,
     { decode, factor, limit }: Expected<A>,
     share: AnswerShare,
-    deadline: number
+    ms: number
   ): Effect.fn.Return<A, CallError | TransportError, Scope.Scope> {
+    const deadline = nowMs() + ms
     const traceparent = isLookup(path) ? undefined : yield* traceparentOf
     const call = yield* Effect.acquireRelease(
-      Effect.sync(() => dispatch(path, body, deadline, traceparent)),
+      Effect.sync(() => dispatch(path, body, ms, traceparent)),
       (dispatched) => Effect.sync(() => dispatched.close())
     )
     const head = yield* call.head()
@@ -164,16 +165,19 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   }, Effect.scoped)
 
   /**
-   * Sets one deadline, from now, for connecting, waiting and reading. The server may close an idle connection while the gateway
-   * sends on it. Only then a second attempt is made, because the server has done nothing yet.
+   * Gives `attempt` its time, in ms from now, for connecting, waiting and reading. The server may close an idle connection while
+   * the gateway sends on it. Only then a second attempt is made, in what is left of the time, because the server has done nothing
+   * yet. The first attempt gets the time of the setting itself, whose deadlines share a timer (`Deadlines.ts`).
    */
   const inTime = <A, R>(
     ms: number,
-    attempt: (deadline: number) => Effect.Effect<A, CallError | TransportError, R>
+    attempt: (ms: number) => Effect.Effect<A, CallError | TransportError, R>
   ): Effect.Effect<A, CallError, R> => {
     const deadline = nowMs() + ms
-    return Effect.catch(attempt(deadline), (error) =>
-      wasClosedIdle(error) ? Effect.mapError(attempt(deadline), toCallError) : Effect.fail(toCallError(error))
+    return Effect.catch(attempt(ms), (error) =>
+      wasClosedIdle(error)
+        ? Effect.mapError(attempt(Math.max(0, deadline - nowMs())), toCallError)
+        : Effect.fail(toCallError(error))
     )
   }
 
@@ -184,7 +188,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     expected: Expected<A>,
     share: AnswerShare,
     timeoutMs: number
-  ) => Effect.suspend(() => inTime(timeoutMs, (deadline) => askOnce(path, body, expected, share, deadline)))
+  ) => Effect.suspend(() => inTime(timeoutMs, (ms) => askOnce(path, body, expected, share, ms)))
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, timeoutMs: number) =>
@@ -194,9 +198,9 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
 
   /** Makes a call up to its first frame. After that `maxDurationMs` applies. It is closed with its share. */
   const head = (kind: FrameKind, body: string, limits: AnswerLimits) =>
-    inTime(options.firstByteTimeoutMs, (deadline) =>
+    inTime(options.firstByteTimeoutMs, (ms) =>
       Effect.flatMapEager(traceparentOf, (traceparent) => {
-        const call = dispatch(kind, body, deadline, traceparent)
+        const call = dispatch(kind, body, ms, traceparent)
         limits.share.atEnd(() => call.close())
         return Effect.flatMap(call.head(), (head) => open(call, kind, limits, head, answerMs))
       })
