@@ -15,9 +15,7 @@ const realClock = Context.get(Context.empty(), Clock.Clock)
  * reads it a dozen times, and the real clock of Effect makes a bigint each time.
  */
 export const makeMonotonicMs: Effect.Effect<() => number> = Effect.map(Clock.Clock, (clock) =>
-  clock === realClock
-    ? () => performance.now()
-    : () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
+  clock === realClock ? () => performance.now() : () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 )
 
 /** A clock whose wall clock is the monotonic clock. */
