@@ -2,9 +2,10 @@
  * Guesses whether the Meter will admit a request, so that its intent can be written while the Meter decides.
  *
  * A wrong guess costs two rows in Postgres, an intent that is deleted and the refusal, instead of one. So a request is
- * expected to be admitted only if the last request of its account was, and if that left enough for it and for those
- * that were expected since. After a refusal, or without an answer of the Meter, no admission is expected for the account during
- * `doubtMs`. So a client that sends more than it may costs at most one burst of such rows in that time.
+ * expected to be admitted only if the last request of its account was, if that left enough for it and for those that were
+ * expected since, and if these are fewer than the slots of the account. After a refusal, or without an answer of the Meter,
+ * no admission is expected for the account during `doubtMs`. So a client that sends more than it may costs at most one
+ * burst of such rows in that time.
  *
  * A counter that the store does not have is loaded from the ledger, which has the hold of the prepared intent already. So no
  * admission is expected where a counter is likely to be missing: on a new day, with other budgets, and after a loss.
@@ -35,6 +36,8 @@ class KnownAccount {
   losses = Number.NaN
   requests = 0
   tokens = 0
+  /** how many more requests with a slot are expected before its next admission; it may have all slots then */
+  slots = 0
   doubtedUntil = Number.NEGATIVE_INFINITY
 }
 
@@ -82,6 +85,7 @@ export class ExpectedAdmissions {
     known.losses = this.#losses
     known.requests = headroom.requests.remaining
     known.tokens = tokensLeft(headroom)
+    known.slots = reservation.claims.limits.concurrent
     this.#storeClock = reservation.admittedAt - now
   }
 
@@ -102,11 +106,13 @@ export class ExpectedAdmissions {
     if (known === undefined || now < known.doubtedUntil) return undefined
     const admittedAt = Math.round(this.#storeClock + now)
     if (known.requests < 1 || known.tokens < tokens) return undefined
+    if (slot && known.slots < 1) return undefined
     if (known.losses !== this.#losses || known.budgeted !== budgetedPeriods(claims)) return undefined
     if (known.day !== dayNumber(admittedAt) || isNearMidnight(admittedAt)) return undefined
     const available = known.tokens
     known.requests -= 1
     known.tokens -= tokens
+    if (slot) known.slots -= 1
     return { id, claims, held: tokens, available, admittedAt, slot }
   }
 }

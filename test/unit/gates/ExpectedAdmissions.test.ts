@@ -80,6 +80,17 @@ describe("expected admissions", () => {
     }
   })
 
+  it("when requests come at once, then no more admissions are expected than the key has slots, until the next admission", () => {
+    const admissions = after({})
+    const expectedOf = (count: number, slot = true) =>
+      Array.from({ length: count }).filter(() => admissions.expect(claims, { ...ask, tokens: 1, slot }, 1))
+        .length
+    assert.strictEqual(expectedOf(30), claims.limits.concurrent)
+    assert.strictEqual(expectedOf(5, false), 5, "a request without a slot")
+    admissions.admitted(reserved({}), 2)
+    assert.strictEqual(expectedOf(30), claims.limits.concurrent)
+  })
+
   it("when a request was not admitted, then no admission is expected for its account for 10 s", () => {
     const admissions = after({})
     admissions.admitted(reserved({}, claimsOf("b")), 0)
