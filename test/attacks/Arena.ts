@@ -9,7 +9,9 @@ import { Context, Effect, Layer, Redacted, Schedule, Schema, type Scope } from "
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { type BudgetChange, type LimitValues, Registry } from "../../src/admin/Registry.ts"
-import { durable, makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
+import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
+import { layerRedis } from "../../src/infra/Redis.ts"
+import { durable, makePostgresClusterWith, type PostgresCluster } from "../support/servers/PostgresCluster.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { findRedis } from "../support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../support/servers/RedisServer.ts"
@@ -32,6 +34,7 @@ export interface Victim {
 export class Arena extends Context.Service<
   Arena,
   {
+    readonly postgres: PostgresCluster
     readonly redis: RedisServer
     readonly backendUrl: string
     /** a gateway of the checkout under attack */
@@ -125,9 +128,12 @@ export const layerArena = (checkout: string) =>
       yield* Effect.promise(() => once(migration, "exit"))
       if (migration.exitCode !== 0) return yield* new ArenaFailed({ message: "migrate failed" })
       const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 60_000 })
-      return Layer.merge(
-        Layer.succeed(Arena, { redis, backendUrl, victim: startVictim(checkout, env) }),
-        layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
+      return Layer.mergeAll(
+        Layer.succeed(Arena, { postgres, redis, backendUrl, victim: startVictim(checkout, env) }),
+        layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }),
+        layerRedisMeter({ leaseS: 30 }).pipe(
+          Layer.provide(layerRedis({ url: Redacted.make(redis.url), commandTimeoutMs: 2000 }))
+        )
       ).pipe(Layer.provideMerge(database))
     })
   )

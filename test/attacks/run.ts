@@ -18,6 +18,7 @@ import type { Assault } from "./points/Assault.ts"
 import { memory } from "./points/memory.ts"
 import { money } from "./points/money.ts"
 import { neighbours } from "./points/neighbours.ts"
+import { stores } from "./points/stores.ts"
 
 const { values: options } = parseArgs({
   options: {
@@ -32,7 +33,7 @@ const { values: options } = parseArgs({
 
 setPatience(Number(options.patience))
 const points = options.points === "" ? [] : options.points.split(",").map(Number)
-const assaults = [...memory, ...money, ...neighbours].filter(
+const assaults = [...memory, ...money, ...neighbours, ...stores].filter(
   ({ name, point }) => (points.length === 0 || points.includes(point)) && name.includes(options.match)
 )
 const say = (text: string) => Effect.sync(() => void process.stdout.write(`${text}\n`))

@@ -2,6 +2,7 @@
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import type { Effect, Scope } from "effect"
 import type { Registry } from "../../../src/admin/Registry.ts"
+import type { Meter } from "../../../src/gates/meter/Meter.ts"
 import type { Arena } from "../Arena.ts"
 import type { Row } from "../figures.ts"
 
@@ -9,5 +10,9 @@ export interface Assault {
   /** of the list in `docs/hardening.md` */
   readonly point: number
   readonly name: string
-  readonly run: Effect.Effect<ReadonlyArray<Row>, unknown, Arena | PgClient.PgClient | Registry | Scope.Scope>
+  readonly run: Effect.Effect<
+    ReadonlyArray<Row>,
+    unknown,
+    Arena | Meter | PgClient.PgClient | Registry | Scope.Scope
+  >
 }
