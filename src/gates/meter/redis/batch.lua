@@ -46,9 +46,9 @@ end
 
 local function write_account()
   local life = WINDOW_MS + LEASE
-  local extend = account[KEPT_UNTIL] < now + life
-  if extend then account[KEPT_UNTIL] = now + life + 60000 end
-  local set, deleted = {'w', cmsgpack.pack(account)}, {}
+  local extend = account.kept_until < now + life
+  if extend then account.kept_until = now + life + 60000 end
+  local set, deleted = {'w', pack_account()}, {}
   for i = 1, #changed_fields do
     local id = changed_fields[i]
     if held_by[id] then

@@ -7,7 +7,7 @@ if record then
   open_account()
   release()
   note_usage(record, 0)
-  take_from_window(REQUESTS, min(record.req, THIS_GROUP), 1)
+  take_from_window(account.requests, min(record.req, THIS_GROUP), 1)
   for i = 1, COUNTERS do
     if counters[i] and record.gen[i] == counters[i].generation then charge(i, -record.held) end
   end

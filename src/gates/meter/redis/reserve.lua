@@ -30,15 +30,15 @@ available = max(0, available)
 local function refuse(by, limit, wait)
   return reply_with_headroom('refused', {by, limit, wait, now})
 end
-if account[REQUEST_SUM] >= REQUEST_LIMIT then
-  return refuse(BY_REQUESTS, REQUEST_LIMIT, wait_for(REQUESTS, REQUEST_LIMIT - 1))
+if account.requests.sum >= REQUEST_LIMIT then
+  return refuse(BY_REQUESTS, REQUEST_LIMIT, wait_for(account.requests, REQUEST_LIMIT - 1))
 end
 if asked > 0 and room <= 0 then
   -- Held tokens may be released unused at any time, so they alone are no reason to wait.
-  local held = account[HELD] < TOKEN_LIMIT and account[HELD] or 0
-  return refuse(BY_TOKENS, TOKEN_LIMIT, wait_for(TOKENS, TOKEN_LIMIT - 1 - held))
+  local held = account.held < TOKEN_LIMIT and account.held or 0
+  return refuse(BY_TOKENS, TOKEN_LIMIT, wait_for(account.tokens, TOKEN_LIMIT - 1 - held))
 end
-if wants_slot == 1 and account[TAKEN] >= SLOT_LIMIT then
+if wants_slot == 1 and account.taken >= SLOT_LIMIT then
   return refuse(BY_SLOTS, SLOT_LIMIT, 1)
 end
 if asked > 0 then
@@ -53,7 +53,7 @@ end
 
 local held = max(min(asked, available), least)
 record = new_record(now, held, available, wants_slot, THIS_GROUP)
-add_to_window(REQUESTS, 1)
+add_to_window(account.requests, 1)
 if wants_slot == 1 or held > 0 then lease(wants_slot, held) end
 for i = 1, COUNTERS do
   if counters[i] then

@@ -13,7 +13,7 @@ for i = 1, #fields, 2 do
     end
   end
 end
-local numbers = {#fields > 0 and account[WRITES] or 0, running}
+local numbers = {#fields > 0 and account.writes or 0, running}
 for i = 1, 3 do numbers[2 + i] = counters[i] and counters[i].tokens or -1 end
 -- An id may contain a blank, so ids come after the numbers, each after a semicolon.
 return reply('surveyed', numbers) .. ';' .. table.concat(lapsed, ';')
