@@ -57,7 +57,7 @@ const make = (
   /** -1 lets the scripts ask Redis for the time. */
   const timed = <A, E>(verb: (now: number) => Effect.Effect<A, E>): Effect.Effect<A, E> =>
     clock === undefined ? verb(-1) : Effect.flatMap(clock, verb)
-  const lives = `${options.leaseS * 1000} ${(options.rememberS ?? rememberedS(options.leaseS)) * 1000} ${ledgerLagMs + (options.queueMaxWaitMs ?? 0)}`
+  const lives = `${options.leaseS * 1000},${(options.rememberS ?? rememberedS(options.leaseS)) * 1000},${ledgerLagMs + (options.queueMaxWaitMs ?? 0)}`
   const prefix = options.prefix ?? "tollgate:"
   const { callOf, countersOf, encode, nameOf } = makeCalls(prefix, lives, redis.runId)
   const gather = (verb: AccountVerb, most = maxCallsInCommand) =>
@@ -119,9 +119,10 @@ const make = (
   const sendToGroup = <A>(
     verb: keyof typeof ofGroups,
     keys: ReadonlyArray<string>,
-    numbers: string,
+    numbers: ReadonlyArray<number>,
     read: Read<A>
-  ): Effect.Effect<A, MeterDown> => replyOf(verb, ofGroups[verb](keys, [numbers, redis.runId]), read)
+  ): Effect.Effect<A, MeterDown> =>
+    replyOf(verb, ofGroups[verb](keys, [JSON.stringify(numbers), redis.runId]), read)
 
   /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
   const run = <A>(
@@ -311,7 +312,7 @@ const make = (
       const keys = counters.map(({ counter }) => `${nameOf(owner)}:tokens:${counter}`)
       const values = counters.flatMap(({ counter, tokens }) => [whole(tokens), lifeOf(counter)])
       const done = only("load", "done", () => undefined)
-      return timed((now) => sendToGroup("load", keys, [now, ...values].join(" "), done))
+      return timed((now) => sendToGroup("load", keys, [now, ...values], done))
     },
 
     snapshot: (account, instant) =>
@@ -343,7 +344,7 @@ const make = (
         sendToGroup(
           "surveyGroup",
           keysOfGroup(group, keys, instant),
-          String(now),
+          [now],
           only("surveyGroup", "surveyed", surveyOf)
         )
       ),
@@ -353,7 +354,7 @@ const make = (
         sendToGroup(
           "repairGroup",
           keysOfGroup(group, keys, instant),
-          [now, mark, ...amountsOf(totals)].join(" "),
+          [now, mark, ...amountsOf(totals)],
           only("repairGroup", "done", (n) => at(n, 0) === 1)
         )
       ),

@@ -26,9 +26,6 @@ local REQUEST, REQUEST_ID
 -- The numbers of the operation.
 local function own_numbers()
   local before = BEFORE_NUMBERS + (REQUEST - 1) * OWN_NUMBERS
-  for i = before + 1, before + OWN_NUMBERS do
-    if not NUMBERS[i] then error('not a number', 0) end
-  end
   return unpack(NUMBERS, before + 1, before + OWN_NUMBERS)
 end
 
@@ -45,6 +42,8 @@ end
 -- What is known of the section, as it will be when it is written: nothing is written before all its requests are decided.
 -- `account` is nil until an operation needs it. `held_by`: the field `h<id>` of each request. `records`: each record that was read.
 local account, account_changed, counters, stored_records, records, kept_records, held_by, changed_fields
+-- The end of each reply with what is left.
+local headroom_format
 -- The field `h<id>` of this request now (`held_by_request`), and its new value: nil does not change it, false removes it.
 local held_by_request, new_field
 
@@ -334,19 +333,27 @@ end
 
 -- The reply ends with what is left: requests, tokens, and the six budgets, -1 for one that is not claimed or not known;
 -- then the time, and the milliseconds until all requests and all tokens are left again. What is held counts as used now.
+-- What is the same for each request of the section is written into the format once.
 local function reply_with_headroom(tag, numbers)
+  if not headroom_format then
+    local words = {' %d %d'}
+    for i = 1, COUNTERS do words[i + 1] = BUDGETS[i] >= 0 and counters[i] and ' %d' or ' -1' end
+    headroom_format = table.concat(words) .. format(' %d', now) .. ' %d %d'
+  end
   local count = #numbers
+  local words = tag .. string.rep(' %d', count) .. headroom_format
   numbers[count + 1] = max(0, REQUEST_LIMIT - account.requests.sum)
   numbers[count + 2] = max(0, token_room())
   count = count + 2
   for i = 1, COUNTERS do
-    numbers[count + i] = BUDGETS[i] >= 0 and counters[i] and max(0, BUDGETS[i] - counters[i].tokens) or -1
+    if BUDGETS[i] >= 0 and counters[i] then
+      count = count + 1
+      numbers[count] = max(0, BUDGETS[i] - counters[i].tokens)
+    end
   end
-  count = count + COUNTERS
-  numbers[count + 1] = now
-  numbers[count + 2] = empty_in(account.requests)
-  numbers[count + 3] = account.held > 0 and WINDOW_MS or empty_in(account.tokens)
-  return reply(tag, numbers)
+  numbers[count + 1] = empty_in(account.requests)
+  numbers[count + 2] = account.held > 0 and WINDOW_MS or empty_in(account.tokens)
+  return format(words, unpack(numbers))
 end
 
 -- The reply with the counters that a budget needs and Redis does not have; false when it has all.

@@ -26,7 +26,7 @@ local function read_section()
   counters, stored_records, records, kept_records = {}, {}, {}, {}
   for i = 1, COUNTERS do counters[i] = parse_counter(stored[i]) end
   for i = 1, REQUESTS_HERE do stored_records[i] = stored[COUNTERS + i] end
-  account, account_changed, held_by, changed_fields = nil, false, {}, {}
+  account, account_changed, held_by, changed_fields, headroom_format = nil, false, {}, {}, nil
 end
 
 local function decide(first_reply, failures)
@@ -72,10 +72,12 @@ local function write_section()
       )
     end
   end
+  -- As text: Redis takes 0.2 us to make one of a number, for each command.
+  local life = format('%d', KEEP_RECORD)
   for i = 1, #kept_records do
     local request = kept_records[i]
     local record = records[ids[request]]
-    call('SET', KEYS[BEFORE_RECORDS + request], record == 'x' and 'x' or cmsgpack.pack(record), 'PX', KEEP_RECORD)
+    call('SET', KEYS[BEFORE_RECORDS + request], record == 'x' and 'x' or cmsgpack.pack(record), 'PX', life)
   end
   if account_changed then write_account() end
 end

@@ -76,7 +76,7 @@ export const makeCalls = (prefix: string, lives: string, runId: RedisArgument) =
       ]),
       recordPrefix,
       idFrom: String(Buffer.byteLength(recordPrefix) + 1),
-      shared: [day, limits.rpm, limits.tpm, limits.concurrent, lives, ...spendable].join(" ")
+      shared: [day, limits.rpm, limits.tpm, limits.concurrent, lives, ...spendable].join(",")
     }
   }
 
@@ -118,11 +118,12 @@ export const makeCalls = (prefix: string, lives: string, runId: RedisArgument) =
         count += 1
         order.push(i)
         keys.push(section.recordPrefix + call.id)
-        for (const number of call.own) own += `${number} `
+        for (const number of call.own) own += `,${number}`
       }
-      numbers += `${count} ${section.idFrom} ${first.own.length} ${now} ${section.shared} ${own}`
+      if (numbers !== "") numbers += ","
+      numbers += `${count},${section.idFrom},${first.own.length},${now},${section.shared}${own}`
     })
-    return { keys, args: [numbers, runId], order }
+    return { keys, args: [`[${numbers}]`, runId], order }
   }
 
   return { nameOf, countersOf, callOf, encode }

@@ -1,7 +1,7 @@
 -- Every script of the Meter begins with this file: the arguments of a call, the clock, and the format of a counter.
 --
 -- KEYS     see each script
--- ARGV     all numbers in one argument, separated by blanks; run id of the server, or ''
+-- ARGV     all numbers as one JSON array; run id of the server, or ''
 -- Reply    one text: a tag, then numbers, separated by blanks; a line for each request (batch.lua)
 --
 -- All numbers are in one argument, because client libraries make several objects for every argument and every element of a
@@ -9,13 +9,8 @@
 local call, max, min, floor, match, format = redis.call, math.max, math.min, math.floor, string.match, string.format
 
 local RUN_ID = ARGV[2]
-
--- A text that is no number leaves its place empty, and every operation fails on that. The others keep their places.
-local NUMBERS, number_count = {}, 0
-for word in string.gmatch(ARGV[1], '%S+') do
-  number_count = number_count + 1
-  NUMBERS[number_count] = tonumber(word)
-end
+-- 26 numbers take 1.3 us. Separated by blanks and read by gmatch and tonumber they took 4.8.
+local NUMBERS = cjson.decode(ARGV[1])
 
 local reply_formats = {}
 local function reply(tag, numbers)

@@ -23,12 +23,12 @@ const encoded = (calls: ReadonlyArray<readonly [Claims, id: string, instant: num
   return {
     order,
     keys: keys.flatMap((key) => (typeof key === "string" ? [key] : key.texts)),
-    numbers: String(args[0]).trim()
+    numbers: String(args[0])
   }
 }
 
 const day = Math.floor(midnight / 86_400_000)
-const shared = `${day} 60 1000 4 LIVES 5 -1 -1 -1 7 -1`
+const shared = `${day},60,1000,4,LIVES,5,-1,-1,-1,7,-1`
 const keysOf = (name: string, group: string, date = "2026-11-22") => [
   `${name}:windows`,
   ...[name, group].flatMap((owner) =>
@@ -43,7 +43,7 @@ describe("calls of one command", () => {
       [claims(), "a", instant, -1],
       [claims(), "b", instant + 1, -1]
     ])
-    assert.strictEqual(found.numbers, `2 20 2 -1 ${shared} 1 2 1 2`)
+    assert.strictEqual(found.numbers, `[2,20,2,-1,${shared},1,2,1,2]`)
     assert.deepStrictEqual(found.order, [0, 1])
     assert.deepStrictEqual(found.keys, [
       ...keysOf("p:{tenant}:key", "p:{tenant}"),
@@ -54,14 +54,14 @@ describe("calls of one command", () => {
   })
 
   const other: ReadonlyArray<readonly [what: string, Partial<Claims>, numbers: string]> = [
-    ["requests", { limits: { rpm: 61, tpm: 1000, concurrent: 4 } }, "61 1000 4 LIVES 5 -1 -1 -1 7 -1"],
-    ["tokens", { limits: { rpm: 60, tpm: 1001, concurrent: 4 } }, "60 1001 4 LIVES 5 -1 -1 -1 7 -1"],
-    ["slots", { limits: { rpm: 60, tpm: 1000, concurrent: 5 } }, "60 1000 5 LIVES 5 -1 -1 -1 7 -1"],
-    ["the day's budget", { budgets: { day: 6 } }, "60 1000 4 LIVES 6 -1 -1 -1 7 -1"],
-    ["the month's budget", { budgets: { day: 5, month: 8 } }, "60 1000 4 LIVES 5 8 -1 -1 7 -1"],
-    ["the whole budget", { budgets: { day: 5, total: 8 } }, "60 1000 4 LIVES 5 -1 8 -1 7 -1"],
-    ["no budget", { budgets: {} }, "60 1000 4 LIVES -1 -1 -1 -1 7 -1"],
-    ["the tenant's budget", { tenantBudgets: { month: 8 } }, "60 1000 4 LIVES 5 -1 -1 -1 8 -1"]
+    ["requests", { limits: { rpm: 61, tpm: 1000, concurrent: 4 } }, "61,1000,4,LIVES,5,-1,-1,-1,7,-1"],
+    ["tokens", { limits: { rpm: 60, tpm: 1001, concurrent: 4 } }, "60,1001,4,LIVES,5,-1,-1,-1,7,-1"],
+    ["slots", { limits: { rpm: 60, tpm: 1000, concurrent: 5 } }, "60,1000,5,LIVES,5,-1,-1,-1,7,-1"],
+    ["the day's budget", { budgets: { day: 6 } }, "60,1000,4,LIVES,6,-1,-1,-1,7,-1"],
+    ["the month's budget", { budgets: { day: 5, month: 8 } }, "60,1000,4,LIVES,5,8,-1,-1,7,-1"],
+    ["the whole budget", { budgets: { day: 5, total: 8 } }, "60,1000,4,LIVES,5,-1,8,-1,7,-1"],
+    ["no budget", { budgets: {} }, "60,1000,4,LIVES,-1,-1,-1,-1,7,-1"],
+    ["the tenant's budget", { tenantBudgets: { month: 8 } }, "60,1000,4,LIVES,5,-1,-1,-1,8,-1"]
   ]
   it.each(other)(
     "when %s of an account change, then the next call has the new ones",
@@ -71,8 +71,8 @@ describe("calls of one command", () => {
         [claims(change), "b", instant, -1],
         [claims(), "c", instant, -1]
       ])
-      const lines = [`1 20 2 -1 ${shared} 1 2`, `1 20 2 -1 ${day} ${numbers} 1 2`, `1 20 2 -1 ${shared} 1 2`]
-      assert.strictEqual(found.numbers, lines.join(" "))
+      const lines = [`1,20,2,-1,${shared},1,2`, `1,20,2,-1,${day},${numbers},1,2`, `1,20,2,-1,${shared},1,2`]
+      assert.strictEqual(found.numbers, `[${lines.join(",")}]`)
     }
   )
 
@@ -100,7 +100,7 @@ describe("calls of one command", () => {
       [claims(), "c", instant, -1]
     ])
     assert.deepStrictEqual(found.order, [0, 2, 1])
-    assert.strictEqual(found.numbers, `2 20 2 -1 ${shared} 1 2 1 2 1 20 2 -1 ${shared} 1 2`)
+    assert.strictEqual(found.numbers, `[2,20,2,-1,${shared},1,2,1,2,1,20,2,-1,${shared},1,2]`)
   })
 
   it("when a request was admitted the day before, then its call has the counters of that day", () => {
@@ -121,7 +121,7 @@ describe("calls of one command", () => {
       [claims(), "a", instant, 5],
       [claims(), "b", instant, 6]
     ])
-    assert.strictEqual(found.numbers, `1 20 2 5 ${shared} 1 2 1 20 2 6 ${shared} 1 2`)
+    assert.strictEqual(found.numbers, `[1,20,2,5,${shared},1,2,1,20,2,6,${shared},1,2]`)
   })
 
   it("when more accounts call than are remembered, then each still has its own keys", () => {
