@@ -1,4 +1,4 @@
-/** The names of the keys in Redis, and how calls of an account's script are put into one command (`account.lua`). */
+/** The names of the keys in Redis, and how calls of an account's script are put into one command (`state.lua`). */
 import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
 import { type Budgets, periods } from "../../../domain/Limits.ts"
 import type { GatheredCommand, RedisArgument } from "../../../infra/Redis.ts"
