@@ -34,8 +34,9 @@ const file = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 
 type Env = Readonly<Record<string, string>>
 
-const launch = (script: string, env: Env) =>
-  spawn(process.execPath, [file(script)], {
+/** A flood gives way to the others, as if it came from another machine. */
+const launch = (script: string, env: Env, niceness = script === "floods/flood.ts" ? 5 : 0) =>
+  spawn("nice", ["-n", String(niceness), process.execPath, file(script)], {
     env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "inherit"]
   })
