@@ -1,4 +1,5 @@
 import { assert, describe, it, vi } from "@effect/vitest"
+import { Schema } from "effect"
 import * as fc from "fast-check"
 import { longestVector } from "../../../src/backend/answerBounds.ts"
 import { decodeEmbeddings, type EmbedKind } from "../../../src/backend/ollama/decodeEmbeddings.ts"
@@ -20,6 +21,10 @@ const decode = (kind: EmbedKind, body: InferenceRequest["body"], text: string) =
 const space = fc.constantFrom("", " ", "\n", "\t  ")
 const json = fc.oneof(fc.json(), fc.constantFrom('"]"', '"[["', '{"embeddings":[["x"]]}', '"\\\""', "[[1]]"))
 const digits = fc.constantFrom("1.0", "-0", "1E+2", "0.10", "12345678901234567890", "-1.5e-07")
+
+const decodeAnswer = Schema.decodeUnknownSync(
+  Schema.fromJsonString(Schema.Struct({ embeddings: Schema.Array(Schema.Array(Schema.Finite)) }))
+)
 
 describe("the vectors of an answer", () => {
   it("when an answer has vectors, then they are read as they were written, one for each text", () => {
@@ -107,6 +112,45 @@ describe("the vectors of an answer", () => {
     ]) {
       assert.isUndefined(decode("embed", { input: "a" }, text), text)
     }
+  })
+
+  it("when bytes of an answer are changed, put in or taken out, then its vectors are those of JSON.parse, or there are none", () => {
+    const bytes = fc.constantFrom(...Buffer.from('[]{},:"\\ 0129.-eE\n\u0000'), 0x80, 0xc2, 0xff)
+    const change = fc.record({ place: fc.nat(), put: fc.array(bytes, { maxLength: 2 }), removed: fc.nat(2) })
+    const members = fc.constantFrom(
+      '"model":"m"',
+      '"x":[[1]]',
+      '"a":"]}\\"[,"',
+      '"e":{"embeddings":[[1]]}',
+      '"":1'
+    )
+    fc.assert(
+      fc.property(
+        fc.array(fc.array(digits, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 3 }),
+        fc.array(members, { maxLength: 2 }),
+        fc.array(change, { minLength: 1, maxLength: 3 }),
+        (vectors, others, changes) => {
+          const list = vectors.map((numbers) => `[${numbers.join(",")}]`).join(",")
+          const answer = changes.reduce(
+            (text, { place, put, removed }) => {
+              const at = place % text.length
+              return Buffer.concat([text.subarray(0, at), Buffer.from(put), text.subarray(at + removed)])
+            },
+            Buffer.from(
+              `{${[...others.slice(0, 1), `"embeddings":[${list}]`, ...others.slice(1)].join(",")}}`
+            )
+          )
+          const read = new ByteList()
+          for (let at = 0; at < answer.length; at += 5) read.push(answer.subarray(at, at + 5))
+          const decoded = decodeEmbeddings("embed", { input: vectors.map(() => "a") }, read)
+          if (decoded === undefined) return
+          const { embeddings } = decodeAnswer(answer.toString("utf8"))
+          assert.deepStrictEqual(decoded.vectors.map(numbersOf), embeddings)
+          assert.deepStrictEqual(JSON.parse(Buffer.concat(decoded.list ?? []).toString()), embeddings)
+        }
+      ),
+      { numRuns: 20_000 }
+    )
   })
 
   it("when the bytes around the vectors are more than a name and counts need, then there are none", () => {
