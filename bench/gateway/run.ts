@@ -1,7 +1,7 @@
 /**
  * `npm run bench`: Tollgate, its memory twins and the peers against the floor, on this machine. Server on core 0;
- * backend, stores, load and this program on core 1. Contenders take turns (A B A B); what is printed is the median over
- * the rounds.
+ * backend, stores, load and this program on core 1. Contenders take turns (A B A B), and so do the works; what is printed is
+ * the median over the rounds.
  *
  * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--table` for the table
  * against peers and its goals instead; `--workers 2` measures so many workers on as many cores against one on one core;
@@ -49,41 +49,62 @@ const coldStart = (backendUrl: string, stores: contenders.Stores) =>
 
 type Samples = Map<contenders.ContenderName, Array<Sample>>
 
-/** A contender that gives fewer answers a second when saturated has no first byte at this rate to speak of. */
-const keepsUp = (
-  name: contenders.ContenderName,
-  { rate = 0 }: Work,
-  results: ReadonlyMap<string, Samples>
-): boolean => {
-  const saturated = results.get(table.stream32.name)?.get(name)
-  return saturated === undefined || median(saturated.map(({ rps }) => rps)) > rate
+/** A work, who does it, and what was measured of each. */
+interface Planned {
+  readonly work: Work
+  readonly able: ReadonlyArray<contenders.Contender>
+  readonly samples: Samples
 }
 
-/** Everybody who can do it, warmed up, in turns. */
-const measureAll = Effect.fnUntraced(function* (
-  planned: Work,
+/** Everybody who can do the work, warmed up. */
+const warmUp = Effect.fnUntraced(function* (
+  work: Work,
   all: ReadonlyArray<contenders.Contender>,
   warm: Set<contenders.ContenderName>
 ) {
-  const warmUp = ({ name }: contenders.Contender): number => {
+  const secondsOf = ({ name }: contenders.Contender): number => {
     if (name === "floor") return warmUpS.floor
     const known = warm.has(name)
     warm.add(name)
     return known ? warmUpS.later : warmUpS.first
   }
-  const able = all.filter(({ name }) => planned.only === undefined || planned.only.includes(name))
+  const able: Array<contenders.Contender> = []
   let saturated = 0
-  for (const contender of able) {
-    const { rps } = yield* measure(contender, planned, warmUp(contender))
+  for (const contender of all) {
+    if (work.only?.includes(contender.name) === false) continue
+    const { rps } = yield* measure(contender, work, secondsOf(contender))
     if (contender.name === "tollgate") saturated = rps
+    // A contender that does not keep up with the rate has no first byte at this rate to speak of.
+    if (work.rate === undefined || rps > 0.9 * work.rate) able.push(contender)
   }
-  const work = planned.half === undefined ? planned : { ...planned, rate: Math.round(saturated / 2) }
-  const samples: Samples = new Map(able.map(({ name }) => [name, []]))
-  for (let round = 0; round < rounds; round++) {
-    for (const contender of able) samples.get(contender.name)?.push(yield* measure(contender, work, seconds))
+  return {
+    work: work.half === undefined ? work : { ...work, rate: Math.round(saturated / 2) },
+    able,
+    samples: new Map(able.map(({ name }) => [name, []]))
+  } satisfies Planned
+})
+
+/**
+ * All works, each by everybody who can do it, in turns. A round has all works, so that a machine that changes its speed
+ * does so for all of them, and no work is measured while its code is still being compiled.
+ */
+const measureAll = Effect.fnUntraced(function* (
+  works: ReadonlyArray<Work>,
+  all: ReadonlyArray<contenders.Contender>
+) {
+  const warm = new Set<contenders.ContenderName>()
+  const planned: Array<Planned> = []
+  for (const work of works) planned.push(yield* warmUp(work, all, warm))
+  for (let round = 1; round <= rounds; round++) {
+    yield* say(`round ${round} of ${rounds}`)
+    for (const { able, samples, work } of planned) {
+      for (const contender of able)
+        samples.get(contender.name)?.push(yield* measure(contender, work, seconds))
+    }
   }
-  yield* say(reportOf(work, samples))
-  return samples
+  yield* say("")
+  for (const { samples, work } of planned) yield* say(reportOf(work, samples))
+  return planned
 })
 
 /**
@@ -145,18 +166,12 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     // Tollgate's keys are in the first of the databases of this Redis.
     ...(yield* peers({ backendUrl: url, redisUrl: `${stores.redisUrl}/1` }, options.peers, say))
   ]
-  yield* say("")
-  const warm = new Set<contenders.ContenderName>()
-  const planned: ReadonlyArray<Work> = options.table ? Object.values(table) : works
-  for (const work of planned.filter(({ name }) => name.includes(options.only)))
-    results.set(
-      work.name,
-      yield* measureAll(
-        work,
-        all.filter(({ name }) => keepsUp(name, work, results)),
-        warm
-      )
-    )
+  const wanted: ReadonlyArray<Work> = options.table ? Object.values(table) : works
+  const measured = yield* measureAll(
+    wanted.filter(({ name }) => name.includes(options.only)),
+    all
+  )
+  for (const { samples, work } of measured) results.set(work.name, samples)
   if (!options.table) return
   const summary = {
     samples: results,
