@@ -7,13 +7,25 @@ import { folder, type Peer } from "./peer.ts"
 
 const keys = { good: "sk-bf-good", poor: "sk-bf-poor", nobody }
 
-const key = (id: "good" | "poor") => ({
+/** By name too, because version 1.4 does not know `*`. */
+const models = ["*", "short", "paced"]
+
+const key = (id: "good" | "poor", budgets: { readonly day?: string; readonly month?: string } = {}) => ({
   id,
   name: id,
   value: keys[id],
   is_active: true,
   rate_limit_id: id,
-  provider_configs: [{ provider: "openai", allowed_models: ["*"], key_ids: ["*"], weight: 1 }]
+  budget_id: budgets.day,
+  provider_configs: [
+    {
+      provider: "openai",
+      allowed_models: models,
+      key_ids: ["*"],
+      weight: 1,
+      budget_id: budgets.month
+    }
+  ]
 })
 
 /** All that Bifrost has of what Tollgate does: virtual keys, limits, budgets, and a row for each request. */
@@ -29,6 +41,7 @@ export const configOf = (backendUrl: string, home: string) => ({
   logs_store: { enabled: true, type: "sqlite", config: { path: join(home, "logs.db") } },
   framework: { pricing: { pricing_url: `${backendUrl}/prices`, pricing_sync_interval: 86_400 } },
   governance: {
+    // Version 1.4 finds the budgets from the key and from its provider, later ones find the key from the budget.
     budgets: [
       { id: "day", max_limit: 1e9, reset_duration: "1d", virtual_key_id: "good" },
       { id: "month", max_limit: 1e9, reset_duration: "1M", virtual_key_id: "good" }
@@ -43,11 +56,11 @@ export const configOf = (backendUrl: string, home: string) => ({
       },
       { id: "poor", request_max_limit: 1, request_reset_duration: "1m" }
     ],
-    virtual_keys: [key("good"), key("poor")]
+    virtual_keys: [key("good", { day: "day", month: "month" }), key("poor")]
   },
   providers: {
     openai: {
-      keys: [{ name: "backend", value: "none", models: ["*"], weight: 1 }],
+      keys: [{ name: "backend", value: "none", models, weight: 1 }],
       network_config: { base_url: backendUrl, max_retries: 0 },
       concurrency_and_buffer_size: { concurrency: 1000, buffer_size: 5000 }
     }

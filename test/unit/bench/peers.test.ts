@@ -65,4 +65,7 @@ it("when Bifrost is configured, then keys, limits, budgets and a row for each re
   const [good] = governance.virtual_keys
   assert.isTrue(governance.rate_limits.some(({ id }) => id === good?.rate_limit_id))
   assert.isTrue(governance.budgets.every(({ virtual_key_id }) => virtual_key_id === good?.id))
+  // Version 1.4 finds the budgets from the key.
+  const ids = governance.budgets.map(({ id }) => id)
+  assert.deepStrictEqual([good?.budget_id, good?.provider_configs[0]?.budget_id], ids)
 })
