@@ -34,16 +34,17 @@ const cleanOrNull = (text: string | undefined, maxLength: number): string | null
 const count = (tokens: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
 
-let lastMs = Number.NaN
-let lastIso = ""
+let lastSecond = Number.NaN
+let upToSecond = ""
 
-/** The text of the last millisecond is kept: a request has three times, and others come in the same millisecond. */
+/** The text of the last second is kept: a request has three times, and those of others are in the same second. */
 const isoOf = (epochMs: number): string => {
-  if (epochMs !== lastMs) {
-    lastIso = new Date(epochMs).toISOString()
-    lastMs = epochMs
+  const second = Math.floor(epochMs / 1000)
+  if (second !== lastSecond) {
+    upToSecond = new Date(second * 1000).toISOString().slice(0, -"000Z".length)
+    lastSecond = second
   }
-  return lastIso
+  return `${upToSecond}${String(Math.trunc(epochMs - second * 1000)).padStart(3, "0")}Z`
 }
 
 const arrivalColumns = (arrival: Arrival) => ({

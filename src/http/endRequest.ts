@@ -6,6 +6,7 @@ import { Cause, Effect, Exit, Scope } from "effect"
 import { HttpServerError, type HttpServerResponse } from "effect/http"
 import type { GatewayError, Unavailable } from "../domain/Errors.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
+import { unlessVoid } from "../infra/v8/unlessVoid.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import { withRequestSpan } from "./requestSpan.ts"
 import { Sampling } from "../observability/sampling.ts"
@@ -62,7 +63,7 @@ export const makeEndRequest = Effect.gen(function* () {
     spendFreeWork(context)
     const isAnswer = reply.ending.outcome === outcomes.answered
     return isAnswer
-      ? Effect.onExitPrimitive(send(context, reply), () => Scope.closeUnsafe(scope, Exit.void))
+      ? Effect.onExitPrimitive(send(context, reply), () => unlessVoid(Scope.closeUnsafe(scope, Exit.void)))
       : Effect.andThen(Scope.close(scope, Exit.void), send(context, reply))
   }
 

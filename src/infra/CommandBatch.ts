@@ -21,18 +21,27 @@ interface Unsent {
   send(): void
 }
 
+/** Has no reply yet. */
+interface Unanswered<E> {
+  expire(error: E): void
+}
+
 class Batch<E> {
-  readonly #waiting = new Set<Resume<never, E>>()
+  /** all who waited for a reply; those who have it ignore the deadline */
+  readonly #callers: Array<Unanswered<E>> = []
+  #unanswered = 0
   readonly #unsent: Array<Unsent> = []
   #cancelTimer: () => void = () => undefined
 
-  add(resume: Resume<never, E>): void {
-    this.#waiting.add(resume)
+  add(caller: Unanswered<E>): void {
+    this.#callers.push(caller)
+    this.#unanswered += 1
   }
 
-  remove(resume: Resume<never, E>): void {
-    this.#waiting.delete(resume)
-    if (this.#waiting.size === 0) this.#cancelTimer()
+  /** One of the callers has its reply. */
+  answered(): void {
+    this.#unanswered -= 1
+    if (this.#unanswered === 0) this.#cancelTimer()
   }
 
   /** `unsent` is sent before the batch is written, or earlier. */
@@ -47,10 +56,10 @@ class Batch<E> {
 
   /** Starts the deadline. */
   startTimer(timer: Timer, ms: number, late: () => E): void {
-    if (this.#waiting.size === 0) return
+    if (this.#unanswered === 0) return
     this.#cancelTimer = timer(ms, () => {
-      const outcome = Effect.fail(late())
-      for (const resume of this.#waiting) resume(outcome)
+      const error = late()
+      for (const caller of this.#callers) caller.expire(error)
     })
   }
 }
@@ -71,6 +80,22 @@ export interface CommandBatchOptions<E> {
  */
 export type BatchedCommand<E> = <A>(send: (answer: Answer<A>) => void) => Effect.Effect<A, E>
 
+/**
+ * What a reply or a failure means. It is called when the reply is there, before the fiber of the caller goes on, which so has
+ * its result two steps earlier.
+ */
+export interface Reading<A, E, B, E2> {
+  readonly reply: (reply: A) => Effect.Effect<B, E2>
+  readonly failure: (error: E) => Effect.Effect<B, E2>
+}
+
+/** Makes one of the calls that become a command. */
+export type GatheredCall<Call, A, E> = <B, E2>(
+  place: string,
+  call: Call,
+  reading: Reading<A, E, B, E2>
+) => Effect.Effect<B, E2>
+
 export interface CommandBatch<E> {
   readonly command: BatchedCommand<E>
   /**
@@ -80,41 +105,71 @@ export interface CommandBatch<E> {
   readonly gather: <Call, A>(
     most: number,
     send: (calls: ReadonlyArray<Call>, answer: Answer<ReadonlyArray<A>>) => void
-  ) => (place: string, call: Call) => Effect.Effect<A, E>
+  ) => GatheredCall<Call, A, E>
 }
 
 /** Who waits for a command. It ends their deadline. */
-class Caller<A, E> implements Answer<A> {
+class Caller<A, E, B, E2> implements Answer<A>, Unanswered<E> {
   readonly #batch: Batch<E>
-  readonly #resume: Resume<A, E>
+  readonly #resume: Resume<B, E2>
+  readonly #reading: Reading<A, E, B, E2>
   readonly #failed: (cause: unknown) => E
+  #isOver = false
 
-  constructor(batch: Batch<E>, resume: Resume<A, E>, failed: (cause: unknown) => E) {
+  constructor(
+    batch: Batch<E>,
+    resume: Resume<B, E2>,
+    reading: Reading<A, E, B, E2>,
+    failed: (cause: unknown) => E
+  ) {
     this.#batch = batch
     this.#resume = resume
+    this.#reading = reading
     this.#failed = failed
-    batch.add(resume)
+    batch.add(this)
   }
 
   succeed(reply: A): void {
-    this.#batch.remove(this.#resume)
-    this.#resume(Effect.succeed(reply))
+    if (this.#isOver) return
+    this.#end()
+    this.#resume(this.#read(reply))
   }
 
   fail(cause: unknown): void {
-    this.#batch.remove(this.#resume)
-    this.#resume(Effect.fail(this.#failed(cause)))
+    if (this.#isOver) return
+    this.#end()
+    this.#resume(this.#reading.failure(this.#failed(cause)))
+  }
+
+  expire(error: E): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#resume(this.#reading.failure(error))
+  }
+
+  #end(): void {
+    this.#isOver = true
+    this.#batch.answered()
+  }
+
+  /** A defect of the reader is that of its caller. The other calls of the command get their replies. */
+  #read(reply: A): Effect.Effect<B, E2> {
+    try {
+      return this.#reading.reply(reply)
+    } catch (defect) {
+      return Effect.die(defect)
+    }
   }
 }
 
 /** The calls of one command, and who made them. */
-class Group<Call, A, E> implements Unsent, Answer<ReadonlyArray<A>> {
+class Group<Call, A> implements Unsent, Answer<ReadonlyArray<A>> {
   readonly place: string
-  readonly #callers: Array<Caller<A, E>> = []
+  readonly #callers: Array<Answer<A>> = []
   readonly #calls: Array<Call> = []
-  readonly #write: (group: Group<Call, A, E>, calls: ReadonlyArray<Call>) => void
+  readonly #write: (group: Group<Call, A>, calls: ReadonlyArray<Call>) => void
 
-  constructor(place: string, write: (group: Group<Call, A, E>, calls: ReadonlyArray<Call>) => void) {
+  constructor(place: string, write: (group: Group<Call, A>, calls: ReadonlyArray<Call>) => void) {
     this.place = place
     this.#write = write
   }
@@ -123,7 +178,7 @@ class Group<Call, A, E> implements Unsent, Answer<ReadonlyArray<A>> {
     return this.#calls.length
   }
 
-  add(call: Call, caller: Caller<A, E>): void {
+  add(call: Call, caller: Answer<A>): void {
     this.#calls.push(call)
     this.#callers.push(caller)
   }
@@ -149,6 +204,9 @@ class Group<Call, A, E> implements Unsent, Answer<ReadonlyArray<A>> {
   }
 }
 
+/** For a caller that reads its reply itself. */
+const asItIs = { reply: Effect.succeed, failure: Effect.fail }
+
 export const makeCommandBatch = <E>({ cork, failed, ms, timer }: CommandBatchOptions<E>): CommandBatch<E> => {
   const late = () => failed(`no answer in ${ms} ms`)
   let current: Batch<E> | undefined
@@ -173,18 +231,18 @@ export const makeCommandBatch = <E>({ cork, failed, ms, timer }: CommandBatchOpt
     send: (calls: ReadonlyArray<Call>, answer: Answer<ReadonlyArray<A>>) => void
   ) => {
     /** Those that take further calls. Few, and not a `Map`: see `v8/DenseList.ts`. */
-    const open: Array<Group<Call, A, E>> = []
-    const close = (group: Group<Call, A, E>): void => {
+    const open: Array<Group<Call, A>> = []
+    const close = (group: Group<Call, A>): void => {
       const at = open.indexOf(group)
       if (at !== -1) open.splice(at, 1)
     }
-    const write = (group: Group<Call, A, E>, calls: ReadonlyArray<Call>): void => {
+    const write = (group: Group<Call, A>, calls: ReadonlyArray<Call>): void => {
       close(group)
       send(calls, group)
     }
 
-    return (place: string, call: Call): Effect.Effect<A, E> =>
-      Effect.callback<A, E>((resume) => {
+    return <B, E2>(place: string, call: Call, reading: Reading<A, E, B, E2>): Effect.Effect<B, E2> =>
+      Effect.callback<B, E2>((resume) => {
         const batch = currentBatch()
         let group = open.find((begun) => begun.place === place)
         if (group === undefined) {
@@ -192,7 +250,7 @@ export const makeCommandBatch = <E>({ cork, failed, ms, timer }: CommandBatchOpt
           open.push(group)
           batch.later(group)
         }
-        group.add(call, new Caller(batch, resume, failed))
+        group.add(call, new Caller(batch, resume, reading, failed))
         // The next call begins another command.
         if (group.size >= most) close(group)
       })
@@ -202,7 +260,7 @@ export const makeCommandBatch = <E>({ cork, failed, ms, timer }: CommandBatchOpt
     Effect.callback<A, E>((resume) => {
       const batch = currentBatch()
       batch.flush()
-      const caller = new Caller<A, E>(batch, resume, failed)
+      const caller = new Caller<A, E, A, E>(batch, resume, asItIs, failed)
       try {
         send(caller)
       } catch (cause) {

@@ -13,7 +13,13 @@ import { makeConnector } from "./clusterConnector.ts"
 import { codeOf } from "./errorCode.ts"
 import { makeMonotonicMs, timerOf } from "./time.ts"
 import { OutageLog } from "./OutageLog.ts"
-import { type Answer, type BatchedCommand, type CommandBatch, makeCommandBatch } from "./CommandBatch.ts"
+import {
+  type Answer,
+  type BatchedCommand,
+  type CommandBatch,
+  type GatheredCall,
+  makeCommandBatch
+} from "./CommandBatch.ts"
 import { type CommandArgument, makeCommand, SharedArguments } from "./RedisCommand.ts"
 import { readRedisUrl, readRedisUrlTls, type Sentinels } from "./RedisUrl.ts"
 
@@ -75,7 +81,7 @@ export class Redis extends Context.Service<
     readonly gather: <Call>(
       lua: string,
       options: GatherOptions<Call>
-    ) => (place: string, call: Call) => Effect.Effect<string, RedisFailed>
+    ) => GatheredCall<Call, string, RedisFailed>
     /** Makes a connection for Pub/Sub. It reconnects and subscribes again by itself. The caller must close it. */
     readonly subscriber: () => Single | Cluster
   }
@@ -371,7 +377,9 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
             fail: (cause) => answer.fail(cause)
           })
         })
-        return (place: string, call: Call) => send(client instanceof Cluster ? place : "", call)
+        const gathered: GatheredCall<Call, string, RedisFailed> = (place, call, reading) =>
+          send(client instanceof Cluster ? place : "", call, reading)
+        return gathered
       }
       const subscriber = () =>
         client instanceof Cluster

@@ -77,12 +77,19 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
               })
             )
             const fates = new Map<number, Fate>()
+            /** begun by `prepare` and not opened yet */
+            const prepared = new Set<number>()
             for (const step of script) {
               const intent = intents[step.request] ?? intentOf()
               const { arrivedAt, requestId } = intent.arrival
+              const isOver = fates.has(step.request) && fates.get(step.request)?.is !== "open"
               const fate = after(fates.get(step.request), step, arrivedAt, intent.reservation.admittedAt)
               if (fate !== undefined) fates.set(step.request, fate)
               if (step.verb === "prepare") audit.prepare(modelFor(intent), intent.reservation)
+              if (step.verb === "prepare" && !isOver) prepared.add(step.request)
+              // Only an open request is closed: the statement of its row may not see an intent that is written at the same time.
+              else if (prepared.delete(step.request) && step.verb === "close")
+                yield* audit.open(queuedFor(intent))
               if (step.verb === "open") yield* audit.open(queuedFor(intent))
               if (step.verb === "progress") yield* audit.progress(requestId, usageOf(step.tokens, 0))
               if (step.verb === "close")

@@ -13,6 +13,7 @@
  * stream of three frames a tenth less.
  */
 import { type Array as Arr, Channel, Effect, type Exit, Pull, Scope, Stream } from "effect"
+import { unlessVoid } from "./unlessVoid.ts"
 
 export type Chunk<A> = Arr.NonEmptyReadonlyArray<A>
 
@@ -107,7 +108,7 @@ export const runChunks = <A, E, E2 = never>(
 ): Effect.Effect<void, E | E2> =>
   Effect.suspend(() => {
     const source = sourceOf(self)
-    return Effect.onExitPrimitive(pump(source, write), (exit) => source.close(exit))
+    return Effect.onExitPrimitive(pump(source, write), (exit) => unlessVoid(source.close(exit)))
   })
 
 /** Passes on all chunks. */

@@ -1,6 +1,6 @@
 /** Calls that are gathered into commands: which of them, in which order, and what becomes of failures. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, Result } from "effect"
+import { Cause, Effect, Exit, Fiber, Result } from "effect"
 import { makeCommandBatch } from "../../../src/infra/CommandBatch.ts"
 
 /** A connection that notes what is written, and a deadline that the test ends. */
@@ -19,7 +19,7 @@ const makeWire = () => {
     },
     failed: (cause) => String(cause)
   })
-  const gathered = batch.gather<string, string>(3, (calls, answer) => {
+  const gather = batch.gather<string, string>(3, (calls, answer) => {
     written.push(`[${calls.join(" ")}]`)
     if (calls.includes("unwritable")) throw new Error("not written")
     if (calls.includes("silent")) return
@@ -28,6 +28,14 @@ const makeWire = () => {
       else answer.succeed(calls.includes("short") ? [] : calls.map((call) => call.toUpperCase()))
     })
   })
+  const gathered = (place: string, call: string) =>
+    gather(place, call, {
+      reply: (reply) => {
+        if (reply === "UNREADABLE") throw new Error("not read")
+        return Effect.succeed(reply)
+      },
+      failure: Effect.fail
+    })
   const other = batch.command<string>((answer) => {
     written.push("other")
     answer.succeed("done")
@@ -94,6 +102,23 @@ describe("calls of one turn of the event loop", () => {
         ["Error: lost", "Error: lost", "B", "no answer to this call", "Error: not written"]
       )
     })
+  )
+
+  it.live(
+    "when the reader of a reply throws, then its caller has a defect, and the others have their replies",
+    () =>
+      Effect.gen(function* () {
+        const { gathered } = makeWire()
+        const exits = yield* Effect.forEach(
+          ["a", "unreadable", "b"].map((call) => gathered("x", call)),
+          Effect.exit,
+          { concurrency: "unbounded" }
+        )
+        assert.deepStrictEqual(
+          exits.map((exit) => (Exit.isSuccess(exit) ? exit.value : Cause.hasDies(exit.cause))),
+          ["A", true, "B"]
+        )
+      })
   )
 
   it.live("when a command is not answered in time, then its callers fail", () =>

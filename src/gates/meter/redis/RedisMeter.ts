@@ -89,21 +89,14 @@ const make = (
 
   const down = ({ cause }: { readonly cause: unknown }) => new MeterDown({ cause })
 
-  /** What the reply of a script means, in few steps: two of them are in the way of every request. */
-  const replyOf = <A>(
-    verb: Verb,
-    asked: Effect.Effect<unknown, RedisFailed>,
-    read: Read<A>
-  ): Effect.Effect<A, MeterDown> =>
-    Effect.matchEffect(asked, {
-      onFailure: (error) => Effect.fail(down(error)),
-      onSuccess: (value) => {
-        const reply = parseReply(value)
-        return reply === undefined
-          ? new MeterDown({ cause: `no answer of ${verb}: ${String(value).slice(0, 200)}` })
-          : read(reply)
-      }
-    })
+  const meaningOf = <A>(verb: Verb, value: unknown, read: Read<A>): Effect.Effect<A, MeterDown> => {
+    const reply = parseReply(value)
+    return reply === undefined
+      ? new MeterDown({ cause: `no answer of ${verb}: ${String(value).slice(0, 200)}` })
+      : read(reply)
+  }
+
+  const failure = (error: RedisFailed) => Effect.fail(down(error))
 
   const send = <A>(
     verb: AccountVerb,
@@ -114,7 +107,10 @@ const make = (
     own: ReadonlyArray<number>,
     read: Read<A>
   ): Effect.Effect<A, MeterDown> =>
-    replyOf(verb, ofAccounts[verb](claims.account.group, callOf(claims, id, instant, now, own)), read)
+    ofAccounts[verb](claims.account.group, callOf(claims, id, instant, now, own), {
+      reply: (line) => meaningOf(verb, line, read),
+      failure
+    })
 
   const sendToGroup = <A>(
     verb: keyof typeof ofGroups,
@@ -122,7 +118,10 @@ const make = (
     numbers: ReadonlyArray<number>,
     read: Read<A>
   ): Effect.Effect<A, MeterDown> =>
-    replyOf(verb, ofGroups[verb](keys, [JSON.stringify(numbers), redis.runId]), read)
+    Effect.matchEffect(ofGroups[verb](keys, [JSON.stringify(numbers), redis.runId]), {
+      onSuccess: (value) => meaningOf(verb, value, read),
+      onFailure: failure
+    })
 
   /** Runs `verb` with the counters of `instant`; when Redis names another instant, with those. */
   const run = <A>(
