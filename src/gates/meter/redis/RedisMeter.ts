@@ -89,6 +89,7 @@ const make = (
 
   const down = ({ cause }: { readonly cause: unknown }) => new MeterDown({ cause })
 
+  /** What the reply of a script means. */
   const meaningOf = <A>(verb: Verb, value: unknown, read: Read<A>): Effect.Effect<A, MeterDown> => {
     const reply = parseReply(value)
     return reply === undefined
