@@ -13,13 +13,7 @@ import { makeConnector } from "./clusterConnector.ts"
 import { codeOf } from "./errorCode.ts"
 import { makeMonotonicMs, timerOf } from "./time.ts"
 import { OutageLog } from "./OutageLog.ts"
-import {
-  type Answer,
-  type BatchedCommand,
-  type CommandBatch,
-  type GatheredCall,
-  makeCommandBatch
-} from "./CommandBatch.ts"
+import { type Answer, type CommandBatch, type GatheredCall, makeCommandBatch } from "./CommandBatch.ts"
 import { type CommandArgument, makeCommand, SharedArguments } from "./RedisCommand.ts"
 import { readRedisUrl, readRedisUrlTls, type Sentinels } from "./RedisUrl.ts"
 
@@ -249,7 +243,11 @@ const infoOf = (text: string): RedisInfo => {
 const infoMs = 30_000
 
 /** Caches the facts of the servers for 30 seconds, or until the connection closes. */
-const makeServers = (client: Single | Cluster, command: BatchedCommand<RedisFailed>, nowMs: () => number) => {
+const makeServers = (
+  client: Single | Cluster,
+  command: CommandBatch<RedisFailed>["command"],
+  nowMs: () => number
+) => {
   let connection = 0
   let cached: { at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
   client.on("close", () => {
@@ -364,7 +362,10 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
         const run = evaluate(lua)
         return (keys, args) => command<unknown>((answer) => run(keys, args, answer))
       }
-      const gatherCalls = <Call>(lua: string, { encode, most }: GatherOptions<Call>) => {
+      const gatherCalls = <Call>(
+        lua: string,
+        { encode, most }: GatherOptions<Call>
+      ): GatheredCall<Call, string, RedisFailed> => {
         const run = evaluate(lua)
         const send = gather<Call, string>(most, (calls, answer) => {
           const { args, keys, order } = encode(calls)
@@ -377,9 +378,7 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
             fail: (cause) => answer.fail(cause)
           })
         })
-        const gathered: GatheredCall<Call, string, RedisFailed> = (place, call, reading) =>
-          send(client instanceof Cluster ? place : "", call, reading)
-        return gathered
+        return (place, call, reading) => send(client instanceof Cluster ? place : "", call, reading)
       }
       const subscriber = () =>
         client instanceof Cluster
