@@ -351,10 +351,7 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
           const rest = [countOf(keys), ...keys, ...args]
           write("evalsha", [sha, ...rest], {
             succeed: (reply) => answer.succeed(reply),
-            fail: (cause) => {
-              if (isNoScript(cause)) write("eval", [lua, ...rest], answer)
-              else answer.fail(cause)
-            }
+            fail: (cause) => (isNoScript(cause) ? write("eval", [lua, ...rest], answer) : answer.fail(cause))
           })
         }
       }
