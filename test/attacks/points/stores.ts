@@ -94,13 +94,7 @@ const leaving = ({ limits = {}, name, plan, weather: wanted }: Leaving): Assault
       atMost(14, name, "intents, slots and holds left", state.open, 0),
       atMost(14, name, "tokens between audit, ledger, counters", settled.difference, 0),
       atMost(14, name, "requests booked as aborted", aborted, 0),
-      atMost(
-        14,
-        name,
-        "not served afterwards, of 8",
-        8 - (after["200"] ?? 0),
-        limits.rpm === undefined ? 0 : 8
-      ),
+      atMost(14, name, "not served afterwards, of 8", 8 - (after["200"] ?? 0), 0),
       atMost(14, name, "memory at most, MiB", victim.peakMiB(), 512),
       noted(14, name, "  seconds until nothing was open", state.seconds),
       noted(14, name, "  rows", rows),
