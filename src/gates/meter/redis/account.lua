@@ -124,8 +124,7 @@ local function end_leases()
         elseif ends > 0 then
           call('HSET', ACCOUNT, name, lapsed)
         end
-        local id = string.sub(name, 2)
-        if held_by[id] ~= nil then held_by[id] = lapsed end
+        if held_by[name] ~= nil then held_by[name] = lapsed end
         held = held + tokens
       else
         if ends > now + LEASE then
@@ -188,10 +187,8 @@ end
 
 -- Reads the account and moves its windows to now.
 local function read_account()
-  local names = {'w'}
-  for i = 1, REQUESTS_HERE do names[i + 1] = 'h' .. ids[i] end
-  local fields = call('HMGET', ACCOUNT, unpack(names))
-  for i = 1, REQUESTS_HERE do held_by[ids[i]] = fields[i + 1] end
+  local fields = call('HMGET', ACCOUNT, 'w', unpack(names))
+  for i = 1, REQUESTS_HERE do held_by[names[i]] = fields[i + 1] end
   if not fields[1] then
     account = {
       last_time = now, held = 0, taken = 0, next_end = NEVER, kept_until = 0, writes = now,
@@ -210,32 +207,32 @@ end
 
 local function open_account()
   if not account then read_account() end
-  held_by_request = held_by[REQUEST_ID]
+  held_by_request = held_by[NAME]
 end
 
 -- Returns the record of this request: false when there is none, 'x' when the request is over.
 local function read_record()
-  local record = records[REQUEST_ID]
+  local record = records[NAME]
   if record == nil then
     record = stored_records[REQUEST]
     if record and record ~= 'x' then record = cmsgpack.unpack(record) end
-    records[REQUEST_ID] = record
+    records[NAME] = record
   end
   return record
 end
 
 local function keep_record(record)
-  records[REQUEST_ID] = record
+  records[NAME] = record
   kept_records[#kept_records + 1] = REQUEST
 end
 
 -- The record of a request that was admitted at `at`. Stored under these names: at, day; tokens held, used and available then;
 -- slot; req, the group in which the request was counted, -1 for none; gen, the generation of each counter it was charged to, by
--- the counter's number; notes, pairs of a group and the tokens counted in it.
-local function new_record(at, held, available, slot, request_group)
+-- the counter's number (`charged`); notes, pairs of a group and the tokens counted in it.
+local function new_record(at, held, available, slot, request_group, charged)
   return {
     at = at, day = DAY, held = held, used = 0, avail = available, slot = slot, req = request_group,
-    gen = {}, notes = {}
+    gen = charged, notes = {}
   }
 end
 
@@ -293,15 +290,16 @@ end
 
 -- The reply ends with what is left: requests, tokens, and the six budgets, -1 for one that is not claimed or not known;
 -- then the time, and the milliseconds until all requests and all tokens are left again. What is held counts as used now.
--- What is the same for each request of the section is written into the format once.
+-- What is the same for each request of the section is written into the format once. A tag always has as many numbers.
 local function reply_with_headroom(tag, numbers)
-  if not headroom_format then
-    local words = {' %d %d'}
-    for i = 1, COUNTERS do words[i + 1] = BUDGETS[i] >= 0 and counters[i] and ' %d' or ' -1' end
-    headroom_format = table.concat(words) .. format(' %d', now) .. ' %d %d'
-  end
   local count = #numbers
-  local words = tag .. string.rep(' %d', count) .. headroom_format
+  local words = headroom_formats[tag]
+  if not words then
+    words = {tag .. string.rep(' %d', count), ' %d %d'}
+    for i = 1, COUNTERS do words[i + 2] = BUDGETS[i] >= 0 and counters[i] and ' %d' or ' -1' end
+    words = table.concat(words) .. format(' %d', now) .. ' %d %d'
+    headroom_formats[tag] = words
+  end
   numbers[count + 1] = max(0, REQUEST_LIMIT - account.requests.sum)
   numbers[count + 2] = max(0, token_room())
   count = count + 2
@@ -318,6 +316,7 @@ end
 
 -- The reply with the counters that a budget needs and Redis does not have; false when it has all.
 local function missing_counters()
+  if all_found then return false end
   for i = 1, COUNTERS do
     if BUDGETS[i] >= 0 and not counters[i] then
       local numbers = {now}
@@ -325,6 +324,7 @@ local function missing_counters()
       return reply('missing', numbers)
     end
   end
+  all_found = true
   return false
 end
 

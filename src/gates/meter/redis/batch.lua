@@ -11,8 +11,8 @@ local function begin_section(before_keys, before_numbers)
   BEFORE_COUNTERS, BEFORE_RECORDS = before_keys + 1, before_keys + 1 + COUNTERS
   BEFORE_NUMBERS = before_numbers + SECTION_NUMBERS + SHARED_NUMBERS
   ACCOUNT = KEYS[before_keys + 1]
-  ids = {}
-  for i = 1, REQUESTS_HERE do ids[i] = string.sub(KEYS[BEFORE_RECORDS + i], id_from) end
+  names = {}
+  for i = 1, REQUESTS_HERE do names[i] = 'h' .. string.sub(KEYS[BEFORE_RECORDS + i], id_from) end
 end
 
 local function read_section()
@@ -23,10 +23,14 @@ local function read_section()
   now = clock(given_now)
   THIS_GROUP = floor(now / GROUP_MS)
   local stored = call('MGET', unpack(KEYS, BEFORE_COUNTERS + 1, BEFORE_RECORDS + REQUESTS_HERE))
-  counters, stored_records, records, kept_records = {}, {}, {}, {}
-  for i = 1, COUNTERS do counters[i] = parse_counter(stored[i]) end
+  counters, generations, stored_records, records, kept_records = {}, {}, {}, {}, {}
+  for i = 1, COUNTERS do
+    counters[i] = parse_counter(stored[i])
+    if counters[i] then generations[i] = counters[i].generation end
+  end
   for i = 1, REQUESTS_HERE do stored_records[i] = stored[COUNTERS + i] end
-  account, account_changed, held_by, changed_fields, headroom_format = nil, false, {}, {}, nil
+  account, account_changed, held_by, changed_fields = nil, false, {}, {}
+  headroom_formats, all_found = {}, false
 end
 
 local function decide(first_reply, failures)
@@ -34,11 +38,11 @@ local function decide(first_reply, failures)
   read_section()
   for i = 1, REQUESTS_HERE do
     if not failures[i] then
-      REQUEST, REQUEST_ID, held_by_request, new_field = i, ids[i], nil, nil
+      REQUEST, NAME, held_by_request, new_field = i, names[i], nil, nil
       replies[first_reply + i] = operate()
       if new_field ~= nil then
-        held_by[REQUEST_ID] = new_field
-        changed_fields[#changed_fields + 1] = REQUEST_ID
+        held_by[NAME] = new_field
+        changed_fields[#changed_fields + 1] = NAME
       end
     end
   end
@@ -50,12 +54,12 @@ local function write_account()
   if extend then account.kept_until = now + life + 60000 end
   local set, deleted = {'w', pack_account()}, {}
   for i = 1, #changed_fields do
-    local id = changed_fields[i]
-    if held_by[id] then
-      set[#set + 1] = 'h' .. id
-      set[#set + 1] = held_by[id]
+    local name = changed_fields[i]
+    if held_by[name] then
+      set[#set + 1] = name
+      set[#set + 1] = held_by[name]
     else
-      deleted[#deleted + 1] = 'h' .. id
+      deleted[#deleted + 1] = name
     end
   end
   if #deleted > 0 then call('HDEL', ACCOUNT, unpack(deleted)) end
@@ -76,7 +80,7 @@ local function write_section()
   local life = format('%d', KEEP_RECORD)
   for i = 1, #kept_records do
     local request = kept_records[i]
-    local record = records[ids[request]]
+    local record = records[names[request]]
     call('SET', KEYS[BEFORE_RECORDS + request], record == 'x' and 'x' or cmsgpack.pack(record), 'PX', life)
   end
   if account_changed then write_account() end

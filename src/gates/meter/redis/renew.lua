@@ -5,7 +5,7 @@ local admitted_at, owner_held, owner_available, owner_slot, used, wanted = own_n
 local record = read_record()
 if record == 'x' then return reply('renewed', {0, 1}) end
 -- A request that Redis has lost: it is created again from the numbers of its owner.
-record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1)
+record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1, {})
 if record.day ~= DAY then return reply('stale', {record.at}) end
 open_account()
 release()

@@ -15,10 +15,7 @@ local missing = missing_counters()
 if missing then return missing end
 open_account()
 
-local function reply_reserved()
-  return reply_with_headroom('reserved', {record.at, record.held, record.avail, record.slot})
-end
-if record then return reply_reserved() end
+if record then return reply_with_headroom('reserved', {record.at, record.held, record.avail, record.slot}) end
 
 local room = token_room()
 local available = room
@@ -27,40 +24,36 @@ for i = 1, COUNTERS do
 end
 available = max(0, available)
 
-local function refuse(by, limit, wait)
-  return reply_with_headroom('refused', {by, limit, wait, now})
-end
 if account.requests.sum >= REQUEST_LIMIT then
-  return refuse(BY_REQUESTS, REQUEST_LIMIT, wait_for(account.requests, REQUEST_LIMIT - 1))
+  return reply_with_headroom('refused', {BY_REQUESTS, REQUEST_LIMIT, wait_for(account.requests, REQUEST_LIMIT - 1), now})
 end
 if asked > 0 and room <= 0 then
   -- Held tokens may be released unused at any time, so they alone are no reason to wait.
   local held = account.held < TOKEN_LIMIT and account.held or 0
-  return refuse(BY_TOKENS, TOKEN_LIMIT, wait_for(account.tokens, TOKEN_LIMIT - 1 - held))
+  return reply_with_headroom('refused', {BY_TOKENS, TOKEN_LIMIT, wait_for(account.tokens, TOKEN_LIMIT - 1 - held), now})
 end
 if wants_slot == 1 and account.taken >= SLOT_LIMIT then
-  return refuse(BY_SLOTS, SLOT_LIMIT, 1)
+  return reply_with_headroom('refused', {BY_SLOTS, SLOT_LIMIT, 1, now})
 end
 if asked > 0 then
   -- When several budgets are spent, the one that ends last decides, because the request cannot pass before. Of equals, the
   -- account's own.
   for period = 3, 1, -1 do
     for i = period, COUNTERS, 3 do
-      if BUDGETS[i] >= 0 and counters[i].tokens >= BUDGETS[i] then return refuse(BY_SLOTS + i, BUDGETS[i], 1) end
+      if BUDGETS[i] >= 0 and counters[i].tokens >= BUDGETS[i] then
+        return reply_with_headroom('refused', {BY_SLOTS + i, BUDGETS[i], 1, now})
+      end
     end
   end
 end
 
 local held = max(min(asked, available), least)
-record = new_record(now, held, available, wants_slot, THIS_GROUP)
+record = new_record(now, held, available, wants_slot, THIS_GROUP, generations)
 add_to_window(account.requests, 1)
 if wants_slot == 1 or held > 0 then lease(wants_slot, held) end
 for i = 1, COUNTERS do
-  if counters[i] then
-    charge(i, held)
-    record.gen[i] = counters[i].generation
-  end
+  if counters[i] then charge(i, held) end
 end
 keep_record(record)
 save_account()
-return reply_reserved()
+return reply_with_headroom('reserved', {record.at, record.held, record.avail, record.slot})

@@ -6,7 +6,7 @@ local record = read_record()
 if record and record ~= 'x' and record.day ~= DAY then return reply('stale', {record.at}) end
 open_account()
 if record ~= 'x' then
-  record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1)
+  record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1, {})
   release()
   note_usage(record, used)
   for i = 1, COUNTERS do

@@ -18,10 +18,11 @@ local pack_group, unpack_group = struct.pack, struct.unpack
 -- Of the section: set by `begin_section`.
 local ACCOUNT, BEFORE_COUNTERS, BEFORE_RECORDS, BEFORE_NUMBERS, REQUESTS_HERE, OWN_NUMBERS
 local now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD, LEDGER_LAG, BUDGETS, THIS_GROUP
-local ids
+-- `h<id>` of each request: the field of the account, and the name of the request in tables here.
+local names
 
--- Of the request whose turn it is: set by `begin_request`.
-local REQUEST, REQUEST_ID
+-- Of the request whose turn it is: set by `decide`. Its place among the requests of the section, and its name.
+local REQUEST, NAME
 
 -- In memory an account is a table: last_time, time of the last operation; held, tokens held but not used; taken, slots taken;
 -- next_end, an instant before which no lease ends; kept_until, until when the key is kept; writes, how often it was written;
@@ -34,10 +35,12 @@ local REQUEST, REQUEST_ID
 -- when the window is empty. The others are the bytes `from` to `to` of `text`. `sum` is the sum of all groups. The reason:
 -- Lua in Redis hashes every byte of a string that it makes, 1.2 us for a KB, and a full window has 1.6 KB.
 -- What is known of the section, as it will be when it is written: nothing is written before all its requests are decided.
--- `account` is nil until an operation needs it. `held_by`: the field `h<id>` of each request. `records`: each record that was read.
+-- `account` is nil until an operation needs it. `held_by`: what the field of each request has. `records`: each record that was read.
 local account, account_changed, counters, stored_records, records, kept_records, held_by, changed_fields
--- The end of each reply with what is left.
-local headroom_format
--- The field `h<id>` of this request now (`held_by_request`), and its new value: nil does not change it, false removes it.
+-- The format of each reply with what is left, by its tag. `all_found`: no budget lacks its counter.
+local headroom_formats, all_found
+-- The generation of each counter that exists, by its number. New records share it.
+local generations
+-- What the field of this request has now (`held_by_request`), and its new value: nil does not change it, false removes it.
 local held_by_request, new_field
 
