@@ -77,7 +77,7 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
               })
             )
             const fates = new Map<number, Fate>()
-            /** begun by `prepare` and not opened yet */
+            /** prepared, and neither opened nor refused yet */
             const prepared = new Set<number>()
             for (const step of script) {
               const intent = intents[step.request] ?? intentOf()
@@ -88,8 +88,8 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
               if (step.verb === "prepare") audit.prepare(modelFor(intent), intent.reservation)
               if (step.verb === "prepare" && !isOver) prepared.add(step.request)
               // Only an open request is closed: the statement of its row may not see an intent that is written at the same time.
-              else if (prepared.delete(step.request) && step.verb === "close")
-                yield* audit.open(queuedFor(intent))
+              if (step.verb === "close" && prepared.has(step.request)) yield* audit.open(queuedFor(intent))
+              if (step.verb !== "prepare" && step.verb !== "progress") prepared.delete(step.request)
               if (step.verb === "open") yield* audit.open(queuedFor(intent))
               if (step.verb === "progress") yield* audit.progress(requestId, usageOf(step.tokens, 0))
               if (step.verb === "close")
