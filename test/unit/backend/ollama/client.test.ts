@@ -114,6 +114,22 @@ describe("frames", () => {
     )
   )
 
+  it.live("when a response goes on for a second after its final frame, then its connection is closed", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        const extra = Array.from({ length: 20 }, () => fake.chat("x"))
+        const isClosed = () => backend.requests.at(-1)?.closedAt !== undefined
+        backend.script(stream([...lines, ...extra], { gapMs: 200 }))
+        assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
+        yield* backend.until(isClosed)
+        // The final frame is in the first read.
+        backend.script(stream([fake.done(), ...extra], { gapMs: 200 }))
+        assert.strictEqual(yield* texts, "")
+        yield* backend.until(isClosed)
+      })
+    )
+  )
+
   it.live("when frames come one at a time, then each is passed on at once, one chunk a read", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
