@@ -2,7 +2,7 @@
 import { once } from "node:events"
 import { connect, createServer, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
-import { Context, Effect, Layer, Result, Schedule, Schema } from "effect"
+import { Context, Effect, Layer, Schedule, Schema } from "effect"
 import { Meter, MeterDown, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
@@ -20,11 +20,6 @@ const alone = (leaseS = 30, extra: ReadonlyArray<string> = []) =>
 
 const command = (name: string, ...args: Array<string>) =>
   Effect.flatMap(Redis, ({ send }) => send(name, args))
-
-/** How many scripts Redis has run. */
-const scriptsRun = Effect.map(command("INFO", "commandstats"), (text) =>
-  Number(/cmdstat_evalsha:calls=(\d+)/.exec(String(text))?.[1] ?? 0)
-)
 
 /** Asks until Redis is back; a deadline makes a Redis that stays away a failure. */
 const retried = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
@@ -310,86 +305,4 @@ it.live("when an account was restored, then each process knows it until Redis fo
     const other = yield* Effect.provide(Meter, later)
     assert.deepStrictEqual([yield* other.hasState, yield* ask], [false, true])
   }).pipe(Effect.scoped, Effect.provide(alone()))
-)
-
-it.live(
-  "when requests of many tenants come and end in one turn, then one command has up to 24 of them, and each gets its own answer",
-  () =>
-    Effect.gen(function* () {
-      const meter = yield* Meter
-      const claims = Array.from({ length: 60 }, (_, i) =>
-        claimsOf({ rpm: 1000 + (i % 3) }, { group: `g${i % 7}`, key: `k${i % 11}` })
-      )
-      // Loads the scripts.
-      yield* meter.settle(granted(yield* meter.reserve(claimsOf({}), ask("first"))).reservation, 0)
-      const before = yield* scriptsRun
-      const verdicts = yield* Effect.forEach(claims, (one, i) => meter.reserve(one, ask(`r${i}`, i + 1)), {
-        concurrency: "unbounded"
-      })
-      assert.strictEqual((yield* scriptsRun) - before, 3)
-      const reservations = verdicts.map((verdict) => granted(verdict).reservation)
-      assert.deepStrictEqual(
-        reservations.map(({ held, id }) => [id, held]),
-        claims.map((_, i) => [`r${i}`, i + 1])
-      )
-      yield* Effect.forEach(reservations, (one) => meter.settle(one, 5), { concurrency: "unbounded" })
-      assert.strictEqual((yield* scriptsRun) - before, 6)
-      for (const one of claims) {
-        const same = claims.filter(({ account }) => JSON.stringify(account) === JSON.stringify(one.account))
-        const { requests, tokens } = yield* left(one)
-        assert.deepStrictEqual(
-          [requests.remaining, tokens.remaining],
-          [one.limits.rpm - same.length, one.limits.tpm - same.length * 5]
-        )
-      }
-    }).pipe(Effect.provide(alone()))
-)
-
-it.live("when a request is asked for twice in one turn, then it counts once", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    const claims = claimsOf({ rpm: 9, concurrent: 2, tpm: 100 })
-    const twice = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-      Effect.all([effect, effect], { concurrency: "unbounded" })
-    const [one, other] = yield* twice(meter.reserve(claims, ask("a", 40)))
-    const { reservation } = granted(one)
-    assert.deepStrictEqual(granted(other).reservation, reservation)
-    const [ended, again] = yield* twice(meter.settle(reservation, 30))
-    assert.deepStrictEqual([ended.requests.remaining, ended.tokens.remaining], [8, 70])
-    assert.deepStrictEqual(again.tokens.remaining, ended.tokens.remaining)
-    assert.strictEqual((yield* left(claims)).tokens.remaining, 70)
-  }).pipe(Effect.provide(alone()))
-)
-
-it.live(
-  "when what is stored of one request or account is damaged, then the others in its command are decided",
-  () =>
-    Effect.gen(function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ rpm: 9 })
-      const broken = claimsOf({}, { group: "g", key: "broken" })
-      yield* command("SET", "tollgate:{g}:request:bad", "\u00c1")
-      yield* command("SET", "tollgate:{g}:broken:windows", "no hash")
-      const outcomes = yield* Effect.forEach(
-        [
-          [claims, "a"],
-          [claims, "bad"],
-          [broken, "c"],
-          [broken, "d"],
-          [claims, "e"]
-        ] as const,
-        ([one, id]) => Effect.result(meter.reserve(one, ask(id, 10))),
-        { concurrency: "unbounded" }
-      )
-      assert.deepStrictEqual(
-        outcomes.map((outcome) => (Result.isSuccess(outcome) ? outcome.success._tag : outcome.failure._tag)),
-        ["Reserved", "MeterDown", "MeterDown", "MeterDown", "Reserved"]
-      )
-      const { requests, tokens } = yield* left(claims)
-      assert.deepStrictEqual([requests.remaining, tokens.remaining], [7, 100_000 - 20])
-      const causes = outcomes.flatMap((outcome) =>
-        Result.isFailure(outcome) ? [String(outcome.failure.cause)] : []
-      )
-      assert.match(causes[1] ?? "", /WRONGTYPE/)
-    }).pipe(Effect.provide(alone()))
 )

@@ -267,6 +267,27 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         yield* TestClock.adjust("30 seconds")
         assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
       }))
+
+    test("when the clock goes back to a time between two requests, then both leave the window", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ rpm: 9, tpm: 100, concurrent: 2 })
+        yield* meter.settle(yield* take(claims, ask("a", 10)), 10)
+        yield* TestClock.adjust("30 seconds")
+        yield* meter.settle(yield* take(claims, ask("b", 20)), 20)
+        const remaining = Effect.map(left(claims), ({ requests, tokens }) => [
+          requests.remaining,
+          tokens.remaining
+        ])
+        yield* TestClock.setTime(noon + 10_000)
+        assert.deepStrictEqual(yield* remaining, [7, 70])
+        // From now on "b" counts as of this time.
+        yield* meter.settle(yield* take(claims, ask("c", 5)), 5)
+        yield* TestClock.adjust("50 seconds")
+        assert.deepStrictEqual(yield* remaining, [7, 75])
+        yield* TestClock.adjust("10 seconds")
+        assert.deepStrictEqual(yield* remaining, [9, 100])
+      }))
   })
 
   describe(`${name}: once per request id`, () => {

@@ -324,6 +324,23 @@ it.effect("when a submitter waits no longer, then only its own unwritten item is
   })
 )
 
+it.effect(
+  "when an item was written before anyone waits for it, then the wait that was made earlier ends at once",
+  () =>
+    Effect.gen(function* () {
+      const store = new Store()
+      const commit = yield* commitTo(store)
+      const written = (yield* commit.offer(1))(500)
+      store.bad = 2
+      const failed = (yield* commit.offer(2))(500)
+      yield* turn
+      while (commit.backlog() > 0) yield* turn
+      yield* written
+      assert.deepInclude(yield* Effect.flip(failed), { _tag: "BadRow" })
+      assert.deepStrictEqual(store.rows, [1])
+    })
+)
+
 it.effect("when an item that was begun is given up before it is written, then it is never written", () =>
   Effect.gen(function* () {
     const store = new Store()
