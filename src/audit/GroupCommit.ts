@@ -41,7 +41,7 @@ export interface Submitted<E> {
 export interface GroupCommit<A, E> {
   /** Accepts an item at once. An accepted item stays queued until it is written. */
   offer(item: A): Effect.Effect<Durable<E>, QueueFull | QueueClosed>
-  /** The same now, for a caller that needs no step of Effect for it. */
+  /** Does the same at once, without an effect. */
   offerNow(item: A): Durable<E> | QueueFull | QueueClosed
   /**
    * Succeeds when the item is durable. When the submitter is interrupted, or `ms` have passed, an item that is not being

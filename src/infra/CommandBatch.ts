@@ -21,7 +21,7 @@ interface Unsent {
   send(): void
 }
 
-/** Has no reply yet. */
+/** A caller that may have no reply yet. */
 interface Unanswered<E> {
   expire(error: E): void
 }
@@ -81,8 +81,8 @@ export interface CommandBatchOptions<E> {
 export type BatchedCommand<E> = <A>(send: (answer: Answer<A>) => void) => Effect.Effect<A, E>
 
 /**
- * What a reply or a failure means. It is called when the reply is there, before the fiber of the caller goes on, which so has
- * its result two steps earlier.
+ * What a reply or a failure means. It is called as soon as the reply is there, and not in the fiber of the caller. This saves
+ * the fiber two steps.
  */
 export interface Reading<A, E, B, E2> {
   readonly reply: (reply: A) => Effect.Effect<B, E2>

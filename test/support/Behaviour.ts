@@ -36,8 +36,8 @@ export type Behaviour =
     }
   /** takes the request and never says a word */
   | { readonly does: "hang" }
-  /** kills the connection before any byte of an answer */
-  | { readonly does: "reset" }
+  /** kills the connection before any byte of an answer, at once or later */
+  | { readonly does: "reset"; readonly afterMs?: number }
   /** the same line for ever, as fast as it is read */
   | { readonly does: "flood"; readonly line: string }
   /** raw bytes on the socket instead of HTTP */
@@ -57,6 +57,7 @@ export const behave = async (
     case "hang":
       return undefined
     case "reset":
+      if (behaviour.afterMs !== undefined) await sleep(behaviour.afterMs)
       response.socket?.resetAndDestroy()
       return undefined
     case "raw":

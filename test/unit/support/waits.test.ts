@@ -57,7 +57,7 @@ const waits: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "faults/sentinel.test.ts": [1, lasts],
   "faults/traffic.test.ts": [3, lasts],
   "fuzz/sockets.test.ts": [1, client],
-  "support/Behaviour.ts": [2, "a backend that is slow"],
+  "support/Behaviour.ts": [3, "a backend that is slow"],
   "support/FakeBackend.ts": [1, "the wait for a condition of the fake backend"],
   "support/FaultWay.ts": [1, "a network that is slow"],
   "support/RawClient.ts": [2, "a client's patience"],

@@ -158,7 +158,7 @@ end
 
 -- An account is stored as an array of ten that cmsgpack could write: last_time, held, taken, next_end, kept_until, writes, the
 -- groups of both windows, their sums. The windows are read and written where they are in the array: as strings of their own
--- they took 7 us of a call, see above.
+-- they took 7 us of a call, because Lua hashes each string (state.lua).
 local function unpack_account(packed)
   if string.byte(packed) ~= 154 then error('not an account', 0) end
   local after, last_time, held, taken, next_end, kept_until, writes = cmsgpack.unpack_limit(packed, 6, 1)

@@ -34,6 +34,7 @@ local REQUEST, NAME
 -- In memory a window is a table. Every request changes the last group, so that is kept apart: `at` and `amount`, `at` is nil
 -- when the window is empty. The others are the bytes `from` to `to` of `text`. `sum` is the sum of all groups. The reason:
 -- Lua in Redis hashes every byte of a string that it makes, 1.2 us for a KB, and a full window has 1.6 KB.
+
 -- What is known of the section, as it will be when it is written: nothing is written before all its requests are decided.
 -- `account` is nil until an operation needs it. `held_by`: what the field of each request has. `records`: each record that was read.
 local account, account_changed, counters, stored_records, records, kept_records, held_by, changed_fields

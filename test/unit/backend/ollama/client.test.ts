@@ -176,6 +176,21 @@ describe("one second attempt", () => {
     )
   )
 
+  it.live("when the first attempt took most of the time, then the second has only the rest", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          yield* run()
+          backend.script({ does: "reset", afterMs: 700 }, { does: "hang" })
+          const begun = ownTimeMs()
+          assert.strictEqual(yield* failure, "timeout")
+          assert.isBelow(ownTimeMs() - begun, 1400)
+          assert.strictEqual(backend.requests.length, 3)
+        }),
+      { connections: 1, firstByteTimeoutMs: 1000 }
+    )
+  )
+
   it.live("when an answer has begun, then the call is not sent again", () =>
     withBackend(
       (backend) =>
