@@ -1,6 +1,6 @@
 /** Intents do not wait for the disk. What holds when Postgres crashes before it has stored one. */
 import { assert, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Deferred, Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { noon, callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
 import { auditSumsOf, hasIntent, ledgerOf, statusOf, storedRow } from "../support/auditDatabase.ts"
@@ -101,6 +101,41 @@ it.live(
       )
     }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({}, lazy))),
   60_000
+)
+
+it.live(
+  "when the database has lost intents, then that of a request whose completion waits is not written again",
+  () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const audit = yield* another({ ...patient, leaseS: 3 })
+      const [ending, running] = [intentOf(), intentOf()]
+      for (const intent of [ending, running]) yield* audit.open(queuedFor(intent))
+      const [locked, release] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
+      const locking = sql.withTransaction(
+        Effect.andThen(
+          sql`LOCK TABLE audit_log IN SHARE ROW EXCLUSIVE MODE`,
+          Effect.andThen(Deferred.succeed(locked, undefined), Deferred.await(release))
+        )
+      )
+      const writer = yield* Effect.forkChild(locking)
+      yield* Deferred.await(locked)
+      // The heartbeat waits for this transaction, so it finds both intents gone when one of the requests has ended.
+      const written = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`LOCK TABLE intents IN SHARE ROW EXCLUSIVE MODE`
+          yield* sql`DELETE FROM intents`
+          return yield* audit.close(endOf(ending, usageOf(7, 3)))
+        })
+      )
+      assert.isTrue(yield* eventually(hasIntent(running.arrival.requestId), Boolean, 10_000))
+      assert.isFalse(yield* hasIntent(ending.arrival.requestId))
+      yield* Deferred.succeed(release, undefined)
+      yield* Fiber.join(writer)
+      yield* written
+      assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
+      assert.isFalse(yield* hasIntent(ending.arrival.requestId))
+    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres()))
 )
 
 it.live(
