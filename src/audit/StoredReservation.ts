@@ -6,18 +6,17 @@
  * itself has the request and the tenant. The limits are not kept, because they are checked for new reservations only.
  */
 import { Effect, Schema } from "effect"
-import type { Budgets } from "../domain/Limits.ts"
-import type { Reservation } from "../domain/Reservation.ts"
+import { type Budgets, noBudgets } from "../domain/Limits.ts"
+import { claimsWithoutLimits, type Reservation } from "../domain/Reservation.ts"
 
 const absent = "-"
-const none: Budgets = {}
 
 const budgetsText = ({ day, month, total }: Budgets): string =>
   `${day ?? absent}/${month ?? absent}/${total ?? absent}`
 
 export const storedReservation = ({ admittedAt, available, claims, held, slot }: Reservation): string =>
   `${claims.account.key}/${held}/${available}/${admittedAt}/${slot ? 1 : 0}/${budgetsText(claims.budgets)}/` +
-  budgetsText(claims.tenantBudgets ?? none)
+  budgetsText(claims.tenantBudgets ?? noBudgets)
 
 const Amount = Schema.String.check(Schema.isPattern(/^\d{1,16}$/)).pipe(
   Schema.decodeTo(Schema.FiniteFromString)
@@ -68,8 +67,6 @@ const budgetsOf = (day: StoredBudget, month: StoredBudget, total: StoredBudget):
   ...(total === absent ? {} : { total })
 })
 
-const noLimits = { rpm: 0, tpm: 0, concurrent: 0 } as const
-
 /** Reads what `storedReservation` wrote into the row of request `id` of the tenant `group`. */
 export const readReservation = (
   id: string,
@@ -83,8 +80,7 @@ export const readReservation = (
         ([key, held, available, admittedAt, slot, day, month, total, ofDay, ofMonth, ofTotal]) => ({
           id,
           claims: {
-            account: { group, key },
-            limits: noLimits,
+            ...claimsWithoutLimits({ group, key }),
             budgets: budgetsOf(day, month, total),
             tenantBudgets: budgetsOf(ofDay, ofMonth, ofTotal)
           },

@@ -17,6 +17,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import type { Meter } from "../gates/meter/Meter.ts"
 import { outcomes } from "../domain/Outcome.ts"
+import { claimsWithoutLimits } from "../domain/Reservation.ts"
 import type { AuditRow } from "./rows.ts"
 import type { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 
@@ -90,7 +91,7 @@ export const chargeCorrection = (
   const account = { group: tenant_id, key }
   suspects.add(account)
   if (tokens < 0) return Effect.void
-  const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
+  const claims = claimsWithoutLimits(account)
   const rest = {
     id: `${id}:late`,
     claims,

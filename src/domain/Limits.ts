@@ -19,6 +19,9 @@ export interface EffectiveLimits {
 /** Token budgets of a key or of a tenant. An absent period has no budget. */
 export type Budgets = { readonly [P in Period]?: number }
 
+/** No budget of any period. */
+export const noBudgets: Budgets = {}
+
 /** Whose budget it is: the key's, or the one that all keys of its tenant share. */
 export type BudgetScope = "key" | "tenant"
 

@@ -1,6 +1,6 @@
 /** What a request holds of its counters. It is plain data, so the audit can store it and any replica can settle it. */
 import type { Effect } from "effect"
-import type { Budgets, EffectiveLimits, Period } from "./Limits.ts"
+import { type Budgets, type EffectiveLimits, noBudgets, type Period } from "./Limits.ts"
 
 /**
  * The owner of windows, slots and counters: a key, together with the keys that replaced it. `group` is its tenant: a
@@ -25,6 +25,13 @@ export interface Claims {
   /** budgets of the group; absent: none */
   readonly tenantBudgets?: Budgets
 }
+
+/** Claims of a call that checks no limit, because it only ends a request or reads its account. */
+export const claimsWithoutLimits = (account: Account): Claims => ({
+  account,
+  limits: { rpm: 0, tpm: 0, concurrent: 0 },
+  budgets: noBudgets
+})
 
 /** The name of a counter: `2026-11-21` for day, `2026-11` for month, `total` for total. */
 export type CounterName = string

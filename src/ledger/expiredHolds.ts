@@ -11,7 +11,7 @@
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import { type Meter, type MeterDown } from "../gates/meter/Meter.ts"
-import type { Account } from "../domain/Reservation.ts"
+import { type Account, claimsWithoutLimits } from "../domain/Reservation.ts"
 import { timeoutDetached } from "../infra/time.ts"
 
 export interface ExpiredHold {
@@ -48,7 +48,7 @@ export const settleExpired = Effect.fnUntraced(function* (
   const end = ({ booked, id, open }: HoldState): Effect.Effect<boolean, MeterDown> => {
     const account = accounts.get(id)
     if (open || account === undefined) return Effect.succeed(false)
-    const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
+    const claims = claimsWithoutLimits(account)
     if (booked === null) return Effect.as(meter.cancel({ id, claims }), true)
     const reservation = { id, claims, held: 0, available: 0, admittedAt: at, slot: false }
     return Effect.as(meter.settle(reservation, booked), true)

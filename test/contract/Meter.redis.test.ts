@@ -4,32 +4,19 @@ import { connect, createServer, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Schedule, Schema } from "effect"
 import { Meter, MeterDown, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
-import type { Claims } from "../../src/domain/Reservation.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerPrivateRedis, TestRedis, TestRedisServer } from "../support/TestRedis.ts"
 import { eventually, makeStopwatch } from "../support/wait.ts"
+import { alone, command, left, meterOn } from "../support/PrivateMeter.ts"
 import { claimsOf, granted } from "./Meter.ts"
-
-const meterOn = (leaseS: number) =>
-  layerRedisMeter({ leaseS }).pipe(Layer.provideMerge(Layer.fresh(layerReadyRedis)))
-
-const alone = (leaseS = 30, extra: ReadonlyArray<string> = []) =>
-  meterOn(leaseS).pipe(Layer.provideMerge(layerPrivateRedis(extra)))
-
-const command = (name: string, ...args: Array<string>) =>
-  Effect.flatMap(Redis, ({ send }) => send(name, args))
 
 /** Asks until Redis is back; a deadline makes a Redis that stays away a failure. */
 const retried = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   effect.pipe(Effect.retry(Schedule.spaced("20 millis")), Effect.timeout("10 seconds"))
 
 const ask = (id: string, tokens = 0) => ({ id, tokens, slot: true })
-const left = Effect.fnUntraced(function* (claims: Claims) {
-  const headroom = yield* (yield* Meter).peek(claims)
-  return headroom instanceof Missing ? yield* Effect.die("missing") : headroom
-})
 
 it.live("when a lease ends, then by Redis's own clock", () =>
   Effect.gen(function* () {

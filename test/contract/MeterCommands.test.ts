@@ -1,32 +1,14 @@
 /** Calls of one turn of the event loop, which share commands. */
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Result } from "effect"
-import { Meter, Missing } from "../../src/gates/meter/Meter.ts"
-import type { Claims } from "../../src/domain/Reservation.ts"
-import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
-import { Redis } from "../../src/infra/Redis.ts"
-import { layerReadyRedis } from "../support/TestMeter.ts"
-import { layerPrivateRedis } from "../support/TestRedis.ts"
+import { Effect, Result } from "effect"
+import { Meter } from "../../src/gates/meter/Meter.ts"
+import { alone, command, left } from "../support/PrivateMeter.ts"
 import { ask, claimsOf, granted } from "./Meter.ts"
-
-const alone = () =>
-  layerRedisMeter({ leaseS: 30 }).pipe(
-    Layer.provideMerge(Layer.fresh(layerReadyRedis)),
-    Layer.provideMerge(layerPrivateRedis())
-  )
-
-const command = (name: string, ...args: Array<string>) =>
-  Effect.flatMap(Redis, ({ send }) => send(name, args))
 
 /** How many scripts Redis has run. */
 const scriptsRun = Effect.map(command("INFO", "commandstats"), (text) =>
   Number(/cmdstat_evalsha:calls=(\d+)/.exec(String(text))?.[1] ?? 0)
 )
-
-const left = Effect.fnUntraced(function* (claims: Claims) {
-  const headroom = yield* (yield* Meter).peek(claims)
-  return headroom instanceof Missing ? yield* Effect.die("missing") : headroom
-})
 
 it.live(
   "when requests of many tenants come and end in one turn, then one command has up to 24 of them, and each gets its own answer",

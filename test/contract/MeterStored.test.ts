@@ -1,27 +1,9 @@
 /** How an account is stored in Redis: versions that run side by side read it, and damage changes nothing. */
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
-import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
-import type { Claims } from "../../src/domain/Reservation.ts"
-import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
-import { Redis } from "../../src/infra/Redis.ts"
-import { layerReadyRedis } from "../support/TestMeter.ts"
-import { layerPrivateRedis } from "../support/TestRedis.ts"
+import { Effect } from "effect"
+import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
+import { alone, command, left } from "../support/PrivateMeter.ts"
 import { ask, claimsOf, granted } from "./Meter.ts"
-
-const alone = () =>
-  layerRedisMeter({ leaseS: 30 }).pipe(
-    Layer.provideMerge(Layer.fresh(layerReadyRedis)),
-    Layer.provideMerge(layerPrivateRedis())
-  )
-
-const command = (name: string, ...args: Array<string>) =>
-  Effect.flatMap(Redis, ({ send }) => send(name, args))
-
-const left = Effect.fnUntraced(function* (claims: Claims) {
-  const headroom = yield* (yield* Meter).peek(claims)
-  return headroom instanceof Missing ? yield* Effect.die("missing") : headroom
-})
 
 /** Stores an account as cmsgpack packs it, with a group of 1 request and 10 tokens for each of the last half seconds. */
 const storeAccount = `

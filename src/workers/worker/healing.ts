@@ -10,6 +10,7 @@ import { Array as Arr, Clock, Effect, Layer, Schema } from "effect"
 import { FairQueue } from "../../gates/queue/FairQueue.ts"
 import { SuspectAccounts } from "../../gates/limits/SuspectAccounts.ts"
 import { Meter } from "../../gates/meter/Meter.ts"
+import { claimsWithoutLimits } from "../../domain/Reservation.ts"
 import { timeoutDetached } from "../../infra/time.ts"
 import { closeExpired } from "../../ledger/expiredIntents.ts"
 import { settleExpired } from "../../ledger/expiredHolds.ts"
@@ -63,7 +64,7 @@ const make = Effect.gen(function* () {
     const at = yield* Clock.currentTimeMillis
     yield* settleExpired(pg, meter, holds, at)
     for (const { account, ids } of holds) {
-      const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
+      const claims = claimsWithoutLimits(account)
       yield* Effect.forEach(
         ids,
         (id) => meter.freeSlot({ id, claims, held: 0, available: 0, admittedAt: at, slot: false }),

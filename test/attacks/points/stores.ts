@@ -41,22 +41,22 @@ const intentsWritten = Effect.gen(function* () {
 
 type Store = "postgres" | "redis"
 
-/** A store that stands still for `stillMs` again and again, and works for `worksMs` in between. */
-interface Weather {
+/** Stores that do not answer for `stalledMs` again and again, and work for `worksMs` in between. */
+interface Stalls {
   readonly stores: ReadonlyArray<Store>
-  readonly stillMs: number
+  readonly stalledMs: number
   readonly worksMs: number
 }
 
-/** Both until the fiber is interrupted; the stores work afterwards. */
-const weather = ({ stillMs, stores, worksMs }: Weather) =>
+/** Stalls the stores until the fiber is interrupted. They work afterwards. */
+const stalls = ({ stalledMs, stores, worksMs }: Stalls) =>
   Effect.gen(function* () {
     const arena = yield* Arena
     const each = (act: "pause" | "resume") => Effect.forEach(stores, (store) => arena[store][act])
     return yield* Effect.forever(
       Effect.sleep(worksMs).pipe(
         Effect.andThen(each("pause")),
-        Effect.andThen(Effect.sleep(stillMs)),
+        Effect.andThen(Effect.sleep(stalledMs)),
         Effect.andThen(each("resume"))
       )
     ).pipe(Effect.ensuring(each("resume")))
@@ -64,13 +64,13 @@ const weather = ({ stillMs, stores, worksMs }: Weather) =>
 
 interface Leaving {
   readonly name: string
-  readonly weather: Weather
+  readonly stalls: Stalls
   readonly plan: Plan
   readonly limits?: { readonly rpm?: number; readonly tpm?: number; readonly concurrent?: number }
 }
 
 /** Clients that leave, or ask again and again, while stores do not answer. */
-const leaving = ({ limits = {}, name, plan, weather: wanted }: Leaving): Assault => ({
+const leaving = ({ limits = {}, name, plan, stalls: wanted }: Leaving): Assault => ({
   point: 14,
   name,
   run: Effect.gen(function* () {
@@ -83,7 +83,7 @@ const leaving = ({ limits = {}, name, plan, weather: wanted }: Leaving): Assault
     // Everybody has been admitted once, so that the next admissions are expected.
     yield* attack(completed({ attack: "volley", count: 16, seconds: 1 }, victim.url, keys))
     const attacking = yield* startAttack(completed({ seconds: 12, ...plan }, victim.url, keys))
-    const changing = yield* Effect.forkChild(weather(wanted))
+    const changing = yield* Effect.forkChild(stalls(wanted))
     const met = yield* Fiber.join(attacking)
     yield* Fiber.interrupt(changing)
     const state = yield* settledBooks(90)
@@ -105,34 +105,34 @@ const leaving = ({ limits = {}, name, plan, weather: wanted }: Leaving): Assault
   })
 })
 
-const slow = { stillMs: 60, worksMs: 30 }
-const frozen = { stillMs: 2500, worksMs: 700 }
+const slow = { stalledMs: 60, worksMs: 30 }
+const frozen = { stalledMs: 2500, worksMs: 700 }
 const leavers: Plan = { attack: "leave early", count: 24, rate: 20 }
 const allLeaving: ReadonlyArray<Leaving> = [
   ...(["redis", "postgres"] as const).flatMap((store): ReadonlyArray<Leaving> => [
-    { name: `${store} slow, left after 20 ms`, weather: { stores: [store], ...slow }, plan: leavers },
-    { name: `${store} frozen, left after 20 ms`, weather: { stores: [store], ...frozen }, plan: leavers },
+    { name: `${store} slow, left after 20 ms`, stalls: { stores: [store], ...slow }, plan: leavers },
+    { name: `${store} frozen, left after 20 ms`, stalls: { stores: [store], ...frozen }, plan: leavers },
     {
       name: `${store} frozen, left after 700 ms`,
-      weather: { stores: [store], ...frozen },
+      stalls: { stores: [store], ...frozen },
       plan: { ...leavers, rate: 700 }
     },
     {
       name: `${store} slow, more than the slots`,
-      weather: { stores: [store], ...slow },
+      stalls: { stores: [store], ...slow },
       plan: { attack: "hammer", count: 100 },
       limits: { concurrent: 2 }
     },
     {
       name: `${store} frozen for a second, keys at their rpm`,
-      weather: { stores: [store], stillMs: 1000, worksMs: 1000 },
+      stalls: { stores: [store], stalledMs: 1000, worksMs: 1000 },
       plan: { attack: "hammer", count: 100 },
       limits: { rpm: 20 }
     }
   ]),
   {
     name: "both slow, left after 20 ms",
-    weather: { stores: ["redis", "postgres"], ...slow },
+    stalls: { stores: ["redis", "postgres"], ...slow },
     plan: leavers
   }
 ]

@@ -16,7 +16,12 @@ import { makeMonotonicMs } from "../../../infra/time.ts"
 import { Redis, type RedisFailed } from "../../../infra/Redis.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { type ReserveRequest, Meter, MeterDown, type Missing, Reserved, type Verdict } from "../Meter.ts"
-import type { Account, Claims, Reservation } from "../../../domain/Reservation.ts"
+import {
+  type Account,
+  type Claims,
+  claimsWithoutLimits,
+  type Reservation
+} from "../../../domain/Reservation.ts"
 import { ledgerLagMs, rememberedS } from "../bounds.ts"
 import { makeCalls, maxCallsInCommand } from "./calls.ts"
 import { checkRequirements } from "./requirements.ts"
@@ -162,7 +167,7 @@ const make = (
     own: ReadonlyArray<number>,
     read: Read<A>
   ) => {
-    const claims = { account, limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: {} }
+    const claims = claimsWithoutLimits(account)
     return timed((now) => send(verb, claims, "", instant, now, own, read))
   }
 

@@ -1,6 +1,6 @@
 /** The names of the keys in Redis, and how calls of an account's script are put into one command (`state.lua`). */
 import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
-import { type Budgets, periods } from "../../../domain/Limits.ts"
+import { type Budgets, noBudgets, periods } from "../../../domain/Limits.ts"
 import type { GatheredCommand, RedisArgument } from "../../../infra/Redis.ts"
 import { type CommandArgument, SharedArguments } from "../../../infra/RedisCommand.ts"
 import type { Claims, CounterOwner } from "../../../domain/Reservation.ts"
@@ -35,8 +35,6 @@ interface Section {
   readonly shared: string
 }
 
-const none: Budgets = {}
-
 const sameBudgets = (a: Budgets, b: Budgets): boolean =>
   a === b || periods.every((period) => a[period] === b[period])
 
@@ -47,7 +45,7 @@ const sameClaims = (a: Claims, b: Claims): boolean =>
   a.limits.tpm === b.limits.tpm &&
   a.limits.concurrent === b.limits.concurrent &&
   sameBudgets(a.budgets, b.budgets) &&
-  sameBudgets(a.tenantBudgets ?? none, b.tenantBudgets ?? none)
+  sameBudgets(a.tenantBudgets ?? noBudgets, b.tenantBudgets ?? noBudgets)
 
 /** Accounts whose section is kept, some 2 KB each. Beyond it all are forgotten. */
 const mostAccounts = 1000
@@ -62,7 +60,7 @@ export const makeCalls = (prefix: string, lives: string, runId: RedisArgument) =
   }
 
   const makeSection = (claims: Claims, instant: number): Section => {
-    const { account, budgets, limits, tenantBudgets = none } = claims
+    const { account, budgets, limits, tenantBudgets = noBudgets } = claims
     const [name, group, day] = [nameOf(account), nameOf({ group: account.group }), dayNumber(instant)]
     const recordPrefix = `${group}:request:`
     const spendable = [budgets, tenantBudgets].flatMap((of) => periods.map((period) => of[period] ?? -1))
