@@ -49,7 +49,7 @@ interface Stalls {
 }
 
 /** Stalls the stores until the fiber is interrupted. They work afterwards. */
-const stalls = ({ stalledMs, stores, worksMs }: Stalls) =>
+const stall = ({ stalledMs, stores, worksMs }: Stalls) =>
   Effect.gen(function* () {
     const arena = yield* Arena
     const each = (act: "pause" | "resume") => Effect.forEach(stores, (store) => arena[store][act])
@@ -83,7 +83,7 @@ const leaving = ({ limits = {}, name, plan, stalls: wanted }: Leaving): Assault 
     // Everybody has been admitted once, so that the next admissions are expected.
     yield* attack(completed({ attack: "volley", count: 16, seconds: 1 }, victim.url, keys))
     const attacking = yield* startAttack(completed({ seconds: 12, ...plan }, victim.url, keys))
-    const changing = yield* Effect.forkChild(stalls(wanted))
+    const changing = yield* Effect.forkChild(stall(wanted))
     const met = yield* Fiber.join(attacking)
     yield* Fiber.interrupt(changing)
     const state = yield* settledBooks(90)
