@@ -12,6 +12,7 @@ import { file, type Served, serve } from "./processes.ts"
 
 export type ContenderName =
   | "floor"
+  | "floor with stores"
   | "tollgate"
   | "twins"
   | "one worker"
@@ -79,6 +80,28 @@ export const floor = (backendUrl: string) =>
     (served): Contender => ({
       ...served,
       name: "floor",
+      keys: { good: nobody, poor: nobody, nobody }
+    })
+  )
+
+/** The floor with a row and a count before the call and after it: what a durable record costs without any logic. */
+export const floorWithStores = (backendUrl: string, stores: Stores) =>
+  Effect.map(
+    serve(
+      "0",
+      [file("floorWithStores.ts")],
+      {
+        NODE_ENV: "production",
+        MALLOC_ARENA_MAX: "1",
+        DATABASE_URL: stores.databaseUrl,
+        REDIS_URL: `${stores.redisUrl}/2`,
+        BACKEND_URL: backendUrl
+      },
+      { idleS: 2 }
+    ),
+    (served): Contender => ({
+      ...served,
+      name: "floor with stores",
       keys: { good: nobody, poor: nobody, nobody }
     })
   )

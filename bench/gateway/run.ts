@@ -162,7 +162,7 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
   const all = [
     yield* contenders.floor(url),
     yield* contenders.tollgate(url, stores, { profile: options.profile, idleS: 2 }),
-    ...(options.table ? [] : [yield* contenders.twins(url)]),
+    options.table ? yield* contenders.floorWithStores(url, stores) : yield* contenders.twins(url),
     // Tollgate's keys are in the first of the databases of this Redis.
     ...(yield* peers({ backendUrl: url, redisUrl: `${stores.redisUrl}/1` }, options.peers, say))
   ]
