@@ -138,6 +138,37 @@ it.live(
     }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres()))
 )
 
+it.live("when the completion of a request cannot be written, then its intent gets the final figures", () =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const audit = yield* another({ ...patient, leaseS: 3 })
+    const ending = intentOf()
+    const { requestId } = ending.arrival
+    yield* audit.open(queuedFor(ending))
+    yield* sql`
+        CREATE FUNCTION report_full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$`
+    yield* sql`
+        CREATE TRIGGER full_disk BEFORE INSERT ON audit_log FOR EACH ROW EXECUTE FUNCTION report_full_disk()`
+    const written = yield* audit.close(endOf(ending, usageOf(7, 3)))
+    const figures = Effect.map(
+      sql<{ tokens_out: string }>`SELECT tokens_out::text FROM intents WHERE request_id = ${requestId}`,
+      ([intent]) => intent?.tokens_out
+    )
+    assert.isTrue(
+      yield* eventually(
+        Effect.map(figures, (tokensOut) => tokensOut === "3"),
+        Boolean,
+        10_000
+      )
+    )
+    yield* sql`DROP TRIGGER full_disk ON audit_log`
+    yield* written
+    assert.deepInclude(yield* storedRow(requestId), { status: 200, tokens_in: 7, tokens_out: 3 })
+    assert.isFalse(yield* hasIntent(requestId))
+  }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres()))
+)
+
 it.live(
   "when rows are committed, then only an intent does not wait for the disk, and the setting does not outlive it",
   () =>
