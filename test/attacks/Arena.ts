@@ -17,6 +17,12 @@ import { findRedis } from "../support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../support/servers/RedisServer.ts"
 import { ArenaFailed, type Env, here, kept, type Key, launch } from "./processes.ts"
 
+/**
+ * What a gateway may take under any attack, MiB: a replica has 1 GiB (`docs/sizing.md`), and bodies and answers need the rest.
+ * The arena runs the sources, which take 100 MiB more than the build.
+ */
+export const mostMiB = 512
+
 /** The attack is over when the gateway has this much memory: the machine is not only for this. */
 const maxMiB = 2048
 
@@ -118,6 +124,8 @@ export const layerArena = (checkout: string) =>
       yield* answers(`${backendUrl}/stats`, 200)
       const env = {
         NODE_ENV: "production",
+        // As in the image and with `npm start`.
+        MALLOC_ARENA_MAX: "1",
         DATABASE_URL: Redacted.value(postgres.url("postgres")),
         REDIS_URL: redis.url,
         BACKEND_URL: backendUrl

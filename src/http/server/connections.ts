@@ -12,6 +12,7 @@
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
+import { makeAttached } from "../../infra/v8/Attached.ts"
 import { DenseList, type Handle } from "../../infra/v8/DenseList.ts"
 import { addressGroup, plainAddress } from "./addresses.ts"
 import { onRequest } from "./onRequest.ts"
@@ -43,12 +44,19 @@ export interface Connections {
 interface Connection {
   readonly socket: Socket
   readonly address: DenseList<Connection> | undefined
+  /** gives its places back; a second call does nothing */
+  leave: () => void
   /** running requests */
   running: number
   /** since when it has waited for a request; performance.now() */
   since: number
   served: boolean
 }
+
+/** Attached to its socket (`src/infra/v8/Attached.ts`). */
+const connections = makeAttached<Socket, Connection>()
+
+const stay = (): void => undefined
 
 /** How many random connections are tried before all are searched. */
 const tries = 16
@@ -65,16 +73,13 @@ const waitingOf = (connections: DenseList<Connection>): Connection | undefined =
 export const limitConnections = (server: Server, limits: ConnectionLimits): Connections => {
   const all = new DenseList<Connection>()
   const byAddress = new Map<string, DenseList<Connection>>()
-  const connections = new WeakMap<Socket, Connection>()
   const minWaitMs = limits.minWaitMs ?? 1000
   let cut = 0
-
-  const leaving = new WeakMap<Socket, () => void>()
 
   const end = (socket: Socket): void => {
     cut += 1
     // Its place is free at once; the socket reports its close a little later.
-    leaving.get(socket)?.()
+    connections.get(socket)?.leave()
     socket.destroy()
   }
 
@@ -94,6 +99,7 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
     const connection: Connection = {
       socket,
       address: own,
+      leave: stay,
       running: 0,
       since: performance.now(),
       served: false
@@ -108,7 +114,7 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
       for (const [list, place] of places) list.remove(place)
       if (group !== undefined && own?.size === 0 && byAddress.get(group) === own) byAddress.delete(group)
     }
-    leaving.set(socket, leave)
+    connection.leave = leave
     socket.once("close", leave)
   })
 

@@ -5,6 +5,7 @@
 import { randomUUIDv7 } from "node:crypto"
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
+import { makeAttached } from "../../infra/v8/Attached.ts"
 import type { MalformedReason } from "../../observability/Metrics.ts"
 import { onRequest } from "./onRequest.ts"
 import { markMisframed } from "./framing.ts"
@@ -75,6 +76,8 @@ interface Conversation {
   refused: boolean
 }
 
+const conversations = makeAttached<Duplex, Conversation>()
+
 /** Ends the connection with `refusal`, after the answers to all earlier requests are complete. */
 const endAfter = (answers: ReadonlyArray<ServerResponse>, socket: Duplex, refusal: Refusal): void => {
   const waited = new Set(answers)
@@ -90,7 +93,6 @@ const endAfter = (answers: ReadonlyArray<ServerResponse>, socket: Duplex, refusa
 
 /** `count` is called for each refused request, answered or not. */
 export const refuseMalformed = (server: Server, count: (reason: MalformedReason) => void): void => {
-  const conversations = new WeakMap<Duplex, Conversation>()
   const conversationOn = (socket: Duplex): Conversation => {
     const existing = conversations.get(socket)
     if (existing !== undefined) return existing

@@ -13,6 +13,7 @@
 import { IncomingMessage, Server, type ServerOptions, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 import { Effect } from "effect"
+import { makeAttached } from "../../infra/v8/Attached.ts"
 
 /** Number of requests of one connection that may wait, in addition to the running one. */
 export const maxWaiting = 16
@@ -37,8 +38,8 @@ interface Line {
   dropped: number
 }
 
-const lines = new WeakMap<Socket, Line>()
-const places = new WeakMap<IncomingMessage, Waiting>()
+const lines = makeAttached<Socket, Line>()
+const places = makeAttached<IncomingMessage, Waiting>()
 
 /** Node resumes a connection by itself whenever code reads a request of it. */
 const stopReading = (line: Line): void => {

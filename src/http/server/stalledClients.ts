@@ -6,6 +6,7 @@
  */
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
+import { makeAttached } from "../../infra/v8/Attached.ts"
 import { DenseList } from "../../infra/v8/DenseList.ts"
 import { onRequest } from "./onRequest.ts"
 
@@ -18,16 +19,17 @@ interface Watched {
   since: number
 }
 
+const watchedSockets = makeAttached<Socket, Watched>()
+
 /** The bytes that the kernel has taken: everything written, without what still waits in this process. */
 const sentBytesOf = (socket: Socket): number => socket.bytesWritten - socket.writableLength
 
 /** A connection is watched from its first request until it closes, so that a request costs no listener and no entry. */
 export const cutStalledClients = (server: Server, stallMs: number): void => {
   const all = new DenseList<Watched>()
-  const bySocket = new WeakMap<Socket, Watched>()
   const watch = (socket: Socket): Watched => {
     const watched = { socket, sentBytes: sentBytesOf(socket), since: performance.now() }
-    bySocket.set(socket, watched)
+    watchedSockets.set(socket, watched)
     const handle = all.add(watched)
     socket.once("close", () => all.remove(handle))
     return watched
@@ -47,7 +49,7 @@ export const cutStalledClients = (server: Server, stallMs: number): void => {
   timer.unref()
   server.on("close", () => clearInterval(timer))
   onRequest(server, ({ socket }) => {
-    const watched = bySocket.get(socket) ?? watch(socket)
+    const watched = watchedSockets.get(socket) ?? watch(socket)
     if (socket.writableLength === 0) watched.since = performance.now()
   })
 }

@@ -17,7 +17,15 @@ const disablePretenuring = "--no-allocation-site-pretenuring"
  */
 const growYoungGeneration = "--semi-space-growth-factor=2"
 
+/**
+ * Lets old space grow by two fifths of what is alive, and by the young generation, before it is collected. V8's own factor
+ * depends on the memory of the machine: in a container of 1 GiB it is about the same, on a machine of 16 GiB or more old space
+ * may grow to four times of what is alive. Clients that leave while a store is slow made 142 MB of garbage there, and 59 MB
+ * with this flag (`bench/RESULTS.md`).
+ */
+const growOldGeneration = "--heap-growing-percent=40"
+
 /** Must run when the gateway is loaded, before it serves. */
 export const prepareToServe = Effect.sync(() => {
-  for (const flag of [disablePretenuring, growYoungGeneration]) setFlagsFromString(flag)
+  for (const flag of [disablePretenuring, growYoungGeneration, growOldGeneration]) setFlagsFromString(flag)
 })

@@ -13,6 +13,7 @@ import { handleSignals } from "../../startup/signals.ts"
 import { settingsFrom, type StartupError } from "../../startup/StartupError.ts"
 import { toPrimary, toWorker } from "../protocol.ts"
 import { type FleetStatus, makeFleet } from "./Fleet.ts"
+import { heapFlagsOf } from "./heap.ts"
 import type { Member } from "./member.ts"
 import { MetricsSum } from "./metricsSum.ts"
 import { joinReadiness } from "./readiness.ts"
@@ -32,7 +33,10 @@ const run = Effect.fnUntraced(function* (
 ): Effect.fn.Return<never, StartupError, Scope.Scope> {
   // A worker runs the file that the primary runs: the sources or the build. Messages are structured clones: JSON has no NaN
   // and no infinity, and metrics have both.
-  cluster.setupPrimary({ serialization: "advanced" })
+  cluster.setupPrimary({
+    serialization: "advanced",
+    execArgv: [...process.execArgv, ...heapFlagsOf(workers, process)]
+  })
   const members = new Set<Member>()
   const serving = () => [...members].filter(({ state }) => state === "serves")
   const metrics = new MetricsSum<Member>()

@@ -1,11 +1,9 @@
 /** Points 1 to 3: memory by bodies, by answers nobody reads, and by what the model server sends. */
 import { Effect } from "effect"
-import { Arena, newKeys } from "../Arena.ts"
+import { Arena, mostMiB, newKeys } from "../Arena.ts"
 import { atMost, noted, type Row } from "../figures.ts"
 import { attack, completed, type Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
-
-const limitMiB = 512
 
 interface MemoryPlan extends Plan {
   readonly name: string
@@ -31,7 +29,7 @@ const assault =
         Effect.as(victim.gone, { "the process ended": 1 })
       )
       const rows: ReadonlyArray<Row> = [
-        atMost(point, name, "memory at most, MiB", victim.peakMiB(), limitMiB),
+        atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
         noted(point, name, "memory before, MiB", quietMiB),
         noted(point, name, "CPU, seconds", victim.cpuSeconds() - quietCpu),
         ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))

@@ -1,7 +1,7 @@
 /** Points 9 to 13: what one attacker does to everybody else. */
 import { request } from "node:http"
 import { Effect, Fiber } from "effect"
-import { Arena, newKeys, rowsBeside } from "../Arena.ts"
+import { Arena, mostMiB, newKeys, rowsBeside } from "../Arena.ts"
 import { atMost, noted, type Row } from "../figures.ts"
 import { completed, type Key, type Neighbour, neighbour, type Plan, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
@@ -20,6 +20,8 @@ interface Trouble {
   readonly capped?: boolean
   /** how long the attack goes on before its neighbour comes, seconds; default 1.5 */
   readonly leadS?: number
+  /** memory at most, MiB */
+  readonly maxMiB?: number
   /** whether an honest stranger's 403 is timed as well */
   readonly stranger?: boolean
 }
@@ -54,6 +56,7 @@ const trouble = ({
   keys: keyCount = 1,
   leadS = 1.5,
   limits = { rpm: 1, tpm: 1000, concurrent: 1 },
+  maxMiB = mostMiB,
   name,
   plan,
   point,
@@ -110,7 +113,7 @@ const trouble = ({
           ]
         : []),
       noted(point, name, "CPU of the gateway, seconds a second", cpu / seconds),
-      noted(point, name, "memory at most, MiB", victim.peakMiB()),
+      atMost(point, name, "memory at most, MiB", victim.peakMiB(), maxMiB),
       ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))
     ]
     return rows
@@ -145,6 +148,8 @@ const connections = (name: string, plan: Partial<Plan>): Trouble => ({
   keys: 0,
   // The house is full before anybody else comes.
   leadS: 10,
+  // As many as there may be take 18 KB each.
+  ...(plan.from === undefined ? {} : { maxMiB: 704 }),
   plan: { attack: "occupy", count: 16_384, seconds: 18, from: ["127.0.0.1"], ...plan }
 })
 const many = Array.from({ length: 6 }, (_, i) => `127.0.1.${i + 1}`)

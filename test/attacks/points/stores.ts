@@ -3,7 +3,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Fiber, Schema } from "effect"
 import type { BudgetChange } from "../../../src/admin/Registry.ts"
 import { settledBooks } from "../../scale/books.ts"
-import { Arena, newKeys } from "../Arena.ts"
+import { Arena, mostMiB, newKeys } from "../Arena.ts"
 import { atMost, noted, type Row } from "../figures.ts"
 import { attack, completed, type Key, type Plan, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
@@ -95,7 +95,7 @@ const leaving = ({ limits = {}, name, plan, stalls: wanted }: Leaving): Assault 
       atMost(14, name, "tokens between audit, ledger, counters", settled.difference, 0),
       atMost(14, name, "requests booked as aborted", aborted, 0),
       atMost(14, name, "not served afterwards, of 8", 8 - (after["200"] ?? 0), 0),
-      atMost(14, name, "memory at most, MiB", victim.peakMiB(), 512),
+      atMost(14, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
       noted(14, name, "  seconds until nothing was open", state.seconds),
       noted(14, name, "  rows", rows),
       noted(14, name, "  admitted", admitted),
