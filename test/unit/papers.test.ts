@@ -139,6 +139,7 @@ it("when a document names a setting, then it exists", () => {
     "OLLAMA_WITHOUT_GPU",
     "COMPOSE_PROFILES",
     "MALLOC_ARENA_MAX",
+    "NODE_OPTIONS",
     "NODE_EXTRA_CA_CERTS"
   ])
   // Codes of Node and OpenSSL.

@@ -1,8 +1,7 @@
 /**
  * Attaches values to objects that come and go with connections and requests. It is not a `WeakMap`: a collection of young
  * objects keeps every value of a `WeakMap` that is in old space, and with it the key, if the value refers to it. So the
- * `WeakMap`s of sockets kept every closed connection, with its last request, until the next full collection
- * (`bench/RESULTS.md`). Here the object refers to its value, and nothing else does.
+ * `WeakMap`s of sockets kept each closed connection, with its last request, until the next full collection. Here the object refers to its value, and nothing else does.
  */
 
 /** An object as it is: a class that extends it adds its private field to that object. */

@@ -2,12 +2,13 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber, Redacted } from "effect"
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { isAlive } from "../../../src/infra/embedded/RuntimeFile.ts"
 import { layerPostgres as layerReplicas } from "../../../src/replicas/postgres.ts"
 import { Replicas } from "../../../src/replicas/Replicas.ts"
+import { heapFlagsOf } from "../../../src/workers/primary/heap.ts"
 import { eventually, Fake } from "../../support/Gateway.ts"
 import { TestDatabase } from "../../support/TestPostgres.ts"
 import { figure, get, makeKey, post, startGateway, stream, world } from "./support.ts"
@@ -209,5 +210,15 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("workers of one ga
         assert.isFalse(before.some(isAlive))
       }).pipe(Effect.scoped),
     90_000
+  )
+
+  it.effect("when the machine has memory for one process, then the heaps of both workers share it", () =>
+    Effect.gen(function* () {
+      const gateway = yield* startGateway()
+      const [flag = "none"] = heapFlagsOf(2, process)
+      const started = gateway.workers().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8"))
+      assert.strictEqual(started.length, 2)
+      for (const words of started) assert.include(words.split("\0"), flag)
+    }).pipe(Effect.scoped)
   )
 })
