@@ -102,7 +102,7 @@ const through = Effect.fnUntraced(function* (inFlight: number, count: number) {
           const intent = intentAt(n)
           const began = performance.now()
           yield* audit.open(queuedFor(intent))
-          yield* Effect.flatten(audit.close(endOf(intent)))
+          yield* audit.close(endOf(intent))
           times.push(performance.now() - began)
         }),
       { concurrency: inFlight, discard: true }

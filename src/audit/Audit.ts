@@ -32,10 +32,10 @@ export class Audit extends Context.Service<
     progress(requestId: string, usage: Usage, held?: number): Effect.Effect<void>
     /**
      * Completes an intent: audit row, ledger and end of the intent in one transaction, once per request id even if it is
-     * called several times. It succeeds when the row is queued. The effect that it returns waits a bounded time until the
-     * row is durable. After a failure the row stays queued and is retried in the background.
+     * called several times. The row is queued when it is called. The effect waits a bounded time until the row is
+     * durable. After a failure the row stays queued and is retried in the background.
      */
-    close(record: AuditRecord): Effect.Effect<Effect.Effect<void, Unavailable>>
+    close(record: AuditRecord): Effect.Effect<void, Unavailable>
     /**
      * Writes the row of a request without an intent (refusals, lists). It waits a bounded time until the row is durable.
      * A refusal whose row is late keeps its status. An answer (status below 400) fails without its row. It also fails when

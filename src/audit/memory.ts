@@ -149,7 +149,7 @@ const make = (maxRows: number) =>
             tokensOut: Math.max(stored.tokensOut, usage.tokensOut)
           })
         }),
-      close: (record) => Effect.sync(() => (put(auditRow(record), true) ? Effect.void : unavailable("down"))),
+      close: (record) => (put(auditRow(record), true) ? Effect.void : unavailable("down")),
       refuse: (record) =>
         Effect.suspend(() =>
           put(auditRow(record), false) || record.status >= 400 ? Effect.void : unavailable("down")

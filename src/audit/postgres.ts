@@ -302,7 +302,7 @@ const make = (options: AuditOptions) =>
           const row = prepared.get(requestId)
           const written =
             row === undefined ? opening.submit(intentRow(intent), openTimeoutMs) : row.wait(openTimeoutMs)
-          return Effect.mapBoth(written, {
+          return Effect.mapBothEager(written, {
             onFailure: (error) => {
               // The time for this row is used up, so the refusal does not wait for it again.
               prepared.delete(requestId)
@@ -325,24 +325,23 @@ const make = (options: AuditOptions) =>
           const request = open.get(requestId)
           if (request !== undefined) request.progress = { ...usage, held }
         }),
-      close: (record) =>
-        Effect.sync(() => {
-          const { requestId } = record.arrival
-          const request = open.get(requestId)
-          // If this process dies before the row is written, the intent has the same figures.
-          if (request !== undefined) {
-            request.progress = { ...record.usage, held: 0 }
-            request.ended = true
-          }
-          const row = auditRow(record, request?.intent.reservation.admittedAt)
-          const durable = closing.offerNow(row)
-          if (typeof durable !== "function") return unavailable(durable)
-          return Effect.catch(durable(options.closeTimeoutMs ?? 5000), (error) =>
-            error._tag === "Late"
-              ? Effect.andThen(recordLate(closing, row, error), unavailable(error))
-              : unavailable(error)
-          )
-        }),
+      close: (record) => {
+        const { requestId } = record.arrival
+        const request = open.get(requestId)
+        // If this process dies before the row is written, the intent has the same figures.
+        if (request !== undefined) {
+          request.progress = { ...record.usage, held: 0 }
+          request.ended = true
+        }
+        const row = auditRow(record, request?.intent.reservation.admittedAt)
+        const durable = closing.offerNow(row)
+        if (typeof durable !== "function") return unavailable(durable)
+        return Effect.catchEager(durable(options.closeTimeoutMs ?? 5000), (error) =>
+          error._tag === "Late"
+            ? Effect.andThen(recordLate(closing, row, error), unavailable(error))
+            : unavailable(error)
+        )
+      },
       refuse: Effect.fnUntraced(function* (record) {
         const { requestId } = record.arrival
         // The intent may be written although its client did not wait for it. The statement of the row deletes it.

@@ -56,17 +56,57 @@ export const uncounted: AnswerShare = {
   atEnd: () => undefined
 }
 
-const shareOf = (
-  account: AnswerAccount,
-  key: string,
-  waitMs: number
-): { readonly share: AnswerShare; close(): void } => {
-  const own = account.open(key)
-  const ends: Array<() => void> = []
-  const wait = (bytes: number): Effect.Effect<void, Unavailable> =>
-    Effect.callback<void>((resume) => {
+/** The share of one request. Its class has its functions: a closure for each would be made for each request. */
+class OwnShare implements AnswerShare {
+  readonly #account: AnswerAccount
+  readonly #own: ReturnType<AnswerAccount["open"]>
+  readonly #waitMs: number
+  readonly #ends: Array<() => void> = []
+
+  constructor(account: AnswerAccount, key: string, waitMs: number) {
+    this.#account = account
+    this.#own = account.open(key)
+    this.#waitMs = waitMs
+  }
+
+  tryCollect(bytes: number): boolean {
+    return this.#account.tryCollect(this.#own, bytes)
+  }
+
+  collect(bytes: number): Effect.Effect<void, Unavailable> {
+    return Effect.suspend(() => (this.tryCollect(bytes) ? Effect.void : this.#wait(bytes)))
+  }
+
+  deliver(bytes: number): void {
+    this.#account.deliver(this.#own, bytes)
+  }
+
+  hold(bytes: number): void {
+    this.#account.hold(this.#own, bytes)
+  }
+
+  onCut(cut: () => void): void {
+    this.#own.cut = cut
+  }
+
+  atEnd(end: () => void): void {
+    this.#ends.push(end)
+  }
+
+  /** Calls what waits for the end, and gives the memory back. */
+  close(): void {
+    try {
+      for (const end of this.#ends) end()
+    } finally {
+      this.#account.close(this.#own)
+    }
+  }
+
+  #wait(bytes: number): Effect.Effect<void, Unavailable> {
+    const account = this.#account
+    return Effect.callback<void>((resume) => {
       // In a microtask: memory may be given back inside undici's parser, which allows no other call meanwhile.
-      const leave = account.wait(own, bytes, () => queueMicrotask(() => resume(Effect.void)))
+      const leave = account.wait(this.#own, bytes, () => queueMicrotask(() => resume(Effect.void)))
       return Effect.sync(leave)
     }).pipe(
       Effect.raceFirst(
@@ -77,24 +117,8 @@ const shareOf = (
           )
         )
       ),
-      Effect.timeoutOrElse({ duration: waitMs, orElse: () => Effect.fail(crowded) })
+      Effect.timeoutOrElse({ duration: this.#waitMs, orElse: () => Effect.fail(crowded) })
     )
-  return {
-    share: {
-      tryCollect: (bytes) => account.tryCollect(own, bytes),
-      collect: (bytes) => Effect.suspend(() => (account.tryCollect(own, bytes) ? Effect.void : wait(bytes))),
-      deliver: (bytes) => account.deliver(own, bytes),
-      hold: (bytes) => account.hold(own, bytes),
-      onCut: (cut) => void (own.cut = cut),
-      atEnd: (end) => void ends.push(end)
-    },
-    close: () => {
-      try {
-        for (const end of ends) end()
-      } finally {
-        account.close(own)
-      }
-    }
   }
 }
 
@@ -128,15 +152,15 @@ export class AnswerMemory extends Context.Service<
               const scope = Context.getUnsafe(context, Scope.Scope)
               const existing = shares.get(scope)
               if (existing !== undefined) return Effect.succeed(existing)
-              const { close, share } = shareOf(account, caller?.keyId ?? "", options.maxWaitMs ?? maxWaitMs)
+              const share = new OwnShare(account, caller?.keyId ?? "", options.maxWaitMs ?? maxWaitMs)
               shares.set(scope, share)
               const end = () => {
                 // Without this the request would survive one scavenge: that keeps every value of an old WeakMap.
                 shares.delete(scope)
-                close()
+                share.close()
                 return Effect.void
               }
-              return Effect.as(Scope.addFinalizerExit(scope, end), share)
+              return Effect.map(Scope.addFinalizerExit(scope, end), () => share)
             }),
           checkRoom: ({ keyId, limits }) =>
             account.isFull(keyId)

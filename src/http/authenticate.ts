@@ -6,6 +6,8 @@
 import type { IncomingMessage } from "node:http"
 import { Effect, Result } from "effect"
 import type { Caller } from "../domain/Caller.ts"
+import type { GatewayError } from "../domain/Errors.ts"
+import type { Evidence } from "../domain/Evidence.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { FreeWork } from "./FreeWork.ts"
@@ -46,10 +48,14 @@ const endUserHeaderOf = (incoming: IncomingMessage, { endUserHeader }: Caller): 
 export const makeAuthenticate = Effect.gen(function* () {
   const [freeWork, keys] = [yield* FreeWork, yield* KeyStore]
 
-  return (context: RequestContext, incoming: IncomingMessage) =>
-    Effect.flatMapEager(keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp)), (key) => {
-      context.identify(key)
-      context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))
-      return Effect.fromResult(Result.map(freeWork.check(key.facts.caller), () => key))
-    })
+  return function* (
+    context: RequestContext,
+    incoming: IncomingMessage
+  ): Effect.fn.Return<Evidence<"KeyStore">, GatewayError> {
+    const key = yield* keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp))
+    context.identify(key)
+    context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))
+    yield* Effect.fromResult(freeWork.check(key.facts.caller))
+    return key
+  }
 })

@@ -3,7 +3,7 @@
  * duplicate keys before anything else uses the body.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http"
-import { Effect, Result } from "effect"
+import { Effect, Exit, Result } from "effect"
 import { BadRequest, type Decided, PayloadTooLarge, refuse } from "../domain/Errors.ts"
 import { callbackWithTimeout, makeTimer } from "../infra/time.ts"
 import type { Exchange } from "./Exchange.ts"
@@ -58,25 +58,25 @@ export const makeReceive = Effect.map(
       share: Share,
       limitBytes: number
     ): Effect.Effect<Buffer, BodyRefused> => {
-      const refusal = refusalOf(incoming, limitBytes)
-      const receiving =
-        refusal === undefined
-          ? callbackWithTimeout<Buffer, BodyRefused>(
-              timer,
-              timeouts.body,
-              (resume) => {
-                // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
-                if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1")
-                  response.writeContinue()
-                return received.read(limitBytes, share, resume)
-              },
-              () => Effect.fail(notInTime)
-            )
-          : Effect.fail(refusal)
-      return Effect.tapError(receiving, () => {
-        // The rest of the body is not read.
+      /** The rest of the body is not read. */
+      const refuse = (why: BodyRefused): Exit.Exit<never, BodyRefused> => {
         if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
-        return Effect.void
-      })
+        return Exit.fail(why)
+      }
+      const refusal = refusalOf(incoming, limitBytes)
+      if (refusal !== undefined) return refuse(refusal)
+      return callbackWithTimeout<Buffer, BodyRefused>(
+        timer,
+        timeouts.body,
+        (resume) => {
+          // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
+          if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1")
+            response.writeContinue()
+          return received.read(limitBytes, share, (outcome) =>
+            resume(Result.isSuccess(outcome) ? Effect.succeed(outcome.success) : refuse(outcome.failure))
+          )
+        },
+        () => refuse(notInTime)
+      )
     }
 )

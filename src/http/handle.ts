@@ -39,14 +39,14 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     yield* AnswerMemory
   ]
   const [backend, replies] = [yield* makeForward, yield* makeReplies]
-  const { call, frames, gate } = yield* makeSpans
-  const authenticate = gate("authenticate", yield* makeAuthenticate)
-  const readRequest = gate("read request", yield* makeReadRequest(options))
+  const { call, frames, gate, inlineGate } = yield* makeSpans
+  const authenticate = inlineGate("authenticate", yield* makeAuthenticate)
+  const readRequest = inlineGate("read request", yield* makeReadRequest(options))
   const resolveModel = gate("resolve model", discovery.resolve)
   const reserve = gate("reserve", yield* makeReserve)
   const waitForPlace = gate("wait for place", yield* makeWaitForPlace)
   const checkBreaker = gate("check breaker", breaker.check)
-  const openIntent = gate("open intent", yield* makeOpenIntent)
+  const openIntent = inlineGate("open intent", yield* makeOpenIntent)
   const forward = frames("call model server", backend.forward)
   const [callEmbed, callShow] = [
     call("call model server", backend.embed),

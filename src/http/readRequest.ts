@@ -33,26 +33,20 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     return endUser === undefined ? { arrival, request, maxTokens } : { arrival, request, maxTokens, endUser }
   }
 
-  return (
+  return function* (
     exchange: Exchange,
     { facts: { caller } }: Evidence<"KeyStore">,
     share: Share,
     decode: Decode
-  ): Effect.Effect<Asked, GatewayError> => {
+  ): Effect.fn.Return<Asked, GatewayError> {
     const { context, incoming } = exchange
-    const receiving = receive(exchange, share, options.maxRequestBodyBytes)
-    return Effect.flatMap(receiving, (bytes): Effect.Effect<Asked, GatewayError> => {
-      context.readBody(bytes.byteLength)
-      // Other requests at the same time may have used up its free work.
-      const free = freeWork.check(caller)
-      if (Result.isFailure(free)) return Effect.fail(free.failure)
-      const parsed = bodyOf(incoming, bytes)
-      freeLarge(bytes)
-      const decoded = Result.flatMap(parsed, (body) => decode(body, options))
-      if (Result.isFailure(decoded)) return Effect.fail(decoded.failure)
-      return Effect.mapEager(withContext(contexts, caller.keyId, decoded.success), (opened) =>
-        askedOf(context, opened)
-      )
-    })
+    const bytes = yield* receive(exchange, share, options.maxRequestBodyBytes)
+    context.readBody(bytes.byteLength)
+    // Other requests at the same time may have used up its free work.
+    yield* Effect.fromResult(freeWork.check(caller))
+    const parsed = bodyOf(incoming, bytes)
+    freeLarge(bytes)
+    const decoded = yield* Effect.fromResult(Result.flatMap(parsed, (body) => decode(body, options)))
+    return askedOf(context, yield* withContext(contexts, caller.keyId, decoded))
   }
 })

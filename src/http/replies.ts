@@ -121,16 +121,18 @@ export const makeReplies = Effect.gen(function* () {
   }
 
   /** Joins the frames of the backend to one object. */
-  const folded = (exchange: Exchange, frames: Answer, encoder: Encoder) => {
+  const folded = function* (
+    exchange: Exchange,
+    frames: Answer,
+    encoder: Encoder
+  ): Effect.fn.Return<Reply, Stream.Error<Answer>, Scope.Scope> {
     const fold = new Fold(encoder.logprobs)
-    const read = runChunks(frames, (chunk) => {
+    yield* runChunks(frames, (chunk) => {
       for (const frame of chunk) fold.add(frame)
       return undefined
     })
-    return Effect.flatMap(read, (): Effect.Effect<Reply, BackendFailed, Scope.Scope> => {
-      const body = fold.toObject(encoder.object)
-      return body === undefined ? new BackendFailed({ fault: "cut" }) : object(exchange, body)
-    })
+    const body = fold.toObject(encoder.object)
+    return yield* body === undefined ? new BackendFailed({ fault: "cut" }) : object(exchange, body)
   }
 
   /** The error line or event of a failed stream. */

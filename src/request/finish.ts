@@ -5,7 +5,7 @@
  * An answer that the kernel does not take at once keeps its slot: `release` frees it when the last byte is written or
  * the connection is gone.
  */
-import { Cause, Effect } from "effect"
+import { Cause, Effect, Result } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import type { Unavailable } from "../domain/Errors.ts"
@@ -112,30 +112,26 @@ export const makeFinish = Effect.gen(function* () {
   }
 
   /**
-   * Writes the audit row. For an admitted request it is over when the row is queued, and the effect that it returns
-   * waits for the row, or fails as the writing did. After a defect the client gets a 500, and the row records that as soon
-   * as it can be written.
+   * Writes the audit row. That of an admitted request is queued when this is called. The effect waits for the row. After a
+   * defect the client gets a 500, and the row records that as soon as it can be written.
    */
   const write = (
     context: RequestContext,
     record: AuditRecord,
     row: Ending["row"]
-  ): Effect.Effect<Effect.Effect<void, Unavailable>> => {
-    const put = (written: AuditRecord) =>
-      context.opened
-        ? audit.close(written)
-        : Effect.sync(() => (row === "shared" ? audit.tally(written) : audit.refuse(written)))
+  ): Effect.Effect<void, Unavailable> => {
+    const put = (written: AuditRecord): Effect.Effect<void, Unavailable> => {
+      if (context.opened) return audit.close(written)
+      return row === "shared" ? audit.tally(written) : audit.refuse(written)
+    }
     const { status, type: errorType } = outcomes.internalError
     const retry = () =>
       settlements.retry(
         `audit ${record.arrival.requestId}`,
-        Effect.flatten(put({ ...record, status, errorType }))
+        Effect.suspend(() => put({ ...record, status, errorType }))
       )
-    const durable = (waiting: Effect.Effect<void, Unavailable>) => Effect.tapDefect(waiting, retry)
-    return Effect.matchCause(put(record), {
-      onSuccess: durable,
-      onFailure: (cause) => durable(Effect.failCause(cause))
-    })
+    const written = Result.try(() => put(record))
+    return Effect.tapDefect(Result.getOrElse(written, Effect.die), retry)
   }
 
   /** The cost of the request. It also records the speed of the model. */
@@ -151,7 +147,10 @@ export const makeFinish = Effect.gen(function* () {
     return usage
   }
 
-  /** Fails when the audit row was not durable in time; the row is then still queued. */
+  /**
+   * Fails when the audit row was not durable in time; the row is then still queued. It runs where nothing is interrupted
+   * (`endRequest.ts`).
+   */
   const finish = Effect.fnUntraced(function* (
     context: RequestContext,
     { outcome, row: wanted, slot }: Ending
@@ -166,16 +165,17 @@ export const makeFinish = Effect.gen(function* () {
     // The backend call has ended, so the place is free before the answer is written.
     if (context.cost.place !== undefined) yield* context.cost.place.giveBack
     const record = recordOf(context, outcome, usage, now)
-    yield* Effect.catchCause(metrics.observe(record, context.modelResolved), logDefect)
+    const observed = Result.try(() => metrics.observe(record, context.modelResolved))
+    if (Result.isFailure(observed)) yield* Effect.logError("defect", Cause.die(observed.failure))
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* writeLine(record)
     // The row is written while the counters are settled. Neither stops the other.
-    const written = yield* write(context, record, row)
+    const written = write(context, record, row)
     yield* settle(context, free, totalTokens(usage))
     yield* written
     // After the audit row, never instead of it.
     if (context.transcript !== undefined) yield* context.transcript.keep
-  }, Effect.uninterruptible)
+  })
 
   /** Frees the slot that the request kept. Does nothing when it kept none. */
   const release = (context: RequestContext): Effect.Effect<void> =>

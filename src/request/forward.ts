@@ -64,21 +64,18 @@ export const makeForward = Effect.gen(function* () {
   }
 
   /** Chat and generate. Succeeds with the metered answer when its first frame is in. */
-  const forward = (context: RequestContext, permit: Permit): Effect.Effect<Answer, CallError, Scope.Scope> =>
-    Effect.suspend(() => {
-      const { arrival, call, caller, model, request } = permit.facts
-      context.transcribe(promptLog.transcript(caller, arrival, request))
-      const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
-      const hold = send(context, permit, timing)
-      return Effect.matchEffect(backend.forward(permit), {
-        onFailure: (error) => failed(context, permit, error),
-        onSuccess: (frames) =>
-          Effect.as(
-            metrics.firstFrame(nowMs() - context.arrivedMs, model.name),
-            meterStream(frames, hold, context.transcript)
-          )
-      })
-    })
+  const forward = function* (
+    context: RequestContext,
+    permit: Permit
+  ): Effect.fn.Return<Answer, CallError, Scope.Scope> {
+    const { arrival, call, caller, model, request } = permit.facts
+    context.transcribe(promptLog.transcript(caller, arrival, request))
+    const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
+    const hold = send(context, permit, timing)
+    const frames = yield* Effect.catch(backend.forward(permit), (error) => failed(context, permit, error))
+    metrics.firstFrame(nowMs() - context.arrivedMs, model.name)
+    return meterStream(frames, hold, context.transcript)
+  }
 
   /** Embeddings, with the count that they are charged. */
   const embed = Effect.fnUntraced(function* (

@@ -9,13 +9,16 @@ import type { RequestContext } from "./RequestContext.ts"
 export const makeOpenIntent = Effect.gen(function* () {
   const [audit, leases] = [yield* Audit, yield* LeaseKeeper]
 
-  return (context: RequestContext, queued: Evidence<"Queue">): Effect.Effect<Permit, Unavailable> =>
-    Effect.flatMap(audit.open(queued), (permit) => {
-      context.open()
-      context.cost.admit(permit)
-      // If this process was paused, another request may have got the hold meanwhile.
-      return leases.lapsed(context.cost.leasedAt)
-        ? new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
-        : Effect.succeed(permit)
-    })
+  return function* (
+    context: RequestContext,
+    queued: Evidence<"Queue">
+  ): Effect.fn.Return<Permit, Unavailable> {
+    const permit = yield* audit.open(queued)
+    context.open()
+    context.cost.admit(permit)
+    // If this process was paused, another request may have got the hold meanwhile.
+    if (leases.lapsed(context.cost.leasedAt))
+      return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
+    return permit
+  }
 })

@@ -43,7 +43,7 @@ const traffic = Effect.fnUntraced(function* (
     }
     const usage: Usage = usageOf(n + 1, 3 * n)
     const end = (outcome: { readonly status?: number; readonly errorType?: string } = {}) =>
-      Effect.flatten(audit.close(endOf(intent, usage, outcome)))
+      Effect.suspend(() => audit.close(endOf(intent, usage, outcome)))
     yield* audit.open(queuedFor(intent))
     switch (n % 6) {
       case 0:

@@ -79,14 +79,12 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
             concurrency: 3
           }
         )
-        const end = Effect.flatten(audit.close(endOf(intent, usageOf(7, 3))))
-        yield* Effect.all([end, end, Effect.flatten(audit.close(endOf(intent, usageOf(7, 3))))], {
+        const end = Effect.suspend(() => audit.close(endOf(intent, usageOf(7, 3))))
+        yield* Effect.all([end, end, Effect.suspend(() => audit.close(endOf(intent, usageOf(7, 3))))], {
           concurrency: 3
         })
         // Late and reordered: what has ended stays as it ended.
-        yield* Effect.flatten(
-          audit.close(endOf(intent, usageOf(1000, 1000), { status: 500, errorType: "aborted" }))
-        )
+        yield* audit.close(endOf(intent, usageOf(1000, 1000), { status: 500, errorType: "aborted" }))
         yield* audit.open(queuedFor(intent))
         yield* audit.progress(requestId, usageOf(1, 1))
         yield* audit.refuse(endOf(intent, usageOf(5, 5), { status: 503 }))
@@ -103,7 +101,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
         yield* audit.open(queuedFor(intent))
-        const durable = yield* audit.close(endOf(intent, usageOf(2, 1)))
+        const durable = audit.close(endOf(intent, usageOf(2, 1)))
         const row = yield* eventually(written.row(intent.arrival.requestId), (row) => row !== undefined)
         assert.deepInclude(row, { status: 200, tokens_in: 2, tokens_out: 1 })
         yield* durable
@@ -114,7 +112,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]
         const intent = intentOf()
-        yield* Effect.flatten(audit.close(endOf(intent, usageOf(2, 1))))
+        yield* audit.close(endOf(intent, usageOf(2, 1)))
         assert.deepInclude(yield* written.row(intent.arrival.requestId), { status: 200, tokens_in: 2 })
         assert.deepStrictEqual(yield* written.ledger(intent.caller.keyId), [
           { day: "2026-11-21", requests: 1, tokensIn: 2, tokensOut: 1 }
@@ -143,7 +141,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
           })
           yield* Effect.forEach(
             intents,
-            (intent, n) => Effect.flatten(audit.close(endOf(intent, usageOf(n, 1)))),
+            (intent, n) => Effect.suspend(() => audit.close(endOf(intent, usageOf(n, 1)))),
             {
               concurrency: "unbounded",
               discard: true
@@ -292,7 +290,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
             const intent = intentOf({ promptEstimate: count, held: count })
             yield* audit.open(queuedFor(intent))
             yield* audit.progress(intent.arrival.requestId, usageOf(count, count))
-            yield* Effect.flatten(audit.close(endOf(intent, usageOf(count, count), { latencyMs: count })))
+            yield* audit.close(endOf(intent, usageOf(count, count), { latencyMs: count }))
             const row = yield* written.row(intent.arrival.requestId)
             assert.isTrue(Number.isSafeInteger(row?.tokens_in) && (row?.tokens_in ?? -1) >= 0, String(count))
             assert.isAtMost(row?.latency_ms ?? -1, 2_147_483_647)
@@ -316,15 +314,15 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
             const { requestId } = paused.arrival
             yield* audit.open(queuedFor(paused))
             yield* audit.open(queuedFor(neighbour))
-            yield* Effect.flatten(audit.close(endOf(neighbour, usageOf(1, 2))))
+            yield* audit.close(endOf(neighbour, usageOf(1, 2)))
             yield* audit.progress(requestId, usageOf(5, 10))
             yield* written.beat(requestId, usageOf(5, 10))
             yield* written.abort(requestId)
             const aborted = yield* written.row(requestId)
             assert.deepInclude(aborted, { status: 500, error_type: "aborted", tokens_in: 5, tokens_out: 10 })
-            const end = Effect.flatten(audit.close(endOf(paused, used)))
+            const end = Effect.suspend(() => audit.close(endOf(paused, used)))
             yield* Effect.all([end, end], { concurrency: 2 })
-            yield* Effect.flatten(audit.close(endOf(paused, usageOf(900, 900))))
+            yield* audit.close(endOf(paused, usageOf(900, 900)))
             assert.deepStrictEqual(yield* written.row(requestId), aborted)
             assert.deepStrictEqual(
               { ...(yield* written.correction(requestId)) },
@@ -374,7 +372,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
           (intent) =>
             Effect.andThen(
               audit.open(queuedFor(intent)),
-              Effect.flatten(audit.close(endOf(intent, usageOf(3, 2))))
+              Effect.suspend(() => audit.close(endOf(intent, usageOf(3, 2))))
             ),
           { concurrency: "unbounded", discard: true }
         )

@@ -17,7 +17,7 @@ export const namesSuite = (name: string, world: Layer.Layer<Audit | Written, unk
           const columns = { alias: "fast", end_user: "ann@example.org", model: "m:latest" }
           const [ended, died] = [intentOf(names), intentOf(names)]
           yield* Effect.forEach([ended, died], (intent) => audit.open(queuedFor(intent)))
-          yield* Effect.flatten(audit.close(endOf(ended, usageOf(1, 2), { truncated: true })))
+          yield* audit.close(endOf(ended, usageOf(1, 2), { truncated: true }))
           yield* written.abort(died.arrival.requestId)
           assert.deepInclude(yield* written.row(ended.arrival.requestId), { ...columns, truncated: true })
           assert.deepInclude(yield* written.row(died.arrival.requestId), { ...columns, truncated: null })

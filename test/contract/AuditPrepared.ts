@@ -23,7 +23,7 @@ export const preparedSuite = (name: string, world: Layer.Layer<Audit | Written, 
           const proof = yield* audit.open(queuedFor(intent))
           assert.strictEqual(proof.facts.arrival.requestId, requestId)
           assert.isTrue(yield* written.hasIntent(requestId))
-          yield* Effect.flatten(audit.close(endOf(intent, usageOf(7, 3))))
+          yield* audit.close(endOf(intent, usageOf(7, 3)))
           assert.isFalse(yield* written.hasIntent(requestId))
           assert.deepStrictEqual(yield* written.ledger(intent.caller.keyId), [
             { day: "2026-11-22", requests: 1, tokensIn: 7, tokensOut: 3 }

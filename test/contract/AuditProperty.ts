@@ -92,8 +92,7 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
               if (step.verb !== "prepare" && step.verb !== "progress") prepared.delete(step.request)
               if (step.verb === "open") yield* audit.open(queuedFor(intent))
               if (step.verb === "progress") yield* audit.progress(requestId, usageOf(step.tokens, 0))
-              if (step.verb === "close")
-                yield* Effect.flatten(audit.close(endOf(intent, usageOf(step.tokens, 0))))
+              if (step.verb === "close") yield* audit.close(endOf(intent, usageOf(step.tokens, 0)))
               if (step.verb === "refuse") yield* audit.refuse(endOf(intent, usageOf(0, 0), { status: 499 }))
             }
             const expected = { 0: { day: 0, total: 0 }, 1: { day: 0, total: 0 } }

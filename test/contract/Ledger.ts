@@ -22,7 +22,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
       const audit = yield* Audit
       const intent = intentOf({ caller, admittedAt, arrivedAt: admittedAt })
       yield* audit.open(queuedFor(intent))
-      yield* Effect.flatten(audit.close(endOf(intent, usageOf(tokens, 0))))
+      yield* audit.close(endOf(intent, usageOf(tokens, 0)))
     })
 
     it.effect("when a key is unknown, then it has spent nothing", () =>
@@ -114,7 +114,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
             month: 507,
             total: 507
           })
-          yield* Effect.flatten(audit.close(endOf(intent, usageOf(20, 3))))
+          yield* audit.close(endOf(intent, usageOf(20, 3)))
           assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
             day: 7,
             month: 30,

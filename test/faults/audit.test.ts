@@ -68,7 +68,7 @@ for (const fault of ["stopped", "frozen"] as const) {
         const list = refusalOf({ caller, status: 200 })
         refusedInTime(yield* timed(audit.refuse(list)), 600)
         yield* audit.refuse(endOf(late, usageOf(0, 0), { status: 503 }))
-        refusedInTime(yield* timed(Effect.flatten(audit.close(endOf(running, usageOf(7, 3))))), 1500)
+        refusedInTime(yield* timed(Effect.suspend(() => audit.close(endOf(running, usageOf(7, 3))))), 1500)
 
         yield* fault === "stopped" ? cluster.start : cluster.resume
         const id = running.arrival.requestId
@@ -97,7 +97,7 @@ for (const fault of ["stopped", "frozen"] as const) {
         )
         const next = intentOf({ caller })
         yield* eventually(Effect.exit(audit.open(queuedFor(next))), Exit.isSuccess, 15_000)
-        yield* Effect.flatten(audit.close(endOf(next, usageOf(1, 1))))
+        yield* audit.close(endOf(next, usageOf(1, 1)))
         const days = yield* ledgerOf(caller.keyId)
         assert.deepStrictEqual(days, yield* auditSumsOf(caller.keyId))
         assert.deepInclude(days[0], { requests: 2, tokensIn: 8, tokensOut: 4 })
@@ -116,7 +116,7 @@ it.live(
       yield* audit.open(queuedFor(running))
       yield* Effect.gen(function* () {
         yield* lock("audit_log")
-        refusedInTime(yield* timed(Effect.flatten(audit.close(endOf(running, usageOf(7, 3))))), 1500)
+        refusedInTime(yield* timed(Effect.suspend(() => audit.close(endOf(running, usageOf(7, 3))))), 1500)
         refusedInTime(yield* timed(audit.open(queuedFor(intentOf({ caller })))), 50)
         assert.isTrue(Exit.isSuccess((yield* timed(audit.refuse(refusalOf()))).exit))
       }).pipe(Effect.scoped)
@@ -129,7 +129,7 @@ it.live(
       assert.strictEqual(yield* eventually(statusOf(id), (status) => status === 503, 15_000), 503)
       const next = intentOf({ caller })
       yield* eventually(Effect.exit(audit.open(queuedFor(next))), Exit.isSuccess, 10_000)
-      yield* Effect.flatten(audit.close(endOf(next, usageOf(1, 0))))
+      yield* audit.close(endOf(next, usageOf(1, 0)))
       assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
     }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres))),
   60_000
@@ -154,7 +154,7 @@ it.live(
       }).pipe(Effect.scoped)
       const intent = intentOf({ caller })
       yield* eventually(Effect.exit(audit.open(queuedFor(intent))), Exit.isSuccess, 10_000)
-      yield* Effect.flatten(audit.close(endOf(intent, usageOf(1, 1))))
+      yield* audit.close(endOf(intent, usageOf(1, 1)))
       const sql = yield* SqlClient.SqlClient
       const count = Effect.map(
         sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log`,
@@ -215,7 +215,7 @@ it.live(
             n % 2 === process || n % 10 === 0
               ? Effect.andThen(
                   audit.open(queuedFor(intent)),
-                  Effect.flatten(audit.close(endOf(intent, usageOf(n, 1))))
+                  Effect.suspend(() => audit.close(endOf(intent, usageOf(n, 1))))
                 )
               : Effect.void
           )
@@ -255,7 +255,7 @@ it.live(
         Array.from({ length: 300 }),
         () => {
           const intent = intentOf({ caller })
-          return Effect.exit(Effect.flatten(audit.close(endOf(intent, usageOf(2, 1)))))
+          return Effect.exit(Effect.suspend(() => audit.close(endOf(intent, usageOf(2, 1)))))
         },
         { concurrency: 3 }
       )
@@ -286,7 +286,7 @@ it.live(
       yield* audit.open(queuedFor(intent))
       const unlock = yield* Scope.make()
       yield* Scope.provide(lock("audit_log"), unlock)
-      yield* Effect.exit(Effect.flatten(audit.close(endOf(intent, usageOf(4, 2)))))
+      yield* Effect.exit(Effect.suspend(() => audit.close(endOf(intent, usageOf(4, 2)))))
       const ending = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
       refusedInTime(yield* timed(audit.open(queuedFor(intentOf()))), 700)
       yield* Effect.sleep("300 millis")

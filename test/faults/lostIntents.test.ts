@@ -2,6 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
+import type { Unavailable } from "../../src/domain/Errors.ts"
 import { noon, callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
 import { auditSumsOf, hasIntent, ledgerOf, statusOf, storedRow } from "../support/auditDatabase.ts"
 import { another } from "../support/anotherAudit.ts"
@@ -43,7 +44,7 @@ it.live(
       const midnight = noon + 12 * 3_600_000
       const before = intentOf({ caller })
       yield* resting.open(queuedFor(before))
-      yield* Effect.flatten(resting.close(endOf(before, usageOf(1, 1))))
+      yield* resting.close(endOf(before, usageOf(1, 1)))
 
       yield* freezeWalWriter
       // Its first heartbeat, which waits for the disk, comes 4 s after it is built: after the crash.
@@ -65,7 +66,7 @@ it.live(
       assert.deepInclude(yield* storedRow(before.arrival.requestId), { status: 200 }, "a completion is kept")
 
       // A request that ends before the next heartbeat, on the day of its admission.
-      const end = Effect.flatten(resting.close(endOf(ending, usageOf(7, 3))))
+      const end = Effect.suspend(() => resting.close(endOf(ending, usageOf(7, 3))))
       yield* Effect.all([end, end], { concurrency: 2 })
       assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
       // One that runs on.
@@ -75,7 +76,7 @@ it.live(
         SELECT held::int, tokens_in::int, tokens_out::int, lease_until > now() AS leased FROM intents
         WHERE request_id = ${running.arrival.requestId}::text::uuid`
       assert.deepStrictEqual({ ...restored }, { held: 200, tokens_in: 5, tokens_out: 40, leased: true })
-      yield* Effect.flatten(beating.close(endOf(running, usageOf(5, 50))))
+      yield* beating.close(endOf(running, usageOf(5, 50)))
       assert.isFalse(yield* hasIntent(running.arrival.requestId))
 
       assert.isFalse(yield* hasIntent(forgotten.arrival.requestId))
@@ -121,11 +122,12 @@ it.live(
       const writer = yield* Effect.forkChild(locking)
       yield* Deferred.await(locked)
       // The heartbeat waits for this transaction, so it finds both intents gone when one of the requests has ended.
-      const written = yield* sql.withTransaction(
+      let written: Effect.Effect<void, Unavailable> = Effect.void
+      yield* sql.withTransaction(
         Effect.gen(function* () {
           yield* sql`LOCK TABLE intents IN SHARE ROW EXCLUSIVE MODE`
           yield* sql`DELETE FROM intents`
-          return yield* audit.close(endOf(ending, usageOf(7, 3)))
+          written = audit.close(endOf(ending, usageOf(7, 3)))
         })
       )
       assert.isTrue(yield* eventually(hasIntent(running.arrival.requestId), Boolean, 10_000))
@@ -150,7 +152,7 @@ it.live("when the completion of a request cannot be written, then its intent get
         BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$`
     yield* sql`
         CREATE TRIGGER full_disk BEFORE INSERT ON audit_log FOR EACH ROW EXECUTE FUNCTION report_full_disk()`
-    const written = yield* audit.close(endOf(ending, usageOf(7, 3)))
+    const written = audit.close(endOf(ending, usageOf(7, 3)))
     const figures = Effect.map(
       sql<{ tokens_out: string }>`SELECT tokens_out::text FROM intents WHERE request_id = ${requestId}`,
       ([intent]) => intent?.tokens_out
@@ -199,7 +201,7 @@ it.live(
           (rows) => rows.map(({ setting }) => setting)
         )
       yield* eventually(settings("UPDATE intents"), (found) => found.length > 0)
-      yield* Effect.flatten(audit.close(endOf(intent, usageOf(1, 1))))
+      yield* audit.close(endOf(intent, usageOf(1, 1)))
       yield* audit.refuse(refused)
       assert.strictEqual(yield* statusOf(refused.arrival.requestId), 401)
       assert.deepStrictEqual(yield* settings("INSERT intents"), ["off"])

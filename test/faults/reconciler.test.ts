@@ -63,7 +63,7 @@ it.live(
       assert.deepInclude(headroom, { budgets: { total: { limit: 1000, remaining: 955 } } })
       assert.deepStrictEqual(doubted, [claims.account], "its counters are compared soon")
       assert.isTrue(yield* hasIntent(living.arrival.requestId), "its neighbour lives and is let be")
-      yield* Effect.flatten(alive.close(endOf(living, usageOf(1, 1))))
+      yield* alive.close(endOf(living, usageOf(1, 1)))
       assert.deepInclude(yield* storedRow(living.arrival.requestId), { status: 200 })
     }).pipe(
       Effect.scoped,
@@ -96,7 +96,7 @@ it.live(
       assert.isAbove(lease?.left ?? -1, 0, "renewed, not closed")
       // Long enough for the reconciler to have looked again and again.
       yield* Effect.sleep("2 seconds")
-      yield* Effect.flatten(audit.close(endOf(intent, usageOf(9, 9))))
+      yield* audit.close(endOf(intent, usageOf(9, 9)))
       assert.deepInclude(yield* storedRow(intent.arrival.requestId), { status: 200, tokens_in: 9 })
     }).pipe(
       Effect.provide(

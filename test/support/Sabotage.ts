@@ -18,7 +18,7 @@ import { readSettings, type SettingsValues } from "../../src/Settings.ts"
 import { Fake, Gateway } from "./Gateway.ts"
 import { TestRedis } from "./TestRedis.ts"
 
-/** What breaks, once, the next time it is used, by name: `Meter.settle`. For parts that are Effects or answer with one. */
+/** What breaks, once, the next time it is used, by name: `Meter.settle`. */
 export class Sabotage extends Context.Service<
   Sabotage,
   {
@@ -29,6 +29,9 @@ export class Sabotage extends Context.Service<
 >()("test/Sabotage") {}
 
 const armed: { part: string | undefined } = { part: undefined }
+
+/** Parts that do their work when they are called. All others do it in the Effect that they answer with. */
+const immediate: ReadonlySet<string> = new Set(["Audit.close", "Metrics.firstFrame", "Metrics.observe"])
 
 const breakable = <S extends object>(name: string, service: S): S =>
   new Proxy(service, {
@@ -44,8 +47,11 @@ const breakable = <S extends object>(name: string, service: S): S =>
       if (typeof part !== "function") return part
       return (...args: ReadonlyArray<unknown>): unknown => {
         if (armed.part === `${name}.${String(property)}`) {
+          const defect = new Error(`sabotage of ${armed.part}`)
+          const throws = immediate.has(armed.part)
           armed.part = undefined
-          return Effect.die(new Error(`sabotage of ${name}.${String(property)}`))
+          if (throws) throw defect
+          return Effect.die(defect)
         }
         return Reflect.apply(part, target, args)
       }

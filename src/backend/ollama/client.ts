@@ -158,7 +158,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
         call.setDeadline(Math.max(0, deadline + waitedMs - nowMs()), notInTime)
       })
     }
-    const read = yield* readAll(call, limit, { tryCollect: share.tryCollect, collect })
+    const read = yield* readAll(call, limit, { tryCollect: (bytes) => share.tryCollect(bytes), collect })
     const decoded = read.size * factor
     if (factor > 1 && !share.tryCollect(decoded)) yield* collect(decoded)
     return yield* decode(read)

@@ -13,8 +13,8 @@ export class Limiter extends Context.Service<
   {
     /**
      * Claims limits and budgets, and bounds the call by what is left of them. A reservation must be settled or
-     * cancelled, so no interruption may come between the answer of the Meter and the end of this. The effect must be run at
-     * once: whether settlements of the account are pending may be decided when it is called.
+     * cancelled, so it must be run where nothing is interrupted, together with its record (`request/reserve.ts`). It must be
+     * run at once: whether settlements of the account are pending may be decided when it is called.
      *
      * `onExpected` is called before the Meter is asked, if it is likely to admit the request (`ExpectedAdmissions.ts`): what
      * needs a reservation can be prepared while the Meter decides. The decision may differ.

@@ -38,6 +38,14 @@ const refusalOf = ({
     ? new RateLimited({ limit: by, value, retryAfterS, headroom })
     : new BudgetExhausted({ scope, period: by, value, retryAfterS, headroom })
 
+/** What follows an answer of the Meter, and what follows none. */
+interface Decision<A, B, E> {
+  decide(answer: A): Effect.Effect<B, E>
+  readonly undo: Effect.Effect<void>
+}
+
+const shown: Decision<Headroom, Headroom, never> = { decide: Effect.succeed, undo: Effect.void }
+
 const generates = ({ kind }: InferenceRequest): boolean => kind === "chat" || kind === "generate"
 
 export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelRates | SettlementQueue> =
@@ -60,40 +68,36 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
       })
 
       /**
-       * Reserves with the Meter. When it misses totals, they are loaded from the ledger and it is called once more.
+       * Asks the Meter. When it misses totals, they are loaded from the ledger and it is asked once more. `undo` follows a
+       * question without an answer.
        */
-      const withTotals = <A>(
+      const withTotals = <A, B, E>(
         claims: Claims,
-        question: () => Effect.Effect<A | Missing, MeterDown>
-      ): Effect.Effect<A, Unavailable> =>
-        Effect.matchEffect(question(), {
-          onFailure: (down) => {
-            admissions.notAdmitted(claims, nowMs())
-            return Effect.fail(meterUnavailable(down))
-          },
-          onSuccess: (first): Effect.Effect<A, Unavailable> => {
-            if (!(first instanceof Missing)) return Effect.succeed(first)
-            admissions.lost()
+        question: () => Effect.Effect<A | Missing, MeterDown>,
+        { decide, undo }: Decision<A, B, E>
+      ): Effect.Effect<B, E | Unavailable> => {
+        const ask = (whenMissing: (missing: Missing) => Effect.Effect<B, E | Unavailable>) =>
+          Effect.matchEffect(question(), {
+            onFailure: (down) => {
+              admissions.notAdmitted(claims, nowMs())
+              return Effect.andThen(undo, Effect.fail(meterUnavailable(down)))
+            },
+            onSuccess: (answer) => (answer instanceof Missing ? whenMissing(answer) : decide(answer))
+          })
+        return ask((first) => {
+          admissions.lost()
+          return Effect.andThen(
             // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
-            const restored = Effect.interruptible(budget.restore(claims.account, first))
-            const again = Effect.suspend(() => Effect.mapError(question(), meterUnavailable))
-            // `filterOrFail` does not narrow what it gives to its error.
-            // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
-            return Effect.flatMap(Effect.andThen(restored, again), (second) =>
-              second instanceof Missing ? Effect.fail(stillMissing(second)) : Effect.succeed(second)
-            )
-          }
+            Effect.interruptible(budget.restore(claims.account, first)),
+            Effect.suspend(() => ask((second) => Effect.fail(stillMissing(second))))
+          )
         })
+      }
 
-      /** A reservation that may have been made without an answer is undone later. */
       const attempt = (claims: Claims, ask: ReserveRequest): Effect.Effect<Verdict, MeterDown> =>
         // Deliver the pending settlements of this account first: otherwise the counters may be too low and admit too
         // much.
-        Effect.flatMapEager(settlements.flush(claims.account), () =>
-          Effect.tapError(meter.reserve(claims, ask), () =>
-            settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
-          )
-        )
+        Effect.flatMapEager(settlements.flush(claims.account), () => meter.reserve(claims, ask))
 
       return Limiter.of({
         reserve: (model, onExpected) => {
@@ -114,39 +118,40 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
             const expected = admissions.expect(claims, ask, nowMs())
             if (expected !== undefined) onExpected(expected)
           }
-          return Effect.uninterruptible(
-            Effect.flatMap(
-              withTotals(claims, () => attempt(claims, ask)),
-              (verdict) => {
-                if (verdict._tag === "Refused") {
-                  admissions.notAdmitted(claims, nowMs())
-                  return Effect.fail(refusalOf(verdict))
-                }
-                admissions.admitted(verdict, nowMs())
-                const { headroom, reservation } = verdict
-                return Effect.succeed(
-                  seal.Limiter(model, {
-                    reservation,
-                    headroom,
-                    expectedTokens: ask.tokens,
-                    call: {
-                      request: sent,
-                      // What was left at admission bounds the answer too.
-                      maxTokens: generates(request)
-                        ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
-                        : 0,
-                      plan
-                    }
-                  })
-                )
+          return withTotals(claims, () => attempt(claims, ask), {
+            decide: (verdict: Exclude<Verdict, Missing>) => {
+              if (verdict._tag === "Refused") {
+                admissions.notAdmitted(claims, nowMs())
+                return Effect.fail(refusalOf(verdict))
               }
+              admissions.admitted(verdict, nowMs())
+              const { headroom, reservation } = verdict
+              return Effect.succeed(
+                seal.Limiter(model, {
+                  reservation,
+                  headroom,
+                  expectedTokens: ask.tokens,
+                  call: {
+                    request: sent,
+                    // What was left at admission bounds the answer too.
+                    maxTokens: generates(request)
+                      ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
+                      : 0,
+                    plan
+                  }
+                })
+              )
+            },
+            // A reservation that may have been made without an answer is undone later.
+            undo: Effect.suspend(() =>
+              settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
             )
-          )
+          })
         },
         headroom: (key) =>
           Effect.suspend(() => {
             const claims = claimsOf(key.facts.caller)
-            return withTotals<Headroom>(claims, () => meter.peek(claims))
+            return withTotals(claims, () => meter.peek(claims), shown)
           })
       })
     })

@@ -76,13 +76,12 @@ export class Fold {
   }
 
   add(frame: Frame): void {
-    const { logprobs, ...rest } = frame
-    this.#last = rest
+    this.#last = frame
     this.#text += frame.text
     if (frame.thinking !== undefined) this.#thinking += frame.thinking
     if (frame.toolCalls !== undefined) this.#toolCalls.push(...frame.toolCalls)
-    if (logprobs === undefined) return
-    for (const entry of logprobs) this.#entries.push(entry)
+    if (frame.logprobs === undefined) return
+    for (const entry of frame.logprobs) this.#entries.push(entry)
     this.#logprobs ??= new GrowingText()
     if (this.#entries.length >= entriesPerWrite) this.#write(this.#logprobs)
   }
@@ -92,12 +91,12 @@ export class Fold {
     encode: (run: Frame, logprobs?: Json) => Json
   ): string | ReadonlyArray<string | Buffer> | undefined {
     if (this.#last === undefined) return undefined
-    const run: Frame = {
-      ...this.#last,
-      text: this.#text,
-      ...(this.#thinking === "" ? {} : { thinking: this.#thinking }),
-      ...(this.#toolCalls.length === 0 ? {} : { toolCalls: this.#toolCalls })
-    }
+    // Written one after the other: a spread for each field would copy the frame again.
+    const { logprobs: _, ...last } = this.#last
+    const run: { -readonly [F in keyof Frame]: Frame[F] } = last
+    run.text = this.#text
+    if (this.#thinking !== "") run.thinking = this.#thinking
+    if (this.#toolCalls.length > 0) run.toolCalls = this.#toolCalls
     if (this.#logprobs === undefined) return JSON.stringify(encode(run))
     this.#write(this.#logprobs)
     // A random text marks the place, so it occurs nowhere else in the answer.

@@ -6,7 +6,7 @@
  * small take their memory from `RequestBodies.early`.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Effect } from "effect"
+import { Result } from "effect"
 import { BadRequest, PayloadTooLarge } from "../../domain/Errors.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import type { EarlyShare, NoRoom, Share } from "./RequestBodies.ts"
@@ -19,22 +19,21 @@ const chunkBytes = 64
 
 export type BodyRefused = BadRequest | PayloadTooLarge | NoRoom
 
+/** All bytes, or the reason why there are none. */
+export type BodyOutcome = Result.Result<Buffer, BodyRefused>
+
 export interface ReceivedBody {
   /**
    * Calls `resume` once, with all bytes or with the reason why there are none. Returns a function that stops waiting. The
    * memory of the bytes belongs to the caller, who may free it.
    */
-  read(
-    limitBytes: number,
-    share: Share,
-    resume: (outcome: Effect.Effect<Buffer, BodyRefused>) => void
-  ): () => void
+  read(limitBytes: number, share: Share, resume: (outcome: BodyOutcome) => void): () => void
 }
 
 interface Reader {
   readonly limitBytes: number
   readonly share: Share
-  readonly resume: (outcome: Effect.Effect<Buffer, BodyRefused>) => void
+  readonly resume: (outcome: BodyOutcome) => void
 }
 
 const none: Buffer = Buffer.alloc(0)
@@ -43,7 +42,7 @@ const tooManyChunks = new BadRequest({ detail: "body: expected fewer chunks, of 
 
 const noBody: ReceivedBody = {
   read: (_limitBytes, _share, resume) => {
-    resume(Effect.succeed(none))
+    resume(Result.succeed(none))
     return () => undefined
   }
 }
@@ -81,9 +80,9 @@ export const receiveBody = (
   let resumeReading: (() => void) | undefined
   let reader: Reader | undefined
   /** the result, once there is one */
-  let outcome: Effect.Effect<Buffer, BodyRefused> | undefined
+  let outcome: BodyOutcome | undefined
 
-  const settle = (result: Effect.Effect<Buffer, BodyRefused>): void => {
+  const settle = (result: BodyOutcome): void => {
     if (outcome !== undefined) return
     outcome = result
     buffer = none
@@ -92,7 +91,7 @@ export const receiveBody = (
 
   const fail = (why: BodyRefused): void => {
     early.close()
-    settle(Effect.fail(why))
+    settle(Result.fail(why))
   }
 
   /** Stops reading the body. */
@@ -137,7 +136,7 @@ export const receiveBody = (
   const onEnd = (): void => {
     // The body is kept until it is read, or the request is answered without it.
     if (reader === undefined) response.once("close", () => early.close())
-    settle(Effect.succeed(buffer.subarray(0, size)))
+    settle(Result.succeed(buffer.subarray(0, size)))
   }
   // Keep an error listener: a late error event would crash the process.
   const onCut = (): void => {
@@ -150,7 +149,7 @@ export const receiveBody = (
       reader = { limitBytes, share, resume }
       early.close()
       const problem = claim(size, Math.max(size, buffer.length))
-      if (outcome !== undefined) resume(problem === undefined ? outcome : Effect.fail(problem))
+      if (outcome !== undefined) resume(problem === undefined ? outcome : Result.fail(problem))
       else if (problem !== undefined) refuse(problem)
       else {
         resumeReading?.()

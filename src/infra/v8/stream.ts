@@ -12,7 +12,7 @@
  * everything the function refers to, here a whole request, stays in memory. Without this a scavenge takes half as long, and a
  * stream of three frames a tenth less.
  */
-import { type Array as Arr, Channel, Effect, type Exit, Pull, Scope, Stream } from "effect"
+import { type Array as Arr, Channel, Effect, Exit, Pull, Scope, Stream } from "effect"
 import { unlessVoid } from "./unlessVoid.ts"
 
 export type Chunk<A> = Arr.NonEmptyReadonlyArray<A>
@@ -108,37 +108,45 @@ export const runChunks = <A, E, E2 = never>(
 ): Effect.Effect<void, E | E2> =>
   Effect.suspend(() => {
     const source = sourceOf(self)
-    return Effect.onExitPrimitive(pump(source, write), (exit) => unlessVoid(source.close(exit)))
+    const rest = pump(source, write)
+    if (rest !== Effect.void) return Effect.onExitPrimitive(rest, (exit) => unlessVoid(source.close(exit)))
+    // All chunks were there, so nothing is waited for.
+    const closing = unlessVoid(source.close(Exit.void))
+    return closing === undefined ? Effect.void : Effect.uninterruptible(closing)
   })
 
-/** Passes on all chunks. */
+/** Passes on the chunks that are there, and returns what passes on the others: `Effect.void` when the stream is over. */
 const pump = <A, E, E2>(
   source: Source<A, E>,
   write: (chunk: Chunk<A>) => Effect.Effect<void, E2> | undefined
 ): Effect.Effect<void, E | E2> => {
   type Step = Effect.Effect<void, E | E2>
-  const polling: Step = Effect.callback((resume) => {
-    const poll = (): void => {
-      try {
-        for (;;) {
-          const next = source.poll()
-          if (next === "waiting") return source.onReady(poll)
-          if (next === "blocked") return done(pulling())
-          if (next === "ended") return done(Effect.void)
-          const full = write(next)
-          if (full !== undefined) return done(Effect.andThen(full, polling))
-        }
-      } catch (defect) {
-        return done(Effect.die(defect))
+  /** Returns `undefined` when the next chunk has to be waited for. */
+  const poll = (): Step | undefined => {
+    try {
+      for (;;) {
+        const next = source.poll()
+        if (next === "waiting") return undefined
+        if (next === "blocked") return pulling()
+        if (next === "ended") return Effect.void
+        const full = write(next)
+        if (full !== undefined) return Effect.andThen(full, polling)
       }
+    } catch (defect) {
+      return Effect.die(defect)
     }
-    const done = (next: Step): void => {
+  }
+  const waiting: Step = Effect.callback((resume) => {
+    const wake = (): void => {
+      const next = poll()
+      if (next === undefined) return
       source.onReady(undefined)
       resume(next)
     }
-    poll()
+    source.onReady(wake)
     return Effect.sync(() => source.onReady(undefined))
   })
+  const polling: Step = Effect.suspend(() => poll() ?? waiting)
   const pulling = (): Step =>
     Pull.matchEffect(source.pull(), {
       onSuccess: (chunk): Step => {
@@ -148,5 +156,5 @@ const pump = <A, E, E2>(
       onFailure: Effect.failCause,
       onDone: () => Effect.void
     })
-  return polling
+  return poll() ?? waiting
 }

@@ -15,7 +15,7 @@ const snapshotOf = (n: number) =>
       yield* metrics.probe({ name: `test_${workers}`, help: "h", workers, read: Effect.succeed(n) })
     }
     yield* metrics.promptsDropped(n)
-    yield* metrics.firstFrame(n, "m")
+    metrics.firstFrame(n, "m")
     return yield* Effect.flatMap(metrics.snapshot, decode)
   }).pipe(Effect.provide(layerMetrics))
 

@@ -25,24 +25,43 @@ export interface Reply {
 
 const none: ReadonlyArray<string> = []
 
+const [blank, minus, zero, nine] = [0x20, 0x2d, 0x30, 0x39]
+
+/**
+ * The whole numbers that `text` has from `from` up to `end`, each after a blank; undefined when there is anything else. Their
+ * digits are added up here, because `Number` would need a text for each.
+ */
+const numbersIn = (text: string, from: number, end: number): ReadonlyArray<number> | undefined => {
+  const numbers: Array<number> = []
+  for (let at = from; at < end;) {
+    const isNegative = text.charCodeAt(at + 1) === minus
+    const first = isNegative ? at + 2 : at + 1
+    let number = 0
+    for (at = first; at < end; at += 1) {
+      const code = text.charCodeAt(at)
+      if (code === blank) break
+      if (code < zero || code > nine) return undefined
+      number = number * 10 + (code - zero)
+    }
+    if (at === first || number > Number.MAX_SAFE_INTEGER) return undefined
+    numbers.push(isNegative ? -number : number)
+  }
+  return numbers
+}
+
 /** Returns undefined for anything else. */
 export const parseReply = (value: unknown): Reply | undefined => {
   if (typeof value !== "string") return undefined
-  const end = value.indexOf(";")
-  const words = (end === -1 ? value : value.slice(0, end)).split(" ")
-  const tag = tags.find((tag) => tag === words[0])
-  if (tag === undefined) return undefined
-  const numbers: Array<number> = []
-  for (let i = 1; i < words.length; i++) {
-    const word = words[i]
-    // An empty part would be read as 0.
-    const number = word === "" ? Number.NaN : Number(word)
-    if (!Number.isSafeInteger(number)) return undefined
-    numbers.push(number)
-  }
+  const idsFrom = value.indexOf(";")
+  const end = idsFrom === -1 ? value.length : idsFrom
+  const afterTag = value.indexOf(" ")
+  const tagEnd = afterTag === -1 || afterTag > end ? end : afterTag
+  const tag = tags.find((tag) => tag.length === tagEnd && value.startsWith(tag))
+  const numbers = numbersIn(value, tagEnd, end)
+  if (tag === undefined || numbers === undefined) return undefined
   return {
     tag,
     numbers,
-    ids: end === -1 || end === value.length - 1 ? none : value.slice(end + 1).split(";")
+    ids: end >= value.length - 1 ? none : value.slice(end + 1).split(";")
   }
 }

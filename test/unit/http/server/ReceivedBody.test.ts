@@ -56,7 +56,9 @@ const read = (
   share: Share,
   limitBytes = 1_000_000
 ): Effect.Effect<Buffer, BodyRefused> =>
-  Effect.callback((resume) => void received.read(limitBytes, share, resume))
+  Effect.callback(
+    (resume) => void received.read(limitBytes, share, (outcome) => resume(Effect.fromResult(outcome)))
+  )
 
 const chunked = ["Transfer-Encoding: chunked"]
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`

@@ -35,3 +35,17 @@ it("when an entry was removed, then the next collections of young objects free i
   assert.isBelow(heldAfter(2, pass), 5)
   assert.strictEqual(dictionary.size, 0)
 })
+
+it("when there are more entries than the table has places, then all are found, and each can be removed", () => {
+  const dictionary = new Dictionary<{ readonly n: number }>()
+  // Half of them end alike, so that many have the same place.
+  const names = Array.from({ length: 1000 }, (_, n) => (n % 2 === 0 ? `${n} ends alike` : randomUUID()))
+  for (const [n, name] of names.entries()) dictionary.set(name, { n })
+  assert.sameMembers([...dictionary.keys], names)
+  for (const [n, name] of names.entries()) {
+    assert.deepStrictEqual(dictionary.get(name), { n })
+    dictionary.delete(name)
+    assert.isUndefined(dictionary.get(name))
+    assert.strictEqual(dictionary.size, names.length - n - 1)
+  }
+})

@@ -27,6 +27,8 @@ describe("an answer of a script", () => {
     "left 1 ",
     "left 1.5",
     "left one",
+    "left -",
+    "left 1e3",
     "left inf",
     "left -nan",
     "left 9007199254740993"
