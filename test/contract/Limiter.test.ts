@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Exit, Layer } from "effect"
+import { Effect, Layer } from "effect"
 import { type Headroom, noResets } from "../../src/domain/Limits.ts"
+import { Unavailable } from "../../src/domain/Errors.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
@@ -172,7 +173,7 @@ it.effect(
 )
 
 it.effect(
-  "when a pending settlement cannot be delivered, then the request is refused, and no admission is expected for its account",
+  "when a pending settlement cannot be delivered, then the request is refused, no admission is expected for its account, and nothing is undone",
   () =>
     Effect.gen(function* () {
       const left = { limit: 10_000, remaining: 10_000 }
@@ -180,13 +181,13 @@ it.effect(
         reservation: { ...reservation, admittedAt: Date.UTC(2026, 10, 21, 12), claims: claimsOfModel },
         headroom: { ...headroom, requests: left, tokens: left }
       })
-      let expected = 0
+      let [expected, undone] = [0, 0]
       let isDown = false
       const flush = () => (isDown ? Effect.fail(new MeterDown({ cause: "down" })) : Effect.void)
       const layer = layerFromMeter.pipe(
         Layer.provide([
-          Layer.mock(Meter, { reserve: () => Effect.succeed(reserved) }),
-          Layer.mock(SettlementQueue, { flush }),
+          Layer.mock(Meter, { reserve: () => Effect.succeed(reserved), cancel: () => Effect.void }),
+          Layer.mock(SettlementQueue, { flush, retry: () => Effect.sync(() => void (undone += 1)) }),
           Layer.succeed(Budget, { restore: () => Effect.void }),
           ModelRates.layer
         ])
@@ -196,8 +197,9 @@ it.effect(
         const reserve = Effect.suspend(() => Effect.exit(limiter.reserve(model, () => void (expected += 1))))
         yield* reserve
         isDown = true
-        for (let n = 0; n < 10; n++) assert.isTrue(Exit.isFailure(yield* reserve))
+        for (let n = 0; n < 10; n++) assert.instanceOf(yield* Effect.flip(yield* reserve), Unavailable)
       }).pipe(Effect.provide(layer))
       assert.strictEqual(expected, 1, "only the first such request has a prepared intent")
+      assert.strictEqual(undone, 0, "the Meter was not asked for a reservation")
     })
 )

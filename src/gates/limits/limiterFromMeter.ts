@@ -94,10 +94,13 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
         })
       }
 
-      const attempt = (claims: Claims, ask: ReserveRequest): Effect.Effect<Verdict, MeterDown> =>
+      const attempt = (
+        claims: Claims,
+        reserve: () => Effect.Effect<Verdict, MeterDown>
+      ): Effect.Effect<Verdict, MeterDown> =>
         // Deliver the pending settlements of this account first: otherwise the counters may be too low and admit too
         // much.
-        Effect.flatMapEager(settlements.flush(claims.account), () => meter.reserve(claims, ask))
+        Effect.flatMapEager(settlements.flush(claims.account), reserve)
 
       return Limiter.of({
         reserve: (model, onExpected) => {
@@ -118,7 +121,12 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
             const expected = admissions.expect(claims, ask, nowMs())
             if (expected !== undefined) onExpected(expected)
           }
-          return withTotals(claims, () => attempt(claims, ask), {
+          let isAsked = false
+          const reserve = () => {
+            isAsked = true
+            return meter.reserve(claims, ask)
+          }
+          return withTotals(claims, () => attempt(claims, reserve), {
             decide: (verdict: Exclude<Verdict, Missing>) => {
               if (verdict._tag === "Refused") {
                 admissions.notAdmitted(claims, nowMs())
@@ -144,7 +152,9 @@ export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelR
             },
             // A reservation that may have been made without an answer is undone later.
             undo: Effect.suspend(() =>
-              settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
+              isAsked
+                ? settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
+                : Effect.void
             )
           })
         },

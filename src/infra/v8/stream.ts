@@ -143,6 +143,9 @@ const pump = <A, E, E2>(
       source.onReady(undefined)
       resume(next)
     }
+    // The fiber may have yielded since the last poll. Nobody was woken by what came meanwhile.
+    const next = poll()
+    if (next !== undefined) return resume(next)
     source.onReady(wake)
     return Effect.sync(() => source.onReady(undefined))
   })

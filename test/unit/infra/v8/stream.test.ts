@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Array as Arr, Cause, Effect, Exit, Fiber, type Pull, Scope, Stream } from "effect"
+import { Array as Arr, Cause, Effect, Exit, Fiber, type Pull, Scheduler, Scope, Stream } from "effect"
 import * as fc from "fast-check"
 import * as YoungStream from "../../../../src/infra/v8/stream.ts"
 import { heldAfter } from "../../../support/youngGarbage.ts"
@@ -17,6 +17,7 @@ interface Coming {
 class Script implements YoungStream.Source<number, string> {
   readonly #coming: Array<Coming>
   readonly #failure: string | undefined
+  #isOnItsWay = false
   wake: (() => void) | undefined
 
   constructor(coming: ReadonlyArray<Coming>, failure: string | undefined) {
@@ -29,12 +30,18 @@ class Script implements YoungStream.Source<number, string> {
     if (next === undefined) return this.#failure === undefined ? "ended" : "blocked"
     if (next.way === "pulled") return "blocked"
     if (next.way === "later") {
-      this.#coming[0] = { ...next, way: "there" }
-      setImmediate(() => this.wake?.())
+      if (!this.#isOnItsWay) setImmediate(() => this.#arrive(next))
+      this.#isOnItsWay = true
       return "waiting"
     }
     this.#coming.shift()
     return next.chunk
+  }
+
+  #arrive(next: Coming): void {
+    this.#isOnItsWay = false
+    this.#coming[0] = { ...next, way: "there" }
+    this.wake?.()
   }
 
   pull(): Pull.Pull<Chunk, string> {
@@ -191,6 +198,26 @@ it.live("when chunks come without a question or a wait, then the fiber takes no 
       return undefined
     })
     assert.deepStrictEqual([seen, steps], [100, 0])
+  })
+)
+
+it.live("when the fiber yields before it waits for a chunk, then it does not miss the chunk", () =>
+  Effect.gen(function* () {
+    // A step of the loop is two of the fiber, which yields when it has taken so many.
+    const most = (yield* Scheduler.MaxOpsBeforeYield) / 2
+    const [before, seen] = [Arr.range(most - 40, most), Array<number>()]
+    for (const steps of before) {
+      const run = Effect.gen(function* () {
+        for (let n = 0; n < steps; n += 1) yield* Effect.suspend(() => Effect.void)
+        const script = new Script([{ chunk: [steps], way: "later" }], undefined)
+        yield* YoungStream.runChunks(
+          YoungStream.fromSource(() => script),
+          (chunk) => void seen.push(...chunk)
+        )
+      })
+      yield* Effect.timeoutOption(run, "1 second")
+    }
+    assert.deepStrictEqual(seen, before)
   })
 )
 
