@@ -45,7 +45,7 @@ type AccountVerb = Exclude<Verb, "surveyGroup" | "repairGroup" | "load">
 /** What a reply means. */
 type Read<A> = (reply: Reply) => Effect.Effect<A, MeterDown>
 
-/** A reply with fewer numbers than it should have is no answer. */
+/** Each is there: `parseReply` has counted them. */
 const at = (numbers: ReadonlyArray<number>, i: number): number => numbers[i] ?? Number.NaN
 
 const nonsense = (verb: Verb, reply: Reply) =>
@@ -336,12 +336,12 @@ const make = (
         account,
         0,
         [],
-        only("holders", "surveyed", (_, ids) => ids)
+        only("holders", "holders", (_, ids) => ids)
       ),
 
     repair: (account, instant, mark, totals) => {
-      const done = only("repair", "done", (n) => at(n, 0) === 1)
-      return once("repair", account, instant, [mark, ...amountsOf(totals)], done)
+      const repaired = only("repair", "repaired", (n) => at(n, 0) === 1)
+      return once("repair", account, instant, [mark, ...amountsOf(totals)], repaired)
     },
 
     snapshotGroup: (group, keys, instant) =>
@@ -360,7 +360,7 @@ const make = (
           "repairGroup",
           keysOfGroup(group, keys, instant),
           [now, mark, ...amountsOf(totals)],
-          only("repairGroup", "done", (n) => at(n, 0) === 1)
+          only("repairGroup", "repaired", (n) => at(n, 0) === 1)
         )
       ),
 

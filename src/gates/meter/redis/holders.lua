@@ -6,4 +6,4 @@ for i = 1, #names do
   if names[i] ~= 'w' then ids[#ids + 1] = string.sub(names[i], 2) end
 end
 -- An id may contain a blank, so ids come after the numbers, each after a semicolon.
-return reply('surveyed', {}) .. ';' .. table.concat(ids, ';')
+return reply('holders', {}) .. ';' .. table.concat(ids, ';')

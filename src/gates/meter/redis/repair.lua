@@ -8,7 +8,7 @@ local tokens = {day_tokens, month_tokens, total_tokens}
 read_record()
 open_account()
 local exists = call('EXISTS', ACCOUNT) == 1
-if (exists and account.writes or 0) ~= version or call('HLEN', ACCOUNT) > 1 then return reply('done', {0}) end
+if (exists and account.writes or 0) ~= version or call('HLEN', ACCOUNT) > 1 then return reply('repaired', {0}) end
 local _, time = clock(now)
 for i = 1, 3 do
   if counters[i] and tokens[i] >= 0 then
@@ -17,4 +17,4 @@ for i = 1, 3 do
   end
 end
 if exists then save_account() end
-return reply('done', {1})
+return reply('repaired', {1})

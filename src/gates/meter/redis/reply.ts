@@ -2,20 +2,30 @@
  * Parses the reply of a script (`start.lua`): a tag and whole numbers separated by blanks; a survey adds ids, each
  * after a semicolon. It is parsed by hand, because every request waits for two of them.
  */
+import { Record } from "effect"
+import { budgetNames, periods } from "../../../domain/Limits.ts"
 
-const tags = [
-  "reserved",
-  "refused",
-  "missing",
-  "stale",
-  "ended",
-  "renewed",
-  "left",
-  "surveyed",
-  "done"
-] as const
+/** What is left: requests, tokens, the budgets, the time, and two times until all is left again (`reply_with_headroom`). */
+const headroom = 2 + budgetNames.length + 3
 
-export type Tag = (typeof tags)[number]
+/** How many numbers a reply has after its tag. A reply with more or fewer is no answer, so a verdict is never made of a part. */
+const counts = {
+  reserved: 4 + headroom,
+  refused: 4 + headroom,
+  missing: 1 + budgetNames.length,
+  stale: 1,
+  ended: 0,
+  renewed: 2,
+  left: headroom,
+  surveyed: 2 + periods.length,
+  holders: 0,
+  repaired: 1,
+  done: 0
+} as const
+
+const tags = Record.keys(counts)
+
+export type Tag = keyof typeof counts
 
 export interface Reply {
   readonly tag: Tag
@@ -58,7 +68,7 @@ export const parseReply = (value: unknown): Reply | undefined => {
   const tagEnd = afterTag === -1 || afterTag > end ? end : afterTag
   const tag = tags.find((tag) => tag.length === tagEnd && value.startsWith(tag))
   const numbers = numbersIn(value, tagEnd, end)
-  if (tag === undefined || numbers === undefined) return undefined
+  if (tag === undefined || numbers?.length !== counts[tag]) return undefined
   return {
     tag,
     numbers,
