@@ -9,13 +9,16 @@ import { createHash } from "node:crypto"
 import type { ConnectionOptions } from "node:tls"
 import { Context, Data, Effect, Layer, Redacted, Result } from "effect"
 import { Cluster, Redis as Single } from "ioredis"
+import { closeBrokenTls } from "./closeBrokenTls.ts"
 import { makeConnector } from "./clusterConnector.ts"
 import { codeOf } from "./errorCode.ts"
 import { makeMonotonicMs, timerOf } from "./time.ts"
+import { backoff, keepConnected } from "./keepConnected.ts"
 import { OutageLog } from "./OutageLog.ts"
 import { type Answer, type CommandBatch, type GatheredCall, makeCommandBatch } from "./CommandBatch.ts"
 import { type CommandArgument, makeCommand, SharedArguments } from "./RedisCommand.ts"
 import { readRedisUrl, readRedisUrlTls, type Sentinels } from "./RedisUrl.ts"
+import { makeSubscribe, type Subscribe } from "./Subscription.ts"
 
 /** No reply, or an error as the reply. `cause` is for the log. */
 export class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
@@ -76,8 +79,7 @@ export class Redis extends Context.Service<
       lua: string,
       options: GatherOptions<Call>
     ) => GatheredCall<Call, string, RedisFailed>
-    /** Makes a connection for Pub/Sub. It reconnects and subscribes again by itself. The caller must close it. */
-    readonly subscriber: () => Single | Cluster
+    readonly subscribe: Subscribe
   }
 >()("tollgate/infra/Redis") {}
 
@@ -91,8 +93,6 @@ export interface RedisOptions {
 }
 
 const timeoutOf = (options: RedisOptions): number => options.commandTimeoutMs ?? 400
-
-const backoff = (attempt: number): number => Math.min(50 * attempt, 500)
 
 /**
  * After a failover a connection may lead to a replica. Returning `true` makes ioredis reconnect without sending again. It
@@ -174,37 +174,6 @@ const connect = (options: RedisOptions): Single | Cluster => {
   })
   return cluster
 }
-
-/**
- * The client while the scope lives. ioredis stops for ever when a failover is announced while it looks for the master
- * (its FailoverDetector aborts the connecting). Every request would be 503 until a restart. So the client connects again
- * until the scope closes.
- */
-const acquireClient = (options: RedisOptions) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const client = connect(options)
-      let released = false
-      let attempts = 0
-      client.on("ready", () => (attempts = 0))
-      client.on("end", () => {
-        if (released) return
-        attempts += 1
-        setTimeout(() => {
-          // A failure emits "error" and another "end".
-          if (!released && client.status === "end") client.connect().catch(() => undefined)
-        }, backoff(attempts)).unref()
-      })
-      return {
-        client,
-        release: () => {
-          released = true
-          client.disconnect()
-        }
-      }
-    }),
-    ({ release }) => Effect.sync(release)
-  ).pipe(Effect.map(({ client }) => client))
 
 /**
  * Calls `listen` with each connection error until the returned function is called. A cluster tells the errors of its nodes by
@@ -324,7 +293,8 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
   Layer.effect(
     Redis,
     Effect.gen(function* () {
-      const client = yield* acquireClient(options)
+      yield* closeBrokenTls
+      const client = yield* keepConnected(() => connect(options))
       yield* logFailures(client)
       const { command, gather } = makeBatch(client, options)
       /** Never throws: it is also called from a callback of ioredis, where nobody would catch it. */
@@ -377,20 +347,12 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
         })
         return (place, call, reading) => send(client instanceof Cluster ? place : "", call, reading)
       }
-      const subscriber = () =>
-        client instanceof Cluster
-          ? client.duplicate([], { enableOfflineQueue: true })
-          : client.duplicate({
-              enableOfflineQueue: true,
-              socketTimeout: undefined,
-              connectionName: "tollgate-sub"
-            })
       return {
         client,
         send,
         script,
         gather: gatherCalls,
-        subscriber,
+        subscribe: makeSubscribe(client),
         ...makeServers(client, command, yield* makeMonotonicMs)
       }
     })

@@ -11,8 +11,8 @@ import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { failsWith, succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { makeCertificates } from "../support/certificates.ts"
-import { eventually, Fake, generous, hello, layerFake } from "../support/Gateway.ts"
-import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { eventually, Fake, generous, layerFake } from "../support/Gateway.ts"
+import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { binary, makeRedis, reply, tlsWords } from "../support/redisTls.ts"
@@ -270,16 +270,7 @@ it.live(
         )
       const gateway = yield* start("ca.crt")
       assert.strictEqual(yield* readiness(gateway.url, 200), 200, gateway.printed())
-      const chat = Effect.promise(() =>
-        fetch(`${gateway.url}/api/chat`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-          body: JSON.stringify(hello())
-        }).then(async (answer) => {
-          await answer.text()
-          return answer.status
-        })
-      )
+      const chat = Effect.map(chatWith(gateway, secret), ({ status }) => status)
       assert.strictEqual(yield* chat, 200)
       const sessions = yield* Effect.flatMap(
         SqlClient.SqlClient,

@@ -7,8 +7,8 @@ import { tollgateWith } from "../cli/tollgate.ts"
 import { makeCertificates } from "../support/certificates.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { fake } from "../support/FakeBackend.ts"
-import { eventually, Fake, generous, hello, layerFake, newKey } from "../support/Gateway.ts"
-import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { eventually, Fake, generous, layerFake, newKey } from "../support/Gateway.ts"
+import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { reply, tlsWords } from "../support/redisTls.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
@@ -120,15 +120,7 @@ it.live(
         Effect.promise(() => fetch(`${gateway.url}/readyz`).then(({ status }) => status)),
         (status) => status === 200
       )
-      const chat = Effect.promise(async () => {
-        const answer = await fetch(`${gateway.url}/api/chat`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-          body: JSON.stringify(hello())
-        })
-        await answer.text()
-        return { status: answer.status, waitedMs: Number(answer.headers.get("x-queue-wait-ms")) }
-      })
+      const chat = chatWith(gateway, secret)
       const answers = yield* Effect.all([chat, chat, chat], { concurrency: "unbounded" })
       assert.deepStrictEqual(
         answers.map(({ status }) => status),

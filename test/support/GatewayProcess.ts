@@ -4,6 +4,7 @@ import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { Effect, Schedule, type Scope } from "effect"
+import { hello } from "./Gateway.ts"
 import { freePort, TestServerFailed } from "./servers/processes.ts"
 
 export interface GatewayProcess {
@@ -96,4 +97,16 @@ export const makeGatewayProcess = (
         return child.exitCode
       })
     }
+  })
+
+/** A short chat with model `m`: its status, and how long it waited in line. */
+export const chatWith = ({ url }: { readonly url: string }, secret: string) =>
+  Effect.promise(async () => {
+    const answer = await fetch(`${url}/api/chat`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+      body: JSON.stringify(hello())
+    })
+    await answer.text()
+    return { status: answer.status, waitedMs: Number(answer.headers.get("x-queue-wait-ms")) }
   })

@@ -112,18 +112,12 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
   const listeners = new Set<(id: string) => void>()
   const displacedListeners = new Set<(displaced: Displaced) => void>()
   const [channel, displacedChannel] = [`${prefix}:granted:${replica}`, `${prefix}:displaced:${replica}`]
-  const subscriber = yield* Effect.acquireRelease(
-    Effect.sync(() => redis.subscriber()),
-    (client) => Effect.sync(() => client.disconnect())
-  )
-  subscriber.on("message", (name: string, text: string) => {
+  // A missed message costs one beat.
+  yield* redis.subscribe([channel, displacedChannel], (name, text) => {
     if (name === channel) for (const listener of listeners) listener(text)
     if (name !== displacedChannel) return
     for (const displaced of displacedOf(text)) for (const listener of displacedListeners) listener(displaced)
   })
-  // Connection errors are logged with the commands. A missed message costs one beat.
-  subscriber.on("error", () => undefined)
-  subscriber.subscribe(channel, displacedChannel).catch(() => undefined)
 
   return QueueStore.of({
     enter: Effect.fnUntraced(function* (ticket, bounds) {

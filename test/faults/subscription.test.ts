@@ -1,0 +1,58 @@
+/** The connection on which a replica hears that a request has got its place in line. */
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Redacted } from "effect"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { fake } from "../support/FakeBackend.ts"
+import { makeFaultProxy } from "../support/FaultProxy.ts"
+import { eventually, Fake, generous, layerFake, newKey } from "../support/Gateway.ts"
+import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { reply } from "../support/redisTls.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { layerPrivateRedis, TestRedis } from "../support/TestRedis.ts"
+
+const layerRegistered = layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(TestPostgres))
+
+it.live(
+  "when it breaks each time the replica subscribes again, then the gateway lives, subscribes once it is whole, and serves",
+  () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestRedis
+      const redis = new URL(url)
+      const proxy = yield* makeFaultProxy({ host: redis.hostname, port: Number(redis.port) })
+      redis.port = String(proxy.port)
+      const [backend, database] = [yield* Fake, yield* TestDatabase]
+      const { secret } = yield* newKey()
+      backend.always({ does: "stream", lines: [fake.chat("a"), fake.chat("b"), fake.done()], gapMs: 100 })
+      const gateway = yield* makeGatewayProcess({
+        NODE_ENV: "production",
+        DATABASE_URL: Redacted.value(database.url),
+        REDIS_URL: redis.href,
+        BACKEND_URL: backend.url,
+        BACKEND_MAX_CONCURRENT: "1",
+        SHUTDOWN_DRAIN_MS: "0"
+      })
+      const chat = chatWith(gateway, secret)
+      const isSubscribed = Effect.map(
+        eventually(reply(url, "PUBSUB", "CHANNELS", "*:granted:*"), (channels) => String(channels) !== ""),
+        (channels) => assert.include(String(channels), ":granted:", gateway.printed())
+      )
+      yield* isSubscribed
+      const times = 3
+      const { cuts } = proxy
+      yield* proxy.cutAfter("subscribe", "toServer", { drop: true, times })
+      yield* proxy.reset
+      yield* eventually(
+        Effect.sync(() => proxy.cuts),
+        (now) => now === cuts + times
+      )
+      assert.strictEqual(proxy.cuts, cuts + times, gateway.printed())
+      yield* isSubscribed
+      const served = (answer: { readonly status: number }) => answer.status === 200
+      const together = yield* eventually(Effect.all([chat, chat], { concurrency: "unbounded" }), (answers) =>
+        answers.every(served)
+      )
+      assert.isTrue(together.every(served), gateway.printed())
+      assert.strictEqual(yield* gateway.stop, 0, gateway.printed())
+    }).pipe(Effect.scoped, Effect.provide(Layer.mergeAll(layerFake, layerRegistered, layerPrivateRedis()))),
+  60_000
+)
