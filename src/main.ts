@@ -1,8 +1,8 @@
 /** `npm start`: runs the gateway, and each of its workers. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
+import { describeDefect, endAtDefects } from "./startup/defects.ts"
 import { StartupError } from "./startup/StartupError.ts"
-import { renderCause } from "./observability/renderCause.ts"
 import { redact } from "./observability/redact.ts"
 import { start } from "./start.ts"
 
@@ -12,7 +12,7 @@ const reported = start.pipe(
     const error = Cause.squash(cause)
     return error instanceof StartupError
       ? Effect.forEach(error.lines, (line) => Console.error(redact(`tollgate: ${line}`)))
-      : Console.error("tollgate: stopped by a defect", redact(renderCause(cause), true))
+      : Console.error(describeDefect(cause))
   })
 )
 
@@ -23,6 +23,7 @@ const exitCodeOf = (exit: Exit.Exit<unknown, unknown>): number => {
   return error instanceof StartupError ? error.exitCode : 1
 }
 
+endAtDefects()
 NodeRuntime.runMain(reported, {
   disableErrorReporting: true,
   teardown: (exit, onExit) => onExit(exitCodeOf(exit))
