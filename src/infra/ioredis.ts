@@ -1,12 +1,11 @@
 /**
- * The clients of ioredis, mended: what a server does must not end this process. Two mends are of prototypes, because
- * ioredis makes clients of its own: for the sentinels, and for the nodes of a cluster. `test/unit/infra/ioredis.test.ts`
- * fails when a new version of ioredis needs them no more, or in another form.
+ * The clients of ioredis, mended: what a server sends or leaves out must not end this process. The mends are of prototypes,
+ * because ioredis makes clients of its own: for the sentinels, and for the nodes of a cluster.
+ * `test/unit/infra/ioredis.test.ts` fails when a new version of ioredis needs another form of them.
  *
  * *Details* ioredis does not look at the promises of some commands of its own: those that subscribe again, and `ASKING`.
- * When such a command fails, nobody handles the rejection, and Node ends the process. What a reply makes ioredis throw it throws
- * again outside of everything, which ends the process too. Such replies are of a wrong type or too many, or name a
- * node without its port.
+ * When such a command fails, nobody handles the rejection, and Node ends the process. An exception that a reply causes is thrown
+ * once more in the next tick, where nobody catches it. Such replies are of a wrong type, or come without a question.
  */
 import { Schema } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
