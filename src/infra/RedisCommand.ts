@@ -97,6 +97,9 @@ class AnsweredCommand {
 
 Object.setPrototypeOf(AnsweredCommand.prototype, Command.prototype)
 
+/** Whether `makeCommand` made it. Its promise never fails. */
+export const isAnswered = (command: object): boolean => command instanceof AnsweredCommand
+
 /** A command for `sendCommand`. The name must be in lower case, so that ioredis need not convert it each time. */
 export const makeCommand = (
   name: string,

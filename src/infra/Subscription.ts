@@ -1,6 +1,6 @@
 /** Pub/Sub of Redis, on a connection of its own. */
 import { Effect, type Scope } from "effect"
-import { Cluster, type Redis as Single } from "ioredis"
+import { Cluster, type Single } from "./ioredis.ts"
 import { keepConnected } from "./keepConnected.ts"
 
 /** Calls `listen` with each message of `channels` while the scope is open. Messages are lost while there is no connection. */

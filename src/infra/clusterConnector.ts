@@ -21,9 +21,10 @@ export const makeConnector = (tls: ConnectionOptions | undefined, report: (error
       this.#node = node
     }
 
-    override connect() {
+    /** Never throws: ioredis would wait for this connection for ever. A server may name a node by a port that does not exist. */
+    override async connect() {
       this.connecting = true
-      if (!isNode(this.#node)) return Promise.reject(new Error("a node without an address"))
+      if (!isNode(this.#node)) throw new Error("a node without an address")
       const { host, port } = this.#node
       const stream =
         tls === undefined ? connectPlain({ host, port }) : connectEncrypted({ ...tls, host, port })
@@ -32,6 +33,6 @@ export const makeConnector = (tls: ConnectionOptions | undefined, report: (error
         report(error)
       })
       this.stream = stream
-      return Promise.resolve(stream)
+      return stream
     }
   }

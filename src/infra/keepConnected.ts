@@ -1,6 +1,6 @@
 /** A client of Redis that does not give up while its scope is open. */
 import { Effect } from "effect"
-import type { Cluster, Redis as Single } from "ioredis"
+import type { Cluster, Single } from "./ioredis.ts"
 
 /** Milliseconds before the next attempt to connect. */
 export const backoff = (attempt: number): number => Math.min(50 * attempt, 500)

@@ -1,0 +1,98 @@
+/** A server that speaks RESP 3 and answers each command as the test says, also with what no Redis would send. */
+import { once } from "node:events"
+import { type AddressInfo, createServer, type Socket } from "node:net"
+import { Effect, type Scope } from "effect"
+
+/** Bytes to answer with; `cut` resets the connection, `silence` sends nothing. */
+export type Reply = { readonly bytes: string } | "cut" | "silence"
+
+export interface ScriptedRedis {
+  readonly port: number
+  /** connections so far */
+  readonly connections: () => number
+  /** sends all clients bytes that they did not ask for */
+  readonly send: (bytes: string) => void
+  readonly reset: () => void
+}
+
+export const bulk = (text: string): string => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
+export const list = (...items: ReadonlyArray<string>): string => `*${items.length}\r\n${items.join("")}`
+const pushed = (...items: ReadonlyArray<string>): string => `>${items.length}\r\n${items.join("")}`
+
+/** What a healthy server answers, which is the master, the only node of a cluster, and the sentinel of itself. */
+const healthy = ([name = "", first = "", ...rest]: ReadonlyArray<string>, port: number): string => {
+  const address = [bulk("127.0.0.1"), `:${port}\r\n`]
+  switch (`${name} ${first}`.toLowerCase().trim()) {
+    case "hello 3":
+      return `%1\r\n${bulk("server")}${bulk("redis")}`
+    case "info":
+      return bulk("role:master\r\nloading:0\r\nrun_id:1\r\n")
+    case "cluster info":
+      return bulk("cluster_state:ok\r\n")
+    case "cluster slots":
+      return list(list(":0\r\n", ":16383\r\n", list(...address)))
+    case "sentinel get-master-addr-by-name":
+      return list(bulk("127.0.0.1"), bulk(String(port)))
+    case "sentinel sentinels":
+      return list()
+    default:
+      return name === "subscribe"
+        ? [first, ...rest].map((channel, i) => pushed(bulk(name), bulk(channel), `:${i + 1}\r\n`)).join("")
+        : "+OK\r\n"
+  }
+}
+
+/** Reads one command of RESP: its words, and the text after it. */
+const readCommand = (
+  text: string
+): { readonly words: ReadonlyArray<string>; readonly rest: string } | undefined => {
+  const parts = text.split("\r\n")
+  const count = Number(parts[0]?.slice(1))
+  const words = Array.from({ length: count }, (_, i) => parts[2 + 2 * i])
+  const rest = parts.slice(1 + 2 * count)
+  return rest.length === 0 ? undefined : { words: words.map((word) => word ?? ""), rest: rest.join("\r\n") }
+}
+
+/** `script` answers instead of the healthy server, unless it returns undefined. */
+export const makeScriptedRedis = (
+  script: (words: ReadonlyArray<string>) => Reply | undefined
+): Effect.Effect<ScriptedRedis, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const sockets = new Set<Socket>()
+      let connections = 0
+      const server = createServer((socket) => {
+        connections += 1
+        sockets.add(socket)
+        socket.on("close", () => sockets.delete(socket)).on("error", () => socket.destroy())
+        let text = ""
+        socket.setEncoding("utf8").on("data", (more: string) => {
+          text += more
+          for (let next = readCommand(text); next !== undefined; next = readCommand(text)) {
+            text = next.rest
+            const reply = script(next.words) ?? { bytes: healthy(next.words, port) }
+            if (reply === "cut") return void socket.resetAndDestroy()
+            if (reply !== "silence") socket.write(reply.bytes)
+          }
+        })
+      }).listen(0, "127.0.0.1")
+      await once(server, "listening")
+      const address: AddressInfo | string | null = server.address()
+      const port = typeof address === "object" && address !== null ? address.port : 0
+      return {
+        port,
+        connections: () => connections,
+        send: (bytes: string) => {
+          for (const socket of sockets) socket.write(bytes)
+        },
+        reset: () => {
+          for (const socket of sockets) socket.resetAndDestroy()
+        },
+        close: () => {
+          server.close()
+          for (const socket of sockets) socket.destroy()
+        }
+      }
+    }),
+    ({ close }) => Effect.sync(close)
+  )
