@@ -22,7 +22,7 @@ describe("an error that nobody handles", () => {
     "when it %s, then the process ends with code 1 and a line that quotes neither rows nor keys",
     ([, statement]) =>
       Effect.gen(function* () {
-        const program = `process.on("SIGUSR2", () => setTimeout(() => { ${statement} }))`
+        const program = `process.on("SIGUSR2", () => setImmediate(() => { ${statement} }))`
         const gateway = yield* makeGatewayProcess({
           NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(program)}`,
           NODE_ENV: "production",

@@ -75,6 +75,7 @@ const waits: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "unit/http/server/pipelining.test.ts": [1, wire],
   "unit/infra/Deadlines.test.ts": [1, "deadlines of Node's own timers are what is tested"],
   "unit/infra/auditMonths.test.ts": [3, "another session needs a moment before it waits for the lock"],
+  "unit/infra/ioredis.test.ts": [3, nothing],
   "unit/infra/time.test.ts": [1, "the timer itself is tested"],
   "unit/infra/timeoutDetached.test.ts": [1, testClock],
   "unit/request/SettlementQueue.test.ts": [1, testClock],
