@@ -194,8 +194,14 @@ const logFailures = (client: Single | Cluster) =>
     const run = Effect.runForkWith(services)
     const log = new OutageLog(yield* makeMonotonicMs, { remindMs: 10_000 })
     onConnectionError(client, (cause) => {
-      const code = codeOf(cause) ?? "unknown"
-      run(log.failed((errors) => Effect.logWarning("redis connection error", { code, errors })))
+      const code = codeOf(cause)
+      // What has no code of the system or of TLS is a reply that could not be read, or a defect.
+      const rest = code === undefined ? [cause] : []
+      run(
+        log.failed((errors) =>
+          Effect.logWarning("redis connection error", { code: code ?? "unknown", errors }, ...rest)
+        )
+      )
     })
   })
 

@@ -1,5 +1,5 @@
 /**
- * Closes each TLS connection of this process at its first error. Node reports an error of TLS, such as a damaged record or an
+ * Closes each TLS connection that this process opens at its first error. Node reports an error of TLS, such as a damaged record or an
  * alert of the server, without closing the connection. So another error may follow, such as a reset. ioredis listens to the first
  * one only, and an error without a listener ends the process (https://github.com/redis/ioredis/pull/962). A connection that stays open
  * after such an error gives no answer either: each command on it would wait for its deadline.

@@ -9,12 +9,18 @@
  */
 import { Schema } from "effect"
 import { Cluster, Command, Redis as Single } from "ioredis"
-import handling from "ioredis/built/DataHandler.js"
+import dataHandler from "ioredis/built/DataHandler.js"
 import { isAnswered } from "./RedisCommand.ts"
 
-const { sendCommand } = Single.prototype
+const { connect, sendCommand } = Single.prototype
 
-/** Whoever waits for the promise still gets the error. */
+/** ioredis prints an error that has no listener, with its stack. Its clients for the failovers of sentinels have none. */
+Single.prototype.connect = function (callback) {
+  if (this.listenerCount("error") === 0) this.on("error", () => undefined)
+  return connect.call(this, callback)
+}
+
+/** No promise of a command ends the process, also when nobody looks at it. Whoever waits for it still gets the error. */
 Single.prototype.sendCommand = function (command, stream) {
   const sent = sendCommand.call(this, command, stream)
   if (sent instanceof Promise && !isAnswered(command)) sent.catch(() => undefined)
@@ -22,7 +28,7 @@ Single.prototype.sendCommand = function (command, stream) {
 }
 
 /** Node gives the module, Vitest its default. */
-const { prototype: handler } = handling.default ?? handling
+const { prototype: handler } = dataHandler.default ?? dataHandler
 
 /** Throws at once. The parser calls it, and it closes the connection after an exception. */
 Object.defineProperty(handler, "dispatch", {
@@ -50,7 +56,10 @@ const isClusterReply = Schema.is(
   ])
 )
 
-/** ioredis reads these replies in callbacks, where nobody catches. An exception here is a failure of the command. */
+/**
+ * ioredis reads these replies in callbacks, where nobody catches. An exception here is a failure of the command. Only ioredis
+ * sends them, and of `CLUSTER` only `SLOTS` and `INFO`; the gateway's own commands do not pass here.
+ */
 const demand = (name: string, isFit: (reply: unknown) => boolean): void =>
   Command.setReplyTransformer(name, (reply: unknown) => {
     if (!isFit(reply)) throw new TypeError(`the reply to ${name} has another form`)

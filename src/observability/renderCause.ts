@@ -2,7 +2,8 @@
  * Renders a failure for a log line: names, messages and stacks, down to the first cause.
  *
  * Postgres quotes a refused row in `detail` and `where`, and an unreadable value in the messages of class 22 (data
- * exception). They may contain prompts and other client text, so they are left out here, for every log line and trace.
+ * exception). V8 quotes the text that is no JSON. They may contain prompts and other client text, so they are left out here,
+ * for every log line and trace.
  */
 import { Cause, Predicate } from "effect"
 
@@ -33,7 +34,7 @@ const framesOf = (error: object): ReadonlyArray<string> =>
 
 const headOf = (error: object): string => {
   const name = textAt(error, "_tag") ?? textAt(error, "name") ?? "Error"
-  const message = textAt(error, "message")
+  const message = error instanceof SyntaxError ? undefined : textAt(error, "message")
   return message === undefined || message === name ? name : `${name}: ${message}`
 }
 

@@ -3,7 +3,7 @@ import { writeSync } from "node:fs"
 import { redact } from "../observability/redact.ts"
 import { renderCause } from "../observability/renderCause.ts"
 
-/** One text for stderr: no secret of a key, and nothing of a row that Postgres quotes. */
+/** One text for stderr: no secret of a key, and nothing of a row or of a parsed text (`renderCause`). */
 export const describeDefect = (failure: unknown): string =>
   `tollgate: stopped by a defect ${redact(renderCause(failure), true)}`
 
@@ -13,7 +13,11 @@ export const describeDefect = (failure: unknown): string =>
  */
 export const endAtDefects = (): void => {
   process.on("uncaughtException", (error) => {
-    writeSync(2, `${describeDefect(error)}\n`)
-    process.exit(1)
+    try {
+      writeSync(2, `${describeDefect(error)}\n`)
+    } finally {
+      // Also when stderr is closed, or nobody reads it: an error here would be another code.
+      process.exit(1)
+    }
   })
 }

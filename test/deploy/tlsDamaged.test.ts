@@ -59,7 +59,8 @@ it.live(
       // Redis closes the connection when the client complains. Here the reset comes first.
       yield* proxy.blackHole("toClient")
       yield* proxy.inject(Buffer.from("no record of TLS, and long enough to be read as one"))
-      yield* eventually(Effect.sync(gateway.printed), (text) => text.includes("ERR_SSL_"))
+      const printed = yield* eventually(Effect.sync(gateway.printed), (text) => text.includes("ERR_SSL_"))
+      assert.include(printed, "ERR_SSL_")
       yield* proxy.reset
       yield* proxy.heal
       yield* serves

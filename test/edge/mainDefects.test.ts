@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { mintKey } from "../../src/domain/Key.ts"
+import { eventually } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
 
 const secret = mintKey("tg_")
@@ -14,12 +15,13 @@ const error = `Object.assign(new Error("invalid input: A prompt"), {
 const ways = {
   "is thrown": `throw ${error}`,
   "rejects a promise": `Promise.reject(${error})`,
+  "quotes the text that is no JSON": `JSON.parse("A prompt")`,
   "is no object": `throw ${JSON.stringify(`${secret} is not allowed`)}`
 }
 
 describe("an error that nobody handles", () => {
   it.live.each(Object.entries(ways))(
-    "when it %s, then the process ends with code 1 and a line that quotes neither rows nor keys",
+    "when it %s, then the process ends with code 1 and a line that quotes no row, no text and no key",
     ([, statement]) =>
       Effect.gen(function* () {
         const program = `process.on("SIGUSR2", () => setImmediate(() => { ${statement} }))`
@@ -32,7 +34,7 @@ describe("an error that nobody handles", () => {
         })
         gateway.signal("SIGUSR2")
         assert.strictEqual(yield* gateway.ended, 1)
-        const printed = gateway.printed()
+        const printed = yield* eventually(Effect.sync(gateway.printed), (text) => text.includes("defect"))
         assert.include(printed, "tollgate: stopped by a defect")
         assert.notInclude(printed, "A prompt")
         assert.notInclude(printed, secret.slice(12))

@@ -32,11 +32,11 @@ it.live(
         SHUTDOWN_DRAIN_MS: "0"
       })
       const chat = chatWith(gateway, secret)
-      const isSubscribed = Effect.map(
+      const awaitSubscription = Effect.map(
         eventually(reply(url, "PUBSUB", "CHANNELS", "*:granted:*"), (channels) => String(channels) !== ""),
         (channels) => assert.include(String(channels), ":granted:", gateway.printed())
       )
-      yield* isSubscribed
+      yield* awaitSubscription
       const times = 3
       const { cuts } = proxy
       yield* proxy.cutAfter("subscribe", "toServer", { drop: true, times })
@@ -46,7 +46,7 @@ it.live(
         (now) => now === cuts + times
       )
       assert.strictEqual(proxy.cuts, cuts + times, gateway.printed())
-      yield* isSubscribed
+      yield* awaitSubscription
       const served = (answer: { readonly status: number }) => answer.status === 200
       const together = yield* eventually(Effect.all([chat, chat], { concurrency: "unbounded" }), (answers) =>
         answers.every(served)

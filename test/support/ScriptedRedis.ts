@@ -13,6 +13,10 @@ export interface ScriptedRedis {
   /** sends all clients bytes that they did not ask for */
   readonly send: (bytes: string) => void
   readonly reset: () => void
+  /** sends bytes to the connections that have subscribed */
+  readonly sendToSubscribers: (bytes: string) => void
+  /** resets only those connections */
+  readonly resetSubscribers: () => void
 }
 
 export const bulk = (text: string): string => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
@@ -59,7 +63,7 @@ export const makeScriptedRedis = (
 ): Effect.Effect<ScriptedRedis, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.promise(async () => {
-      const sockets = new Set<Socket>()
+      const [sockets, subscribers] = [new Set<Socket>(), new Set<Socket>()]
       let connections = 0
       const server = createServer((socket) => {
         connections += 1
@@ -70,6 +74,7 @@ export const makeScriptedRedis = (
           text += more
           for (let next = readCommand(text); next !== undefined; next = readCommand(text)) {
             text = next.rest
+            if (next.words[0] === "subscribe") subscribers.add(socket)
             const reply = script(next.words) ?? { bytes: healthy(next.words, port) }
             if (reply === "cut") return void socket.resetAndDestroy()
             if (reply !== "silence") socket.write(reply.bytes)
@@ -87,6 +92,12 @@ export const makeScriptedRedis = (
         },
         reset: () => {
           for (const socket of sockets) socket.resetAndDestroy()
+        },
+        sendToSubscribers: (bytes: string) => {
+          for (const socket of subscribers) socket.write(bytes)
+        },
+        resetSubscribers: () => {
+          for (const socket of subscribers) socket.resetAndDestroy()
         },
         close: () => {
           server.close()

@@ -45,16 +45,19 @@ layer(world, { excludeTestServices: true, timeout: 120_000 })("a gateway with tw
         assert.deepStrictEqual([statuses(atOnce, 200), statuses(atOnce, 429)], [3, 27])
 
         // 10 tokens of the prompt, as the gateway estimates it, and 3 of the answer: what a request holds is what it costs.
-        fake.always({
+        const costly = {
           does: "stream",
           lines: [line.chat("a"), line.done("chat", { prompt_eval_count: 10, eval_count: 3 })]
-        })
+        } as const
+        yield* Effect.acquireRelease(
+          Effect.sync(() => fake.always(costly)),
+          () => Effect.sync(() => fake.always(undefined))
+        )
         const budget = yield* makeKey({}, 40 * 13)
         const spent = yield* raced(budget.secret, 100, hello({ options: { num_predict: 3 } }))
         assert.deepStrictEqual([statuses(spent, 200), statuses(spent, 429)], [40, 60])
         const [sum] = yield* pg<{ readonly n: number }>`
         SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n FROM audit_log WHERE key_prefix = ${budget.prefix}`
-        fake.always(undefined)
         assert.strictEqual(sum?.n, 40 * 13)
         assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
 
