@@ -1,0 +1,92 @@
+/** A user of Redis with no more rights than the operations guide gives it. */
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
+import { assert, it } from "@effect/vitest"
+import { Effect, Layer, Redacted } from "effect"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { fake } from "../support/FakeBackend.ts"
+import { eventually, Fake, generous, layerFake, newKey } from "../support/Gateway.ts"
+import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { reply } from "../support/redisTls.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { layerPrivateRedis, TestRedis } from "../support/TestRedis.ts"
+import { makeRedisCluster } from "../support/TestRedisCluster.ts"
+
+const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/operations.md"), "utf8")
+const [, rules = ""] = /ACL SETUSER tollgate on '>hidden-word' (.*)/.exec(guide) ?? []
+
+const [, ofCluster = ""] = /On a Redis Cluster it also needs `([^`]*)`/.exec(guide) ?? []
+
+const layerRegistered = layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(TestPostgres))
+
+const ofUser = (url: string): string => {
+  const own = new URL(url)
+  own.username = "tollgate"
+  own.password = "hidden-word"
+  return own.href
+}
+
+/**
+ * A gateway with a line, whose user of Redis has the rules of the guide that are `given`, and `more`. Three requests at once,
+ * and the log.
+ */
+const served = (urls: ReadonlyArray<string>, given: (rule: string) => boolean, more = "") =>
+  Effect.gen(function* () {
+    const own = [...rules.split(" ").filter(given), ...more.split(" ").filter(Boolean)]
+    assert.isAbove(own.length, 8, "the guide has the rules")
+    for (const url of urls) {
+      assert.strictEqual(yield* reply(url, "ACL", "SETUSER", "tollgate", "on", ">hidden-word", ...own), "OK")
+    }
+    const [backend, database] = [yield* Fake, yield* TestDatabase]
+    const { secret } = yield* newKey()
+    backend.always({ does: "stream", lines: [fake.chat("a"), fake.done()], gapMs: 100 })
+    const gateway = yield* makeGatewayProcess({
+      NODE_ENV: "production",
+      DATABASE_URL: Redacted.value(database.url),
+      REDIS_URL: urls.map(ofUser).join(","),
+      BACKEND_URL: backend.url,
+      BACKEND_MAX_CONCURRENT: "1",
+      SHUTDOWN_DRAIN_MS: "0"
+    })
+    const chat = Effect.map(chatWith(gateway, secret), ({ status }) => status)
+    yield* eventually(chat, (status) => status === 200, 5000)
+    const statuses = yield* Effect.all([chat, chat, chat], { concurrency: "unbounded" })
+    assert.strictEqual(yield* gateway.stop, 0)
+    const lines = gateway.printed().split("\n")
+    return { statuses, warnings: lines.filter((line) => /"level":"(?:warn|error)"/.test(line)) }
+  }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerFake, layerRegistered)))
+
+const wholeAnswers: Effect.Success<ReturnType<typeof served>> = { statuses: [200, 200, 200], warnings: [] }
+
+it.live(
+  "when the user of Redis has the rights of the operations guide, then requests are served, in line too, and nothing is logged",
+  () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestRedis
+      assert.deepStrictEqual(yield* served([url], () => true), wholeAnswers)
+    }).pipe(Effect.provide(layerPrivateRedis())),
+  60_000
+)
+
+it.live(
+  "when it lacks the channels, then a gateway with a line refuses, and the log says why",
+  () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestRedis
+      const { statuses, warnings } = yield* served([url], (rule) => !rule.startsWith("&"))
+      assert.deepStrictEqual(statuses, [503, 503, 503])
+      assert.match(warnings.join("\n"), /redis refuses messages.*NOPERM/)
+    }).pipe(Effect.provide(layerPrivateRedis())),
+  60_000
+)
+
+it.live(
+  "when the user of a Redis Cluster has the rights of the operations guide, then requests are served, in line too, and nothing is logged",
+  () =>
+    Effect.gen(function* () {
+      const nodes = yield* makeRedisCluster()
+      const urls = nodes.map(({ url }) => url)
+      assert.deepStrictEqual(yield* served(urls, () => true, ofCluster), wholeAnswers)
+    }).pipe(Effect.scoped),
+  60_000
+)
