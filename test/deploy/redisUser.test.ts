@@ -13,7 +13,7 @@ import { layerPrivateRedis, TestRedis } from "../support/TestRedis.ts"
 import { makeRedisCluster } from "../support/TestRedisCluster.ts"
 
 const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/operations.md"), "utf8")
-const [, rules = ""] = /ACL SETUSER tollgate on '>hidden-word' (.*)/.exec(guide) ?? []
+const [, rules = ""] = /ACL SETUSER gateway on '>hidden-word' (.*)/.exec(guide) ?? []
 
 const [, ofCluster = ""] = /On a Redis Cluster it also needs `([^`]*)`/.exec(guide) ?? []
 
@@ -21,7 +21,7 @@ const layerRegistered = layerRegistry({ defaults: generous }).pipe(Layer.provide
 
 const ofUser = (url: string): string => {
   const own = new URL(url)
-  own.username = "tollgate"
+  own.username = "gateway"
   own.password = "hidden-word"
   return own.href
 }
@@ -35,7 +35,7 @@ const served = (urls: ReadonlyArray<string>, given: (rule: string) => boolean, m
     const own = [...rules.split(" ").filter(given), ...more.split(" ").filter(Boolean)]
     assert.isAbove(own.length, 8, "the guide has the rules")
     for (const url of urls) {
-      assert.strictEqual(yield* reply(url, "ACL", "SETUSER", "tollgate", "on", ">hidden-word", ...own), "OK")
+      assert.strictEqual(yield* reply(url, "ACL", "SETUSER", "gateway", "on", ">hidden-word", ...own), "OK")
     }
     const [backend, database] = [yield* Fake, yield* TestDatabase]
     const { secret } = yield* newKey()
