@@ -19,10 +19,7 @@ const remindMs = 60_000
 const isRefusal = (cause: unknown): boolean =>
   Predicate.hasProperty(cause, "name") && cause.name === "ReplyError"
 
-/**
- * After each reconnect it subscribes again itself. ioredis would do that too, but it does not handle the error when that
- * connection breaks before the reply, and a rejected promise that nobody handles ends the process.
- */
+/** ioredis does not subscribe by itself after a reconnect: it would try once, and nobody would hear that it failed. */
 const subscriberOf = (client: Single | Cluster): Single | Cluster =>
   client instanceof Cluster
     ? client.duplicate([], { enableOfflineQueue: true })
@@ -39,6 +36,7 @@ export const makeSubscribe = (client: Single | Cluster): Subscribe =>
     yield* keepConnected(() => {
       const subscriber = subscriberOf(client)
       let retry: NodeJS.Timeout | undefined
+      /** After each connection, and again after each failure. */
       const subscribe = (): void => {
         clearTimeout(retry)
         if (subscriber.status !== "ready") return

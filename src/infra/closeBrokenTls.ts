@@ -1,12 +1,13 @@
 /**
- * Closes each TLS connection that this process opens at its first error. Node reports an error of TLS, such as a damaged record or an
- * alert of the server, without closing the connection. So another error may follow, such as a reset. ioredis listens to the first
- * one only, and an error without a listener ends the process (https://github.com/redis/ioredis/pull/962). A connection that stays open
- * after such an error gives no answer either: each command on it would wait for its deadline.
+ * Closes each TLS connection that this process opens at its first error. Node reports an error of TLS, such as a damaged
+ * record or an alert of the server, without closing the connection. So another error may follow, such as a reset. ioredis
+ * listens to the first one only, and an error without a listener ends the process
+ * (https://github.com/redis/ioredis/pull/962). A connection that stays open after such an error gives no answer either: each
+ * command on it would wait for its deadline.
  *
  * *Details* Node tells of each new connection before it is used, so this holds for the connections that clients make on
- * their own: subscribers, sentinels, nodes of a cluster. A connection that becomes TLS later (Postgres) is not among them; its client
- * listens to all errors.
+ * their own: subscribers, sentinels, nodes of a cluster. A connection that becomes TLS later (Postgres) is not among them;
+ * its client listens to all errors.
  */
 import { subscribe, unsubscribe } from "node:diagnostics_channel"
 import { TLSSocket } from "node:tls"

@@ -21,7 +21,10 @@ export const makeConnector = (tls: ConnectionOptions | undefined, report: (error
       this.#node = node
     }
 
-    /** It rejects instead of throwing: after an exception ioredis would wait for ever. A server may name a node by a port that does not exist. */
+    /**
+     * It rejects instead of throwing, because after an exception ioredis waits for ever. A server may name a node by a port
+     * that does not exist.
+     */
     override async connect() {
       this.connecting = true
       if (!isNode(this.#node)) throw new Error("a node without an address")

@@ -8,8 +8,6 @@ export type Reply = { readonly bytes: string } | "cut" | "silence"
 
 export interface ScriptedRedis {
   readonly port: number
-  /** connections so far */
-  readonly connections: () => number
   /** sends all clients bytes that they did not ask for */
   readonly send: (bytes: string) => void
   readonly reset: () => void
@@ -64,9 +62,7 @@ export const makeScriptedRedis = (
   Effect.acquireRelease(
     Effect.promise(async () => {
       const [sockets, subscribers] = [new Set<Socket>(), new Set<Socket>()]
-      let connections = 0
       const server = createServer((socket) => {
-        connections += 1
         sockets.add(socket)
         socket.on("close", () => sockets.delete(socket)).on("error", () => socket.destroy())
         let text = ""
@@ -86,7 +82,6 @@ export const makeScriptedRedis = (
       const port = typeof address === "object" && address !== null ? address.port : 0
       return {
         port,
-        connections: () => connections,
         send: (bytes: string) => {
           for (const socket of sockets) socket.write(bytes)
         },

@@ -21,7 +21,7 @@ const counts = {
   holders: 0,
   repaired: 1,
   done: 0
-} as const
+}
 
 const tags = Record.keys(counts)
 
