@@ -15,7 +15,7 @@ import {
   nativeShow
 } from "../../../src/http/dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../../src/http/dialect/openai/dialect.ts"
-import { generated } from "../../../src/http/openapi/generated.ts"
+import { generated } from "../../../build/openapi/generated.ts"
 import { routes } from "../../../src/http/routes.ts"
 import { version } from "../../../src/version.ts"
 import { invalidity, objection, openapi, openapiFile } from "../../support/openapi.ts"

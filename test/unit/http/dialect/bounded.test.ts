@@ -4,7 +4,7 @@ import { Schema, SchemaAST } from "effect"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
 import { smallest } from "../../../../src/http/dialect/sampling.ts"
-import { ranges } from "../../../../src/http/openapi/generated.ts"
+import { ranges } from "../../../../build/openapi/generated.ts"
 import { cap, decoding } from "../decoding.ts"
 
 const dialects = Object.entries({ ...native, ...openai })

@@ -2,10 +2,10 @@
  * `openapi.json`, made of the route table, the schemas that decode the requests, the schemas of the answers and the table
  * of error responses. `npm run openapi` writes it.
  */
-import type { Json, JsonObject } from "../../domain/Inference.ts"
-import { version } from "../../version.ts"
-import { type Route, routes } from "../routes.ts"
-import { errorBody } from "../errors/errorResponses.ts"
+import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import { version } from "../../src/version.ts"
+import { type Route, routes } from "../../src/http/routes.ts"
+import { errorBody } from "../../src/http/errors/errorResponses.ts"
 import { errorResponses, statuses } from "./errors.ts"
 import { always, type Header, limits, listed, ofErrors, queued, ready, relaxed, windows } from "./headers.ts"
 import { type Operation, operationFor } from "./operations.ts"

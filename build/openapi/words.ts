@@ -1,5 +1,5 @@
 /** What a route needs and what it counts against, in words for `docs/reference.md` and `openapi.json`. */
-import type { Route } from "../routes.ts"
+import type { Route } from "../../src/http/routes.ts"
 
 export const needs: Record<Route["needs"], string> = {
   nothing: "no key",

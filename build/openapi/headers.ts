@@ -1,5 +1,5 @@
 /** The headers of `openapi.json`. A test compares them with those that answers really have. */
-import type { JsonObject } from "../../domain/Inference.ts"
+import type { JsonObject } from "../../src/domain/Inference.ts"
 
 export type Header = JsonObject
 

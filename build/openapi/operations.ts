@@ -3,7 +3,7 @@
  * compile.
  */
 import type { Schema } from "effect"
-import type { Route, routes } from "../routes.ts"
+import type { Route, routes } from "../../src/http/routes.ts"
 import * as Answers from "./answers.ts"
 import { ErrorBody } from "./errors.ts"
 

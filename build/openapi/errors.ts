@@ -14,10 +14,10 @@ import {
   ShuttingDown,
   Unauthorized,
   Unavailable
-} from "../../domain/Errors.ts"
-import { type ErrorResponse, internalError, toErrorResponse } from "../errors/errorResponses.ts"
-import { overflowDetail } from "../../domain/promptWindow.ts"
-import { noResets } from "../../domain/Limits.ts"
+} from "../../src/domain/Errors.ts"
+import { type ErrorResponse, internalError, toErrorResponse } from "../../src/http/errors/errorResponses.ts"
+import { overflowDetail } from "../../src/domain/promptWindow.ts"
+import { noResets } from "../../src/domain/Limits.ts"
 
 const headroom = {
   requests: { limit: 60, remaining: 0 },

@@ -5,12 +5,12 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { Schema } from "effect"
-import { nativeOptions } from "../dialect/sampling.ts"
-import { routes } from "../routes.ts"
+import { nativeOptions } from "../../src/http/dialect/sampling.ts"
+import { routes } from "../../src/http/routes.ts"
 import { openapiText } from "./document.ts"
 import { counts, needs } from "./words.ts"
 
-const root = path.resolve(import.meta.dirname, "../../..")
+const root = path.resolve(import.meta.dirname, "../..")
 
 interface Generated {
   readonly file: string
