@@ -5,7 +5,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { makePrometheus } from "./drill/Prometheus.ts"
+import { makePrometheus } from "../support/Prometheus.ts"
 
 const Dashboard = Schema.fromJsonString(
   Schema.Struct({

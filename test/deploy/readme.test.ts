@@ -20,14 +20,14 @@ const operations = readPaper("docs/operations.md")
 
 /** Commands that cannot be typed here: why, and the file that holds them to their word. */
 const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: string }>> = {
-  "npm ci && npm start": { why: "downloads everything", by: "test/deploy/stranger/run.ts" },
+  "npm ci && npm start": { why: "downloads everything", by: "lab/stranger/run.ts" },
   "npm ci && npm test": { why: "is this very run", by: ".ci/run" },
-  "npm ci": { why: "downloads everything", by: "test/deploy/stranger/run.ts" },
-  "npm run rolling": { why: "takes a minute", by: "test/deploy/rolling.ts" },
-  "npm run stranger": { why: "downloads everything", by: "test/deploy/stranger/run.ts" },
+  "npm ci": { why: "downloads everything", by: "lab/stranger/run.ts" },
+  "npm run rolling": { why: "takes a minute", by: "lab/rolling.ts" },
+  "npm run stranger": { why: "downloads everything", by: "lab/stranger/run.ts" },
   "node build/start.js": { why: "wants its stores", by: "test/deploy/image.test.ts" },
   "npm run build": { why: "is typed there", by: "test/deploy/build.test.ts" },
-  "docker compose up -d": { why: "needs an engine", by: "test/deploy/stranger/compose.ts" },
+  "docker compose up -d": { why: "needs an engine", by: "lab/stranger/compose.ts" },
   "docker compose --profile replicas up -d": { why: "needs an engine", by: "test/deploy/lint.sh" },
   "docker compose exec ollama ollama pull llama3.2": { why: "needs an engine", by: "docker-compose.yml" },
   "docker compose logs ollama": { why: "needs an engine", by: "docker-compose.yml" },
@@ -41,10 +41,10 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
   },
   "kubectl apply -k deploy/kubernetes": { why: "needs a cluster", by: "test/deploy/lint.sh" },
   "npm run manifests": { why: "needs helm", by: "test/deploy/lint.sh" },
-  "npm run sizing": { why: "takes minutes", by: "test/deploy/sizing.ts" },
+  "npm run sizing": { why: "takes minutes", by: "lab/sizing.ts" },
   "helm install tollgate deploy/helm/tollgate --namespace tollgate --values values.yaml": {
     why: "needs a cluster",
-    by: "test/deploy/stranger/helm.ts"
+    by: "lab/stranger/helm.ts"
   }
 }
 const commandsOf = (text: string) => [...blocks(text, "sh").flatMap(lines), ...inlineCommands(text)]
@@ -52,7 +52,7 @@ const commandsOf = (text: string) => [...blocks(text, "sh").flatMap(lines), ...i
 const isElsewhere = (command: string) =>
   Object.hasOwn(elsewhere, command) ||
   /\bpg_(?:dump|restore)\b|^docker compose exec -T postgres psql /.test(command) ||
-  // They never end, or need a row that exists (test/cli/requests.test.ts), or take minutes (test/deploy/drill).
+  // They never end, or need a row that exists (test/cli/requests.test.ts), or take minutes (lab/drill).
   /^tollgate (?:requests .*--follow|show-request |status$|set-budget$)|^npm run (?:drill|stranger)/.test(
     command
   ) ||

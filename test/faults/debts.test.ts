@@ -5,7 +5,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
-import { settledBooks, spentOf } from "../scale/books.ts"
+import { settledBooks, spentOf } from "../support/books.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, modelSpeaks, newKey } from "../support/Gateway.ts"
 import { layerWired, leaseS, verb, Wires } from "../support/Wires.ts"

@@ -6,7 +6,7 @@ import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/Redis
 import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
-import { books, settledBooks } from "../scale/books.ts"
+import { books, settledBooks } from "../support/books.ts"
 import { fake as line } from "../support/FakeBackend.ts"
 import { eventually, Fake, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"

@@ -2,7 +2,7 @@
 import { assert, describe, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
-import { settledBooks } from "../scale/books.ts"
+import { settledBooks } from "../support/books.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"
 import { layerWired, leaseS, tellRedis, verb, Wires, writing } from "../support/Wires.ts"

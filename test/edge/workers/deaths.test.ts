@@ -4,7 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber, Schedule } from "effect"
 import { isAlive } from "../../../src/infra/embedded/RuntimeFile.ts"
 import { eventually, Fake, hello } from "../../support/Gateway.ts"
-import { settledBooks } from "../../scale/books.ts"
+import { settledBooks } from "../../support/books.ts"
 import { makeStopwatch } from "../../support/wait.ts"
 import { figure, get, makeKey, post, ready, startGateway, stream, world } from "./support.ts"
 

@@ -4,7 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { fake as line } from "../../support/FakeBackend.ts"
 import { eventually, Fake, hello } from "../../support/Gateway.ts"
-import { settledBooks } from "../../scale/books.ts"
+import { settledBooks } from "../../support/books.ts"
 import { figure, get, makeKey, post, startGateway, world } from "./support.ts"
 
 const statuses = (answers: ReadonlyArray<{ readonly status: number }>, status: number): number =>

@@ -4,7 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { Agent } from "undici"
 import { eventually, Fake } from "../../support/Gateway.ts"
-import { settledBooks } from "../../scale/books.ts"
+import { settledBooks } from "../../support/books.ts"
 import { get, makeKey, post, type Reply, startGateway, stream, world } from "./support.ts"
 
 /** Asks on kept connections until `stop` is called. */

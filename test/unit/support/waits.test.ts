@@ -5,9 +5,8 @@ import { assert, it } from "@effect/vitest"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
-/** Programs that make load for minutes, and the servers of the real suite. */
-const programs =
-  /^(?:attacks|deploy\/drill|real|scale|soak)\/|^deploy\/(?:stranger\/|(?:rolling|sizing)\.ts$)/
+/** The servers of the real suite. */
+const programs = /^real\//
 
 const waiting = /\bEffect\.(?:sleep|delay)\(|\bsetTimeout\(|(?<![.\w])sleep\(/g
 
@@ -62,6 +61,7 @@ const waits: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "support/FaultWay.ts": [1, "a network that is slow"],
   "support/RawClient.ts": [2, "a client's patience"],
   "support/Traffic.ts": [1, pace],
+  "support/books.ts": [1, "the wait for settled books"],
   "support/ollama/cache.ts": [1, "another process builds the same server"],
   "support/wait.ts": [1, "the wait for a condition"],
   "support/watch.ts": [1, "the wait for the invariants"],

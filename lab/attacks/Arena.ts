@@ -1,0 +1,214 @@
+/**
+ * Where attacks are made: a gateway process of any checkout with its default settings, on a real Postgres and a real
+ * Redis, in front of a hostile model server. Every attack gets a gateway process of its own, so that its memory is its own.
+ */
+import { once } from "node:events"
+import { readFileSync } from "node:fs"
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Context, Effect, Layer, Redacted, Schedule, Schema, type Scope } from "effect"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { type BudgetChange, type LimitValues, Registry } from "../../src/admin/Registry.ts"
+import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
+import { layerRedis } from "../../src/infra/Redis.ts"
+import {
+  durable,
+  makePostgresClusterWith,
+  type PostgresCluster
+} from "../../test/support/servers/PostgresCluster.ts"
+import { freePort } from "../../test/support/servers/processes.ts"
+import { findRedis } from "../../test/support/servers/RedisBinary.ts"
+import { makeRedisServer, type RedisServer } from "../../test/support/servers/RedisServer.ts"
+import { ArenaFailed, type Env, here, kept, type Key, launch } from "./processes.ts"
+
+/**
+ * What a gateway may take under any attack, MiB: a replica has 1 GiB (`docs/sizing.md`), and bodies and answers need the rest.
+ * The arena runs the sources, which take 100 MiB more than the build.
+ */
+export const mostMiB = 512
+
+/** The attack is over when the gateway has this much memory: the machine is not only for this. */
+const maxMiB = 2048
+
+export interface Victim {
+  readonly url: string
+  readonly pid: number
+  /** the most memory it ever had, MiB; `maxMiB` or more when it was ended for it */
+  readonly peakMiB: () => number
+  /** seconds of CPU that it has used */
+  readonly cpuSeconds: () => number
+  /** done when the process has ended, which no attack may bring about */
+  readonly gone: Effect.Effect<void>
+}
+
+export class Arena extends Context.Service<
+  Arena,
+  {
+    readonly postgres: PostgresCluster
+    readonly redis: RedisServer
+    readonly backendUrl: string
+    /** a gateway of the checkout under attack */
+    readonly victim: Effect.Effect<Victim, ArenaFailed, Scope.Scope>
+  }
+>()("lab/attacks/Arena") {}
+
+const answers = (url: string, times: number) =>
+  Effect.tryPromise({
+    try: async () => {
+      const response = await fetch(url, { signal: AbortSignal.timeout(2000) })
+      await response.text()
+      if (response.status !== 200) throw new Error(String(response.status))
+    },
+    catch: () => new ArenaFailed({ message: `${url} does not answer` })
+  }).pipe(Effect.retry({ times, schedule: Schedule.spaced("50 millis") }))
+
+const statusOf = (pid: number, name: string): number => {
+  try {
+    const text = readFileSync(`/proc/${pid}/status`, "utf8")
+    return Number(new RegExp(`${name}:\\s+(\\d+)`).exec(text)?.[1] ?? 0) / 1024
+  } catch {
+    return 0 // it has ended
+  }
+}
+
+const ticksPerSecond = 100
+const cpuOf = (pid: number): number => {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8")
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ")
+    return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond
+  } catch {
+    return 0 // it has ended
+  }
+}
+
+const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
+  const port = yield* freePort.pipe(Effect.mapError(({ message }) => new ArenaFailed({ message })))
+  const child = yield* kept([process.execPath, "src/main.ts"], { ...env, PORT: String(port) }, checkout)
+  child.stdout?.resume()
+  const url = `http://127.0.0.1:${port}`
+  const pid = child.pid ?? 0
+  yield* answers(`${url}/readyz`, 400)
+  const seen = { peak: 0, cpu: 0, ended: false }
+  const look = () => {
+    seen.cpu = Math.max(seen.cpu, cpuOf(pid))
+    seen.peak = Math.max(seen.peak, statusOf(pid, "VmHWM"))
+    if (seen.peak < maxMiB || seen.ended) return
+    seen.ended = true
+    child.kill("SIGKILL")
+  }
+  yield* Effect.forkScoped(Effect.forever(Effect.andThen(Effect.sync(look), Effect.sleep("50 millis"))))
+  const looked = <A>(read: () => A) => {
+    look()
+    return read()
+  }
+  const victim: Victim = {
+    url,
+    pid,
+    peakMiB: () => looked(() => seen.peak),
+    cpuSeconds: () => looked(() => seen.cpu),
+    gone: Effect.callback((resume) => {
+      if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.void)
+      child.once("exit", () => resume(Effect.void))
+    })
+  }
+  return victim
+})
+
+/** Everything but the gateway, once for all attacks; `checkout` is the folder of the project under attack. */
+export const layerArena = (checkout: string) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const postgres = yield* makePostgresClusterWith(durable)
+      const redis = yield* makeRedisServer(findRedis())
+      const backendPort = yield* freePort
+      const backendUrl = `http://127.0.0.1:${backendPort}`
+      const backend = yield* kept([process.execPath, here("backend.ts")], { PORT: String(backendPort) })
+      backend.stdout?.resume()
+      yield* answers(`${backendUrl}/stats`, 200)
+      const env = {
+        NODE_ENV: "production",
+        // As in the image and with `npm start`.
+        MALLOC_ARENA_MAX: "1",
+        DATABASE_URL: Redacted.value(postgres.url("postgres")),
+        REDIS_URL: redis.url,
+        BACKEND_URL: backendUrl
+      }
+      // The checkout's own schema.
+      const migration = launch([process.execPath, "cli/tollgate.js", "migrate"], env, checkout)
+      migration.stdout?.resume()
+      yield* Effect.promise(() => once(migration, "exit"))
+      if (migration.exitCode !== 0) return yield* new ArenaFailed({ message: "migrate failed" })
+      const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 60_000 })
+      return Layer.mergeAll(
+        Layer.succeed(Arena, { postgres, redis, backendUrl, victim: startVictim(checkout, env) }),
+        layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }),
+        layerRedisMeter({ leaseS: 30 }).pipe(
+          Layer.provide(layerRedis({ url: Redacted.make(redis.url), commandTimeoutMs: 2000 }))
+        )
+      ).pipe(Layer.provideMerge(database))
+    })
+  )
+
+const wide = { rpm: 1_000_000, tpm: 1_000_000_000, concurrent: 1000 }
+let tenants = 0
+
+/** Keys of one new tenant, with these limits each. */
+export const newKeys = Effect.fnUntraced(function* (
+  count: number,
+  limits: Partial<LimitValues<number>> = {},
+  budgets: BudgetChange = {}
+) {
+  const registry = yield* Registry
+  const tenant = `attack-${++tenants}`
+  yield* registry.createTenant({ name: tenant, allowAllModels: true, ...wide, ...limits })
+  return yield* Effect.forEach(Array.from({ length: count }), () =>
+    Effect.gen(function* () {
+      const { key, secret } = yield* registry.createKey({ tenant, name: "k" })
+      yield* registry.setBudgets(key.prefix, budgets)
+      const made: Key = { secret, prefix: key.prefix }
+      return made
+    })
+  )
+})
+
+const ModelStats = Schema.Struct({ calls: Schema.Finite, tokens: Schema.Finite, prompt: Schema.Finite })
+const decodeStats = Schema.decodeUnknownEffect(
+  Schema.fromJsonString(Schema.Record(Schema.String, ModelStats))
+)
+export type ModelStats = typeof ModelStats.Type
+
+/** What the model server has done for one model so far. */
+export const statsOf = Effect.fnUntraced(function* (model: string) {
+  const { backendUrl } = yield* Arena
+  const text = yield* Effect.promise(() => fetch(`${backendUrl}/stats`).then((response) => response.text()))
+  const stats = yield* Effect.orDie(decodeStats(text))
+  return stats[model] ?? { calls: 0, tokens: 0, prompt: 0 }
+})
+
+const decodeCount = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct({ n: Schema.Finite })]))
+const one = (rows: unknown) => Effect.orDie(Effect.map(decodeCount(rows), ([{ n }]) => n))
+
+/** Rows of the audit log that are not of these keys. */
+export const rowsBeside = Effect.fnUntraced(function* (keys: ReadonlyArray<Key>) {
+  const pg = yield* PgClient.PgClient
+  const prefixes = keys.map(({ prefix }) => prefix)
+  return yield* one(
+    yield* pg`SELECT count(*)::float8 AS n FROM audit_log
+      WHERE key_prefix IS NULL OR NOT key_prefix = ANY(${prefixes})`
+  )
+})
+
+/** Tokens in the ledger of these keys, once none of their requests is open any more; `seconds` at most. */
+export const spentBy = Effect.fnUntraced(function* (keys: ReadonlyArray<Key>, seconds = 10) {
+  const pg = yield* PgClient.PgClient
+  const prefixes = keys.map(({ prefix }) => prefix)
+  const open = pg`SELECT count(*)::float8 AS n FROM intents i JOIN api_keys k ON k.id = i.key_id
+    WHERE k.prefix = ANY(${prefixes})`
+  const until = performance.now() + seconds * 1000
+  while ((yield* one(yield* open)) > 0 && performance.now() < until) yield* Effect.sleep("100 millis")
+  return yield* one(
+    yield* pg`SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n
+      FROM ledger l JOIN api_keys k ON k.id = l.key_id WHERE k.prefix = ANY(${prefixes})`
+  )
+})

@@ -1,0 +1,199 @@
+/** Points 14 and 15: stores that are slow or frozen while clients leave, and intents of requests that are refused. */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Fiber, Schema } from "effect"
+import type { BudgetChange } from "../../../src/admin/Registry.ts"
+import { settledBooks } from "../../../test/support/books.ts"
+import { Arena, mostMiB, newKeys } from "../Arena.ts"
+import { atMost, noted, type Row } from "../figures.ts"
+import { attack, completed, type Key, type Plan, startAttack } from "../processes.ts"
+import type { Assault } from "./Assault.ts"
+
+const Counts = Schema.Tuple([
+  Schema.Struct({ aborted: Schema.Finite, admitted: Schema.Finite, rows: Schema.Finite })
+])
+const decodeCounts = Schema.decodeUnknownEffect(Counts)
+
+/** Rows in the log of these keys. */
+const rowsOf = Effect.fnUntraced(function* (keys: ReadonlyArray<Key>) {
+  const pg = yield* PgClient.PgClient
+  const prefixes = keys.map(({ prefix }) => prefix)
+  const [counts] = yield* Effect.orDie(
+    decodeCounts(
+      yield* pg`SELECT count(*) FILTER (WHERE error_type = 'aborted')::float8 AS aborted,
+        count(admitted_at)::float8 AS admitted, count(*)::float8 AS rows
+        FROM audit_log WHERE key_prefix = ANY(${prefixes})`
+    )
+  )
+  return counts
+})
+
+const decodeWritten = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct({ n: Schema.Finite })]))
+
+/** Intents that were written so far, by the statistics of Postgres. An idle connection reports them after ten seconds. */
+const intentsWritten = Effect.gen(function* () {
+  const pg = yield* PgClient.PgClient
+  yield* Effect.sleep("11 seconds")
+  const [{ n }] = yield* Effect.orDie(
+    decodeWritten(yield* pg`SELECT n_tup_ins::float8 AS n FROM pg_stat_user_tables WHERE relname = 'intents'`)
+  )
+  return n
+})
+
+type Store = "postgres" | "redis"
+
+/** Stores that do not answer for `stalledMs` again and again, and work for `worksMs` in between. */
+interface Stalls {
+  readonly stores: ReadonlyArray<Store>
+  readonly stalledMs: number
+  readonly worksMs: number
+}
+
+/** Stalls the stores until the fiber is interrupted. They work afterwards. */
+const stall = ({ stalledMs, stores, worksMs }: Stalls) =>
+  Effect.gen(function* () {
+    const arena = yield* Arena
+    const each = (act: "pause" | "resume") => Effect.forEach(stores, (store) => arena[store][act])
+    return yield* Effect.forever(
+      Effect.sleep(worksMs).pipe(
+        Effect.andThen(each("pause")),
+        Effect.andThen(Effect.sleep(stalledMs)),
+        Effect.andThen(each("resume"))
+      )
+    ).pipe(Effect.ensuring(each("resume")))
+  })
+
+interface Leaving {
+  readonly name: string
+  readonly stalls: Stalls
+  readonly plan: Plan
+  readonly limits?: { readonly rpm?: number; readonly tpm?: number; readonly concurrent?: number }
+}
+
+/** Clients that leave, or ask again and again, while stores do not answer. */
+const leaving = ({ limits = {}, name, plan, stalls: wanted }: Leaving): Assault => ({
+  point: 14,
+  name,
+  run: Effect.gen(function* () {
+    // Of 16 tenants, so that none has used up its free work soon.
+    const keys = (yield* Effect.forEach(Array.from({ length: 16 }), () =>
+      newKeys(1, limits, { total: 1_000_000_000 })
+    )).flat()
+    const bystanders = yield* newKeys(8)
+    const victim = yield* (yield* Arena).victim
+    // Everybody has been admitted once, so that the next admissions are expected.
+    yield* attack(completed({ attack: "volley", count: 16, seconds: 1 }, victim.url, keys))
+    const attacking = yield* startAttack(completed({ seconds: 12, ...plan }, victim.url, keys))
+    const changing = yield* Effect.forkChild(stall(wanted))
+    const met = yield* Fiber.join(attacking)
+    yield* Fiber.interrupt(changing)
+    const state = yield* settledBooks(90)
+    const after = yield* attack(completed({ attack: "volley", count: 8, seconds: 3 }, victim.url, bystanders))
+    const settled = yield* settledBooks(10)
+    const { aborted, admitted, rows } = yield* rowsOf(keys)
+    const figures: ReadonlyArray<Row> = [
+      atMost(14, name, "intents, slots and holds left", state.open, 0),
+      atMost(14, name, "tokens between audit, ledger, counters", settled.difference, 0),
+      atMost(14, name, "requests booked as aborted", aborted, 0),
+      atMost(14, name, "not served afterwards, of 8", 8 - (after["200"] ?? 0), 0),
+      atMost(14, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
+      noted(14, name, "  seconds until nothing was open", state.seconds),
+      noted(14, name, "  rows", rows),
+      noted(14, name, "  admitted", admitted),
+      ...Object.entries(met).map(([figure, value]) => noted(14, name, `  ${figure}`, value))
+    ]
+    return figures
+  })
+})
+
+const slow = { stalledMs: 60, worksMs: 30 }
+const frozen = { stalledMs: 2500, worksMs: 700 }
+const leavers: Plan = { attack: "leave early", count: 24, rate: 20 }
+const allLeaving: ReadonlyArray<Leaving> = [
+  ...(["redis", "postgres"] as const).flatMap((store): ReadonlyArray<Leaving> => [
+    { name: `${store} slow, left after 20 ms`, stalls: { stores: [store], ...slow }, plan: leavers },
+    { name: `${store} frozen, left after 20 ms`, stalls: { stores: [store], ...frozen }, plan: leavers },
+    {
+      name: `${store} frozen, left after 700 ms`,
+      stalls: { stores: [store], ...frozen },
+      plan: { ...leavers, rate: 700 }
+    },
+    {
+      name: `${store} slow, more than the slots`,
+      stalls: { stores: [store], ...slow },
+      plan: { attack: "hammer", count: 100 },
+      limits: { concurrent: 2 }
+    },
+    {
+      name: `${store} frozen for a second, keys at their rpm`,
+      stalls: { stores: [store], stalledMs: 1000, worksMs: 1000 },
+      plan: { attack: "hammer", count: 100 },
+      limits: { rpm: 20 }
+    }
+  ]),
+  {
+    name: "both slow, left after 20 ms",
+    stalls: { stores: ["redis", "postgres"], ...slow },
+    plan: leavers
+  }
+]
+
+interface Refused {
+  readonly name: string
+  readonly plan: Plan
+  readonly keys?: number
+  readonly limits?: { readonly rpm?: number; readonly tpm?: number; readonly concurrent?: number }
+  readonly budgets?: BudgetChange
+  /** intents of refused requests, a second and key */
+  readonly limit: number
+}
+
+/** Keys at a limit: how many intents are written for requests that are refused. */
+const refused = ({ budgets = {}, keys: count = 1, limit, limits = {}, name, plan }: Refused): Assault => ({
+  point: 15,
+  name,
+  run: Effect.gen(function* () {
+    const keys = yield* newKeys(count, limits, budgets)
+    const victim = yield* (yield* Arena).victim
+    const before = yield* intentsWritten
+    const rows: Array<Row> = []
+    // The first burst comes when an admission of each key was seen, the second when its refusals are forgotten.
+    yield* attack(completed({ attack: "volley", count, seconds: 1 }, victim.url, keys))
+    for (const burst of ["first", "second"]) {
+      const met = yield* attack(completed(plan, victim.url, keys))
+      rows.push(
+        ...Object.entries(met).map(([figure, value]) => noted(15, name, `  ${burst} burst: ${figure}`, value))
+      )
+      yield* Effect.sleep("11 seconds")
+    }
+    const state = yield* settledBooks(60)
+    const written = (yield* intentsWritten) - before
+    const { admitted } = yield* rowsOf(keys)
+    return [
+      atMost(15, name, "intents of refused requests, of a key", (written - admitted) / count, limit),
+      atMost(15, name, "intents, slots and holds left", state.open, 0),
+      atMost(15, name, "tokens between audit, ledger, counters", state.difference, 0),
+      noted(15, name, "  intents written", written),
+      noted(15, name, "  admitted", admitted),
+      ...rows
+    ]
+  })
+})
+
+const burst: Plan = { attack: "volley", count: 250, seconds: 2, model: "counting" }
+const leaving20: Plan = { ...burst, attack: "leave early", rate: 20 }
+const allRefused: ReadonlyArray<Refused> = [
+  { name: "beyond its requests a minute", plan: burst, limits: { rpm: 60 }, limit: 60 },
+  { name: "beyond its tokens a minute", plan: burst, limits: { tpm: 500 }, limit: 60 },
+  { name: "beyond its budget", plan: burst, budgets: { day: 500 }, limit: 60 },
+  { name: "beyond its slots", plan: burst, limits: { concurrent: 4 }, limit: 20 },
+  { name: "beyond its slots, left after 20 ms", plan: leaving20, limits: { concurrent: 4 }, limit: 20 },
+  {
+    name: "20 keys of a tenant, beyond their slots",
+    plan: burst,
+    keys: 20,
+    limits: { concurrent: 1 },
+    limit: 10
+  }
+]
+
+export const stores: ReadonlyArray<Assault> = [...allLeaving.map(leaving), ...allRefused.map(refused)]

@@ -1,0 +1,265 @@
+/**
+ * `npm run rolling`: two replicas behind the load balancer of `deploy/haproxy`, 50 streams at any time, and each
+ * replica is restarted once. Prints what the clients saw and what was counted; anything lost is a non-zero exit.
+ *
+ * Arguments: `--streams 50 --frames 80 --gap 75` (milliseconds between two frames).
+ */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import { mkdtempSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import { parseArgs } from "node:util"
+import { Data, Effect, Fiber, Redacted, Schedule, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { layerPostgres } from "../src/infra/Postgres.ts"
+import { fake, makeFakeBackend } from "../test/support/FakeBackend.ts"
+import { makePostgresCluster } from "../test/support/servers/PostgresCluster.ts"
+import { freePort } from "../test/support/servers/processes.ts"
+import { findRedis } from "../test/support/servers/RedisBinary.ts"
+import { makeRedisServer } from "../test/support/servers/RedisServer.ts"
+import { haproxy } from "./haproxy.ts"
+
+const { values: given } = parseArgs({
+  options: {
+    streams: { type: "string", default: "50" },
+    frames: { type: "string", default: "80" },
+    gap: { type: "string", default: "75" }
+  }
+})
+const [streams, frames, gapMs] = [Number(given.streams), Number(given.frames), Number(given.gap)]
+
+class Lost extends Data.TaggedError("Lost")<{ readonly message: string }> {}
+
+const root = fileURLToPath(new URL("..", import.meta.url))
+const say = (line: string) => Effect.sync(() => void process.stdout.write(`${line}\n`))
+
+type Env = Readonly<Record<string, string>>
+
+const exited = (child: ChildProcess): Effect.Effect<number | null> =>
+  Effect.callback((resume) => {
+    if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.succeed(child.exitCode))
+    child.once("exit", (code) => resume(Effect.succeed(code)))
+  })
+
+const start = (
+  command: string,
+  args: ReadonlyArray<string>,
+  env: Env,
+  output: "inherit" | "ignore" = "ignore"
+) =>
+  Effect.acquireRelease(
+    Effect.sync(() =>
+      spawn(command, args, {
+        cwd: root,
+        env: { PATH: process.env["PATH"], ...env },
+        stdio: ["ignore", output, "inherit"]
+      })
+    ),
+    (child) => Effect.sync(() => void child.kill("SIGKILL"))
+  )
+
+const status = (url: string) =>
+  Effect.tryPromise(() =>
+    fetch(url, { signal: AbortSignal.timeout(2000) }).then(async (response) => {
+      await response.text()
+      return response.status
+    })
+  )
+
+const isReady = (url: string) =>
+  status(`${url}/readyz`).pipe(
+    Effect.filterOrFail((code) => code === 200),
+    Effect.retry({ schedule: Schedule.spaced("50 millis"), times: 400 }),
+    Effect.mapError(() => new Lost({ message: `${url} did not become ready` }))
+  )
+
+const tollgate = (env: Env, ...args: ReadonlyArray<string>) =>
+  Effect.suspend(() => {
+    const ran = spawnSync(process.execPath, ["cli/tollgate.js", ...args], {
+      cwd: root,
+      env: { PATH: process.env["PATH"], ...env },
+      encoding: "utf8"
+    })
+    return ran.status === 0 ? Effect.succeed(ran.stdout) : Effect.fail(new Lost({ message: ran.stderr }))
+  })
+
+interface Seen {
+  readonly status: number
+  readonly frames: number
+  readonly whole: boolean
+  /** longest silence between two reads, milliseconds */
+  readonly silence: number
+}
+
+const Line = Schema.fromJsonString(Schema.Struct({ done: Schema.optional(Schema.Boolean) }))
+const isWhole = (line: string) =>
+  Effect.match(Schema.decodeEffect(Line)(line), {
+    onFailure: () => false,
+    onSuccess: ({ done }) => done === true
+  })
+
+/** One chat on a connection of its own choice, as any client would make it. */
+const chat = Effect.fnUntraced(function* (url: string, secret: string) {
+  const read = yield* Effect.tryPromise(async () => {
+    const response = await fetch(`${url}/api/chat`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hello" }] })
+    })
+    let [text, silence, last] = ["", 0, performance.now()]
+    const decoder = new TextDecoder()
+    if (response.body !== null) {
+      for await (const chunk of response.body) {
+        text += decoder.decode(chunk, { stream: true })
+        const now = performance.now()
+        silence = Math.max(silence, now - last)
+        last = now
+      }
+    }
+    return { status: response.status, lines: text.trimEnd().split("\n"), silence }
+  }).pipe(Effect.catch((error) => Effect.succeed({ status: 0, lines: [String(error.cause)], silence: 0 })))
+  const whole = yield* isWhole(read.lines.at(-1) ?? "")
+  if (!whole)
+    yield* say(
+      `  broken: ${read.status} after ${read.lines.length} lines: ${read.lines.at(-1)?.slice(0, 200)}`
+    )
+  return { status: read.status, frames: read.lines.length - 1, whole, silence: read.silence } satisfies Seen
+})
+
+const rolling = Effect.gen(function* () {
+  const cluster = yield* makePostgresCluster
+  const redis = yield* makeRedisServer(findRedis())
+  const backend = yield* makeFakeBackend
+  backend.setModels(["m:latest"])
+  backend.always({
+    does: "stream",
+    lines: [
+      ...Array.from({ length: frames }, (_, i) => fake.chat(` ${i}`)),
+      fake.done("chat", { prompt_eval_count: 7, eval_count: frames })
+    ],
+    gapMs
+  })
+  const database = cluster.url("postgres")
+  const env = {
+    NODE_ENV: "production",
+    DATABASE_URL: Redacted.value(database),
+    REDIS_URL: redis.url,
+    BACKEND_URL: backend.url,
+    LOG_LEVEL: "error",
+    NODE_COMPILE_CACHE: path.join(tmpdir(), "tollgate-test-compile-cache"),
+    DATA_DIR: mkdtempSync(path.join(tmpdir(), "tgroll-"))
+  }
+  yield* tollgate(env, "migrate")
+  const limits = ["--rpm", "100000", "--tpm", "1000000000", "--concurrent", "1000", "--allow-all-models"]
+  yield* tollgate(env, "create-tenant", "--name", "team", ...limits)
+  const secret =
+    (yield* tollgate(env, "create-key", "--tenant", "team", "--name", "k")).trim().split("\n")[0] ?? ""
+
+  const ports = [yield* freePort, yield* freePort]
+  const replica = (port: number) =>
+    Effect.gen(function* () {
+      const child = yield* start(process.execPath, ["src/main.ts"], {
+        ...env,
+        PORT: String(port),
+        SHUTDOWN_DRAIN_MS: "2000",
+        TRUSTED_PROXIES: "127.0.0.1"
+      })
+      yield* isReady(`http://127.0.0.1:${port}`)
+      return child
+    })
+  const front = yield* freePort
+  const url = `http://127.0.0.1:${front}`
+  const children = [yield* replica(ports[0] ?? 0), yield* replica(ports[1] ?? 0)]
+  yield* start(yield* haproxy, ["-db", "-f", "deploy/haproxy/haproxy.cfg"], {
+    BIND: `127.0.0.1:${front}`,
+    GATEWAY_1: `127.0.0.1:${ports[0]}`,
+    GATEWAY_2: `127.0.0.1:${ports[1]}`
+  })
+  yield* isReady(url)
+
+  const seen: Array<Seen> = []
+  let rolled = false
+  const client = chat(url, secret).pipe(
+    Effect.tap((one) => Effect.sync(() => seen.push(one))),
+    Effect.repeat({ until: () => rolled })
+  )
+  // Spread over one stream's life, so that at any moment some begin and some end.
+  const spread = (frames * gapMs) / streams
+  const clients = yield* Effect.forkChild(
+    Effect.forEach(
+      Array.from({ length: streams }, (_, i) => i),
+      (i) => Effect.delay(client, `${Math.round(i * spread)} millis`),
+      { concurrency: "unbounded", discard: true }
+    )
+  )
+  yield* Effect.sleep(`${frames * gapMs} millis`)
+  yield* say(
+    `${streams} streams at a time, ${frames} frames each, ${gapMs} ms between frames, two replicas behind haproxy`
+  )
+
+  for (const [i, port] of ports.entries()) {
+    const old = children[i]
+    if (old === undefined) continue
+    const began = performance.now()
+    old.kill("SIGTERM")
+    const code = yield* exited(old)
+    const took = ((performance.now() - began) / 1000).toFixed(1)
+    yield* say(`replica ${i + 1}: told to stop, exit ${code} after ${took} s`)
+    if (code !== 0) return yield* new Lost({ message: `replica ${i + 1} ended with ${code}` })
+    yield* replica(port)
+    // The balancer wants two good answers before it sends anybody.
+    yield* Effect.sleep("1500 millis")
+  }
+  rolled = true
+  yield* Fiber.join(clients)
+
+  const broken = seen.filter((one) => one.status !== 200 || !one.whole || one.frames !== frames).length
+  const silence = Math.max(...seen.map((one) => one.silence))
+  const counted = yield* Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [audit] = yield* sql<{ rows: number; good: number; tokens: number }>`
+      SELECT count(*)::int AS rows, (count(*) FILTER (WHERE status = 200))::int AS good,
+        coalesce(sum(tokens_in + tokens_out), 0)::int AS tokens FROM audit_log WHERE key_prefix IS NOT NULL`
+    const [open] = yield* sql<{ rows: number }>`SELECT count(*)::int AS rows FROM intents`
+    return { rows: audit?.rows, good: audit?.good, tokens: audit?.tokens, open: open?.rows }
+  }).pipe(Effect.provide(layerPostgres({ url: database, maxConnections: 1 })))
+  const usage = yield* tollgate(env, "show-usage", "--tenant", "team", "--period", "total", "--json").pipe(
+    Effect.flatMap(
+      Schema.decodeEffect(
+        Schema.fromJsonString(
+          Schema.Struct({ requests: Schema.Finite, tokens_in: Schema.Finite, tokens_out: Schema.Finite })
+        )
+      )
+    )
+  )
+  const tokens = seen.length * (frames + 7)
+  yield* say(`streams            ${seen.length}, broken ${broken}`)
+  yield* say(`longest silence    ${Math.round(silence)} ms in any stream`)
+  yield* say(
+    `audit rows         ${counted.rows}, with status 200 ${counted.good}, still open ${counted.open}`
+  )
+  yield* say(
+    `tokens             seen ${tokens}, audited ${counted.tokens}, ledger ${usage.tokens_in + usage.tokens_out}`
+  )
+  const good =
+    broken === 0 &&
+    seen.length > streams &&
+    counted.rows === seen.length &&
+    counted.good === seen.length &&
+    counted.open === 0 &&
+    counted.tokens === tokens &&
+    usage.tokens_in + usage.tokens_out === tokens &&
+    usage.requests === seen.length
+  if (!good) return yield* new Lost({ message: "a stream was cut or not counted" })
+  yield* say("none cut, all counted")
+})
+
+process.exitCode = await Effect.runPromise(
+  rolling.pipe(
+    Effect.timeout("5 minutes"),
+    Effect.scoped,
+    Effect.as(0),
+    Effect.catchCause((cause) => Effect.as(say(`FAILED ${cause}`), 1))
+  )
+)

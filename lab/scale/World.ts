@@ -1,0 +1,152 @@
+/**
+ * Replicas of the gateway as an operator runs them (`node src/main.ts`, production settings), on one Postgres and one
+ * Redis, in front of one model server. A trigger keeps every admission with the store's own time of it.
+ */
+import { type ChildProcess, spawn } from "node:child_process"
+import { once } from "node:events"
+import { fileURLToPath } from "node:url"
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Context, Effect, Layer, Redacted, Schedule, type Scope } from "effect"
+import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
+import { migrate } from "../../src/infra/Migrations.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { layerRedis } from "../../src/infra/Redis.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { type BudgetChange, type LimitValues, Registry } from "../../src/admin/Registry.ts"
+import { makePostgresCluster } from "../../test/support/servers/PostgresCluster.ts"
+import { freePort, type TestServerFailed } from "../../test/support/servers/processes.ts"
+import { findRedis } from "../../test/support/servers/RedisBinary.ts"
+import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
+import { type Backend, makeBackend } from "./Backend.ts"
+
+export const leaseS = 5
+
+export interface Replica {
+  readonly url: string
+  /** SIGKILL, and waits until it is gone */
+  readonly kill: Effect.Effect<void>
+  /** starts it again on the same port; done when it is ready */
+  readonly start: Effect.Effect<void>
+  /** SIGSTOP and SIGCONT */
+  readonly freeze: Effect.Effect<void>
+  readonly thaw: Effect.Effect<void>
+  /** of the process that runs now */
+  readonly pid: () => number
+  /** whether it has ended without being killed */
+  readonly died: () => boolean
+}
+
+export class World extends Context.Service<
+  World,
+  { readonly backend: Backend; readonly replicas: readonly [Replica, Replica] }
+>()("lab/scale/World") {}
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
+
+const ready = (url: string) =>
+  Effect.tryPromise(() =>
+    fetch(`${url}/readyz`, { signal: AbortSignal.timeout(2000) }).then(async (response) => {
+      await response.text()
+      if (response.status !== 200) throw new Error(`not ready: ${response.status}`)
+    })
+  ).pipe(Effect.retry({ times: 400, schedule: Schedule.spaced("50 millis") }), Effect.orDie)
+
+export const makeReplica = Effect.fnUntraced(function* (
+  env: Readonly<Record<string, string>>,
+  /** gets all it prints, piece by piece; without it errors go to this process's */
+  heard?: (text: string) => void
+): Effect.fn.Return<Replica, TestServerFailed, Scope.Scope> {
+  const port = yield* freePort
+  const url = `http://127.0.0.1:${port}`
+  let child: ChildProcess | undefined
+  const signal = (name: NodeJS.Signals) => Effect.sync(() => void child?.kill(name))
+  const kill = Effect.promise(async () => {
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    const gone = once(child, "exit")
+    child.kill("SIGKILL")
+    await gone
+  })
+  const start = Effect.gen(function* () {
+    child = spawn(process.execPath, [main], {
+      env: { ...process.env, ...env, PORT: String(port) },
+      stdio: heard === undefined ? ["ignore", "ignore", "inherit"] : ["ignore", "pipe", "pipe"]
+    })
+    for (const stream of [child.stdout, child.stderr]) {
+      if (heard !== undefined) stream?.setEncoding("utf8").on("data", heard)
+    }
+    yield* ready(url)
+  })
+  yield* Effect.acquireRelease(start, () => kill)
+  return {
+    url,
+    kill,
+    start,
+    freeze: signal("SIGSTOP"),
+    thaw: signal("SIGCONT"),
+    pid: () => child?.pid ?? 0,
+    died: () => child?.exitCode !== null || (child.signalCode !== null && child.signalCode !== "SIGKILL")
+  }
+})
+
+/** Migrates, and has every admission kept with the store's own time of it. */
+export const prepare = Effect.gen(function* () {
+  yield* migrate
+  const sql = yield* PgClient.PgClient
+  yield* sql`CREATE TABLE admissions (request_id uuid PRIMARY KEY, key_id uuid, admitted_at timestamptz)`
+  yield* sql`CREATE INDEX ON admissions (key_id, admitted_at)`
+  yield* sql`CREATE FUNCTION admitted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO admissions VALUES (NEW.request_id, NEW.key_id, NEW.admitted_at) ON CONFLICT DO NOTHING;
+    RETURN NULL; END $$`
+  yield* sql`CREATE TRIGGER admitted AFTER INSERT ON intents FOR EACH ROW EXECUTE FUNCTION admitted()`
+})
+
+export const layerWorld = Layer.unwrap(
+  Effect.gen(function* () {
+    const backend = yield* makeBackend
+    const postgres = yield* makePostgresCluster
+    const redis = yield* makeRedisServer(findRedis())
+    const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 60_000 })
+    yield* Effect.provide(prepare, database)
+    const env = {
+      NODE_ENV: "production",
+      DATABASE_URL: Redacted.value(postgres.url("postgres")),
+      REDIS_URL: redis.url,
+      BACKEND_URL: backend.url,
+      LOG_LEVEL: process.env["SCALE_LOG_LEVEL"] ?? "error",
+      CONCURRENCY_LEASE_S: String(leaseS)
+    }
+    const replicas = [yield* makeReplica(env), yield* makeReplica(env)] as const
+    return Layer.mergeAll(
+      Layer.succeed(World, { backend, replicas }),
+      layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }),
+      layerRedisMeter({ leaseS }).pipe(
+        Layer.provide(layerRedis({ url: Redacted.make(redis.url), commandTimeoutMs: 2000 }))
+      )
+    ).pipe(Layer.provideMerge(database))
+  })
+)
+
+export interface Key {
+  readonly name: string
+  readonly secret: string
+  readonly prefix: string
+}
+
+/** So high that they bind nobody; every key gets budgets, so that all its counters exist. */
+const wide = { rpm: 1_000_000, tpm: 1_000_000_000, concurrent: 10_000 }
+const endless: BudgetChange = { day: 1e12, month: 1e12, total: 1e12 }
+
+/** A tenant and a key of this name with these limits, where they differ from "as good as none". */
+export const newKey = Effect.fnUntraced(function* (
+  name: string,
+  limits: Partial<LimitValues<number>> = {},
+  budgets: BudgetChange = {}
+): Effect.fn.Return<Key, never, Registry> {
+  const registry = yield* Registry
+  return yield* Effect.gen(function* () {
+    yield* registry.createTenant({ name, allowAllModels: true, ...wide, ...limits })
+    const { secret, key } = yield* registry.createKey({ tenant: name, name })
+    yield* registry.setBudgets(key.prefix, { ...endless, ...budgets })
+    return { name, secret, prefix: key.prefix }
+  }).pipe(Effect.orDie)
+})
