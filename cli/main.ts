@@ -23,8 +23,8 @@ import { runCommandLine } from "./run.ts"
 
 /** Loaded only by the command that needs it, so that the others start twice as fast. */
 const serve = Effect.flatMap(
-  Effect.promise(() => import("../src/start.ts")),
-  (module) => module.start
+  Effect.promise(() => import("../src/serve.ts")),
+  (module) => module.serve
 )
 
 const layerDatabase = Layer.unwrap(

@@ -40,31 +40,6 @@ import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
 import { layerPostgres as layerContextSecret } from "./secrets/postgres.ts"
 import type { SettingsValues } from "./Settings.ts"
-import { layerSharedBreaker } from "./backend/sharedBreaker.ts"
-import type { CircuitBreaker } from "./backend/CircuitBreaker.ts"
-import type { Meter } from "./gates/meter/Meter.ts"
-import { RequestIds } from "./http/arrival.ts"
-import { makeRequestIds } from "./workers/requestIds.ts"
-import { type Shares, sharesOf } from "./workers/shares.ts"
-import { layerToldAccounts } from "./workers/worker/accounts.ts"
-import { layerCircuitAuthority } from "./workers/worker/circuit.ts"
-import { layerHealing } from "./workers/worker/healing.ts"
-import { layerWorkerMetrics } from "./workers/worker/metrics.ts"
-import { layerAgreement } from "./workers/worker/readiness.ts"
-import { layerReplacement } from "./workers/worker/stop.ts"
-import { WorkerLink } from "./workers/worker/WorkerLink.ts"
-
-/** What the settings alone do not say. */
-export interface Surroundings {
-  /** the address of the model server */
-  readonly backendUrl: URL
-  /** set in a process that is one of several workers */
-  readonly worker?: WorkerLink["Service"]
-}
-
-/** The bounds of this process. */
-const boundsOf = (settings: SettingsValues, { worker }: Surroundings): Shares =>
-  sharesOf(settings, worker?.identity.of ?? 1)
 
 /** Counters in Redis. Without Redis they are in this process, and only one process may run. */
 const layerMeter = (settings: SettingsValues) => {
@@ -77,23 +52,14 @@ const layerMeter = (settings: SettingsValues) => {
     : layerRedisMeter(options).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
 }
 
-/** The meter of this process. The primary learns which accounts a worker serves. */
-const layerOwnMeter = (settings: SettingsValues, { worker }: Surroundings): Layer.Layer<Meter> =>
-  worker === undefined
-    ? layerMeter(settings)
-    : layerToldAccounts(layerMeter(settings)).pipe(Layer.provide(Layer.succeed(WorkerLink, worker)))
-
 /** The queue for the backend. With Redis it covers all replicas, and it has a connection of its own. */
-const layerQueue = (settings: SettingsValues, { worker }: Surroundings) => {
+const layerQueue = (settings: SettingsValues) => {
   if (settings.backendMaxConcurrent === undefined) return layerNoQueue
   const leaseS = settings.concurrencyLeaseS
   const store =
     settings.redisUrl === undefined
       ? layerMemoryQueueStore({ leaseS })
-      : layerRedisQueueStore({
-          leaseS,
-          ...(worker === undefined ? {} : { replica: worker.identity.id })
-        }).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
+      : layerRedisQueueStore({ leaseS }).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
   return layerQueueFromStore({
     places: settings.backendMaxConcurrent,
     depth: settings.queueMaxDepth,
@@ -101,25 +67,18 @@ const layerQueue = (settings: SettingsValues, { worker }: Surroundings) => {
   }).pipe(Layer.provide(store))
 }
 
-/** The workers of a gateway have one circuit. */
-const layerBreaker = (settings: SettingsValues, { worker }: Surroundings): Layer.Layer<CircuitBreaker> => {
-  const options = { failures: settings.breakerFailures, openMs: settings.breakerOpenMs }
-  return worker === undefined
-    ? layerCircuitBreaker(options)
-    : layerSharedBreaker(options).pipe(
-        Layer.provide(layerCircuitAuthority),
-        Layer.provide(Layer.succeed(WorkerLink, worker))
-      )
-}
-
-const layerBackend = (settings: SettingsValues, surroundings: Surroundings) =>
+const layerBackend = (settings: SettingsValues, backendUrl: URL) =>
   layerOllama({
-    url: surroundings.backendUrl,
+    url: backendUrl,
     connectTimeoutMs: settings.backendConnectTimeoutMs,
     firstByteTimeoutMs: settings.backendFirstByteTimeoutMs,
     idleTimeoutMs: settings.backendIdleTimeoutMs,
     maxDurationMs: settings.requestMaxDurationMs
-  }).pipe(Layer.provideMerge(layerBreaker(settings, surroundings)))
+  }).pipe(
+    Layer.provideMerge(
+      layerCircuitBreaker({ failures: settings.breakerFailures, openMs: settings.breakerOpenMs })
+    )
+  )
 
 /**
  * A frozen database must become a 503 within about a second. The wait for the intent comes first, then the wait for the
@@ -127,7 +86,7 @@ const layerBackend = (settings: SettingsValues, surroundings: Surroundings) =>
  */
 const auditTimeouts = { openTimeoutMs: 700, refuseTimeoutMs: 250 }
 
-const layerKeys = (settings: SettingsValues, { spareVerifies, verifies }: Shares) =>
+const layerKeys = (settings: SettingsValues) =>
   Layer.unwrap(
     Effect.map(Metrics.Metrics, ({ revoked }) =>
       layerKeyStore({
@@ -135,7 +94,6 @@ const layerKeys = (settings: SettingsValues, { spareVerifies, verifies }: Shares
         freshnessMs: settings.keyFreshnessMs,
         promptLogDefaultDays: settings.promptLogDefaultRetentionDays,
         readTimeoutMs: 500,
-        secretCheck: { concurrency: verifies, reserve: spareVerifies },
         onRevoked: revoked
       })
     )
@@ -146,27 +104,10 @@ const layerLimits = layerLimiter.pipe(
   Layer.provideMerge(Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 2000 })))
 )
 
-/** How this process reports itself. A worker also gives back what other workers held that died. */
-const layerProcess = ({ worker }: Surroundings) => {
-  const name = hostname()
-  return worker === undefined
-    ? layerHeartbeat({ host: name }).pipe(Layer.provide(layerReplicas))
-    : Layer.mergeAll(
-        layerHeartbeat({ host: `${name}#${worker.identity.number}`, id: worker.identity.id }),
-        layerHealing.pipe(Layer.provide(Layer.succeed(WorkerLink, worker)))
-      ).pipe(Layer.provide(layerReplicas))
-}
-
-const layerMetrics = ({ worker }: Surroundings): Layer.Layer<Metrics.Metrics> =>
-  worker === undefined
-    ? Metrics.layer
-    : layerWorkerMetrics.pipe(Layer.provide(Layer.succeed(WorkerLink, worker)))
-
 /** The gates and the records of a request. It needs the client of the database and knows nothing of HTTP. */
-export const layerGates = (settings: SettingsValues, surroundings: Surroundings) => {
-  const bounds = boundsOf(settings, surroundings)
-  return Layer.mergeAll(
-    layerKeys(settings, bounds),
+export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
+  Layer.mergeAll(
+    layerKeys(settings),
     layerDiscovery({
       refreshS: settings.discoveryRefreshS,
       ttlS: settings.discoveryTtlS,
@@ -183,7 +124,7 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     layerAnswerGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention(),
-    layerProcess(surroundings),
+    layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),
     layerAuditMonths({ retentionDays: settings.auditRetentionDays }),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
@@ -191,23 +132,19 @@ export const layerGates = (settings: SettingsValues, surroundings: Surroundings)
     Layer.provideMerge(
       layerAudit({
         leaseS: settings.concurrencyLeaseS,
-        anonymousCapacity: bounds.anonymousBacklog,
+        anonymousCapacity: 5000,
         ...auditTimeouts
       })
     ),
     Layer.provideMerge(
-      layerBudgetThresholds.pipe(
-        Layer.provide(layerCounterReconciler()),
-        Layer.provide(layerOwnMeter(settings, surroundings))
-      )
+      layerBudgetThresholds.pipe(Layer.provide(layerCounterReconciler()), Layer.provide(layerMeter(settings)))
     ),
-    Layer.provideMerge(layerBackend(settings, surroundings)),
-    Layer.provideMerge(layerQueue(settings, surroundings)),
-    Layer.provideMerge(AnswerMemory.layer({ maxBytes: bounds.unreadAnswersMaxBytes })),
-    Layer.provideMerge(layerMetrics(surroundings)),
+    Layer.provideMerge(layerBackend(settings, backendUrl)),
+    Layer.provideMerge(layerQueue(settings)),
+    Layer.provideMerge(AnswerMemory.layer({ maxBytes: settings.unreadAnswersMaxBytes })),
+    Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
   )
-}
 
 /** Administration, for the first start of embedded mode. */
 export const layerAdmin = layerRegistry
@@ -220,20 +157,21 @@ export const playgroundOf = (settings: SettingsValues): boolean =>
 export const drainMsOf = (settings: SettingsValues): number =>
   settings.shutdownDrainMs ?? (settings.databaseUrl === undefined ? 0 : 3000)
 
-/** What a worker does otherwise at the edge: its request ids, its readiness, and its stop. */
-const layerAsWorker = ({ worker }: Surroundings): Layer.Layer<never, never, Drain> =>
-  worker === undefined
-    ? Layer.empty
-    : Layer.mergeAll(
-        Layer.succeed(RequestIds, makeRequestIds(worker.identity.mark)),
-        layerAgreement,
-        layerReplacement
-      ).pipe(Layer.provide(Layer.succeed(WorkerLink, worker)))
+export const boundsOf = (settings: SettingsValues): Server.ServerOptions["bounds"] => ({
+  connections: 16_384,
+  connectionsPerAddress: settings.maxConnectionsPerAddress,
+  newConnections: { perSecond: 300, burst: 1000 },
+  anonymousRefusals: { perSecond: 200, burst: 100 },
+  anonymousRowsPerMinute: settings.anonymousRowsPerMinute,
+  // At least enough for several bodies of the largest size at once.
+  requestBodiesMaxBytes:
+    settings.requestBodiesMaxBytes ?? Math.max(67_108_864, 4 * settings.maxRequestBodyBytes)
+})
 
 /** The whole service, on a given database client. It provides its `HttpServer`, which has the address it listens on. */
 export const layerApp = (
   settings: SettingsValues,
-  surroundings: Surroundings
+  backendUrl: URL
 ): Layer.Layer<HttpServer.HttpServer, HttpServerError.ServeError, PgClient.PgClient> =>
   Server.layer({
     host: settings.host,
@@ -241,11 +179,11 @@ export const layerApp = (
     shutdownDrainMs: drainMsOf(settings),
     shutdownGraceMs: settings.shutdownGraceMs,
     clientStallTimeoutMs: settings.clientStallTimeoutMs,
-    bounds: boundsOf(settings, surroundings),
+    bounds: boundsOf(settings),
     trustedProxies: settings.trustedProxies,
     playground: playgroundOf(settings),
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,
     numCtxCap: settings.numCtxCap,
     refusesOverflow: settings.promptOverflow === "refuse"
-  }).pipe(Layer.provide(layerAsWorker(surroundings)), Layer.provide(layerGates(settings, surroundings)))
+  }).pipe(Layer.provide(layerGates(settings, backendUrl)))

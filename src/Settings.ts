@@ -130,20 +130,10 @@ export const table = {
     isIP(text) === 0 ? undefined : text
   ),
   port: integer("PORT", 8080, "a TCP port", 0, 65_535),
-  workers: setting<number | "auto">("WORKERS", "auto, or a whole number of processes, 1 to 64", 1, (text) =>
-    text === "auto" ? text : integer("WORKERS", 1, "processes", 1, 64).read(text)
-  ),
   databaseUrl: secretUrl("DATABASE_URL", "a postgres:// URL", (text) =>
     isUrl(text, ["postgres:", "postgresql:"])
   ),
-  databaseConnections: optionalInteger(
-    "DATABASE_CONNECTIONS",
-    "connections",
-    4,
-    1000,
-    "10, at least 5 × WORKERS",
-    ", and at least 4 for each worker"
-  ),
+  databaseConnections: integer("DATABASE_CONNECTIONS", 10, "connections", 4, 1000),
   redisUrl: secretUrl(
     "REDIS_URL",
     "a redis:// or rediss:// URL, a comma list of them for Redis Cluster, or redis+sentinel://host:port,…/master",
@@ -273,6 +263,18 @@ const tlsProblems = <A>(
   return result === undefined || Result.isSuccess(result) ? [] : [{ setting: name, ...result.failure }]
 }
 
+/** A setting that is gone must not be ignored: who set it counts on it. */
+const removed = ({ WORKERS: workers = "1" }: Environment): ReadonlyArray<Problem> =>
+  workers === "" || workers === "1"
+    ? []
+    : [
+        {
+          setting: "WORKERS",
+          given: "a setting that is gone",
+          expected: "no such variable: run one process a core behind a balancer, as docs/operations.md says"
+        }
+      ]
+
 /**
  * Reads all settings, or returns all problems. An empty variable counts as absent. A misspelt name is a problem, because
  * otherwise the default would apply silently.
@@ -313,14 +315,7 @@ export const readSettings = (given: Environment): Result.Result<SettingsValues, 
       expected: "at least twice MAX_REQUEST_BODY_BYTES"
     })
   }
-  const { databaseConnections, workers } = values
-  if (databaseConnections !== undefined && workers !== "auto" && databaseConnections < 4 * workers) {
-    problems.push({
-      setting: table.databaseConnections.name,
-      given: "less than four for each worker",
-      expected: "at least 4 × WORKERS"
-    })
-  }
+  problems.push(...removed(given))
   if (values.production) {
     for (const entry of [table.databaseUrl, table.redisUrl, table.backendUrl]) {
       if (env[entry.name] === undefined || env[entry.name] === "") {

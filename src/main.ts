@@ -1,12 +1,12 @@
-/** `npm start`: runs the gateway, and each of its workers. */
+/** `npm start`: runs the gateway. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
 import { describeDefect, endAtDefects } from "./startup/defects.ts"
 import { StartupError } from "./startup/StartupError.ts"
 import { redact } from "./observability/redact.ts"
-import { start } from "./start.ts"
+import { serve } from "./serve.ts"
 
-const reported = start.pipe(
+const reported = serve.pipe(
   Effect.tapCause((cause) => {
     if (Cause.hasInterruptsOnly(cause)) return Effect.void
     const error = Cause.squash(cause)

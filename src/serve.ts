@@ -1,10 +1,10 @@
-/** Starts a gateway of one process and runs until a signal stops it. `serveAsWorker.ts` starts one of several. */
+/** Starts a gateway and runs until a signal stops it. */
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
-import { drainMsOf, layerAdmin, layerApp, playgroundOf, type Surroundings } from "./App.ts"
+import { drainMsOf, layerAdmin, layerApp, playgroundOf } from "./App.ts"
 import { welcome } from "./startup/banner.ts"
-import { type StartupError, startupError } from "./startup/StartupError.ts"
+import { settingsFrom, type StartupError, startupError } from "./startup/StartupError.ts"
 import { seedDemo } from "./startup/demoTenant.ts"
 import { type Dependencies, resolveDependencies } from "./startup/dependencies.ts"
 import { layerLogging } from "./observability/logging.ts"
@@ -18,13 +18,12 @@ import { OutageLog } from "./infra/OutageLog.ts"
 import { layerPostgres } from "./infra/Postgres.ts"
 import { removeRuntime, writeRuntime } from "./infra/embedded/RuntimeFile.ts"
 import type { SettingsValues } from "./Settings.ts"
-import { sharesOf } from "./workers/shares.ts"
 
 /**
  * Fails with a `StartupError` when the database has a schema that this version does not know. A database that is down does
  * not stop the gateway: until it answers, every request is a 503.
  */
-export const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Effect.gen(function* () {
+const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Effect.gen(function* () {
   const log = new OutageLog(yield* makeMonotonicMs)
   yield* assertSchema.pipe(
     Effect.tapErrorTag("MigrationFailed", (error) =>
@@ -41,13 +40,13 @@ export const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient
 })
 
 /** Checks the schema once before listening. A database that is down does not stop the start: `watchSchema` decides later. */
-export const refuseWrongSchema = assertSchema.pipe(
+const refuseWrongSchema = assertSchema.pipe(
   Effect.catchTag("MigrationFailed", () => Effect.void),
   Effect.mapError((error) => startupError(error.message))
 )
 
-export const listen = (settings: SettingsValues, surroundings: Surroundings) =>
-  Layer.build(layerApp(settings, surroundings)).pipe(
+const listen = (settings: SettingsValues, backendUrl: URL) =>
+  Layer.build(layerApp(settings, backendUrl)).pipe(
     Effect.map((services) => HttpServer.formatAddress(Context.get(services, HttpServer.HttpServer).address)),
     Effect.mapError(() =>
       startupError(
@@ -66,7 +65,7 @@ const runEmbedded = Effect.fnUntraced(function* (
     Effect.provide(layerAdmin(settings)),
     Effect.mapError((error) => startupError(`the embedded database cannot be used: ${error._tag}`))
   )
-  const baseUrl = yield* listen(settings, { backendUrl: dependencies.backend.url })
+  const baseUrl = yield* listen(settings, dependencies.backend.url)
   yield* Effect.acquireRelease(
     writeRuntime(embedded.dataDir, {
       pid: process.pid,
@@ -94,15 +93,14 @@ const runEmbedded = Effect.fnUntraced(function* (
 
 const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, dependencies: Dependencies) {
   yield* refuseWrongSchema
-  const baseUrl = yield* listen(settings, { backendUrl: dependencies.backend.url })
+  const baseUrl = yield* listen(settings, dependencies.backend.url)
   yield* Effect.logInfo(`listening on ${baseUrl}`)
   return yield* watchSchema
 })
 
-/** Runs a gateway of one process. */
-export const serve = Effect.fnUntraced(function* (
-  settings: SettingsValues
-): Effect.fn.Return<never, StartupError> {
+/** Runs a gateway with the settings of the environment. */
+export const serve: Effect.Effect<never, StartupError> = Effect.gen(function* () {
+  const settings = yield* settingsFrom(process.env)
   yield* prepareToServe
   yield* handleSignals(drainMsOf(settings) + settings.shutdownGraceMs)
   return yield* Effect.gen(function* () {
@@ -115,10 +113,7 @@ export const serve = Effect.fnUntraced(function* (
       // The gateway's scope ends before the database client's, so that the last rows can still be written.
       Effect.scoped,
       Effect.provide(
-        layerPostgres({
-          url: dependencies.database,
-          maxConnections: sharesOf(settings, 1).databaseConnections
-        })
+        layerPostgres({ url: dependencies.database, maxConnections: settings.databaseConnections })
       ),
       Effect.catchTag("SqlError", () => Effect.fail(startupError("DATABASE_URL cannot be used")))
     )

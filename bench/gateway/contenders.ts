@@ -15,8 +15,6 @@ export type ContenderName =
   | "floor with stores"
   | "tollgate"
   | "twins"
-  | "one worker"
-  | "workers"
   | "bifrost"
   | "gomodel"
   | "portkey"
@@ -112,24 +110,15 @@ const program = process.env["TOLLGATE_MAIN"] ?? file("../../build/start.js")
 export interface TollgateOptions {
   /** where V8 leaves a CPU profile */
   readonly profile?: string | undefined
-  /** processes that share the port; default 1 */
-  readonly workers?: number
-  /** default core 0 */
-  readonly cores?: string
-  readonly name?: ContenderName
   /** how long it is left alone before its memory is read; default not at all */
   readonly idleS?: number
 }
 
 /** With everything on. */
-export const tollgate = (
-  backendUrl: string,
-  stores: Stores,
-  { profile, workers, cores = "0", name = "tollgate", idleS = 0 }: TollgateOptions = {}
-) =>
+export const tollgate = (backendUrl: string, stores: Stores, { profile, idleS = 0 }: TollgateOptions = {}) =>
   Effect.map(
     serve(
-      cores,
+      "0",
       [...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]), program],
       {
         NODE_ENV: "production",
@@ -139,12 +128,11 @@ export const tollgate = (
         BACKEND_URL: backendUrl,
         SHUTDOWN_DRAIN_MS: "0",
         NUM_PREDICT_CAP: "20000",
-        LOG_LEVEL: "error",
-        WORKERS: workers === undefined ? undefined : String(workers)
+        LOG_LEVEL: "error"
       },
-      { gently: profile !== undefined || workers !== undefined, idleS }
+      { gently: profile !== undefined, idleS }
     ),
-    (served): Contender => ({ ...served, name, keys: stores.keys })
+    (served): Contender => ({ ...served, name: "tollgate", keys: stores.keys })
   )
 
 /** The same gateway on memory twins: what is left is its own work. */

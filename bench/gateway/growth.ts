@@ -1,15 +1,14 @@
 /**
- * `npm run bench:growth`: how the cost of a request grows with the number of keys, frames, streams, audit rows, replicas
- * and workers. Gateway on core 0, everything else on core 1; one measurement a point, so trust the shape, not the digit.
+ * `npm run bench:growth`: how the cost of a request grows with the number of keys, frames, streams, audit rows and
+ * replicas. Gateway on core 0, everything else on core 1; one measurement a point, so trust the shape, not the digit.
  *
- * Arguments: `--seconds 5`; `--only workers` for one of its parts; `--rows 10000000` for the largest audit log (ten million take minutes to make, and 7 GB).
+ * Arguments: `--seconds 5`; `--only replicas` for one of its parts; `--rows 10000000` for the largest audit log (ten million take minutes to make, and 7 GB).
  */
 import { parseArgs } from "node:util"
 import { Effect, type Scope } from "effect"
 import * as contenders from "./contenders.ts"
 import { fillLog, plainly, roomy } from "./log.ts"
 import { measure, measureAsked, type Sample } from "./measure.ts"
-import { moveFamily } from "./processes.ts"
 import { type Read, readers } from "./readers.ts"
 import type { Work } from "./works.ts"
 
@@ -121,33 +120,12 @@ const byReplicas: Part = Effect.fnUntraced(function* (tollgate, stores, backendU
   yield* line("2 (CPU of one of them)", yield* measureAsked(both, short, seconds))
 })
 
-/**
- * As many cores as workers, with everything else on them: what is compared is the CPU of a request, summed over all
- * processes. Each worker has a core, and the connections and the warming up that one has.
- */
-const byWorkers: Part = Effect.fnUntraced(function* (_tollgate, stores, backendUrl) {
-  yield* title("workers, a core each")
-  for (const workers of [1, 2]) {
-    const one = Effect.gen(function* () {
-      const cores = `0-${workers - 1}`
-      moveFamily(cores)
-      const contender = yield* contenders.tollgate(backendUrl, stores, { workers, cores })
-      const work = { ...short, connections: short.connections * workers }
-      yield* measure(contender, work, 20 * workers, cores)
-      yield* line(String(workers), yield* measure(contender, work, seconds, cores))
-    })
-    yield* Effect.scoped(one)
-  }
-  moveFamily("1")
-})
-
 const parts: Readonly<Record<string, Part>> = {
   keys: byKeys,
   frames: byFrames,
   streams: byStreams,
   rows: byRows,
-  replicas: byReplicas,
-  workers: byWorkers
+  replicas: byReplicas
 }
 
 const growth: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {

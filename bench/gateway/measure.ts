@@ -44,9 +44,9 @@ export interface Sample {
 /** Whom to ask: one contender, or several of a kind that take turns, with one key or several. */
 type Asked = Pick<Contender, "child" | "headers" | "prefix"> & { readonly url: string; readonly key: string }
 
-const load = (asked: Asked, work: Work, seconds: number, cores: string) =>
+const load = (asked: Asked, work: Work, seconds: number) =>
   Effect.callback<string>((resume) => {
-    const child = launch(cores, [file("load.ts")], {
+    const child = launch("1", [file("load.ts")], {
       URL: asked.url
         .split(",")
         .map((url) => url + work.path)
@@ -65,18 +65,12 @@ const load = (asked: Asked, work: Work, seconds: number, cores: string) =>
     child.on("close", () => resume(Effect.succeed(text)))
   }).pipe(Effect.flatMap(Schema.decodeUnknownEffect(Load)))
 
-/** `cores`: those of the load, default core 1. */
-export const measure = (contender: Contender, work: Work, seconds: number, cores?: string) =>
-  measureAsked({ ...contender, key: contender.keys[work.key ?? "good"] }, work, seconds, cores)
+export const measure = (contender: Contender, work: Work, seconds: number) =>
+  measureAsked({ ...contender, key: contender.keys[work.key ?? "good"] }, work, seconds)
 
-export const measureAsked = Effect.fnUntraced(function* (
-  asked: Asked,
-  work: Work,
-  seconds: number,
-  cores = "1"
-) {
+export const measureAsked = Effect.fnUntraced(function* (asked: Asked, work: Work, seconds: number) {
   const [before, coresBefore] = [costOf(asked.child), coresSoFar()]
-  const result = yield* load(asked, work, seconds, cores)
+  const result = yield* load(asked, work, seconds)
   const [after, coresAfter] = [costOf(asked.child), coresSoFar()]
   const [core0 = Number.NaN, core1 = Number.NaN] = coresAfter.map(({ busy, all }, n) => {
     const first = coresBefore[n] ?? { busy: 0, all: 0 }

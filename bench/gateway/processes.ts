@@ -1,5 +1,5 @@
 /** Programs of the benchmark, each on the cores it is given. */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import { type ChildProcess, spawn } from "node:child_process"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { Duration, Effect, Schedule } from "effect"
@@ -101,13 +101,7 @@ const family = (pid: number): ReadonlyArray<number> => {
   return [pid, ...children.flatMap((child) => family(Number(child)))]
 }
 
-/** Moves this program and all that it has started to other cores, with all their threads. */
-export const moveFamily = (cores: string): void => {
-  // A process that has ended meanwhile makes taskset fail, and needs no core.
-  for (const pid of family(process.pid)) spawnSync("taskset", ["-a", "-cp", cores, String(pid)])
-}
-
-/** CPU seconds used so far, and resident memory in MiB, of a program and the workers it has started. */
+/** CPU seconds used so far, and resident memory in MiB, of a program and the processes it has started. */
 export const costOf = (child: ChildProcess): Cost => costOfPid(child.pid ?? 0)
 
 export interface Cost {

@@ -4,8 +4,7 @@
  * the median over the rounds.
  *
  * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--table` for the table
- * against peers and its goals instead; `--workers 2` measures so many workers on as many cores against one on one core;
- * `--peers` installs and measures the peers that a registry of packages has; `--profile <dir>` leaves a V8 CPU profile of
+ * against peers and its goals instead; `--peers` installs and measures the peers that a registry of packages has; `--profile <dir>` leaves a V8 CPU profile of
  * Tollgate there. A peer that is there already is given by its path: `PEER_BIFROST=/path/to/bifrost-http`, `PEER_GOMODEL`,
  * `PEER_PORTKEY` (its `start-server.js`), `PEER_LITELLM`; `TOLLGATE_MAIN` is another program than `build/start.js` for Tollgate.
  * How to repeat the table: RESULTS.md.
@@ -16,10 +15,9 @@ import { Effect, type Scope } from "effect"
 import * as contenders from "./contenders.ts"
 import { measure, type Sample } from "./measure.ts"
 import { peers } from "./peers.ts"
-import { moveFamily } from "./processes.ts"
 import { median, reportOf } from "./report.ts"
 import { goalsTableOf, tableOf } from "./summary.ts"
-import { cores, table, type Work, works } from "./works.ts"
+import { table, type Work, works } from "./works.ts"
 
 const { values: options } = parseArgs({
   options: {
@@ -27,7 +25,6 @@ const { values: options } = parseArgs({
     seconds: { type: "string", default: "6" },
     only: { type: "string", default: "" },
     table: { type: "boolean", default: false },
-    workers: { type: "string" },
     peers: { type: "boolean", default: false },
     profile: { type: "string" }
   }
@@ -107,44 +104,6 @@ const measureAll = Effect.fnUntraced(function* (
   return planned
 })
 
-/**
- * One worker and several, in turns. Stores, backend and load share the cores of the workers, and each worker has one core
- * and the connections that the one has. So both have the same share of a core, the same batches and the same warming up:
- * what differs is only that there are several.
- */
-const measureWorkers = Effect.fnUntraced(function* (
-  count: number,
-  backendUrl: string,
-  stores: contenders.Stores
-) {
-  const all = `0-${count - 1}`
-  const options = { cores: all, idleS: 2 } as const
-  const one = yield* contenders.tollgate(backendUrl, stores, { ...options, name: "one worker" })
-  const several = yield* contenders.tollgate(backendUrl, stores, {
-    ...options,
-    name: "workers",
-    workers: count
-  })
-  const wide = { ...cores, connections: cores.connections * count }
-  yield* measure(one, cores, warmUpS.first, all)
-  yield* measure(several, wide, warmUpS.first * count, all)
-  const [ofOne, ofSeveral]: [Array<Sample>, Array<Sample>] = [[], []]
-  for (let round = 0; round < rounds; round++) {
-    moveFamily("0")
-    ofOne.push(yield* measure(one, cores, seconds, "0"))
-    moveFamily(all)
-    ofSeveral.push(yield* measure(several, wide, seconds, all))
-  }
-  moveFamily("1")
-  const samples: Samples = new Map([
-    [one.name, ofOne],
-    [several.name, ofSeveral]
-  ])
-  yield* say(reportOf(cores, samples))
-  yield* say(`idle RSS of ${count} workers and what starts them: ${several.idleRss.toFixed(0)} MiB\n`)
-  return samples
-})
-
 const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
   const stores = yield* contenders.makeStores()
   const { url } = yield* contenders.backend
@@ -157,8 +116,6 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     yield* say(`cold start to the first answer: ${median(starts).toFixed(0)} ms (median of five)\n`)
   }
   const results = new Map<string, Samples>()
-  if (options.workers !== undefined)
-    results.set(cores.name, yield* Effect.scoped(measureWorkers(Number(options.workers), url, stores)))
   const all = [
     yield* contenders.floor(url),
     yield* contenders.tollgate(url, stores, { profile: options.profile, idleS: 2 }),

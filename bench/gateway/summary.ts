@@ -2,7 +2,7 @@
 import type { ContenderName } from "./contenders.ts"
 import type { Sample } from "./measure.ts"
 import { median } from "./report.ts"
-import { cores, table } from "./works.ts"
+import { table } from "./works.ts"
 
 export interface Results {
   readonly samples: ReadonlyMap<string, ReadonlyMap<ContenderName, ReadonlyArray<Sample>>>
@@ -41,7 +41,6 @@ export const tableOf = (results: Results): string => {
     `|---|${"---|".repeat(14)}`
   ]
   for (const name of names) {
-    if (name === "workers" || name === "one worker") continue
     const of = (work: WorkKey, figure: Figure) => figureOf(results, table[work].name, name, figure)
     const saturated = (work: WorkKey) => [show(of(work, "rps")), show(of(work, "cpuPerRequest")), bytes(work)]
     const bytes = (work: WorkKey) =>
@@ -134,16 +133,6 @@ export const goalsOf = (results: Results): ReadonlyArray<Goal> => {
     ]),
     judge("first byte of a stream at 200 a second, p50 ≤ 1.1, p99 ≤ 3 ms", first("first200", 1.1, 3)),
     judge("first byte of a stream at 600 a second, p50 ≤ 1.3, p99 ≤ 10 ms", first("first600", 1.3, 10)),
-    judge("several workers, a core each: CPU a request ≤ 1.05 × that of one worker on one core", [
-      {
-        value: over(
-          figureOf(results, cores.name, "workers", "cpuPerRequest"),
-          figureOf(results, cores.name, "one worker", "cpuPerRequest")
-        ),
-        unit: " ×",
-        ok: atMost(1.05)
-      }
-    ]),
     judge("idle RSS ≤ 120 MiB", [
       { value: results.idleRss.get("tollgate"), unit: " MiB", digits: 0, ok: atMost(120) }
     ]),

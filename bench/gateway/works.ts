@@ -86,14 +86,6 @@ export const table = {
   }
 } as const satisfies Readonly<Record<string, Work>>
 
-/** Only for `--workers`: one worker on one core, and several on as many, with everything else on the same cores. */
-export const cores = {
-  ...openai,
-  ...chat("short", false),
-  name: "JSON, 32 connections and one core a worker",
-  connections: 32
-} as const satisfies Work
-
 export const works: ReadonlyArray<Work> = [
   {
     name: "short answers, one object",

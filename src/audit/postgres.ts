@@ -193,19 +193,16 @@ const make = (options: AuditOptions) =>
     yield* metrics.probe({
       name: "tollgate_audit_backlog",
       help: "Audit rows that are not durable yet",
-      workers: "sum",
       read: Effect.sync(() => lanes.reduce((sum, lane) => sum + lane.backlog(), 0))
     })
     yield* metrics.probe({
       name: "tollgate_audit_lag_seconds",
       help: "How long the oldest completion that is not durable yet has waited",
-      workers: "max",
       read: Effect.sync(() => closing.lagMs() / 1000)
     })
     yield* metrics.probe({
       name: "tollgate_open_leases",
       help: "Requests of this process that are under way",
-      workers: "sum",
       read: Effect.sync(() => open.size)
     })
 

@@ -9,19 +9,17 @@ export const layerAnswerGauge = Layer.effectDiscard(
     yield* metrics.probe({
       name: "tollgate_unread_answer_bytes",
       help: "Bytes of answers in this process: collected from the backend, or not yet read by their clients",
-      workers: "sum",
       read: Effect.sync(memory.bytes)
     })
     yield* metrics.probe({
       name: "tollgate_unread_answers_cut",
       help: "Answers cut since the start, because all together took more than UNREAD_ANSWERS_MAX_BYTES",
-      workers: "total",
+      type: "counter",
       read: Effect.sync(memory.cuts)
     })
     yield* metrics.probe({
       name: "tollgate_answers_waiting",
       help: "Answers that wait for memory before more of them is read from the backend",
-      workers: "sum",
       read: Effect.sync(memory.waiting)
     })
   })

@@ -1,6 +1,5 @@
 /**
- * Runs calls through the state machine of `Circuit.ts`, with the monotonic clock. A change of state is logged once. The
- * workers of one gateway share a breaker instead (`sharedBreaker.ts`).
+ * Runs calls through the state machine of `Circuit.ts`, with the monotonic clock. A change of state is logged once.
  */
 import { Cause, Effect, Exit, Layer } from "effect"
 import { CircuitOpen } from "../domain/Errors.ts"

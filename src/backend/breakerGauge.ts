@@ -12,7 +12,6 @@ export const layerBreakerGauge: Layer.Layer<never, never, CircuitBreaker | Metri
     yield* metrics.probe({
       name: "tollgate_breaker_state",
       help: "The circuit breaker toward the backend: 0 closed, 1 half-open, 2 open",
-      workers: "max",
       read: Effect.map(breaker.state, (state) => figure[state])
     })
   })

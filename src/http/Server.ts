@@ -2,7 +2,6 @@
  * The listening socket. It sets all limits of Node explicitly. Requests that Node refuses get the common error shape.
  */
 import type { Server } from "node:http"
-import { Server as ListeningServer } from "node:net"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
@@ -33,7 +32,7 @@ export interface ServerOptions extends AppOptions {
   readonly shutdownGraceMs: number
   /** how long a client may take no byte of its answer */
   readonly clientStallTimeoutMs: number
-  /** the bounds of this process (`workers/shares.ts`) */
+  /** the bounds of this process */
   readonly bounds: {
     /** maximal connections at the same time */
     readonly connections: number
@@ -117,12 +116,7 @@ const makeServer = (
 /** How long an aborted request may take to send its last line and to be settled and audited. */
 const abortTimeout = Duration.seconds(3)
 
-/**
- * The steps of a stop, each with a bound. Requests that still run after it are interrupted.
- *
- * A worker that is replaced takes no new connections from the beginning: the other workers listen. Its idle connections stay
- * open meanwhile, so that no request meets a closed one: each answer tells its client to close.
- */
+/** The steps of a stop, each with a bound. Requests that still run after it are interrupted. */
 const stop = Effect.fnUntraced(function* (
   { closeIdle, server }: Pick<ReturnType<typeof makeServer>, "closeIdle" | "server">,
   drain: Drain["Service"],
@@ -132,8 +126,6 @@ const stop = Effect.fnUntraced(function* (
   yield* Effect.logInfo("stopping")
   let open = true
   server.once("close", () => void (open = false))
-  // Of `node:http` this would close the idle connections too.
-  if (drain.replaced()) ListeningServer.prototype.close.call(server)
   yield* Effect.sleep(Duration.millis(options.shutdownDrainMs))
   closeIdle()
   server.close()
@@ -163,26 +155,24 @@ export const layer = (options: ServerOptions) =>
       yield* metrics.probe({
         name: "tollgate_connections",
         help: "Connections of clients that are open",
-        workers: "sum",
         read: Effect.sync(() => connections.open)
       })
       yield* metrics.probe({
         name: "tollgate_connections_cut",
         help: "Connections cut since the start because too many were open",
-        workers: "total",
+        type: "counter",
         read: Effect.sync(() => connections.cut)
       })
       yield* metrics.probe({
         name: "tollgate_connections_delayed",
         help: "Connections read late since the start because their address had opened too many at once",
-        workers: "total",
+        type: "counter",
         read: Effect.sync(() => newConnections.delayed)
       })
       const freeWork = yield* FreeWork
       yield* metrics.probe({
         name: "tollgate_delayed_refusals",
         help: "Refusals that wait: their keys kept sending requests before their Retry-After was over",
-        workers: "sum",
         read: Effect.sync(() => freeWork.waiting)
       })
       // In its own fiber, because the fiber that gets the stop is interrupted and cannot wait.

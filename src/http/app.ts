@@ -7,7 +7,7 @@ import { HttpServerRequest } from "effect/http"
 import { BadRequest, Forbidden } from "../domain/Errors.ts"
 import { makeRequestContext, type RequestContext } from "../request/RequestContext.ts"
 import { type Route, routeOf } from "./routes.ts"
-import { arrivalOf, RequestIds } from "./arrival.ts"
+import { arrivalOf } from "./arrival.ts"
 import { makeEndRequest } from "./endRequest.ts"
 import { toErrorResponse } from "./errors/errorResponses.ts"
 import { isHosted } from "./server/framing.ts"
@@ -44,7 +44,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     yield* Metrics,
     yield* Readiness
   ]
-  const [nowMs, newId] = [yield* makeMonotonicMs, yield* RequestIds]
+  const nowMs = yield* makeMonotonicMs
   const [endRequest, handle, list] = [yield* makeEndRequest, yield* makeHandle(options), yield* makeList]
   const page = options.playground ? makePage({ bodyBytes: options.maxRequestBodyBytes }) : undefined
 
@@ -87,7 +87,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   const answer = (incoming: IncomingMessage, response: ServerResponse, received: ReceivedBody) => {
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
     const context = makeRequestContext(
-      arrivalOf(incoming, clock.currentTimeMillisUnsafe(), options.trustedProxies, newId),
+      arrivalOf(incoming, clock.currentTimeMillisUnsafe(), options.trustedProxies),
       nowMs(),
       route !== undefined
     )

@@ -2,7 +2,6 @@
 import type { IncomingMessage } from "node:http"
 import { type BlockList, isIP } from "node:net"
 import { randomUUIDv7 } from "node:crypto"
-import { Context } from "effect"
 import type { Arrival } from "../domain/AuditRecord.ts"
 import { redactKeys } from "../domain/Key.ts"
 import { pathOf } from "./routes.ts"
@@ -33,20 +32,10 @@ const cleanRequestId = (text: string): string => redactKeys(text.replaceAll(/[^\
 const single = (header: string | ReadonlyArray<string> | undefined): string | undefined =>
   typeof header === "string" ? header : header?.[0]
 
-/** Makes the ids of requests. */
-export const RequestIds = Context.Reference<() => string>("tollgate/http/RequestIds", {
-  defaultValue: () => randomUUIDv7
-})
-
-export const arrivalOf = (
-  incoming: IncomingMessage,
-  arrivedAt: number,
-  proxies: BlockList,
-  newId: () => string
-): Arrival => {
+export const arrivalOf = (incoming: IncomingMessage, arrivedAt: number, proxies: BlockList): Arrival => {
   const own = cleanRequestId(single(incoming.headers["x-request-id"]) ?? "")
   return {
-    requestId: newId(),
+    requestId: randomUUIDv7(),
     arrivedAt,
     method: incoming.method ?? "",
     endpoint: pathOf(incoming.url ?? ""),

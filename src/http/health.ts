@@ -18,22 +18,6 @@ const probeTimeout = Duration.seconds(1)
 /** What a replica needs to serve: the database, the cache store, and the model server. */
 type Dependency = "database" | "cache" | "backend"
 
-/** What decides whether a gateway is ready. */
-export interface ReadinessState extends Readonly<Record<Dependency, boolean>> {
-  readonly stopping: boolean
-  readonly modelsExpired: boolean
-  /** workers die again and again */
-  readonly workersFailing: boolean
-}
-
-/**
- * The state of a gateway from the state of this process: the same, unless the process is one of several workers. It is
- * called once.
- */
-export const ReadinessAgreement = Context.Reference<
-  (own: Effect.Effect<ReadinessState>) => Effect.Effect<ReadinessState>
->("tollgate/http/ReadinessAgreement", { defaultValue: () => (own) => own })
-
 const gates = { database: "KeyStore", cache: "Limiter", backend: "Discovery" } as const satisfies Record<
   Dependency,
   Gate
@@ -90,7 +74,6 @@ export class Readiness extends Context.Service<
       yield* metrics.probes({
         name: "tollgate_ready",
         help: "Whether a dependency answers: database (Postgres), cache (Redis), backend (the model server)",
-        workers: "min",
         label: "dependency",
         values: {
           database: figure(probes.database),
@@ -98,32 +81,22 @@ export class Readiness extends Context.Service<
           backend: figure(probes.backend)
         }
       })
-      const own = Effect.map(Effect.all(probes, { concurrency: "unbounded" }), (answers): ReadinessState => ({
-        ...answers,
-        stopping: drain.draining(),
-        modelsExpired: discovery.isExpired(),
-        workersFailing: false
-      }))
-      const agreed = (yield* ReadinessAgreement)(own)
-      const check = Effect.flatMap(agreed, (state): Effect.Effect<void, ShuttingDown | Unavailable> => {
-        if (state.stopping || state.workersFailing) return Effect.fail(new ShuttingDown())
-        const down = dependencies.find((dependency) => !state[dependency])
-        return down === undefined
-          ? Effect.void
-          : Effect.fail(new Unavailable({ gate: gates[down], cause: `${down} is not ready` }))
+      const all = Effect.all(probes, { concurrency: "unbounded" })
+      const check = Effect.gen(function* () {
+        if (drain.draining()) return yield* new ShuttingDown()
+        const answers = yield* all
+        const down = dependencies.find((dependency) => !answers[dependency])
+        if (down !== undefined) {
+          return yield* new Unavailable({ gate: gates[down], cause: `${down} is not ready` })
+        }
       })
-      const details = Effect.map(agreed, (state) =>
+      const details = Effect.map(all, (answers) =>
         [
-          ...dependencies.map((dependency) => `${dependency}=${state[dependency] ? "ok" : "down"}`),
-          `models=${state.modelsExpired ? "expired" : "ok"}`,
-          ...(state.workersFailing ? ["workers=failing"] : [])
+          ...dependencies.map((dependency) => `${dependency}=${answers[dependency] ? "ok" : "down"}`),
+          `models=${discovery.isExpired() ? "expired" : "ok"}`
         ].join(", ")
       )
-      // While this process drains it answers that without asking anybody.
-      const stopping = Effect.suspend(() =>
-        drain.draining() && !drain.replaced() ? Effect.fail(new ShuttingDown()) : Effect.void
-      )
-      return { check: Effect.andThen(stopping, check), details }
+      return { check, details }
     })
   )
 }

@@ -12,10 +12,6 @@ interface DrainState {
   /** whether shutdown has begun */
   readonly draining: () => boolean
   readonly begin: Effect.Effect<void>
-  /** whether another worker listens in place of this process */
-  readonly replaced: () => boolean
-  /** Says so, before `begin`. */
-  readonly replace: Effect.Effect<void>
   /** ends the requests that still run */
   readonly cut: Effect.Effect<void>
   /** Calls `listener` at the cut, or at once after it. Returns a function that unregisters the listener. */
@@ -27,7 +23,6 @@ export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/
     Drain,
     Effect.sync((): DrainState => {
       let draining = false
-      let replaced = false
       let over = false
       const listeners = new DenseList<() => void>()
       const onCut = (listener: () => void) => {
@@ -41,8 +36,6 @@ export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/
       return {
         draining: () => draining,
         begin: Effect.sync(() => void (draining = true)),
-        replaced: () => replaced,
-        replace: Effect.sync(() => void (replaced = true)),
         cut: Effect.sync(() => {
           over = true
           for (const listener of listeners.all) listener()

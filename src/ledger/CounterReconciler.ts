@@ -129,7 +129,6 @@ const make = (options: CounterReconcilerOptions) =>
     yield* metrics.probe({
       name: "tollgate_counter_drift_tokens",
       help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
-      workers: "max",
       read: Effect.sync(() => found.touched + found.suspects + found.tenants)
     })
 

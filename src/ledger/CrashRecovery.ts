@@ -56,7 +56,6 @@ const make = (options: CrashRecoveryOptions) =>
     yield* metrics.probe({
       name: "tollgate_intents_stuck",
       help: "Requests of dead processes that could not be closed within a lease",
-      workers: "max",
       read: Effect.sync(() => stuckIntents)
     })
 

@@ -1,4 +1,4 @@
-/** Closes intents with an expired lease, or of a process that is known to be dead: settles them with the counters, then writes audit row and ledger as aborted. */
+/** Closes intents with an expired lease: settles them with the counters, then writes audit row and ledger as aborted. */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Option, Schema } from "effect"
 import { timeoutDetached } from "../infra/time.ts"
@@ -35,10 +35,9 @@ type Expired = typeof Expired.Type
 
 const decodeExpired = Schema.decodeUnknownEffect(Schema.Array(Expired))
 
-/** One request, or up to `limit` requests other than those of `but`; or those of a dead process, whatever their lease. */
+/** One request, or up to `limit` requests other than those of `but`. */
 export type Which =
   | { readonly only: string }
-  | { readonly dead: ReadonlyArray<string> }
   | { readonly but: ReadonlyArray<string>; readonly limit: number }
 
 export interface Outcome {
@@ -90,10 +89,8 @@ export const closeExpired = (
   const chosen =
     "only" in which
       ? pg`lease_until < now() AND request_id = ${which.only}::text::uuid`
-      : "dead" in which
-        ? pg`request_id = ANY (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.dead)}))::uuid[])`
-        : pg`lease_until < now() AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
-  const limit = "only" in which ? 1 : "dead" in which ? which.dead.length : which.limit
+      : pg`lease_until < now() AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
+  const limit = "only" in which ? 1 : which.limit
 
   return pg
     .withTransaction(

@@ -10,17 +10,12 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom
 import { outcomes } from "../domain/Outcome.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 
-/**
- * How the figures of several workers become one. `total`: it only grows, so it is summed, is a counter, and keeps the part
- * of a worker that died. `sum`: what the workers have now, together. `max`, `min`: the worst of them.
- */
-export type AcrossWorkers = "total" | "sum" | "max" | "min"
-
 /** A figure that is read when the metrics are scraped. */
 export interface Probe {
   readonly name: string
   readonly help: string
-  readonly workers: AcrossWorkers
+  /** a counter only grows; default gauge */
+  readonly type?: "gauge" | "counter"
   readonly read: Effect.Effect<number>
 }
 
@@ -28,13 +23,9 @@ export interface Probe {
 export interface LabelledProbe {
   readonly name: string
   readonly help: string
-  readonly workers: Exclude<AcrossWorkers, "total">
   readonly label: string
   readonly values: Readonly<Record<string, Effect.Effect<number>>>
 }
-
-/** Metrics as plain data. */
-export type Snapshot = ReadonlyArray<object>
 
 /** Why Node's parser or timers refused a request. */
 export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation", "pipelined"] as const
@@ -93,23 +84,13 @@ export class Metrics extends Context.Service<
     probes(probe: LabelledProbe): Effect.Effect<void>
     /** The values of some gauges, as `Replicas` stores them. */
     gauges(names: ReadonlyArray<string>): Effect.Effect<Readonly<Record<string, number | null>>>
-    /** All figures of this process, for the sum over the workers. */
-    readonly snapshot: Effect.Effect<Snapshot>
-    /** Prometheus text exposition format 0.0.4: of all workers, where there are several. */
+    /** Prometheus text exposition format 0.0.4. */
     readonly exposition: Effect.Effect<string>
   }
 >()("tollgate/observability/Metrics") {}
 
 /** From a cache hit to a long answer of a slow model. */
 const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
-
-/** Counts workers that died. Only a primary has some to count. */
-export const makeWorkerDeaths = (registry: Registry): Counter =>
-  new Counter({
-    name: "tollgate_worker_deaths_total",
-    help: "Workers that ended without being asked to",
-    registers: [registry]
-  })
 
 /** A probe that fails or hangs becomes NaN. The other metrics are still given. */
 const known = (read: Effect.Effect<number>): Effect.Effect<number> =>
@@ -122,13 +103,6 @@ const make = Effect.sync(() => {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
-  new Gauge({
-    name: "tollgate_workers",
-    help: "Processes of this gateway that serve requests",
-    aggregator: "sum",
-    registers
-  }).set(1)
-  makeWorkerDeaths(registry)
   const requests = new Counter({
     name: "gateway_requests_total",
     help: "Requests, by tenant, model and status",
@@ -196,7 +170,6 @@ const make = Effect.sync(() => {
     name: "tollgate_queue_depth",
     help: "Requests of this replica that wait for a place at the backend, by tenant",
     labelNames: ["tenant"],
-    aggregator: "sum",
     registers
   })
   const queueWaits = new Histogram({
@@ -266,14 +239,13 @@ const make = Effect.sync(() => {
           )
         )
       }),
-    probe: ({ name, help, read, workers }) =>
+    probe: ({ name, help, read, type }) =>
       Effect.map(Effect.context(), (context) => {
         const value = () => Effect.runPromiseWith(context)(known(read))
-        if (workers !== "total") {
+        if (type !== "counter") {
           const gauge: Gauge = new Gauge({
             name,
             help,
-            aggregator: workers,
             registers,
             collect: () => value().then((figure) => gauge.set(figure))
           })
@@ -292,7 +264,7 @@ const make = Effect.sync(() => {
             })
         })
       }),
-    probes: ({ name, help, label, values, workers }) =>
+    probes: ({ name, help, label, values }) =>
       Effect.map(Effect.context(), (context) => {
         const read = Effect.forEach(
           Object.entries(values),
@@ -303,7 +275,6 @@ const make = Effect.sync(() => {
           name,
           help,
           labelNames: [label],
-          aggregator: workers,
           registers,
           collect: () =>
             Effect.runPromiseWith(context)(read).then((figures) => {
@@ -325,7 +296,6 @@ const make = Effect.sync(() => {
             )
           )
       ),
-    snapshot: Effect.promise(() => registry.getMetricsAsJSON()),
     exposition: Effect.promise(() => registry.metrics())
   })
 })

@@ -60,7 +60,6 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
   yield* metrics.probe({
     name: "tollgate_prompt_log_backlog",
     help: "Transcripts of opted-in keys that wait to be written",
-    workers: "sum",
     read: Effect.sync(() => waiting.length)
   })
   // The pause between two runs ends when a transcript is queued.

@@ -1,5 +1,4 @@
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
-import { layerOneWorker } from "../support/circuitInProcess.ts"
 import { suite } from "./CircuitBreaker.ts"
 import { properties } from "./CircuitBreakerProperty.ts"
 
@@ -7,8 +6,3 @@ const layer = layerCircuitBreaker({ failures: 5, openMs: 30_000 })
 
 suite("in the process", layer)
 properties("in the process", layer)
-
-const shared = layerOneWorker({ failures: 5, openMs: 30_000 })
-
-suite("of a worker", shared)
-properties("of a worker", shared)

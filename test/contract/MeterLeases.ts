@@ -54,22 +54,6 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.deepStrictEqual(yield* survey, [0])
       }))
 
-    test("when requests have slots or hold tokens, then all of them are named, whether their leases have ended or not", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ concurrent: 9, tpm: 100, budgets: { day: 1000 } })
-        yield* load(claims, { day: 0 })
-        const named = Effect.map(meter.holders(claims.account), (ids) => ids.toSorted())
-        assert.deepStrictEqual(yield* named, [])
-        yield* take(claims, ask("lapsed", 20))
-        yield* TestClock.adjust("30 seconds")
-        yield* take(claims, ask("slot only"))
-        const kept = yield* take(claims, ask("answer being written", 20))
-        yield* meter.settle(kept, 10, { keepSlot: true })
-        yield* meter.settle(yield* take(claims, ask("over", 20)), 10)
-        assert.deepStrictEqual(yield* named, ["answer being written", "lapsed", "slot only"])
-      }))
-
     test("when a prompt will be charged in full, then it is held in full, and nothing is admitted when nothing is left", () =>
       Effect.gen(function* () {
         const meter = yield* Meter

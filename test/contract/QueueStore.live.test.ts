@@ -10,9 +10,9 @@ const twin = () =>
   Layer.effect(
     Replicas,
     Effect.map(Redis, (redis) => ({
-      of: (replica) =>
+      of: () =>
         Effect.provideService(
-          makeRedisQueueStore({ leaseS, graceMs, batchEveryMs, replica }, Clock.currentTimeMillis),
+          makeRedisQueueStore({ leaseS, graceMs, batchEveryMs }, Clock.currentTimeMillis),
           Redis,
           redis
         ),

@@ -308,19 +308,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         assert.instanceOf(yield* a.enter(ticket("5"), bounds), Granted)
       }))
 
-    test("when a replica is known to be dead, then its places and its places in line are free at once, and others keep theirs", (a, b) =>
-      Effect.gen(function* () {
-        yield* a.enter(ticket("1"), bounds)
-        yield* b.enter(ticket("2"), bounds)
-        yield* a.enter(ticket("3"), bounds)
-        yield* b.enter(ticket("4"), bounds)
-        yield* b.forget("nobody", bounds)
-        assert.instanceOf(yield* b.enter(ticket("4"), bounds), Waiting)
-        yield* b.forget("a", bounds)
-        assert.instanceOf(yield* b.enter(ticket("4"), bounds), Granted)
-        assert.instanceOf(yield* b.enter(ticket("5"), bounds), Waiting, "the request of b still runs")
-      }))
-
     test("when a replica no longer names a request, then it is forgotten one beat later", (a) =>
       Effect.gen(function* () {
         const one = { places: 1, depth: 8 }

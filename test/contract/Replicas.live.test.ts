@@ -41,19 +41,16 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
             yield* metrics.probe({
               name: "tollgate_breaker_state",
               help: "x",
-              workers: "sum",
               read: Effect.succeed(2)
             })
             yield* metrics.probe({
               name: "tollgate_discovery_age_seconds",
               help: "x",
-              workers: "max",
               read: Effect.succeed(Number.POSITIVE_INFINITY)
             })
             yield* metrics.probes({
               name: "tollgate_ready",
               help: "x",
-              workers: "min",
               label: "dependency",
               values: { cache: Effect.succeed(0), database: Effect.succeed(1) }
             })

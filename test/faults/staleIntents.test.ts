@@ -29,12 +29,14 @@ it.live(
       yield* pg`UPDATE intents SET request_id = ${requestId}::text::uuid
         WHERE request_id = ${elsewhere.arrival.requestId}::text::uuid`
 
+      yield* pg`UPDATE intents SET lease_until = now() - interval '1 second'`
+
       const settled: Array<string> = []
       const suspects: Array<string> = []
       const close = (id: string) =>
         Effect.gen(function* () {
           const meter = yield* Meter
-          yield* closeExpired(pg, meter, { add: ({ key }) => void suspects.push(key) }, { dead: [id] })
+          yield* closeExpired(pg, meter, { add: ({ key }) => void suspects.push(key) }, { only: id })
         }).pipe(
           Effect.provide(
             Layer.mock(Meter, {

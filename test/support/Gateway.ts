@@ -76,7 +76,7 @@ export const layerGatewayBefore = (backendUrl: URL, env: Environment = {}) =>
           url: HttpServer.formatAddress(server.address),
           settings
         }))
-      ).pipe(Layer.provide(layerApp(settings, { backendUrl })))
+      ).pipe(Layer.provide(layerApp(settings, backendUrl)))
       const registry = layerRegistry({
         namespace: settings.keyNamespace,
         hash: quickHash,

@@ -1,7 +1,6 @@
 /** The gateway as its own process, with everything it prints kept. */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { Effect, Schedule, type Scope } from "effect"
 import { hello } from "./Gateway.ts"
@@ -10,8 +9,6 @@ import { freePort, TestServerFailed } from "./servers/processes.ts"
 export interface GatewayProcess {
   readonly url: string
   readonly pid: number
-  /** the processes of its workers; none without `WORKERS` */
-  readonly workers: () => ReadonlyArray<number>
   /** sends a signal to the process that was started */
   readonly signal: (signal: NodeJS.Signals) => void
   /** its exit code, when it ends */
@@ -26,18 +23,6 @@ export interface GatewayProcess {
 }
 
 const ownMain = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
-
-const childrenOf = (pid: number): ReadonlyArray<number> => {
-  try {
-    return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8")
-      .trim()
-      .split(" ")
-      .filter(Boolean)
-      .map(Number)
-  } catch {
-    return []
-  }
-}
 
 /** Whatever the environment of the tests says, it gets only `env`. Done when `/healthz` answers. */
 export const makeGatewayProcess = (
@@ -82,7 +67,6 @@ export const makeGatewayProcess = (
     return {
       url,
       pid,
-      workers: () => childrenOf(pid),
       signal: (signal) => void child.kill(signal),
       ended: Effect.promise(async () => {
         await gone

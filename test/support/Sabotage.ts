@@ -1,8 +1,7 @@
 /** A gateway whose own parts can be made to break, not to fail: what no error type has foreseen. */
 import { Context, Effect, Layer, Redacted, Result } from "effect"
 import { HttpServer } from "effect/http"
-import { layerGates } from "../../src/App.ts"
-import { sharesOf } from "../../src/workers/shares.ts"
+import { boundsOf, layerGates } from "../../src/App.ts"
 import { layerLogging } from "../../src/observability/logging.ts"
 import { Audit } from "../../src/audit/Audit.ts"
 import { Metrics } from "../../src/observability/Metrics.ts"
@@ -91,14 +90,14 @@ export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
       }
       const server = Server.layer({
         ...settings,
-        bounds: sharesOf(settings, 1),
+        bounds: boundsOf(settings),
         shutdownDrainMs: 0,
         playground: false,
         refusesOverflow: settings.promptOverflow === "refuse"
       }).pipe(
         Layer.provide(layerBreakableLimiter),
         Layer.provide(layerBreakable),
-        Layer.provide(layerGates(settings, { backendUrl }))
+        Layer.provide(layerGates(settings, backendUrl))
       )
       const gateway = Layer.effect(
         Gateway,

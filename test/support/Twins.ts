@@ -80,7 +80,6 @@ const layerSwitchedQueue = (isDown: () => boolean) => {
         leave: (...args) => up(store.leave(...args)),
         end: (...args) => up(store.end(...args)),
         beat: (...args) => up(store.beat(...args)),
-        forget: (...args) => up(store.forget(...args)),
         restore: (...args) => up(store.restore(...args)),
         onGranted: store.onGranted,
         onDisplaced: store.onDisplaced

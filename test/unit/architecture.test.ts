@@ -62,8 +62,7 @@ const rooms = [
   "admin",
   "request",
   "http",
-  "startup",
-  "workers"
+  "startup"
 ]
 
 const roomOf = (file: string): string =>

@@ -25,20 +25,10 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
     1,
     "looks whether there is room for an answer while that answer waits for it"
   ],
-  "src/backend/sharedBreaker.ts": [
-    1,
-    "one report; the process that it goes to ends this one when it is gone"
-  ],
   "src/gates/keys/KeyStateCache.ts": [1, "one read, whose askers hear how it went"],
   "src/gates/keys/postgres.ts": [1, "one measurement for the metrics"],
   "src/gates/keys/SecretVerifier.ts": [1, "workers on demand, whose askers hear how it went"],
   "src/http/Server.ts": [1, "the shutdown, which is waited for"],
-  "src/workers/Channel.ts": [1, "one answer; a failure is the answer"],
-  "src/workers/primary/Fleet.ts": [
-    3,
-    "one look after each worker while it runs; the life of a worker, and the healing after it, which log what fails"
-  ],
-  "src/workers/primary/supervise.ts": [1, "waits for SIGHUP; a failure is logged"],
   "src/audit/Tally.ts": [1, "ends when nothing is left to count, and the next refusal starts another"],
   "src/http/server/Tarpit.ts": [1, "ends when nobody waits, and who waits next starts another"],
   "src/http/server/connections.ts": [1, "a throw in a timer of Node ends the process: not silent"],

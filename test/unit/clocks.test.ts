@@ -29,7 +29,6 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/gates/meter/redis/RedisMeter.ts": [1, "a guess at the store's day, which the store corrects"],
   "src/gates/meter/memory/layer.ts": [2, "the day of a request; the clock of a test's store"],
   "src/gates/keys/memory.ts": [1, "the twin compares it with an expiry that is a timestamp too"],
-  "src/workers/worker/healing.ts": [1, "the day of a request whose time of admission the store has lost"],
   "src/replicas/memory.ts": [1, "when a process started, for the operator"],
   "cli/checks/database.ts": [1, "the clock of the database is compared with it"],
   "cli/checks/cache.ts": [1, "the clock of Redis is compared with it"],
@@ -39,11 +38,7 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
 }
 
 /** They run inside `measured`. */
-const measured: ReadonlyArray<string> = [
-  "src/http/health.ts",
-  "src/gates/limits/budgetFromMeter.ts",
-  "src/workers/primary/supervise.ts"
-]
+const measured: ReadonlyArray<string> = ["src/http/health.ts", "src/gates/limits/budgetFromMeter.ts"]
 
 /** Comments are no uses. */
 const codeOf = (file: string): string =>

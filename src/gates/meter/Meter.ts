@@ -144,9 +144,6 @@ export class Meter extends Context.Service<
     /** The account's totals for the instant `at` (epoch ms), without consuming anything. */
     snapshot(account: Account, at: number): Effect.Effect<Snapshot, MeterDown>
 
-    /** The ids of all requests of an account that have a slot or hold tokens. */
-    holders(account: Account): Effect.Effect<ReadonlyArray<string>, MeterDown>
-
     /**
      * Sets counters that exist to the figures of the ledger, if no request holds anything and nothing has changed since
      * the snapshot with `mark`. Returns whether it did.

@@ -110,13 +110,11 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
   yield* metrics.probe({
     name: "tollgate_discovery_age_seconds",
     help: "How long ago the model list was asked for that is in force; +Inf before the first",
-    workers: "max",
     read: Effect.sync(() => (nowMs() - askedAt) / 1000)
   })
   yield* metrics.probe({
     name: "tollgate_discovery_models",
     help: "Models that may be used now; 0 when the list is older than MODEL_DISCOVERY_CACHE_TTL_S",
-    workers: "min",
     read: Effect.sync(() => fresh().models.length)
   })
 

@@ -35,8 +35,6 @@ export class FairQueue extends Context.Service<
       reserved: Evidence<"Limiter">,
       used: () => number
     ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope>
-    /** `replica` has died: its places and its waiting requests are free at once. */
-    forget(replica: string): Effect.Effect<void, Unavailable>
     /** For metrics, without I/O. */
     readonly status: () => QueueStatus
   }

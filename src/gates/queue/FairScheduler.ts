@@ -201,12 +201,6 @@ export class FairScheduler {
     return this.#settle(now, bounds)
   }
 
-  forget(now: number, name: string, bounds: Bounds): ReadonlyArray<Grant> {
-    const replica = this.#replicas.get(name)
-    if (replica !== undefined) replica.leaseEnd = now
-    return this.#settle(now, bounds)
-  }
-
   /** Drops requests of dead replicas, then fills the places. */
   #settle(now: number, bounds: Bounds): ReadonlyArray<Grant> {
     for (const [name, replica] of this.#replicas) {

@@ -117,9 +117,6 @@ export class QueueStore extends Context.Service<
       bounds: Bounds
     ): Effect.Effect<Beat, QueueStoreDown>
 
-    /** `replica` has died: its requests are dropped now, without waiting for its lease to end. */
-    forget(replica: string, bounds: Bounds): Effect.Effect<void, QueueStoreDown>
-
     /**
      * Gives lost requests back to the store. A store without state gives no places for `graceMs`, so that every
      * replica can first report the requests that have one.

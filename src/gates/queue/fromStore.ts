@@ -174,9 +174,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     return { running, waiting }
   }
 
-  const forget = (replica: string) => Effect.mapError(store.forget(replica, options), unavailable)
-
-  return FairQueue.of({ limited: true, enter, forget, status })
+  return FairQueue.of({ limited: true, enter, status })
 })
 
 /** With `BACKEND_MAX_CONCURRENT`. */
@@ -190,7 +188,6 @@ export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(
   FairQueue.of({
     limited: false,
     enter: (reserved) => Effect.succeed(withoutPlace(reserved)),
-    forget: () => Effect.void,
     status: () => ({ running: 0, waiting: new Map() })
   })
 )

@@ -9,7 +9,6 @@ export const layerQueueGauge: Layer.Layer<never, never, FairQueue | Metrics> = L
     yield* metrics.probe({
       name: "tollgate_queue_places_in_use",
       help: "Requests of this replica that have a place at the backend; 0 when BACKEND_MAX_CONCURRENT is not set",
-      workers: "sum",
       read: Effect.sync(() => queue.status().running)
     })
   })

@@ -95,8 +95,6 @@ export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Laye
             memory.notify(grants)
             return { displaced, granted, unknown }
           }),
-        forget: (dead, bounds) =>
-          Effect.sync(() => memory.notify(memory.scheduler(now()).forget(now(), dead, bounds))),
         restore: (held, bounds) =>
           Effect.sync(() => memory.notify(memory.scheduler(now()).restore(now(), replica, held, bounds))),
         onGranted: (listener) => memory.listen(replica, listener),

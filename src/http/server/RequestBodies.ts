@@ -84,7 +84,6 @@ export class RequestBodies extends Context.Service<
         yield* metrics.probe({
           name: "tollgate_request_body_bytes",
           help: "Bytes of request bodies that are being received or admitted",
-          workers: "sum",
           read: Effect.sync(() => total + early)
         })
         return {

@@ -356,29 +356,6 @@ export const outages: ReadonlyArray<Outage> = [
     ]
   },
   {
-    name: "a gateway of four workers uses three cores and a half",
-    series: {
-      [`process_cpu_seconds_total{${a}}`]: grows(3.5 * 15),
-      [`tollgate_workers{${a}}`]: same(4)
-    },
-    at: [["15m", [{ alert: "TollgateBusy", labels: onA, summary: "a:8080 uses up its core" }]]]
-  },
-  {
-    name: "a gateway of four workers uses two cores",
-    series: { [`process_cpu_seconds_total{${a}}`]: grows(2 * 15), [`tollgate_workers{${a}}`]: same(4) },
-    at: [["15m", []]]
-  },
-  {
-    name: "workers of a gateway die",
-    series: { [`tollgate_worker_deaths_total{${a}}`]: `0x19 4x${scrapes - 20}` },
-    at: [
-      [
-        "7m",
-        [{ alert: "TollgateWorkersDying", labels: onA, summary: "4 workers of a:8080 died in 15 minutes" }]
-      ]
-    ]
-  },
-  {
     name: "prompts of opted-in keys cannot be stored",
     series: { [`tollgate_prompt_log_dropped_total{${a}}`]: `0x19 30x${scrapes - 20}` },
     at: [

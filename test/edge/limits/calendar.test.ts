@@ -68,7 +68,7 @@ const embedded = Layer.unwrap(
         url: HttpServer.formatAddress(address),
         settings
       }))
-    ).pipe(Layer.provide(layerApp(settings, { backendUrl })), Layer.provide(layerLogging(settings)))
+    ).pipe(Layer.provide(layerApp(settings, backendUrl)), Layer.provide(layerLogging(settings)))
   })
 ).pipe(Layer.provide(clockAt(() => state.now)))
 

@@ -88,14 +88,13 @@ check(
   Effect.gen(function* () {
     const metrics = yield* Metrics
     let value = 1
-    yield* metrics.probe({ name: "test_good", help: "h", workers: "sum", read: Effect.sync(() => value) })
+    yield* metrics.probe({ name: "test_good", help: "h", read: Effect.sync(() => value) })
     yield* metrics.probe({
       name: "test_broken",
       help: "h",
-      workers: "sum",
       read: Effect.die(new Error("a bug"))
     })
-    yield* metrics.probe({ name: "test_hanging", help: "h", workers: "sum", read: Effect.never })
+    yield* metrics.probe({ name: "test_hanging", help: "h", read: Effect.never })
     assert.deepStrictEqual(yield* linesOf("test_good"), ["test_good 1"])
     value = 2
     assert.deepStrictEqual(yield* linesOf("test_"), ["test_good 2", "test_broken Nan", "test_hanging Nan"])

@@ -48,7 +48,6 @@ const waits: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "faults/audit.test.ts": [2, `${pace}; ${nothing}`],
   "faults/debts.test.ts": [1, pace],
   "faults/limits.test.ts": [1, "a slot must be taken again within half a second"],
-  "edge/workers/agreement.test.ts": [1, lasts],
   "faults/pausedProcess.test.ts": [4, lasts],
   "faults/reconciler.test.ts": [3, `${lasts}; ${nothing}`],
   "faults/redis-wire.test.ts": [1, lasts],

@@ -34,10 +34,6 @@ export class AccountLeases {
     return [...this.#leases].flatMap(([id, { until }]) => (until === 0 ? [id] : []))
   }
 
-  get ids(): ReadonlyArray<string> {
-    return [...this.#leases.keys()]
-  }
-
   has(id: string): boolean {
     return this.#leases.has(id)
   }

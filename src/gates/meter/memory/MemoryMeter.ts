@@ -261,10 +261,6 @@ export class MemoryMeter {
     return true
   }
 
-  holders(account: Account, now: number): ReadonlyArray<string> {
-    return this.#open(account, now).leases.ids
-  }
-
   surveyGroup(
     group: string,
     keys: ReadonlyArray<string>,

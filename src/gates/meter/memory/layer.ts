@@ -28,7 +28,6 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
     peek: (claims) => now((at) => counters.peek(claims, at)),
     load: (owner, loaded) => now((at) => counters.load(owner, loaded, at)),
     snapshot: (account, instant) => now((at) => counters.survey(account, instant, at)),
-    holders: (account) => now((at) => counters.holders(account, at)),
     repair: (account, instant, mark, totals) =>
       now((at) => counters.repair(account, instant, mark, totals, at)),
     snapshotGroup: (group, keys, instant) => now(() => counters.surveyGroup(group, keys, instant)),

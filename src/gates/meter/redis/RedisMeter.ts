@@ -76,7 +76,6 @@ const make = (
     cancel: gather("cancel"),
     peek: gather("peek"),
     survey: gather("survey", 1),
-    holders: gather("holders", 1),
     repair: gather("repair", 1)
   } satisfies Record<AccountVerb, unknown>
   const ofGroups = {
@@ -327,16 +326,6 @@ const make = (
         instant,
         [],
         only("survey", "surveyed", (n, lapsed) => ({ ...surveyOf(n), lapsed }))
-      ),
-
-    holders: (account) =>
-      // No counter is read, so the day does not matter.
-      once(
-        "holders",
-        account,
-        0,
-        [],
-        only("holders", "holders", (_, ids) => ids)
       ),
 
     repair: (account, instant, mark, totals) => {

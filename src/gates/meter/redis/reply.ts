@@ -18,7 +18,6 @@ const counts = {
   renewed: 2,
   left: headroom,
   surveyed: 2 + periods.length,
-  holders: 0,
   repaired: 1,
   done: 0
 }

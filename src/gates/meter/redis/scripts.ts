@@ -81,7 +81,6 @@ export const scripts = {
   cancel: aboutAccount("cancel"),
   peek: aboutAccount("peek"),
   survey: aboutAccount("survey"),
-  holders: aboutAccount("holders"),
   repair: aboutAccount("repair"),
   surveyGroup: aboutGroup("surveyGroup"),
   repairGroup: aboutGroup("repairGroup"),

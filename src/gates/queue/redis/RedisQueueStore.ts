@@ -28,8 +28,6 @@ import {
 export interface RedisQueueStoreOptions extends QueueStoreOptions {
   /** in front of every key. `tollgate:` */
   readonly prefix?: string
-  /** name of this replica; by default one that no other process has */
-  readonly replica?: string
 }
 
 const lua = readFileSync(path.join(import.meta.dirname, "queue.lua"), "utf8")
@@ -69,7 +67,7 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
   clock?: Effect.Effect<number>
 ) {
   const redis = yield* Redis
-  const replica = options.replica ?? randomUUID()
+  const replica = randomUUID()
   const prefix = `${options.prefix ?? "tollgate:"}{queue}`
   const script = redis.script(lua)
   const fixed = [
@@ -140,7 +138,6 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
             })
           : Effect.fail(nonsense("beat"))
       }),
-    forget: (dead, bounds) => Effect.asVoid(ask("forget", ["forgotten"], bounds, [dead])),
     restore: (held, bounds) =>
       Effect.asVoid(
         ask(

@@ -418,14 +418,6 @@ function verbs.beat()
   return {'beat', granted, unknown, displaced}
 end
 
--- The replica that died: its lease ends now.
-function verbs.forget()
-  call('ZADD', PREFIX .. ':replicas', 'XX', text(now), ARGV[REST])
-  bury()
-  dispatch()
-  return {'forgotten'}
-end
-
 -- Tickets, each followed by its order, or by -1 when it has a place.
 function verbs.restore()
   for i = REST, #ARGV, 7 do

@@ -50,7 +50,6 @@ const makeStore = (memory: QueueMemory) => {
         },
         end: (id, used, bounds) => unless(store.end(id, used, bounds)),
         beat: (running, waiting, bounds) => unless(store.beat(running, waiting, bounds)),
-        forget: (dead, bounds) => unless(store.forget(dead, bounds)),
         restore: (held, bounds) => unless(store.restore(held, bounds)),
         onGranted: (listener) => store.onGranted(listener),
         onDisplaced: (listener) => store.onDisplaced(listener)

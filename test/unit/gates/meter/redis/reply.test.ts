@@ -13,7 +13,6 @@ const counts = {
   renewed: 2,
   left: 11,
   surveyed: 5,
-  holders: 0,
   repaired: 1,
   done: 0
 } as const
