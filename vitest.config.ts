@@ -3,7 +3,7 @@ import { Summary } from "./test/support/servers/reporter.ts"
 
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
+    include: ["test/**/*.test.ts", "playground/test/**/*.test.ts"],
     globalSetup: ["./test/support/servers/globalSetup.ts"],
     reporters: ["default", new Summary()],
     // Real processes are paused, killed and started: generous, because a busy machine is no failure.

@@ -1,6 +1,6 @@
 /** What the README says first: a clone, `npm ci` with an empty cache, `npm start`, and a question in the playground of a real Chromium. */
 import { Effect } from "effect"
-import { openBrowser, watch } from "../../test/browser/Chromium.ts"
+import { openBrowser, watch } from "../../playground/test/Chromium.ts"
 import { CheckoutFailed, clone, npmStart, shell } from "../../test/support/Checkout.ts"
 import { emptyCache, timed } from "./steps.ts"
 import { freePort } from "../../test/support/servers/processes.ts"

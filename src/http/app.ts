@@ -21,7 +21,7 @@ import type { RequestOptions } from "./readRequest.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { waitForTurn } from "./server/pipelining.ts"
-import { makePage, respondPage } from "./playground/page.ts"
+import { makePage, respondPage } from "./playground.ts"
 import { type ReceivedBody, receiveBody } from "./server/ReceivedBody.ts"
 import { respondError } from "./respond.ts"
 

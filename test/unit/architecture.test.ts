@@ -7,7 +7,7 @@ import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
-const files = ["src", "build", "cli", "migrations", "test", "lab"]
+const files = ["src", "build", "playground", "cli", "migrations", "test", "lab"]
   .flatMap((folder) =>
     readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" }).map((name) =>
       path.posix.join(folder, name)
@@ -40,6 +40,9 @@ const within = (...folders: ReadonlyArray<string>) => {
   const starts = folders.map((folder) => `${folder}/`)
   return (file: string) => starts.some((start) => file.startsWith(start))
 }
+
+/** They may name live layers, and import tests. */
+const inTests = within("test", "playground/test", "lab")
 
 it("when the files are listed, then each folder has some", () => {
   assert.isAbove(files.length, 40)
@@ -155,7 +158,7 @@ it("when a gate seals evidence, then it seals its own link and no other file doe
   }
   assert.sameMembers(Object.keys(rooms), Object.keys(seal))
   const importers = imports.filter(
-    ({ from, to, typeOnly }) => to === "src/domain/Evidence.ts" && !typeOnly && !within("test", "lab")(from)
+    ({ from, to, typeOnly }) => to === "src/domain/Evidence.ts" && !typeOnly && !inTests(from)
   )
   const wrong = importers.flatMap(({ from }) => {
     const text = readFileSync(path.join(root, from), "utf8")
@@ -176,8 +179,7 @@ it("when a gate seals evidence, then it seals its own link and no other file doe
 it("when a request ends, then its error type comes from domain/Outcome.ts and no other file writes one", () => {
   const types = new Set(Object.values<Outcome>(outcomes).flatMap(({ type }) => type ?? []))
   const named = files.filter(within("src")).filter((file) => {
-    // The page is a client: it reads the types, and has words for each.
-    if (file === "src/domain/Outcome.ts" || within("src/http/playground/script")(file)) return false
+    if (file === "src/domain/Outcome.ts") return false
     // A message may read like a type: it is what a person is told.
     const text = readFileSync(path.join(root, file), "utf8").replaceAll(/message: "\w+"/g, "")
     return [...text.matchAll(/["'](\w+)["']/g)].some((match) => types.has(match[1] ?? ""))
@@ -188,7 +190,7 @@ it("when a request ends, then its error type comes from domain/Outcome.ts and no
 
 it("when a file names a live layer or a twin, then it is part of the wiring", () => {
   const wiring = (file: string) =>
-    ["src/App.ts", "src/inMemory.ts", "cli/main.ts"].includes(file) || within("test", "lab")(file)
+    ["src/App.ts", "src/inMemory.ts", "cli/main.ts"].includes(file) || inTests(file)
   const named = imports.filter(
     ({ from, to }) =>
       /^src\/.*\/(?:live|postgres|polling|\w+FromMeter|RedisMeter|RedisQueueStore|client|memory|layer)\.ts$/.test(
@@ -234,8 +236,7 @@ it("when a migration is released, then it imports nothing of src", () => {
 it("when a file imports another, then the gateway needs no test, and a test no program of the lab", () => {
   const upwards = imports.filter(
     ({ from, to }) =>
-      (!within("test", "lab")(from) && to.startsWith("test/")) ||
-      (!within("lab")(from) && to.startsWith("lab/"))
+      (!inTests(from) && to.startsWith("test/")) || (!within("lab")(from) && to.startsWith("lab/"))
   )
   assert.deepStrictEqual(shown(upwards), [])
 })

@@ -32,8 +32,6 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/replicas/memory.ts": [1, "when a process started, for the operator"],
   "cli/checks/database.ts": [1, "the clock of the database is compared with it"],
   "cli/checks/cache.ts": [1, "the clock of Redis is compared with it"],
-  "src/http/playground/script/exporting.js": [1, "the name of an exported file"],
-  "src/http/playground/script/problemBox.js": [1, "the time of day at which a limit is free again"],
   "src/infra/time.ts": [6, "makes the clock that reads monotonic time instead"]
 }
 

@@ -51,7 +51,7 @@ it("when a document names an npm script, then it exists", () => {
 
 it("when a document names a file, then it exists", () => {
   const named = [
-    ...all(/`((?:src|build|cli|test|lab|deploy|docs|bench|migrations)\/[\w./-]+)`/g),
+    ...all(/`((?:src|build|playground|cli|test|lab|deploy|docs|bench|migrations)\/[\w./-]+)`/g),
     // The story of a request in CONTRIBUTING.md.
     ...all(/\b(src\/[\w./-]+\.ts)\b/g)
   ]
@@ -75,11 +75,12 @@ const sources = [
   "CHANGELOG.md",
   "Dockerfile",
   "docker-compose.yml",
-  ...["src", "build", "cli", "test", "lab", "bench", "migrations", "deploy", "docs"].flatMap((folder) =>
-    readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" })
-      .filter((name) => /\.(?:ts|js|md|lua|sql|yaml|cfg|sh|py|mjs|html|css)$/.test(name))
-      .filter((name) => !name.includes("node_modules"))
-      .map((name) => path.join(folder, name))
+  ...["src", "build", "playground", "cli", "test", "lab", "bench", "migrations", "deploy", "docs"].flatMap(
+    (folder) =>
+      readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" })
+        .filter((name) => /\.(?:ts|js|md|lua|sql|yaml|cfg|sh|py|mjs|html|css)$/.test(name))
+        .filter((name) => !name.includes("node_modules"))
+        .map((name) => path.join(folder, name))
   )
 ].map((file) => ({ file, text: read(file) }))
 

@@ -2,8 +2,8 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import type { Page } from "playwright-core"
-import { fake as wire } from "../support/FakeBackend.ts"
-import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { fake as wire } from "../../test/support/FakeBackend.ts"
+import { call, eventually, Fake, hello, layerGateway, newKey } from "../../test/support/Gateway.ts"
 import {
   answered,
   answersOf,

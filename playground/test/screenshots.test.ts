@@ -9,9 +9,9 @@ import { Effect, Layer } from "effect"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { Registry } from "../../src/admin/Registry.ts"
 import { makeDemoBackend } from "../../src/backend/demo/DemoBackend.ts"
-import { call, eventually, layerGatewayBefore, newKey } from "../support/Gateway.ts"
-import { layerTestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis } from "../support/TestRedis.ts"
+import { call, eventually, layerGatewayBefore, newKey } from "../../test/support/Gateway.ts"
+import { layerTestPostgres } from "../../test/support/TestPostgres.ts"
+import { layerTestRedis } from "../../test/support/TestRedis.ts"
 import { answered, enterKey, live, openPlayground, promptOf } from "./Playground.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")

@@ -1,7 +1,7 @@
 /** The playground in a browser, and what a visitor does there. */
 import { Effect } from "effect"
 import type { BrowserContextOptions, Page } from "playwright-core"
-import { Gateway } from "../support/Gateway.ts"
+import { Gateway } from "../../test/support/Gateway.ts"
 import { openBrowser, watch } from "./Chromium.ts"
 
 export const live = { excludeTestServices: true, timeout: 60_000 } as const

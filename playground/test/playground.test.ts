@@ -3,8 +3,8 @@ import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
-import { fake as wire } from "../support/FakeBackend.ts"
-import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
+import { fake as wire } from "../../test/support/FakeBackend.ts"
+import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../../test/support/Gateway.ts"
 import { answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
 
 /** Whether any file below `folder` holds `text`, as UTF-8 or UTF-16. */

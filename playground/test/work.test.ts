@@ -4,8 +4,16 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { tagsEntry } from "../../src/backend/demo/wire.ts"
-import { fake as wire } from "../support/FakeBackend.ts"
-import { call, eventually, Fake, Gateway, installed, layerGateway, newKey } from "../support/Gateway.ts"
+import { fake as wire } from "../../test/support/FakeBackend.ts"
+import {
+  call,
+  eventually,
+  Fake,
+  Gateway,
+  installed,
+  layerGateway,
+  newKey
+} from "../../test/support/Gateway.ts"
 import {
   answered,
   answersOf,

@@ -1,6 +1,6 @@
 /** What the page makes of markdown, before it becomes nodes. */
 import { assert, it } from "@effect/vitest"
-import { maxInline, settledEnd, tokensOf } from "../../../../src/http/playground/script/markdown.js"
+import { maxInline, settledEnd, tokensOf } from "../script/markdown.js"
 
 const typesOf = (text: string) => tokensOf(text).map(({ type }) => type)
 

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { Fake, layerGateway, newKey } from "../support/Gateway.ts"
+import { Fake, layerGateway, newKey } from "../../test/support/Gateway.ts"
 import { answered, enterKey, live, openPlayground, say } from "./Playground.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")

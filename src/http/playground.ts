@@ -9,10 +9,11 @@ import { createRequire } from "node:module"
 import * as path from "node:path"
 import { gzipSync } from "node:zlib"
 import { HttpServerResponse } from "effect/http"
-import { ideas } from "../../backend/demo/ideas.ts"
-import type { RequestContext } from "../../request/RequestContext.ts"
+import { ideas } from "../backend/demo/ideas.ts"
+import type { RequestContext } from "../request/RequestContext.ts"
 
-const read = (name: string): string => readFileSync(path.join(import.meta.dirname, name), "utf8")
+const read = (name: string): string =>
+  readFileSync(path.join(import.meta.dirname, "../../playground", name), "utf8")
 
 const hashOf = (text: string): string => `'sha256-${createHash("sha256").update(text).digest("base64")}'`
 
@@ -68,8 +69,8 @@ export interface Page {
 
 /** `bodyBytes` is what one request may have, so that the page makes images small enough. */
 export const makePage = ({ bodyBytes }: { readonly bodyBytes: number }): Page => {
-  const [style, script] = [read("playground.css"), joined("wiring")]
-  const html = read("playground.html")
+  const [style, script] = [read("page.css"), joined("wiring")]
+  const html = read("page.html")
     .replace("<!--body-bytes-->", String(bodyBytes))
     .replace("<!--ideas-->", () => ideaButtons)
     .replace("<!--style-->", () => `<style>${style}</style>`)

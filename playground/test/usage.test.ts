@@ -1,15 +1,8 @@
 import { assert, it } from "@effect/vitest"
-import { duration, percent } from "../../../../src/http/playground/script/figures.js"
-import { explain } from "../../../../src/http/playground/script/problems.js"
-import {
-  levelOf,
-  secondsOf,
-  tightestOf,
-  tightestText,
-  usageOf,
-  usedText
-} from "../../../../src/http/playground/script/usage.js"
-import { type Outcome, outcomes } from "../../../../src/domain/Outcome.ts"
+import { duration, percent } from "../script/figures.js"
+import { explain } from "../script/problems.js"
+import { levelOf, secondsOf, tightestOf, tightestText, usageOf, usedText } from "../script/usage.js"
+import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
 
 const headersOf = (more: Readonly<Record<string, string>> = {}) =>
   new Headers({

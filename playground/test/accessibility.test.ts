@@ -5,8 +5,8 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { Registry } from "../../src/admin/Registry.ts"
-import { fake as wire } from "../support/FakeBackend.ts"
-import { Fake, layerGateway, newKey } from "../support/Gateway.ts"
+import { fake as wire } from "../../test/support/FakeBackend.ts"
+import { Fake, layerGateway, newKey } from "../../test/support/Gateway.ts"
 import { answered, enterKey, live, openPlayground, promptOf, say, settingsOf } from "./Playground.ts"
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")

@@ -3,8 +3,8 @@ import { Script } from "node:vm"
 import { gunzipSync } from "node:zlib"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { welcome } from "../../../../src/startup/banner.ts"
-import { makePage } from "../../../../src/http/playground/page.ts"
+import { welcome } from "../../../src/startup/banner.ts"
+import { makePage } from "../../../src/http/playground.ts"
 
 const { html, gzip, headers } = makePage({ bodyBytes: 262_144 })
 const policy = headers["content-security-policy"] ?? ""

@@ -4,8 +4,8 @@ import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Console, Effect, Schema } from "effect"
 import type { Page } from "playwright-core"
-import { fake as wire } from "../support/FakeBackend.ts"
-import { Fake, layerGateway, newKey } from "../support/Gateway.ts"
+import { fake as wire } from "../../test/support/FakeBackend.ts"
+import { Fake, layerGateway, newKey } from "../../test/support/Gateway.ts"
 import { answered, answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
 
 const sample = readFileSync(path.join(import.meta.dirname, "sample.md"), "utf8")

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { languageOf, piecesOf } from "../../../../src/http/playground/script/highlight.js"
+import { languageOf, piecesOf } from "../script/highlight.js"
 
 const coloured = (label: string, text: string) => {
   const language = languageOf(label)
