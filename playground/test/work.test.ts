@@ -18,6 +18,7 @@ import {
   answered,
   answersOf,
   enterKey,
+  evaluateWith,
   live,
   openPlayground,
   pressed,
@@ -370,10 +371,10 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(
         )
         yield* pressed(page, "Look again")
         yield* Effect.promise(() => page.getByText("no current list of models").waitFor())
-        const facts = yield* Effect.promise(() =>
-          page.evaluate<string>(
-            `$turns.factsLine({ tokensOut: 2, pieces: 2, firstMs: 900, allMs: 1000, queuedMs: 700, ended: "stop" }).textContent`
-          )
+        const facts = yield* evaluateWith<string>(
+          page,
+          "turns.js",
+          `module.factsLine({ tokensOut: 2, pieces: 2, firstMs: 900, allMs: 1000, queuedMs: 700, ended: "stop" }).textContent`
         )
         assert.include(facts, "700 ms of it in the queue")
       }).pipe(Effect.scoped)

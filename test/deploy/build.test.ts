@@ -23,7 +23,15 @@ const copy = (without: ReadonlyArray<string> = []) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const folder = mkdtempSync(path.join(tmpdir(), "tgb-"))
-      for (const name of ["package.json", "package-lock.json", "build", "cli", "migrations", "src"])
+      for (const name of [
+        "package.json",
+        "package-lock.json",
+        "build",
+        "cli",
+        "migrations",
+        "playground",
+        "src"
+      ])
         cpSync(path.join(root, name), path.join(folder, name), { recursive: true })
       mkdirSync(path.join(folder, "node_modules"))
       for (const name of readdirSync(path.join(root, "node_modules"))) {

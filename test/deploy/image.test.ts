@@ -145,6 +145,6 @@ it.live("when the image has no settings, then it says which ones it needs, and e
 it("when the image is built, then it runs as an ordinary user, and has the files of the product", () => {
   assert.isAtLeast(image.user, 10_000)
   assert.strictEqual(image.stopSignal, "SIGTERM")
-  assert.deepStrictEqual(image.copied.toSorted(), ["build", "cli", "migrations", "src"])
+  assert.deepStrictEqual(image.copied.toSorted(), ["build", "cli", "migrations", "playground", "src"])
   assert.strictEqual(image.env["NODE_ENV"], "production")
 })

@@ -20,7 +20,7 @@ const { out } = parseArgs({ options: { out: { type: "string" } } }).values
 const specifier = /((?:\bfrom|\bimport)\s*\(?\s*)"(\.{1,2}\/[^"]+)\.ts"/g
 
 const build = (folder: string) => {
-  for (const name of ["src", "cli", "migrations"]) {
+  for (const name of ["src", "playground/built", "cli", "migrations"]) {
     for (const file of readdirSync(path.join(root, name), { recursive: true, encoding: "utf8" })) {
       const from = path.join(root, name, file)
       const to = path.join(folder, name, file)
@@ -43,7 +43,7 @@ const build = (folder: string) => {
   const kept = Object.entries(manifest).filter(([name]) => !own.has(name))
   writeFileSync(
     path.join(folder, "package.json"),
-    `${JSON.stringify({ ...Object.fromEntries(kept), files: ["src", "cli", "migrations"] }, null, 2)}\n`
+    `${JSON.stringify({ ...Object.fromEntries(kept), files: ["src", "playground", "cli", "migrations"] }, null, 2)}\n`
   )
 }
 

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto"
-import { Script } from "node:vm"
 import { gunzipSync } from "node:zlib"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -41,10 +40,6 @@ it("when the policy is read, then it allows nothing else, and the page needs not
     markup,
     /\son[a-z]+=|\sstyle=|javascript:|<form|<iframe|https?:\/\/(?!www\.w3\.org\/2000\/svg)/i
   )
-  assert.notMatch(
-    html,
-    /innerHTML|outerHTML|insertAdjacentHTML|document\.write|sessionStorage|indexedDB|\.cookie/
-  )
   assert.deepInclude(headers, {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
@@ -60,23 +55,7 @@ it.effect("when the gateway runs, then the banner names the playground's address
   })
 )
 
-it("when the page stores something, then it is the theme and nothing else", () => {
-  assert.deepStrictEqual(
-    [...html.matchAll(/localStorage[^\n]*/g)].map(([use]) => use),
-    ["localStorage.getItem(name)", "localStorage.setItem(name, theme)"]
-  )
-  assert.include(html, 'const name = "tollgate-theme"')
-})
-
-it("when the page is sent, then all of it is at most 120 KB, compressed as every browser takes it", () => {
+it("when the page is sent, then all of it is at most 50 KB, compressed as every browser takes it", () => {
   assert.strictEqual(gunzipSync(gzip).toString("utf8"), html)
-  assert.isAtMost(gzip.length, 60_000)
-  // Half of it is the parser of markdown, as its package ships it.
-  assert.isAtMost(Buffer.byteLength(html), 200_000)
-})
-
-it("when its modules are joined, then the script has no import, no export and no name declared twice", () => {
-  const [script = ""] = inside("script")
-  assert.notMatch(script, /^(?:import|export)\b/m)
-  assert.doesNotThrow(() => new Script(script))
+  assert.isAtMost(gzip.length, 50_000)
 })
