@@ -1,6 +1,5 @@
 /**
- * How a test waits: for a condition, never for a time. Real time that must pass is listed with its reason in
- * `test/unit/support/waits.test.ts`.
+ * How a test waits: for a condition, never for a time. Where real time must pass, a comment says why.
  */
 import { Effect } from "effect"
 

@@ -1,0 +1,28 @@
+/** A request stays short enough to be read: what runs for one streamed chat is counted while it runs. `npm run story` shows it. */
+import * as path from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer, Redacted } from "effect"
+import { tellStory } from "../support/story/Story.ts"
+import { layerTestDatabase, TestDatabase } from "../support/TestPostgres.ts"
+import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+
+/** A little more than what runs, because two runs differ by a few. Lower them when less runs. */
+const most = { functions: 615, files: 125, changes: 775 }
+
+layer(Layer.mergeAll(layerTestDatabase, layerTestRedis), { excludeTestServices: true })("the story", (it) => {
+  it.effect(
+    "when one chat is streamed, then no more functions, files and changes of file than allowed are on its way",
+    () =>
+      Effect.gen(function* () {
+        const { changes, files, functions } = yield* tellStory(path.resolve(import.meta.dirname, "../.."), {
+          databaseUrl: Redacted.value((yield* TestDatabase).url),
+          redisUrl: (yield* TestRedis).url
+        })
+        assert.isAtMost(functions, most.functions)
+        assert.isAtMost(files, most.files)
+        assert.isAtMost(changes, most.changes)
+        // Fewer would be no chat.
+        assert.isAbove(functions, 100)
+      })
+  )
+})
