@@ -6,9 +6,9 @@ export default defineConfig({
     include: ["test/**/*.test.ts", "playground/test/**/*.test.ts"],
     globalSetup: ["./test/support/servers/globalSetup.ts"],
     reporters: ["default", new Summary()],
-    // Real processes are paused, killed and started: generous, because a busy machine is no failure.
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // Only what hangs takes so long: a busy machine is no failure. Longer than any wait of a test (`test/support/wait.ts`).
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
     // Only where nobody can look and try again, and never in silence: the summary names every test that needed it.
     retry: process.env["CI"] === "true" ? 1 : 0,
     pool: "forks",

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Data, Effect, type Scope } from "effect"
 import { type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core"
+import { maxWaitMs } from "../../test/support/wait.ts"
 
 const executable = process.env["CHROMIUM"] ?? "/usr/bin/chromium"
 
@@ -53,7 +54,7 @@ export const openBrowser = (
       ),
       (context) => Effect.promise(() => context.close())
     )
-    context.setDefaultTimeout(10_000)
+    context.setDefaultTimeout(maxWaitMs)
     return { context, folder }
   })
 

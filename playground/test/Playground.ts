@@ -5,8 +5,9 @@ import { build } from "esbuild"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { Gateway } from "../../test/support/Gateway.ts"
 import { openBrowser, watch } from "./Chromium.ts"
+import { maxWaitMs } from "../../test/support/wait.ts"
 
-export const live = { excludeTestServices: true, timeout: 60_000 } as const
+export const live = { excludeTestServices: true } as const
 
 /** A fresh browser at the page. */
 export const openPlayground = Effect.fnUntraced(function* (options: BrowserContextOptions = {}) {
@@ -41,7 +42,7 @@ export const shown = (page: Page, text: string) =>
 /** Waits until so many answers are complete and none runs. The policy of the page forbids Playwright's own waiting for this. */
 export const answered = (page: Page, count: number) =>
   Effect.promise(async () => {
-    const deadline = performance.now() + 30_000
+    const deadline = performance.now() + maxWaitMs
     for (;;) {
       const [complete, busy] = await page.evaluate<readonly [number, string]>(
         `[document.querySelectorAll(".turn.assistant:not(.running)").length, document.getElementById("send").getAttribute("aria-label")]`

@@ -128,7 +128,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_MAX_CONCURRENT: "1" }),
           const { secret } = yield* newKey()
           // The first request after the start of a store waits for the other replicas.
           const chat = call("/api/chat", { secret, body: hello({ stream: false }) })
-          yield* eventually(chat, ({ status }) => status === 200, 10_000)
+          yield* eventually(chat, ({ status }) => status === 200)
           const { page, complaints } = yield* openPlayground()
           yield* enterKey(page, secret)
           const slow = { does: "stream", lines: [wire.chat("Hi"), wire.done()], gapMs: 1500 } as const

@@ -8,8 +8,6 @@ import { modelNamed } from "../support/permits.ts"
 import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 
-const wait = { timeout: 60_000 }
-
 const backend = Layer.mock(Backend, {
   models: Effect.succeed([modelNamed("llama3.2:3b"), modelNamed("big:latest")])
 })
@@ -47,8 +45,7 @@ it.effect(
         model_aliases: [{ alias: "gpt-4o", model: "llama3.2:3b" }]
       })
       assert.include((yield* tollgate("list-tenants")).stdout, "gpt-4o=llama3.2:3b")
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
 it.effect(
@@ -72,8 +69,7 @@ it.effect(
       succeeds(yield* set("--alias", many))
       failsWith(yield* set("--alias", "one-more=big"), /at most 100 aliases/)
       failsWith(yield* tollgate("set-models", "--tenant", "nobody", "--alias", "a=b"), /nobody/)
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
 it.effect(
@@ -85,8 +81,7 @@ it.effect(
       succeeds(ran)
       assert.match(ran.stderr, /does not answer, so it was not checked/)
       assert.include(ran.stdout, "fast=big")
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
 it.effect(
@@ -127,8 +122,7 @@ qwen3:8b is not installed: requests for it are refused until it is. Installed: l
       const again = yield* tollgate("apply", "-f", file)
       assert.match(again.stdout, /nothing to change/)
       assert.strictEqual(again.stderr, "")
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
 it.effect(
@@ -150,6 +144,5 @@ it.effect(
         assert.match(ran.stderr, /The tenant may use no model/)
       }
       assert.match((yield* tollgate("enable-tenant", "--tenant", "acme")).stderr, /may use no model/)
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )

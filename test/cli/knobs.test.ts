@@ -5,8 +5,6 @@ import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 
-const wait = { timeout: 60_000 }
-
 it.effect(
   "when any combination of budgets is set, then it is shown with what was spent, and can be taken away",
   () =>
@@ -53,66 +51,62 @@ it.effect(
       assert.deepStrictEqual(yield* json(Usage, usage), { requests: 2, tokens_in: 20, tokens_out: 10 })
       const today = yield* tollgateHere("show-usage", "--tenant", "budgets", "--period", "day")
       assert.match(today.stdout, /budgets\s+day\s+1\s+10\s+5/)
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
-it.effect(
-  "when models, limits, prompt log or disabling are set, then they are shown as they were set",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* tollgateHere("create-tenant", "--name", "knobs"))
-      const created = yield* tollgateHere(
-        "create-key",
-        "--tenant",
-        "knobs",
-        "--name",
-        "k",
-        "--expires-in",
-        "30d",
-        "--rpm",
-        "7"
-      )
-      const prefix = prefixOf(created.stdout)
-      succeeds(yield* tollgateHere("set-models", "--tenant", "knobs", "--models", "a:1, b:latest,a:1"))
-      const all = yield* tollgateHere("set-models", "--tenant", "knobs", "--allow-all", "--json")
-      const Models = Schema.Struct({
-        allow_all_models: Schema.Boolean,
-        allowed_models: Schema.Array(Schema.String)
-      })
-      assert.deepStrictEqual(yield* json(Models, all), {
-        allow_all_models: true,
-        allowed_models: ["a:1", "b:latest"]
-      })
-      const none = yield* tollgateHere(
-        "set-models",
-        "--tenant",
-        "knobs",
-        "--no-allow-all",
-        "--models",
-        "",
-        "--json"
-      )
-      assert.deepStrictEqual(yield* json(Models, none), { allow_all_models: false, allowed_models: [] })
+it.effect("when models, limits, prompt log or disabling are set, then they are shown as they were set", () =>
+  Effect.gen(function* () {
+    succeeds(yield* tollgateHere("create-tenant", "--name", "knobs"))
+    const created = yield* tollgateHere(
+      "create-key",
+      "--tenant",
+      "knobs",
+      "--name",
+      "k",
+      "--expires-in",
+      "30d",
+      "--rpm",
+      "7"
+    )
+    const prefix = prefixOf(created.stdout)
+    succeeds(yield* tollgateHere("set-models", "--tenant", "knobs", "--models", "a:1, b:latest,a:1"))
+    const all = yield* tollgateHere("set-models", "--tenant", "knobs", "--allow-all", "--json")
+    const Models = Schema.Struct({
+      allow_all_models: Schema.Boolean,
+      allowed_models: Schema.Array(Schema.String)
+    })
+    assert.deepStrictEqual(yield* json(Models, all), {
+      allow_all_models: true,
+      allowed_models: ["a:1", "b:latest"]
+    })
+    const none = yield* tollgateHere(
+      "set-models",
+      "--tenant",
+      "knobs",
+      "--no-allow-all",
+      "--models",
+      "",
+      "--json"
+    )
+    assert.deepStrictEqual(yield* json(Models, none), { allow_all_models: false, allowed_models: [] })
 
-      const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
-      const key = yield* tollgateHere("set-limits", "--key", prefix, "--rpm", "none", "--tpm", "9", "--json")
-      assert.deepStrictEqual(yield* json(Limits, key), { rpm: null, tpm: 9 })
-      const tenant = yield* tollgateHere("set-limits", "--tenant", "knobs", "--rpm", "11", "--json")
-      assert.deepStrictEqual(yield* json(Limits, tenant), { rpm: 11, tpm: 100_000 })
+    const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
+    const key = yield* tollgateHere("set-limits", "--key", prefix, "--rpm", "none", "--tpm", "9", "--json")
+    assert.deepStrictEqual(yield* json(Limits, key), { rpm: null, tpm: 9 })
+    const tenant = yield* tollgateHere("set-limits", "--tenant", "knobs", "--rpm", "11", "--json")
+    assert.deepStrictEqual(yield* json(Limits, tenant), { rpm: 11, tpm: 100_000 })
 
-      const logged = yield* tollgateHere("set-prompt-log", "--key", prefix, "--on", "--retention-days", "7")
-      assert.include(logged.stdout, "kept for 7 days")
-      succeeds(yield* tollgateHere("set-prompt-log", "--key", prefix, "--off"))
+    const logged = yield* tollgateHere("set-prompt-log", "--key", prefix, "--on", "--retention-days", "7")
+    assert.include(logged.stdout, "kept for 7 days")
+    succeeds(yield* tollgateHere("set-prompt-log", "--key", prefix, "--off"))
 
-      assert.include((yield* tollgateHere("disable-key", "--prefix", prefix)).stdout, "disabled")
-      assert.include((yield* tollgateHere("enable-key", "--prefix", prefix)).stdout, "active")
-      assert.include((yield* tollgateHere("disable-tenant", "--tenant", "knobs")).stdout, "disabled")
-      assert.include((yield* tollgateHere("list-tenants")).stdout, "knobs")
-      succeeds(yield* tollgateHere("enable-tenant", "--tenant", "knobs"))
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
-      assert.include((yield* tollgateHere("list-keys", "--tenant", "knobs")).stdout, "expired")
-    }).pipe(Effect.provide(Admin)),
-  wait
+    assert.include((yield* tollgateHere("disable-key", "--prefix", prefix)).stdout, "disabled")
+    assert.include((yield* tollgateHere("enable-key", "--prefix", prefix)).stdout, "active")
+    assert.include((yield* tollgateHere("disable-tenant", "--tenant", "knobs")).stdout, "disabled")
+    assert.include((yield* tollgateHere("list-tenants")).stdout, "knobs")
+    succeeds(yield* tollgateHere("enable-tenant", "--tenant", "knobs"))
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
+    assert.include((yield* tollgateHere("list-keys", "--tenant", "knobs")).stdout, "expired")
+  }).pipe(Effect.provide(Admin))
 )

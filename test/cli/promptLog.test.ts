@@ -7,8 +7,6 @@ import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 
-const wait = { timeout: 60_000 }
-
 const newKey = Effect.fnUntraced(function* (name: string) {
   const created = yield* tollgateHere("create-key", "--tenant", "logged", "--name", name)
   succeeds(created)
@@ -64,8 +62,7 @@ it.effect(
       failsWith(yield* tollgateHere("show-prompt-log", "--key", "tg_000000000"), /unknown key prefix/)
       failsWith(yield* tollgateHere("show-prompt-log", "--key", mine, "--limit", "0"), /--limit must be/)
       failsWith(yield* tollgateHere("show-prompt-log", "--key", mine, "--since", "soon"), /--since must be/)
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
 it.effect(
@@ -85,8 +82,7 @@ it.effect(
       assert.deepStrictEqual(yield* json(Schema.Struct({ erased: Schema.Int }), again), { erased: 0 })
       assert.lengthOf(yield* shownPrompts("--key", other), 3)
       failsWith(yield* tollgateHere("erase-prompt-log", "--key", "tg_000000000"), /unknown key prefix/)
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
 it("when people and models wrote control characters, then the terminal does not obey them", () => {

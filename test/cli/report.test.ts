@@ -18,7 +18,6 @@ import { json, succeeds, tollgate } from "./tollgate.ts"
 const World = layerRegistry({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
   Layer.provideMerge(liveWorld)
 )
-const wait = { timeout: 60_000 }
 
 const newCaller = Effect.fnUntraced(function* (tenant: string) {
   const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
@@ -159,8 +158,7 @@ it.effect(
       assert.match(text, /KEY +NAME +TENANT +REQUESTS +TOKENS_IN +TOKENS_OUT +ERRORS/)
       assert.match(text, new RegExp(`\nall .* ${expected.tokens_in.toLocaleString("en-US")} `))
       assert.match(text, /UTC days/)
-    }).pipe(Effect.provide(World)),
-  wait
+    }).pipe(Effect.provide(World))
 )
 
 it.effect(
@@ -201,8 +199,7 @@ it.effect(
         days.map(({ requests }) => requests),
         [5]
       )
-    }).pipe(Effect.provide(World)),
-  wait
+    }).pipe(Effect.provide(World))
 )
 
 it("when a cell holds a separator, a quote or a formula, then it stays one cell of text", () => {

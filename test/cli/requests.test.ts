@@ -16,7 +16,6 @@ import { insert } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 
-const wait = { timeout: 60_000 }
 const World = Layer.provideMerge(layerRecords, Admin)
 
 /** Tenants `acme` and `umbra` with a key each; returns the prefixes. */
@@ -81,65 +80,58 @@ it.effect(
       assert.match(text, /^ARRIVED \(UTC\) +STATUS +TENANT +KEY +MODEL/)
       assert.match(text, /\n\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +200\* +acme /)
       assert.strictEqual((yield* tollgateHere("requests", "--status", "100")).stdout, "no requests\n")
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
-it.effect(
-  "when rows are committed late or out of order, then the list that grows has each once",
-  () =>
-    Effect.gen(function* () {
-      const { acme, umbra } = yield* setUp
-      const next = yield* makeFollower({ key: acme })
-      const follow = Effect.map(next(), (rows) => rows.map(({ requestId }) => requestId))
-      yield* insert(acme)
-      assert.lengthOf(yield* follow, 1)
-      assert.deepStrictEqual(yield* follow, [])
+it.effect("when rows are committed late or out of order, then the list that grows has each once", () =>
+  Effect.gen(function* () {
+    const { acme, umbra } = yield* setUp
+    const next = yield* makeFollower({ key: acme })
+    const follow = Effect.map(next(), (rows) => rows.map(({ requestId }) => requestId))
+    yield* insert(acme)
+    assert.lengthOf(yield* follow, 1)
+    assert.deepStrictEqual(yield* follow, [])
 
-      // Stamped now, visible when it is committed.
-      const other = Context.get(
-        yield* Layer.build(
-          Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))
-        ),
-        SqlClient.SqlClient
-      )
-      yield* other`BEGIN`
-      const [late] = yield* Effect.provideService(
-        insert(acme, { at: "now() - interval '1 hour'", admitted: false }),
-        SqlClient.SqlClient,
-        other
-      )
-      const early = yield* insert(acme)
-      assert.deepStrictEqual(
-        yield* follow,
-        early.map(({ id }) => id)
-      )
-      yield* other`COMMIT`
-      assert.deepStrictEqual(yield* follow, [late?.id])
-      assert.deepStrictEqual(yield* follow, [])
-      yield* insert(umbra)
-      const more = yield* insert(acme, { count: 20 })
-      assert.sameMembers(
-        yield* follow,
-        more.map(({ id }) => id)
-      )
-      assert.deepStrictEqual(yield* follow, [])
-    }).pipe(Effect.scoped, Effect.provide(World)),
-  wait
+    // Stamped now, visible when it is committed.
+    const other = Context.get(
+      yield* Layer.build(
+        Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))
+      ),
+      SqlClient.SqlClient
+    )
+    yield* other`BEGIN`
+    const [late] = yield* Effect.provideService(
+      insert(acme, { at: "now() - interval '1 hour'", admitted: false }),
+      SqlClient.SqlClient,
+      other
+    )
+    const early = yield* insert(acme)
+    assert.deepStrictEqual(
+      yield* follow,
+      early.map(({ id }) => id)
+    )
+    yield* other`COMMIT`
+    assert.deepStrictEqual(yield* follow, [late?.id])
+    assert.deepStrictEqual(yield* follow, [])
+    yield* insert(umbra)
+    const more = yield* insert(acme, { count: 20 })
+    assert.sameMembers(
+      yield* follow,
+      more.map(({ id }) => id)
+    )
+    assert.deepStrictEqual(yield* follow, [])
+  }).pipe(Effect.scoped, Effect.provide(World))
 )
 
-it.effect(
-  "when many rows were written at one moment, then pages lose and repeat none",
-  () =>
-    Effect.gen(function* () {
-      const { acme } = yield* setUp
-      const records = yield* Records
-      const { now } = yield* records.writtenSince({}, undefined)
-      const ids = (yield* insert(acme, { count: 12_001 })).map(({ id }) => id)
-      const found = yield* records.writtenSince({}, now - 1000)
-      assert.deepStrictEqual(found.rows.map(({ requestId }) => requestId).toSorted(), ids.toSorted())
-    }).pipe(Effect.provide(World)),
-  wait
+it.effect("when many rows were written at one moment, then pages lose and repeat none", () =>
+  Effect.gen(function* () {
+    const { acme } = yield* setUp
+    const records = yield* Records
+    const { now } = yield* records.writtenSince({}, undefined)
+    const ids = (yield* insert(acme, { count: 12_001 })).map(({ id }) => id)
+    const found = yield* records.writtenSince({}, now - 1000)
+    assert.deepStrictEqual(found.rows.map(({ requestId }) => requestId).toSorted(), ids.toSorted())
+  }).pipe(Effect.provide(World))
 )
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
@@ -166,9 +158,9 @@ it.effect(
       })
       const exited = new Promise<number | null>((resolve) => child.on("close", resolve))
       const lines = () => printed.split("\n").length - 1
-      yield* TestClock.withLive(eventually(Effect.sync(lines), (count) => count === 1, 20_000))
+      yield* TestClock.withLive(eventually(Effect.sync(lines), (count) => count === 1))
       yield* insert(acme, { count: 2 })
-      yield* TestClock.withLive(eventually(Effect.sync(lines), (count) => count === 3, 10_000))
+      yield* TestClock.withLive(eventually(Effect.sync(lines), (count) => count === 3))
       const Line = Schema.fromJsonString(
         Schema.Struct({ request_id: Schema.String, tokens_out: Schema.Finite })
       )
@@ -178,8 +170,7 @@ it.effect(
       assert.strictEqual(new Set(rows.map(({ request_id }) => request_id)).size, 3)
       child.kill("SIGINT")
       assert.strictEqual(yield* Effect.promise(() => exited), 130)
-    }).pipe(Effect.scoped, Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.scoped, Effect.provide(Admin))
 )
 
 const Shown = Schema.Struct({
@@ -203,85 +194,79 @@ const shown = Effect.fnUntraced(function* (id: string) {
   return yield* json(Shown, ran)
 })
 
-it.effect(
-  "when a request is shown, then all that the database has of it is there, by either id",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const { acme } = yield* setUp
-      const [row] = yield* insert(acme, { status: 500, clientRequestId: "my-id" })
-      const id = row?.id ?? ""
-      yield* sql`INSERT INTO audit_corrections (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out, status)
+it.effect("when a request is shown, then all that the database has of it is there, by either id", () =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const { acme } = yield* setUp
+    const [row] = yield* insert(acme, { status: 500, clientRequestId: "my-id" })
+    const id = row?.id ?? ""
+    yield* sql`INSERT INTO audit_corrections (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out, status)
         SELECT request_id, tenant_id, key_id, admitted_at, 10, 0, 200 FROM audit_log WHERE request_id = ${id}::text::uuid`
-      const expected = {
-        request_id: id,
-        state: "ended",
-        status: 200,
-        tokens_in: 11,
-        row: { status: 500 },
-        correction: { status: 200 },
-        open: null
-      }
-      assert.deepStrictEqual((yield* shown(id)).requests, [expected])
-      assert.deepStrictEqual((yield* shown(id.toUpperCase())).requests, [expected])
-      assert.deepStrictEqual((yield* shown("my-id")).requests, [expected])
+    const expected = {
+      request_id: id,
+      state: "ended",
+      status: 200,
+      tokens_in: 11,
+      row: { status: 500 },
+      correction: { status: 200 },
+      open: null
+    }
+    assert.deepStrictEqual((yield* shown(id)).requests, [expected])
+    assert.deepStrictEqual((yield* shown(id.toUpperCase())).requests, [expected])
+    assert.deepStrictEqual((yield* shown("my-id")).requests, [expected])
 
-      const running = randomUUIDv7()
-      yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
+    const running = randomUUIDv7()
+    yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
           arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
         SELECT ${running}::text::uuid, tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '::1', now(), now(), 7, 5, '{}', now()
         FROM api_keys WHERE prefix = ${acme}`
-      assert.deepInclude((yield* shown(running)).requests[0], { state: "open", open: { held: 7, key: acme } })
-      assert.match((yield* tollgateHere("show-request", running)).stdout, /open: it runs[^]*held +7/)
-      assert.match(
-        (yield* tollgate("show-request", id)).stdout,
-        /as it was written[^]*correction[^]*tokens in +10/
-      )
+    assert.deepInclude((yield* shown(running)).requests[0], { state: "open", open: { held: 7, key: acme } })
+    assert.match((yield* tollgateHere("show-request", running)).stdout, /open: it runs[^]*held +7/)
+    assert.match(
+      (yield* tollgate("show-request", id)).stdout,
+      /as it was written[^]*correction[^]*tokens in +10/
+    )
 
-      // A refusal that another row counts.
-      const [tallied] = yield* insert(acme, { status: 429, repeats: 40 })
-      const counted = yield* sql<{ readonly id: string }>`
+    // A refusal that another row counts.
+    const [tallied] = yield* insert(acme, { status: 429, repeats: 40 })
+    const counted = yield* sql<{ readonly id: string }>`
         SELECT (left(first_request_id(request_id_time(${tallied?.id ?? ""}::text::uuid) + interval '500 milliseconds')::text, 14)
           || '7fff-8000-000000000001')::uuid::text AS id`
-      assert.deepStrictEqual((yield* shown(counted[0]?.id ?? "")).tallied, [
-        { request_id: tallied?.id ?? "", repeats: 40 }
-      ])
-      failsWith(yield* tollgateHere("show-request", "nobody"), /no request "nobody"; by the client's own id/)
-      failsWith(yield* tollgateHere("show-request", "two words"), /must be 1 to 64 characters/)
-    }).pipe(Effect.provide(Admin)),
-  wait
+    assert.deepStrictEqual((yield* shown(counted[0]?.id ?? "")).tallied, [
+      { request_id: tallied?.id ?? "", repeats: 40 }
+    ])
+    failsWith(yield* tollgateHere("show-request", "nobody"), /no request "nobody"; by the client's own id/)
+    failsWith(yield* tollgateHere("show-request", "two words"), /must be 1 to 64 characters/)
+  }).pipe(Effect.provide(Admin))
 )
 
-it.effect(
-  "when old months are pruned by command, then it says what went, and what would go before",
-  () =>
-    Effect.gen(function* () {
-      const { acme } = yield* setUp
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`ALTER TABLE audit_log DETACH PARTITION audit_log_old`
-      yield* sql`DO $$ BEGIN
+it.effect("when old months are pruned by command, then it says what went, and what would go before", () =>
+  Effect.gen(function* () {
+    const { acme } = yield* setUp
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`ALTER TABLE audit_log DETACH PARTITION audit_log_old`
+    yield* sql`DO $$ BEGIN
         EXECUTE format('ALTER TABLE audit_log ATTACH PARTITION audit_log_old FOR VALUES FROM (MINVALUE) TO (%L)',
           first_request_id(now() - interval '450 days'));
       END $$`
-      yield* insert(acme, { count: 10, at: "now() - interval '500 days'" })
-      yield* insert(acme, { count: 2 })
-      const before = yield* tollgateHere("prune-audit", "--older-than", "400d", "--dry-run")
-      assert.match(before.stdout, /^TABLE +ROWS\naudit_log_old +about/)
-      assert.lengthOf(yield* listed("--since", "100w"), 12)
-      const Pruned = Schema.Struct({
-        removed: Schema.Array(Schema.Struct({ relation: Schema.String, rows: Schema.Finite }))
-      })
-      const ran = yield* tollgate("prune-audit", "--older-than", "60w", "--json")
-      succeeds(ran)
-      assert.deepStrictEqual(
-        (yield* json(Pruned, ran)).removed.map(({ relation }) => relation),
-        ["audit_log_old"]
-      )
-      assert.lengthOf(yield* listed("--since", "100w"), 2)
-      assert.strictEqual(
-        (yield* tollgateHere("prune-audit", "--older-than", "400d")).stdout,
-        "nothing is that old\n"
-      )
-    }).pipe(Effect.provide(Admin)),
-  wait
+    yield* insert(acme, { count: 10, at: "now() - interval '500 days'" })
+    yield* insert(acme, { count: 2 })
+    const before = yield* tollgateHere("prune-audit", "--older-than", "400d", "--dry-run")
+    assert.match(before.stdout, /^TABLE +ROWS\naudit_log_old +about/)
+    assert.lengthOf(yield* listed("--since", "100w"), 12)
+    const Pruned = Schema.Struct({
+      removed: Schema.Array(Schema.Struct({ relation: Schema.String, rows: Schema.Finite }))
+    })
+    const ran = yield* tollgate("prune-audit", "--older-than", "60w", "--json")
+    succeeds(ran)
+    assert.deepStrictEqual(
+      (yield* json(Pruned, ran)).removed.map(({ relation }) => relation),
+      ["audit_log_old"]
+    )
+    assert.lengthOf(yield* listed("--since", "100w"), 2)
+    assert.strictEqual(
+      (yield* tollgateHere("prune-audit", "--older-than", "400d")).stdout,
+      "nothing is that old\n"
+    )
+  }).pipe(Effect.provide(Admin))
 )

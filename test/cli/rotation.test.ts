@@ -5,8 +5,6 @@ import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 
-const wait = { timeout: 60_000 }
-
 /** All columns of a key that rotation has to carry over; lifetimes in days. */
 const settingsOf = Effect.fnUntraced(function* (prefix: string) {
   const sql = yield* SqlClient.SqlClient
@@ -49,48 +47,41 @@ it.effect(
       const sql = yield* SqlClient.SqlClient
       const stored = yield* sql<{ row: string }>`SELECT k::text AS row FROM api_keys k`
       assert.isFalse(stored.some(({ row }) => row.includes(ran.stdout.trim().slice(12))))
-    }).pipe(Effect.provide(Admin)),
-  wait
+    }).pipe(Effect.provide(Admin))
 )
 
-it.effect(
-  "when there is no grace, then the old key stays as it is, and a grace never prolongs one",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
-      const lasting = prefixOf((yield* tollgateHere("create-key", "--tenant", "acme", "--name", "a")).stdout)
-      const Answer = Schema.Struct({
-        secret: Schema.String,
-        expires: Schema.Null,
-        replaced: Schema.Struct({ prefix: Schema.String, status: Schema.String, expires: Schema.Null })
-      })
-      const ran = yield* tollgateHere("rotate-key", "--prefix", lasting, "--json")
-      const answer = yield* json(Answer, ran)
-      assert.deepStrictEqual(answer.replaced, { prefix: lasting, status: "active", expires: null })
-      assert.isNull(yield* hoursLeft(lasting))
+it.effect("when there is no grace, then the old key stays as it is, and a grace never prolongs one", () =>
+  Effect.gen(function* () {
+    succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
+    const lasting = prefixOf((yield* tollgateHere("create-key", "--tenant", "acme", "--name", "a")).stdout)
+    const Answer = Schema.Struct({
+      secret: Schema.String,
+      expires: Schema.Null,
+      replaced: Schema.Struct({ prefix: Schema.String, status: Schema.String, expires: Schema.Null })
+    })
+    const ran = yield* tollgateHere("rotate-key", "--prefix", lasting, "--json")
+    const answer = yield* json(Answer, ran)
+    assert.deepStrictEqual(answer.replaced, { prefix: lasting, status: "active", expires: null })
+    assert.isNull(yield* hoursLeft(lasting))
 
-      const brief = prefixOf(
-        (yield* tollgateHere("create-key", "--tenant", "acme", "--name", "b", "--expires-in", "1h")).stdout
-      )
-      succeeds(yield* tollgateHere("rotate-key", "--prefix", brief, "--grace", "30d"))
-      assert.isBelow((yield* hoursLeft(brief)) ?? 99, 1.01)
-    }).pipe(Effect.provide(Admin)),
-  wait
+    const brief = prefixOf(
+      (yield* tollgateHere("create-key", "--tenant", "acme", "--name", "b", "--expires-in", "1h")).stdout
+    )
+    succeeds(yield* tollgateHere("rotate-key", "--prefix", brief, "--grace", "30d"))
+    assert.isBelow((yield* hoursLeft(brief)) ?? 99, 1.01)
+  }).pipe(Effect.provide(Admin))
 )
 
-it.effect(
-  "when a leaked key was revoked and is then replaced, then it stays revoked",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
-      const leaked = prefixOf((yield* tollgateHere("create-key", "--tenant", "acme", "--name", "a")).stdout)
-      succeeds(yield* tollgateHere("revoke-key", "--prefix", leaked))
-      const ran = yield* tollgateHere("rotate-key", "--prefix", leaked)
-      succeeds(ran)
-      assert.include(ran.stderr, "which is revoked")
-      const listed = yield* tollgateHere("list-keys", "--tenant", "acme")
-      assert.match(listed.stdout, new RegExp(`${leaked}\\s+revoked`))
-      assert.match(listed.stdout, new RegExp(`${prefixOf(ran.stdout)}\\s+active`))
-    }).pipe(Effect.provide(Admin)),
-  wait
+it.effect("when a leaked key was revoked and is then replaced, then it stays revoked", () =>
+  Effect.gen(function* () {
+    succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
+    const leaked = prefixOf((yield* tollgateHere("create-key", "--tenant", "acme", "--name", "a")).stdout)
+    succeeds(yield* tollgateHere("revoke-key", "--prefix", leaked))
+    const ran = yield* tollgateHere("rotate-key", "--prefix", leaked)
+    succeeds(ran)
+    assert.include(ran.stderr, "which is revoked")
+    const listed = yield* tollgateHere("list-keys", "--tenant", "acme")
+    assert.match(listed.stdout, new RegExp(`${leaked}\\s+revoked`))
+    assert.match(listed.stdout, new RegExp(`${prefixOf(ran.stdout)}\\s+active`))
+  }).pipe(Effect.provide(Admin))
 )

@@ -29,47 +29,42 @@ const stateOf = ({ checks }: typeof Status.Type, name: string) =>
   checks.find((check) => check.name === name)?.state
 
 layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
-  excludeTestServices: true,
-  timeout: 60_000
+  excludeTestServices: true
 })("a gateway that runs", (it) => {
-  it.effect(
-    "when all is well, then status shows the replica and exits with 0, and doctor agrees",
-    () =>
-      Effect.gen(function* () {
-        const [{ url }, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
-        const environment = {
-          DATABASE_URL: Redacted.value(url),
-          REDIS_URL: redis.url,
-          BACKEND_URL: fake.url
-        }
-        const gateway = yield* makeGatewayProcess({ NODE_ENV: "production", ...environment })
-        const sql = yield* SqlClient.SqlClient
-        yield* eventually(
-          sql`SELECT FROM replicas WHERE (gauges ->> 'tollgate_discovery_models')::int > 0`,
-          (rows) => rows.length > 0,
-          30_000
-        )
-        const ran = yield* tollgateWith(environment, ["status", "--json"])
-        succeeds(ran)
-        const status = yield* json(Status, ran)
-        assert.lengthOf(status.replicas, 1)
-        assert.deepInclude(status.replicas[0], { alive: true, not_ready: [], breaker: "closed" })
-        assert.isAbove(status.replicas[0]?.models ?? 0, 0)
-        for (const name of ["database", "schema", "cache", "backend", "replicas"])
-          assert.strictEqual(stateOf(status, name), "ok", name)
-        const text = (yield* tollgateWith(environment, ["status"])).stdout
-        assert.match(text, /REPLICA +VERSION[^]+ yes +closed [^]+CHECK +STATE/)
-        const doctor = yield* tollgateWith(environment, ["doctor"])
-        succeeds(doctor)
-        assert.match(doctor.stdout, /database clock +ok/)
-        assert.match(doctor.stdout, /cache memory +ok/)
-        // The row goes with its process.
-        assert.strictEqual(yield* gateway.stop, 0)
-        const after = yield* tollgateWith(environment, ["status"])
-        assert.strictEqual(after.code, 1)
-        assert.match(after.stdout, /replicas +failed +no gateway runs/)
-      }).pipe(Effect.scoped),
-    { timeout: 90_000 }
+  it.effect("when all is well, then status shows the replica and exits with 0, and doctor agrees", () =>
+    Effect.gen(function* () {
+      const [{ url }, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
+      const environment = {
+        DATABASE_URL: Redacted.value(url),
+        REDIS_URL: redis.url,
+        BACKEND_URL: fake.url
+      }
+      const gateway = yield* makeGatewayProcess({ NODE_ENV: "production", ...environment })
+      const sql = yield* SqlClient.SqlClient
+      yield* eventually(
+        sql`SELECT FROM replicas WHERE (gauges ->> 'tollgate_discovery_models')::int > 0`,
+        (rows) => rows.length > 0
+      )
+      const ran = yield* tollgateWith(environment, ["status", "--json"])
+      succeeds(ran)
+      const status = yield* json(Status, ran)
+      assert.lengthOf(status.replicas, 1)
+      assert.deepInclude(status.replicas[0], { alive: true, not_ready: [], breaker: "closed" })
+      assert.isAbove(status.replicas[0]?.models ?? 0, 0)
+      for (const name of ["database", "schema", "cache", "backend", "replicas"])
+        assert.strictEqual(stateOf(status, name), "ok", name)
+      const text = (yield* tollgateWith(environment, ["status"])).stdout
+      assert.match(text, /REPLICA +VERSION[^]+ yes +closed [^]+CHECK +STATE/)
+      const doctor = yield* tollgateWith(environment, ["doctor"])
+      succeeds(doctor)
+      assert.match(doctor.stdout, /database clock +ok/)
+      assert.match(doctor.stdout, /cache memory +ok/)
+      // The row goes with its process.
+      assert.strictEqual(yield* gateway.stop, 0)
+      const after = yield* tollgateWith(environment, ["status"])
+      assert.strictEqual(after.code, 1)
+      assert.match(after.stdout, /replicas +failed +no gateway runs/)
+    }).pipe(Effect.scoped)
   )
 
   it.effect("when a store does not answer, then both say the actual error and exit with 1", () =>

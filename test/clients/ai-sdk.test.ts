@@ -8,7 +8,7 @@ import { fake as wire } from "../support/FakeBackend.ts"
 import { Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { answered, collected, refused } from "./promised.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 const connect = Effect.fnUntraced(function* (secret: string) {
   const { url } = yield* Gateway

@@ -9,7 +9,7 @@ import { Effect, Schema } from "effect"
 import { Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { answered, collected, refused } from "./promised.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 const openai = Effect.fnUntraced(function* (secret: string, model = "m") {
   const { url } = yield* Gateway

@@ -7,9 +7,9 @@ import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { version } from "../../src/version.ts"
 import { answered, collected, refused } from "./promised.ts"
-import { ownTimeMs } from "../support/wait.ts"
+import { ownTimeMs, atMost } from "../support/wait.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 const connect = Effect.fnUntraced(function* (secret: string) {
   const { url } = yield* Gateway
@@ -156,7 +156,7 @@ layer(layerGateway(), live)("the ollama package", (it) => {
         assert.strictEqual(error.name, "AbortError")
         const call = fake.requests.at(-1)
         yield* fake.until(() => call?.closedAt !== undefined)
-        assert.isBelow((call?.closedAt ?? Infinity) - left, 100)
+        assert.isBelow((call?.closedAt ?? Infinity) - left, atMost(100))
         const row = yield* eventually(onlyRow(prefix), (row) => row !== undefined)
         assert.deepInclude(row, { status: 499, usage_source: "counted" })
       })

@@ -55,7 +55,7 @@ export class Written extends Context.Service<
 const day = 86_400_000
 
 export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>) =>
-  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Audit: ${name}`, (it) => {
+  layer(world, { excludeTestServices: true })(`Audit: ${name}`, (it) => {
     it.effect("when a request is opened, then an intent is stored, and its evidence names it", () =>
       Effect.gen(function* () {
         const [audit, written] = [yield* Audit, yield* Written]

@@ -7,7 +7,7 @@ import { queuedFor } from "../support/permits.ts"
 import { Written } from "./Audit.ts"
 
 export const namesSuite = (name: string, world: Layer.Layer<Audit | Written, unknown>) =>
-  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Audit, names: ${name}`, (it) => {
+  layer(world, { excludeTestServices: true })(`Audit, names: ${name}`, (it) => {
     it.effect(
       "when a request names its user and an alias, then its row has both, also when another replica closes it",
       () =>

@@ -10,7 +10,7 @@ import { Written } from "./Audit.ts"
 const day = 86_400_000
 
 export const preparedSuite = (name: string, world: Layer.Layer<Audit | Written, unknown>) =>
-  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Audit, prepared: ${name}`, (it) => {
+  layer(world, { excludeTestServices: true })(`Audit, prepared: ${name}`, (it) => {
     it.effect(
       "when a request was prepared, then its intent is there, and it is booked on the day of its admission",
       () =>

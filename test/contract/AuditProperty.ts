@@ -57,7 +57,7 @@ const after = (
 }
 
 export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Written, unknown>) =>
-  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Audit at random: ${name}`, (it) => {
+  layer(world, { excludeTestServices: true })(`Audit at random: ${name}`, (it) => {
     it.effect(
       "when random requests are opened, closed and refused, then rows, ledger and sums are those of the model",
       () =>

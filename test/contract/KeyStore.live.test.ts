@@ -8,6 +8,7 @@ import { layerPostgres as layerKeyStore } from "../../src/gates/keys/postgres.ts
 import { TestCluster } from "../support/TestPostgres.ts"
 import { becomes, outcomeOf, suite, World } from "./KeyStore.ts"
 import { layerLiveWorld } from "./keyStoreWorld.ts"
+import { atMost } from "../support/wait.ts"
 
 suite("Postgres", layerLiveWorld())
 
@@ -19,23 +20,20 @@ const killListeners = Effect.flatMap(
     WHERE query ILIKE 'listen%' AND pid <> pg_backend_pid()`
 )
 
-it.live(
-  "when every notification is lost, then a revocation is in force within about a second",
-  () =>
-    Effect.gen(function* () {
-      const { addKey } = yield* World
-      const sql = yield* SqlClient.SqlClient
-      // The admin console's row, by SQL alone, with a trigger that has forgotten to notify.
-      yield* sql`
+it.live("when every notification is lost, then a revocation is in force within about a second", () =>
+  Effect.gen(function* () {
+    const { addKey } = yield* World
+    const sql = yield* SqlClient.SqlClient
+    // The admin console's row, by SQL alone, with a trigger that has forgotten to notify.
+    yield* sql`
         CREATE OR REPLACE FUNCTION apply_revocation() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN RETURN NULL; END $$`
-      const secret = yield* addKey()
-      yield* becomes(outcomeOf(secret), "ok")
-      yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
-      const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized")
-      yield* Effect.logInfo(`without notifications: ${Math.round(elapsedMs)} ms`)
-    }).pipe(Effect.provide(layerLiveWorld())),
-  60_000
+    const secret = yield* addKey()
+    yield* becomes(outcomeOf(secret), "ok")
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
+    const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized")
+    yield* Effect.logInfo(`without notifications: ${Math.round(elapsedMs)} ms`)
+  }).pipe(Effect.provide(layerLiveWorld()))
 )
 
 it.live(
@@ -52,23 +50,19 @@ it.live(
       yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(second)})`
       yield* becomes(outcomeOf(second), "Unauthorized", 2000)
       // No poll would have told within a minute.
-    }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 180_000 }))),
-  60_000
+    }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 180_000 })))
 )
 
-it.live(
-  "when notifications arrive, then a revocation is in force long before the poll",
-  () =>
-    Effect.gen(function* () {
-      const { addKey } = yield* World
-      const sql = yield* SqlClient.SqlClient
-      const secret = yield* addKey()
-      assert.strictEqual(yield* outcomeOf(secret), "ok")
-      yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
-      const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized", 2000)
-      yield* Effect.logInfo(`with notifications: ${Math.round(elapsedMs)} ms`)
-    }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 60_000 }))),
-  60_000
+it.live("when notifications arrive, then a revocation is in force long before the poll", () =>
+  Effect.gen(function* () {
+    const { addKey } = yield* World
+    const sql = yield* SqlClient.SqlClient
+    const secret = yield* addKey()
+    assert.strictEqual(yield* outcomeOf(secret), "ok")
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
+    const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized", 2000)
+    yield* Effect.logInfo(`with notifications: ${Math.round(elapsedMs)} ms`)
+  }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 60_000 })))
 )
 
 it.live(
@@ -83,122 +77,106 @@ it.live(
       const elapsedMs = yield* becomes(outcomeOf(secret), "Unavailable", 2500).pipe(
         Effect.ensuring(cluster.resume)
       )
-      assert.isBelow(elapsedMs, 2100)
+      assert.isBelow(elapsedMs, atMost(2100))
       yield* becomes(outcomeOf(secret), "ok", 10_000)
-    }).pipe(Effect.provide(layerLiveWorld())),
-  60_000
+    }).pipe(Effect.provide(layerLiveWorld()))
 )
 
-it.live(
-  "when 64 keys are used for the first time at once, then each finds a place in the queue",
-  () =>
-    Effect.gen(function* () {
-      const { addKey } = yield* World
-      const secrets = yield* Effect.forEach(Array.from({ length: 64 }), () => addKey())
-      const answers = yield* Effect.forEach(secrets, outcomeOf, { concurrency: "unbounded" })
-      assert.deepStrictEqual(
-        answers,
-        answers.map(() => "ok")
+it.live("when 64 keys are used for the first time at once, then each finds a place in the queue", () =>
+  Effect.gen(function* () {
+    const { addKey } = yield* World
+    const secrets = yield* Effect.forEach(Array.from({ length: 64 }), () => addKey())
+    const answers = yield* Effect.forEach(secrets, outcomeOf, { concurrency: "unbounded" })
+    assert.deepStrictEqual(
+      answers,
+      answers.map(() => "ok")
+    )
+    // How long they may wait is another matter: a busy machine takes its time for 64 verifies.
+  }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { maxWaitMs: 20_000 } })))
+)
+
+it.live("when wrong secrets and unknown prefixes come as a flood, then keys in use are not slowed down", () =>
+  Effect.gen(function* () {
+    const { addKey } = yield* World
+    const [victim, bait] = [yield* addKey(), yield* addKey()]
+    assert.strictEqual(yield* outcomeOf(victim), "ok")
+    yield* Effect.forkScoped(
+      Effect.forever(
+        Effect.forEach(
+          Array.from({ length: 20 }),
+          (_, n) => outcomeOf(n % 2 === 0 ? prefixOf(bait) + mintKey("tg_").slice(-32) : mintKey("tg_")),
+          { concurrency: "unbounded", discard: true }
+        ).pipe(Effect.andThen(Effect.sleep("20 millis")))
       )
-      // How long they may wait is another matter: a busy machine takes its time for 64 verifies.
-    }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { maxWaitMs: 20_000 } }))),
-  60_000
-)
-
-it.live(
-  "when wrong secrets and unknown prefixes come as a flood, then keys in use are not slowed down",
-  () =>
-    Effect.gen(function* () {
-      const { addKey } = yield* World
-      const [victim, bait] = [yield* addKey(), yield* addKey()]
+    )
+    let slowestMs = 0
+    for (let n = 0; n < 100; n += 1) {
+      const startedAt = performance.now()
       assert.strictEqual(yield* outcomeOf(victim), "ok")
-      yield* Effect.forkScoped(
-        Effect.forever(
-          Effect.forEach(
-            Array.from({ length: 20 }),
-            (_, n) => outcomeOf(n % 2 === 0 ? prefixOf(bait) + mintKey("tg_").slice(-32) : mintKey("tg_")),
-            { concurrency: "unbounded", discard: true }
-          ).pipe(Effect.andThen(Effect.sleep("20 millis")))
-        )
-      )
-      let slowestMs = 0
-      for (let n = 0; n < 100; n += 1) {
-        const startedAt = performance.now()
-        assert.strictEqual(yield* outcomeOf(victim), "ok")
-        slowestMs = Math.max(slowestMs, performance.now() - startedAt)
-        yield* Effect.sleep("10 millis")
-      }
-      assert.isBelow(slowestMs, 500)
-    }).pipe(Effect.scoped, Effect.provide(layerLiveWorld())),
-  60_000
+      slowestMs = Math.max(slowestMs, performance.now() - startedAt)
+      yield* Effect.sleep("10 millis")
+    }
+    assert.isBelow(slowestMs, atMost(500))
+  }).pipe(Effect.scoped, Effect.provide(layerLiveWorld()))
 )
 
-it.live(
-  "when a hash is replaced, then results for the old one no longer count",
-  () =>
-    Effect.gen(function* () {
-      const { addKey } = yield* World
-      const sql = yield* SqlClient.SqlClient
-      const [first, second] = [yield* addKey(), yield* addKey()]
-      assert.strictEqual(yield* outcomeOf(first), "ok")
-      yield* sql`
+it.live("when a hash is replaced, then results for the old one no longer count", () =>
+  Effect.gen(function* () {
+    const { addKey } = yield* World
+    const sql = yield* SqlClient.SqlClient
+    const [first, second] = [yield* addKey(), yield* addKey()]
+    assert.strictEqual(yield* outcomeOf(first), "ok")
+    yield* sql`
         UPDATE api_keys SET hash = (SELECT hash FROM api_keys WHERE prefix = ${prefixOf(second)})
         WHERE prefix = ${prefixOf(first)}`
-      yield* becomes(outcomeOf(first), "Unauthorized")
-    }).pipe(Effect.provide(layerLiveWorld())),
-  60_000
+    yield* becomes(outcomeOf(first), "Unauthorized")
+  }).pipe(Effect.provide(layerLiveWorld()))
 )
 
-it.live(
-  "when two gateways share a database, then both refuse a revoked key within about a second",
-  () =>
-    Effect.gen(function* () {
-      const { addKey, revoke } = yield* World
-      const other = yield* Layer.build(Layer.fresh(layerKeyStore({ namespace: "tg_" })))
-      const secret = yield* addKey()
-      const there = outcomeOf(secret).pipe(Effect.provide(other))
-      assert.deepStrictEqual([yield* outcomeOf(secret), yield* there], ["ok", "ok"])
-      yield* revoke(prefixOf(secret))
-      yield* Effect.all([becomes(outcomeOf(secret), "Unauthorized"), becomes(there, "Unauthorized")], {
-        concurrency: 2
-      })
-      assert.isDefined(yield* KeyStore)
-    }).pipe(Effect.scoped, Effect.provide(layerLiveWorld())),
-  60_000
+it.live("when two gateways share a database, then both refuse a revoked key within about a second", () =>
+  Effect.gen(function* () {
+    const { addKey, revoke } = yield* World
+    const other = yield* Layer.build(Layer.fresh(layerKeyStore({ namespace: "tg_" })))
+    const secret = yield* addKey()
+    const there = outcomeOf(secret).pipe(Effect.provide(other))
+    assert.deepStrictEqual([yield* outcomeOf(secret), yield* there], ["ok", "ok"])
+    yield* revoke(prefixOf(secret))
+    yield* Effect.all([becomes(outcomeOf(secret), "Unauthorized"), becomes(there, "Unauthorized")], {
+      concurrency: 2
+    })
+    assert.isDefined(yield* KeyStore)
+  }).pipe(Effect.scoped, Effect.provide(layerLiveWorld()))
 )
 
-it.live(
-  "when a key is dead, then its right secret is no more compared with its hash than a wrong one",
-  () =>
-    Effect.gen(function* () {
-      const compared: Array<string> = []
-      const verify = (hash: string, secret: string) => {
-        compared.push(hash)
-        return argon2.verify(hash, secret)
+it.live("when a key is dead, then its right secret is no more compared with its hash than a wrong one", () =>
+  Effect.gen(function* () {
+    const compared: Array<string> = []
+    const verify = (hash: string, secret: string) => {
+      compared.push(hash)
+      return argon2.verify(hash, secret)
+    }
+    yield* Effect.gen(function* () {
+      const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
+      const sql = yield* SqlClient.SqlClient
+      const ends = [
+        revoke,
+        expire,
+        (prefix: string) => setKeyEnabled(prefix, false),
+        (prefix: string) => setTenantEnabled(prefix, false)
+      ]
+      for (const end of ends) {
+        const secret = yield* addKey()
+        const prefix = prefixOf(secret)
+        const [row] = yield* sql<{ hash: string }>`SELECT hash FROM api_keys WHERE prefix = ${prefix}`
+        yield* end(prefix)
+        // The right secret twice: nothing is remembered of it either.
+        for (const asked of [secret, prefix + mintKey("tg_").slice(-32), secret])
+          assert.strictEqual(yield* outcomeOf(asked), "Unauthorized")
+        assert.notInclude(compared, row?.hash)
       }
-      yield* Effect.gen(function* () {
-        const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
-        const sql = yield* SqlClient.SqlClient
-        const ends = [
-          revoke,
-          expire,
-          (prefix: string) => setKeyEnabled(prefix, false),
-          (prefix: string) => setTenantEnabled(prefix, false)
-        ]
-        for (const end of ends) {
-          const secret = yield* addKey()
-          const prefix = prefixOf(secret)
-          const [row] = yield* sql<{ hash: string }>`SELECT hash FROM api_keys WHERE prefix = ${prefix}`
-          yield* end(prefix)
-          // The right secret twice: nothing is remembered of it either.
-          for (const asked of [secret, prefix + mintKey("tg_").slice(-32), secret])
-            assert.strictEqual(yield* outcomeOf(asked), "Unauthorized")
-          assert.notInclude(compared, row?.hash)
-        }
-        const alive = yield* addKey()
-        assert.strictEqual(yield* outcomeOf(alive), "ok")
-      }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { verify } })))
-      assert.isNotEmpty(compared)
-    }),
-  60_000
+      const alive = yield* addKey()
+      assert.strictEqual(yield* outcomeOf(alive), "ok")
+    }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { verify } })))
+    assert.isNotEmpty(compared)
+  })
 )

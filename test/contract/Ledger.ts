@@ -13,7 +13,7 @@ const day = 86_400_000
 const accountOf = ({ accountId, tenantId }: Caller) => ({ group: tenantId, key: accountId })
 
 export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written, unknown>) =>
-  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`Ledger: ${name}`, (it) => {
+  layer(world, { excludeTestServices: true })(`Ledger: ${name}`, (it) => {
     const closed = Effect.fnUntraced(function* (
       caller: ReturnType<typeof callerOf>,
       admittedAt: number,

@@ -8,13 +8,13 @@ import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/Redis
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerPrivateRedis, TestRedis, TestRedisServer } from "../support/TestRedis.ts"
-import { eventually, makeStopwatch } from "../support/wait.ts"
+import { eventually, makeStopwatch, maxWaitMs } from "../support/wait.ts"
 import { alone, command, left, meterOn } from "../support/PrivateMeter.ts"
 import { claimsOf, granted } from "./Meter.ts"
 
 /** Asks until Redis is back; a deadline makes a Redis that stays away a failure. */
 const retried = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  effect.pipe(Effect.retry(Schedule.spaced("20 millis")), Effect.timeout("10 seconds"))
+  effect.pipe(Effect.retry(Schedule.spaced("20 millis")), Effect.timeout(maxWaitMs))
 
 const ask = (id: string, tokens = 0) => ({ id, tokens, slot: true })
 

@@ -71,7 +71,7 @@ const kept = Effect.fnUntraced(function* (requestId: string) {
 })
 
 export const suite = (name: string, world: Layer.Layer<PromptLog | Kept, unknown>) =>
-  layer(world, { excludeTestServices: true, timeout: "60 seconds" })(`PromptLog: ${name}`, (it) => {
+  layer(world, { excludeTestServices: true })(`PromptLog: ${name}`, (it) => {
     it.effect("when a key has not opted in, then nothing is stored", () =>
       Effect.gen(function* () {
         const log = yield* PromptLog

@@ -206,7 +206,6 @@ export const properties = (
             { numRuns: runs }
           )
         )
-      }),
-    120_000
+      })
   )
 }

@@ -36,59 +36,51 @@ const queries = panels.flatMap(({ targets = [], title }) =>
 /** They have values only when something went wrong that this test does not do. */
 const mayBeEmpty: ReadonlySet<string> = new Set(["Prompts longer than the context window"])
 
-layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8" }), { excludeTestServices: true, timeout: 60_000 })(
-  "the dashboard",
-  (it) => {
-    it.effect(
-      "when Prometheus is asked its queries, then each has values with the labels of its legend",
-      () =>
-        Effect.gen(function* () {
-          const { url } = yield* Gateway
-          const { secret, tenant } = yield* newKey()
-          const limited = yield* newKey({ rpm: 1 })
-          yield* (yield* Registry).setTenantBudgets(tenant, { total: 1_000_000 })
-          const prometheus = yield* makePrometheus([new URL(url).host])
-          const traffic = Effect.gen(function* () {
-            yield* call("/api/chat", { secret, body: hello() })
-            yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
-            yield* call("/api/chat", { secret: limited.secret, body: hello() })
-            yield* call("/api/chat", { secret: `${secret.slice(0, -1)}_`, body: hello() })
-            return yield* Effect.forEach(queries, (query) =>
-              Effect.map(prometheus.query(query.expr), (values) => ({ ...query, values }))
-            )
-          })
-          const isAnswered = ({
-            title,
-            values
-          }: {
-            readonly title: string
-            readonly values: ReadonlyArray<object>
-          }) => mayBeEmpty.has(title) || values.length > 0
-          const answers = yield* eventually(traffic, (all) => all.every(isAnswered), 20_000)
-          assert.isAbove(answers.length, 30)
-          assert.deepStrictEqual(
-            answers.filter((answer) => !isAnswered(answer)).map(({ expr, title }) => `${title}: ${expr}`),
-            [],
-            "queries without a value"
-          )
-          for (const { labels, title, values } of answers) {
-            for (const one of values)
-              assert.includeMembers(Object.keys(one.labels), labels, `${title}: labels of the legend`)
-          }
-          const byTitle = (title: string) => answers.find((answer) => answer.title === title)?.values ?? []
-          for (const title of [
-            "Time to the first frame, 95 %, by model",
-            "Output tokens per second, by model"
-          ])
-            assert.isTrue(
-              byTitle(title).some(({ labels, value }) => labels["model"] === "m:latest" && Number(value) > 0),
-              title
-            )
-          assert.includeMembers(
-            byTitle("Refusals by reason").map(({ labels }) => labels["reason"]),
-            ["forbidden", "rate_limit_exceeded", "unauthorized"]
-          )
-        }).pipe(Effect.scoped)
-    )
-  }
-)
+layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8" }), { excludeTestServices: true })("the dashboard", (it) => {
+  it.effect("when Prometheus is asked its queries, then each has values with the labels of its legend", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret, tenant } = yield* newKey()
+      const limited = yield* newKey({ rpm: 1 })
+      yield* (yield* Registry).setTenantBudgets(tenant, { total: 1_000_000 })
+      const prometheus = yield* makePrometheus([new URL(url).host])
+      const traffic = Effect.gen(function* () {
+        yield* call("/api/chat", { secret, body: hello() })
+        yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
+        yield* call("/api/chat", { secret: limited.secret, body: hello() })
+        yield* call("/api/chat", { secret: `${secret.slice(0, -1)}_`, body: hello() })
+        return yield* Effect.forEach(queries, (query) =>
+          Effect.map(prometheus.query(query.expr), (values) => ({ ...query, values }))
+        )
+      })
+      const isAnswered = ({
+        title,
+        values
+      }: {
+        readonly title: string
+        readonly values: ReadonlyArray<object>
+      }) => mayBeEmpty.has(title) || values.length > 0
+      const answers = yield* eventually(traffic, (all) => all.every(isAnswered))
+      assert.isAbove(answers.length, 30)
+      assert.deepStrictEqual(
+        answers.filter((answer) => !isAnswered(answer)).map(({ expr, title }) => `${title}: ${expr}`),
+        [],
+        "queries without a value"
+      )
+      for (const { labels, title, values } of answers) {
+        for (const one of values)
+          assert.includeMembers(Object.keys(one.labels), labels, `${title}: labels of the legend`)
+      }
+      const byTitle = (title: string) => answers.find((answer) => answer.title === title)?.values ?? []
+      for (const title of ["Time to the first frame, 95 %, by model", "Output tokens per second, by model"])
+        assert.isTrue(
+          byTitle(title).some(({ labels, value }) => labels["model"] === "m:latest" && Number(value) > 0),
+          title
+        )
+      assert.includeMembers(
+        byTitle("Refusals by reason").map(({ labels }) => labels["reason"]),
+        ["forbidden", "rate_limit_exceeded", "unauthorized"]
+      )
+    }).pipe(Effect.scoped)
+  )
+})

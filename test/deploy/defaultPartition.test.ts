@@ -98,6 +98,5 @@ it.live(
           (SELECT count(DISTINCT n)::int FROM (SELECT count(*) AS n FROM pg_index
             WHERE indrelid IN (SELECT partition FROM audit_partitions) GROUP BY indrelid) counts) AS indexes`
       assert.deepStrictEqual(check, { made: 0, leftovers: 0, indexes: 1 })
-    }).pipe(Effect.scoped, Effect.provide(TestPostgres)),
-  90_000
+    }).pipe(Effect.scoped, Effect.provide(TestPostgres))
 )

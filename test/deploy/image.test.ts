@@ -69,8 +69,7 @@ const tree = (folder: string) =>
   )
 
 layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
-  excludeTestServices: true,
-  timeout: 60_000
+  excludeTestServices: true
 })("the image's processes", (it) => {
   it.effect(
     "when it runs as its user, then it serves without writing, is healthy, and ends its streams on the stop signal",
@@ -128,8 +127,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         assert.strictEqual((yield* run(folder, image.health, env)).code, 1)
         assert.deepStrictEqual(tree(folder), before)
         assert.notInclude(said.out + said.err, secret)
-      }).pipe(Effect.scoped),
-    { timeout: 60_000 }
+      }).pipe(Effect.scoped)
   )
 })
 

@@ -10,42 +10,34 @@ import { makeFakeBackend } from "../support/FakeBackend.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { failsWith, json, succeeds, tollgate, tollgateWith } from "../cli/tollgate.ts"
 
-const wait = { timeout: 60_000 }
-
 layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (it) => {
-  it.effect(
-    "when a key is created, listed and revoked twice, then its secret is never listed",
-    () =>
-      Effect.gen(function* () {
-        succeeds(yield* tollgate("create-tenant", "--name", "acme"))
-        const created = yield* tollgate("create-key", "--tenant", "acme", "--name", "laptop")
-        succeeds(created)
-        const secret = created.stdout.trimEnd()
-        assert.match(secret, keyShape("tg_"))
-        assert.strictEqual(created.stdout, `${secret}\n`)
-        assert.notInclude(created.stderr, secret)
+  it.effect("when a key is created, listed and revoked twice, then its secret is never listed", () =>
+    Effect.gen(function* () {
+      succeeds(yield* tollgate("create-tenant", "--name", "acme"))
+      const created = yield* tollgate("create-key", "--tenant", "acme", "--name", "laptop")
+      succeeds(created)
+      const secret = created.stdout.trimEnd()
+      assert.match(secret, keyShape("tg_"))
+      assert.strictEqual(created.stdout, `${secret}\n`)
+      assert.notInclude(created.stderr, secret)
 
-        const listed = yield* tollgate("list-keys", "--tenant", "acme")
-        succeeds(listed)
-        assert.include(listed.stdout, prefixOf(secret))
-        assert.include(listed.stdout, "active")
-        assert.include(listed.stdout, "laptop")
-        assert.notInclude(listed.stdout, secret)
+      const listed = yield* tollgate("list-keys", "--tenant", "acme")
+      succeeds(listed)
+      assert.include(listed.stdout, prefixOf(secret))
+      assert.include(listed.stdout, "active")
+      assert.include(listed.stdout, "laptop")
+      assert.notInclude(listed.stdout, secret)
 
-        const first = yield* tollgate("revoke-key", "--prefix", prefixOf(secret))
-        succeeds(first)
-        const second = yield* tollgate("revoke-key", "--prefix", prefixOf(secret), "--json")
-        succeeds(second)
-        assert.isTrue((yield* json(Schema.Struct({ already: Schema.Boolean }), second)).already)
-        const sql = yield* SqlClient.SqlClient
-        const outbox = yield* sql`SELECT id FROM revocations WHERE key_prefix = ${prefixOf(secret)}`
-        assert.strictEqual(outbox.length, 1)
-        failsWith(
-          yield* tollgate("enable-key", "--prefix", prefixOf(secret)),
-          /revoked and cannot be changed/
-        )
-      }),
-    wait
+      const first = yield* tollgate("revoke-key", "--prefix", prefixOf(secret))
+      succeeds(first)
+      const second = yield* tollgate("revoke-key", "--prefix", prefixOf(secret), "--json")
+      succeeds(second)
+      assert.isTrue((yield* json(Schema.Struct({ already: Schema.Boolean }), second)).already)
+      const sql = yield* SqlClient.SqlClient
+      const outbox = yield* sql`SELECT id FROM revocations WHERE key_prefix = ${prefixOf(secret)}`
+      assert.strictEqual(outbox.length, 1)
+      failsWith(yield* tollgate("enable-key", "--prefix", prefixOf(secret)), /revoked and cannot be changed/)
+    })
   )
 
   it.effect(
@@ -68,59 +60,49 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
           "--json"
         )
         assert.deepStrictEqual(yield* json(Limits, own), { rpm: 1, tpm: 2_147_483_647, concurrent: 3 })
-      }),
-    wait
+      })
   )
 
-  it.effect(
-    "when a full key is given for a prefix, then it is refused without being repeated",
-    () =>
-      Effect.gen(function* () {
-        const secret = `tg_${"a".repeat(41)}`
-        for (const args of [
-          ["revoke-key", "--prefix", secret],
-          ["revoke-key", secret]
-        ]) {
-          const ran = yield* tollgate(...args)
-          assert.notStrictEqual(ran.code, 0)
-          assert.notInclude(ran.stdout + ran.stderr, secret)
-        }
-      }),
-    wait
+  it.effect("when a full key is given for a prefix, then it is refused without being repeated", () =>
+    Effect.gen(function* () {
+      const secret = `tg_${"a".repeat(41)}`
+      for (const args of [
+        ["revoke-key", "--prefix", secret],
+        ["revoke-key", secret]
+      ]) {
+        const ran = yield* tollgate(...args)
+        assert.notStrictEqual(ran.code, 0)
+        assert.notInclude(ran.stdout + ran.stderr, secret)
+      }
+    })
   )
 
-  it.effect(
-    "when a database is unreachable, missing or at a wrong address, then one line says which",
-    () =>
-      Effect.gen(function* () {
-        const dead = { DATABASE_URL: "postgres://user:hidden-word@127.0.0.1:9/none" }
-        const ran = yield* tollgateWith(dead, ["list-tenants"])
-        failsWith(ran, /database cannot be reached/)
-        assert.notInclude(ran.stderr, "hidden-word")
-        failsWith(yield* tollgateWith({}, ["list-tenants"]), /no database: set DATABASE_URL/)
-        failsWith(
-          yield* tollgateWith({ DATABASE_URL: "hidden-word" }, ["list-tenants"]),
-          /DATABASE_URL: got text/
-        )
-      }),
-    wait
+  it.effect("when a database is unreachable, missing or at a wrong address, then one line says which", () =>
+    Effect.gen(function* () {
+      const dead = { DATABASE_URL: "postgres://user:hidden-word@127.0.0.1:9/none" }
+      const ran = yield* tollgateWith(dead, ["list-tenants"])
+      failsWith(ran, /database cannot be reached/)
+      assert.notInclude(ran.stderr, "hidden-word")
+      failsWith(yield* tollgateWith({}, ["list-tenants"]), /no database: set DATABASE_URL/)
+      failsWith(
+        yield* tollgateWith({ DATABASE_URL: "hidden-word" }, ["list-tenants"]),
+        /DATABASE_URL: got text/
+      )
+    })
   )
 
-  it.effect(
-    "when migrate runs twice, then the schema is there that every other command asks for",
-    () =>
-      Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
-        const { name, url } = yield* TestDatabase
-        const empty = `${name}_empty`
-        yield* sql`CREATE DATABASE ${sql(empty)} TEMPLATE template0`
-        const DATABASE_URL = Redacted.value(url).replace(name, empty)
-        failsWith(yield* tollgateWith({ DATABASE_URL }, ["list-tenants"]), /tollgate migrate/)
-        assert.include((yield* tollgateWith({ DATABASE_URL }, ["migrate"])).stdout, "0001_initial")
-        assert.include((yield* tollgateWith({ DATABASE_URL }, ["migrate"])).stdout, "up to date")
-        assert.include((yield* tollgateWith({ DATABASE_URL }, ["list-tenants"])).stdout, "no tenants")
-      }),
-    wait
+  it.effect("when migrate runs twice, then the schema is there that every other command asks for", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { name, url } = yield* TestDatabase
+      const empty = `${name}_empty`
+      yield* sql`CREATE DATABASE ${sql(empty)} TEMPLATE template0`
+      const DATABASE_URL = Redacted.value(url).replace(name, empty)
+      failsWith(yield* tollgateWith({ DATABASE_URL }, ["list-tenants"]), /tollgate migrate/)
+      assert.include((yield* tollgateWith({ DATABASE_URL }, ["migrate"])).stdout, "0001_initial")
+      assert.include((yield* tollgateWith({ DATABASE_URL }, ["migrate"])).stdout, "up to date")
+      assert.include((yield* tollgateWith({ DATABASE_URL }, ["list-tenants"])).stdout, "no tenants")
+    })
   )
 
   it.effect(
@@ -152,8 +134,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
           yield* tollgateWith({ BACKEND_URL: "http://127.0.0.1:9" }, ["list-models"]),
           /model server did not answer/
         )
-      }).pipe(Effect.scoped),
-    wait
+      }).pipe(Effect.scoped)
   )
 
   it.effect(
@@ -172,21 +153,17 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
           yield* tollgateWith({ DATA_DIR: folder }, ["list-tenants"]),
           /no database: set DATABASE_URL/
         )
-      }).pipe(Effect.scoped),
-    wait
+      }).pipe(Effect.scoped)
   )
 
-  it.effect(
-    "when help is asked for, then it needs no database and shows examples",
-    () =>
-      Effect.gen(function* () {
-        const ran = yield* tollgateWith({}, ["create-key", "--help"])
-        succeeds(ran)
-        assert.include(ran.stdout, "--expires-in")
-        assert.include(ran.stdout, "tollgate create-key --tenant acme")
-        succeeds(yield* tollgateWith({}, []))
-        succeeds(yield* tollgateWith({}, ["--version"]))
-      }),
-    wait
+  it.effect("when help is asked for, then it needs no database and shows examples", () =>
+    Effect.gen(function* () {
+      const ran = yield* tollgateWith({}, ["create-key", "--help"])
+      succeeds(ran)
+      assert.include(ran.stdout, "--expires-in")
+      assert.include(ran.stdout, "tollgate create-key --tenant acme")
+      succeeds(yield* tollgateWith({}, []))
+      succeeds(yield* tollgateWith({}, ["--version"]))
+    })
   )
 })

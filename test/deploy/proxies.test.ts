@@ -70,7 +70,7 @@ const ask = (port: number, ca: string, secret: string, headers: Readonly<Record<
     return Effect.sync(() => sent.destroy())
   })
 
-layer(layerGateway({ TRUSTED_PROXIES: "127.0.0.1" }), { excludeTestServices: true, timeout: 60_000 })(
+layer(layerGateway({ TRUSTED_PROXIES: "127.0.0.1" }), { excludeTestServices: true })(
   "a proxy beside a gateway",
   (it) => {
     it.effect.skipIf(!haproxy)(

@@ -172,128 +172,113 @@ const table = [
   "migrate"
 ]
 
-layer(layerReading, { excludeTestServices: true, timeout: 90_000 })(
-  "a reader who types what the papers say",
-  (it) => {
-    const wait = { timeout: 120_000 }
+layer(layerReading, { excludeTestServices: true })("a reader who types what the papers say", (it) => {
+  it.effect("when the tour is typed, then it shows what it promises, from the first line to the last", () =>
+    Effect.gen(function* () {
+      const reader = yield* Reading
+      const [start, ...tour] = blocks(readme, "console").flatMap(steps)
+      assert.strictEqual(start?.command, "npm start")
+      assert.include(settled(reader.said, reader), settled(start?.output ?? "-", reader))
+      const seen: Array<string> = []
+      for (const { command } of tour) {
+        const { stderr, stdout } = yield* type(command, reader)
+        // What npm says of the machine it runs on, and curl of its progress, are nobody's promise.
+        const remarks = /curl/.test(command) ? "" : stderr.replaceAll(/^npm .*\n/gm, "")
+        seen.push(settled(`$ ${command}\n${stdout}${remarks}`, reader))
+        // As long as a person takes, and a change may take to be in force.
+        if (command.includes("tollgate")) yield* Effect.sleep("1100 millis")
+      }
+      const told = tour.map(({ command, output }) => settled(`$ ${command}\n${output}`, reader))
+      assert.deepStrictEqual(seen, told)
+    })
+  )
 
-    it.effect(
-      "when the tour is typed, then it shows what it promises, from the first line to the last",
-      () =>
-        Effect.gen(function* () {
-          const reader = yield* Reading
-          const [start, ...tour] = blocks(readme, "console").flatMap(steps)
-          assert.strictEqual(start?.command, "npm start")
-          assert.include(settled(reader.said, reader), settled(start?.output ?? "-", reader))
-          const seen: Array<string> = []
-          for (const { command } of tour) {
-            const { stderr, stdout } = yield* type(command, reader)
-            // What npm says of the machine it runs on, and curl of its progress, are nobody's promise.
-            const remarks = /curl/.test(command) ? "" : stderr.replaceAll(/^npm .*\n/gm, "")
-            seen.push(settled(`$ ${command}\n${stdout}${remarks}`, reader))
-            // As long as a person takes, and a change may take to be in force.
-            if (command.includes("tollgate")) yield* Effect.sleep("1100 millis")
-          }
-          const told = tour.map(({ command, output }) => settled(`$ ${command}\n${output}`, reader))
-          assert.deepStrictEqual(seen, told)
-        }),
-      wait
-    )
-
-    it.effect(
-      "when the three lines that npm start prints are typed, then each gets an answer",
-      () =>
-        Effect.gen(function* () {
-          const reader = yield* Reading
-          const { key } = yield* withOwnKey
-          const printed = reader.said.split("\n").filter((line) => /^(?:curl|npx node) /.test(line))
-          assert.lengthOf(printed, 3)
-          for (const line of printed) {
-            const { code, stderr, stdout } = yield* shell(reader.folder, line.replaceAll(reader.key, key))
-            assert.strictEqual(code, 0, stderr)
-            assert.include(stdout, "Hello", line)
-          }
-        }),
-      wait
-    )
-
-    it.effect(
-      "when every command of the table is run with every option, then it works, and its JSON can be read",
-      () =>
-        Effect.gen(function* () {
-          const reader = yield* withOwnKey
-          const [, section = ""] = reference.split("| Command | What it does |")
-          const named = (section.split("\n\n")[0] ?? "")
-            .split("\n")
-            .flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)])
-            .map((code) => code[1] ?? "")
-            .filter((code) => /^[a-z]/.test(code) && code !== "serve" && !/^(?:month|total)$/.test(code))
-          assert.isAbove(named.length, 15)
-          for (const row of named) {
-            const [name = ""] = row.split(" ")
-            const suite = suites[name]
-            if (suite !== undefined) {
-              assert.include(readFileSync(path.join(root, suite), "utf8"), `"${name}"`, row)
-              continue
-            }
-            const run = table.filter((line) => line === name || line.startsWith(`${name} `)).join(" ")
-            assert.notStrictEqual(run, "", `no run of ${name}`)
-            for (const [flag] of row.matchAll(/--[a-z-]+/g)) assert.include(`${run} `, `${flag} `, row)
-          }
-          for (const line of table) {
-            const command = `node cli/tollgate.js ${line.replace(/\bP\b/, reader.key.slice(0, 12))} --json`
-            yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Json))(yield* succeeds(command, reader))
-          }
-        }),
-      wait
-    )
-
-    it.effect(
-      "when every other command and query of README and operations guide is run, then it works",
-      () =>
-        Effect.gen(function* () {
-          const reader = yield* withOwnKey
-          const given = [readme, reference, operations].flatMap((text) => [
-            ...blocks(text, "sh").flatMap(lines),
-            ...inlineCommands(text)
-          ])
-          // Two ways to write the same are typed once.
-          const here = new Set(
-            given
-              .filter(
-                (command) =>
-                  !isElsewhere(command) && !/<command>|^npx tollgate …|^npm start$|^SELECT/.test(command)
-              )
-              .map((command) => typed(command, reader))
-          )
-          assert.isAbove(here.size, 10)
-          // The script that the README says to save under this name.
-          const script = blocks(readme, "ts").find((code) => code.includes("layerInMemory"))
-          writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
-          for (const command of here) yield* succeeds(command, reader)
-
-          const queries = [...blocks(operations, "sql"), ...given.filter((code) => code.startsWith("SELECT"))]
-            .join(";\n")
-            .replaceAll("'…'", "'01a1fca4-4f59-7db5-bd9d-1ef8280fed72'")
-            .split(";")
-            .map((query) => query.replaceAll(/^--.*$/gm, "").trim())
-            .filter((query) => query !== "")
-          assert.isAbove(queries.length, 5)
-          const runtime = Option.getOrThrow(yield* readRuntime(path.join(reader.folder, ".tollgate")))
-          yield* Effect.gen(function* () {
-            const sql = yield* SqlClient.SqlClient
-            yield* Effect.forEach(queries, (query) => sql.unsafe(query))
-          }).pipe(Effect.provide(layerPostgres({ url: runtime.database, maxConnections: 1 })))
-        }),
-      wait
-    )
-
-    it("when a command is in the papers, then a test runs it", () => {
-      const told = new Set([readme, reference, operations].flatMap(commandsOf))
-      for (const [command, { by }] of Object.entries(elsewhere)) {
-        assert.isTrue(told.has(command), `nobody is told to type ${command}`)
-        assert.isTrue(existsSync(path.join(root, by)), `${command}: ${by}`)
+  it.effect("when the three lines that npm start prints are typed, then each gets an answer", () =>
+    Effect.gen(function* () {
+      const reader = yield* Reading
+      const { key } = yield* withOwnKey
+      const printed = reader.said.split("\n").filter((line) => /^(?:curl|npx node) /.test(line))
+      assert.lengthOf(printed, 3)
+      for (const line of printed) {
+        const { code, stderr, stdout } = yield* shell(reader.folder, line.replaceAll(reader.key, key))
+        assert.strictEqual(code, 0, stderr)
+        assert.include(stdout, "Hello", line)
       }
     })
-  }
-)
+  )
+
+  it.effect(
+    "when every command of the table is run with every option, then it works, and its JSON can be read",
+    () =>
+      Effect.gen(function* () {
+        const reader = yield* withOwnKey
+        const [, section = ""] = reference.split("| Command | What it does |")
+        const named = (section.split("\n\n")[0] ?? "")
+          .split("\n")
+          .flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)])
+          .map((code) => code[1] ?? "")
+          .filter((code) => /^[a-z]/.test(code) && code !== "serve" && !/^(?:month|total)$/.test(code))
+        assert.isAbove(named.length, 15)
+        for (const row of named) {
+          const [name = ""] = row.split(" ")
+          const suite = suites[name]
+          if (suite !== undefined) {
+            assert.include(readFileSync(path.join(root, suite), "utf8"), `"${name}"`, row)
+            continue
+          }
+          const run = table.filter((line) => line === name || line.startsWith(`${name} `)).join(" ")
+          assert.notStrictEqual(run, "", `no run of ${name}`)
+          for (const [flag] of row.matchAll(/--[a-z-]+/g)) assert.include(`${run} `, `${flag} `, row)
+        }
+        for (const line of table) {
+          const command = `node cli/tollgate.js ${line.replace(/\bP\b/, reader.key.slice(0, 12))} --json`
+          yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Json))(yield* succeeds(command, reader))
+        }
+      })
+  )
+
+  it.effect("when every other command and query of README and operations guide is run, then it works", () =>
+    Effect.gen(function* () {
+      const reader = yield* withOwnKey
+      const given = [readme, reference, operations].flatMap((text) => [
+        ...blocks(text, "sh").flatMap(lines),
+        ...inlineCommands(text)
+      ])
+      // Two ways to write the same are typed once.
+      const here = new Set(
+        given
+          .filter(
+            (command) =>
+              !isElsewhere(command) && !/<command>|^npx tollgate …|^npm start$|^SELECT/.test(command)
+          )
+          .map((command) => typed(command, reader))
+      )
+      assert.isAbove(here.size, 10)
+      // The script that the README says to save under this name.
+      const script = blocks(readme, "ts").find((code) => code.includes("layerInMemory"))
+      writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
+      for (const command of here) yield* succeeds(command, reader)
+
+      const queries = [...blocks(operations, "sql"), ...given.filter((code) => code.startsWith("SELECT"))]
+        .join(";\n")
+        .replaceAll("'…'", "'01a1fca4-4f59-7db5-bd9d-1ef8280fed72'")
+        .split(";")
+        .map((query) => query.replaceAll(/^--.*$/gm, "").trim())
+        .filter((query) => query !== "")
+      assert.isAbove(queries.length, 5)
+      const runtime = Option.getOrThrow(yield* readRuntime(path.join(reader.folder, ".tollgate")))
+      yield* Effect.gen(function* () {
+        const sql = yield* SqlClient.SqlClient
+        yield* Effect.forEach(queries, (query) => sql.unsafe(query))
+      }).pipe(Effect.provide(layerPostgres({ url: runtime.database, maxConnections: 1 })))
+    })
+  )
+
+  it("when a command is in the papers, then a test runs it", () => {
+    const told = new Set([readme, reference, operations].flatMap(commandsOf))
+    for (const [command, { by }] of Object.entries(elsewhere)) {
+      assert.isTrue(told.has(command), `nobody is told to type ${command}`)
+      assert.isTrue(existsSync(path.join(root, by)), `${command}: ${by}`)
+    }
+  })
+})

@@ -132,6 +132,5 @@ it.live(
         [{ rows: 3 }]
       )
       assert.strictEqual(yield* second.stop, 0)
-    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerFake, layerPrivateRedis()))),
-  120_000
+    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerFake, layerPrivateRedis())))
 )

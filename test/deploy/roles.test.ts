@@ -55,8 +55,7 @@ const refused = Effect.fnUntraced(function* (role: Role, statement: string) {
 })
 
 layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
-  excludeTestServices: true,
-  timeout: 90_000
+  excludeTestServices: true
 })("with a role for each", (it) => {
   it.effect(
     "when each role does its work, then commands administer, the gateway serves and books, and the console revokes",
@@ -108,8 +107,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
             (SELECT count(*)::int FROM intents) AS open,
             (SELECT count(*)::int FROM prompt_log WHERE prompt = 'old') AS old,
             (SELECT count(*)::int FROM prompt_log WHERE prompt <> 'old') AS kept`,
-          ([row]) => row?.open === 0 && row.old === 0 && row.kept >= 2,
-          15_000
+          ([row]) => row?.open === 0 && row.old === 0 && row.kept >= 2
         )
         assert.deepInclude(done[0], { open: 0, old: 0 })
         assert.include((yield* tollgate("show-prompt-log", "--key", prefix)).stdout, "Hello")
@@ -127,8 +125,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         yield* tollgate("erase-prompt-log", "--key", prefix)
         assert.strictEqual(yield* gateway.stop, 0)
         assert.notMatch(gateway.printed(), /permission denied|42501/)
-      }).pipe(Effect.scoped),
-    { timeout: 90_000 }
+      }).pipe(Effect.scoped)
   )
 
   it.effect("when an audit row must be corrected, then the role of the gateway may do it", () =>
@@ -188,7 +185,6 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         yield* refused("tollgate_cli", "UPDATE ledger SET tokens_in = 0")
         yield* refused("tollgate_console", "SELECT * FROM api_keys")
         yield* refused("tollgate_console", "SELECT * FROM revocations")
-      }),
-    { timeout: 90_000 }
+      })
   )
 })

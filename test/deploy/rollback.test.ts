@@ -61,75 +61,71 @@ const world = Layer.mergeAll(
 
 const Rows = Schema.Array(Schema.Struct({ requests: Schema.Int }))
 
-layer(world, { excludeTestServices: true, timeout: 60_000 })(
-  `the version before migration ${minimumVersion + 1}`,
-  (it) => {
-    it.effect.skipIf(skipped !== "")(
-      "when the schema is today's, then the previous version starts, serves, audits and administers beside today's",
-      () =>
-        Effect.gen(function* () {
-          const folder = yield* checkoutOf(Result.getOrThrow(previous))
-          const [database, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
-          const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
-          yield* assertSchema
-          const env = {
-            NODE_ENV: "production",
-            DATABASE_URL: Redacted.value(database.url),
-            REDIS_URL: redis.url,
-            BACKEND_URL: fake.url,
-            SHUTDOWN_DRAIN_MS: "0"
-          }
-          const oldCommand = (...words: ReadonlyArray<string>) => {
-            const ran = spawnSync(process.execPath, ["cli/tollgate.js", ...words], {
-              cwd: folder,
-              encoding: "utf8",
-              env: { PATH: process.env["PATH"], ...env }
-            })
-            assert.strictEqual(ran.status, 0, `${words.join(" ")}: ${ran.stderr}`)
-            return ran.stdout
-          }
+layer(world, { excludeTestServices: true })(`the version before migration ${minimumVersion + 1}`, (it) => {
+  it.effect.skipIf(skipped !== "")(
+    "when the schema is today's, then the previous version starts, serves, audits and administers beside today's",
+    () =>
+      Effect.gen(function* () {
+        const folder = yield* checkoutOf(Result.getOrThrow(previous))
+        const [database, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
+        const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+        yield* assertSchema
+        const env = {
+          NODE_ENV: "production",
+          DATABASE_URL: Redacted.value(database.url),
+          REDIS_URL: redis.url,
+          BACKEND_URL: fake.url,
+          SHUTDOWN_DRAIN_MS: "0"
+        }
+        const oldCommand = (...words: ReadonlyArray<string>) => {
+          const ran = spawnSync(process.execPath, ["cli/tollgate.js", ...words], {
+            cwd: folder,
+            encoding: "utf8",
+            env: { PATH: process.env["PATH"], ...env }
+          })
+          assert.strictEqual(ran.status, 0, `${words.join(" ")}: ${ran.stderr}`)
+          return ran.stdout
+        }
 
-          yield* registry.createTenant({ name: "today", allowAllModels: true })
-          const { key, secret } = yield* registry.createKey({ tenant: "today", name: "k" })
-          oldCommand("create-tenant", "--name", "before", "--allow-all-models")
-          const oldSecret = oldCommand("create-key", "--tenant", "before", "--name", "k").trim()
-          oldCommand("set-budget", "--key", key.prefix, "--daily", "100000")
-          assert.include(oldCommand("migrate", "--plan"), `newer than this tollgate (${minimumVersion})`)
-          assert.include(oldCommand("migrate"), "up to date")
+        yield* registry.createTenant({ name: "today", allowAllModels: true })
+        const { key, secret } = yield* registry.createKey({ tenant: "today", name: "k" })
+        oldCommand("create-tenant", "--name", "before", "--allow-all-models")
+        const oldSecret = oldCommand("create-key", "--tenant", "before", "--name", "k").trim()
+        oldCommand("set-budget", "--key", key.prefix, "--daily", "100000")
+        assert.include(oldCommand("migrate", "--plan"), `newer than this tollgate (${minimumVersion})`)
+        assert.include(oldCommand("migrate"), "up to date")
 
-          const now = yield* makeGatewayProcess(env)
-          const before = yield* makeGatewayProcess(env, path.join(folder, "src/main.ts"))
-          for (const { printed, url } of [now, before]) {
-            const ready = yield* eventually(
-              Effect.promise(() => fetch(`${url}/readyz`).then((answer) => answer.status)),
-              (status) => status === 200
-            )
-            assert.strictEqual(ready, 200, printed())
-            for (const one of [secret, oldSecret]) {
-              const answer = yield* Effect.promise(() =>
-                fetch(`${url}/api/chat`, {
-                  method: "POST",
-                  headers: { authorization: `Bearer ${one}`, "content-type": "application/json" },
-                  body: JSON.stringify(hello())
-                }).then(async (response) => `${response.status} ${await response.text()}`)
-              )
-              assert.match(answer, /^200 .*"done":true/s, printed())
-            }
-          }
-          const ledger = yield* Effect.flatMap(
-            sql`SELECT requests::int FROM ledger ORDER BY 1`,
-            Schema.decodeUnknownEffect(Rows)
+        const now = yield* makeGatewayProcess(env)
+        const before = yield* makeGatewayProcess(env, path.join(folder, "src/main.ts"))
+        for (const { printed, url } of [now, before]) {
+          const ready = yield* eventually(
+            Effect.promise(() => fetch(`${url}/readyz`).then((answer) => answer.status)),
+            (status) => status === 200
           )
-          assert.deepStrictEqual(ledger, [{ requests: 2 }, { requests: 2 }])
-          assert.strictEqual((yield* sql`SELECT 1 AS one FROM audit_log WHERE status = 200`).length, 4)
-          assert.strictEqual(yield* before.stop, 0)
-          assert.strictEqual(yield* now.stop, 0)
-        }).pipe(Effect.scoped),
-      { timeout: 60_000 }
-    )
+          assert.strictEqual(ready, 200, printed())
+          for (const one of [secret, oldSecret]) {
+            const answer = yield* Effect.promise(() =>
+              fetch(`${url}/api/chat`, {
+                method: "POST",
+                headers: { authorization: `Bearer ${one}`, "content-type": "application/json" },
+                body: JSON.stringify(hello())
+              }).then(async (response) => `${response.status} ${await response.text()}`)
+            )
+            assert.match(answer, /^200 .*"done":true/s, printed())
+          }
+        }
+        const ledger = yield* Effect.flatMap(
+          sql`SELECT requests::int FROM ledger ORDER BY 1`,
+          Schema.decodeUnknownEffect(Rows)
+        )
+        assert.deepStrictEqual(ledger, [{ requests: 2 }, { requests: 2 }])
+        assert.strictEqual((yield* sql`SELECT 1 AS one FROM audit_log WHERE status = 200`).length, 4)
+        assert.strictEqual(yield* before.stop, 0)
+        assert.strictEqual(yield* now.stop, 0)
+      }).pipe(Effect.scoped)
+  )
 
-    it("when it is read, then it is older than today's if migrations were added since", () => {
-      assert.isAtMost(minimumVersion, knownVersion)
-    })
-  }
-)
+  it("when it is read, then it is older than today's if migrations were added since", () => {
+    assert.isAtMost(minimumVersion, knownVersion)
+  })
+})

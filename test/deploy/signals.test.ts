@@ -52,7 +52,7 @@ const busy = Effect.fnUntraced(function* (graceMs: number) {
   return { gateway, stream }
 })
 
-layer(world, { excludeTestServices: true, timeout: 60_000 })("a gateway that is told to stop twice", (it) => {
+layer(world, { excludeTestServices: true })("a gateway that is told to stop twice", (it) => {
   it.effect("when the second signal comes, then it ends at once, with its own exit code", () =>
     Effect.gen(function* () {
       const { gateway, stream } = yield* busy(60_000)
@@ -79,25 +79,22 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a gateway that is 
   )
 })
 
-it.live(
-  "when a gateway is told to stop while its database is frozen, then it ends in time",
-  () =>
-    Effect.gen(function* () {
-      const cluster = yield* TestCluster
-      const { gateway } = yield* busy(500)
-      yield* cluster.pause
-      assert.strictEqual(yield* gateway.stop, 1)
-      assert.include(gateway.printed(), "could not stop in time")
-      yield* cluster.resume
-    }).pipe(
-      Effect.scoped,
-      Effect.provide(
-        Layer.mergeAll(
-          Layer.provideMerge(layerRegistry({ defaults: generous }), layerPrivatePostgres()),
-          layerTestRedis,
-          layerFake
-        )
+it.live("when a gateway is told to stop while its database is frozen, then it ends in time", () =>
+  Effect.gen(function* () {
+    const cluster = yield* TestCluster
+    const { gateway } = yield* busy(500)
+    yield* cluster.pause
+    assert.strictEqual(yield* gateway.stop, 1)
+    assert.include(gateway.printed(), "could not stop in time")
+    yield* cluster.resume
+  }).pipe(
+    Effect.scoped,
+    Effect.provide(
+      Layer.mergeAll(
+        Layer.provideMerge(layerRegistry({ defaults: generous }), layerPrivatePostgres()),
+        layerTestRedis,
+        layerFake
       )
-    ),
-  60_000
+    )
+  )
 )

@@ -122,8 +122,7 @@ it.live(
 
       yield* present("expired")
       yield* isRefused(/has expired/, `?sslmode=verify-full&${ca}`)
-    }).pipe(Effect.scoped),
-  60_000
+    }).pipe(Effect.scoped)
 )
 
 it.live(
@@ -167,8 +166,7 @@ it.live(
         assert.match(ran.stderr, words)
         assert.notInclude(ran.stderr, "hidden-word")
       }
-    }).pipe(Effect.scoped),
-  60_000
+    }).pipe(Effect.scoped)
 )
 
 it.live(
@@ -194,45 +192,41 @@ it.live(
       for (const parameters of [`?sslrootcert=${strict.file("ca.crt")}`, client("stranger")]) {
         assert.match(String(yield* reply(strict.url(parameters))), /^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
       }
-    }).pipe(Effect.scoped),
-  60_000
+    }).pipe(Effect.scoped)
 )
 
-it.live(
-  "when sentinels and their master have TLS, then both are asked with it",
-  () =>
-    Effect.gen(function* () {
-      const { file, folder, tlsPort } = yield* makeRedis("yes")
-      const port = yield* freePort
-      writeFileSync(
-        file("sentinel.conf"),
-        [
-          ["port", "0"],
-          ["tls-port", String(port)],
-          ["bind", "127.0.0.1"],
-          ["dir", folder],
-          ["tls-replication", "yes"],
-          ...tlsWords(file, "yes"),
-          ["sentinel", "monitor", "m", "127.0.0.1", String(tlsPort), "1"]
-        ]
-          .map((words) => words.join(" "))
-          .join("\n")
-      )
-      const { command, libraries } = binary()
-      yield* Effect.acquireRelease(
-        Effect.sync(() => {
-          const [program = command, ...words] = [...tied, command, file("sentinel.conf"), "--sentinel"]
-          return spawn(program, words, {
-            env: { ...process.env, LD_LIBRARY_PATH: libraries },
-            stdio: "ignore"
-          })
-        }),
-        (child) => Effect.sync(() => void child.kill("SIGKILL"))
-      )
-      const files = `?sslrootcert=${file("ca.crt")}&sslcert=${file("tollgate.crt")}&sslkey=${file("tollgate.key")}`
-      assert.strictEqual(yield* reply(`rediss+sentinel://127.0.0.1:${port}/m${files}`), "PONG")
-    }).pipe(Effect.scoped),
-  60_000
+it.live("when sentinels and their master have TLS, then both are asked with it", () =>
+  Effect.gen(function* () {
+    const { file, folder, tlsPort } = yield* makeRedis("yes")
+    const port = yield* freePort
+    writeFileSync(
+      file("sentinel.conf"),
+      [
+        ["port", "0"],
+        ["tls-port", String(port)],
+        ["bind", "127.0.0.1"],
+        ["dir", folder],
+        ["tls-replication", "yes"],
+        ...tlsWords(file, "yes"),
+        ["sentinel", "monitor", "m", "127.0.0.1", String(tlsPort), "1"]
+      ]
+        .map((words) => words.join(" "))
+        .join("\n")
+    )
+    const { command, libraries } = binary()
+    yield* Effect.acquireRelease(
+      Effect.sync(() => {
+        const [program = command, ...words] = [...tied, command, file("sentinel.conf"), "--sentinel"]
+        return spawn(program, words, {
+          env: { ...process.env, LD_LIBRARY_PATH: libraries },
+          stdio: "ignore"
+        })
+      }),
+      (child) => Effect.sync(() => void child.kill("SIGKILL"))
+    )
+    const files = `?sslrootcert=${file("ca.crt")}&sslcert=${file("tollgate.crt")}&sslkey=${file("tollgate.key")}`
+    assert.strictEqual(yield* reply(`rediss+sentinel://127.0.0.1:${port}/m${files}`), "PONG")
+  }).pipe(Effect.scoped)
 )
 
 it.live(
@@ -303,6 +297,5 @@ it.live(
       assert.match(said, /database does not answer.*certificate/s)
       assert.match(said, /redis connection error.*(?:SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY)/s)
       assert.notInclude(said, "hidden-word")
-    }).pipe(Effect.scoped, Effect.provide(layerFake)),
-  90_000
+    }).pipe(Effect.scoped, Effect.provide(layerFake))
 )

@@ -79,8 +79,7 @@ it.live(
         "doctor"
       ])
       assert.match(doctor.stdout, /cache +failed +self.signed certificate/)
-    }).pipe(Effect.scoped),
-  60_000
+    }).pipe(Effect.scoped)
 )
 
 it.live(
@@ -96,8 +95,7 @@ it.live(
       const files = clientFiles(file, "ca", "tollgate")
       assert.strictEqual(yield* reply(url(files, "localhost")), "PONG")
       assert.strictEqual(yield* reply(url(files, "127.0.0.1")), "ERR_TLS_CERT_ALTNAME_INVALID")
-    }).pipe(Effect.scoped),
-  60_000
+    }).pipe(Effect.scoped)
 )
 
 it.live(
@@ -129,6 +127,5 @@ it.live(
       )
       assert.isAbove(Math.max(...answers.map(({ waitedMs }) => waitedMs)), 100)
       assert.strictEqual(yield* gateway.stop, 0)
-    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerFake, layerRegistered))),
-  90_000
+    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerFake, layerRegistered)))
 )

@@ -65,6 +65,5 @@ it.live(
       yield* proxy.heal
       yield* serves
       assert.strictEqual(yield* gateway.stop, 0, gateway.printed())
-    }).pipe(Effect.scoped, Effect.provide(Layer.mergeAll(layerFake, layerRegistered))),
-  90_000
+    }).pipe(Effect.scoped, Effect.provide(Layer.mergeAll(layerFake, layerRegistered)))
 )

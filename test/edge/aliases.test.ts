@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Fake, Gateway, layerGateway, layerGatewayOn, newKey } from "../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 60_000 } as const
+const live = { excludeTestServices: true } as const
 
 /** A key of a tenant with one model for each kind of endpoint, and an alias for each. */
 const aliasedKey = Effect.fnUntraced(function* () {
@@ -130,7 +130,7 @@ layer(layerGateway(), live)("aliases", (it) => {
       const onBoth = Effect.all([ask, Effect.provideService(ask, Gateway, other)])
       const becomes = (expected: unknown) =>
         Effect.map(
-          eventually(onBoth, (found) => found.every((one) => one === expected), 2500),
+          eventually(onBoth, (found) => found.every((one) => one === expected)),
           (found) => assert.deepStrictEqual<unknown>(found, [expected, expected])
         )
       yield* becomes(403)

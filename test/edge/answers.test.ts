@@ -7,7 +7,7 @@ import { fake } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { rawPost, responsesIn, talk } from "../support/RawClient.ts"
 
-const live = { excludeTestServices: true, timeout: 60_000 } as const
+const live = { excludeTestServices: true } as const
 
 /** More than a connection's buffers in the kernel take, and no more than so many inputs may give. */
 const inputs = 200
@@ -53,8 +53,7 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "1500", CONCURRENCY_LEASE_S: "3" }
           const rows = yield* eventually(
             sql<{ status: number; tokens_in: bigint }>`
           SELECT status, tokens_in FROM audit_log WHERE key_prefix = ${prefix} AND status = 200`,
-            (found) => found.length > 0,
-            10_000
+            (found) => found.length > 0
           )
           assert.isTrue((rows[0]?.tokens_in ?? 0n) > 0n)
           const refused = yield* call("/api/embed", { secret, body: embed })
@@ -75,8 +74,7 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "1500", CONCURRENCY_LEASE_S: "3" }
           socket.resume()
           yield* eventually(
             Effect.sync(() => text.bytes),
-            (bytes) => bytes > size,
-            20_000
+            (bytes) => bytes > size
           )
           const next = yield* eventually(
             call("/api/embed", { secret, body: embed }),
@@ -239,7 +237,7 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "20971520" }), live)(
         // The scripted answer is for the first request that the backend gets.
         yield* backend.until(() => backend.requests.length > 0)
         const chat = (key: string) => call("/api/chat", { secret: key, body: hello({ stream: false }) })
-        const refused = yield* eventually(chat(secret), ({ status }) => status === 429, 10_000)
+        const refused = yield* eventually(chat(secret), ({ status }) => status === 429)
         assert.strictEqual(refused.status, 429)
         assert.include(refused.text, "concurrency_limit_exceeded")
         const calls = backend.requests.length
@@ -247,7 +245,7 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "20971520" }), live)(
         assert.strictEqual(backend.requests.length, calls)
         assert.strictEqual((yield* chat(other.secret)).status, 200)
         socket.resume()
-        const served = yield* eventually(chat(secret), ({ status }) => status === 200, 20_000)
+        const served = yield* eventually(chat(secret), ({ status }) => status === 200)
         assert.strictEqual(served.status, 200)
       }).pipe(Effect.scoped)
     )

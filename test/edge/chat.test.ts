@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import { auditRow, call, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 layer(layerGateway(), live)("a chat through the whole gateway", (it) => {
   it.effect(

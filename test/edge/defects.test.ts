@@ -69,7 +69,7 @@ const streams: ReadonlyArray<Step> = [
   { part: "Meter.renew", status: 200, audited: 500, tokens: estimate + seen, stream: true }
 ]
 
-layer(world, { excludeTestServices: true, timeout: 60_000 })("a defect", (it) => {
+layer(world, { excludeTestServices: true })("a defect", (it) => {
   for (const { part, status, tokens, audited = status, cold: isNew = false, stream = false } of [
     ...before,
     ...cold,
@@ -119,7 +119,7 @@ layer(world, { excludeTestServices: true, timeout: 60_000 })("a defect", (it) =>
           rows.map((row) => ({ ...row })),
           [{ status: audited, tokens }]
         )
-        const next = yield* eventually(chat("next"), (answer) => answer.status === 200, 3000)
+        const next = yield* eventually(chat("next"), (answer) => answer.status === 200)
         assert.strictEqual(next.status, 200, next.text)
         const { open, difference } = yield* settledBooks(leaseS + 5)
         assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })

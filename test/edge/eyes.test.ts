@@ -10,7 +10,7 @@ import { layerTracing } from "../../src/observability/tracing.ts"
 import { Collector, layerCollector } from "../support/Collector.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 const root = path.resolve(import.meta.dirname, "../..")
 const deployed = ["deploy/grafana/tollgate.json", "deploy/prometheus/alerts.yaml"].map(
@@ -155,8 +155,7 @@ layer(layerTraced, live)("with a collector", (it) => {
         yield* call("/api/tags/marker-path", { secret })
         yield* eventually(
           Effect.sync(() => collector.bodies.join("\n")),
-          (text) => text.includes(String(headers.get("x-request-id"))) && text.includes("blocked path"),
-          8000
+          (text) => text.includes(String(headers.get("x-request-id"))) && text.includes("blocked path")
         )
         const text = collector.bodies.join("\n")
         assert.isTrue(collector.bodies.every((sent) => sent.startsWith("/v1/traces ")))

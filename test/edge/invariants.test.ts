@@ -76,7 +76,7 @@ const meter = Layer.unwrap(
   )
 )
 
-layer(Layer.provideMerge(meter, layerGateway()), { excludeTestServices: true, timeout: 30_000 })(
+layer(Layer.provideMerge(meter, layerGateway()), { excludeTestServices: true })(
   "a gateway whose books are tampered with",
   (it) => {
     const problems = Effect.map(bookProblems, (found) => found.join("\n"))

@@ -37,7 +37,7 @@ const linesOf = <E, R>(work: Effect.Effect<unknown, E, R>) =>
     return yield* Effect.forEach(printed, (line) => Schema.decodeEffect(Line)(line))
   }).pipe(Effect.scoped)
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 layer(layerGateway(production), live)("a request's log line", (it) => {
   it.effect(
@@ -92,8 +92,7 @@ layer(layerTraced(1), live)("a log line with a collector", (it) => {
       assert.deepStrictEqual(traces("backend failed"), [traceId("a")])
       const found = yield* eventually(
         Effect.sync(() => spans().filter((span) => span.traceId === own)),
-        (of) => of.length > 0,
-        10_000
+        (of) => of.length > 0
       )
       assert.isNotEmpty(found)
     })

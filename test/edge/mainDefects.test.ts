@@ -38,7 +38,6 @@ describe("an error that nobody handles", () => {
         assert.include(printed, "tollgate: stopped by a defect")
         assert.notInclude(printed, "A prompt")
         assert.notInclude(printed, secret.slice(12))
-      }).pipe(Effect.scoped),
-    30_000
+      }).pipe(Effect.scoped)
   )
 })

@@ -5,7 +5,7 @@ import { Fake, Gateway, layerGateway } from "../support/Gateway.ts"
 import { rawRequest, talk } from "../support/RawClient.ts"
 import { assertRefusal } from "./attacks/checks.ts"
 
-layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("without a key", (it) => {
+layer(layerGateway(), { excludeTestServices: true })("without a key", (it) => {
   it.effect("when many ask whether it is ready, then the backend is asked once a second at most (U23)", () =>
     Effect.gen(function* () {
       const [{ url }, fake] = [yield* Gateway, yield* Fake]

@@ -8,7 +8,7 @@ import { type Gate, gates } from "../../src/domain/Errors.ts"
 import { hello } from "../support/Gateway.ts"
 import { layerTwins, Twins } from "../support/Twins.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 const post = Effect.fnUntraced(function* (path: string, secret: string | undefined, body: unknown) {
   const { url } = yield* Twins

@@ -2,7 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { auditRow, call, Gateway, layerGateway } from "../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("a playground that is on", (it) => {
   it.effect("when anybody opens it, then it is one page with its policy, without an audit row", () =>

@@ -9,9 +9,9 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { picture } from "../support/pictures.ts"
 import { auditRow, call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { makeStopwatch } from "../support/wait.ts"
+import { makeStopwatch, atMost } from "../support/wait.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 interface Logged {
   readonly prompt: string
@@ -226,11 +226,10 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
       const since = makeStopwatch()
       const first = yield* eventually(
         Effect.flatMap(asked(), (id) => eventually(logged(id), (row) => row !== undefined, 100)),
-        (row) => row !== undefined,
-        3000
+        (row) => row !== undefined
       )
       assert.isDefined(first)
-      assert.isBelow(since(), 1500)
+      assert.isBelow(since(), atMost(1500))
       assert.isUndefined(yield* logged(off))
 
       fake.script({ does: "stream", lines: [wire.chat("a"), wire.chat("b"), wire.done()], gapMs: 200 })
@@ -252,10 +251,8 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
       const { status, text } = yield* call("/api/chat", { secret, body: said("m", { stream: false }) })
       assert.strictEqual(status, 200)
       assert.include(text, "Hello world!")
-      const metrics = yield* eventually(
-        call("/metrics"),
-        ({ text }) => /^tollgate_prompt_log_dropped_total [1-9]/m.test(text),
-        8000
+      const metrics = yield* eventually(call("/metrics"), ({ text }) =>
+        /^tollgate_prompt_log_dropped_total [1-9]/m.test(text)
       )
       assert.match(metrics.text, /^tollgate_prompt_log_dropped_total 1$/m)
       yield* sql`ALTER TABLE prompt_log_away RENAME TO prompt_log`

@@ -6,7 +6,7 @@ import OpenAI from "openai"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 60_000 } as const
+const live = { excludeTestServices: true } as const
 
 const words = (count: number) => [{ role: "user", content: "word ".repeat(count) }]
 

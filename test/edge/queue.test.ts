@@ -15,7 +15,7 @@ import {
   newKey
 } from "../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 60_000 } as const
+const live = { excludeTestServices: true } as const
 
 const env = {
   BACKEND_MAX_CONCURRENT: "2",
@@ -49,7 +49,7 @@ const queuedMs = Effect.fnUntraced(function* (id: string | null) {
 /** The first request after the start of a store waits until every replica could have named its own. */
 const open = Effect.fnUntraced(function* () {
   const { secret } = yield* newKey()
-  yield* eventually(chat(secret), ({ status }) => status === 200, 10_000)
+  yield* eventually(chat(secret), ({ status }) => status === 200)
 })
 
 layer(layerGateway(env), live)("a line of two places", (it) => {

@@ -6,7 +6,7 @@ import { fake } from "../support/FakeBackend.ts"
 import { eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { rawRequest } from "../support/RawClient.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 /** An answer may be so large that it fills the kernel's buffers. */
 const env = { CLIENT_STALL_TIMEOUT_MS: "400", NUM_PREDICT_CAP: "1000000" }

@@ -6,6 +6,7 @@ import { Effect, Exit, Schedule } from "effect"
 import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { folder, parent, visit, visits } from "../support/embedded.ts"
+import { maxWaitMs } from "../support/wait.ts"
 
 it.live("when it is started again, then its data are there, and its socket is gone after the end", () =>
   Effect.gen(function* () {
@@ -107,7 +108,7 @@ it.live("when its parent is killed, then it ends, and the next start has the dat
     child.kill("SIGKILL")
     yield* Effect.suspend(() =>
       existsSync(path.join(dataDir, "postgres/postmaster.pid")) ? Effect.fail("still there") : Effect.void
-    ).pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("10 seconds"))
+    ).pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout(maxWaitMs))
     assert.strictEqual(yield* visit(dataDir), 1)
     assert.isFalse(existsSync(path.dirname(socket)))
   })

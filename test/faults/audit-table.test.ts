@@ -30,7 +30,7 @@ const faults = [
 
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
-layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("tables that take no rows", (it) => {
+layer(layerGateway(), { excludeTestServices: true })("tables that take no rows", (it) => {
   for (const { begin, end, what } of faults) {
     it.effect(
       `when rows cannot be written (${what}), then answers wait, later nothing is admitted, and no row is lost`,
@@ -57,10 +57,10 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("tables th
               }),
             () => end
           )
-          const back = yield* eventually(chat(secret), ({ status }) => status === 200, 5000)
+          const back = yield* eventually(chat(secret), ({ status }) => status === 200)
           assert.strictEqual(back.status, 200, back.text)
           for (const answer of [held, list]) {
-            const row = yield* eventually(auditRow(answer.headers.get("x-request-id")), Boolean, 5000)
+            const row = yield* eventually(auditRow(answer.headers.get("x-request-id")), Boolean)
             assert.deepInclude(
               row,
               { status: 503, error_type: "service_unavailable" },
@@ -82,7 +82,7 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 60_000 })("tables th
       )
       assert.strictEqual(refused.status, 503)
       assert.strictEqual(fake.requests.length, asked)
-      const back = yield* eventually(chat(secret), ({ status }) => status === 200, 5000)
+      const back = yield* eventually(chat(secret), ({ status }) => status === 200)
       assert.strictEqual(back.status, 200, back.text)
     })
   )

@@ -35,63 +35,54 @@ const firstSettled = () => {
   }
 }
 
-layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })(
-  "a settlement that is not delivered",
-  (it) => {
-    it.effect(
-      "when it waits, then its account is refused and no other, and the budget is exact to the token in the end",
-      () =>
-        Effect.gen(function* () {
-          const [{ redis }, backend, registry] = [yield* Wires, yield* Fake, yield* Registry]
-          const [tight, other] = [yield* newKey(), yield* newKey()]
-          const budget = cost + (38 + 2) + (counted + 1) + 15 * cost
-          yield* registry.setBudgets(tight.prefix, { day: budget, total: budget })
-          yield* modelSpeaks
-          backend.always(short)
-          for (const { secret } of [tight, other]) {
-            assert.strictEqual((yield* eventually(ask(secret), ({ status }) => status === 200)).status, 200)
-          }
-          // One that holds nearly all, and one that gets the few tokens left and uses many more.
-          const began = backend.requests.length
-          const done = { prompt_eval_count: 38, eval_count: 2 }
-          backend.script({
-            does: "stream",
-            lines: [wire.chat("x"), wire.chat("y"), wire.done("chat", done)],
-            gapMs: 700
-          })
-          const large = yield* Effect.forkChild(ask(tight.secret, long), { startImmediately: true })
-          yield* backend.until(() => backend.requests.length === began + 1)
-          yield* redis.cutAfter(firstSettled(), "toServer", { drop: true, times: 1000 })
-          backend.script({
-            does: "stream",
-            lines: [wire.chat("x"), wire.done("chat", { prompt_eval_count: counted, eval_count: 1 })],
-            together: true
-          })
-          assert.strictEqual((yield* ask(tight.secret, long)).status, 200)
-          assert.strictEqual((yield* Fiber.join(large)).status, 200)
-          const asked = backend.requests.length
-          for (let i = 0; i < 12; i++) {
-            assert.strictEqual((yield* ask(tight.secret)).status, 503)
-            yield* Effect.sleep("50 millis")
-          }
-          assert.strictEqual(backend.requests.length, asked)
-          // The connection is cut at each try, for all: but in between the others are served.
-          assert.strictEqual(
-            (yield* eventually(ask(other.secret), ({ status }) => status === 200)).status,
-            200
-          )
-
-          yield* redis.heal
-          assert.strictEqual(
-            (yield* eventually(ask(tight.secret), ({ status }) => status === 200, 3000)).status,
-            200
-          )
-          const answers = yield* Effect.forEach(Array.from({ length: 20 }), () => ask(tight.secret))
-          assert.strictEqual(answers.filter(({ status }) => status === 200).length, 14)
-          const { difference, open } = yield* settledBooks(leaseS + 5)
-          assert.deepStrictEqual({ difference, open }, { difference: 0, open: 0 })
-          assert.strictEqual(yield* spentOf(tight.prefix), budget)
+layer(layerWired(), { excludeTestServices: true })("a settlement that is not delivered", (it) => {
+  it.effect(
+    "when it waits, then its account is refused and no other, and the budget is exact to the token in the end",
+    () =>
+      Effect.gen(function* () {
+        const [{ redis }, backend, registry] = [yield* Wires, yield* Fake, yield* Registry]
+        const [tight, other] = [yield* newKey(), yield* newKey()]
+        const budget = cost + (38 + 2) + (counted + 1) + 15 * cost
+        yield* registry.setBudgets(tight.prefix, { day: budget, total: budget })
+        yield* modelSpeaks
+        backend.always(short)
+        for (const { secret } of [tight, other]) {
+          assert.strictEqual((yield* eventually(ask(secret), ({ status }) => status === 200)).status, 200)
+        }
+        // One that holds nearly all, and one that gets the few tokens left and uses many more.
+        const began = backend.requests.length
+        const done = { prompt_eval_count: 38, eval_count: 2 }
+        backend.script({
+          does: "stream",
+          lines: [wire.chat("x"), wire.chat("y"), wire.done("chat", done)],
+          gapMs: 700
         })
-    )
-  }
-)
+        const large = yield* Effect.forkChild(ask(tight.secret, long), { startImmediately: true })
+        yield* backend.until(() => backend.requests.length === began + 1)
+        yield* redis.cutAfter(firstSettled(), "toServer", { drop: true, times: 1000 })
+        backend.script({
+          does: "stream",
+          lines: [wire.chat("x"), wire.done("chat", { prompt_eval_count: counted, eval_count: 1 })],
+          together: true
+        })
+        assert.strictEqual((yield* ask(tight.secret, long)).status, 200)
+        assert.strictEqual((yield* Fiber.join(large)).status, 200)
+        const asked = backend.requests.length
+        for (let i = 0; i < 12; i++) {
+          assert.strictEqual((yield* ask(tight.secret)).status, 503)
+          yield* Effect.sleep("50 millis")
+        }
+        assert.strictEqual(backend.requests.length, asked)
+        // The connection is cut at each try, for all: but in between the others are served.
+        assert.strictEqual((yield* eventually(ask(other.secret), ({ status }) => status === 200)).status, 200)
+
+        yield* redis.heal
+        assert.strictEqual((yield* eventually(ask(tight.secret), ({ status }) => status === 200)).status, 200)
+        const answers = yield* Effect.forEach(Array.from({ length: 20 }), () => ask(tight.secret))
+        assert.strictEqual(answers.filter(({ status }) => status === 200).length, 14)
+        const { difference, open } = yield* settledBooks(leaseS + 5)
+        assert.deepStrictEqual({ difference, open }, { difference: 0, open: 0 })
+        assert.strictEqual(yield* spentOf(tight.prefix), budget)
+      })
+  )
+})

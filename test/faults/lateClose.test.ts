@@ -22,7 +22,7 @@ const waitsForLock = Effect.gen(function* () {
 
 const abortion = { status: 500, errorType: "aborted" }
 
-layer(TestPostgres, { excludeTestServices: true, timeout: 30_000 })("a late end", (it) => {
+layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
   it.effect(
     "when its amount is another one, then it is corrected; when it is only sent twice, then not",
     () =>

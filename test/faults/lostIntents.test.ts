@@ -70,7 +70,7 @@ it.live(
       yield* Effect.all([end, end], { concurrency: 2 })
       assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
       // One that runs on.
-      assert.isTrue(yield* eventually(there(running.arrival.requestId), (intent) => intent === true, 20_000))
+      assert.isTrue(yield* eventually(there(running.arrival.requestId), (intent) => intent === true))
       const sql = yield* SqlClient.SqlClient
       const [restored] = yield* sql`
         SELECT held::int, tokens_in::int, tokens_out::int, lease_until > now() AS leased FROM intents
@@ -100,8 +100,7 @@ it.live(
           errors: 0
         }))
       )
-    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({}, lazy))),
-  60_000
+    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({}, lazy)))
 )
 
 it.live(
@@ -130,7 +129,7 @@ it.live(
           written = audit.close(endOf(ending, usageOf(7, 3)))
         })
       )
-      assert.isTrue(yield* eventually(hasIntent(running.arrival.requestId), Boolean, 10_000))
+      assert.isTrue(yield* eventually(hasIntent(running.arrival.requestId), Boolean))
       assert.isFalse(yield* hasIntent(ending.arrival.requestId))
       yield* Deferred.succeed(release, undefined)
       yield* Fiber.join(writer)
@@ -160,8 +159,7 @@ it.live("when the completion of a request cannot be written, then its intent get
     assert.isTrue(
       yield* eventually(
         Effect.map(figures, (tokensOut) => tokensOut === "3"),
-        Boolean,
-        10_000
+        Boolean
       )
     )
     yield* sql`DROP TRIGGER full_disk ON audit_log`
@@ -207,6 +205,5 @@ it.live(
       assert.deepStrictEqual(yield* settings("INSERT intents"), ["off"])
       for (const what of ["UPDATE intents", "DELETE intents", "INSERT audit_log"])
         assert.deepStrictEqual(yield* settings(what), ["on"], what)
-    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({ maxConnections: 1 }, lazy))),
-  60_000
+    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({ maxConnections: 1 }, lazy)))
 )

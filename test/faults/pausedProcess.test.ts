@@ -68,7 +68,7 @@ const prepared = Effect.gen(function* () {
 
 let serial = 0
 
-layer(world, { excludeTestServices: true, timeout: 90_000 })("a process that is stopped", (it) => {
+layer(world, { excludeTestServices: true })("a process that is stopped", (it) => {
   it.effect(
     "when it is paused past its lease while another replica runs, then what its client got is booked to the token",
     () =>
@@ -114,8 +114,7 @@ layer(world, { excludeTestServices: true, timeout: 90_000 })("a process that is 
           corrections.map((one) => ({ ...one })),
           [{ tokens_out: count("eval_count") - row.tokens_out, status: 200 }]
         )
-      }).pipe(Effect.scoped),
-    { timeout: 90_000 }
+      }).pipe(Effect.scoped)
   )
 
   it.effect(
@@ -140,7 +139,6 @@ layer(world, { excludeTestServices: true, timeout: 90_000 })("a process that is 
           [{ status: 200, tokens_out: words }]
         )
         assert.deepInclude(yield* settledBooks(20), { difference: 0, open: 0 })
-      }).pipe(Effect.scoped),
-    { timeout: 90_000 }
+      }).pipe(Effect.scoped)
   )
 })

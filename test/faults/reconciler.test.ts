@@ -55,7 +55,7 @@ it.live(
       assert.strictEqual(beaten?.tokens_out, 40, "the heartbeat tells what was used")
       yield* Scope.close(scope, Exit.void)
 
-      const row = yield* eventually(storedRow(dead.arrival.requestId), Boolean, 10_000)
+      const row = yield* eventually(storedRow(dead.arrival.requestId), Boolean)
       assert.deepInclude(row, { status: 500, error_type: "aborted", tokens_in: 5, tokens_out: 40 })
       assert.isFalse(yield* hasIntent(dead.arrival.requestId))
       assert.deepInclude((yield* ledgerOf(caller.keyId))[0], { requests: 1, tokensIn: 5, tokensOut: 40 })
@@ -74,43 +74,38 @@ it.live(
           Layer.provideMerge(TestPostgres)
         )
       )
-    ),
-  60_000
+    )
 )
 
-it.live(
-  "when an outage is longer than a lease, then living requests are not taken for dead",
-  () =>
-    Effect.gen(function* () {
-      const [audit, cluster] = [yield* Audit, yield* TestCluster]
-      const intent = intentOf()
-      yield* audit.open(queuedFor(intent))
-      yield* cluster.stop
-      yield* Effect.sleep("4 seconds")
-      yield* cluster.start
-      const lease = yield* eventually(
-        Effect.orElseSucceed(leaseOf(intent.arrival.requestId), () => undefined),
-        (lease) => (lease?.left ?? 0) > 0,
-        10_000
+it.live("when an outage is longer than a lease, then living requests are not taken for dead", () =>
+  Effect.gen(function* () {
+    const [audit, cluster] = [yield* Audit, yield* TestCluster]
+    const intent = intentOf()
+    yield* audit.open(queuedFor(intent))
+    yield* cluster.stop
+    yield* Effect.sleep("4 seconds")
+    yield* cluster.start
+    const lease = yield* eventually(
+      Effect.orElseSucceed(leaseOf(intent.arrival.requestId), () => undefined),
+      (lease) => (lease?.left ?? 0) > 0
+    )
+    assert.isAbove(lease?.left ?? -1, 0, "renewed, not closed")
+    // Long enough for the reconciler to have looked again and again.
+    yield* Effect.sleep("2 seconds")
+    yield* audit.close(endOf(intent, usageOf(9, 9)))
+    assert.deepInclude(yield* storedRow(intent.arrival.requestId), { status: 200, tokens_in: 9 })
+  }).pipe(
+    Effect.provide(
+      Layer.merge(
+        layerLiveAudit({ ...patience, leaseS: 3, closeTimeoutMs: 5000 }),
+        layerCrashRecovery({ leaseS: 3, everyS: 0.1 })
+      ).pipe(
+        Layer.provide([layerSuspects, Metrics.layer]),
+        Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
+        Layer.provideMerge(layerPrivatePostgres())
       )
-      assert.isAbove(lease?.left ?? -1, 0, "renewed, not closed")
-      // Long enough for the reconciler to have looked again and again.
-      yield* Effect.sleep("2 seconds")
-      yield* audit.close(endOf(intent, usageOf(9, 9)))
-      assert.deepInclude(yield* storedRow(intent.arrival.requestId), { status: 200, tokens_in: 9 })
-    }).pipe(
-      Effect.provide(
-        Layer.merge(
-          layerLiveAudit({ ...patience, leaseS: 3, closeTimeoutMs: 5000 }),
-          layerCrashRecovery({ leaseS: 3, everyS: 0.1 })
-        ).pipe(
-          Layer.provide([layerSuspects, Metrics.layer]),
-          Layer.provideMerge(layerMemoryMeter({ leaseS: 30 })),
-          Layer.provideMerge(layerPrivatePostgres())
-        )
-      )
-    ),
-  60_000
+    )
+  )
 )
 
 it.live(
@@ -150,7 +145,7 @@ it.live(
       yield* Effect.sleep("2 seconds")
       assert.isTrue(yield* hasIntent(good.arrival.requestId), "not settled, so not closed")
       meterDown = false
-      const row = yield* eventually(storedRow(good.arrival.requestId), Boolean, 10_000)
+      const row = yield* eventually(storedRow(good.arrival.requestId), Boolean)
       assert.deepInclude(row, { status: 500, error_type: "aborted" })
       assert.isTrue(yield* hasIntent(bad.arrival.requestId))
       // It is seen: logged once with its id, and counted for as long as it is there.
@@ -168,6 +163,5 @@ it.live(
         yield* eventually(metrics, (text) => text.includes("tollgate_intents_stuck 0\n")),
         "tollgate_intents_stuck 0\n"
       )
-    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerMemoryMeter({ leaseS: 30 }), TestPostgres))),
-  60_000
+    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerMemoryMeter({ leaseS: 30 }), TestPostgres)))
 )

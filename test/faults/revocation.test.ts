@@ -67,7 +67,7 @@ const newKey = Effect.gen(function* () {
 })
 
 const check = <E>(title: string, test: Effect.Effect<void, E, Layer.Success<typeof World>>) =>
-  it.live(title, () => Effect.provide(test, World), 60_000)
+  it.live(title, () => Effect.provide(test, World))
 
 check(
   "when the command or a plain row in the outbox revokes a key, then it is refused within about a second",

@@ -61,6 +61,5 @@ it.live(
       assert.deepStrictEqual(yield* ledgerOf(caller.keyId), [])
       yield* close(dead.arrival.requestId)
       assert.deepStrictEqual(settled, [dead.arrival.requestId], "a request without a row is settled")
-    }).pipe(Effect.provide(TestPostgres)),
-  60_000
+    }).pipe(Effect.provide(TestPostgres))
 )

@@ -53,6 +53,5 @@ it.live(
       )
       assert.isTrue(together.every(served), gateway.printed())
       assert.strictEqual(yield* gateway.stop, 0, gateway.printed())
-    }).pipe(Effect.scoped, Effect.provide(Layer.mergeAll(layerFake, layerRegistered, layerPrivateRedis()))),
-  60_000
+    }).pipe(Effect.scoped, Effect.provide(Layer.mergeAll(layerFake, layerRegistered, layerPrivateRedis())))
 )

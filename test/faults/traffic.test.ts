@@ -14,6 +14,7 @@ import { TestCluster } from "../support/TestPostgres.ts"
 import { TestRedisServer } from "../support/TestRedis.ts"
 import { startTraffic } from "../support/Traffic.ts"
 import { layerWired, leaseS, tellRedis, Wires } from "../support/Wires.ts"
+import { atMost } from "../support/wait.ts"
 
 /**
  * One token, which is held however little is left: no answer is cut, each costs the same, and the budget, which is a
@@ -111,7 +112,7 @@ const spent = Effect.fnUntraced(function* (prefix: string) {
   return row?.n ?? 0
 })
 
-layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the middle of traffic", (it) => {
+layer(layerWired(), { excludeTestServices: true })("in the middle of traffic", (it) => {
   for (const { name, begins, ends, lastsMs = 1500 } of faults) {
     it.effect(`when ${name}, then requests get an answer or a 503, and the books are exact`, () =>
       Effect.gen(function* () {
@@ -136,7 +137,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the midd
         if (ends !== undefined) yield* ends
         yield* wires.redis.heal
         yield* wires.postgres.heal
-        const back = yield* eventually(chat(free.secret), ({ status }) => status === 200, 3000)
+        const back = yield* eventually(chat(free.secret), ({ status }) => status === 200)
         assert.strictEqual(back.status, 200, back.text)
         yield* Effect.sleep("300 millis")
         yield* traffic.stop
@@ -149,7 +150,7 @@ layer(layerWired(), { excludeTestServices: true, timeout: 60_000 })("in the midd
         // A request that was answered already waits longer for its row: a failover shall not cost it its answer.
         const refused = all.filter((outcome) => outcome.status === 503 && outcome.began > began)
         const slowest = Math.max(0, ...refused.map(({ ms }) => ms))
-        assert.isBelow(slowest, 2500)
+        assert.isBelow(slowest, atMost(2500))
         const end = yield* settledBooks(leaseS + 5)
         assert.deepStrictEqual({ open: end.open, difference: end.difference }, { open: 0, difference: 0 })
         assert.isAtMost(yield* spent(tight.prefix), budget)

@@ -102,8 +102,7 @@ layer(layerGateway(), live)("mangled bytes on the socket", (it) => {
         // Every slot that was taken is free again.
         const metrics = yield* eventually(
           call("/metrics"),
-          ({ text }) => !/^tollgate_open_leases [1-9]/m.test(text),
-          10_000
+          ({ text }) => !/^tollgate_open_leases [1-9]/m.test(text)
         )
         assert.notMatch(metrics.text, /^tollgate_open_leases [1-9]/m)
         const after = yield* call("/api/chat", { secret, body: hello({ stream: false }) })

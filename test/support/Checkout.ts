@@ -5,6 +5,7 @@ import { rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Data, Effect, Option, Schedule, type Scope } from "effect"
+import { maxWaitMs } from "./wait.ts"
 
 export class CheckoutFailed extends Data.TaggedError("CheckoutFailed")<{ readonly message: string }> {}
 
@@ -123,7 +124,7 @@ export const npmStart = (
       }),
       (child) =>
         Effect.andThen(signal(child, "SIGINT"), ended(child)).pipe(
-          Effect.timeoutOrElse({ duration: "20 seconds", orElse: () => signal(child, "SIGKILL") })
+          Effect.timeoutOrElse({ duration: maxWaitMs, orElse: () => signal(child, "SIGKILL") })
         )
     )
     const up = yield* Effect.sync(() => said).pipe(
@@ -131,7 +132,7 @@ export const npmStart = (
         schedule: Schedule.spaced("50 millis"),
         until: (text) => text.includes("npx node --input-type=module") || child.exitCode !== null
       }),
-      Effect.timeoutOption("60 seconds")
+      Effect.timeoutOption(maxWaitMs)
     )
     const { key, url } = facts(said)
     if (Option.isNone(up) || key === "" || url === "")

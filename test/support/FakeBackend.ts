@@ -12,7 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { final, type Kind, piece, showOf, tagsEntry, vectorOf } from "../../src/backend/demo/wire.ts"
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
 import { behave, type Behaviour } from "./Behaviour.ts"
-import { ownTimeMs } from "./wait.ts"
+import { maxWaitMs, ownTimeMs } from "./wait.ts"
 
 export type { Behaviour } from "./Behaviour.ts"
 
@@ -57,7 +57,7 @@ export interface FakeBackend {
   readonly openConnections: number
   /** connections accepted so far */
   readonly connections: number
-  /** Waits until `condition` holds; dies after two seconds. */
+  /** Waits until `condition` holds; dies when it never does. */
   until(condition: () => boolean): Effect.Effect<void>
 }
 
@@ -188,7 +188,7 @@ class Fake implements FakeBackend {
   }
   until(condition: () => boolean): Effect.Effect<void> {
     return Effect.promise(async () => {
-      const deadline = performance.now() + 10_000
+      const deadline = performance.now() + maxWaitMs
       while (!condition()) {
         if (performance.now() > deadline) throw new Error(`never came true: ${condition.toString()}`)
         await sleep(2)

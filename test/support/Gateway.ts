@@ -118,8 +118,7 @@ export const layerGatewayOn = (env: Environment = {}) =>
     Effect.map(Fake, (fake) => {
       const discovered = eventually(
         Effect.sync(() => fake.descriptions.length),
-        (asked) => asked > 0,
-        3000
+        (asked) => asked > 0
       )
       return Layer.tap(layerGatewayBefore(new URL(fake.url), env), () => discovered)
     })

@@ -4,6 +4,7 @@ import { once } from "node:events"
 import { fileURLToPath } from "node:url"
 import { Effect, Schedule, type Scope } from "effect"
 import { hello } from "./Gateway.ts"
+import { maxWaitMs } from "./wait.ts"
 import { freePort, TestServerFailed } from "./servers/processes.ts"
 
 export interface GatewayProcess {
@@ -60,7 +61,7 @@ export const makeGatewayProcess = (
         )
       ),
       Effect.timeoutOrElse({
-        duration: "20 seconds",
+        duration: maxWaitMs,
         orElse: () => new TestServerFailed({ detail: `the gateway did not start: ${printed}` })
       })
     )

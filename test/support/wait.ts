@@ -1,13 +1,24 @@
 /**
  * How a test waits: for a condition, never for a time. Where real time must pass, a comment says why.
  */
+import { availableParallelism, loadavg } from "node:os"
 import { Effect } from "effect"
+
+/**
+ * How long a test waits for what comes at once on an idle machine. Only what never comes takes so long, so it is generous, and
+ * shorter than the limit of a test (`vitest.config.ts`).
+ */
+export const maxWaitMs = 120_000
+
+/** An upper bound for what takes `ms` at most on an idle machine. The more there is to do for each core, the longer it is. */
+export const atMost = (ms: number): number =>
+  ms * Math.max(1, (2 * (loadavg()[0] ?? 0)) / availableParallelism())
 
 /** Asks until the answer is there, for at most `ms`. Returns the last answer either way. */
 export const eventually = <A, E, R>(
   ask: Effect.Effect<A, E, R>,
   until: (answer: A) => boolean,
-  ms = 5000
+  ms = maxWaitMs
 ): Effect.Effect<A, E, R> =>
   Effect.suspend(() => {
     const deadline = performance.now() + ms
@@ -20,8 +31,8 @@ export const eventually = <A, E, R>(
   })
 
 /** Waits until `holds`. Returns whether it does. */
-export const comesTrue = (holds: () => boolean, ms = 15_000): Effect.Effect<boolean> =>
-  eventually(Effect.sync(holds), Boolean, ms)
+export const comesTrue = (holds: () => boolean): Effect.Effect<boolean> =>
+  eventually(Effect.sync(holds), Boolean)
 
 const tickMs = 20
 let lostMs = 0

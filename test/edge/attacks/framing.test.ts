@@ -7,7 +7,7 @@ import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "..
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 
-const live = { excludeTestServices: true, timeout: 60_000 } as const
+const live = { excludeTestServices: true } as const
 
 const chat = JSON.stringify(hello({ stream: false }))
 const keepAlive: ReadonlyArray<string> = []

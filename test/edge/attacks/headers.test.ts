@@ -5,7 +5,7 @@ import { Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gatewa
 import { chunked, rawPost, rawRequest, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 
-const live = { excludeTestServices: true, timeout: 60_000 } as const
+const live = { excludeTestServices: true } as const
 
 const chat = JSON.stringify(hello({ stream: false }))
 

@@ -7,7 +7,7 @@ import { chunked, rawPost, talk } from "../../support/RawClient.ts"
 import { ask, refused, sent } from "./asking.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 
-const live = { excludeTestServices: true, timeout: 60_000 } as const
+const live = { excludeTestServices: true } as const
 
 const plain = hello({ stream: false })
 

@@ -26,7 +26,7 @@ import {
 import { layerTestPostgres } from "../../support/TestPostgres.ts"
 import { quickHash } from "../../support/quickHash.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 /** A clock of which only the time of day can be set: waiting takes as long as ever. */
 const clockAt = (now: (real: Clock.Clock) => number) =>

@@ -6,7 +6,7 @@ import { Registry } from "../../../src/admin/Registry.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, modelSpeaks, newKey } from "../../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 layer(layerGateway(), live)("a request of a model that nobody has heard", (it) => {
   it.effect(

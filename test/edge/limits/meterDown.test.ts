@@ -5,7 +5,7 @@ import { Twins, layerTwins } from "../../support/Twins.ts"
 
 const frames = 2000
 
-layer(layerTwins, { excludeTestServices: true, timeout: 30_000 })("a stream whose Meter dies", (it) => {
+layer(layerTwins, { excludeTestServices: true })("a stream whose Meter dies", (it) => {
   for (const [path, stream] of [
     ["/api/chat", true],
     ["/v1/chat/completions", true],

@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey as freshKey } from "../../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 const broken: Behaviour = { does: "answer", status: 500, body: `{"error":"CUDA error"}` }
 /** A key of its own, once the gateway knows what is installed. */

@@ -6,7 +6,7 @@ import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 const answers = (status: number, text = "no"): Behaviour => ({
   does: "answer",

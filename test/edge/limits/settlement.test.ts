@@ -17,7 +17,7 @@ import {
   newKey
 } from "../../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 30_000 } as const
+const live = { excludeTestServices: true } as const
 
 const budget = 100_000
 /** What the gateway takes "Hello" for: two tokens of text, eight of template. The fake backend says seven. */

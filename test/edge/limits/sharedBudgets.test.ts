@@ -17,7 +17,7 @@ import {
   newKey
 } from "../../support/Gateway.ts"
 
-const live = { excludeTestServices: true, timeout: 60_000 } as const
+const live = { excludeTestServices: true } as const
 
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
@@ -73,7 +73,7 @@ layer(layerGateway(), live)("shared budgets", (it) => {
         const shown = yield* tollgate("show-budget", "--tenant", tenant)
         assert.match(shown.stdout, /day\s+200\s+200\s+0/)
         yield* tollgate("set-budget", "--tenant", tenant, "--daily", "none")
-        const free = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
+        const free = yield* eventually(chat(secret), ({ status }) => status === 200)
         assert.deepStrictEqual(budgetOf(free).slice(0, 2), ["key", "month"])
       }).pipe(Effect.scoped)
   )
@@ -141,7 +141,7 @@ layer(layerGateway(), live)("shared budgets", (it) => {
           })
         }
         yield* registry.setBudgets(last.key.prefix, { total: 1000 })
-        const again = yield* eventually(chat(secret), ({ status }) => status === 200, 3000)
+        const again = yield* eventually(chat(secret), ({ status }) => status === 200)
         assert.deepStrictEqual(budgetOf(again), ["key", "total", "1000", "600"])
         // Redis may lose the counter at any time: it is the sum of all keys of the account.
         const accounts = yield* sql`
@@ -186,10 +186,10 @@ layer(layerGateway(), live)("shared budgets", (it) => {
         yield* spend(2)
         assert.strictEqual(yield* stateOf, "80%")
         // The key's budget and the tenant's.
-        assert.strictEqual(yield* eventually(count(80), (n) => n === 2, 10_000), 2)
+        assert.strictEqual(yield* eventually(count(80), (n) => n === 2), 2)
         yield* spend(1)
         assert.strictEqual(yield* stateOf, "spent")
-        assert.strictEqual(yield* eventually(count(95), (n) => n === 2, 10_000), 2)
+        assert.strictEqual(yield* eventually(count(95), (n) => n === 2), 2)
         assert.strictEqual(yield* count(80), 2)
         const sql = yield* SqlClient.SqlClient
         const rows = yield* sql<{ readonly scope: string; readonly threshold: number }>`

@@ -5,7 +5,7 @@ import { tagsEntry } from "../../../src/backend/demo/wire.ts"
 import type { Json, JsonObject } from "../../../src/domain/Inference.ts"
 import { call, eventually, Fake, installed, newKey } from "../../support/Gateway.ts"
 
-export const live = { excludeTestServices: true, timeout: 30_000 } as const
+export const live = { excludeTestServices: true } as const
 
 export interface Asking {
   readonly secret?: string

@@ -5,7 +5,7 @@ import { Registry } from "../../../src/admin/Registry.ts"
 import { fake } from "../../support/FakeBackend.ts"
 import { eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
 import { ask, assertRefused, chat, events, json, live } from "./asking.ts"
-import { makeStopwatch } from "../../support/wait.ts"
+import { makeStopwatch, atMost } from "../../support/wait.ts"
 
 const path = "/v1/chat/completions"
 const streaming = (more: object = {}) => chat({ stream: true, ...more })
@@ -218,7 +218,7 @@ layer(layerGateway(), live)("the OpenAI surface", (it) => {
           )
         )
         assert.instanceOf(error, OpenAI.RateLimitError)
-        assert.isBelow(started(), 2000)
+        assert.isBelow(started(), atMost(2000))
       })
   )
 

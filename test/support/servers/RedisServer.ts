@@ -8,6 +8,7 @@ import { Deferred, Effect, Schedule } from "effect"
 import type { Scope } from "effect/Scope"
 import { freePort, signalTree, TestServerFailed } from "./processes.ts"
 import type { RedisBinary } from "./RedisBinary.ts"
+import { maxWaitMs } from "../wait.ts"
 
 export interface RedisServer {
   readonly port: number
@@ -96,7 +97,7 @@ export const makeRedisServer = Effect.fnUntraced(function* (
           Effect.fail(new TestServerFailed({ detail: `redis-server ended: ${words.join(" ")}` }))
         )
       ),
-      Effect.timeout("10 seconds"),
+      Effect.timeout(maxWaitMs),
       Effect.mapError((cause) => new TestServerFailed({ detail: "redis-server did not start", cause }))
     )
   })

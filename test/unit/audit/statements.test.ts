@@ -29,7 +29,7 @@ const row = fc.record({
 const stored = (value: string) =>
   value.toWellFormed().replaceAll(/[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu, "")
 
-layer(TestPostgres, { excludeTestServices: true, timeout: 60_000 })("texts of composite rows", (it) => {
+layer(TestPostgres, { excludeTestServices: true })("texts of composite rows", (it) => {
   it.effect("when a text holds what ends a value, a row or an array, then it stays inside its column", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
@@ -107,26 +107,23 @@ it.live("when a column of a row holds any text, then the row has that text in th
   }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live(
-  "when a statement of the audit runs again and again, then Postgres does not plan it each time",
-  () =>
-    Effect.gen(function* () {
-      const pg = yield* PgClient.PgClient
-      const [open, close, insert] = [insertIntents(pg, 30), closeIntents(pg), insertAudit(pg)]
-      for (let n = 0; n < 12; n += 1) {
-        const intents = Array.from({ length: 1 + (n % 3) }, () => intentOf())
-        yield* open(intents.map(intentRow))
-        yield* close(intents.map((intent) => auditRow(endOf(intent, usageOf(1, 1)))))
-        yield* insert([auditRow(refusalOf())])
-      }
-      const plans = yield* pg<{ readonly generic: number; readonly custom: number }>`
+it.live("when a statement of the audit runs again and again, then Postgres does not plan it each time", () =>
+  Effect.gen(function* () {
+    const pg = yield* PgClient.PgClient
+    const [open, close, insert] = [insertIntents(pg, 30), closeIntents(pg), insertAudit(pg)]
+    for (let n = 0; n < 12; n += 1) {
+      const intents = Array.from({ length: 1 + (n % 3) }, () => intentOf())
+      yield* open(intents.map(intentRow))
+      yield* close(intents.map((intent) => auditRow(endOf(intent, usageOf(1, 1)))))
+      yield* insert([auditRow(refusalOf())])
+    }
+    const plans = yield* pg<{ readonly generic: number; readonly custom: number }>`
         SELECT generic_plans::integer AS generic, custom_plans::integer AS custom FROM pg_prepared_statements
         WHERE statement LIKE '%_row_17[])%' AND statement NOT LIKE '%pg_prepared%'`
-      assert.strictEqual(plans.length, 3)
-      for (const { custom, generic } of plans) {
-        assert.strictEqual(custom + generic, 12)
-        assert.isAtMost(custom, 5)
-      }
-    }).pipe(Effect.provide(layerTestPostgres({ maxConnections: 1 }))),
-  60_000
+    assert.strictEqual(plans.length, 3)
+    for (const { custom, generic } of plans) {
+      assert.strictEqual(custom + generic, 12)
+      assert.isAtMost(custom, 5)
+    }
+  }).pipe(Effect.provide(layerTestPostgres({ maxConnections: 1 })))
 )

@@ -50,7 +50,6 @@ describe("a subscription", () => {
         const lines = yield* subscribes(kind, failures, failure)
         const refusals = lines.filter((line) => line.includes("redis refuses messages"))
         assert.strictEqual(refusals.length, failure === "cut" ? 0 : 1)
-      }),
-    20_000
+      })
   )
 })
