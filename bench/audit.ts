@@ -22,26 +22,16 @@ import { auditRow, type AuditRow } from "../src/audit/rows.ts"
 import { closeIntents } from "../src/audit/statements.ts"
 import type { Caller } from "../src/domain/Caller.ts"
 import { embeddedPostgres } from "../src/infra/embedded/EmbeddedPostgres.ts"
+import { memoryKey } from "../src/gates/keys/memory.ts"
 import { migrate } from "../src/infra/Migrations.ts"
 import { type DatabaseAddress, layerPostgres } from "../src/infra/Postgres.ts"
 import { queuedFor } from "../test/support/permits.ts"
 
 const pairs = Number(process.env["PAIRS"] ?? 10_000)
 
-const callers = Array.from({ length: 20 }, () => randomUUID()).map((keyId): Caller => ({
-  tenantId: randomUUID(),
-  tenantName: "bench",
-  keyId,
-  accountId: keyId,
-  keyPrefix: "tg_BENCH0000",
-  scopes: new Set(["chat"]),
-  limits: { rpm: 1, tpm: 1, concurrent: 1 },
-  budgets: { total: 1 },
-  tenantBudgets: {},
-  models: "all",
-  weight: 1,
-  priority: "interactive"
-}))
+const callers = Array.from({ length: 20 }, () => randomUUID()).map(
+  (keyId): Caller => memoryKey({ keyId, accountId: keyId, budgets: { total: 1 } }).caller
+)
 
 const callerAt = (n: number): Caller => {
   const caller = callers[n % callers.length]

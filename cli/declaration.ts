@@ -2,19 +2,34 @@
  * The file of `export` and `apply`: tenants and the settings of keys, in YAML or JSON. A field that is absent does not
  * change; null removes a value. Keys are named by their prefix: the file has no secret, so it can make no key.
  */
-import { Effect, Result, Schema } from "effect"
+import { Effect, Result, Schema, Struct } from "effect"
 import { parse, stringify } from "yaml"
-import { priorities } from "../src/domain/Caller.ts"
-import type { BudgetState, KeyOverview, Registry, TenantInfo } from "../src/admin/Registry.ts"
+import { type BudgetState, budgetOf, type KeyOverview, type TenantInfo } from "../src/admin/Registry.ts"
+import * as Values from "../src/admin/Values.ts"
+import { periods } from "../src/domain/Limits.ts"
+import { KeySettings, TenantSettings } from "../src/domain/settings.ts"
+import { snakeCase } from "../src/domain/text.ts"
 import { FileInvalid } from "./errorMessages.ts"
 
 const optional = Schema.optionalKey
-const Amount = Schema.NullOr(Schema.Int)
+
+/** Settings that the file has in another form. Each other one is a field with its name in snake_case. */
+const budgetFields = periods.map((period) => budgetOf[period])
+const plainKey = Object.keys(Struct.omit(KeySettings.fields, [...budgetFields, "promptLog", "promptLogDays"]))
+const plainTenant = Object.keys(
+  Struct.omit(TenantSettings.fields, [...budgetFields, "allowAllModels", "allowedModels", "modelAliases"])
+)
+
+/** Their values are checked later, with the texts of the commands. */
+const unchecked = (settings: ReadonlyArray<string>) =>
+  Object.fromEntries(settings.map((setting) => [snakeCase(setting), optional(Schema.Unknown)]))
+
+const budgetNames = { daily: budgetOf.day, monthly: budgetOf.month, total: budgetOf.total } as const
 
 const Budgets = Schema.Struct({
-  daily: optional(Amount),
-  monthly: optional(Amount),
-  total: optional(Amount)
+  daily: optional(Schema.Unknown),
+  monthly: optional(Schema.Unknown),
+  total: optional(Schema.Unknown)
 })
 
 const Key = Schema.Struct({
@@ -22,12 +37,8 @@ const Key = Schema.Struct({
   /** for the reader: a key keeps its name */
   name: optional(Schema.String),
   enabled: optional(Schema.Boolean),
-  rpm: optional(Amount),
-  tpm: optional(Amount),
-  concurrent: optional(Amount),
-  priority: optional(Schema.Literals(priorities)),
+  ...unchecked(plainKey),
   budgets: optional(Budgets),
-  end_user_header: optional(Schema.NullOr(Schema.String)),
   /** the days that prompts are stored; true turns the log on and does not change the days */
   prompt_log: optional(Schema.Union([Schema.Boolean, Schema.Int]))
 })
@@ -35,10 +46,7 @@ const Key = Schema.Struct({
 const Tenant = Schema.Struct({
   name: Schema.String,
   enabled: optional(Schema.Boolean),
-  rpm: optional(Schema.Int),
-  tpm: optional(Schema.Int),
-  concurrent: optional(Schema.Int),
-  weight: optional(Schema.Int),
+  ...unchecked(plainTenant),
   /** the allowlist, or `all` */
   models: optional(Schema.Union([Schema.Literal("all"), Schema.Array(Schema.String)])),
   /** all aliases: others are removed */
@@ -52,7 +60,6 @@ export const Declaration = Schema.Struct({ version: Schema.Literal(1), tenants: 
 export type Declaration = typeof Declaration.Type
 export type DeclaredTenant = typeof Tenant.Type
 export type DeclaredKey = typeof Key.Type
-export type DeclaredBudgets = typeof Budgets.Type
 
 /** Far more than ten thousand keys need. */
 export const maxFileBytes = 16_777_216
@@ -77,7 +84,48 @@ export const readDeclaration = (file: string, text: string): Effect.Effect<Decla
     (problem) => new FileInvalid({ file, problem })
   )
 
-const budgetsOf = (states: ReadonlyArray<BudgetState>): DeclaredBudgets => {
+/** The fields of `from` that are there, by their names in `to`. */
+const renamed = (
+  from: object,
+  fields: ReadonlyArray<readonly [from: string, to: string]>
+): Record<string, unknown> =>
+  Object.fromEntries(fields.flatMap(([name, to]) => (name in from ? [[to, Reflect.get(from, name)]] : [])))
+
+const settingsIn = (declared: DeclaredKey | DeclaredTenant, plain: ReadonlyArray<string>) => ({
+  ...renamed(
+    declared,
+    plain.map((setting) => [snakeCase(setting), setting])
+  ),
+  ...renamed(declared.budgets ?? {}, Object.entries(budgetNames))
+})
+
+export const keyChangeOf = (declared: DeclaredKey) =>
+  Values.keyChange({
+    ...settingsIn(declared, plainKey),
+    ...(declared.prompt_log === undefined ? {} : { promptLog: declared.prompt_log !== false }),
+    ...(typeof declared.prompt_log === "number" ? { promptLogDays: declared.prompt_log } : {})
+  })
+
+export const tenantChangeOf = ({ aliases, models, ...declared }: DeclaredTenant) =>
+  Values.tenantChange({
+    ...settingsIn(declared, plainTenant),
+    ...(models === undefined
+      ? {}
+      : models === "all"
+        ? { allowAllModels: true }
+        : { allowAllModels: false, allowedModels: models }),
+    ...(aliases === undefined
+      ? {}
+      : { modelAliases: Object.entries(aliases).map(([alias, model]) => ({ alias, model })) })
+  })
+
+const plainFields = (row: object, plain: ReadonlyArray<string>) =>
+  renamed(
+    row,
+    plain.map((setting) => [setting, snakeCase(setting)])
+  )
+
+const declaredBudgets = (states: ReadonlyArray<BudgetState>) => {
   const of = (wanted: BudgetState["period"]) => states.find(({ period }) => period === wanted)?.budget ?? null
   return { daily: of("day"), monthly: of("month"), total: of("total") }
 }
@@ -86,25 +134,13 @@ const declaredKey = (key: KeyOverview): DeclaredKey => ({
   prefix: key.prefix,
   name: key.name,
   enabled: key.status !== "disabled",
-  rpm: key.rpm,
-  tpm: key.tpm,
-  concurrent: key.concurrent,
-  priority: key.priority,
-  budgets: budgetsOf(key.budgets),
-  end_user_header: key.endUserHeader,
+  ...plainFields(key, plainKey),
+  budgets: declaredBudgets(key.budgets),
   prompt_log: key.promptLog ? (key.promptLogDays ?? true) : false
 })
 
 /** A tenant with the budgets that its keys share. */
 export type TenantState = TenantInfo & { readonly budgets: ReadonlyArray<BudgetState> }
-
-/** All tenants and keys, as they are now. */
-export const readState = Effect.fnUntraced(function* (registry: Registry["Service"]) {
-  const tenants = yield* Effect.forEach(yield* registry.listTenants, (tenant) =>
-    Effect.map(registry.showTenantBudgets(tenant.name), (budgets): TenantState => ({ ...tenant, budgets }))
-  )
-  return { tenants, keys: yield* registry.listKeys() }
-})
 
 /** What is in force now. Revoked keys are left out: nothing of them can change. */
 export const declarationOf = (
@@ -115,13 +151,10 @@ export const declarationOf = (
   tenants: tenants.map((tenant) => ({
     name: tenant.name,
     enabled: tenant.status === "active",
-    rpm: tenant.rpm,
-    tpm: tenant.tpm,
-    concurrent: tenant.concurrent,
-    weight: tenant.weight,
-    models: tenant.allowAllModels ? "all" : [...tenant.allowedModels],
+    ...plainFields(tenant, plainTenant),
+    models: tenant.allowAllModels ? "all" : tenant.allowedModels,
     aliases: Object.fromEntries(tenant.modelAliases.map(({ alias, model }) => [alias, model])),
-    budgets: budgetsOf(tenant.budgets),
+    budgets: declaredBudgets(tenant.budgets),
     keys: keys.filter((key) => key.tenant === tenant.name && key.status !== "revoked").map(declaredKey)
   }))
 })

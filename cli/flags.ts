@@ -1,86 +1,132 @@
 /** Flags of several commands. */
-import { Effect, type Option, Option as Maybe } from "effect"
+import { Effect, Option, Predicate, Record, Result, Schema } from "effect"
 import { Flag } from "effect/cli"
-import { priorities } from "../src/domain/Caller.ts"
+import {
+  KeySettings,
+  keyTexts,
+  type SettingOption,
+  type SettingText,
+  TenantSettings,
+  tenantTexts
+} from "../src/domain/settings.ts"
 import { InvalidValue } from "../src/admin/Errors.ts"
 import { prefix as keyPrefix } from "../src/admin/Values.ts"
 
-export const tenant = Flag.String("tenant").pipe(
-  Flag.withDescription("Name of the tenant"),
-  Flag.withMetavar("name")
-)
+/** undefined: it is not given. */
+export const optional = <A>(flag: Flag.Flag<A>): Flag.Flag<A | undefined> =>
+  Flag.map(Flag.optional(flag), Option.getOrUndefined)
+
+export const text = (name: string, metavar: string, description: string) =>
+  Flag.String(name).pipe(Flag.withDescription(description), Flag.withMetavar(metavar))
+
+export const toggle = (name: string, description: string) =>
+  Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))
+
+export const count = (name: string, description: string) =>
+  Flag.Int(name).pipe(Flag.withDescription(description), Flag.withMetavar("n"))
+
+export const tenant = text("tenant", "name", "Name of the tenant")
 
 /** The prefix of a key. A whole key is accepted, and its secret part is forgotten at once. */
-export const readPrefix = (text: string): Maybe.Option<string> =>
-  Maybe.fromUndefinedOr(/^([A-Za-z0-9]{2}_[0-9A-Za-z]{9})(?:[0-9A-Za-z]{32})?$/.exec(text)?.[1])
+export const readPrefix = (text: string): Option.Option<string> =>
+  Option.fromUndefinedOr(/^([A-Za-z0-9]{2}_[0-9A-Za-z]{9})(?:[0-9A-Za-z]{32})?$/.exec(text)?.[1])
 
 export const prefix = (flag: "prefix" | "key") =>
-  Flag.String(flag).pipe(
-    Flag.withDescription("The first 12 characters of the key"),
-    Flag.withMetavar("prefix"),
+  text(flag, "prefix", "The first 12 characters of the key").pipe(
     Flag.filterMap(readPrefix, () => keyPrefix.expected)
   )
 
-const count = (flag: string, description: string) =>
-  Flag.Int(flag).pipe(Flag.withDescription(description), Flag.withMetavar("n"), Flag.optional)
+/** A key or a tenant. */
+export const owner = { key: optional(prefix("key")), tenant: optional(tenant) }
 
-export const limits = {
-  rpm: count("rpm", "Requests per minute"),
-  tpm: count("tpm", "Tokens per minute"),
-  concurrent: count("concurrent", "Requests at the same time")
-}
+export type Owner = { readonly key: string } | { readonly tenant: string }
 
-export const priority = Flag.Literals("priority", priorities).pipe(
-  Flag.withDescription(
-    "Priority in the queue for the model server: batch requests go when no other request waits"
-  ),
-  Flag.optional
-)
-
-/** Whose budget: a key's, or the one that all keys of a tenant share. */
-export const budgetOwner = { key: Flag.optional(prefix("key")), tenant: Flag.optional(tenant) }
-
-export const readBudgetOwner = (given: {
-  readonly key: Option.Option<string>
-  readonly tenant: Option.Option<string>
-}): Effect.Effect<{ readonly key: string } | { readonly tenant: string }, InvalidValue> => {
-  const [key, tenant] = [Maybe.getOrUndefined(given.key), Maybe.getOrUndefined(given.tenant)]
+/** `first`: the option that the error names first. */
+export const readOwner = (
+  { key, tenant }: { readonly key: string | undefined; readonly tenant: string | undefined },
+  first: "key" | "tenant"
+): Effect.Effect<Owner, InvalidValue> => {
   if (key !== undefined && tenant === undefined) return Effect.succeed({ key })
   if (tenant !== undefined && key === undefined) return Effect.succeed({ tenant })
-  return Effect.fail(new InvalidValue({ field: "key", expected: "given, or --tenant, but not both" }))
+  const other = first === "key" ? "tenant" : "key"
+  return Effect.fail(new InvalidValue({ field: first, expected: `given, or --${other}, but not both` }))
 }
 
-/** An amount, or `none` to remove it. */
-export const amountOrNone = (flag: string, description: string) =>
-  Flag.String(flag).pipe(
-    Flag.withDescription(`${description}; "none" removes it`),
-    Flag.withMetavar("n|none"),
-    Flag.optional
+interface List {
+  readonly texts: Readonly<Record<string, SettingText>>
+  readonly fields: Readonly<Record<string, Schema.Constraint>>
+}
+
+const lists: Readonly<Record<"key" | "tenant" | "both", List>> = {
+  key: { texts: keyTexts, fields: KeySettings.fields },
+  tenant: { texts: tenantTexts, fields: TenantSettings.fields },
+  both: {
+    texts: { ...tenantTexts, ...keyTexts },
+    fields: { ...TenantSettings.fields, ...KeySettings.fields }
+  }
+}
+
+/** Whether a setting can be null: `none` on the command line. */
+const isRemovable = ({ fields }: List, setting: string): boolean => {
+  const schema = fields[setting]
+  return schema !== undefined && Schema.is(schema)(null)
+}
+
+const settingFlag = ({ name }: SettingText, { about, value }: SettingOption, removes: boolean) =>
+  optional(
+    (typeof value === "string"
+      ? Flag.withMetavar(Flag.String(name), removes ? `${value}|none` : value)
+      : Flag.Literals(name, value)
+    ).pipe(Flag.withDescription(removes ? `${about}; "none" removes it` : about))
   )
 
-/** `expected` as in `InvalidValue`. */
-export const readAmountOrNone = (
-  field: string,
-  given: Option.Option<string>,
-  expected: string
-): Effect.Effect<number | null | undefined, InvalidValue> => {
-  const text = Maybe.getOrUndefined(given)
-  if (text === undefined || text === "none") return Effect.succeed(text === undefined ? text : null)
-  return /^\d{1,16}$/.test(text)
-    ? Effect.succeed(Number(text))
-    : Effect.fail(new InvalidValue({ field, expected: `${expected}, or none` }))
+/** The options of a command by setting. */
+const settingFlags = (of: keyof typeof lists, has: (option: SettingOption) => boolean, removes: boolean) =>
+  Record.filterMap(lists[of].texts, (text, setting) =>
+    text.option !== undefined && has(text.option)
+      ? Result.succeed(settingFlag(text, text.option, removes && isRemovable(lists[of], setting)))
+      : Result.failVoid
+  )
+
+/** The options of `create-key` and `create-tenant`. */
+export const creationFlags = (of: "key" | "tenant") => settingFlags(of, ({ atCreation }) => atCreation, false)
+
+/** The options of a command that changes keys and tenants. */
+export const changeFlags = (command: SettingOption["changedBy"]) =>
+  settingFlags("both", ({ changedBy }) => changedBy === command, true)
+
+export type GivenSettings = Readonly<Record<string, string | undefined>>
+
+/** The settings that are given. Numbers are read; the registry checks them. */
+export const givenSettings = (
+  given: GivenSettings,
+  of: "key" | "tenant"
+): Effect.Effect<Readonly<Record<string, unknown>>, InvalidValue> => {
+  const list = lists[of]
+  const read = (setting: string, text: string): Result.Result<unknown, InvalidValue> => {
+    const known = list.texts[setting]
+    if (known === undefined) {
+      const expected = `given with --${of === "key" ? "tenant" : "key"}, not with --${of}`
+      return Result.fail(new InvalidValue({ field: lists.both.texts[setting]?.name ?? setting, expected }))
+    }
+    if (text === "none") return Result.succeed(null)
+    if (known.option?.value !== "n") return Result.succeed(text)
+    const expected = isRemovable(list, setting) ? `${known.expected}, or none` : known.expected
+    return /^\d{1,16}$/.test(text)
+      ? Result.succeed(Number(text))
+      : Result.fail(new InvalidValue({ field: known.name, expected }))
+  }
+  const texts = Record.filter(given, Predicate.isNotUndefined)
+  return Effect.fromResult(Result.all(Record.map(texts, (text, setting) => read(setting, text))))
 }
 
-/** Only the limits that were given. */
-export const givenLimits = <A>(values: {
-  readonly rpm: A | undefined
-  readonly tpm: A | undefined
-  readonly concurrent: A | undefined
-}) => ({
-  ...(values.rpm === undefined ? {} : { rpm: values.rpm }),
-  ...(values.tpm === undefined ? {} : { tpm: values.tpm }),
-  ...(values.concurrent === undefined ? {} : { concurrent: values.concurrent })
-})
+/** Fails when none of the options is given. */
+export const requireOne = (given: GivenSettings): Effect.Effect<void, InvalidValue> => {
+  if (Object.values(given).some(Predicate.isNotUndefined)) return Effect.void
+  const [field = "", ...others] = Object.keys(given).map((setting) => lists.both.texts[setting]?.name ?? "")
+  const expected = `given, or --${others.slice(0, -1).join(", --")} or --${others.at(-1)}`
+  return Effect.fail(new InvalidValue({ field, expected }))
+}
 
 /** `a, b` as `["a", "b"]`. Empty parts are left out. */
 export const commaList = (text: string): ReadonlyArray<string> =>

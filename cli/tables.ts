@@ -1,5 +1,8 @@
 /** Prints tenants, keys, limits and budgets as tables. */
-import type { BudgetState, KeyInfo, KeyOverview, LimitValues, TenantInfo } from "../src/admin/Registry.ts"
+import { Record } from "effect"
+import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin/Registry.ts"
+import type { EffectiveLimits } from "../src/domain/Limits.ts"
+import { keyTexts } from "../src/domain/settings.ts"
 import { disabledTenant, noModels } from "./modelHints.ts"
 import { amount, minute, padded, table } from "./terminal.ts"
 
@@ -23,7 +26,7 @@ export const tenantTable = (tenants: ReadonlyArray<TenantInfo>): string =>
     ])
   )
 
-const limitsOf = ({ concurrent, rpm, tpm }: LimitValues<number>): string => `${rpm}/${tpm}/${concurrent}`
+const limitsOf = ({ concurrent, rpm, tpm }: EffectiveLimits): string => `${rpm}/${tpm}/${concurrent}`
 
 /** The budget with the least left, as `1,200 of 5,000 a day`. */
 const tightest = (states: ReadonlyArray<BudgetState>): string => {
@@ -67,31 +70,44 @@ export const keyOverviewTable = (keys: ReadonlyArray<KeyOverview>): string =>
     ])
   )
 
-/** One key, a line for each fact. */
+/** Settings whose line in `show-key` is more than their value. */
+const shownSettings: { readonly [setting: string]: (key: KeyOverview) => string } = {
+  rpm: (key) => ownOrTenants(key.rpm, key.effective.rpm),
+  tpm: (key) => ownOrTenants(key.tpm, key.effective.tpm),
+  concurrent: (key) => ownOrTenants(key.concurrent, key.effective.concurrent),
+  endUserHeader: ({ endUserHeader }) =>
+    endUserHeader === null ? "from the request" : `from the header ${endUserHeader}`,
+  promptLog: ofPromptLog
+}
+
+const ownOrTenants = (value: number | null, effective: number) =>
+  value === null ? `${amount(effective)} (the tenant's)` : amount(value)
+
+/** A number, a word, a list or nothing. */
+const plainly = (value: unknown): string =>
+  typeof value === "number" ? amount(value) : value === null ? "-" : String(value)
+
+/** One key, a line for each fact and setting. */
 export const keyFacts = (key: KeyOverview): string => {
-  const own = (value: number | null, effective: number) =>
-    value === null ? `${amount(effective)} (the tenant's)` : amount(value)
-  const lines: ReadonlyArray<readonly [string, string]> = [
+  const settings = Record.toEntries(keyTexts).flatMap(([setting, { label }]) =>
+    label === undefined ? [] : [[label, shownSettings[setting]?.(key) ?? plainly(Reflect.get(key, setting))]]
+  )
+  const lines = [
     ["prefix", key.prefix],
     ["status", key.status],
     ["tenant", key.tenantDisabled ? `${key.tenant} (disabled)` : key.tenant],
     ["name", key.name],
     ["scopes", key.scopes.join(", ")],
-    ["requests a minute", own(key.rpm, key.effective.rpm)],
-    ["tokens a minute", own(key.tpm, key.effective.tpm)],
-    ["at a time", own(key.concurrent, key.effective.concurrent)],
-    ["priority", key.priority],
-    ...key.budgets.map(
-      (state) =>
-        [`budget, ${state.period}`, `${amount(state.spent)} of ${amount(state.budget)} spent`] as const
-    ),
+    ...settings,
+    ...key.budgets.map((state) => [
+      `budget, ${state.period}`,
+      `${amount(state.spent)} of ${amount(state.budget)} spent`
+    ]),
     ["created", `${minute(key.created)} UTC`],
     ["expires", key.expires === null ? "never" : `${minute(key.expires)} UTC`],
-    ["last used", key.lastUsed === null ? "never" : `${minute(key.lastUsed)} UTC`],
-    ["end users", key.endUserHeader === null ? "from the request" : `from the header ${key.endUserHeader}`],
-    ["prompt log", ofPromptLog(key)]
+    ["last used", key.lastUsed === null ? "never" : `${minute(key.lastUsed)} UTC`]
   ]
-  return lines.map(([name, value]) => `${padded(name, 20)}${value}`).join("\n")
+  return lines.map(([name = "", value = ""]) => `${padded(name, 20)}${value}`).join("\n")
 }
 
 /** Why a key that looks right does not work. */
@@ -112,7 +128,7 @@ export const keyTable = (keys: ReadonlyArray<KeyInfo>): string =>
 
 const inherited = (value: number | null): string => (value === null ? "tenant's" : String(value))
 
-export const limitTable = (limits: LimitValues<number | null>): string =>
+export const limitTable = (limits: Pick<KeyInfo, keyof EffectiveLimits>): string =>
   table(
     ["RPM", "TPM", "CONCURRENT"],
     [[inherited(limits.rpm), inherited(limits.tpm), inherited(limits.concurrent)]]

@@ -1,7 +1,7 @@
 /** The output of commands: results on stdout, as a table or as JSON; everything else on stderr. */
 import { Console, Effect, Predicate } from "effect"
 import { CliOutput, Flag, GlobalFlag } from "effect/cli"
-import { escapeControls } from "../src/domain/text.ts"
+import { escapeControls, snakeCase } from "../src/domain/text.ts"
 
 export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))
@@ -28,16 +28,13 @@ export const padded = (text: string, to: number): string =>
 export const columns = (): number =>
   process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY
 
-/** `tokensIn` as `tokens_in` */
-const snake = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-
 /** JSON output has snake_case names. Names that people choose are values, never names of fields. */
 const toJson = (value: unknown, indent = 2): string =>
   JSON.stringify(
     value,
     (_, part: unknown) =>
       Predicate.isObject(part) && !Array.isArray(part)
-        ? Object.fromEntries(Object.entries(part).map(([name, field]) => [snake(name), field]))
+        ? Object.fromEntries(Object.entries(part).map(([name, field]) => [snakeCase(name), field]))
         : part,
     indent
   )
@@ -49,9 +46,16 @@ export const toJsonLine = (value: unknown): string => toJson(value, 0)
 export const show = (json: unknown, text: string) =>
   Effect.flatMap(Json, (asJson) => Console.log(asJson ? toJson(json) : text))
 
-/** Prints a note, unless the output is JSON. */
-export const noteAsText = (text: string) =>
-  Effect.flatMap(Json, (asJson) => (asJson ? Effect.void : note(text)))
+/** Prints notes on stderr, so that a pipe gets the result only. */
+export const notes = (texts: Iterable<string>): Effect.Effect<void> =>
+  Effect.forEach(texts, (text) => Console.error(text), { discard: true })
+
+/** Prints notes, unless the output is JSON. */
+export const notesAsText = (texts: Iterable<string>) =>
+  Effect.flatMap(Json, (asJson) => (asJson ? Effect.void : notes(texts)))
+
+export const note = (text: string) => notes([text])
+export const noteAsText = (text: string) => notesAsText([text])
 
 /** `3h 5m`, `2d 4h`, `12s`: the two largest units. */
 export const duration = (ms: number): string => {
@@ -66,9 +70,6 @@ export const duration = (ms: number): string => {
   if (h > 0) return `${h}h ${m}m`
   return m > 0 ? `${m}m ${s}s` : `${s}s`
 }
-
-/** Prints a note on stderr, so that a pipe gets the result only. */
-export const note = (text: string): Effect.Effect<void> => Console.error(text)
 
 const gap = 2
 const minColumn = 8

@@ -8,7 +8,8 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Effect, Layer, Redacted, Schedule, Schema, type Scope } from "effect"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
-import { type BudgetChange, type LimitValues, Registry } from "../../src/admin/Registry.ts"
+import { type BudgetChange, Registry } from "../../src/admin/Registry.ts"
+import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
 import {
@@ -156,7 +157,7 @@ let tenants = 0
 /** Keys of one new tenant, with these limits each. */
 export const newKeys = Effect.fnUntraced(function* (
   count: number,
-  limits: Partial<LimitValues<number>> = {},
+  limits: Partial<EffectiveLimits> = {},
   budgets: BudgetChange = {}
 ) {
   const registry = yield* Registry

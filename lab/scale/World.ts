@@ -12,7 +12,8 @@ import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
-import { type BudgetChange, type LimitValues, Registry } from "../../src/admin/Registry.ts"
+import { type BudgetChange, Registry } from "../../src/admin/Registry.ts"
+import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { makePostgresCluster } from "../../test/support/servers/PostgresCluster.ts"
 import { freePort, type TestServerFailed } from "../../test/support/servers/processes.ts"
 import { findRedis } from "../../test/support/servers/RedisBinary.ts"
@@ -139,7 +140,7 @@ const endless: BudgetChange = { day: 1e12, month: 1e12, total: 1e12 }
 /** A tenant and a key of this name with these limits, where they differ from "as good as none". */
 export const newKey = Effect.fnUntraced(function* (
   name: string,
-  limits: Partial<LimitValues<number>> = {},
+  limits: Partial<EffectiveLimits> = {},
   budgets: BudgetChange = {}
 ): Effect.fn.Return<Key, never, Registry> {
   const registry = yield* Registry

@@ -4,7 +4,7 @@
  * any comes twice, so that two minutes have seen them all.
  */
 import { Effect, Fiber } from "effect"
-import type { LimitValues } from "../../src/admin/Registry.ts"
+import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { completed, type Plan, startAttack } from "../attacks/processes.ts"
 import { figure } from "../scale/figures.ts"
 import { spentOf } from "../../test/support/books.ts"
@@ -15,7 +15,7 @@ interface Attacker {
   readonly name: string
   readonly plan: Plan
   /** none: the attacker has no key */
-  readonly limits?: Partial<LimitValues<number>>
+  readonly limits?: Partial<EffectiveLimits>
   /** what its key may spend a day */
   readonly budget?: number
   /** what it may spend beyond that: its prompts */

@@ -130,7 +130,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
         yield* shown(page, "limit of 1 request per minute reached")
         yield* shown(page, "Possible again in")
         yield* Effect.promise(() => page.locator("#meter-requests[data-level=out]").waitFor())
-        yield* registry.setKeyLimits(prefix, { rpm: 1000 })
+        yield* registry.changeKey(prefix, { rpm: 1000 })
         const again = page.getByRole("button", { name: "Try again" })
         yield* eventually(
           Effect.promise(async () => {

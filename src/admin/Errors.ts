@@ -19,10 +19,9 @@ export class InvalidValue extends Data.TaggedError("InvalidValue")<{
 /** The database failed, or its answer has an unexpected form. `cause` is for a log, not for a terminal. */
 export class RegistryDown extends Data.TaggedError("RegistryDown")<{ readonly cause: unknown }> {}
 
-export type AdminError =
-  | DuplicateTenant
-  | InvalidValue
-  | RegistryDown
-  | RevokedKey
-  | UnknownKey
-  | UnknownTenant
+const classes = [DuplicateTenant, InvalidValue, RegistryDown, RevokedKey, UnknownKey, UnknownTenant]
+
+export type AdminError = InstanceType<(typeof classes)[number]>
+
+export const isAdminError = (error: unknown): error is AdminError =>
+  classes.some((one) => error instanceof one)

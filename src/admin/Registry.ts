@@ -4,9 +4,9 @@
  * Every change is one transaction. It is in force on every gateway within about `KEY_FRESHNESS_MS`, because the gates poll
  * the state and do not depend on notifications. Only `createKey` and `rotateKey` return a key's secret, once.
  */
-import { Context, type Effect } from "effect"
-import type { Priority } from "../domain/Caller.ts"
-import type { BudgetUse, Period } from "../domain/Limits.ts"
+import { Context, type Effect, Schema, Struct } from "effect"
+import { type BudgetUse, type Period } from "../domain/Limits.ts"
+import { type KeyChange, KeySettings, type TenantChange, TenantSettings } from "../domain/settings.ts"
 import type {
   DuplicateTenant,
   InvalidValue,
@@ -16,60 +16,56 @@ import type {
   UnknownTenant
 } from "./Errors.ts"
 
-/** Requests per minute, tokens per minute, requests at a time. */
-export interface LimitValues<A> {
-  readonly rpm: A
-  readonly tpm: A
-  readonly concurrent: A
-}
+/** The settings with the budget of each period. They are shown as `BudgetState`. */
+export const budgetOf = {
+  day: "budgetDaily",
+  month: "budgetMonthly",
+  total: "budgetTotal"
+} as const satisfies Record<Period, keyof KeySettings & keyof TenantSettings>
 
-export interface TenantInfo extends LimitValues<number> {
-  readonly name: string
-  readonly allowAllModels: boolean
-  readonly allowedModels: ReadonlyArray<string>
-  /** other names for models, without `:latest` */
-  readonly modelAliases: ReadonlyArray<{ readonly alias: string; readonly model: string }>
-  /** share of the backend while requests wait for it */
-  readonly weight: number
-  readonly status: "active" | "disabled"
-  readonly created: Date
-}
+export const budgetFields = [budgetOf.day, budgetOf.month, budgetOf.total]
 
-export interface KeyInfo extends LimitValues<number | null> {
-  readonly prefix: string
-  readonly name: string
-  readonly tenant: string
-  readonly scopes: ReadonlyArray<string>
+export const TenantInfo = Schema.Struct({
+  name: Schema.String,
+  ...Struct.omit(TenantSettings.fields, budgetFields),
+  status: Schema.Literals(["active", "disabled"]),
+  created: Schema.Date
+})
+export type TenantInfo = typeof TenantInfo.Type
+
+export const KeyInfo = Schema.Struct({
+  prefix: Schema.String,
+  name: Schema.String,
+  tenant: Schema.String,
+  scopes: Schema.Array(Schema.String),
   /** `expired`: an active key past its end */
-  readonly status: "active" | "disabled" | "revoked" | "expired"
-  readonly created: Date
-  readonly expires: Date | null
-  readonly priority: Priority
-  /** the header with the end user of a request; null: none */
-  readonly endUserHeader: string | null
-  readonly promptLog: boolean
-  /** null: the setting's default */
-  readonly promptLogDays: number | null
-}
+  status: Schema.Literals(["active", "disabled", "revoked", "expired"]),
+  created: Schema.Date,
+  expires: Schema.NullOr(Schema.Date),
+  ...Struct.omit(KeySettings.fields, budgetFields)
+})
+export type KeyInfo = typeof KeyInfo.Type
 
 /** A key with all that decides whether it works now. */
-export interface KeyOverview extends KeyInfo {
+export const KeyOverview = Schema.Struct({
+  ...KeyInfo.fields,
   /** the limits in force: its own, else the tenant's */
-  readonly effective: LimitValues<number>
+  effective: Schema.Struct(Struct.pick(TenantSettings.fields, ["rpm", "tpm", "concurrent"])),
   /** whether the tenant is disabled, or may use no model: then no request of the key succeeds */
-  readonly tenantDisabled: boolean
-  readonly tenantWithoutModels: boolean
-  /** the budgets that bind it */
-  readonly budgets: ReadonlyArray<BudgetState>
+  tenantDisabled: Schema.Boolean,
+  tenantWithoutModels: Schema.Boolean,
   /** when its latest request in the audit log arrived */
-  readonly lastUsed: Date | null
-}
+  lastUsed: Schema.NullOr(Schema.Date)
+})
+/** `budgets`: those that bind it. */
+export type KeyOverview = typeof KeyOverview.Type & { readonly budgets: ReadonlyArray<BudgetState> }
 
-export interface UsageTotals {
-  readonly requests: number
-  readonly tokensIn: number
-  readonly tokensOut: number
-}
+export const UsageTotals = Schema.Struct({
+  requests: Schema.Finite,
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite
+})
+export type UsageTotals = typeof UsageTotals.Type
 
 /** The budget of a period, null when there is none, and the tokens that the ledger counts in it. */
 export interface BudgetState {
@@ -81,52 +77,40 @@ export interface BudgetState {
 }
 
 /** One logged prompt and its answer, each cut at 64 KiB. `truncated`: whether one of them was cut. */
-export interface LoggedPrompt {
-  readonly requestId: string
-  readonly created: Date
-  readonly expires: Date
-  readonly endpoint: string
-  readonly prompt: string
-  readonly answer: string
-  readonly truncated: boolean
-}
+export const LoggedPrompt = Schema.Struct({
+  requestId: Schema.String,
+  created: Schema.Date,
+  expires: Schema.Date,
+  endpoint: Schema.String,
+  prompt: Schema.String,
+  answer: Schema.String,
+  truncated: Schema.Boolean
+})
+export type LoggedPrompt = typeof LoggedPrompt.Type
 
-export interface NewTenant extends Partial<LimitValues<number>> {
+/** Limits that are absent are the defaults of the settings. */
+export interface NewTenant extends TenantChange {
   readonly name: string
-  readonly allowAllModels?: boolean
 }
 
-export interface NewKey extends Partial<LimitValues<number>> {
+export interface NewKey extends KeyChange {
   readonly tenant: string
   readonly name: string
   /** default: all */
   readonly scopes?: ReadonlyArray<string>
   /** lifetime from now, by the database's clock; not together with `expiresAt` */
-  readonly expiresInMs?: number
-  readonly expiresAt?: Date
-  /** default `interactive` */
-  readonly priority?: Priority
-  /** the header with the end user of a request; default: none */
-  readonly endUserHeader?: string
-}
-
-/** An absent field does not change; null removes the key's own limit. */
-export interface KeyLimitChange extends Partial<LimitValues<number | null>> {
-  readonly priority?: Priority
-}
-
-export interface TenantLimitChange extends Partial<LimitValues<number>> {
-  readonly weight?: number
+  readonly expiresInMs?: number | undefined
+  readonly expiresAt?: Date | undefined
 }
 
 /** What is absent does not change. */
 export interface ModelsChange {
   /** the new allowlist */
-  readonly models?: ReadonlyArray<string>
-  readonly allowAll?: boolean
+  readonly models?: ReadonlyArray<string> | undefined
+  readonly allowAll?: boolean | undefined
   /** aliases to add, or to give another model */
-  readonly aliases?: { readonly [alias: string]: string }
-  readonly removeAliases?: ReadonlyArray<string>
+  readonly aliases?: { readonly [alias: string]: string } | undefined
+  readonly removeAliases?: ReadonlyArray<string> | undefined
 }
 
 /** An absent period does not change; null removes its budget. */
@@ -140,7 +124,7 @@ export class Registry extends Context.Service<
     createTenant(tenant: NewTenant): Answer<TenantInfo, DuplicateTenant>
     readonly listTenants: Answer<ReadonlyArray<TenantInfo>>
     showTenant(tenant: string): Answer<TenantInfo, UnknownTenant>
-    setTenantLimits(tenant: string, limits: TenantLimitChange): Answer<TenantInfo, UnknownTenant>
+    changeTenant(tenant: string, change: TenantChange): Answer<TenantInfo, UnknownTenant>
     setTenantEnabled(tenant: string, enabled: boolean): Answer<TenantInfo, UnknownTenant>
     setModels(tenant: string, change: ModelsChange): Answer<TenantInfo, UnknownTenant>
     /** From the ledger; day and month are the current ones in UTC. */
@@ -149,8 +133,9 @@ export class Registry extends Context.Service<
     /** `secret` is the full key. It is returned only here and is not stored. */
     createKey(key: NewKey): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant>
     /**
-     * Makes a new key with the name, scopes, limits, budgets, prompt log, header for the end user and lifetime of the old one.
-     * The lifetime starts now. Both keys have one account: what one uses of limits and budgets, the other cannot use. With `graceMs` the old key ends after that time; without it, the old key does not change.
+     * Makes a new key with the name, scopes, settings and lifetime of the old one. The lifetime starts now. Both keys have one
+     * account: what one uses of limits and budgets, the other cannot use. With `graceMs` the old key ends after that time;
+     * without it, the old key does not change.
      */
     rotateKey(
       prefix: string,
@@ -159,24 +144,18 @@ export class Registry extends Context.Service<
     /** The keys of a tenant, or of all tenants. */
     listKeys(tenant?: string): Answer<ReadonlyArray<KeyOverview>, UnknownTenant>
     showKey(prefix: string): Answer<KeyOverview, UnknownKey>
+    /** Budgets change for all keys that share the account of the key. */
+    changeKey(prefix: string, change: KeyChange): Answer<KeyInfo, UnknownKey>
     /** Idempotent. `already`: whether it was revoked before. */
     revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
     setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>
-    setKeyLimits(prefix: string, limits: KeyLimitChange): Answer<KeyInfo, UnknownKey>
-    /** Sets the header with the end user of a request; null: none. */
-    setEndUserHeader(prefix: string, header: string | null): Answer<KeyInfo, UnknownKey>
-    setPromptLog(
-      prefix: string,
-      change: { readonly on: boolean; readonly retentionDays?: number }
-    ): Answer<KeyInfo, UnknownKey>
     /** The newest `limit` of the key's logged prompts, newest first; `sinceMs` looks back from now. */
     showPromptLog(
       prefix: string,
-      which: { readonly limit: number; readonly sinceMs?: number }
+      which: { readonly limit: number; readonly sinceMs?: number | undefined }
     ): Answer<ReadonlyArray<LoggedPrompt>, UnknownKey>
     /** Deletes all logged prompts of the key, in small batches, and returns their number. */
     erasePromptLog(prefix: string): Answer<number, UnknownKey>
-    /** Of the key, and of all keys that share its account. */
     setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
     showBudgets(prefix: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
     /** The budgets that all keys of a tenant share, beside their own. */

@@ -1,7 +1,15 @@
-/** The values that an operator may set, each with the text of its error message. */
-import { Effect, Schema } from "effect"
-import { priorities, scopes } from "../domain/Caller.ts"
+/** The values that an operator may give, each with the text of its error message. */
+import { Effect, Schema, SchemaIssue } from "effect"
+import { scopes } from "../domain/Caller.ts"
 import { redactKeys } from "../domain/Key.ts"
+import {
+  isModelName,
+  KeyChange,
+  keyTexts,
+  type SettingText,
+  TenantChange,
+  tenantTexts
+} from "../domain/settings.ts"
 import { isPrintable } from "../domain/text.ts"
 import { InvalidValue } from "./Errors.ts"
 
@@ -12,20 +20,18 @@ interface Value<A> {
 
 const value = <A>(expected: string, schema: Schema.Decoder<A>): Value<A> => ({ schema, expected })
 
-const text = (maxLength: number, extra: (value: string) => boolean) =>
-  Schema.String.check(
-    Schema.makeFilter((value: string) => {
-      const length = [...value].length
-      return length > 0 && length <= maxLength && isPrintable(value) && extra(value)
-    })
-  )
+const whole = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
 
-const between = (min: number, max: number) =>
-  Schema.Int.check(Schema.isGreaterThanOrEqualTo(min), Schema.isLessThanOrEqualTo(max))
+const isName = (text: string): boolean =>
+  text !== "" &&
+  [...text].length <= 64 &&
+  isPrintable(text) &&
+  text === text.trim() &&
+  text === redactKeys(text)
 
 export const name = value(
   "1 to 64 characters without control characters, no space at either end, and no key",
-  text(64, (value) => value === value.trim() && value === redactKeys(value))
+  Schema.String.check(Schema.makeFilter(isName))
 )
 
 export const prefix = value(
@@ -33,79 +39,29 @@ export const prefix = value(
   Schema.String.check(Schema.isPattern(/^[A-Za-z0-9]{2}_[0-9A-Za-z]{9}$/))
 )
 
-export const limit = value("a whole number from 1 to 2147483647", between(1, 2_147_483_647))
+/** How many requests or prompts are listed. */
+export const listed = value("a whole number from 1 to 1000", whole(1, 1000))
 
-export const weight = value("a whole number from 1 to 1000", between(1, 1000))
+export const reportRows = value("a whole number from 1 to 10000", whole(1, 10_000))
 
-export const priority = value(priorities.join(" or "), Schema.Literals(priorities))
-
-/** Headers with credentials: the audit must not store them. `none` is the word that removes a header. */
-const refusedHeaders: ReadonlySet<string> = new Set([
-  "authorization",
-  "proxy-authorization",
-  "cookie",
-  "set-cookie",
-  "x-api-key",
-  "api-key",
-  "none"
-])
-
-export const endUserHeader = value(
-  "the name of a header of at most 64 characters that carries no credentials, such as X-OpenWebUI-User-Email",
-  Schema.String.check(
-    Schema.isPattern(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/),
-    Schema.makeFilter((name: string) => !refusedHeaders.has(name.toLowerCase()))
-  )
-)
-
-export const budget = value(
-  "a whole number of tokens from 0 to 9007199254740991",
-  between(0, Number.MAX_SAFE_INTEGER)
-)
-
-export const retentionDays = value("a whole number of days from 1 to 3650", between(1, 3650))
-
-export const promptCount = value("a whole number from 1 to 1000", between(1, 1000))
-
-export const requestCount = value("a whole number from 1 to 1000", between(1, 1000))
-
-export const reportRows = value("a whole number from 1 to 10000", between(1, 10_000))
-
-export const auditDays = value("a time of 1 to 36500 days", between(1, 36_500))
+export const auditDays = value("a time of 1 to 36500 days", whole(1, 36_500))
 
 /** A century. A longer time is a typing error. */
-export const lifetimeMs = value("a time of at most 36500 days", between(1, 36_500 * 86_400_000))
+export const lifetimeMs = value("a time of at most 36500 days", whole(1, 36_500 * 86_400_000))
 
 export const scopeList = value(
   `a comma list of ${scopes.join(", ")}`,
   Schema.NonEmptyArray(Schema.Literals(scopes))
 )
 
-export const modelList = value(
-  "a comma list of model names, each of at most 350 characters without spaces",
-  Schema.Array(text(350, (value) => !/\s/.test(value))).check(Schema.isMaxLength(10_000))
-)
-
-/** Each key of the tenant brings its aliases along, so their number is bounded. */
-const maxAliases = 100
-
-const isAlias = Schema.isPattern(/^[A-Za-z0-9][\w./:@+-]{0,127}$/)
-
 export const aliasName = value(
   "an alias of at most 128 letters, digits and ._-/:@+, the first a letter or a digit",
-  Schema.String.check(isAlias)
+  Schema.String.check(Schema.isPattern(/^[A-Za-z0-9][\w./:@+-]{0,127}$/))
 )
 
 export const aliasTarget = value(
   "a model name of at most 350 characters without spaces",
-  text(350, (value) => !/\s/.test(value))
-)
-
-export const aliases = value(
-  `at most ${maxAliases} aliases for a tenant`,
-  Schema.Record(Schema.String, Schema.String).check(
-    Schema.makeFilter((aliases) => Object.keys(aliases).length <= maxAliases)
-  )
+  Schema.String.check(Schema.makeFilter(isModelName))
 )
 
 /** Checks a value. `field` is the name that the operator knows. */
@@ -115,3 +71,19 @@ export const validate = <A>(
   given: unknown
 ): Effect.Effect<A, InvalidValue> =>
   Schema.decodeUnknownEffect(schema)(given).pipe(Effect.mapError(() => new InvalidValue({ field, expected })))
+
+const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** Checks settings. The error names the option of the first that is wrong. What is no setting is left out. */
+const settingsOf = <A>(schema: Schema.Decoder<A>, texts: Readonly<Record<string, SettingText>>) => {
+  const decode = Schema.decodeUnknownEffect(schema)
+  return (given: object): Effect.Effect<A, InvalidValue> =>
+    Effect.mapError(decode(given), ({ issue }) => {
+      const setting = String(issuesOf(issue).issues[0]?.path?.[0])
+      const { expected, name: field } = texts[setting] ?? { expected: "known", name: setting }
+      return new InvalidValue({ field, expected })
+    })
+}
+
+export const keyChange = settingsOf(Schema.toType(KeyChange), keyTexts)
+export const tenantChange = settingsOf(Schema.toType(TenantChange), tenantTexts)

@@ -1,55 +1,32 @@
 /** Reads keys with all that decides whether they work now. */
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
-import type { Fragment } from "effect/sql/Statement"
+import type { SqlClient, Statement } from "effect/sql"
 import { readBudgets } from "./budgets.ts"
-import { RegistryDown, UnknownKey } from "./Errors.ts"
-import { overviewOf, overviewRows } from "./rows.ts"
-import * as Values from "./Values.ts"
+import { RegistryDown } from "./Errors.ts"
+import { KeyOverview } from "./Registry.ts"
+import { keyColumns, rowsOf } from "./rows.ts"
 
-const columnsOf = (sql: SqlClient.SqlClient, keyColumns: Fragment) => sql`${keyColumns},
-  coalesce(k.rpm, t.rpm) AS effective_rpm, coalesce(k.tpm, t.tpm) AS effective_tpm,
-  coalesce(k.concurrent, t.concurrent) AS effective_concurrent, t.disabled AS tenant_disabled,
-  NOT t.allow_all_models AND cardinality(t.allowed_models) = 0 AS tenant_without_models,
-  (SELECT max(a.arrived_at) FROM audit_log a WHERE a.key_prefix = k.prefix) AS last_used`
+const decode = rowsOf(KeyOverview)
 
-/** Budgets are read for each key, by the same query as everywhere. */
-const overviewsOf = (sql: SqlClient.SqlClient, rows: ReadonlyArray<unknown>) =>
-  Effect.flatMap(overviewRows(rows), (found) =>
-    Effect.forEach(found, (row) =>
-      Effect.map(readBudgets(sql, row.prefix), (states) =>
-        overviewOf(
-          row,
-          states.filter(({ budget }) => budget !== null)
-        )
-      )
-    )
+/** The keys that `where` selects. Budgets are read for each key, by the same query as everywhere. */
+export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, where: Statement.Fragment) {
+  const found = yield* Effect.flatMap(
+    sql`
+      SELECT ${keyColumns(sql)},
+        json_build_object('rpm', coalesce(k.rpm, t.rpm), 'tpm', coalesce(k.tpm, t.tpm),
+          'concurrent', coalesce(k.concurrent, t.concurrent)) AS effective,
+        t.disabled AS "tenantDisabled",
+        NOT t.allow_all_models AND cardinality(t.allowed_models) = 0 AS "tenantWithoutModels",
+        (SELECT max(a.arrived_at) FROM audit_log a WHERE a.key_prefix = k.prefix) AS "lastUsed"
+      FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+      WHERE ${where} ORDER BY t.name, k.created_at, k.prefix`,
+    decode
   )
-
-/** The keys of a tenant, or of all tenants. */
-export const readKeys = Effect.fnUntraced(function* (
-  sql: SqlClient.SqlClient,
-  keyColumns: Fragment,
-  tenant: string | undefined
-) {
-  const rows = yield* sql`
-    SELECT ${columnsOf(sql, keyColumns)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
-    WHERE ${tenant ?? null}::text IS NULL OR t.name = ${tenant ?? null}
-    ORDER BY t.name, k.created_at, k.prefix`
-  return yield* overviewsOf(sql, rows).pipe(
-    Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
-  )
-})
-
-export const readKey = Effect.fnUntraced(function* (
-  sql: SqlClient.SqlClient,
-  keyColumns: Fragment,
-  given: string
-) {
-  const prefix = yield* Values.validate("prefix", Values.prefix, given)
-  const rows = yield* sql`
-    SELECT ${columnsOf(sql, keyColumns)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
-    WHERE k.prefix = ${prefix}`
-  const [key] = yield* overviewsOf(sql, rows)
-  return key ?? (yield* new UnknownKey({ prefix }))
+  return yield* Effect.forEach(found, ({ lastUsed, ...key }) =>
+    Effect.map(readBudgets(sql, key.prefix), (states) => ({
+      ...key,
+      budgets: states.filter(({ budget }) => budget !== null),
+      lastUsed
+    }))
+  ).pipe(Effect.catchTag("UnknownKey", (cause) => new RegistryDown({ cause })))
 })

@@ -1,31 +1,37 @@
 /** The registry on Postgres. A key without `scopes` gets all of them. */
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Schema, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { isSqlError } from "effect/sql/SqlError"
 import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
+import { KeyChange, KeySettings, newKey, newTenant, TenantChange } from "../domain/settings.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
+import { assigned, columnsOf, inserted } from "../infra/columns.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { DuplicateTenant, RegistryDown, RevokedKey, UnknownKey, UnknownTenant } from "./Errors.ts"
-import {
-  lockAccount,
-  orKeep,
-  readBudgets,
-  readTenantBudgets,
-  writeBudgets,
-  writeTenantBudgets
-} from "./budgets.ts"
+import { lockAccount, readBudgets, readTenantBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
-import { writeModels } from "./models.ts"
-import { readKey, readKeys } from "./keys.ts"
+import { modelSettings, storedModels } from "./models.ts"
+import { readKeys } from "./keys.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
-import { Registry } from "./Registry.ts"
+import {
+  budgetFields,
+  budgetOf,
+  type ModelsChange,
+  type NewKey,
+  type NewTenant,
+  Registry,
+  UsageTotals
+} from "./Registry.ts"
 import { withRegistryDown } from "./registryDown.ts"
-import { keyOf, keyRows, tenantOf, tenantRows, usageRows } from "./rows.ts"
+import { keyColumns, keyRows, tenantColumns, tenantRows } from "./rows.ts"
 import * as Values from "./Values.ts"
+
+const encodeKey = Schema.encodeEffect(KeyChange)
+const encodeTenant = Schema.encodeEffect(TenantChange)
 
 export interface RegistryOptions {
   /** `KEY_NAMESPACE`; default tg_ */
@@ -46,102 +52,77 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const hashOf = options.hash ?? hashSecret
   const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
-  const tenantColumns = sql`name, rpm, tpm, concurrent, weight, allow_all_models, allowed_models, model_aliases, disabled, created_at`
-  const keyColumns = sql`k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at, k.expires_at, k.rpm, k.tpm,
-    k.concurrent, k.priority, k.end_user_header, k.prompt_log, k.prompt_log_days,
-    CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
-
-  const oneTenant = (name: string, rows: ReadonlyArray<unknown>) =>
-    Effect.gen(function* () {
-      const [row] = yield* tenantRows(rows)
-      return row === undefined ? yield* new UnknownTenant({ tenant: name }) : tenantOf(row)
-    })
-  const oneKey = (prefix: string, rows: ReadonlyArray<unknown>) =>
-    Effect.gen(function* () {
-      const [row] = yield* keyRows(rows)
-      return row === undefined ? yield* new UnknownKey({ prefix }) : keyOf(row)
-    })
+  const oneTenant = Effect.fnUntraced(function* (tenant: string, rows: ReadonlyArray<unknown>) {
+    const [row] = yield* tenantRows(rows)
+    return row ?? (yield* new UnknownTenant({ tenant }))
+  })
 
   const showTenant = (tenant: string) =>
-    Effect.flatMap(sql`SELECT ${tenantColumns} FROM tenants WHERE name = ${tenant}`, (rows) =>
+    Effect.flatMap(sql`SELECT ${tenantColumns(sql)} FROM tenants t WHERE t.name = ${tenant}`, (rows) =>
       oneTenant(tenant, rows)
     )
-  const showKey = (prefix: string) =>
-    Effect.flatMap(
-      sql`SELECT ${keyColumns} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`,
-      (rows) => oneKey(prefix, rows)
+
+  const showKey = Effect.fnUntraced(function* (prefix: string) {
+    const [row] = yield* Effect.flatMap(
+      sql`SELECT ${keyColumns(sql)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`,
+      keyRows
     )
+    return row ?? (yield* new UnknownKey({ prefix }))
+  })
 
-  const limitOr = <A>(field: string, given: number | undefined, otherwise: A) =>
-    given === undefined ? Effect.succeed(otherwise) : Values.validate(field, Values.limit, given)
-  const limitOrNull = (field: string, given: number | null | undefined) =>
-    given === undefined || given === null
-      ? Effect.succeed(given)
-      : Values.validate(field, Values.limit, given)
-
-  const createTenant = Effect.fnUntraced(function* (
-    tenant: Parameters<Registry["Service"]["createTenant"]>[0]
-  ) {
+  const createTenant = Effect.fnUntraced(function* (tenant: NewTenant) {
     const name = yield* Values.validate("name", Values.name, tenant.name)
-    const rpm = yield* limitOr("rpm", tenant.rpm, options.defaults.rpm)
-    const tpm = yield* limitOr("tpm", tenant.tpm, options.defaults.tpm)
-    const concurrent = yield* limitOr("concurrent", tenant.concurrent, options.defaults.concurrent)
-    const rows = yield* sql`
-      INSERT INTO tenants (name, rpm, tpm, concurrent, allow_all_models)
-      VALUES (${name}, ${rpm}, ${tpm}, ${concurrent}, ${tenant.allowAllModels ?? false})
-      ON CONFLICT (name) DO NOTHING RETURNING ${tenantColumns}`
-    const [row] = yield* tenantRows(rows)
-    return row === undefined ? yield* new DuplicateTenant({ tenant: name }) : tenantOf(row)
-  }, withRegistryDown)
-
-  const listTenants = Effect.suspend(() => sql`SELECT ${tenantColumns} FROM tenants ORDER BY name`).pipe(
-    Effect.flatMap(tenantRows),
-    Effect.map((rows) => rows.map(tenantOf)),
-    withRegistryDown
-  )
-
-  const setTenantLimits = Effect.fnUntraced(function* (
-    tenant: string,
-    limits: Parameters<Registry["Service"]["setTenantLimits"]>[1]
-  ) {
-    const rpm = yield* limitOr("rpm", limits.rpm, null)
-    const tpm = yield* limitOr("tpm", limits.tpm, null)
-    const concurrent = yield* limitOr("concurrent", limits.concurrent, null)
-    const weight =
-      limits.weight === undefined ? null : yield* Values.validate("weight", Values.weight, limits.weight)
-    const rows = yield* sql`
-      UPDATE tenants SET rpm = coalesce(${rpm}::int, rpm), tpm = coalesce(${tpm}::int, tpm),
-        concurrent = coalesce(${concurrent}::int, concurrent), weight = coalesce(${weight}::int, weight)
-      WHERE name = ${tenant} RETURNING ${tenantColumns}`
-    return yield* oneTenant(tenant, rows)
-  }, withRegistryDown)
-
-  const setTenantEnabled = Effect.fnUntraced(function* (tenant: string, enabled: boolean) {
-    const rows = yield* sql`
-      UPDATE tenants SET disabled = ${!enabled} WHERE name = ${tenant} RETURNING ${tenantColumns}`
-    return yield* oneTenant(tenant, rows)
-  }, withRegistryDown)
-
-  const setModels = (tenant: string, change: Parameters<Registry["Service"]["setModels"]>[1]) =>
-    withRegistryDown(
-      Effect.flatMap(writeModels(sql, tenantColumns, tenant, change), (rows) => oneTenant(tenant, rows))
+    const settings = yield* storedModels(
+      yield* Values.tenantChange({ ...newTenant, ...options.defaults, ...tenant })
     )
+    const [row] = yield* Effect.flatMap(
+      sql`
+        INSERT INTO tenants AS t ${inserted(sql, { name, ...(yield* encodeTenant(settings)) })}
+        ON CONFLICT (name) DO NOTHING RETURNING ${tenantColumns(sql)}`,
+      tenantRows
+    )
+    return row ?? (yield* new DuplicateTenant({ tenant: name }))
+  }, withRegistryDown)
+
+  const listTenants = Effect.suspend(
+    () => sql`SELECT ${tenantColumns(sql)} FROM tenants t ORDER BY t.name`
+  ).pipe(Effect.flatMap(tenantRows), withRegistryDown)
+
+  const updateTenant = (tenant: string, values: object) =>
+    Object.keys(values).length === 0
+      ? showTenant(tenant)
+      : Effect.flatMap(
+          sql`UPDATE tenants t SET ${assigned(sql, values)} WHERE t.name = ${tenant} RETURNING ${tenantColumns(sql)}`,
+          (rows) => oneTenant(tenant, rows)
+        )
+
+  const changeTenant = Effect.fnUntraced(function* (tenant: string, change: TenantChange) {
+    const settings = yield* storedModels(yield* Values.tenantChange(change))
+    return yield* updateTenant(tenant, yield* encodeTenant(settings))
+  }, withRegistryDown)
+
+  const setModels = (tenant: string, change: ModelsChange) =>
+    sql
+      .withTransaction(
+        Effect.gen(function* () {
+          yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} FOR UPDATE`
+          return yield* changeTenant(tenant, yield* modelSettings(yield* showTenant(tenant), change))
+        })
+      )
+      .pipe(withRegistryDown)
 
   const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
     yield* showTenant(tenant)
-    const rows = yield* sql`
-      WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
-      SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
-        coalesce(sum(l.tokens_in), 0)::float8 AS tokens_in,
-        coalesce(sum(l.tokens_out), 0)::float8 AS tokens_out
-      FROM at CROSS JOIN ledger l JOIN tenants t ON t.id = l.tenant_id
-      WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`
-    const [row] = yield* usageRows(rows)
-    return {
-      requests: row?.requests ?? 0,
-      tokensIn: row?.tokens_in ?? 0,
-      tokensOut: row?.tokens_out ?? 0
-    }
+    const [row] = yield* Effect.flatMap(
+      sql`
+        WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
+        SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
+          coalesce(sum(l.tokens_in), 0)::float8 AS "tokensIn", coalesce(sum(l.tokens_out), 0)::float8 AS "tokensOut"
+        FROM at CROSS JOIN ledger l JOIN tenants t ON t.id = l.tenant_id
+        WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`,
+      Schema.decodeUnknownEffect(Schema.Tuple([UsageTotals]))
+    )
+    return row
   }, withRegistryDown)
 
   /** Inserts a key with a new prefix. `insert` returns no row when the prefix is taken. */
@@ -161,29 +142,27 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return yield* new RegistryDown({ cause: new Error("no free key prefix was found") })
   })
 
-  const createKey = Effect.fnUntraced(function* (key: Parameters<Registry["Service"]["createKey"]>[0]) {
+  const createKey = Effect.fnUntraced(function* (key: NewKey) {
     const name = yield* Values.validate("name", Values.name, key.name)
     const granted = yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes)
-    const rpm = yield* limitOr("rpm", key.rpm, null)
-    const tpm = yield* limitOr("tpm", key.tpm, null)
-    const concurrent = yield* limitOr("concurrent", key.concurrent, null)
-    const priority = yield* Values.validate("priority", Values.priority, key.priority ?? "interactive")
-    const header =
-      key.endUserHeader === undefined
-        ? null
-        : yield* Values.validate("end-user-header", Values.endUserHeader, key.endUserHeader)
+    const settings = yield* Values.keyChange({ ...newKey, ...key })
     const expiresAt = yield* expiryOf(sql, key)
     yield* showTenant(key.tenant)
+    const row = {
+      tenantId: sql`(SELECT id FROM tenants WHERE name = ${key.tenant})`,
+      name,
+      scopes: granted,
+      expiresAt,
+      ...(yield* encodeKey(settings))
+    }
     return yield* insertKey(
       (prefix, hash) => sql`
-        INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority,
-          end_user_header)
-        SELECT id, ${name}, ${prefix}, ${hash}, string_to_array(${[...new Set(granted)].join(",")}, ','),
-          ${expiresAt}, ${rpm}::int, ${tpm}::int, ${concurrent}::int, ${priority}, ${header}::text
-        FROM tenants WHERE name = ${key.tenant}
+        INSERT INTO api_keys ${inserted(sql, { prefix, hash, ...row })}
         ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
     )
   }, withRegistryDown)
+
+  const copied = columnsOf(sql, KeySettings.fields)
 
   const rotateKey = Effect.fnUntraced(function* (given: string, graceMs: number | undefined) {
     const old = yield* Values.validate("prefix", Values.prefix, given)
@@ -194,11 +173,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
         if (!(yield* lockAccount(sql, old))) return yield* new UnknownKey({ prefix: old })
         const made = yield* insertKey(
           (prefix, hash) => sql`
-            INSERT INTO api_keys (tenant_id, name, prefix, hash, scopes, expires_at, rpm, tpm, concurrent, priority,
-              budget_account, budget_daily, budget_monthly, budget_total, end_user_header, prompt_log, prompt_log_days)
-            SELECT tenant_id, name, ${prefix}, ${hash}, scopes, now() + (expires_at - created_at), rpm, tpm,
-              concurrent, priority, ${accountOf(sql, "api_keys")}, budget_daily, budget_monthly, budget_total, end_user_header, prompt_log,
-              prompt_log_days
+            INSERT INTO api_keys (prefix, hash, tenant_id, name, scopes, expires_at, budget_account, ${copied})
+            SELECT ${prefix}, ${hash}, tenant_id, name, scopes, now() + (expires_at - created_at),
+              ${accountOf(sql, "api_keys")}, ${copied}
             FROM api_keys WHERE prefix = ${old}
             ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
         )
@@ -215,7 +192,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
 
   const listKeys = Effect.fnUntraced(function* (tenant?: string) {
     if (tenant !== undefined) yield* showTenant(tenant)
-    return yield* readKeys(sql, keyColumns, tenant)
+    return yield* readKeys(sql, tenant === undefined ? sql`true` : sql`t.name = ${tenant}`)
   }, withRegistryDown)
 
   const revokeKey = Effect.fnUntraced(function* (given: string) {
@@ -233,115 +210,71 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     )
   }, withRegistryDown)
 
-  /** Runs one UPDATE of the key and returns the changed key. */
-  const change = Effect.fnUntraced(function* (
-    given: string,
-    update: (prefix: string) => Effect.Effect<ReadonlyArray<unknown>, unknown>
-  ) {
+  const setKeyEnabled = Effect.fnUntraced(function* (given: string, enabled: boolean) {
     const prefix = yield* Values.validate("prefix", Values.prefix, given)
+    yield* sql`
+      UPDATE api_keys SET status = ${enabled ? "active" : "disabled"} WHERE prefix = ${prefix} AND status <> 'revoked'`
+    const key = yield* showKey(prefix)
+    return key.status === "revoked" ? yield* new RevokedKey({ prefix }) : key
+  }, withRegistryDown)
+
+  const changeKey = Effect.fnUntraced(function* (given: string, change: KeyChange) {
+    const prefix = yield* Values.validate("prefix", Values.prefix, given)
+    const values = yield* encodeKey(yield* Values.keyChange(change))
+    const budgets = Struct.pick(values, budgetFields)
+    const own = Struct.omit(values, budgetFields)
     return yield* sql.withTransaction(
       Effect.gen(function* () {
-        yield* update(prefix).pipe(Effect.mapError((cause) => new RegistryDown({ cause })))
+        if (Object.keys(budgets).length > 0) {
+          yield* lockAccount(sql, prefix)
+          yield* sql`
+            UPDATE api_keys SET ${assigned(sql, budgets)}
+            WHERE ${accountOf(sql, "api_keys")} = (SELECT ${accountOf(sql, "k")} FROM api_keys k WHERE k.prefix = ${prefix})`
+        }
+        if (Object.keys(own).length > 0) {
+          yield* sql`UPDATE api_keys SET ${assigned(sql, own)} WHERE prefix = ${prefix}`
+        }
         return yield* showKey(prefix)
       })
     )
-  })
-
-  const setKeyEnabled = Effect.fnUntraced(function* (given: string, enabled: boolean) {
-    const status = enabled ? "active" : "disabled"
-    const key = yield* change(
-      given,
-      (prefix) =>
-        sql`UPDATE api_keys SET status = ${status} WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
-    )
-    if (key.status === "revoked") return yield* new RevokedKey({ prefix: key.prefix })
-    return key
   }, withRegistryDown)
-
-  const setKeyLimits = Effect.fnUntraced(function* (
-    given: string,
-    limits: Parameters<Registry["Service"]["setKeyLimits"]>[1]
-  ) {
-    const rpm = orKeep(yield* limitOrNull("rpm", limits.rpm))
-    const tpm = orKeep(yield* limitOrNull("tpm", limits.tpm))
-    const concurrent = orKeep(yield* limitOrNull("concurrent", limits.concurrent))
-    const priority =
-      limits.priority === undefined
-        ? null
-        : yield* Values.validate("priority", Values.priority, limits.priority)
-    return yield* change(
-      given,
-      (prefix) => sql`
-        UPDATE api_keys SET
-          rpm = CASE WHEN ${rpm.given}::boolean THEN ${rpm.value}::int ELSE rpm END,
-          tpm = CASE WHEN ${tpm.given}::boolean THEN ${tpm.value}::int ELSE tpm END,
-          concurrent = CASE WHEN ${concurrent.given}::boolean THEN ${concurrent.value}::int ELSE concurrent END,
-          priority = coalesce(${priority}, priority)
-        WHERE prefix = ${prefix} RETURNING id`
-    )
-  }, withRegistryDown)
-
-  const setEndUserHeader = Effect.fnUntraced(function* (given: string, wish: string | null) {
-    const header = wish === null ? null : yield* Values.validate("header", Values.endUserHeader, wish)
-    return yield* change(
-      given,
-      (prefix) =>
-        sql`UPDATE api_keys SET end_user_header = ${header}::text WHERE prefix = ${prefix} RETURNING id`
-    )
-  }, withRegistryDown)
-
-  const setPromptLog = Effect.fnUntraced(function* (
-    given: string,
-    wish: Parameters<Registry["Service"]["setPromptLog"]>[1]
-  ) {
-    const days =
-      wish.retentionDays === undefined
-        ? null
-        : yield* Values.validate("retention-days", Values.retentionDays, wish.retentionDays)
-    return yield* change(
-      given,
-      (prefix) => sql`
-        UPDATE api_keys SET prompt_log = ${wish.on}, prompt_log_days = coalesce(${days}::int, prompt_log_days)
-        WHERE prefix = ${prefix} RETURNING id`
-    )
-  }, withRegistryDown)
-
-  const setBudgets = (given: string, wish: Parameters<Registry["Service"]["setBudgets"]>[1]) =>
-    withRegistryDown(writeBudgets(sql, given, wish))
-
-  const setTenantBudgets = (tenant: string, wish: Parameters<Registry["Service"]["setTenantBudgets"]>[1]) =>
-    withRegistryDown(writeTenantBudgets(sql, tenant, wish))
 
   const showBudgets = Effect.fnUntraced(function* (given: string) {
     return yield* readBudgets(sql, yield* Values.validate("prefix", Values.prefix, given))
   }, withRegistryDown)
+
+  const showTenantBudgets = (tenant: string) => withRegistryDown(readTenantBudgets(sql, tenant))
 
   const atomically = <A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | RegistryDown> =>
     Effect.mapError(sql.withTransaction(changes), (error): E | RegistryDown =>
       isSqlError(error) ? new RegistryDown({ cause: error }) : error
     )
 
-  return {
+  return Registry.of({
     createTenant,
     listTenants,
-    showTenant: (tenant: string) => withRegistryDown(showTenant(tenant)),
-    setTenantLimits,
-    setTenantEnabled,
+    showTenant: (tenant) => withRegistryDown(showTenant(tenant)),
+    changeTenant,
+    setTenantEnabled: (tenant, enabled) => withRegistryDown(updateTenant(tenant, { disabled: !enabled })),
     setModels,
     usage,
     createKey,
     rotateKey,
     listKeys,
-    showKey: (prefix: string) => withRegistryDown(readKey(sql, keyColumns, prefix)),
+    showKey: Effect.fnUntraced(function* (given) {
+      const prefix = yield* Values.validate("prefix", Values.prefix, given)
+      const [key] = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
+      return key ?? (yield* new UnknownKey({ prefix }))
+    }, withRegistryDown),
     revokeKey,
     setKeyEnabled,
-    setKeyLimits,
-    setEndUserHeader,
-    setPromptLog,
-    setBudgets,
+    changeKey,
+    setBudgets: (prefix, change) =>
+      Effect.andThen(changeKey(prefix, Struct.renameKeys(change, budgetOf)), showBudgets(prefix)),
     showBudgets,
-    setTenantBudgets,
-    showTenantBudgets: (tenant: string) => withRegistryDown(readTenantBudgets(sql, tenant)),
+    setTenantBudgets: (tenant, change) =>
+      Effect.andThen(changeTenant(tenant, Struct.renameKeys(change, budgetOf)), showTenantBudgets(tenant)),
+    showTenantBudgets,
     atomically,
     showPromptLog: Effect.fnUntraced(function* (given, which) {
       const prefix = yield* Values.validate("key", Values.prefix, given)
@@ -354,7 +287,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       yield* withRegistryDown(showKey(prefix))
       return yield* erasePrompts((batch) => withRegistryDown(batch), sql, prefix)
     })
-  }
+  })
 })
 
 export const layerPostgres = (options: RegistryOptions): Layer.Layer<Registry, never, SqlClient.SqlClient> =>

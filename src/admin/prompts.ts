@@ -1,25 +1,31 @@
 /** Reads and erases the logged prompts of one key. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { promptOf, promptRows } from "./rows.ts"
+import { LoggedPrompt } from "./Registry.ts"
+import { rowsOf } from "./rows.ts"
 import * as Values from "./Values.ts"
+
+const decode = rowsOf(LoggedPrompt)
 
 export const readPrompts = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   prefix: string,
-  which: { readonly limit: number; readonly sinceMs?: number }
+  which: { readonly limit: number; readonly sinceMs?: number | undefined }
 ) {
-  const limit = yield* Values.validate("limit", Values.promptCount, which.limit)
+  const limit = yield* Values.validate("limit", Values.listed, which.limit)
   const since =
     which.sinceMs === undefined
       ? sql`'-infinity'::timestamptz`
       : sql`now() - ${yield* Values.validate("since", Values.lifetimeMs, which.sinceMs)}::float8 * interval '1 millisecond'`
-  const rows = yield* sql`
-    SELECT p.request_id::text AS request_id, p.created_at, p.expires_at, p.endpoint, p.prompt, p.answer, p.truncated
-    FROM prompt_log p JOIN api_keys k ON k.id = p.key_id
-    WHERE k.prefix = ${prefix} AND p.created_at >= ${since} AND p.expires_at > now()
-    ORDER BY p.created_at DESC, p.request_id DESC LIMIT ${limit}`
-  return (yield* promptRows(rows)).map(promptOf)
+  return yield* Effect.flatMap(
+    sql`
+      SELECT p.request_id::text AS "requestId", p.created_at AS created, p.expires_at AS expires, p.endpoint, p.prompt,
+        p.answer, p.truncated
+      FROM prompt_log p JOIN api_keys k ON k.id = p.key_id
+      WHERE k.prefix = ${prefix} AND p.created_at >= ${since} AND p.expires_at > now()
+      ORDER BY p.created_at DESC, p.request_id DESC LIMIT ${limit}`,
+    decode
+  )
 })
 
 const batch = 500

@@ -1,23 +1,7 @@
 /** What an operation of an operator may fail with: our own errors, or `RegistryDown` for everything else. */
 import { type Duration, Effect } from "effect"
 import { timeoutDetached } from "../infra/time.ts"
-import {
-  type AdminError,
-  DuplicateTenant,
-  InvalidValue,
-  RegistryDown,
-  RevokedKey,
-  UnknownKey,
-  UnknownTenant
-} from "./Errors.ts"
-
-const isAdminError = (error: unknown): error is AdminError =>
-  error instanceof DuplicateTenant ||
-  error instanceof InvalidValue ||
-  error instanceof RegistryDown ||
-  error instanceof RevokedKey ||
-  error instanceof UnknownKey ||
-  error instanceof UnknownTenant
+import { type AdminError, isAdminError, RegistryDown } from "./Errors.ts"
 
 /** Passes our own errors. Every other error, and a wait of more than `limit`, becomes `RegistryDown`. */
 export const withRegistryDownAfter =

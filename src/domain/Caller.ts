@@ -1,12 +1,9 @@
 /** The authenticated key with its limits and grants, as the key store read them from the database. */
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
+import type { KeySettings, TenantSettings } from "./settings.ts"
 
 export const scopes = ["chat", "embeddings"] as const
 export type Scope = (typeof scopes)[number]
-
-/** A `batch` request starts when no interactive one waits, and after ten minutes at the latest. */
-export const priorities = ["interactive", "batch"] as const
-export type Priority = (typeof priorities)[number]
 
 /** Which discovered models a tenant may use: all, or the named ones. */
 export type ModelGrant = "all" | ReadonlySet<string>
@@ -14,7 +11,38 @@ export type ModelGrant = "all" | ReadonlySet<string>
 /** Names of a tenant for models: alias, without `:latest`, to the name of a model. */
 export type ModelAliases = ReadonlyMap<string, string>
 
-export interface Caller {
+/** Settings of a key and its tenant that a request uses in another form. All others are fields of the caller as they are. */
+type Resolved =
+  | "rpm"
+  | "tpm"
+  | "concurrent"
+  | "budgetDaily"
+  | "budgetMonthly"
+  | "budgetTotal"
+  | "endUserHeader"
+  | "promptLog"
+  | "promptLogDays"
+  | "allowAllModels"
+  | "allowedModels"
+  | "modelAliases"
+
+/** What a request uses of the settings of its key and tenant. */
+export interface CallerSettings extends Omit<KeySettings, Resolved>, Omit<TenantSettings, Resolved> {
+  /** the key's, else the tenant's */
+  readonly limits: EffectiveLimits
+  readonly budgets: Budgets
+  /** what all keys of its tenant share */
+  readonly tenantBudgets: Budgets
+  readonly models: ModelGrant
+  /** absent: none */
+  readonly aliases?: ModelAliases
+  /** lower-case name of the header with the end user of a request; absent: none */
+  readonly endUserHeader?: string
+  /** days to keep prompts and answers; absent when the key has not opted in */
+  readonly promptLogDays?: number
+}
+
+export interface Caller extends CallerSettings {
   readonly tenantId: string
   readonly tenantName: string
   readonly keyId: string
@@ -23,18 +51,4 @@ export interface Caller {
   /** 12 characters, public */
   readonly keyPrefix: string
   readonly scopes: ReadonlySet<Scope>
-  readonly limits: EffectiveLimits
-  readonly budgets: Budgets
-  /** what all keys of its tenant share */
-  readonly tenantBudgets: Budgets
-  readonly models: ModelGrant
-  /** absent: none */
-  readonly aliases?: ModelAliases
-  /** the tenant's share of the backend while requests wait for it: twice the weight is twice the share */
-  readonly weight: number
-  readonly priority: Priority
-  /** lower-case name of the header with the end user of a request; absent: none */
-  readonly endUserHeader?: string
-  /** days to keep prompts and answers; absent when the key has not opted in */
-  readonly promptLogDays?: number
 }

@@ -20,3 +20,7 @@ export const isPrintable = (text: string): boolean => !controlOrLoneSurrogate.te
 
 /** Replaces what a text column of Postgres refuses: NUL and lone surrogates. Other control characters stay. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll("\u0000", "\ufffd")
+
+/** `tokensIn` as `tokens_in`. */
+export const snakeCase = (name: string): string =>
+  name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)

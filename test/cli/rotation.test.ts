@@ -1,19 +1,34 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Arbitrary, Effect, Equal, Record, Schema } from "effect"
 import { SqlClient } from "effect/sql"
+import { Registry } from "../../src/admin/Registry.ts"
+import * as Values from "../../src/admin/Values.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
+import { KeySettings, newKey } from "../../src/domain/settings.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 
-/** All columns of a key that rotation has to carry over; lifetimes in days. */
+/** Columns that say which key it is, whose and how old. All others must carry over, also one that is added later. */
+const identity = ["id", "prefix", "hash", "created_at", "expires_at", "status", "budget_account"]
+
 const settingsOf = Effect.fnUntraced(function* (prefix: string) {
   const sql = yield* SqlClient.SqlClient
-  const [row] = yield* sql`
-    SELECT tenant_id::text, name, scopes::text, status, rpm, tpm, concurrent, budget_daily::text, budget_monthly::text,
-      budget_total::text, end_user_header, prompt_log, prompt_log_days,
-      round(extract(epoch FROM expires_at - created_at) / 86400)::int AS days
-    FROM api_keys WHERE prefix = ${prefix}`
-  return row
+  const [row] = yield* sql<{ row: Record<string, unknown> }>`
+    SELECT to_jsonb(k) - ${identity}::text[] AS row FROM api_keys k WHERE prefix = ${prefix}`
+  return row?.row ?? {}
+})
+
+/** A value for each setting that no new key has, so that a forgotten one is seen. */
+const unusual = Effect.gen(function* () {
+  const samples = yield* Arbitrary.sampleEffect(Arbitrary.schema(Schema.toType(KeySettings)), {
+    count: 100,
+    seed: "rotation"
+  })
+  return yield* Values.keyChange(
+    Record.map(newKey, (usual, setting) =>
+      samples.map((sample) => sample[setting]).find((value) => value !== usual)
+    )
+  )
 })
 
 const hoursLeft = Effect.fnUntraced(function* (prefix: string) {
@@ -28,12 +43,17 @@ it.effect(
   () =>
     Effect.gen(function* () {
       succeeds(yield* tollgateHere("create-tenant", "--name", "acme"))
-      const words =
-        "--tenant acme --name ci --scopes embeddings --expires-in 90d --rpm 7 --tpm 700 --concurrent 2 --end-user-header X-User"
-      const old = prefixOf((yield* tollgateHere("create-key", ...words.split(" "))).stdout)
-      succeeds(yield* tollgateHere("set-budget", "--key", old, "--daily", "100", "--total", "5000"))
-      succeeds(yield* tollgateHere("set-prompt-log", "--key", old, "--on", "--retention-days", "3"))
+      const words = "create-key --tenant acme --name ci --scopes embeddings --expires-in 90d"
+      const old = prefixOf((yield* tollgateHere(...words.split(" "))).stdout)
+      const registry = yield* Registry
+      yield* registry.changeKey(old, yield* unusual)
       const before = yield* settingsOf(old)
+      const plain = prefixOf(
+        (yield* tollgateHere("create-key", "--tenant", "acme", "--name", "plain")).stdout
+      )
+      const usual = yield* settingsOf(plain)
+      const same = Object.keys(before).filter((column) => Equal.equals(before[column], usual[column]))
+      assert.deepStrictEqual(same, ["tenant_id"], "a column that is no field of KeySettings")
 
       const ran = yield* tollgateHere("rotate-key", "--prefix", old, "--grace", "2d")
       succeeds(ran)

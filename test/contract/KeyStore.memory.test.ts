@@ -1,7 +1,5 @@
 import { Clock, Effect, Layer } from "effect"
-import { randomUUID } from "node:crypto"
-import { mintKey, prefixOf } from "../../src/domain/Key.ts"
-import { makeMemory } from "../../src/gates/keys/memory.ts"
+import { makeMemory, memoryKey } from "../../src/gates/keys/memory.ts"
 import { suite, World } from "./KeyStore.ts"
 
 const makeWorld = () => {
@@ -10,25 +8,15 @@ const makeWorld = () => {
   const world = World.of({
     addKey: (options = {}) =>
       Effect.sync(() => {
-        const [secret, keyId] = [mintKey("tg_"), randomUUID()]
-        store.add({
-          secret,
-          caller: {
-            tenantId: randomUUID(),
-            tenantName: "tenant",
-            keyId,
-            accountId: keyId,
-            keyPrefix: prefixOf(secret),
-            scopes: new Set(options.scopes ?? ["chat", "embeddings"]),
-            limits: { ...limits, ...options.limits },
-            budgets: options.budgets ?? {},
-            tenantBudgets: options.tenantBudgets ?? {},
-            models: new Set(["m:1"]),
-            weight: 1,
-            priority: "interactive"
-          }
+        const key = memoryKey({
+          scopes: new Set(options.scopes ?? ["chat", "embeddings"]),
+          limits: { ...limits, ...options.limits },
+          budgets: options.budgets ?? {},
+          tenantBudgets: options.tenantBudgets ?? {},
+          models: new Set(["m:1"])
         })
-        return secret
+        store.add(key)
+        return key.secret
       }),
     revoke: (prefix) => Effect.sync(() => store.revoke(prefix)),
     setKeyEnabled: (prefix, enabled) =>

@@ -26,15 +26,15 @@ const layerKept = Layer.effect(
       optedIn: (days) =>
         Effect.gen(function* () {
           const { key } = yield* registry.createKey({ tenant: "t", name: "k" })
-          yield* registry.setPromptLog(key.prefix, {
-            on: true,
-            ...(days === undefined ? {} : { retentionDays: days })
+          yield* registry.changeKey(key.prefix, {
+            promptLog: true,
+            ...(days === undefined ? {} : { promptLogDays: days })
           })
           const [row] = yield* sql<{ readonly id: string }>`
             SELECT id::text AS id FROM api_keys WHERE prefix = ${key.prefix}`
           return { ...callerOf(row?.id), keyPrefix: key.prefix, promptLogDays: days ?? defaultDays }
         }).pipe(Effect.orDie),
-      optOut: ({ keyPrefix }) => Effect.orDie(registry.setPromptLog(keyPrefix, { on: false }))
+      optOut: ({ keyPrefix }) => Effect.orDie(registry.changeKey(keyPrefix, { promptLog: false }))
     })
   })
 ).pipe(Layer.provide(layerRegistry({ defaults: { rpm: 60, tpm: 1000, concurrent: 4 } })))

@@ -45,7 +45,7 @@ const layerWorld = Layer.effect(
         Effect.asVoid(
           Effect.orDie(sql`UPDATE api_keys SET expires_at = now() - interval '1 ms' WHERE prefix = ${prefix}`)
         ),
-      setRpm: (prefix, rpm) => Effect.asVoid(Effect.orDie(registry.setKeyLimits(prefix, { rpm }))),
+      setRpm: (prefix, rpm) => Effect.asVoid(Effect.orDie(registry.changeKey(prefix, { rpm }))),
       setAlias: (prefix, alias, model) =>
         Effect.gen(function* () {
           const [row] = yield* sql<{ readonly name: string }>`
@@ -56,7 +56,7 @@ const layerWorld = Layer.effect(
           )
         }).pipe(Effect.orDie),
       setEndUserHeader: (prefix, header) =>
-        Effect.asVoid(Effect.orDie(registry.setEndUserHeader(prefix, header))),
+        Effect.asVoid(Effect.orDie(registry.changeKey(prefix, { endUserHeader: header }))),
       setDown: (down) => (down ? cluster.stop : Effect.orDie(cluster.start))
     })
   })

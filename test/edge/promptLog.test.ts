@@ -48,9 +48,9 @@ const tablesWith = Effect.fnUntraced(function* (text: string) {
 
 const optIn = Effect.fnUntraced(function* (prefix: string, retentionDays?: number) {
   const registry = yield* Registry
-  yield* registry.setPromptLog(prefix, {
-    on: true,
-    ...(retentionDays === undefined ? {} : { retentionDays })
+  yield* registry.changeKey(prefix, {
+    promptLog: true,
+    ...(retentionDays === undefined ? {} : { promptLogDays: retentionDays })
   })
 })
 
@@ -222,7 +222,7 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
           headers.get("x-request-id")
         )
       const off = yield* asked()
-      yield* registry.setPromptLog(prefix, { on: true })
+      yield* registry.changeKey(prefix, { promptLog: true })
       const since = makeStopwatch()
       const first = yield* eventually(
         Effect.flatMap(asked(), (id) => eventually(logged(id), (row) => row !== undefined, 100)),
@@ -235,7 +235,7 @@ layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prom
       fake.script({ does: "stream", lines: [wire.chat("a"), wire.chat("b"), wire.done()], gapMs: 200 })
       const under = yield* Effect.forkChild(asked(), { startImmediately: true })
       yield* fake.until(() => (fake.requests.at(-1)?.written ?? 0) > 0)
-      yield* registry.setPromptLog(prefix, { on: false })
+      yield* registry.changeKey(prefix, { promptLog: false })
       const id = yield* Fiber.join(under)
       yield* Effect.sleep("300 millis")
       assert.isUndefined(yield* logged(id))

@@ -167,8 +167,8 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
     Effect.gen(function* () {
       const registry = yield* Registry
       const { prefix, tenant } = yield* newKey()
-      assert.strictEqual((yield* registry.setTenantLimits(tenant, { weight: 3 })).weight, 3)
-      assert.strictEqual((yield* registry.setKeyLimits(prefix, { priority: "batch" })).priority, "batch")
+      assert.strictEqual((yield* registry.changeTenant(tenant, { weight: 3 })).weight, 3)
+      assert.strictEqual((yield* registry.changeKey(prefix, { priority: "batch" })).priority, "batch")
       const { key } = yield* registry.createKey({ tenant, name: "night", priority: "batch" })
       assert.strictEqual(key.priority, "batch")
     })

@@ -153,9 +153,9 @@ check(
       JSON.stringify([limits, budgets, models, scopes])
     const both = ["chat", "embeddings"]
     assert.strictEqual(yield* told, state(expected, {}, ["m:1"], both))
-    yield* registry.setTenantLimits(tenant, { rpm: 7 })
+    yield* registry.changeTenant(tenant, { rpm: 7 })
     yield* becomes(told, state({ ...expected, rpm: 7 }, {}, ["m:1"], both))
-    yield* registry.setKeyLimits(prefix, { concurrent: 1 })
+    yield* registry.changeKey(prefix, { concurrent: 1 })
     yield* becomes(told, state({ rpm: 7, tpm: 1000, concurrent: 1 }, {}, ["m:1"], both))
     yield* registry.setBudgets(prefix, { day: 5 })
     yield* becomes(told, state({ rpm: 7, tpm: 1000, concurrent: 1 }, { day: 5 }, ["m:1"], both))

@@ -246,7 +246,7 @@ const breakBackend = Effect.fnUntraced(function* ({ fake, key, post }: Run) {
 const breakStores = Effect.fnUntraced(function* ({ key, post, postgres, redis, registry }: Run) {
   const sql = yield* SqlClient.SqlClient
   const secret = yield* key()
-  yield* registry.setPromptLog(prefixOf(secret), { on: true })
+  yield* registry.changeKey(prefixOf(secret), { promptLog: true })
   yield* sql`ALTER TABLE prompt_log ADD CONSTRAINT none CHECK (prompt = '') NOT VALID`
   yield* sql`ALTER TABLE audit_log ADD CONSTRAINT none CHECK (client_request_id <> 'marker-row') NOT VALID`
   yield* Effect.sleep("1200 millis")

@@ -6,6 +6,7 @@ import type { InferenceRequest, ModelCall } from "../../src/domain/Inference.ts"
 import { noResets } from "../../src/domain/Limits.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import type { Reservation } from "../../src/domain/Reservation.ts"
+import { memoryKey } from "../../src/gates/keys/memory.ts"
 
 export const modelNamed = (name: string): Model => ({
   name,
@@ -16,20 +17,15 @@ export const modelNamed = (name: string): Model => ({
   capabilities: ["completion"]
 })
 
-export const callerWith = (models: Caller["models"]): Caller => ({
-  tenantId: "1",
-  tenantName: "acme",
-  keyId: "1",
-  accountId: "1",
-  keyPrefix: "tg_AAAAAAAAA",
-  scopes: new Set(["chat", "embeddings"]),
-  limits: { rpm: 60, tpm: 1000, concurrent: 4 },
-  budgets: {},
-  tenantBudgets: {},
-  models,
-  weight: 1,
-  priority: "interactive"
-})
+export const callerWith = (models: Caller["models"]): Caller =>
+  memoryKey({
+    tenantId: "1",
+    keyId: "1",
+    accountId: "1",
+    keyPrefix: "tg_AAAAAAAAA",
+    limits: { rpm: 60, tpm: 1000, concurrent: 4 },
+    models
+  }).caller
 
 export const arrivalOf = (requestId = "r"): Arrival => ({
   requestId,

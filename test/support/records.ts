@@ -3,23 +3,19 @@ import { randomUUID, randomUUIDv7 } from "node:crypto"
 import type { AuditRecord, Intent } from "../../src/domain/AuditRecord.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Usage } from "../../src/domain/Usage.ts"
+import { memoryKey } from "../../src/gates/keys/memory.ts"
 
 export const noon = Date.UTC(2026, 10, 21, 12)
 
-export const callerOf = (keyId: string = randomUUID(), tenantId: string = randomUUID()): Caller => ({
-  tenantId,
-  tenantName: "acme",
-  keyId,
-  accountId: keyId,
-  keyPrefix: "tg_AAAAAAAAA",
-  scopes: new Set(["chat"]),
-  limits: { rpm: 60, tpm: 1000, concurrent: 4 },
-  budgets: {},
-  tenantBudgets: {},
-  models: "all",
-  weight: 1,
-  priority: "interactive"
-})
+export const callerOf = (keyId: string = randomUUID(), tenantId: string = randomUUID()): Caller =>
+  memoryKey({
+    tenantId,
+    keyId,
+    accountId: keyId,
+    keyPrefix: "tg_AAAAAAAAA",
+    scopes: new Set(["chat"]),
+    limits: { rpm: 60, tpm: 1000, concurrent: 4 }
+  }).caller
 
 export interface Terms {
   readonly caller?: Caller

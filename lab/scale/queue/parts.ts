@@ -140,7 +140,7 @@ export const weights = Effect.fnUntraced(function* (plan: Plan) {
   backend.setServiceMs(plan.serviceMs / 2)
   const [one, three] = [yield* newKey("weight-1"), yield* newKey("weight-3")]
   const registry = yield* Registry
-  yield* Effect.orDie(registry.setTenantLimits("weight-3", { weight: 3 }))
+  yield* Effect.orDie(registry.changeTenant("weight-3", { weight: 3 }))
   const runs = [yield* flood(urls, one, 25), yield* flood(urls, three, 25)]
   // What is cached of the tenant is a second old at most.
   yield* seconds(8)

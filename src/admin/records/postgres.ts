@@ -78,7 +78,7 @@ const make = Effect.gen(function* () {
   return Records.of({
     report,
     requests: Effect.fnUntraced(function* (query) {
-      const limit = yield* Values.validate("limit", Values.requestCount, query.limit)
+      const limit = yield* Values.validate("limit", Values.listed, query.limit)
       const sinceMs = yield* Values.validate("since", Values.lifetimeMs, query.sinceMs)
       yield* checkFilter(query)
       return yield* large(30, readNewest(sql, { ...query, limit, sinceMs }))

@@ -8,6 +8,8 @@ import { type Caller, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { defaultNamespace, keyShape, mintKey, prefixOf } from "../../domain/Key.ts"
+import { newKey, newTenant } from "../../domain/settings.ts"
+import { callerSettings } from "./callerSettings.ts"
 import { KeyStore } from "./KeyStore.ts"
 
 export interface MemoryKey {
@@ -19,6 +21,8 @@ export interface MemoryKey {
   /** epoch milliseconds of the Effect clock */
   readonly expiresAtMs?: number
 }
+
+const wide = { rpm: 1000, tpm: 1_000_000, concurrent: 100, allowAllModels: true }
 
 /** A key for the memory twin: a new random one, of a new tenant, for all models, with wide limits. */
 export const memoryKey = (caller: Partial<Caller> = {}): MemoryKey => {
@@ -32,12 +36,7 @@ export const memoryKey = (caller: Partial<Caller> = {}): MemoryKey => {
       accountId: keyId,
       keyPrefix: prefixOf(secret),
       scopes: new Set(scopes),
-      limits: { rpm: 1000, tpm: 1_000_000, concurrent: 100 },
-      budgets: {},
-      tenantBudgets: {},
-      models: "all",
-      weight: 1,
-      priority: "interactive",
+      ...callerSettings(newKey, { ...newTenant, ...wide }, 30),
       ...caller
     }
   }

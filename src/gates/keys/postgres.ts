@@ -6,15 +6,17 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "effect"
-import { type Caller, priorities, scopes } from "../../domain/Caller.ts"
+import { type Caller, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
-import type { Budgets } from "../../domain/Limits.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
+import { KeySettings, TenantSettings } from "../../domain/settings.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
+import { selected } from "../../infra/columns.ts"
 import { timeoutDetached } from "../../infra/time.ts"
 import { background, jittered, makeOutage } from "../../observability/background.ts"
 import { accountOf } from "./accounts.ts"
+import { callerSettings } from "./callerSettings.ts"
 import { type KeyStateCache, type KeyState, makeKeyStateCache } from "./KeyStateCache.ts"
 import { KeyStore } from "./KeyStore.ts"
 import { makeSecretVerifier, type SecretVerifierOptions } from "./SecretVerifier.ts"
@@ -35,106 +37,73 @@ export interface KeyStoreOptions {
 
 const channel = "key_revoked"
 
-const Amount = Schema.NullOr(Schema.Finite)
+type Row = Readonly<Record<string, unknown>>
 
-const KeyRow = Schema.Struct({
-  prefix: Schema.String,
-  hash: Schema.String,
-  key_id: Schema.String,
-  account_id: Schema.String,
-  tenant_id: Schema.String,
-  tenant_name: Schema.String,
-  scopes: Schema.Array(Schema.String),
-  rpm: Schema.Int,
-  tpm: Schema.Int,
-  concurrent: Schema.Int,
-  budget_daily: Amount,
-  budget_monthly: Amount,
-  budget_total: Amount,
-  tenant_budget_daily: Amount,
-  tenant_budget_monthly: Amount,
-  tenant_budget_total: Amount,
-  weight: Schema.Int,
-  priority: Schema.Literals(priorities),
-  allow_all_models: Schema.Boolean,
-  allowed_models: Schema.Array(Schema.String),
-  model_aliases: Schema.Record(Schema.String, Schema.String),
-  end_user_header: Schema.NullOr(Schema.String),
-  prompt_log: Schema.Boolean,
-  prompt_log_days: Schema.NullOr(Schema.Int),
-  usable: Schema.Boolean,
-  expires_in_ms: Schema.NullOr(Schema.Finite)
-})
+const decodeKey = Schema.decodeUnknownResult(
+  Schema.Struct({
+    prefix: Schema.String,
+    hash: Schema.String,
+    keyId: Schema.String,
+    accountId: Schema.String,
+    tenantId: Schema.String,
+    tenantName: Schema.String,
+    scopes: Schema.Array(Schema.String),
+    usable: Schema.Boolean,
+    expiresInMs: Schema.NullOr(Schema.Finite),
+    ...KeySettings.fields
+  })
+)
 
-const decodeRow = Schema.decodeUnknownResult(KeyRow)
+/** In a row, the settings of the tenant stand beside those of the key. */
+const ofTenant = "tenant."
+const tenantFields = Object.keys(TenantSettings.fields)
+const decodeTenantSettings = Schema.decodeUnknownResult(TenantSettings)
+const decodeTenant = (row: Row) =>
+  decodeTenantSettings(Object.fromEntries(tenantFields.map((field) => [field, row[`${ofTenant}${field}`]])))
 
-const aliasesOf = (aliases: typeof KeyRow.Type.model_aliases): Pick<Caller, "aliases"> => {
-  const entries = Object.entries(aliases)
-  return entries.length === 0 ? {} : { aliases: new Map(entries) }
-}
-
-const budgetsOf = (day: number | null, month: number | null, total: number | null): Budgets => ({
-  ...(day === null ? {} : { day }),
-  ...(month === null ? {} : { month }),
-  ...(total === null ? {} : { total })
-})
-
-const stateOf = (row: typeof KeyRow.Type, promptLogDefaultDays: number): KeyState => {
-  const caller: Caller = {
-    tenantId: row.tenant_id,
-    tenantName: row.tenant_name,
-    keyId: row.key_id,
-    accountId: row.account_id,
-    keyPrefix: row.prefix,
-    scopes: new Set(scopes.filter((scope) => row.scopes.includes(scope))),
-    limits: { rpm: row.rpm, tpm: row.tpm, concurrent: row.concurrent },
-    budgets: budgetsOf(row.budget_daily, row.budget_monthly, row.budget_total),
-    tenantBudgets: budgetsOf(row.tenant_budget_daily, row.tenant_budget_monthly, row.tenant_budget_total),
-    weight: row.weight,
-    priority: row.priority,
-    models: row.allow_all_models ? "all" : new Set(row.allowed_models),
-    ...aliasesOf(row.model_aliases),
-    ...(row.end_user_header === null ? {} : { endUserHeader: row.end_user_header.toLowerCase() }),
-    ...(row.prompt_log ? { promptLogDays: row.prompt_log_days ?? promptLogDefaultDays } : {})
-  }
-  return {
-    prefix: row.prefix,
-    hash: row.hash,
-    usable: row.usable,
-    expiresInMs: row.expires_in_ms ?? undefined,
-    caller
-  }
-}
+const stateOf = (row: Row, promptLogDefaultDays: number): Result.Result<KeyState, Schema.SchemaError> =>
+  Result.map(
+    Result.all([decodeKey(row), decodeTenant(row)]),
+    ([
+      { accountId, expiresInMs, hash, keyId, prefix, scopes: stored, tenantId, tenantName, usable, ...key },
+      tenant
+    ]) => {
+      const caller: Caller = {
+        ...callerSettings(key, tenant, promptLogDefaultDays),
+        tenantId,
+        tenantName,
+        keyId,
+        accountId,
+        keyPrefix: prefix,
+        scopes: new Set(scopes.filter((scope) => stored.includes(scope)))
+      }
+      return { prefix, hash, usable, expiresInMs: expiresInMs ?? undefined, caller }
+    }
+  )
 
 /**
  * The prefixes are one text, which contains no other commas, so that the statement is the same for any number of them.
- * Numbers are read as float8, exact up to 2^53, because int8 would become bigint.
  */
 const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
   Effect.fnUntraced(
     function* (prefixes: ReadonlyArray<string>) {
-      const rows = yield* pg<object>`
-      SELECT k.prefix, k.hash, k.id::text AS key_id, ${accountOf(pg, "k")}::text AS account_id, t.id::text AS tenant_id, t.name AS tenant_name, k.scopes,
-        coalesce(k.rpm, t.rpm) AS rpm, coalesce(k.tpm, t.tpm) AS tpm,
-        coalesce(k.concurrent, t.concurrent) AS concurrent,
-        k.budget_daily::float8 AS budget_daily, k.budget_monthly::float8 AS budget_monthly,
-        k.budget_total::float8 AS budget_total,
-        t.budget_daily::float8 AS tenant_budget_daily, t.budget_monthly::float8 AS tenant_budget_monthly,
-        t.budget_total::float8 AS tenant_budget_total,
-        t.weight, k.priority, k.end_user_header, t.allow_all_models, t.allowed_models, t.model_aliases, k.prompt_log, k.prompt_log_days,
-        k.status = 'active' AND NOT t.disabled
-          AND (k.expires_at IS NULL OR k.expires_at > now())
-          AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable,
-        CASE WHEN isfinite(k.expires_at)
-          THEN (extract(epoch FROM k.expires_at - now()) * 1000)::float8 END AS expires_in_ms
-      FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
-      WHERE k.prefix = ANY (string_to_array(${prefixes.join(",")}, ','))`
+      const rows = yield* pg<Row>`
+        SELECT k.prefix, k.hash, k.id::text AS "keyId", ${accountOf(pg, "k")}::text AS "accountId", t.id::text AS "tenantId",
+          t.name AS "tenantName", k.scopes, ${selected(pg, "k", KeySettings.fields)},
+          ${selected(pg, "t", TenantSettings.fields, ofTenant)},
+          k.status = 'active' AND NOT t.disabled
+            AND (k.expires_at IS NULL OR k.expires_at > now())
+            AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable,
+          CASE WHEN isfinite(k.expires_at)
+            THEN (extract(epoch FROM k.expires_at - now()) * 1000)::float8 END AS "expiresInMs"
+        FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+        WHERE k.prefix = ANY (string_to_array(${prefixes.join(",")}, ','))`
       const states: Array<KeyState> = []
       for (const row of rows) {
-        const decoded = decodeRow(row)
-        if (Result.isSuccess(decoded)) states.push(stateOf(decoded.success, promptLogDefaultDays))
+        const state = stateOf(row, promptLogDefaultDays)
+        if (Result.isSuccess(state)) states.push(state.success)
         // One unreadable row must not refuse the other keys. Its own key is unknown.
-        else yield* Effect.logError("key row unreadable", decoded.failure.message)
+        else yield* Effect.logError("key row unreadable", state.failure.message)
       }
       return states
     },

@@ -3,7 +3,7 @@
  * effects and no clock: each method gets the time. The memory twin is this class. The Lua script of the Redis twin
  * does the same, and one property suite compares both with a plain model.
  */
-import type { Priority } from "../../domain/Caller.ts"
+import type { Priority } from "../../domain/settings.ts"
 import { crowded, type Entry, first, forgotten, type Line } from "./flows.ts"
 import {
   Granted,

@@ -16,7 +16,7 @@
  * - Time is the store's own, never the host's, and decides leases only.
  */
 import { Context, Data, type Effect } from "effect"
-import type { Priority } from "../../domain/Caller.ts"
+import type { Priority } from "../../domain/settings.ts"
 
 /** The store did not answer in time, or gave an invalid answer. No request may go on it. */
 export class QueueStoreDown extends Data.TaggedError("QueueStoreDown")<{ readonly cause: unknown }> {}

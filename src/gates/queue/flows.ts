@@ -1,5 +1,5 @@
 /** Tenants and keys with their waiting requests: whose turn it is, and who has too many. */
-import type { Priority } from "../../domain/Caller.ts"
+import type { Priority } from "../../domain/settings.ts"
 import type { Ticket } from "./QueueStore.ts"
 
 /** Requests that share a tag: those of a key, or of all keys of a tenant. */

@@ -8,26 +8,14 @@ import {
   type KeyState,
   makeKeyStateCache
 } from "../../../../src/gates/keys/KeyStateCache.ts"
+import { memoryKey } from "../../../../src/gates/keys/memory.ts"
 
 const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState => ({
   prefix,
   hash: "hash",
   usable,
   expiresInMs,
-  caller: {
-    tenantId: "t",
-    tenantName: "t",
-    keyId: "k",
-    accountId: "k",
-    keyPrefix: prefix,
-    scopes: new Set(),
-    limits: { rpm: 1, tpm: 1, concurrent: 1 },
-    budgets: {},
-    tenantBudgets: {},
-    models: "all",
-    weight: 1,
-    priority: "interactive"
-  }
+  caller: memoryKey({ keyPrefix: prefix }).caller
 })
 
 type Read = (prefixes: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<KeyState>, Unavailable>

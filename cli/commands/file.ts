@@ -1,12 +1,45 @@
+/** `export` and `apply`: tenants and settings of keys in a file. */
 import { Effect, FileSystem, type Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
-import { type Declaration, maxFileBytes, readDeclaration, readState } from "../declaration.ts"
+import {
+  type Declaration,
+  declarationOf,
+  maxFileBytes,
+  readDeclaration,
+  type TenantState,
+  writeDeclaration
+} from "../declaration.ts"
+import { described } from "../described.ts"
 import { FileInvalid } from "../errorMessages.ts"
+import * as flags from "../flags.ts"
 import { allowlistHints, installedModels } from "../modelHints.ts"
 import { type Change, planOf } from "../plan.ts"
-import { counted, escapeText, noteAsText, show } from "../terminal.ts"
+import { counted, escapeText, notesAsText, show } from "../terminal.ts"
+
+/** All tenants and keys, as they are now. */
+const readState = Effect.fnUntraced(function* (registry: Registry["Service"]) {
+  const tenants = yield* Effect.forEach(yield* registry.listTenants, (tenant) =>
+    Effect.map(registry.showTenantBudgets(tenant.name), (budgets): TenantState => ({ ...tenant, budgets }))
+  )
+  return { tenants, keys: yield* registry.listKeys() }
+})
+
+export const exportTenants = Command.make(
+  "export",
+  {},
+  Effect.fnUntraced(function* () {
+    const { keys, tenants } = yield* readState(yield* Registry)
+    const declaration = declarationOf(tenants, keys)
+    yield* show(declaration, writeDeclaration(declaration).trimEnd())
+  })
+).pipe(
+  described(
+    "Print all tenants and the settings of their keys as a file for apply",
+    "tollgate export > tenants.yaml"
+  )
+)
 
 const shown = (value: unknown): string => (value === null ? "none" : escapeText(JSON.stringify(value)))
 
@@ -42,26 +75,17 @@ export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
   Command.make(
     "apply",
     {
-      file: Flag.String("file").pipe(
-        Flag.withAlias("f"),
-        Flag.withDescription("Tenants and settings of keys, as export prints them"),
-        Flag.withMetavar("path")
-      ),
-      dryRun: Flag.Boolean("dry-run").pipe(
-        Flag.withDescription("Print what would change, and change nothing"),
-        Flag.withDefault(false)
-      )
+      file: flags
+        .text("file", "path", "Tenants and settings of keys, as export prints them")
+        .pipe(Flag.withAlias("f")),
+      dryRun: flags.toggle("dry-run", "Print what would change, and change nothing")
     },
     Effect.fnUntraced(function* ({ dryRun, file }) {
       const registry = yield* Registry
       const wanted = yield* readDeclaration(file, yield* readFile(file))
       const { keys, tenants } = yield* readState(registry)
       const { changes, run } = yield* planOf(registry, file, wanted, tenants, keys)
-      if (!dryRun) {
-        yield* Effect.catchTag(run, "InvalidValue", ({ expected, field }) =>
-          Effect.fail(new FileInvalid({ file, problem: `${field} must be ${expected}` }))
-        )
-      }
+      if (!dryRun) yield* run
       const end =
         changes.length === 0
           ? "nothing to change"
@@ -69,14 +93,12 @@ export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
       yield* show({ changes, applied: !dryRun }, [...changes.map(line), end].join("\n"))
       const models = changedModels(wanted, changes)
       if (models.length === 0) return
-      yield* Effect.forEach(allowlistHints(yield* installedModels(backend), models), noteAsText, {
-        discard: true
-      })
+      yield* notesAsText(allowlistHints(yield* installedModels(backend), models))
     })
   ).pipe(
-    Command.withDescription("Change tenants and settings of keys to what a file says, all or nothing"),
-    Command.withExamples([
-      { command: "tollgate apply -f tenants.yaml --dry-run" },
-      { command: "tollgate apply -f tenants.yaml" }
-    ])
+    described(
+      "Change tenants and settings of keys to what a file says, all or nothing",
+      "tollgate apply -f tenants.yaml --dry-run",
+      "tollgate apply -f tenants.yaml"
+    )
   )

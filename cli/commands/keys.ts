@@ -1,0 +1,191 @@
+/** The commands that create, show, rotate, revoke and disable keys. */
+import { Effect, Option, Stdio, Stream } from "effect"
+import { Command, Flag } from "effect/cli"
+import { InvalidValue } from "../../src/admin/Errors.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import * as Values from "../../src/admin/Values.ts"
+import { scopes } from "../../src/domain/Caller.ts"
+import { described } from "../described.ts"
+import * as flags from "../flags.ts"
+import { readInstant, readLifetime } from "../lifetime.ts"
+import { keyFacts, keyHints, keyOverviewTable, keyTable } from "../tables.ts"
+import { minute, notes, noteAsText, notesAsText, show } from "../terminal.ts"
+
+/** A key that cannot work yet surprises its user. */
+const showHints = Effect.fnUntraced(function* (prefix: string) {
+  const registry = yield* Registry
+  yield* notesAsText(keyHints(yield* registry.showKey(prefix)))
+})
+
+export const createKey = Command.make(
+  "create-key",
+  {
+    tenant: flags.tenant,
+    name: Flag.String("name").pipe(Flag.withDescription("Label of the key")),
+    scopes: flags.text("scopes", "list", "What the key may do").pipe(Flag.withDefault(scopes.join(","))),
+    expiresIn: flags.optional(flags.text("expires-in", "time", "Lifetime from now: 45m, 12h, 30d, 2w")),
+    expiresAt: flags.optional(
+      flags.text("expires-at", "when", "End of life: 2027-01-31 or 2027-01-31T12:00:00Z")
+    ),
+    settings: flags.creationFlags("key")
+  },
+  Effect.fnUntraced(function* ({ expiresAt, expiresIn, name, scopes, settings, tenant }) {
+    const registry = yield* Registry
+    const { key, secret } = yield* registry.createKey({
+      tenant,
+      name,
+      scopes: flags.commaList(scopes),
+      expiresInMs: expiresIn === undefined ? undefined : yield* readLifetime(expiresIn),
+      expiresAt: expiresAt === undefined ? undefined : yield* readInstant(expiresAt),
+      ...(yield* Values.keyChange(yield* flags.givenSettings(settings, "key")))
+    })
+    const expiry = key.expires === null ? "never expires" : `expires ${minute(key.expires)} UTC`
+    yield* noteAsText(
+      `Key ${key.prefix} for tenant ${key.tenant} (${key.scopes.join(", ")}; ${expiry}). It is shown this once:`
+    )
+    yield* show({ secret, ...key }, secret)
+    yield* showHints(key.prefix)
+  })
+).pipe(
+  described(
+    "Create a key and print it once, alone on a line of stdout",
+    "tollgate create-key --tenant acme --name laptop",
+    "tollgate create-key --tenant acme --name rag --scopes embeddings",
+    "tollgate create-key --tenant acme --name ci --expires-in 30d",
+    ["KEY=$(tollgate create-key --tenant acme --name ci)", "Only the key"]
+  )
+)
+
+export const rotateKey = Command.make(
+  "rotate-key",
+  {
+    prefix: flags.prefix("prefix"),
+    grace: flags.optional(
+      flags.text(
+        "grace",
+        "time",
+        "How long the old key still works: 45m, 12h, 30d, 2w; default: until it is revoked"
+      )
+    )
+  },
+  Effect.fnUntraced(function* ({ grace, prefix }) {
+    const registry = yield* Registry
+    const { key, replaced, secret } = yield* registry.rotateKey(
+      prefix,
+      grace === undefined ? undefined : yield* readLifetime(grace, "grace")
+    )
+    const end =
+      replaced.status !== "active"
+        ? `is ${replaced.status}`
+        : replaced.expires === null
+          ? "works until it is revoked"
+          : `works until ${minute(replaced.expires)} UTC`
+    yield* noteAsText(
+      `Key ${key.prefix} takes the place of ${replaced.prefix}, which ${end}. It is shown this once:`
+    )
+    yield* show({ secret, ...key, replaced }, secret)
+    yield* showHints(key.prefix)
+  })
+).pipe(
+  described(
+    "Create a key with the scopes, limits, budgets and lifetime of another key, and print it once",
+    ["tollgate rotate-key --prefix tg_4fJ2kQ9sX --grace 7d", "The old key ends by itself"],
+    ["KEY=$(tollgate rotate-key --prefix tg_4fJ2kQ9sX)", "Revoke the old key later"]
+  )
+)
+
+export const listKeys = Command.make(
+  "list-keys",
+  { tenant: flags.owner.tenant },
+  Effect.fnUntraced(function* ({ tenant }) {
+    const registry = yield* Registry
+    const keys = yield* registry.listKeys(tenant)
+    yield* show(keys, keys.length === 0 ? "no keys" : keyOverviewTable(keys))
+  })
+).pipe(
+  described(
+    "List the keys of a tenant, or of all tenants; secrets are never shown",
+    "tollgate list-keys",
+    "tollgate list-keys --tenant acme --json"
+  )
+)
+
+/** Far more than a key. */
+const maxInput = 4096
+
+/** The prefix of the key on stdin. The rest is forgotten. */
+const fromStdin = Effect.gen(function* () {
+  const { stdin } = yield* Stdio.Stdio
+  const text = yield* stdin.pipe(
+    Stream.decodeText(),
+    Stream.scan(
+      () => "",
+      (before: string, part: string) => before + part
+    ),
+    Stream.takeUntil((text) => text.length > maxInput || text.includes("\n")),
+    Stream.runLast,
+    Effect.orElseSucceed(() => Option.none<string>())
+  )
+  return yield* Effect.mapError(
+    Effect.fromOption(Option.flatMap(text, (found) => flags.readPrefix(found.trim()))),
+    () => new InvalidValue({ field: "key-from-stdin", expected: "given with one key on stdin" })
+  )
+})
+
+export const showKey = Command.make(
+  "show-key",
+  {
+    prefix: flags.optional(flags.prefix("prefix")),
+    keyFromStdin: flags.toggle("key-from-stdin", "Read a whole key from stdin, so that it is in no history")
+  },
+  Effect.fnUntraced(function* ({ keyFromStdin, prefix }) {
+    const registry = yield* Registry
+    if ((prefix !== undefined) === keyFromStdin) {
+      return yield* new InvalidValue({
+        field: "prefix",
+        expected: "given, or --key-from-stdin, but not both"
+      })
+    }
+    const key = yield* registry.showKey(prefix ?? (yield* fromStdin))
+    yield* show(key, keyFacts(key))
+    yield* notes(keyHints(key))
+  })
+).pipe(
+  described(
+    "Show one key: tenant, limits, budgets, last use, and why it may not work",
+    "tollgate show-key --prefix tg_4fJ2kQ9sX",
+    ["tollgate show-key --key-from-stdin < key.txt", "Whose key is this?"]
+  )
+)
+
+export const revokeKey = Command.make(
+  "revoke-key",
+  { prefix: flags.prefix("prefix") },
+  Effect.fnUntraced(function* ({ prefix }) {
+    const registry = yield* Registry
+    const { already } = yield* registry.revokeKey(prefix)
+    yield* show(
+      { prefix, status: "revoked", already },
+      already ? `${prefix} was already revoked` : `${prefix} is revoked`
+    )
+  })
+).pipe(
+  described(
+    "Revoke a key for ever; it takes effect on all replicas within about a second",
+    "tollgate revoke-key --prefix tg_4fJ2kQ9sX"
+  )
+)
+
+const switchKey = Effect.fnUntraced(function* (prefix: string, enabled: boolean) {
+  const registry = yield* Registry
+  const key = yield* registry.setKeyEnabled(prefix, enabled)
+  yield* show(key, keyTable([key]))
+})
+
+export const disableKey = Command.make("disable-key", { prefix: flags.prefix("prefix") }, ({ prefix }) =>
+  switchKey(prefix, false)
+).pipe(described("Disable a key until it is enabled again", "tollgate disable-key --prefix tg_4fJ2kQ9sX"))
+
+export const enableKey = Command.make("enable-key", { prefix: flags.prefix("prefix") }, ({ prefix }) =>
+  Effect.andThen(switchKey(prefix, true), showHints(prefix))
+).pipe(described("Enable a disabled key", "tollgate enable-key --prefix tg_4fJ2kQ9sX"))

@@ -1,0 +1,55 @@
+/** The commands that show and erase logged prompts. */
+import { Effect } from "effect"
+import { Command, Flag } from "effect/cli"
+import { type LoggedPrompt, Registry } from "../../src/admin/Registry.ts"
+import { described } from "../described.ts"
+import * as flags from "../flags.ts"
+import { readLifetime } from "../lifetime.ts"
+import { counted, escapeText, minute, show } from "../terminal.ts"
+
+const format = (entry: LoggedPrompt): string =>
+  [
+    `${minute(entry.created)}  ${entry.requestId}  ${entry.endpoint}${entry.truncated ? "  (cut)" : ""}`,
+    `> ${escapeText(entry.prompt)}`,
+    escapeText(entry.answer)
+  ].join("\n")
+
+export const showPromptLog = Command.make(
+  "show-prompt-log",
+  {
+    key: flags.prefix("key"),
+    since: flags.optional(flags.text("since", "time", "Only prompts of the last 45m, 12h, 30d or 2w")),
+    limit: flags.count("limit", "Number of prompts, newest first; 1 to 1000").pipe(Flag.withDefault(20))
+  },
+  Effect.fnUntraced(function* ({ key, limit, since }) {
+    const registry = yield* Registry
+    const sinceMs = since === undefined ? undefined : yield* readLifetime(since, "since")
+    const found = yield* registry.showPromptLog(key, { limit, sinceMs })
+    // Oldest first, so that a terminal shows the newest at its end.
+    yield* show(
+      found,
+      found.length === 0 ? `${key}: nothing is logged` : found.toReversed().map(format).join("\n\n")
+    )
+  })
+).pipe(
+  described(
+    "Show the logged prompts of a key: prompts as JSON, answers as text",
+    "tollgate show-prompt-log --key tg_4fJ2kQ9sX --since 12h",
+    "tollgate show-prompt-log --key tg_4fJ2kQ9sX --limit 1000 --json"
+  )
+)
+
+export const erasePromptLog = Command.make(
+  "erase-prompt-log",
+  { key: flags.prefix("key") },
+  Effect.fnUntraced(function* ({ key }) {
+    const registry = yield* Registry
+    const erased = yield* registry.erasePromptLog(key)
+    yield* show({ key, erased }, `${key}: ${counted(erased, "logged prompt")} erased`)
+  })
+).pipe(
+  described(
+    "Erase all logged prompts of a key; it does not turn its prompt log off",
+    "tollgate erase-prompt-log --key tg_4fJ2kQ9sX"
+  )
+)

@@ -1,0 +1,139 @@
+/** The commands that change the settings of keys and tenants, and show their budgets. */
+import { Effect } from "effect"
+import { Command } from "effect/cli"
+import { InvalidValue } from "../../src/admin/Errors.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import * as Values from "../../src/admin/Values.ts"
+import { described } from "../described.ts"
+import * as flags from "../flags.ts"
+import { budgetTable, limitTable } from "../tables.ts"
+import { show } from "../terminal.ts"
+
+const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.GivenSettings) {
+  const registry = yield* Registry
+  return "key" in owner
+    ? yield* registry.changeKey(
+        owner.key,
+        yield* Values.keyChange(yield* flags.givenSettings(settings, "key"))
+      )
+    : yield* registry.changeTenant(
+        owner.tenant,
+        yield* Values.tenantChange(yield* flags.givenSettings(settings, "tenant"))
+      )
+})
+
+export const setLimits = Command.make(
+  "set-limits",
+  { tenant: flags.owner.tenant, key: flags.owner.key, settings: flags.changeFlags("set-limits") },
+  Effect.fnUntraced(function* ({ settings, ...given }) {
+    yield* flags.requireOne(settings)
+    const changed = yield* change(yield* flags.readOwner(given, "tenant"), settings)
+    yield* show(changed, limitTable(changed))
+  })
+).pipe(
+  described(
+    "Set the limits of a tenant or of one key; other limits do not change",
+    "tollgate set-limits --tenant acme --rpm 300 --concurrent 16",
+    "tollgate set-limits --tenant acme --weight 3",
+    "tollgate set-limits --key tg_4fJ2kQ9sX --priority batch",
+    ["tollgate set-limits --key tg_4fJ2kQ9sX --tpm none", "Use the tenant's limit again"]
+  )
+)
+
+const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner) {
+  const registry = yield* Registry
+  const states = yield* "key" in owner
+    ? registry.showBudgets(owner.key)
+    : registry.showTenantBudgets(owner.tenant)
+  yield* show(states, budgetTable(states))
+})
+
+export const setBudget = Command.make(
+  "set-budget",
+  { ...flags.owner, settings: flags.changeFlags("set-budget") },
+  Effect.fnUntraced(function* ({ settings, ...given }) {
+    yield* flags.requireOne(settings)
+    const owner = yield* flags.readOwner(given, "key")
+    yield* change(owner, settings)
+    yield* showBudgets(owner)
+  })
+).pipe(
+  described(
+    "Set the token budgets of a key, or those that all keys of a tenant share; other periods do not change",
+    "tollgate set-budget --key tg_4fJ2kQ9sX --daily 100000 --monthly 2000000",
+    "tollgate set-budget --tenant acme --monthly 50000000",
+    ["tollgate set-budget --key tg_4fJ2kQ9sX --daily none", "Remove the daily budget"]
+  )
+)
+
+export const showBudget = Command.make("show-budget", flags.owner, (given) =>
+  Effect.flatMap(flags.readOwner(given, "key"), showBudgets)
+).pipe(
+  described(
+    "Show the budgets of a key or a tenant, and what was spent of them according to the ledger",
+    "tollgate show-budget --key tg_4fJ2kQ9sX",
+    "tollgate show-budget --tenant acme"
+  )
+)
+
+export const setEndUser = Command.make(
+  "set-end-user",
+  {
+    key: flags.prefix("key"),
+    header: flags.text("header", "name|none", 'Header with the end user of a request; "none" removes it')
+  },
+  Effect.fnUntraced(function* ({ header, key: prefix }) {
+    const registry = yield* Registry
+    const key = yield* Effect.catchTag(
+      registry.changeKey(prefix, { endUserHeader: header === "none" ? null : header }),
+      "InvalidValue",
+      ({ expected }) => new InvalidValue({ field: "header", expected })
+    )
+    yield* show(
+      key,
+      key.endUserHeader === null
+        ? `${key.prefix}: no header with the end user`
+        : `${key.prefix}: the audit stores ${key.endUserHeader} as the end user of a request`
+    )
+  })
+).pipe(
+  described(
+    "Set the header with the end user of a key's requests",
+    "tollgate set-end-user --key tg_4fJ2kQ9sX --header X-OpenWebUI-User-Id",
+    "tollgate set-end-user --key tg_4fJ2kQ9sX --header none"
+  )
+)
+
+export const setPromptLog = Command.make(
+  "set-prompt-log",
+  {
+    key: flags.prefix("key"),
+    on: flags.toggle("on", "Store the prompts and answers of this key"),
+    off: flags.toggle("off", "Stop storing them"),
+    retentionDays: flags.optional(
+      flags.count("retention-days", "Days to store each prompt; default PROMPT_LOG_DEFAULT_RETENTION_DAYS")
+    )
+  },
+  Effect.fnUntraced(function* ({ key: prefix, off, on, retentionDays }) {
+    const registry = yield* Registry
+    if (on === off) {
+      return yield* new InvalidValue({ field: "on", expected: "given, or --off, but not both" })
+    }
+    const key = yield* registry.changeKey(prefix, {
+      promptLog: on,
+      ...(retentionDays === undefined ? {} : { promptLogDays: retentionDays })
+    })
+    const days = key.promptLogDays === null ? "the default time" : `${key.promptLogDays} days`
+    yield* show(
+      key,
+      key.promptLog
+        ? `${key.prefix}: prompts and answers are kept for ${days}`
+        : `${key.prefix}: prompts and answers are not kept`
+    )
+  })
+).pipe(
+  described(
+    "Store the prompts and answers of a key, or stop storing them",
+    "tollgate set-prompt-log --key tg_4fJ2kQ9sX --on --retention-days 7"
+  )
+)

@@ -1,0 +1,89 @@
+/** The commands that create, list and disable tenants, and show what they used. */
+import { Effect } from "effect"
+import { Command, Flag } from "effect/cli"
+import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
+import * as Values from "../../src/admin/Values.ts"
+import { periods } from "../../src/domain/Limits.ts"
+import { described } from "../described.ts"
+import * as flags from "../flags.ts"
+import { tenantHints } from "../modelHints.ts"
+import { tenantTable } from "../tables.ts"
+import { amount, notesAsText, show, table } from "../terminal.ts"
+
+const showTenant = (tenant: TenantInfo) =>
+  Effect.andThen(show(tenant, tenantTable([tenant])), notesAsText(tenantHints(tenant)))
+
+export const createTenant = Command.make(
+  "create-tenant",
+  {
+    name: Flag.String("name").pipe(Flag.withDescription("Name of the new tenant")),
+    settings: flags.creationFlags("tenant"),
+    allowAllModels: flags.toggle("allow-all-models", "Allow every installed model instead of an allowlist")
+  },
+  Effect.fnUntraced(function* ({ allowAllModels, name, settings }) {
+    const registry = yield* Registry
+    const given = yield* Values.tenantChange(yield* flags.givenSettings(settings, "tenant"))
+    yield* showTenant(yield* registry.createTenant({ name, allowAllModels, ...given }))
+  })
+).pipe(
+  described(
+    "Create a tenant: the owner of keys, limits and a model allowlist",
+    ["tollgate create-tenant --name acme", "Default limits, no models yet"],
+    "tollgate create-tenant --name acme --rpm 120 --allow-all-models"
+  )
+)
+
+export const listTenants = Command.make(
+  "list-tenants",
+  {},
+  Effect.fnUntraced(function* () {
+    const registry = yield* Registry
+    const tenants = yield* registry.listTenants
+    yield* show(tenants, tenants.length === 0 ? "no tenants" : tenantTable(tenants))
+  })
+).pipe(described("List the tenants with their limits and models", "tollgate list-tenants --json"))
+
+export const disableTenant = Command.make(
+  "disable-tenant",
+  { tenant: flags.tenant },
+  Effect.fnUntraced(function* ({ tenant }) {
+    const registry = yield* Registry
+    const changed = yield* registry.setTenantEnabled(tenant, false)
+    yield* show(changed, tenantTable([changed]))
+  })
+).pipe(
+  described("Disable all keys of a tenant until it is enabled again", "tollgate disable-tenant --tenant acme")
+)
+
+export const enableTenant = Command.make(
+  "enable-tenant",
+  { tenant: flags.tenant },
+  Effect.fnUntraced(function* ({ tenant }) {
+    const registry = yield* Registry
+    yield* showTenant(yield* registry.setTenantEnabled(tenant, true))
+  })
+).pipe(described("Enable a disabled tenant", "tollgate enable-tenant --tenant acme"))
+
+export const showUsage = Command.make(
+  "show-usage",
+  {
+    tenant: flags.tenant,
+    period: Flag.Literals("period", periods).pipe(
+      Flag.withDescription("The current UTC day or month, or everything"),
+      Flag.withDefault("day")
+    )
+  },
+  Effect.fnUntraced(function* ({ period, tenant }) {
+    const registry = yield* Registry
+    const used = yield* registry.usage(tenant, period)
+    yield* show(
+      { tenant, period, ...used },
+      table(
+        ["TENANT", "PERIOD", "REQUESTS", "TOKENS_IN", "TOKENS_OUT"],
+        [[tenant, period, ...[used.requests, used.tokensIn, used.tokensOut].map(amount)]]
+      )
+    )
+  })
+).pipe(
+  described("Show what a tenant used, from the ledger", "tollgate show-usage --tenant acme --period month")
+)

@@ -1,0 +1,235 @@
+/**
+ * The settings of keys and tenants: their columns, the values that an operator may give, and the words of the commands.
+ *
+ * Rows, key store, registry, options, tables, `export`, `apply` and `rotate-key` are made from the lists of this file. A new
+ * setting of a key is a migration, its lines in `KeySettings`, `newKey` and `keyTexts`, and the place that enforces it.
+ * That place finds it as a field of the caller.
+ */
+import { Schema, SchemaGetter, Struct } from "effect"
+import { isPrintable } from "./text.ts"
+
+/** A `batch` request starts when no interactive one waits, and after ten minutes at the latest. */
+const priorities = ["interactive", "batch"] as const
+export type Priority = (typeof priorities)[number]
+
+const whole = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
+
+const Limit = whole(1, 2_147_483_647)
+
+/** Tokens, a bigint in the database. */
+const Budget = Schema.NullOr(
+  Schema.BigInt.pipe(
+    Schema.decodeTo(whole(0, Number.MAX_SAFE_INTEGER), {
+      decode: SchemaGetter.transform(Number),
+      encode: SchemaGetter.transform(BigInt)
+    })
+  )
+)
+
+/** Alias and model. An object in the database; a list here, because a name that people choose is no name of a field. */
+const Aliases = Schema.Record(Schema.String, Schema.String).pipe(
+  Schema.decodeTo(Schema.Array(Schema.Struct({ alias: Schema.String, model: Schema.String })), {
+    decode: SchemaGetter.transform((stored) =>
+      Object.entries(stored).map(([alias, model]) => ({ alias, model }))
+    ),
+    encode: SchemaGetter.transform((aliases) =>
+      Object.fromEntries(aliases.map(({ alias, model }) => [alias, model]))
+    )
+  })
+)
+
+/** Of a key: shared by all keys of its account. Of a tenant: shared by all its keys. null: none. */
+const Budgets = { budgetDaily: Budget, budgetMonthly: Budget, budgetTotal: Budget }
+
+/** What a row of `api_keys` says beside who the key is. The name of a column is that of the field in snake_case. */
+export const KeySettings = Schema.Struct({
+  rpm: Schema.NullOr(Limit),
+  tpm: Schema.NullOr(Limit),
+  concurrent: Schema.NullOr(Limit),
+  priority: Schema.Literals(priorities),
+  endUserHeader: Schema.NullOr(Schema.String.check(Schema.isPattern(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/))),
+  promptLog: Schema.Boolean,
+  promptLogDays: Schema.NullOr(whole(1, 3650)),
+  ...Budgets
+})
+export type KeySettings = typeof KeySettings.Type
+
+/** What a row of `tenants` says beside who the tenant is and whether it is disabled. */
+export const TenantSettings = Schema.Struct({
+  rpm: Limit,
+  tpm: Limit,
+  concurrent: Limit,
+  allowAllModels: Schema.Boolean,
+  allowedModels: Schema.Array(Schema.String),
+  modelAliases: Aliases,
+  /** the tenant's share of the backend while requests wait for it: twice the weight is twice the share */
+  weight: whole(1, 1000),
+  ...Budgets
+})
+export type TenantSettings = typeof TenantSettings.Type
+
+const noBudgets = { budgetDaily: null, budgetMonthly: null, budgetTotal: null }
+
+/** The settings of a key and of a tenant for which nothing is given. The limits of a tenant are settings of the gateway. */
+export const newKey: KeySettings = {
+  rpm: null,
+  tpm: null,
+  concurrent: null,
+  priority: "interactive",
+  endUserHeader: null,
+  promptLog: false,
+  promptLogDays: null,
+  ...noBudgets
+}
+export const newTenant: Omit<TenantSettings, "rpm" | "tpm" | "concurrent"> = {
+  allowAllModels: false,
+  allowedModels: [],
+  modelAliases: [],
+  weight: 1,
+  ...noBudgets
+}
+
+/** Headers with credentials: the audit must not store them. `none` is the word that removes a header. */
+const refusedHeaders: ReadonlySet<string | undefined> = new Set([
+  "authorization",
+  "proxy-authorization",
+  "cookie",
+  "set-cookie",
+  "x-api-key",
+  "api-key",
+  "none"
+])
+
+export const isModelName = (name: string): boolean =>
+  name !== "" && [...name].length <= 350 && isPrintable(name) && !/\s/.test(name)
+
+/** Each key of a tenant brings the aliases along, so their number is bounded. */
+const maxAliases = 100
+
+/**
+ * What an operator gives to change a key or a tenant. A field that is absent does not change. Some values are refused that a row
+ * may have.
+ */
+export const KeyChange = Schema.Struct({
+  ...KeySettings.mapFields(Struct.map(Schema.optionalKey)).fields,
+  endUserHeader: Schema.optionalKey(
+    KeySettings.fields.endUserHeader.check(
+      Schema.makeFilter((header) => !refusedHeaders.has(header?.toLowerCase()))
+    )
+  )
+})
+export const TenantChange = Schema.Struct({
+  ...TenantSettings.mapFields(Struct.map(Schema.optionalKey)).fields,
+  allowedModels: Schema.optionalKey(
+    TenantSettings.fields.allowedModels.check(
+      Schema.isMaxLength(10_000),
+      Schema.makeFilter((names) => names.every(isModelName))
+    )
+  ),
+  modelAliases: Schema.optionalKey(TenantSettings.fields.modelAliases.check(Schema.isMaxLength(maxAliases)))
+})
+export type KeyChange = typeof KeyChange.Type
+export type TenantChange = typeof TenantChange.Type
+
+/** The option of a setting. */
+export interface SettingOption {
+  /** what help says */
+  readonly about: string
+  /** what stands for the value in help, where `n` is a number; or the values to choose from */
+  readonly value: "n" | "name" | ReadonlyArray<string>
+  /** the command that changes the setting; undefined: one that names the option in its own way */
+  readonly changedBy: "set-limits" | "set-budget" | undefined
+  /** whether `create-key` or `create-tenant` has the option */
+  readonly atCreation: boolean
+}
+
+/** How commands speak of a setting. */
+export interface SettingText {
+  /** the name of its option, without dashes */
+  readonly name: string
+  /** the end of "--name must be …" */
+  readonly expected: string
+  /** undefined: a command has written its options out */
+  readonly option: SettingOption | undefined
+}
+
+type Texts<S, More> = { readonly [F in keyof S]: SettingText & More }
+
+const limit = (name: string, about: string, label: string) => ({
+  name,
+  expected: "a whole number from 1 to 2147483647",
+  option: { about, value: "n", changedBy: "set-limits", atCreation: true } as const,
+  label
+})
+
+const budget = (name: string, about: string) => ({
+  name,
+  expected: "a whole number of tokens from 0 to 9007199254740991",
+  option: { about, value: "n", changedBy: "set-budget", atCreation: false } as const,
+  label: undefined
+})
+
+const sharedTexts = {
+  rpm: limit("rpm", "Requests per minute", "requests a minute"),
+  tpm: limit("tpm", "Tokens per minute", "tokens a minute"),
+  concurrent: limit("concurrent", "Requests at the same time", "at a time"),
+  budgetDaily: budget("daily", "Tokens per UTC day"),
+  budgetMonthly: budget("monthly", "Tokens per UTC month"),
+  budgetTotal: budget("total", "Tokens for ever")
+}
+
+/** `label`: its name in `show-key`; undefined: it is shown in another way. */
+export const keyTexts: Texts<KeySettings, { readonly label: string | undefined }> = {
+  ...sharedTexts,
+  priority: {
+    name: "priority",
+    expected: priorities.join(" or "),
+    option: {
+      about: "Priority in the queue for the model server: batch requests go when no other request waits",
+      value: priorities,
+      changedBy: "set-limits",
+      atCreation: true
+    },
+    label: "priority"
+  },
+  endUserHeader: {
+    name: "end-user-header",
+    expected:
+      "the name of a header of at most 64 characters that carries no credentials, such as X-OpenWebUI-User-Email",
+    option: {
+      about: "Header with the end user of a request, such as X-OpenWebUI-User-Email; stored in the audit",
+      value: "name",
+      changedBy: undefined,
+      atCreation: true
+    },
+    label: "end users"
+  },
+  promptLog: { name: "on", expected: "true or false", option: undefined, label: "prompt log" },
+  promptLogDays: {
+    name: "retention-days",
+    expected: "a whole number of days from 1 to 3650",
+    option: undefined,
+    label: undefined
+  }
+}
+
+export const tenantTexts: Texts<TenantSettings, unknown> = {
+  ...sharedTexts,
+  weight: {
+    name: "weight",
+    expected: "a whole number from 1 to 1000",
+    option: {
+      about: "Share of the model server while requests wait for it; for tenants only",
+      value: "n",
+      changedBy: "set-limits",
+      atCreation: false
+    }
+  },
+  allowAllModels: { name: "allow-all", expected: "true or false", option: undefined },
+  allowedModels: {
+    name: "models",
+    expected: "a comma list of model names, each of at most 350 characters without spaces",
+    option: undefined
+  },
+  modelAliases: { name: "alias", expected: `at most ${maxAliases} aliases for a tenant`, option: undefined }
+}
