@@ -28,6 +28,7 @@ const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) 
     alive: silentS <= goneAfterS,
     notReady: down,
     breaker: breakerStates[value("tollgate_breaker_state") ?? -1] ?? null,
+    keysRefused: value("tollgate_breaker_open_keys"),
     models: value("tollgate_discovery_models"),
     discoveryAgeS: value("tollgate_discovery_age_seconds"),
     openRequests: value("tollgate_open_leases"),
@@ -40,6 +41,10 @@ type State = ReturnType<typeof stateOf>
 
 const figure = (value: number | null, unit = ""): string =>
   value === null ? "-" : `${Math.round(value)}${unit}`
+
+/** The circuit for everybody, and how many keys are refused by their own. */
+const breakerOf = ({ breaker, keysRefused }: State): string =>
+  `${breaker ?? "-"}${keysRefused === null || keysRefused === 0 ? "" : `, keys refused: ${keysRefused}`}`
 
 const replicaTable = (states: ReadonlyArray<State>): string =>
   table(
@@ -62,7 +67,7 @@ const replicaTable = (states: ReadonlyArray<State>): string =>
       duration(state.upS * 1000),
       `${duration(state.silentS * 1000)} ago`,
       !state.alive ? "gone" : state.notReady.length === 0 ? "yes" : `no: ${state.notReady.join(", ")}`,
-      state.breaker ?? "-",
+      breakerOf(state),
       figure(state.models),
       figure(state.discoveryAgeS, " s"),
       figure(state.openRequests),

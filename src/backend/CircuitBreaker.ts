@@ -1,41 +1,40 @@
 /**
- * The circuit breaker for the backend. It opens after `BREAKER_FAILURES` consecutive failures, stays open for
- * `BREAKER_OPEN_MS`, and then lets one request through as a probe. It is fair among keys and tenants (`Circuit.ts`).
- *
- * The caller decides which errors are failures. A client that leaves counts as neither; if its call was the probe, the
- * next call becomes the probe. A result that arrives after a change of state is ignored.
+ * The circuit breaker in front of the model server. `BREAKER_FAILURES` consecutive failures of one key open the circuit of that
+ * key. As many of two or more keys, or an outage among them, open the circuit for everybody. An open circuit refuses requests for
+ * `BREAKER_OPEN_MS`, and then lets one through as a probe (`Circuit.ts`).
  */
-import { Context, type Effect } from "effect"
+import { Context, type Effect, type Exit } from "effect"
+import type { Caller } from "../domain/Caller.ts"
 import type { CircuitOpen } from "../domain/Errors.ts"
-import type { BreakerState, Party } from "./Circuit.ts"
+import type { BreakerState } from "./Circuit.ts"
+
+/** What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. */
+export type Verdict = "outage" | "failure" | "ignored"
+
+/** The caller of a call. */
+export type Party = Pick<Caller, "keyId" | "keyPrefix">
 
 /** The first part of a call has succeeded. */
-export interface Guarded<A> {
+export interface Guarded<A, E> {
   readonly value: A
-  /** Reports how the stream ended, once, and the effect must be run at once. Not called when the client left. */
-  report(outcome: "success" | "failure"): Effect.Effect<void>
+  /** Reports once how the rest of the call ended. A client that left is no result. */
+  report(exit: Exit.Exit<unknown, E>): Effect.Effect<void>
 }
 
 export class CircuitBreaker extends Context.Service<
   CircuitBreaker,
   {
-    /**
-     * Fails as `guard` would for a call of `party` made now; it may decide when it is called, so the effect must be run at
-     * once. Reserves nothing: `guard` decides again.
-     */
+    /** Fails as `guard` would. Reserves nothing: `guard` decides again. */
     check(party: Party): Effect.Effect<void, CircuitOpen>
-    /** Whether the circuit was closed when this process last heard of it. It decides nothing: `check` and `guard` do. */
-    readonly isClosed: () => boolean
-    /**
-     * Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. `isFailure` decides which of
-     * its errors count as failures of the backend. A successful head closes the circuit after a probe. It does not end
-     * a streak of failures, because streams that all break after their first frame must open the circuit.
-     */
+    /** Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. */
     guard<A, E, R>(
       party: Party,
       head: Effect.Effect<A, E, R>,
-      isFailure: (error: E) => boolean
-    ): Effect.Effect<Guarded<A>, E | CircuitOpen, R>
+      verdictOf: (error: E) => Verdict
+    ): Effect.Effect<Guarded<A, E>, E | CircuitOpen, R>
+    /** The state of the circuit for everybody. */
     readonly state: Effect.Effect<BreakerState>
+    /** How many keys are refused by their own circuit. */
+    readonly openKeys: Effect.Effect<number>
   }
 >()("tollgate/backend/CircuitBreaker") {}

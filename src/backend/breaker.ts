@@ -1,96 +1,82 @@
-/**
- * Runs calls through the state machine of `Circuit.ts`, with the monotonic clock. A change of state is logged once.
- */
-import { Cause, Effect, Exit, Layer } from "effect"
+/** The circuit breaker of this process: one circuit for everybody, and one for each key that has failed. */
+import { Cause, Effect, Exit, Layer, Option } from "effect"
 import { CircuitOpen } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
-import {
-  type Admission,
-  Circuit,
-  type CircuitOptions,
-  type CallResult,
-  type Party,
-  Refusal
-} from "./Circuit.ts"
-import { CircuitBreaker, type Guarded } from "./CircuitBreaker.ts"
+import { type Change, Circuit, type CircuitOptions, type Pass } from "./Circuit.ts"
+import { CircuitBreaker, type Party, type Verdict } from "./CircuitBreaker.ts"
 
-export const makeCircuitBreaker = Effect.fnUntraced(function* (options: CircuitOptions) {
+/** Keys with a circuit of their own. Beyond this number the least recently used one starts anew. */
+export const maxKeys = 1000
+
+const make = Effect.fnUntraced(function* (options: CircuitOptions) {
   const nowMs = yield* makeMonotonicMs
-  const circuit = new Circuit(options)
+  const common = new Circuit(options)
+  const circuits = new Map<string, Circuit>()
 
-  /** Applies a transition at once. The effect logs when it opened or closed the circuit. */
-  const apply = (transition: () => void): Effect.Effect<void> => {
-    const wasClosed = circuit.isClosed
-    transition()
-    if (circuit.isClosed === wasClosed) return Effect.void
-    return wasClosed
-      ? Effect.logWarning("circuit breaker opened", { failures: options.failures })
-      : Effect.logInfo("circuit breaker closed")
+  /** The circuit of a key, or `otherwise`. It becomes the most recently used one. */
+  const circuitOf = ({ keyId }: Party, otherwise?: Circuit): Circuit | undefined => {
+    const circuit = circuits.get(keyId) ?? otherwise
+    if (circuit === undefined) return undefined
+    circuits.delete(keyId)
+    circuits.set(keyId, circuit)
+    const [oldest] = circuits.keys()
+    if (circuits.size > maxKeys && oldest !== undefined) circuits.delete(oldest)
+    return circuit
   }
 
-  const record = (admission: Admission, outcome: CallResult): Effect.Effect<void> =>
-    apply(() => circuit.record(admission, outcome, nowMs()))
-
-  const guarded = <A>(admission: Admission, value: A): Guarded<A> => ({
-    value,
-    report: (outcome) => record(admission, outcome)
+  const log = Effect.fnUntraced(function* (key_prefix: string, ofAll: Change, ofKey: Change) {
+    const { failures } = options
+    if (ofAll === "opened") yield* Effect.logWarning("circuit breaker opened", { failures })
+    if (ofAll === "closed") yield* Effect.logInfo("circuit breaker closed")
+    if (ofKey === "opened") yield* Effect.logWarning("circuit of a key opened", { key_prefix, failures })
+    if (ofKey === "closed") yield* Effect.logInfo("circuit of a key closed", { key_prefix })
   })
 
-  const run = <A, E, R>(
-    admission: Admission,
-    head: Effect.Effect<A, E, R>,
-    isFailure: (error: E) => boolean
-  ): Effect.Effect<Guarded<A>, E, R> => {
-    const judged = Effect.onExitPrimitive(head, (exit) =>
-      Exit.isSuccess(exit) ? undefined : record(admission, resultOf(exit.cause, isFailure))
-    )
-    // Only the first frame of a probe changes the state; other requests skip this step.
-    if (!admission.probe)
-      return Effect.map(judged, (value) => guarded(circuit.began(admission, nowMs()), value))
-    return Effect.flatMap(judged, (value) => {
-      let current = admission
-      const began = apply(() => void (current = circuit.began(admission, nowMs())))
-      return Effect.map(began, () => guarded(current, value))
+  const check = (party: Party): Effect.Effect<void, CircuitOpen> =>
+    Effect.suspend(() => {
+      const waitMs = Math.max(common.waitMs(nowMs()), circuitOf(party)?.waitMs(nowMs()) ?? 0)
+      return waitMs === 0 ? Effect.void : new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) })
     })
-  }
 
-  const guard = <A, E, R>(
-    party: Party,
-    head: Effect.Effect<A, E, R>,
-    isFailure: (error: E) => boolean
-  ): Effect.Effect<Guarded<A>, E | CircuitOpen, R> => {
-    const admitted = (marked: Effect.Effect<A, E, R>): Effect.Effect<Guarded<A>, E | CircuitOpen, R> => {
-      const admission = circuit.admit(party, nowMs())
-      return admission instanceof Refusal
-        ? Effect.fail(circuitOpen(admission.waitMs))
-        : run(admission, marked, isFailure)
-    }
-    // No interruption may come between taking the probe and the call, so that the probe is always given back.
-    return Effect.suspend(() =>
-      circuit.isClosed ? admitted(head) : Effect.uninterruptibleMask((restore) => admitted(restore(head)))
-    )
-  }
+  /** Records how a call ended that both circuits had let pass. */
+  const record = (party: Party, pass: Pass, own: Pass, end: Verdict | "success"): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const ofKey = end === "outage" ? "ignored" : end
+      // That a key goes on failing says nothing about the others.
+      const ofAll = end === "outage" ? "failure" : end === "failure" && own.probe ? "ignored" : end
+      const circuit = circuitOf(party, ofKey === "failure" ? new Circuit(options) : undefined)
+      const all = common.record(pass, ofAll, nowMs(), end === "outage" ? undefined : party.keyId)
+      return log(party.keyPrefix, all, circuit?.record(own, ofKey, nowMs()))
+    })
 
   return CircuitBreaker.of({
-    guard,
-    check: (party) => {
-      const waitMs = circuit.waitMs(party, nowMs())
-      return waitMs > 0 ? Effect.fail(circuitOpen(waitMs)) : Effect.void
-    },
-    isClosed: () => circuit.isClosed,
-    state: Effect.sync(() => circuit.state(nowMs()))
+    check,
+    // No interruption may come between the admission and the call: a probe must always be given back.
+    guard: <A, E, R>(party: Party, head: Effect.Effect<A, E, R>, verdictOf: (error: E) => Verdict) =>
+      Effect.uninterruptibleMask((restore) =>
+        Effect.gen(function* () {
+          yield* check(party)
+          const pass = common.admit(nowMs())
+          const own = circuitOf(party)?.admit(nowMs()) ?? { generation: 0, probe: false }
+          const report = (exit: Exit.Exit<unknown, E>) => record(party, pass, own, resultOf(exit, verdictOf))
+          const value = yield* Effect.onError(restore(head), (cause) => report(Exit.failCause(cause)))
+          yield* log(party.keyPrefix, common.began(pass), circuitOf(party)?.began(own))
+          return { value, report }
+        })
+      ),
+    state: Effect.sync(() => common.state(nowMs())),
+    openKeys: Effect.sync(
+      () => [...circuits.values()].filter((circuit) => circuit.state(nowMs()) === "open").length
+    )
   })
 })
 
-export const circuitOpen = (waitMs: number): CircuitOpen =>
-  new CircuitOpen({ retryAfterS: Math.max(1, Math.ceil(waitMs / 1000)) })
-
-/** A client that left and a defect of the gateway are not results of the backend. Both give the probe back. */
-export const resultOf = <E>(cause: Cause.Cause<E>, isFailure: (error: E) => boolean): CallResult => {
-  if (Cause.hasInterrupts(cause)) return "ignored"
-  const error = Cause.findErrorOption(cause)
-  return error._tag === "Some" && isFailure(error.value) ? "failure" : "ignored"
+/** A client that left and a defect of the gateway say nothing of the model server. */
+const resultOf = <E>(exit: Exit.Exit<unknown, E>, verdictOf: (error: E) => Verdict): Verdict | "success" => {
+  if (Exit.isSuccess(exit)) return "success"
+  const error = Cause.hasInterrupts(exit.cause) ? Option.none<E>() : Cause.findErrorOption(exit.cause)
+  return Option.isSome(error) ? verdictOf(error.value) : "ignored"
 }
 
 export const layerCircuitBreaker = (options: CircuitOptions): Layer.Layer<CircuitBreaker> =>
-  Layer.effect(CircuitBreaker, makeCircuitBreaker(options))
+  Layer.effect(CircuitBreaker, make(options))

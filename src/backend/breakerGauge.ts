@@ -1,4 +1,4 @@
-/** The state of the circuit breaker as a gauge. */
+/** The state of the circuit breaker as gauges. */
 import { Effect, Layer } from "effect"
 import type { BreakerState } from "./Circuit.ts"
 import { CircuitBreaker } from "./CircuitBreaker.ts"
@@ -11,8 +11,13 @@ export const layerBreakerGauge: Layer.Layer<never, never, CircuitBreaker | Metri
     const [breaker, metrics] = [yield* CircuitBreaker, yield* Metrics]
     yield* metrics.probe({
       name: "tollgate_breaker_state",
-      help: "The circuit breaker toward the backend: 0 closed, 1 half-open, 2 open",
+      help: "The circuit for all keys toward the model server: 0 closed, 1 half-open, 2 open",
       read: Effect.map(breaker.state, (state) => figure[state])
+    })
+    yield* metrics.probe({
+      name: "tollgate_breaker_open_keys",
+      help: "Keys that are refused because their own requests made the model server fail",
+      read: breaker.openKeys
     })
   })
 )

@@ -9,6 +9,7 @@ import type {
   Unavailable
 } from "../domain/Errors.ts"
 import { replaceControls } from "../domain/text.ts"
+import type { Verdict } from "./CircuitBreaker.ts"
 
 /** The backend's text for the log: one line, no control characters, at most 500 characters. */
 export const loggable = (text: string): string => replaceControls(text, " ").slice(0, 500)
@@ -29,11 +30,15 @@ export class UnexpectedAnswer extends Error {
   }
 }
 
-/** Faults that a request can cause, or that pass by themselves. They do not open the circuit. */
+/** Faults that are the request's, or that pass by themselves. */
 const harmless: ReadonlySet<BackendFault> = new Set(["busy", "refused", "empty"])
 
-/** Whether the breaker counts an error as a failure of the backend. */
-export const isBreakerFailure = (error: CallError): boolean => {
-  if (error._tag !== "BackendFailed" || harmless.has(error.fault)) return false
-  return !(error.cause instanceof UnexpectedAnswer && error.cause.status >= 400 && error.cause.status < 500)
+/** What an error says of the model server. */
+export const verdictOf = (error: CallError): Verdict => {
+  if (error._tag !== "BackendFailed" || harmless.has(error.fault)) return "ignored"
+  if (error.fault === "unreachable") return "outage"
+  const { cause } = error
+  return cause instanceof UnexpectedAnswer && cause.status >= 400 && cause.status < 500
+    ? "ignored"
+    : "failure"
 }

@@ -65,6 +65,7 @@ export class CapacityExceeded extends Data.TaggedError("CapacityExceeded")<{
 
 /** The ways in which a backend call can fail. Log, audit row and breaker use them. */
 export type BackendFault =
+  /** no connection could be made, so the request was not sent */
   | "unreachable"
   | "timeout"
   | "status"
@@ -76,6 +77,7 @@ export type BackendFault =
   | "empty"
   /** the request was at fault, and the backend reported it after the first frame */
   | "refused"
+  /** the connection broke after the request was sent */
   | "cut"
 
 /** 502: the circuit breaker is open, so the backend was not called. It always has a `Retry-After`. */

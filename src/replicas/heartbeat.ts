@@ -10,6 +10,7 @@ import { Replicas, reportEveryS } from "./Replicas.ts"
 const reported = [
   "tollgate_ready",
   "tollgate_breaker_state",
+  "tollgate_breaker_open_keys",
   "tollgate_discovery_age_seconds",
   "tollgate_discovery_models",
   "tollgate_open_leases",

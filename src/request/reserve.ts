@@ -24,14 +24,18 @@ export const makeReserve = Effect.gen(function* () {
       audit.prepare(model, expected)
     }
     // A request that waits in the queue, or that the breaker refuses, has no intent yet.
-    const canPrepare = !queue.limited && breaker.isClosed()
+    const canPrepare = queue.limited
+      ? Effect.succeed(false)
+      : Effect.isSuccess(breaker.check(model.facts.caller))
     // No interruption may come between the reservation and its record: only a recorded reservation is given back.
     return Effect.uninterruptible(
-      Effect.map(limiter.reserve(model, canPrepare ? prepare : undefined), (reserved) => {
-        context.cost.hold(reserved, since)
-        context.show(reserved.facts.headroom)
-        return reserved
-      })
+      Effect.flatMap(canPrepare, (can) =>
+        Effect.map(limiter.reserve(model, can ? prepare : undefined), (reserved) => {
+          context.cost.hold(reserved, since)
+          context.show(reserved.facts.headroom)
+          return reserved
+        })
+      )
     )
   }
 })

@@ -18,6 +18,7 @@ const Status = Schema.Struct({
       alive: Schema.Boolean,
       not_ready: Schema.Array(Schema.String),
       breaker: Schema.NullOr(Schema.String),
+      keys_refused: Schema.NullOr(Schema.Finite),
       models: Schema.NullOr(Schema.Finite),
       open_requests: Schema.NullOr(Schema.Finite)
     })
@@ -49,7 +50,12 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
       succeeds(ran)
       const status = yield* json(Status, ran)
       assert.lengthOf(status.replicas, 1)
-      assert.deepInclude(status.replicas[0], { alive: true, not_ready: [], breaker: "closed" })
+      assert.deepInclude(status.replicas[0], {
+        alive: true,
+        not_ready: [],
+        breaker: "closed",
+        keys_refused: 0
+      })
       assert.isAbove(status.replicas[0]?.models ?? 0, 0)
       for (const name of ["database", "schema", "cache", "backend", "replicas"])
         assert.strictEqual(stateOf(status, name), "ok", name)

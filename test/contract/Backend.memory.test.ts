@@ -18,7 +18,7 @@ const replies: Readonly<Record<Situation, Reply>> = {
   "breaks after two frames": Effect.succeed(
     Stream.concat(Stream.take(words, 2), Stream.fail(new BackendFailed({ fault: "cut" })))
   ),
-  "breaks before a frame": Effect.fail(new BackendFailed({ fault: "unreachable" })),
+  "breaks before a frame": Effect.fail(new BackendFailed({ fault: "cut" })),
   busy: Effect.fail(new BackendFailed({ fault: "busy", retryAfterS: 1 })),
   "model gone": Effect.fail(new Forbidden({ what: "model" })),
   "context too long": Effect.fail(new BadRequest({ detail: refusals.context })),

@@ -112,7 +112,7 @@ export const suite = (
         Effect.gen(function* () {
           const faults: Array<BackendFault | string> = []
           for (let i = 0; i < 6; i += 1) faults.push(yield* faultOf)
-          assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "unreachable"), "CircuitOpen"])
+          assert.deepStrictEqual(faults, [...Array.from({ length: 5 }, () => "cut"), "CircuitOpen"])
         })
       )
     )
@@ -205,7 +205,7 @@ export const suite = (
             for (let i = 0; i < 5; i += 1) faults.push(yield* fault)
             faults.push(yield* faultOf, yield* fault)
             assert.deepStrictEqual(faults, [
-              ...Array.from({ length: 5 }, () => "unreachable"),
+              ...Array.from({ length: 5 }, () => "cut"),
               "CircuitOpen",
               "CircuitOpen"
             ])

@@ -1,139 +1,152 @@
-/**
- * Random interleavings of calls, ends, keys, tenants and time against a plain model, which keeps all history where the breaker keeps
- * two keys and two tenants.
- */
+/** Random interleavings of calls, ends, keys and time against a plain model: one record for everybody and one for each key. */
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Layer, Result } from "effect"
+import { Deferred, Effect, Exit, Fiber, Layer, Result } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
-import type { BreakerState, Party } from "../../src/backend/Circuit.ts"
-import { CircuitBreaker, type Guarded } from "../../src/backend/CircuitBreaker.ts"
+import type { BreakerState } from "../../src/backend/Circuit.ts"
+import { CircuitBreaker, type Guarded, type Verdict } from "../../src/backend/CircuitBreaker.ts"
 import { BackendFailed, type CircuitOpen } from "../../src/domain/Errors.ts"
+import { partyOf, verdictOf } from "./CircuitBreaker.ts"
 
 const failures = 5
 const openMs = 30_000
 
-type Ending = "ok" | "fails" | "busy" | "leaves"
-
-interface Admitted {
-  readonly id: number
-  readonly party: Party
-  readonly era: number
-  readonly probe: boolean
+/** One circuit. An era begins each time that it opens for all its calls, or closes. */
+interface Line {
+  era: number
+  /** who failed since the last success; "server" is nobody */
+  streak: Array<string>
+  reopensAt: number | undefined
+  probe: number | undefined
 }
 
-/** A streak or a probe is of one key, or of one tenant. */
-const names = ["keyId", "tenantId"] as const
+/** A call with the era of each line, and whether it is the probe of it. */
+interface Admitted {
+  readonly id: number
+  readonly key: string
+  all: { readonly era: number; readonly probe: boolean }
+  own: { readonly era: number; readonly probe: boolean }
+}
+
+const newLine = (): Line => ({ era: 0, streak: [], reopensAt: undefined, probe: undefined })
 
 class Model {
   now = 0
-  /** counts the times the circuit opened and closed: a result of another era is stale */
-  #era = 0
-  #closed = true
-  #streak: Array<Party> = []
-  #reopens = 0
-  #probe: Admitted | undefined
-  #probedLast: Party | undefined
   #calls = 0
-  readonly #served: Array<{ readonly party: Party; readonly at: number }> = []
-  readonly #asked: Array<{ readonly party: Party; readonly at: number }> = []
+  readonly #all = newLine()
+  readonly #keys = new Map<string, Line>()
+
+  #own(key: string): Line {
+    const line = this.#keys.get(key) ?? newLine()
+    this.#keys.set(key, line)
+    return line
+  }
+
+  #stateOf({ probe, reopensAt }: Line): BreakerState {
+    if (reopensAt === undefined) return "closed"
+    return probe !== undefined || this.now >= reopensAt ? "half-open" : "open"
+  }
 
   get state(): BreakerState {
-    if (this.#closed) return "closed"
-    return this.#probe !== undefined || this.now >= this.#reopens ? "half-open" : "open"
+    return this.#stateOf(this.#all)
   }
 
-  /** What the call belongs to, or nothing when it is refused. */
-  admit(party: Party): Admitted | undefined {
-    this.#asked.push({ party, at: this.now })
-    const probe = !this.#closed
-    if (probe) {
-      if (this.now < this.#reopens) return undefined
-      const passedOver = names.some(
-        (name) =>
-          party[name] === this.#probedLast?.[name] &&
-          this.#asked.some((one) => one.party[name] !== party[name] && this.now - one.at <= 4 * openMs)
-      )
-      if (passedOver && this.now < this.#reopens + openMs) return undefined
+  get openKeys(): number {
+    return [...this.#keys.values()].filter((line) => this.#stateOf(line) === "open").length
+  }
+
+  admit(key: string): Admitted | undefined {
+    const lines = [this.#all, this.#own(key)] as const
+    if (lines.some(({ reopensAt }) => reopensAt !== undefined && this.now < reopensAt)) return undefined
+    const id = ++this.#calls
+    const [all, own] = [this.#enter(lines[0], id), this.#enter(lines[1], id)]
+    return { id, key, all, own }
+  }
+
+  #enter(line: Line, id: number) {
+    const probe = line.reopensAt !== undefined
+    if (probe) Object.assign(line, { probe: id, reopensAt: this.now + openMs })
+    return { era: line.era, probe }
+  }
+
+  began(call: Admitted): void {
+    const began = (line: Line, { era, probe }: Admitted["all"]) => {
+      if (!probe || era !== line.era) return { era, probe }
+      this.#close(line)
+      return { era: line.era, probe: false }
     }
-    const admitted = { id: ++this.#calls, party, era: this.#era, probe }
-    if (probe) {
-      this.#probe = admitted
-      this.#probedLast = party
-      this.#reopens = this.now + openMs
+    call.all = began(this.#all, call.all)
+    call.own = began(this.#own(call.key), call.own)
+  }
+
+  record(call: Admitted, end: Verdict | "success"): void {
+    const table = {
+      success: { all: "success", own: "success" },
+      ignored: { all: "ignored", own: "ignored" },
+      outage: { all: "server", own: "ignored" },
+      failure: { all: call.own.probe ? "ignored" : call.key, own: "server" }
     }
-    return admitted
+    this.#record(this.#all, call.all, call.id, table[end].all)
+    this.#record(this.#own(call.key), call.own, call.id, table[end].own)
   }
 
-  began(call: Admitted): Admitted {
-    this.#served.push({ party: call.party, at: this.now })
-    if (!call.probe || call.era !== this.#era) return call
-    this.#close()
-    return { ...call, era: this.#era, probe: false }
-  }
-
-  record(call: Admitted, outcome: "success" | "failure" | "ignored"): void {
-    if (outcome === "success") this.#served.push({ party: call.party, at: this.now })
-    if (call.era !== this.#era) return
-    if (!this.#closed) {
-      if (call.id !== this.#probe?.id) return
-      if (outcome === "failure") this.#open()
-      if (outcome === "ignored") {
-        this.#probe = undefined
-        this.#reopens = this.now
+  /** `end`: success, ignored, or whose failure it is */
+  #record(line: Line, { era }: Admitted["all"], id: number, end: string): void {
+    if (era !== line.era) return
+    if (line.reopensAt !== undefined) {
+      if (end === "success") this.#close(line)
+      else if (id === line.probe) {
+        Object.assign(line, { probe: undefined, reopensAt: end === "ignored" ? this.now : this.now + openMs })
       }
-    } else if (outcome === "success") this.#streak = []
-    else if (outcome === "failure") {
-      this.#streak.push(call.party)
-      const ofOne = names.some(
-        (name) =>
-          this.#streak.every((one) => one[name] === call.party[name]) &&
-          this.#served.some(({ at, party }) => party[name] !== call.party[name] && this.now - at <= openMs)
-      )
-      if (this.#streak.length >= failures && !ofOne) this.#open()
+    } else if (end === "success") line.streak = []
+    else if (end !== "ignored") {
+      line.streak.push(end)
+      const isOfOneKey = end !== "server" && line.streak.every((one) => one === end)
+      if (line.streak.length >= failures && !isOfOneKey)
+        Object.assign(line, { era: line.era + 1, reopensAt: this.now + openMs })
     }
   }
 
-  #open(): void {
-    this.#closed = false
-    this.#era += 1
-    this.#probe = undefined
-    this.#reopens = this.now + openMs
-  }
-
-  #close(): void {
-    this.#closed = true
-    this.#era += 1
-    this.#probe = undefined
-    this.#streak = []
+  #close(line: Line): void {
+    Object.assign(line, { ...newLine(), era: line.era + 1 })
   }
 }
 
 interface Call {
   readonly admitted: Admitted
   readonly head: Deferred.Deferred<string, BackendFailed>
-  readonly fiber: Fiber.Fiber<Guarded<string>, BackendFailed | CircuitOpen>
+  readonly fiber: Fiber.Fiber<Guarded<string, BackendFailed>, BackendFailed | CircuitOpen>
 }
 
 interface Answer {
   readonly admitted: Admitted
-  readonly guarded: Guarded<string>
+  readonly guarded: Guarded<string, BackendFailed>
 }
 
-const of = (tenantId: string, keyId: string): Party => ({ keyId, tenantId })
-const parties = [of("a", "a1"), of("a", "a1"), of("a", "a1"), of("a", "a2"), of("b", "b1"), of("c", "c1")]
+const faults = { fails: "cut", "is away": "unreachable", busy: "busy" } as const
+type Ending = "ok" | "leaves" | keyof typeof faults
 
 const step = fc.oneof(
   {
     weight: 5,
-    arbitrary: fc.record({ does: fc.constant("call"), party: fc.constantFrom(...parties) })
+    arbitrary: fc.record({ does: fc.constant("call"), key: fc.constantFrom("a", "a", "a", "b", "c") })
   },
   {
     weight: 5,
     arbitrary: fc.record({
       does: fc.constant("head"),
       which: fc.nat(9),
-      ends: fc.constantFrom<Ending>("ok", "ok", "fails", "fails", "fails", "busy", "leaves")
+      ends: fc.constantFrom<Ending>(
+        "ok",
+        "ok",
+        "fails",
+        "fails",
+        "fails",
+        "fails",
+        "is away",
+        "busy",
+        "leaves"
+      )
     })
   },
   { weight: 3, arbitrary: fc.record({ does: fc.constant("report"), which: fc.nat(9), well: fc.boolean() }) },
@@ -153,14 +166,14 @@ export const properties = (name: string, layer: Layer.Layer<CircuitBreaker>): vo
   const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>) {
     const [breaker, model] = [yield* CircuitBreaker, new Model()]
     const [calls, answers]: [Array<Call>, Array<Answer>] = [[], []]
-    const counts = (error: BackendFailed) => error.fault !== "busy"
     for (const next of steps) {
       if (next.does === "call") {
         const head = yield* Deferred.make<string, BackendFailed>()
-        const checked = Result.isSuccess(yield* Effect.result(breaker.check(next.party)))
-        const guarded = breaker.guard(next.party, Deferred.await(head), counts)
+        const party = partyOf(next.key)
+        const checked = Result.isSuccess(yield* Effect.result(breaker.check(party)))
+        const guarded = breaker.guard(party, Deferred.await(head), verdictOf)
         const fiber = yield* Effect.forkChild(guarded, { startImmediately: true })
-        const admitted = model.admit(next.party)
+        const admitted = model.admit(next.key)
         assert.strictEqual(checked, admitted !== undefined, "check and guard differ")
         if (admitted === undefined)
           assert.strictEqual((yield* Effect.flip(Fiber.join(fiber)))._tag, "CircuitOpen")
@@ -169,21 +182,29 @@ export const properties = (name: string, layer: Layer.Layer<CircuitBreaker>): vo
         const call = taken(calls, next.which)
         if (call === undefined) continue
         const { admitted, fiber, head } = call
-        if (next.ends === "leaves") yield* Fiber.interrupt(fiber)
-        else if (next.ends === "ok") yield* Deferred.succeed(head, "frame")
-        else yield* Deferred.fail(head, new BackendFailed({ fault: next.ends === "busy" ? "busy" : "cut" }))
-        yield* Fiber.await(fiber)
-        if (next.ends !== "ok") model.record(admitted, next.ends === "fails" ? "failure" : "ignored")
-        else answers.push({ admitted: model.began(admitted), guarded: yield* Fiber.join(fiber) })
+        if (next.ends === "ok") {
+          yield* Deferred.succeed(head, "frame")
+          answers.push({ admitted, guarded: yield* Fiber.join(fiber) })
+          model.began(admitted)
+        } else if (next.ends === "leaves") {
+          yield* Fiber.interrupt(fiber)
+          model.record(admitted, "ignored")
+        } else {
+          const error = new BackendFailed({ fault: faults[next.ends] })
+          yield* Deferred.fail(head, error)
+          yield* Fiber.await(fiber)
+          model.record(admitted, verdictOf(error))
+        }
       } else if (next.does === "report") {
         const answer = taken(answers, next.which)
-        yield* answer?.guarded.report(next.well ? "success" : "failure") ?? Effect.void
-        if (answer !== undefined) model.record(answer.admitted, next.well ? "success" : "failure")
+        if (answer === undefined) continue
+        yield* answer.guarded.report(next.well ? Exit.void : Exit.fail(new BackendFailed({ fault: "cut" })))
+        model.record(answer.admitted, next.well ? "success" : "failure")
       } else {
         yield* TestClock.adjust(next.ms)
         model.now += next.ms
       }
-      assert.strictEqual(yield* breaker.state, model.state)
+      assert.deepStrictEqual([yield* breaker.state, yield* breaker.openKeys], [model.state, model.openKeys])
     }
     for (const { fiber } of calls) yield* Fiber.interrupt(fiber)
   })

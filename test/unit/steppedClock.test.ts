@@ -38,7 +38,9 @@ for (const stepMs of steps) {
       const breaker = yield* CircuitBreaker
       const state = here(breaker.state)
       yield* here(
-        Effect.ignore(breaker.guard({ keyId: "key", tenantId: "t" }, Effect.fail("down"), () => true))
+        Effect.ignore(
+          breaker.guard({ keyId: "key", keyPrefix: "tg_key" }, Effect.fail("down"), () => "outage")
+        )
       )
       yield* TestClock.adjust("10 seconds")
       yield* stepped(stepMs)

@@ -21,10 +21,10 @@ const drainMs = 1000
 export class TransportError extends Error {
   readonly _tag = "WireError"
   /**
-   * `lost`: the connection could not be made or broke; `timeout`: too late; `garbled`: not HTTP; `stopped`: this
-   * process stops
+   * `unreachable`: no connection could be made; `lost`: it broke after the request was sent; `timeout`: too late; `garbled`: not
+   * HTTP; `stopped`: this process stops
    */
-  readonly kind: "lost" | "timeout" | "garbled" | "stopped"
+  readonly kind: "unreachable" | "lost" | "timeout" | "garbled" | "stopped"
   /** whether any byte of a response came */
   readonly answered: boolean
   /** whether the connection had served another request before */
@@ -271,7 +271,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #fail(error: Error): void {
     if (this.#ended || this.#error !== undefined) return
     this.#cancelTimer?.()
-    this.#error = new TransportError(kindOf(error), this.#head !== undefined, this.#reused, error)
+    this.#error = new TransportError(
+      kindOf(error, this.#controller !== undefined),
+      this.#head !== undefined,
+      this.#reused,
+      error
+    )
     this.#wake?.()
   }
 }
@@ -279,12 +284,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 /** A request, or the wait for its first frame, took too long. */
 export class DeadlineExceeded extends Error {}
 
-const kindOf = (error: Error): TransportError["kind"] => {
+const kindOf = (error: Error, sent: boolean): TransportError["kind"] => {
   if (error instanceof ShuttingDown) return "stopped"
   if (error instanceof DeadlineExceeded) return "timeout"
   if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
     return "timeout"
   if (error instanceof errors.HTTPParserError || error instanceof errors.HeadersOverflowError)
     return "garbled"
-  return "lost"
+  return sent ? "lost" : "unreachable"
 }

@@ -15,8 +15,10 @@ export const fromTransport = (error: TransportError): BackendFailed | ShuttingDo
       return new BackendFailed({ fault: "timeout", cause: error })
     case "garbled":
       return new BackendFailed({ fault: "protocol", cause: error })
+    case "unreachable":
+      return new BackendFailed({ fault: "unreachable", cause: error })
     case "lost":
-      return new BackendFailed({ fault: error.answered ? "cut" : "unreachable", cause: error })
+      return new BackendFailed({ fault: "cut", cause: error })
   }
 }
 

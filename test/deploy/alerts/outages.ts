@@ -97,6 +97,23 @@ export const outages: ReadonlyArray<Outage> = [
     ]
   },
   {
+    name: "the requests of two keys make the model server fail, and each has its probe now and then",
+    series: { [`tollgate_breaker_open_keys{${a}}`]: `0x19 ${"2 2 1 0 2 2 ".repeat(10)}` },
+    at: [
+      ["12m", []],
+      [
+        "16m",
+        [
+          {
+            alert: "TollgateKeysRefused",
+            labels: job,
+            summary: "The model server fails for the requests of 2 keys, which are refused with 502"
+          }
+        ]
+      ]
+    ]
+  },
+  {
     name: "one replica is cut off from Redis",
     series: { [`tollgate_ready{${a},dependency="cache"}`]: changes(1, 0) },
     at: [

@@ -53,6 +53,7 @@ export const histogram = (
 const quiet: Series = both((of) => ({
   [`up{${of}}`]: same(1),
   [`tollgate_breaker_state{${of}}`]: same(0),
+  [`tollgate_breaker_open_keys{${of}}`]: same(0),
   ...Object.fromEntries(
     ["database", "cache", "backend"].map((name) => [`tollgate_ready{${of},dependency="${name}"}`, same(1)])
   ),

@@ -13,44 +13,49 @@ const newKey = Effect.tap(freshKey(), ({ secret }) =>
 )
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
-layer(layerGateway(), live)("a key that makes the backend fail", (it) => {
-  it.effect("when another key was served lately, then nobody else is refused", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const [good, bad] = [yield* newKey, yield* newKey]
-      for (let round = 0; round < 10; round += 1) {
-        assert.strictEqual((yield* chat(good.secret)).status, 200, `round ${round}`)
-        backend.script(...Array.from({ length: 7 }, () => broken))
-        const calls = backend.requests.length
-        for (let i = 0; i < 7; i += 1) assert.strictEqual((yield* chat(bad.secret)).status, 502)
-        assert.strictEqual(backend.requests.length, calls + 7)
-      }
-    })
+/** A gauge of `/metrics`. */
+const shows = (gauge: string) => eventually(call("/metrics"), ({ text }) => text.includes(`\n${gauge}\n`))
+const fails = (times: number) => Array.from({ length: times }, () => broken)
+
+layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("a key that makes the backend fail", (it) => {
+  it.effect(
+    "when it fails five times beside a busy key, then its sixth request is not sent, and the busy key goes on",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const [busy, bad] = [yield* newKey, yield* newKey]
+        for (let n = 0; n < 5; n += 1) {
+          backend.script(broken)
+          assert.strictEqual((yield* chat(bad.secret)).status, 502)
+          assert.strictEqual((yield* chat(busy.secret)).status, 200)
+        }
+        const sent = backend.requests.length
+        const refused = yield* chat(bad.secret)
+        assert.strictEqual(refused.status, 502)
+        assert.match(refused.headers.get("retry-after") ?? "", /^(?:5\d|60)$/)
+        assert.strictEqual(backend.requests.length, sent)
+        assert.strictEqual((yield* chat(busy.secret)).status, 200)
+        yield* shows("tollgate_breaker_open_keys 1")
+        yield* shows("tollgate_breaker_state 0")
+      })
   )
 })
 
-/** The circuit lets a probe through. */
-const halfOpen = eventually(call("/metrics"), ({ text }) => text.includes("\ntollgate_breaker_state 1\n"))
-
-layer(layerGateway({ BREAKER_OPEN_MS: "500" }), live)("a key that made the circuit open", (it) => {
-  it.effect("when it was the last probe, then the next probe is another key's", () =>
+layer(layerGateway({ BREAKER_OPEN_MS: "2000" }), live)("a key that goes on failing", (it) => {
+  it.effect("when it fails after everybody was refused, then it does not keep the others out", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
-      const [good, bad] = [yield* newKey, yield* newKey]
-      backend.script(...Array.from({ length: 6 }, () => broken))
-      for (let i = 0; i < 5; i += 1) yield* chat(bad.secret)
+      const [good, bad, other] = [yield* newKey, yield* newKey, yield* newKey]
+      backend.script(...fails(7))
+      for (let n = 0; n < 5; n += 1) yield* chat(bad.secret)
+      yield* chat(other.secret)
       assert.strictEqual((yield* chat(good.secret)).status, 502)
-      yield* halfOpen
-      // The first probe fails.
-      yield* chat(bad.secret)
-      yield* halfOpen
-      const calls = backend.requests.length
-      const passedOver = yield* chat(bad.secret)
-      assert.strictEqual(passedOver.status, 502)
-      assert.strictEqual(passedOver.headers.get("retry-after"), "1")
-      assert.strictEqual(backend.requests.length, calls)
+      yield* shows("tollgate_breaker_state 1")
+      const sent = backend.requests.length
+      assert.strictEqual((yield* chat(bad.secret)).status, 502)
+      assert.strictEqual(backend.requests.length, sent + 1, "it is the probe")
       assert.strictEqual((yield* chat(good.secret)).status, 200)
-      assert.strictEqual((yield* chat(bad.secret)).status, 200)
+      yield* shows("tollgate_breaker_state 0")
     })
   )
 })

@@ -74,9 +74,11 @@ layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("an open circuit", (it) 
   it.effect("when it refuses, then it costs nothing, and says when to come back", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
-      const failing = yield* newKey()
+      const failing = [yield* newKey(), yield* newKey()]
       backend.always(answers(500))
-      for (let i = 0; i < 5; i += 1) yield* call("/api/chat", { secret: failing.secret, body: hello() })
+      for (let i = 0; i < 5; i += 1) {
+        yield* call("/api/chat", { secret: failing[i % 2]?.secret ?? "", body: hello() })
+      }
       const before = backend.requests.length
       const { secret } = yield* newKey({ rpm: 5, concurrent: 1 })
       for (let i = 0; i < 8; i += 1) {

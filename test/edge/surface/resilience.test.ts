@@ -8,7 +8,7 @@ const down: Behaviour = { does: "answer", status: 500, body: `{"error":"SECRET"}
 
 layer(layerGateway({ BREAKER_OPEN_MS: "700" }), live)("a backend that fails", (it) => {
   it.effect(
-    "when it fails five times, then the circuit is open for every endpoint, and later one request is let through",
+    "when it fails five times, then the circuit of its key is open for every endpoint, and later one request is let through",
     () =>
       Effect.gen(function* () {
         const backend = yield* Fake
@@ -43,7 +43,7 @@ layer(layerGateway({ BREAKER_OPEN_MS: "700" }), live)("a backend that fails", (i
           assert.notInclude(answer.text, "SECRET")
         }
         backend.always(undefined)
-        yield* eventually(call("/metrics"), ({ text }) => text.includes("\ntollgate_breaker_state 1\n"))
+        yield* eventually(call("/metrics"), ({ text }) => text.includes("\ntollgate_breaker_open_keys 0\n"))
         const calls = backend.requests.length
         const slow: Behaviour = { does: "stream", lines: [fake.chat("a"), fake.done()], gapMs: 150 }
         backend.script(slow)

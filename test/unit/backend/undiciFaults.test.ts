@@ -1,8 +1,11 @@
+import { once } from "node:events"
+import { createServer } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import { describe } from "vitest"
 import { refusals } from "../../../src/backend/ollama/refusals.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
+import { freePort } from "../../support/servers/processes.ts"
 import { withBackend, forward, run, failure, texts, stream, named } from "./calls.ts"
 
 describe("a backend that fails", () => {
@@ -34,7 +37,7 @@ describe("a backend that fails", () => {
     ["with two objects on a line", stream([JSON.stringify(first) + JSON.stringify(first)]), "protocol"],
     ["with an error line", stream([fake.error(`cuda out of memory ${leaky}`)]), "reported"],
     ["with something that is not HTTP", { does: "raw", bytes: "SSH-2.0-OpenSSH_9.2\r\n" }, "protocol"],
-    ["with a reset", { does: "reset" }, "unreachable"]
+    ["with a reset", { does: "reset" }, "cut"]
   ]
   for (const [how, behaviour, fault] of cases) {
     it.live(`when it fails ${how} before a frame, then it is a 502 with the fault ${fault}`, () =>
@@ -116,6 +119,24 @@ describe("a backend that fails", () => {
     withBackend(() => Effect.map(failure, (fault) => assert.strictEqual(fault, "unreachable")), {
       url: new URL("http://127.0.0.1:9")
     })
+  )
+
+  it.live("when the connection is reset before the request is sent, then the fault is unreachable", () =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        // It ends each handshake of TLS.
+        const port = yield* freePort
+        const server = createServer((socket) => socket.resetAndDestroy())
+        yield* Effect.acquireRelease(
+          Effect.promise(() => once(server.listen(port, "127.0.0.1"), "listening")),
+          () => Effect.sync(() => server.close())
+        )
+        const url = new URL(`https://127.0.0.1:${port}`)
+        yield* withBackend(() => Effect.map(failure, (fault) => assert.strictEqual(fault, "unreachable")), {
+          url
+        })
+      })
+    )
   )
 
   it.live("when its name is unknown, then the fault is unreachable", () =>

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, Stream } from "effect"
+import { Cause, Effect, Exit, Fiber, Option, Stream } from "effect"
 import type { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { streamWithBreaker } from "../../../src/backend/withBreaker.ts"
 import { BackendFailed, ShuttingDown, type Unavailable } from "../../../src/domain/Errors.ts"
@@ -20,13 +20,18 @@ const told = Effect.fnUntraced(function* <A, E>(
   const reports: Array<string> = []
   const breaker: CircuitBreaker["Service"] = {
     check: () => Effect.void,
-    isClosed: () => true,
-    guard: (_key, head) =>
+    guard: (_key, head, verdictOf) =>
       Effect.map(head, (value) => ({
         value,
-        report: (outcome) => Effect.sync(() => void reports.push(outcome))
+        report: (exit) =>
+          Effect.sync(() => {
+            if (Exit.isSuccess(exit)) return reports.push("success")
+            const error = Option.getOrUndefined(Cause.findErrorOption(exit.cause))
+            return reports.push(error === undefined ? "ignored" : verdictOf(error))
+          })
       })),
-    state: Effect.succeed("closed")
+    state: Effect.succeed("closed"),
+    openKeys: Effect.succeed(0)
   }
   const given = yield* streamWithBreaker(breaker, permitFor("m"), () => Effect.succeed(stream))
   yield* Effect.exit(read(given))
@@ -50,19 +55,36 @@ describe("the end of a stream", () => {
       told(failing, (all) => Stream.runDrain(Stream.catchCause(all, () => Stream.make(frame)))),
       ["failure"]
     ],
-    ["the backend is busy", told(Stream.fail(new BackendFailed({ fault: "busy" })), Stream.runDrain), []],
-    ["this process ends", told(Stream.concat(frames, Stream.fail(new ShuttingDown())), Stream.runDrain), []],
-    ["there is a defect", told(Stream.concat(frames, Stream.die(new Error("a bug"))), Stream.runDrain), []],
+    [
+      "no connection could be made",
+      told(Stream.fail(new BackendFailed({ fault: "unreachable" })), Stream.runDrain),
+      ["outage"]
+    ],
+    [
+      "the backend is busy",
+      told(Stream.fail(new BackendFailed({ fault: "busy" })), Stream.runDrain),
+      ["ignored"]
+    ],
+    [
+      "this process ends",
+      told(Stream.concat(frames, Stream.fail(new ShuttingDown())), Stream.runDrain),
+      ["ignored"]
+    ],
+    [
+      "there is a defect",
+      told(Stream.concat(frames, Stream.die(new Error("a bug"))), Stream.runDrain),
+      ["ignored"]
+    ],
     [
       "the client leaves",
       told(Stream.concat(frames, Stream.never), (all) =>
         Effect.flatMap(Effect.forkChild(Stream.runDrain(all), { startImmediately: true }), Fiber.interrupt)
       ),
-      []
+      ["ignored"]
     ]
   ]
   for (const [how, reports, expected] of cases) {
-    it.effect(`when ${how}, then the breaker hears ${expected[0] ?? "nothing"}`, () =>
+    it.effect(`when ${how}, then the breaker hears ${expected[0]}`, () =>
       Effect.map(reports, (told) => assert.deepStrictEqual(told, expected))
     )
   }

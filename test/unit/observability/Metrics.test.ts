@@ -3,7 +3,7 @@ import { Effect, Layer } from "effect"
 import { layerBreakerGauge } from "../../../src/backend/breakerGauge.ts"
 import { layer, Metrics } from "../../../src/observability/Metrics.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
-import { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
+import { CircuitBreaker, type Verdict } from "../../../src/backend/CircuitBreaker.ts"
 import { TestClock } from "effect/testing"
 import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../../support/records.ts"
 
@@ -119,14 +119,24 @@ check(
   })
 )
 
-it.effect("when the breaker changes its state, then the gauge shows it: closed, half-open, open", () =>
+it.effect("when the breaker changes its state, then the gauges show it, and the keys of their own", () =>
   Effect.gen(function* () {
-    const breaker = yield* CircuitBreaker
-    assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 0"])
-    yield* Effect.ignore(breaker.guard({ keyId: "k", tenantId: "t" }, Effect.fail("down"), () => true))
-    assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 2"])
+    const { guard } = yield* CircuitBreaker
+    const failing = (verdict: Verdict) =>
+      Effect.ignore(guard({ keyId: "k", keyPrefix: "tg_k" }, Effect.fail("down"), () => verdict))
+    const figures = Effect.all([linesOf("tollgate_breaker_state"), linesOf("tollgate_breaker_open_keys")])
+    const shows = (state: number, keys: number) => [
+      [`tollgate_breaker_state ${state}`],
+      [`tollgate_breaker_open_keys ${keys}`]
+    ]
+    assert.deepStrictEqual(yield* figures, shows(0, 0))
+    yield* failing("failure")
+    assert.deepStrictEqual(yield* figures, shows(0, 1))
     yield* TestClock.adjust("30 seconds")
-    assert.deepStrictEqual(yield* linesOf("tollgate_breaker_state"), ["tollgate_breaker_state 1"])
+    yield* failing("outage")
+    assert.deepStrictEqual(yield* figures, shows(2, 0))
+    yield* TestClock.adjust("30 seconds")
+    assert.deepStrictEqual(yield* figures, shows(1, 0))
   }).pipe(
     Effect.provide(
       layerBreakerGauge.pipe(

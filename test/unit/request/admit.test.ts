@@ -6,6 +6,7 @@ import { TestClock } from "effect/testing"
 import { Audit } from "../../../src/audit/Audit.ts"
 import { AuditMemory } from "../../../src/audit/memory.ts"
 import { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
+import { CircuitOpen } from "../../../src/domain/Errors.ts"
 import type { Caller } from "../../../src/domain/Caller.ts"
 import { Discovery } from "../../../src/gates/models/Discovery.ts"
 import { FairQueue } from "../../../src/gates/queue/FairQueue.ts"
@@ -40,7 +41,7 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
 const preparing = (
   limits: Partial<Caller["limits"]>,
   requests: number,
-  more: { readonly limited?: boolean; readonly isClosed?: boolean } = {}
+  more: { readonly limited?: boolean; readonly isOpen?: boolean } = {}
 ) =>
   Effect.gen(function* () {
     const [audit, breaker, queue] = [yield* Audit, yield* CircuitBreaker, yield* FairQueue]
@@ -57,7 +58,10 @@ const preparing = (
     const reserve = yield* makeReserve.pipe(
       Effect.provideService(Audit, watched),
       Effect.provideService(FairQueue, { ...queue, limited: more.limited ?? false }),
-      Effect.provideService(CircuitBreaker, { ...breaker, isClosed: () => more.isClosed ?? true })
+      Effect.provideService(CircuitBreaker, {
+        ...breaker,
+        ...(more.isOpen === true ? { check: () => new CircuitOpen({ retryAfterS: 1 }) } : {})
+      })
     )
     for (let n = 0; n < requests; n++) {
       const context = makeRequestContext({ ...arrivalOf(randomUUIDv7()), arrivedAt: noon }, 0, true)
@@ -94,7 +98,7 @@ it.effect(
   () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* preparing({ concurrent: 100 }, 5, { limited: true }), 0)
-      assert.strictEqual(yield* preparing({ concurrent: 100 }, 5, { isClosed: false }), 0)
+      assert.strictEqual(yield* preparing({ concurrent: 100 }, 5, { isOpen: true }), 0)
     })
 )
 

@@ -169,7 +169,7 @@ describe("one second attempt", () => {
         Effect.gen(function* () {
           yield* run()
           backend.script({ does: "reset" }, { does: "reset" })
-          assert.strictEqual(yield* failure, "unreachable")
+          assert.strictEqual(yield* failure, "cut")
           assert.strictEqual(backend.requests.length, 3)
         }),
       { connections: 1 }
