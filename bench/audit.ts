@@ -18,7 +18,7 @@ import { Audit } from "../src/audit/Audit.ts"
 import { layerPostgres as layerAudit } from "../src/audit/postgres.ts"
 import * as Metrics from "../src/observability/Metrics.ts"
 import type { AuditRecord, Intent } from "../src/domain/AuditRecord.ts"
-import { auditRow, type AuditRow } from "../src/audit/rows.ts"
+import { completionRow, type AuditRow } from "../src/audit/rows.ts"
 import { closeIntents } from "../src/audit/statements.ts"
 import type { Caller } from "../src/domain/Caller.ts"
 import { embeddedPostgres } from "../src/infra/embedded/EmbeddedPostgres.ts"
@@ -168,7 +168,7 @@ const sideBySide = Effect.gen(function* () {
     for (let again = 0; again < 2; again += 1) {
       for (const [name, write] of Object.entries(ways)) {
         const batches = Array.from({ length: rounds }, () =>
-          Array.from({ length: size }, (_, n) => auditRow(endOf(intentAt(n))))
+          Array.from({ length: size }, (_, n) => completionRow(endOf(intentAt(n))))
         )
         const [began, cpu] = [performance.now(), process.cpuUsage()]
         for (const batch of batches) yield* write(batch)

@@ -7,7 +7,7 @@ import { CliError } from "effect/cli"
 import { isSqlError } from "effect/sql/SqlError"
 import { StartupError } from "../src/startup/StartupError.ts"
 import { BackendFailed } from "../src/domain/Errors.ts"
-import { MigrationFailed, SchemaMismatch } from "../src/infra/Migrations.ts"
+import { MigrationFailed, SchemaMismatch, UnreleasedSchema } from "../src/infra/Migrations.ts"
 import { describeTlsFailure } from "../src/infra/tls.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
 import * as Registry from "../src/admin/Errors.ts"
@@ -106,9 +106,8 @@ const errorMessage = (error: unknown): string => {
   if (error instanceof FileInvalid) return `${error.file}: ${error.problem}`
   if (error instanceof Registry.RegistryDown) return databaseMessage(error.cause)
   if (error instanceof MigrationFailed) return databaseMessage(error.cause)
-  if (error instanceof SchemaMismatch || error instanceof NoDatabase || error instanceof RuntimeFileFailed) {
-    return error.message
-  }
+  if (error instanceof SchemaMismatch || error instanceof UnreleasedSchema) return error.message
+  if (error instanceof NoDatabase || error instanceof RuntimeFileFailed) return error.message
   if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"
   if (isSqlError(error)) return databaseMessage(error)
   if (CliError.isCliError(error)) return usage(error)

@@ -63,7 +63,13 @@ const runEmbedded = Effect.fnUntraced(function* (
 ) {
   const key = yield* Effect.andThen(migrate, seedDemo).pipe(
     Effect.provide(layerAdmin(settings)),
-    Effect.mapError((error) => startupError(`the embedded database cannot be used: ${error._tag}`))
+    Effect.mapError((error) =>
+      startupError(
+        error._tag === "UnreleasedSchema"
+          ? error.message
+          : `the embedded database cannot be used: ${error._tag}`
+      )
+    )
   )
   const baseUrl = yield* listen(settings, dependencies.backend.url)
   yield* Effect.acquireRelease(

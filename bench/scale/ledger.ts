@@ -5,7 +5,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect } from "effect"
 import type { Caller } from "../../src/domain/Caller.ts"
-import { auditRow } from "../../src/audit/rows.ts"
+import { completionRow } from "../../src/audit/rows.ts"
 import { closeIntents } from "../../src/audit/statements.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
@@ -16,7 +16,7 @@ import { figure, type Say } from "./report.ts"
 const seconds = 3
 
 const rowsOf = (caller: Caller, size: number) =>
-  Array.from({ length: size }, () => auditRow(endOf(intentOf({ caller }), usageOf(7, 3))))
+  Array.from({ length: size }, () => completionRow(endOf(intentOf({ caller }), usageOf(7, 3))))
 
 export const ledger = Effect.fnUntraced(function* (say: Say) {
   const cluster = yield* makePostgresClusterWith({

@@ -8,7 +8,7 @@ import * as path from "node:path"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Redacted, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
-import { auditRow, intentRow } from "../../src/audit/rows.ts"
+import { completionRow, intentRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
 import { postgresBinaries } from "../../src/infra/embedded/PostgresBinaries.ts"
 import { nobody } from "../../src/infra/embedded/PostgresProcess.ts"
@@ -77,7 +77,7 @@ const write = Effect.gen(function* () {
     yield* insertIntents(pg, 30)(intents.map(intentRow))
     opened.push(performance.now() - began)
     began = performance.now()
-    yield* closeIntents(pg)(intents.map((intent) => auditRow(endOf(intent, usageOf(7, 3)))))
+    yield* closeIntents(pg)(intents.map((intent) => completionRow(endOf(intent, usageOf(7, 3)))))
     closed.push(performance.now() - began)
   }
   return [opened, closed].map((times) => times.sort((a, b) => a - b))

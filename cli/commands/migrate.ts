@@ -11,11 +11,9 @@ const describePlan = ({ found, known, minimum, pending }: MigrationPlan): string
       : pending.length === 0
         ? "it is up to date: nothing to do"
         : `${counted(pending.length, "migration")} to run: ${pending.join(", ")}`,
-    minimum === 0
-      ? "it does not say which older versions may run on it"
-      : minimum === Math.max(found, known)
-        ? "no older version may run on it: to go back, restore a backup"
-        : `afterwards every tollgate with schema version ${minimum} or later may run on it`
+    minimum === Math.max(found, known)
+      ? "no older version may run on it: to go back, restore a backup"
+      : `afterwards every tollgate with schema version ${minimum} or later may run on it`
   ].join("\n")
 
 export const migrate = Command.make(

@@ -13,7 +13,7 @@ import * as flags from "../flags.ts"
 import { readDay } from "../reportDays.ts"
 import { amount, Json, escapeText, show, table } from "../terminal.ts"
 
-const missing = { tenant: "-", key: "-", model: "(not recorded)", user: "(nobody named)", day: "-" } as const
+const missing = { tenant: "-", key: "-", model: "-", user: "(nobody named)", day: "-" } as const
 
 const figures = (totals: Totals) => ({
   requests: totals.requests,

@@ -59,15 +59,16 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
       ON CONFLICT (request_id) DO NOTHING
       RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
     ), sums AS (
-      SELECT key_id, (admitted_at AT TIME ZONE 'UTC')::date AS day, sum(tokens_in)::bigint AS tokens_in,
+      SELECT key_id, (admitted_at AT TIME ZONE 'UTC')::date AS day, tenant_id, sum(tokens_in)::bigint AS tokens_in,
         sum(tokens_out)::bigint AS tokens_out
-      FROM late GROUP BY 1, 2
+      FROM late GROUP BY 1, 2, 3
     ), mine AS (
-      SELECT l.key_id, l.day FROM ledger l JOIN sums USING (key_id, day) ORDER BY 1, 2 FOR UPDATE OF l
+      SELECT l.key_id, l.day, l.tenant_id FROM ledger l JOIN sums USING (key_id, day, tenant_id)
+      ORDER BY 1, 2, 3 FOR UPDATE OF l
     ), booked AS (
       UPDATE ledger l SET tokens_in = l.tokens_in + sums.tokens_in, tokens_out = l.tokens_out + sums.tokens_out
-      FROM sums JOIN mine USING (key_id, day)
-      WHERE l.key_id = sums.key_id AND l.day = sums.day
+      FROM sums JOIN mine USING (key_id, day, tenant_id)
+      WHERE l.key_id = sums.key_id AND l.day = sums.day AND l.tenant_id = sums.tenant_id
     )
     SELECT request_id::text AS id, late.tenant_id::text, late.key_id::text,
       coalesce((SELECT k.budget_account FROM api_keys k WHERE k.id = late.key_id), late.key_id)::text AS account,

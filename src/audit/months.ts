@@ -1,6 +1,6 @@
 /**
  * The monthly partitions of the audit log. Every replica makes those of the coming months, and with `AUDIT_RETENTION_DAYS`
- * drops those that are old. Functions of the database do both (`migrations/0014_audit_partitions.ts`), one replica at a time.
+ * drops those that are old. Functions of the database do both (`migrations/0001_schema.ts`), one replica at a time.
  * The ledger does not change.
  *
  * No row is refused because its month has no partition: it goes to the default partition.

@@ -31,6 +31,8 @@ import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
 import {
   auditRow,
   type AuditRow,
+  completionRow,
+  type CompletionRow,
   intentOf,
   intentRow,
   type Progress,
@@ -168,7 +170,7 @@ const make = (options: AuditOptions) =>
       (rows) => Effect.flatMap(closeIntents(pg)(rows), (logged) => correct(rows, logged)),
       "keep",
       Number.POSITIVE_INFINITY,
-      { settled: (row: AuditRow) => open.delete(row.request_id) }
+      { settled: (row: CompletionRow) => open.delete(row.request_id) }
     )
     const writeRefusals = (rows: ReadonlyArray<AuditRow>) =>
       Effect.flatMap(insertAudit(pg)(rows), (logged) => correct(rows, logged))
@@ -259,9 +261,9 @@ const make = (options: AuditOptions) =>
      * The client gets a 503 because its row is late. When the database may already have the row as an answer, the row is
      * sent again: it is then corrected.
      */
-    const recordLate = (
-      { offer }: { readonly offer: (row: AuditRow) => Effect.Effect<unknown, QueueFull | QueueClosed> },
-      row: AuditRow,
+    const recordLate = <Row extends AuditRow>(
+      { offer }: { readonly offer: (row: Row) => Effect.Effect<unknown, QueueFull | QueueClosed> },
+      row: Row,
       { isBeingWritten }: Late
     ): Effect.Effect<void> =>
       Effect.suspend(() =>
@@ -330,7 +332,7 @@ const make = (options: AuditOptions) =>
           request.progress = { ...record.usage, held: 0 }
           request.ended = true
         }
-        const row = auditRow(record, request?.intent.reservation.admittedAt)
+        const row = completionRow(record, request?.intent.reservation.admittedAt)
         const durable = closing.offerNow(row)
         if (typeof durable !== "function") return unavailable(durable)
         return Effect.catchEager(durable(options.closeTimeoutMs ?? 5000), (error) =>

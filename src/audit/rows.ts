@@ -7,7 +7,6 @@ import type { Reservation } from "../domain/Reservation.ts"
 import { replaceControls } from "../domain/text.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
-import { storedReservation } from "./StoredReservation.ts"
 
 /** Far more than any column stores. Redacting comes before cutting, so that no half of a secret is left. */
 const maxRead = 8192
@@ -34,18 +33,7 @@ const cleanOrNull = (text: string | undefined, maxLength: number): string | null
 const count = (tokens: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
 
-let lastSecond = Number.NaN
-let upToSecond = ""
-
-/** The text of the last second is kept: a request has three times, and those of others are in the same second. */
-const isoOf = (epochMs: number): string => {
-  const second = Math.floor(epochMs / 1000)
-  if (second !== lastSecond) {
-    upToSecond = new Date(second * 1000).toISOString().slice(0, -"000Z".length)
-    lastSecond = second
-  }
-  return `${upToSecond}${String(Math.trunc(epochMs - second * 1000)).padStart(3, "0")}Z`
-}
+const isoOf = (epochMs: number): string => new Date(epochMs).toISOString()
 
 const arrivalColumns = (arrival: Arrival) => ({
   request_id: arrival.requestId,
@@ -88,11 +76,10 @@ export const intentRow = (intent: Intent) => ({
   admitted_at: isoOf(intent.reservation.admittedAt),
   held: count(intent.reservation.held),
   tokens_in: count(intent.promptEstimate),
-  reservation: storedReservation(intent.reservation)
+  reservation: intent.reservation
 })
 
-/** `admittedAt`: epoch ms; for an admitted request whose intent may be lost */
-export const auditRow = (record: AuditRecord, admittedAt?: number) => ({
+export const auditRow = (record: AuditRecord) => ({
   ...arrivalColumns(record.arrival),
   tenant_id: record.caller?.tenantId ?? null,
   key_id: record.caller?.keyId ?? null,
@@ -110,7 +97,13 @@ export const auditRow = (record: AuditRecord, admittedAt?: number) => ({
   queued_ms: record.queuedMs === undefined ? null : Math.min(2_147_483_647, count(record.queuedMs)),
   /** number of requests that the row stands for (`Tally.ts`) */
   repeats: 1,
-  admitted_at: admittedAt === undefined ? null : isoOf(admittedAt)
+  admitted_at: null
+})
+
+/** The row of an admitted request. `admittedAt`: epoch ms */
+export const completionRow = (record: AuditRecord, admittedAt = record.arrival.arrivedAt) => ({
+  ...auditRow(record),
+  admitted_at: isoOf(admittedAt)
 })
 
 /**
@@ -136,6 +129,7 @@ export const progressRow = (requestId: string, usage: Progress) => ({
   tokens_out: count(usage.tokensOut)
 })
 
-export type AuditRow = ReturnType<typeof auditRow>
+export type CompletionRow = ReturnType<typeof completionRow>
+export type AuditRow = ReturnType<typeof auditRow> | CompletionRow
 export type IntentRow = ReturnType<typeof intentRow>
 export type ProgressRow = ReturnType<typeof progressRow>

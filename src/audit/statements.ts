@@ -1,51 +1,74 @@
 /**
- * The SQL statements of the audit. Each handles a whole batch of rows in one round trip.
- *
- * A batch of intents or audit rows is one text: an array of a composite type (`composite.ts`). Reading it costs Postgres
- * a third of what a jsonb document costs. The sub-select around the parameter hides it from the planner: with a visible array
- * Postgres would plan the statement each time, which takes longer than running it.
- *
- * The texts of the statements are made once. A template would build them at each call, and keep each call's parameters
- * in a WeakMap.
+ * The SQL statements of the audit. Each handles a whole batch of rows in one round trip. A batch is one jsonb document.
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
-import { arrayOf, type Kind } from "./composite.ts"
-import type { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
+import type { AuditRow, CompletionRow, IntentRow, ProgressRow } from "./rows.ts"
 
 const decodeIds = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ id: Schema.String })))
-const noIds: ReadonlyArray<string> = []
-const idsOf = <E, R>(rows: Effect.Effect<ReadonlyArray<unknown>, E, R>) =>
-  Effect.flatMap(rows, (found) =>
-    found.length === 0
-      ? Effect.succeed(noIds)
-      : Effect.map(decodeIds(found), (rows) => rows.map(({ id }) => id))
-  )
+const idsOf = Effect.fnUntraced(function* (found: ReadonlyArray<unknown>) {
+  return (yield* decodeIds(found)).map(({ id }) => id)
+})
 
-/** Without line ends and indents: driver and Postgres copy the text at each call. */
-const oneLine = (text: string): string => text.trim().replaceAll(/\s+/g, " ")
+/** The columns that a batch of rows fills, in SQL. The compiler asks for each column of a row. */
+const columnsOf = <Row>(types: Readonly<Record<keyof Row & string, string>>) => {
+  const columns = Object.entries<string>(types)
+  const names = columns.map(([name]) => name)
+  const typed = columns.map(([name, type]) => `${name} ${type}`).join(", ")
+  return (pg: PgClient.PgClient) => ({
+    names: pg.literal(names.join(", ")),
+    values: pg.literal(names.map((name) => `r.${name}`).join(", ")),
+    /** the rows, as the relation `r` */
+    relation: (rows: ReadonlyArray<Row>) =>
+      pg`jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(typed)})`
+  })
+}
 
-/** The attributes of `intent_row_17`, in its order. */
-const intentColumns = [
-  ["request_id", "bare"],
-  ["tenant_id", "bare"],
-  ["key_id", "bare"],
-  ["key_prefix", "text"],
-  ["model", "text"],
-  ["endpoint", "text"],
-  ["method", "text"],
-  ["streamed", "bare"],
-  ["client_ip", "text"],
-  ["client_request_id", "text"],
-  ["end_user", "text"],
-  ["alias", "text"],
-  ["arrived_at", "bare"],
-  ["admitted_at", "bare"],
-  ["held", "bare"],
-  ["tokens_in", "bare"],
-  ["reservation", "json"]
-] as const satisfies ReadonlyArray<readonly [keyof IntentRow, Kind]>
-const intentsText = arrayOf<IntentRow>(intentColumns)
+const intentColumns = columnsOf<IntentRow>({
+  request_id: "uuid",
+  tenant_id: "uuid",
+  key_id: "uuid",
+  key_prefix: "text",
+  model: "text",
+  alias: "text",
+  endpoint: "text",
+  method: "text",
+  streamed: "boolean",
+  client_ip: "text",
+  client_request_id: "text",
+  end_user: "text",
+  arrived_at: "timestamptz",
+  admitted_at: "timestamptz",
+  held: "bigint",
+  tokens_in: "bigint",
+  reservation: "jsonb"
+})
+
+const logColumns = columnsOf<AuditRow>({
+  request_id: "uuid",
+  arrived_at: "timestamptz",
+  admitted_at: "timestamptz",
+  tenant_id: "uuid",
+  key_id: "uuid",
+  key_prefix: "text",
+  method: "text",
+  endpoint: "text",
+  model: "text",
+  alias: "text",
+  streamed: "boolean",
+  tokens_in: "bigint",
+  tokens_out: "bigint",
+  usage_source: "text",
+  status: "integer",
+  error_type: "text",
+  latency_ms: "integer",
+  queued_ms: "integer",
+  truncated: "boolean",
+  client_ip: "text",
+  client_request_id: "text",
+  end_user: "text",
+  repeats: "integer"
+})
 
 /**
  * Opens intents. An intent that is already open does not change. No intent is opened for a request that has already
@@ -55,13 +78,14 @@ const intentsText = arrayOf<IntentRow>(intentColumns)
  * Only a crash of Postgres itself, or a failover to a standby, can lose an intent (docs/threat-model.md). `renewIntents` finds a lost one.
  */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
-  const text = oneLine(`
-    INSERT INTO intents (${intentColumns.map(([column]) => column).join(", ")}, lease_until)
-    SELECT r.*, now() + make_interval(secs => ${leaseS})
-    FROM set_config('synchronous_commit', 'off', true), unnest((SELECT $1::intent_row_17[])) AS r
-    WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
-    ON CONFLICT (request_id) DO NOTHING`)
-  return (rows: ReadonlyArray<IntentRow>) => Effect.asVoid(pg.unsafe(text, [intentsText(rows)]))
+  const { names, relation, values } = intentColumns(pg)
+  return (rows: ReadonlyArray<IntentRow>) =>
+    Effect.asVoid(pg`
+      INSERT INTO intents (${names}, lease_until)
+      SELECT ${values}, now() + make_interval(secs => ${leaseS}::float8)
+      FROM set_config('synchronous_commit', 'off', true), ${relation(rows)}
+      WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
+      ON CONFLICT (request_id) DO NOTHING`)
 }
 
 /**
@@ -89,87 +113,56 @@ export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: Re
     )
     SELECT r.request_id::text AS id FROM r
     WHERE NOT EXISTS (SELECT FROM intents i WHERE i.request_id = r.request_id)
-      AND NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)`.pipe(idsOf)
-
-/** The attributes of `audit_row_17`, in its order: the columns of the log, and the time of admission. */
-const logColumns = [
-  ["request_id", "bare"],
-  ["arrived_at", "bare"],
-  ["tenant_id", "bare"],
-  ["key_id", "bare"],
-  ["key_prefix", "text"],
-  ["method", "text"],
-  ["endpoint", "text"],
-  ["model", "text"],
-  ["streamed", "bare"],
-  ["tokens_in", "bare"],
-  ["tokens_out", "bare"],
-  ["usage_source", "text"],
-  ["status", "bare"],
-  ["error_type", "text"],
-  ["latency_ms", "bare"],
-  ["client_ip", "text"],
-  ["client_request_id", "text"],
-  ["queued_ms", "bare"],
-  ["end_user", "text"],
-  ["alias", "text"],
-  ["truncated", "bare"],
-  ["repeats", "bare"]
-] as const satisfies ReadonlyArray<readonly [keyof AuditRow, Kind]>
-const columns = logColumns.map(([column]) => column).join(", ")
-const values = logColumns.map(([column]) => `r.${column}`).join(", ")
-const rowsText = arrayOf<AuditRow>([...logColumns, ["admitted_at", "bare"]])
-const sent = "SELECT * FROM unnest((SELECT $1::audit_row_17[]))"
+      AND NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)`.pipe(Effect.flatMap(idsOf))
 
 /**
  * Closes intents: writes their audit rows and ledger entries and deletes the intents, in one statement. The primary key of
  * the log makes it happen once: only inserted rows reach the ledger. The ledger is locked in key order, so that replicas
- * that close requests of the same keys do not deadlock. A request whose intent was lost is booked all the same. The
- * completion's time of admission comes before the intent's: a prepared intent has only the expected time.
+ * that close requests of the same keys do not deadlock. A request whose intent was lost is booked all the same.
  *
  * Returns the ids that were already in the log: sent twice, or closed by another replica (`corrections.ts`).
  */
-export const closeIntents = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
-  idsOf(pg.unsafe(closeText, [rowsText(rows)]))
-
-const closeText = oneLine(`
-    WITH r AS (${sent}), ended AS (
-      DELETE FROM intents USING r WHERE intents.request_id = r.request_id
-      RETURNING intents.request_id, intents.admitted_at
-    ), logged AS (
-      INSERT INTO audit_log (${columns}, admitted_at)
-      SELECT ${values}, coalesce(r.admitted_at, ended.admitted_at, r.arrived_at)
-      FROM r LEFT JOIN ended ON ended.request_id = r.request_id
-      ON CONFLICT (request_id) DO NOTHING
-      RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
-    ), booked AS (
-      INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
-      SELECT key_id, tenant_id, (admitted_at AT TIME ZONE 'UTC')::date, count(*), sum(tokens_in), sum(tokens_out)
-      FROM logged
-      WHERE key_id IS NOT NULL
-      GROUP BY 1, 2, 3 ORDER BY 1, 3
-      ON CONFLICT (key_id, day) DO UPDATE SET
-        requests = ledger.requests + excluded.requests,
-        tokens_in = ledger.tokens_in + excluded.tokens_in,
-        tokens_out = ledger.tokens_out + excluded.tokens_out
-    )
-    SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`)
+export const closeIntents = (pg: PgClient.PgClient) => {
+  const { names, relation, values } = logColumns(pg)
+  return (rows: ReadonlyArray<CompletionRow>) =>
+    pg`
+      WITH r AS (SELECT * FROM ${relation(rows)}), ended AS (
+        DELETE FROM intents USING r WHERE intents.request_id = r.request_id
+      ), logged AS (
+        INSERT INTO audit_log (${names}) SELECT ${values} FROM r
+        ON CONFLICT (request_id) DO NOTHING
+        RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
+      ), booked AS (
+        INSERT INTO ledger (key_id, day, tenant_id, requests, tokens_in, tokens_out)
+        SELECT key_id, (admitted_at AT TIME ZONE 'UTC')::date, tenant_id, count(*), sum(tokens_in), sum(tokens_out)
+        FROM logged
+        WHERE key_id IS NOT NULL
+        GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+        ON CONFLICT (key_id, day, tenant_id) DO UPDATE SET
+          requests = ledger.requests + excluded.requests,
+          tokens_in = ledger.tokens_in + excluded.tokens_in,
+          tokens_out = ledger.tokens_out + excluded.tokens_out
+      )
+      SELECT request_id::text AS id FROM r
+      WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`.pipe(Effect.flatMap(idsOf))
+}
 
 /**
  * Writes rows of requests that were not admitted, without ledger entries. It also deletes an intent of the request that
  * was written after the request had stopped waiting for it. Returns the ids that were already in the log, as
  * `closeIntents` does.
  */
-export const insertAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
-  idsOf(pg.unsafe(insertText, [rowsText(rows)]))
-
-const insertText = oneLine(`
-    WITH r AS (${sent}), unwanted AS (
-      DELETE FROM intents USING r WHERE intents.request_id = r.request_id
-    ), logged AS (
-      INSERT INTO audit_log (${columns})
-      SELECT ${values} FROM r
-      ON CONFLICT (request_id) DO NOTHING
-      RETURNING request_id
-    )
-    SELECT request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`)
+export const insertAudit = (pg: PgClient.PgClient) => {
+  const { names, relation, values } = logColumns(pg)
+  return (rows: ReadonlyArray<AuditRow>) =>
+    pg`
+      WITH r AS (SELECT * FROM ${relation(rows)}), unwanted AS (
+        DELETE FROM intents USING r WHERE intents.request_id = r.request_id
+      ), logged AS (
+        INSERT INTO audit_log (${names}) SELECT ${values} FROM r
+        ON CONFLICT (request_id) DO NOTHING
+        RETURNING request_id
+      )
+      SELECT request_id::text AS id FROM r
+      WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`.pipe(Effect.flatMap(idsOf))
+}

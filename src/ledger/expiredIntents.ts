@@ -5,7 +5,7 @@ import { timeoutDetached } from "../infra/time.ts"
 import type { Meter } from "../gates/meter/Meter.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { closeIntents } from "../audit/statements.ts"
-import { readReservation } from "../audit/StoredReservation.ts"
+import { StoredReservation } from "../domain/Reservation.ts"
 import type { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
 
 const Amount = Schema.Finite
@@ -13,6 +13,7 @@ const Amount = Schema.Finite
 const Expired = Schema.Struct({
   request_id: Schema.String,
   arrived_at: Schema.String,
+  admitted_at: Schema.String,
   tenant_id: Schema.String,
   key_id: Schema.String,
   key_prefix: Schema.String,
@@ -33,6 +34,7 @@ const Expired = Schema.Struct({
 })
 type Expired = typeof Expired.Type
 
+const decodeReservation = Schema.decodeUnknownEffect(StoredReservation)
 const decodeExpired = Schema.decodeUnknownEffect(Schema.Array(Expired))
 
 /** One request, or up to `limit` requests other than those of `but`. */
@@ -57,7 +59,7 @@ export const closeExpired = (
 
   /** Returns whether the counters have settled the request. */
   const settled = Effect.fnUntraced(function* (row: Expired) {
-    const reservation = yield* readReservation(row.request_id, row.tenant_id, row.reservation).pipe(
+    const reservation = yield* decodeReservation(row.reservation).pipe(
       Effect.tapError((cause) =>
         Effect.logError("reservation unreadable", { request_id: row.request_id }, cause)
       ),
@@ -96,7 +98,7 @@ export const closeExpired = (
     .withTransaction(
       Effect.gen(function* () {
         const rows = yield* pg`
-          SELECT request_id::text, to_char(arrived_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS arrived_at,
+          SELECT request_id::text, arrived_at::text, admitted_at::text,
             tenant_id::text, key_id::text, key_prefix, method, endpoint, model, streamed, client_ip, client_request_id, end_user, alias,
             tokens_in::float8, tokens_out::float8, reservation,
             least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms,
@@ -113,8 +115,6 @@ export const closeExpired = (
               queued_ms: null,
               truncated: null,
               repeats: 1,
-              // The intent has it.
-              admitted_at: null,
               status: outcomes.aborted.status,
               error_type: outcomes.aborted.type
             }))

@@ -1,4 +1,4 @@
-/** The secret in the database, made by `migrations/0007_sealing_secrets.ts`. */
+/** The secret in the database, made by `migrations/0001_schema.ts`. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Schema } from "effect"
 import { SqlSchema } from "effect/sql"

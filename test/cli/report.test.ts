@@ -161,47 +161,6 @@ it.effect(
     }).pipe(Effect.provide(World))
 )
 
-it.effect(
-  "when usage is from before models were recorded, or of an older version, then it is a row of its own, and the sums hold",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const caller = yield* newCaller("acme")
-      yield* traffic([caller])
-      yield* sql`INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
-        SELECT ${caller.keyId}::text::uuid, ${caller.tenantId}::text::uuid, (now() AT TIME ZONE 'UTC')::date - 400, 5, 50, 500`
-      yield* sql`UPDATE ledger SET requests = requests + 2, tokens_in = tokens_in + 20 WHERE day > now() - interval '2 days'`
-      const expected = yield* truth(null)
-      for (const by of ["tenant", "key", "model", "day"]) {
-        assert.deepStrictEqual(add(yield* reported("--by", by, "--since", "401d")), expected, by)
-      }
-      const Models = Schema.Array(
-        Schema.Struct({ model: Schema.NullOr(Schema.String), requests: Schema.Finite })
-      )
-      const models = yield* json(
-        Models,
-        yield* tollgateHere("report", "--by", "model", "--since", "401d", "--json")
-      )
-      assert.deepStrictEqual(
-        models.filter(({ model }) => model === null),
-        [{ model: null, requests: 7 }]
-      )
-      assert.include(
-        (yield* tollgateHere("report", "--by", "model", "--since", "401d")).stdout,
-        "(not recorded)"
-      )
-      // Days are UTC days, both included.
-      const days = yield* json(
-        Schema.Array(Schema.Struct({ day: Schema.String, requests: Schema.Finite })),
-        yield* tollgateHere("report", "--by", "day", "--since", "400d", "--until", "400d", "--json")
-      )
-      assert.deepStrictEqual(
-        days.map(({ requests }) => requests),
-        [5]
-      )
-    }).pipe(Effect.provide(World))
-)
-
 it("when a cell holds a separator, a quote or a formula, then it stays one cell of text", () => {
   assert.strictEqual(
     csv(["a"], [["x,y"], ['say "hi"'], ["two\nlines"], ["+1"], ["@x"], ["\tx"], [null], [-1]]),

@@ -99,7 +99,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
       yield* sql`CREATE DATABASE ${sql(empty)} TEMPLATE template0`
       const DATABASE_URL = Redacted.value(url).replace(name, empty)
       failsWith(yield* tollgateWith({ DATABASE_URL }, ["list-tenants"]), /tollgate migrate/)
-      assert.include((yield* tollgateWith({ DATABASE_URL }, ["migrate"])).stdout, "0001_initial")
+      assert.include((yield* tollgateWith({ DATABASE_URL }, ["migrate"])).stdout, "0001_schema")
       assert.include((yield* tollgateWith({ DATABASE_URL }, ["migrate"])).stdout, "up to date")
       assert.include((yield* tollgateWith({ DATABASE_URL }, ["list-tenants"])).stdout, "no tenants")
     })

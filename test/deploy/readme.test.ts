@@ -35,10 +35,6 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
     why: "needs a psql",
     by: "test/deploy/backup.test.ts"
   },
-  'psql "$DATABASE_URL" -v ON_ERROR_STOP=1 -f deploy/postgres/default-partition.sql': {
-    why: "needs a psql",
-    by: "test/deploy/defaultPartition.test.ts"
-  },
   "kubectl apply -k deploy/kubernetes": { why: "needs a cluster", by: "test/deploy/lint.sh" },
   "npm run manifests": { why: "needs helm", by: "test/deploy/lint.sh" },
   "npm run sizing": { why: "takes minutes", by: "lab/sizing.ts" },

@@ -6,7 +6,7 @@ import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { correctAudit } from "../../src/audit/corrections.ts"
-import { auditRow } from "../../src/audit/rows.ts"
+import { completionRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertAudit } from "../../src/audit/statements.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { succeeds, tollgateWith } from "../cli/tollgate.ts"
@@ -132,8 +132,8 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
     Effect.gen(function* () {
       yield* grant
       const intent = intentOf({ caller: callerOf() })
-      const aborted = auditRow(endOf(intent, usageOf(5, 1), { status: 500, errorType: "aborted" }))
-      const ended = auditRow(endOf(intent, usageOf(5, 9)))
+      const aborted = completionRow(endOf(intent, usageOf(5, 1), { status: 500, errorType: "aborted" }))
+      const ended = completionRow(endOf(intent, usageOf(5, 9)))
       const corrected = yield* as(
         "tollgate_gateway",
         Effect.flatMap(PgClient.PgClient, (pg) =>
@@ -174,7 +174,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
           yield* refused(role, "SELECT prune_audit(now())")
           yield* refused(role, "UPDATE usage_daily SET tokens_in = 0")
-          yield* refused(role, "DELETE FROM audit_log_old")
+          yield* refused(role, "DELETE FROM audit_log_default")
           yield* refused(role, "INSERT INTO audit_log_default SELECT * FROM audit_log")
         }
         yield* refused("tollgate_console", "SELECT prepare_audit_months()")

@@ -3,7 +3,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { chargeCorrection, correctAudit } from "../../src/audit/corrections.ts"
-import { auditRow, intentRow } from "../../src/audit/rows.ts"
+import { completionRow, intentRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
 import { Meter, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Account } from "../../src/domain/Reservation.ts"
@@ -33,12 +33,12 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
         const [cutId, wholeId] = [cut.arrival.requestId, whole.arrival.requestId]
         yield* insertIntents(pg, 30)([intentRow(cut), intentRow(whole)])
         const close = closeIntents(pg)
-        const done = auditRow(endOf(whole, usageOf(1, 2)))
+        const done = completionRow(endOf(whole, usageOf(1, 2)))
         assert.deepStrictEqual(yield* close([done]), [])
         assert.deepStrictEqual(yield* close([done]), [wholeId], "a row whose answer was lost is sent again")
-        const aborted = auditRow(endOf(cut, usageOf(5, 10), abortion))
+        const aborted = completionRow(endOf(cut, usageOf(5, 10), abortion))
         assert.deepStrictEqual(yield* close([aborted]), [])
-        const late = auditRow(endOf(cut, usageOf(7, 30)))
+        const late = completionRow(endOf(cut, usageOf(7, 30)))
         assert.deepStrictEqual([...(yield* close([late, done]))].toSorted(), [cutId, wholeId].toSorted())
         const [corrected, ...others] = yield* correctAudit(pg)([late, done])
         assert.deepStrictEqual(others, [])
@@ -56,8 +56,11 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
       const caller = callerOf()
       const cut = intentOf({ caller })
       yield* insertIntents(pg, 30)([intentRow(cut)])
-      const late = auditRow(endOf(cut, usageOf(7, 30)))
-      const [begun, aborted] = [yield* Deferred.make<void>(), auditRow(endOf(cut, usageOf(5, 10), abortion))]
+      const late = completionRow(endOf(cut, usageOf(7, 30)))
+      const [begun, aborted] = [
+        yield* Deferred.make<void>(),
+        completionRow(endOf(cut, usageOf(5, 10), abortion))
+      ]
       const other = pg.withTransaction(
         Effect.gen(function* () {
           yield* closeIntents(pg)([aborted])

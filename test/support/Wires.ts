@@ -79,10 +79,9 @@ export const verb = (name: keyof typeof scripts): string =>
 
 /**
  * What the writing of a request's intent or completion looks like on the wire, by the client's own request id. Only an intent
- * has a reservation, which ends with six budgets (`StoredReservation.ts`).
+ * has a reservation.
  */
 export const writing =
   (what: "intent" | "completion", clientRequestId: string) =>
   (bytes: Buffer): boolean =>
-    bytes.includes(clientRequestId) &&
-    /\/[01](?:\/(?:\d+|-)){6}/.test(bytes.toString("latin1")) === (what === "intent")
+    bytes.includes(clientRequestId) && bytes.includes('"reservation":') === (what === "intent")

@@ -31,7 +31,7 @@ export interface Totals {
 }
 
 export interface ReportRow extends Totals {
-  /** null: not recorded (a model of before the upgrade), or not named (a user) */
+  /** null: not named (a user) */
   readonly name: string | null
   /** of a key: its label and its tenant */
   readonly label: string | null

@@ -1,9 +1,4 @@
-/**
- * Sums of the ledger by tenant, key, model or day, and of the audit by user.
- *
- * The usage by model is a table beside the ledger. What the ledger has more is from before that table, and has no model. So
- * the sums of a report are those of the ledger, to the token.
- */
+/** Sums of `usage_daily` by tenant, key, model or day, and of the audit by user. Both have the sums of the ledger, to the token. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Report, ReportColumn, ReportQuery, Totals } from "./Records.ts"
@@ -55,27 +50,9 @@ export const readReport = Effect.fnUntraced(function* (
     tenant === undefined ? sql`true` : sql`tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`
   const days = sql`day BETWEEN ${since}::text::date AND ${until}::text::date`
   const grouped = sql.literal(`${part} AS part, ${tenantId} AS tenant_id`)
-  const fromLedger = sql`
-    WITH booked AS (
-        SELECT ${grouped}, ${sql.literal(figures)} FROM ledger WHERE ${days} AND ${ofTenant} GROUP BY 1, 2),
-      failed AS (SELECT ${grouped}, sum(errors) AS errors FROM usage_daily WHERE ${days} AND ${ofTenant} GROUP BY 1, 2),
-      sums AS (
-        SELECT coalesce(b.part, f.part) AS part, coalesce(b.tenant_id, f.tenant_id) AS tenant_id,
-          coalesce(requests, 0) AS requests, coalesce(tokens_in, 0) AS tokens_in, coalesce(tokens_out, 0) AS tokens_out,
-          coalesce(errors, 0) AS errors
-        FROM booked b FULL JOIN failed f ON f.part = b.part)`
-  const byModel = sql`
-    WITH recorded AS (
-        SELECT ${grouped}, ${sql.literal(figures)}, sum(errors) AS errors
-        FROM usage_daily WHERE ${days} AND ${ofTenant} GROUP BY 1, 2),
-      booked AS (SELECT ${sql.literal(figures)} FROM ledger WHERE ${days} AND ${ofTenant}),
-      sums AS (
-        SELECT * FROM recorded
-        UNION ALL
-        SELECT '', NULL, coalesce(b.requests, 0) - coalesce(r.requests, 0), coalesce(b.tokens_in, 0) - coalesce(r.tokens_in, 0),
-          coalesce(b.tokens_out, 0) - coalesce(r.tokens_out, 0), 0
-        FROM booked b, (SELECT ${sql.literal(figures)} FROM recorded) r
-        WHERE (b.requests, b.tokens_in, b.tokens_out) IS DISTINCT FROM (r.requests, r.tokens_in, r.tokens_out))`
+  const fromUsage = sql`
+    WITH sums AS (
+      SELECT ${grouped}, ${sql.literal(figures)}, sum(errors) AS errors FROM usage_daily WHERE ${days} AND ${ofTenant} GROUP BY 1, 2)`
   // A request is admitted after it arrived, within a day: the ids say which months are read.
   const fromAudit = sql`
     WITH facts AS (
@@ -97,7 +74,7 @@ export const readReport = Effect.fnUntraced(function* (
   const order = by === "day" ? "name DESC" : "tokens_in + tokens_out DESC, requests DESC, name"
   const rows = yield* Effect.flatMap(
     sql`
-      ${by === "user" ? fromAudit : by === "model" ? byModel : fromLedger}, named AS (
+      ${by === "user" ? fromAudit : fromUsage}, named AS (
         SELECT ${sql.literal(name)} AS name, ${sql.literal(label)} AS label, ${sql.literal(tenantName)} AS tenant,
           sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out, sum(errors) AS errors
         FROM sums s ${names} GROUP BY 1, 2, 3

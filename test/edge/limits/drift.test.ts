@@ -10,7 +10,7 @@ import { MemoryMeter } from "../../../src/gates/meter/memory/MemoryMeter.ts"
 import { layerMemoryMeter, layerMemory } from "../../../src/gates/meter/memory/layer.ts"
 import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../../src/domain/Reservation.ts"
-import { auditRow } from "../../../src/audit/rows.ts"
+import { completionRow } from "../../../src/audit/rows.ts"
 import { closeIntents } from "../../../src/audit/statements.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
@@ -163,7 +163,7 @@ layer(watched, { excludeTestServices: true })("counters and ledger", (it) => {
         }
         const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
         // It is booked at more than it held, and nobody tells the counters.
-        yield* closeIntents(yield* PgClient.PgClient)([auditRow(end)])
+        yield* closeIntents(yield* PgClient.PgClient)([completionRow(end)])
         // All that remains, for somebody who is no more.
         yield* meter.reserve(claims, { id: killed, tokens: 10_000, slot: true })
         const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({

@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { mintKey } from "../../../src/domain/Key.ts"
-import { auditRow, clean } from "../../../src/audit/rows.ts"
-import { noUsage } from "../../../src/domain/Usage.ts"
+import { clean } from "../../../src/audit/rows.ts"
 
 describe("a client's words in an audit row", () => {
   it("when a client's words hold a key, then the row has no secret, wherever it was put and however it is cut", () => {
@@ -21,31 +20,5 @@ describe("a client's words in an audit row", () => {
 
   it("when a client's words are long, then they are cut to the column's length", () => {
     assert.strictEqual(clean("m".repeat(100_000), 128).length, 128)
-  })
-})
-
-describe("the times of an audit row", () => {
-  it("when requests arrive in one second and in others, then each has the time of its own millisecond", () => {
-    const second = Date.UTC(2026, 10, 23, 23, 59, 59)
-    for (const epochMs of [second, second + 7, second + 999, second + 1000, second + 42, 0, 999, -1]) {
-      const row = auditRow(
-        {
-          arrival: {
-            requestId: "id",
-            arrivedAt: epochMs,
-            method: "GET",
-            endpoint: "/",
-            clientIp: "127.0.0.1"
-          },
-          streamed: false,
-          usage: noUsage,
-          status: 200,
-          latencyMs: 1
-        },
-        epochMs
-      )
-      const text = new Date(epochMs).toISOString()
-      assert.deepStrictEqual([row.arrived_at, row.admitted_at], [text, text])
-    }
   })
 })

@@ -1,28 +1,14 @@
-/** The monthly partitions of the audit log: how an existing log gets them, who makes and drops them, and what stays. */
+/** The monthly partitions of the audit log: who makes and drops them, and what stays. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import * as Migrator from "effect/sql/Migrator"
 import { isSqlError } from "effect/sql/SqlError"
 import { layerAuditMonths, pruneStep } from "../../../src/audit/months.ts"
-import { migrate, migrations } from "../../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../../src/infra/Postgres.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestDatabase, TestPostgres } from "../../support/TestPostgres.ts"
 import { atMost } from "../../support/wait.ts"
-
-/** The schema before the partitions. */
-const migrateBefore = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  yield* sql`DROP SCHEMA public CASCADE`
-  yield* sql`CREATE SCHEMA public`
-  const before = Object.entries(migrations).filter(([name]) => name < "0011")
-  yield* Migrator.make({})({
-    loader: Migrator.fromRecord(Object.fromEntries(before)),
-    table: "schema_migrations"
-  })
-})
 
 /** Rows of the log with ids of their time of arrival, as the gateway makes them. `at` is SQL and may use `n`. */
 const arrive = Effect.fnUntraced(function* (count: number, at: string) {
@@ -48,89 +34,6 @@ const count = (table: string) =>
     (sql) => sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM ${sql(table)}`
   ).pipe(Effect.map((rows) => rows[0]?.n))
 
-/** What a gateway of an older version writes. */
-const writeOnce = (id: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql`
-      INSERT INTO audit_log (request_id, arrived_at, method, endpoint, streamed, tokens_in, tokens_out, status, latency_ms,
-        client_ip)
-      VALUES (${id}::text::uuid, now(), 'POST', '/api/chat', false, 0, 0, 403, 1, '::1')
-      ON CONFLICT (request_id) DO NOTHING RETURNING request_id`
-  ).pipe(Effect.map((rows) => rows.length))
-
-it.live(
-  "when a log with rows is migrated, then it becomes the first partition as it is, with its rows, indexes and rights",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* migrateBefore
-      yield* arrive(500, "now() - n * interval '1 day'")
-      yield* arrive(2, "timestamptz '2090-01-01' + n * interval '1 day'")
-      const [{ id: newest }] = yield* sql<{ id: string }>`
-        SELECT request_id::text AS id FROM audit_log WHERE arrived_at < now() ORDER BY request_id DESC LIMIT 1`.pipe(
-        Effect.map((rows) => [rows[0] ?? { id: "" }] as const)
-      )
-      const oids = sql<{ readonly oid: number }>`
-        SELECT indexrelid::int AS oid FROM pg_index WHERE indrelid = 'audit_log'::regclass AND indisprimary`
-      const before = yield* oids
-      yield* sql`DO $$ BEGIN IF to_regrole('months_writer') IS NULL THEN CREATE ROLE months_writer; END IF; END $$`
-      yield* sql`GRANT INSERT, SELECT (request_id, status) ON audit_log TO months_writer`
-
-      yield* migrate
-      assert.deepStrictEqual(yield* partitions, { audit_log_old: 500, audit_log_default: 2 })
-      assert.deepStrictEqual(
-        yield* sql`SELECT indexrelid::int AS oid FROM pg_index WHERE indrelid = 'audit_log_old'::regclass AND indisprimary`,
-        before,
-        "the primary key was built anew"
-      )
-      const [kinds] = yield* sql<{ readonly old: number; readonly month: number }>`SELECT
-        (SELECT count(*)::int FROM pg_index WHERE indrelid = 'audit_log_old'::regclass AND indisvalid) AS old,
-        (SELECT count(*)::int FROM pg_index i JOIN pg_inherits h ON h.inhrelid = i.indrelid
-          WHERE inhparent = 'audit_log'::regclass AND indrelid <> 'audit_log_old'::regclass
-            AND indrelid <> 'audit_log_default'::regclass AND indisvalid) AS month`
-      const months = yield* sql`SELECT FROM audit_partitions WHERE name ~ '^audit_log_[0-9]{4}_[0-9]{2}$'`
-      // The partition of today ends in one to two months.
-      assert.include([2, 3], months.length)
-      assert.deepStrictEqual({ ...kinds }, { old: 4, month: 4 * months.length })
-
-      assert.strictEqual(yield* writeOnce(newest), 0, "a row of before is written twice")
-      assert.strictEqual(yield* writeOnce("01a00000-0000-7000-8000-000000000001"), 1)
-      assert.strictEqual(yield* writeOnce("01a00000-0000-7000-8000-000000000001"), 0)
-      const [rights] =
-        yield* sql`SELECT has_table_privilege('months_writer', 'audit_log', 'INSERT') AS writes,
-        has_table_privilege('months_writer', 'audit_log', 'SELECT') AS reads,
-        has_column_privilege('months_writer', 'audit_log', 'status', 'SELECT') AS status,
-        has_table_privilege('months_writer', 'audit_log_old', 'INSERT') AS past`
-      assert.deepStrictEqual({ ...rights }, { writes: true, reads: false, status: true, past: false })
-    }).pipe(Effect.provide(TestPostgres))
-)
-
-it.live("when gateways write while a log is migrated, then no row is refused or lost", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    yield* migrateBefore
-    yield* arrive(20_000, "now() - n * interval '1 minute'")
-    const { socket } = yield* TestDatabase
-    const writing = yield* Effect.forkChild(
-      Effect.gen(function* () {
-        let written = 0
-        for (;;) {
-          yield* arrive(1, "clock_timestamp()")
-          written += 1
-          if (written % 50 === 0 && (yield* count("schema_migrations")) === Object.keys(migrations).length)
-            return written
-        }
-      }).pipe(Effect.provide(Layer.fresh(layerPostgres({ url: socket, maxConnections: 1 }))))
-    )
-    yield* migrate
-    const written = yield* Fiber.join(writing)
-    assert.strictEqual(yield* count("audit_log"), 20_000 + written)
-    const [row] = yield* sql`SELECT relkind::text AS kind FROM pg_class WHERE oid = 'audit_log'::regclass`
-    assert.deepStrictEqual({ ...row }, { kind: "p" })
-  }).pipe(Effect.provide(TestPostgres))
-)
-
 it.live(
   "when a month has no partition, then its rows are kept in the default partition, and it stays there",
   () =>
@@ -155,10 +58,9 @@ it.live(
     }).pipe(Effect.provide(TestPostgres))
 )
 
-/** Partitions of the last `months` months, which a gateway would have made in their time. */
+/** Partitions of the last `months` months, which a gateway would have made in their time, and one of all that is older. */
 const makePast = Effect.fnUntraced(function* (months: number) {
   const sql = yield* SqlClient.SqlClient
-  yield* sql`ALTER TABLE audit_log DETACH PARTITION audit_log_old`
   yield* sql`DO $$
     DECLARE month timestamptz;
     BEGIN
@@ -167,7 +69,7 @@ const makePast = Effect.fnUntraced(function* (months: number) {
         EXECUTE format('CREATE TABLE %I PARTITION OF audit_log FOR VALUES FROM (%L) TO (%L)',
           to_char(month, '"audit_log_"YYYY_MM'), first_request_id(month), first_request_id(month + interval '1 month'));
       END LOOP;
-      EXECUTE format('ALTER TABLE audit_log ATTACH PARTITION audit_log_old FOR VALUES FROM (MINVALUE) TO (%L)', first_request_id(month));
+      EXECUTE format('CREATE TABLE audit_log_old PARTITION OF audit_log FOR VALUES FROM (MINVALUE) TO (%L)', first_request_id(month));
     END $$`
 })
 
@@ -294,28 +196,4 @@ it.live("when somebody reads an old month for long, then the drop gives up soon,
     )
     assert.strictEqual((yield* pruneAll(1)).length, 3)
   }).pipe(Effect.provide(TestPostgres))
-)
-
-it.live(
-  "when an index is built by several processes at once, then it is built once; an interrupted one is built anew",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* migrateBefore
-      yield* arrive(1000, "now() - n * interval '1 minute'")
-      yield* sql`CREATE INDEX audit_log_completed ON audit_log (completed_at)`
-      yield* sql`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_completed'::regclass`
-      const { socket } = yield* TestDatabase
-      const another = migrate.pipe(
-        Effect.provide(Layer.fresh(layerPostgres({ url: socket, maxConnections: 1 })))
-      )
-      const runs = yield* Effect.all([another, another, another], { concurrency: "unbounded" })
-      assert.deepStrictEqual(
-        runs.flat().sort(),
-        Object.keys(migrations).filter((name) => name >= "0011")
-      )
-      const [row] = yield* sql`SELECT bool_and(indisvalid) AS valid, count(*)::int AS n FROM pg_index
-      WHERE indrelid = 'audit_log_old'::regclass`
-      assert.deepStrictEqual({ ...row }, { valid: true, n: 4 })
-    }).pipe(Effect.provide(TestPostgres))
 )
