@@ -18,9 +18,9 @@ const columnsOf = <Row>(types: Readonly<Record<keyof Row & string, string>>) => 
   return (pg: PgClient.PgClient) => ({
     names: pg.literal(names.join(", ")),
     values: pg.literal(names.map((name) => `r.${name}`).join(", ")),
-    /** the rows, as the relation `r` */
-    relation: (rows: ReadonlyArray<Row>) =>
-      pg`jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(typed)})`
+    /** the rows in the order of their ids: two batches with the same requests lock them in the same order */
+    sorted: (rows: ReadonlyArray<Row>) =>
+      pg`(SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(typed)}) ORDER BY request_id)`
   })
 }
 
@@ -78,12 +78,12 @@ const logColumns = columnsOf<AuditRow>({
  * Only a crash of Postgres itself, or a failover to a standby, can lose an intent (docs/threat-model.md). `renewIntents` finds a lost one.
  */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
-  const { names, relation, values } = intentColumns(pg)
+  const { names, sorted, values } = intentColumns(pg)
   return (rows: ReadonlyArray<IntentRow>) =>
     Effect.asVoid(pg`
       INSERT INTO intents (${names}, lease_until)
       SELECT ${values}, now() + make_interval(secs => ${leaseS}::float8)
-      FROM set_config('synchronous_commit', 'off', true), ${relation(rows)}
+      FROM set_config('synchronous_commit', 'off', true), ${sorted(rows)} AS r
       WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
       ON CONFLICT (request_id) DO NOTHING`)
 }
@@ -118,18 +118,19 @@ export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: Re
 /**
  * Closes intents: writes their audit rows and ledger entries and deletes the intents, in one statement. The primary key of
  * the log makes it happen once: only inserted rows reach the ledger. The ledger is locked in key order, so that replicas
- * that close requests of the same keys do not deadlock. A request whose intent was lost is booked all the same.
+ * that close requests of the same keys do not deadlock. A request whose intent was lost is booked all the same. The join with
+ * `ended` makes Postgres delete the intents first: crash recovery locks them first too.
  *
  * Returns the ids that were already in the log: sent twice, or closed by another replica (`corrections.ts`).
  */
 export const closeIntents = (pg: PgClient.PgClient) => {
-  const { names, relation, values } = logColumns(pg)
+  const { names, sorted, values } = logColumns(pg)
   return (rows: ReadonlyArray<CompletionRow>) =>
     pg`
-      WITH r AS (SELECT * FROM ${relation(rows)}), ended AS (
-        DELETE FROM intents USING r WHERE intents.request_id = r.request_id
+      WITH r AS ${sorted(rows)}, ended AS (
+        DELETE FROM intents USING r WHERE intents.request_id = r.request_id RETURNING intents.request_id
       ), logged AS (
-        INSERT INTO audit_log (${names}) SELECT ${values} FROM r
+        INSERT INTO audit_log (${names}) SELECT ${values} FROM r LEFT JOIN ended USING (request_id)
         ON CONFLICT (request_id) DO NOTHING
         RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
       ), booked AS (
@@ -153,13 +154,13 @@ export const closeIntents = (pg: PgClient.PgClient) => {
  * `closeIntents` does.
  */
 export const insertAudit = (pg: PgClient.PgClient) => {
-  const { names, relation, values } = logColumns(pg)
+  const { names, sorted, values } = logColumns(pg)
   return (rows: ReadonlyArray<AuditRow>) =>
     pg`
-      WITH r AS (SELECT * FROM ${relation(rows)}), unwanted AS (
-        DELETE FROM intents USING r WHERE intents.request_id = r.request_id
+      WITH r AS ${sorted(rows)}, ended AS (
+        DELETE FROM intents USING r WHERE intents.request_id = r.request_id RETURNING intents.request_id
       ), logged AS (
-        INSERT INTO audit_log (${names}) SELECT ${values} FROM r
+        INSERT INTO audit_log (${names}) SELECT ${values} FROM r LEFT JOIN ended USING (request_id)
         ON CONFLICT (request_id) DO NOTHING
         RETURNING request_id
       )
