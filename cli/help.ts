@@ -14,7 +14,7 @@ interface Entry {
 
 /** `  --flag value    What it does`: two blanks, an entry, at least two blanks, its text. */
 const entryOf = (line: string): Entry | undefined => {
-  const [, left, text] = /^ {2}(\S.*?) {2,}(\S.*)$/.exec(line) ?? []
+  const [, left, text] = /^ {2}(\S+(?: \S+)*) {2,}(\S.*)$/.exec(line) ?? []
   return left === undefined || text === undefined ? undefined : { left, text }
 }
 

@@ -1,33 +1,14 @@
 /** Turns records into rows of the tables, with texts cleaned and cut. No text of a client can make an insert fail. */
+import { clientText } from "../domain/clientText.ts"
 import { maxEndUser } from "../domain/EndUser.ts"
-import { redactKeys, shorterThanKey } from "../domain/Key.ts"
 import type { Facts } from "../domain/Evidence.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import type { Reservation } from "../domain/Reservation.ts"
-import { replaceControls } from "../domain/text.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
 
-/** Far more than any column stores. Redacting comes before cutting, so that no half of a secret is left. */
-const maxRead = 8192
-
-/** Nearly every text matches: nothing to remove, nothing to cut, and too short to contain a key. */
-const plain = new RegExp(`^[\\x20-\\x7e]{0,${shorterThanKey}}$`)
-
-export const clean = (text: string, maxLength: number): string =>
-  text.length <= maxLength && plain.test(text) ? text : scrub(text, maxLength)
-
-/**
- * Removes NUL and lone surrogates, which Postgres refuses, and control characters, which terminals obey. This comes before
- * redacting, because such characters may split a key.
- */
-const scrub = (text: string, maxLength: number): string =>
-  redactKeys(replaceControls(text.slice(0, maxRead).toWellFormed()))
-    .slice(0, maxLength)
-    .toWellFormed()
-
 const cleanOrNull = (text: string | undefined, maxLength: number): string | null =>
-  text === undefined ? null : clean(text, maxLength)
+  text === undefined ? null : clientText(text, maxLength)
 
 /** A whole number that both JavaScript and Postgres store exactly. */
 const count = (tokens: number): number =>
@@ -38,9 +19,9 @@ const isoOf = (epochMs: number): string => new Date(epochMs).toISOString()
 const arrivalColumns = (arrival: Arrival) => ({
   request_id: arrival.requestId,
   arrived_at: isoOf(arrival.arrivedAt),
-  method: clean(arrival.method, 16),
-  endpoint: clean(arrival.endpoint, 256),
-  client_ip: clean(arrival.clientIp, 64),
+  method: clientText(arrival.method, 16),
+  endpoint: clientText(arrival.endpoint, 256),
+  client_ip: clientText(arrival.clientIp, 64),
   client_request_id: cleanOrNull(arrival.clientRequestId, 64)
 })
 
@@ -70,7 +51,7 @@ export const intentRow = (intent: Intent) => ({
   tenant_id: intent.caller.tenantId,
   key_id: intent.caller.keyId,
   key_prefix: intent.caller.keyPrefix,
-  model: clean(intent.model, 128),
+  model: clientText(intent.model, 128),
   ...claimColumns(intent),
   streamed: intent.streamed,
   admitted_at: isoOf(intent.reservation.admittedAt),

@@ -36,91 +36,118 @@ export const mintKey = (namespace: string): string => namespace + base62(keyLeng
  */
 const keyLike = /(_[0-9A-Za-z]{9})[0-9A-Za-z]{16,}/g
 
+/** The same at the end of a text that was cut: the secret may have its other characters, or the rest of an escape, behind the cut. */
+const cutKeyLike = /(_[0-9A-Za-z]{9})(?:[0-9A-Za-z]{16,}|[0-9A-Za-z%\\]*$)/g
+
 /** Texts up to this length contain nothing `keyLike`. An escaped key is never shorter than the key. */
 export const shorterThanKey = 25
 
-/** Runs of characters of an escaped key that are long enough for one. */
-const escapable = /[^\P{ASCII}\n !-$&-/:-@[\]^`{-~]{26,}/gu
-const escaping = /[%\\\p{Cc}]/u
+const escapeSign = /[%\\\p{Cc}]/u
 
-/** One character of the decoded text, with its position in the original text. */
-interface Decoded {
-  readonly char: string
-  readonly start: number
-  readonly end: number
+const backslash = 0x5c
+const lineFeed = 0x0a
+
+const isControl = (code: number): boolean => code < 0x20 || (code >= 0x7f && code < 0xa0)
+
+/** The value of each hexadecimal digit by its code; -1 for other characters. */
+const digits = Int8Array.from({ length: 128 }, (_, code) => {
+  const digit = Number.parseInt(String.fromCharCode(code), 16)
+  return Number.isNaN(digit) ? -1 : digit
+})
+const digitOf = (code = 0): number => digits[code] ?? -1
+
+/** The length of the escape at the end of `codes`, `%5F`, `\x5f`, `%u005f` or `\u005f`, or 0. */
+const escapeLength = (codes: Uint16Array, length: number): number => {
+  if (length < 3 || digitOf(codes[length - 1]) < 0 || digitOf(codes[length - 2]) < 0) return 0
+  switch (codes[length - 3]) {
+    case 0x25: // %
+      return 3
+    case 0x58: // X
+    case 0x78: // x
+      return codes[length - 4] === backslash ? 4 : 0
+  }
+  if (length < 6 || digitOf(codes[length - 3]) < 0 || digitOf(codes[length - 4]) < 0) return 0
+  const u = codes[length - 5]
+  if (u !== 0x75 && u !== 0x55) return 0
+  const sign = codes[length - 6]
+  return sign === 0x25 || sign === backslash ? 6 : 0
 }
 
-/** An escape at the end of a text: `%5F`, `\x5f`, `%u005f`, `\u005f`. */
-const escapeEnd = /(?:%|\\x)([0-9a-f]{2})$|[%\\]u([0-9a-f]{4})$/i
-const longestEscape = 6
+/** A text with its escapes resolved, and the place in the text where each character begins and ends. */
+interface Decoded {
+  readonly text: string
+  readonly starts: Uint32Array
+  readonly ends: Uint32Array
+}
 
 /**
- * Decodes percent-escapes and backslash-escapes in one pass until none is left: a decoded character may complete the next
- * escape. Control characters are left out, because viewers drop them. Backslashes before an escape are left out too,
- * because text that was quoted twice has them. Other backslashes stay, as in `\\n`.
+ * Resolves percent-escapes and backslash-escapes. Each character is read once: a resolved one goes to the end of what is
+ * decoded, where it may complete the next escape. So `%2541` becomes `A`. Control characters are left out, because viewers
+ * drop them, but a line feed of the text itself stays. Backslashes before an escape are left out, because text that was quoted
+ * twice has them; others stay, as in `\\n`.
  */
-const decodeEscapes = (text: string): ReadonlyArray<Decoded> => {
-  const out: Array<Decoded> = []
+const decodeEscapes = (text: string): Decoded => {
+  const codes = new Uint16Array(text.length)
+  const starts = new Uint32Array(text.length)
+  const ends = new Uint32Array(text.length)
+  let length = 0
   for (let at = 0; at < text.length; at += 1) {
-    let one: Decoded | undefined = { char: text.charAt(at), start: at, end: at + 1 }
-    while (one !== undefined && !/\p{Cc}/u.test(one.char)) {
-      out.push(one)
-      one = foldEscape(out)
+    let code = text.charCodeAt(at)
+    let start = at
+    while (!isControl(code) || (code === lineFeed && start === at)) {
+      codes[length] = code
+      starts[length] = start
+      ends[length] = at + 1
+      length += 1
+      const escape = escapeLength(codes, length)
+      if (escape === 0) break
+      code = 0
+      for (let n = escape === 6 ? 4 : 2; n > 0; n -= 1) code = 16 * code + digitOf(codes[length - n])
+      length -= escape
+      start = starts[length] ?? 0
     }
   }
-  return withoutQuoting(out)
-}
-
-/** Removes the backslashes before an escape, starting at the end. */
-const withoutQuoting = (decoded: ReadonlyArray<Decoded>): ReadonlyArray<Decoded> => {
-  let beforeEscape = false
-  const unquoted = decoded.toReversed().filter(({ char, end, start }) => {
-    if (char !== "\\") beforeEscape = end - start > 1
-    return char !== "\\" || !beforeEscape
-  })
-  return unquoted.toReversed()
-}
-
-/** Removes the escape at the end of `out` and returns the character it stands for. */
-const foldEscape = (out: Array<Decoded>): Decoded | undefined => {
-  const last = out.at(-1)
-  const mark = (back: number): string => out.at(-back)?.char ?? ""
-  // Most characters complete no escape; this check avoids the search.
-  if (last === undefined || (mark(3) !== "%" && mark(3) !== "x" && !/u/i.test(mark(5)))) return undefined
-  const found = escapeEnd.exec(
-    out
-      .slice(-longestEscape)
-      .map(({ char }) => char)
-      .join("")
-  )
-  if (found === null) return undefined
-  const [first] = out.splice(-found[0].length)
-  const char = String.fromCharCode(Number.parseInt(found[1] ?? found[2] ?? "", 16))
-  return { char, start: first?.start ?? last.start, end: last.end }
+  let isEscape = false
+  let first = length
+  for (let i = length - 1; i >= 0; i -= 1) {
+    const code = codes[i] ?? 0
+    if (code !== backslash) isEscape = (ends[i] ?? 0) > (starts[i] ?? 0) + 1
+    else if (isEscape) continue
+    first -= 1
+    if (first === i) continue
+    codes[first] = code
+    starts[first] = starts[i] ?? 0
+    ends[first] = ends[i] ?? 0
+  }
+  return {
+    text: Buffer.from(codes.buffer, 2 * first, 2 * (length - first)).toString("utf16le"),
+    starts: starts.subarray(first, length),
+    ends: ends.subarray(first, length)
+  }
 }
 
 /** Removes the secrets from text with escapes. The rest of the text does not change. */
-const redactEscaped = (text: string): string => {
+const redactEscaped = (text: string, pattern: RegExp): string => {
   const decoded = decodeEscapes(text)
-  let [redacted, from] = ["", 0]
-  for (const match of decoded
-    .map(({ char }) => char)
-    .join("")
-    .matchAll(keyLike)) {
-    const prefixEnd = decoded[match.index + (match[1]?.length ?? 0) - 1]?.end ?? from
-    const secretEnd = decoded[match.index + match[0].length - 1]?.end ?? text.length
-    redacted += `${text.slice(from, prefixEnd)}…`
-    from = secretEnd
+  let redacted = ""
+  let from = 0
+  for (const match of decoded.text.matchAll(pattern)) {
+    const [all, prefix = ""] = match
+    redacted += `${text.slice(from, decoded.ends[match.index + prefix.length - 1])}…`
+    from = decoded.ends[match.index + all.length - 1] ?? text.length
   }
   return redacted + text.slice(from)
 }
 
+const redactBy = (text: string, pattern: RegExp): string =>
+  escapeSign.test(text) ? redactEscaped(text, pattern) : text.replaceAll(pattern, "$1…")
+
 /**
- * Removes the secrets of all keys in a text, of any namespace, escaped or not. The public prefix stays.
+ * Removes the secrets of all keys in a text, of any namespace, escaped or not. The public prefix stays. The time that it takes
+ * is proportional to the length of the text, whatever is in it.
  */
 export const redactKeys = (text: string): string =>
-  text.length <= shorterThanKey
-    ? text
-    : text
-        .replaceAll(escapable, (part) => (escaping.test(part) ? redactEscaped(part) : part))
-        .replaceAll(keyLike, "$1…")
+  text.length <= shorterThanKey ? text : redactBy(text, keyLike)
+
+/** The same for the beginning of a text that was cut, which may end inside a secret. */
+export const redactCutKeys = (text: string): string => redactBy(text, cutKeyLike)

@@ -1,6 +1,9 @@
 /** An installed model, without details about the server itself (docs/protocol.md, "Models and descriptions"). */
 import type { JsonObject } from "./Inference.ts"
 
+/** The longest name of a model, in characters. A client that asks for a longer one gets a 400. */
+export const maxModelName = 256
+
 /** The tokenizer of a model, as its file names it. */
 export interface Tokenizer {
   /** `tokenizer.ggml.model`: `gpt2`, `llama`, `bert` … */

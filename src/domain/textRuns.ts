@@ -16,16 +16,22 @@ const classes = [/[\p{L}\p{M}]/u, /\p{N}/u, /\p{White_Space}/u, /[^\p{White_Spac
 const classesOf = (character: string): number =>
   classes.reduce((bits, pattern, i) => (pattern.test(character) ? bits | (1 << i) : bits), 0)
 
-const ofAscii = Uint8Array.from({ length: 128 }, (_, code) => classesOf(String.fromCharCode(code)))
+/** The classes of each code point, as bits, once it has been looked up; 0 before. */
+const known = new Uint8Array(0x110000)
+const lookedUp = 1 << classes.length
 
 const isLowSurrogate = (unit: number): boolean => unit >= 0xdc00 && unit <= 0xdfff
 
 /** The classes, as bits, of the character at `at`. */
 const classesAt = (text: string, at: number): number => {
   const unit = text.charCodeAt(at)
-  if (unit < ofAscii.length) return ofAscii[unit] ?? 0
   const start = isLowSurrogate(unit) && at > 0 ? at - 1 : at
-  return classesOf(String.fromCodePoint(text.codePointAt(start) ?? unit))
+  const point = text.codePointAt(start) ?? unit
+  const bits = known[point] ?? 0
+  if (bits !== 0) return bits & ~lookedUp
+  const found = classesOf(String.fromCodePoint(point))
+  known[point] = found | lookedUp
+  return found
 }
 
 /** The length of the run around `at`. It looks at most `maxRun` units to each side. */

@@ -11,6 +11,7 @@ import { arrivalOf } from "./arrival.ts"
 import { makeEndRequest } from "./endRequest.ts"
 import { toErrorResponse } from "./errors/errorResponses.ts"
 import { isHosted } from "./server/framing.ts"
+import { headerOf } from "./server/headers.ts"
 import { withLastCatch } from "./lastCatch.ts"
 import { makeHandle } from "./handle.ts"
 import { makeList } from "./lists.ts"
@@ -70,7 +71,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       case "playground":
         return page === undefined
           ? endRequest(context, forbiddenPath)
-          : Effect.succeed(respondPage(context, page, String(incoming.headers["accept-encoding"] ?? "")))
+          : Effect.succeed(respondPage(context, page, headerOf(incoming, "accept-encoding") ?? ""))
     }
   }
 

@@ -12,22 +12,15 @@ import { KeyStore } from "../gates/keys/KeyStore.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { FreeWork } from "./FreeWork.ts"
 import { addressGroup } from "./server/addresses.ts"
+import { headerValues, namedHeaderOf } from "./server/headers.ts"
 
 /** The scheme in any case, and exactly one space. The key store checks the rest. */
 const bearer = /^bearer ([^\s]+)$/i
 
-/**
- * Returns the secret, or undefined unless there is exactly one well-formed header. Node keeps only the first of
- * several Authorization headers, so they are counted in the raw list.
- */
+/** The secret, or undefined unless there is exactly one well-formed header. */
 const bearerOf = (incoming: IncomingMessage): string | undefined => {
-  let value: string | undefined
-  for (let i = 0; i + 1 < incoming.rawHeaders.length; i += 2) {
-    if (incoming.rawHeaders[i]?.toLowerCase() !== "authorization") continue
-    if (value !== undefined) return undefined
-    value = incoming.rawHeaders[i + 1]
-  }
-  return value === undefined ? undefined : bearer.exec(value)?.[1]
+  const [value, ...others] = headerValues(incoming, "authorization")
+  return value === undefined || others.length > 0 ? undefined : bearer.exec(value)?.[1]
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
@@ -41,8 +34,8 @@ const headerText = (value: string): string =>
 
 /** The header that the key's operator trusts to name the user; several of its name are one text, with commas. */
 const endUserHeaderOf = (incoming: IncomingMessage, { endUserHeader }: Caller): string | undefined => {
-  const value = endUserHeader === undefined ? undefined : incoming.headers[endUserHeader]
-  return typeof value === "string" ? headerText(value) : undefined
+  const value = endUserHeader === undefined ? undefined : namedHeaderOf(incoming, endUserHeader)
+  return value === undefined ? undefined : headerText(value)
 }
 
 export const makeAuthenticate = Effect.gen(function* () {

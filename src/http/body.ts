@@ -2,33 +2,41 @@
  * Reads a client's JSON body, after authentication. It checks content type, encoding, exact size, UTF-8, nesting and
  * duplicate keys before anything else uses the body.
  */
-import type { IncomingHttpHeaders, IncomingMessage } from "node:http"
+import type { IncomingMessage } from "node:http"
+import { MIMEType } from "node:util"
 import { Effect, Exit, Result } from "effect"
 import { BadRequest, type Decided, PayloadTooLarge, refuse } from "../domain/Errors.ts"
 import { callbackWithTimeout, makeTimer } from "../infra/time.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
-import { headerCount, isMisframed } from "./server/framing.ts"
+import { isMisframed } from "./server/framing.ts"
+import { headerOf, headerValues, tooLongHeader } from "./server/headers.ts"
 import { type Body, parseBody } from "./dialect/parseBody.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { Share } from "./server/RequestBodies.ts"
 
-const jsonType = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
-
-const headerProblem = (headers: IncomingHttpHeaders): string | undefined => {
-  // LiteLLM's Ollama clients send no type. Their body is parsed as JSON.
-  if (!jsonType.test(headers["content-type"] ?? "application/json"))
-    return "Content-Type: expected application/json"
-  const encoding = headers["content-encoding"]
-  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
-    return "Content-Encoding: expected none"
-  }
-  return undefined
+/** Whether a `Content-Type` is JSON in UTF-8, without other parameters. */
+const isJson = (type: string): boolean => {
+  if (type === "application/json") return true
+  const parsed = Result.getOrUndefined(Result.try(() => new MIMEType(type)))
+  if (parsed?.essence !== "application/json") return false
+  return parsed.params
+    .entries()
+    .every(([name, value]) => name === "charset" && value.toLowerCase() === "utf-8")
 }
 
-const problemOf = (incoming: IncomingMessage): string | undefined =>
-  headerProblem(incoming.headers) ??
-  (headerCount(incoming, "content-type") > 1 ? "Content-Type: expected it once" : undefined)
+const problemOf = (incoming: IncomingMessage): string | undefined => {
+  const tooLong = tooLongHeader(incoming)
+  if (tooLong !== undefined) return tooLong
+  // LiteLLM's Ollama clients send no type. Their body is parsed as JSON.
+  if (!isJson(headerOf(incoming, "content-type") ?? "application/json")) {
+    return "Content-Type: expected application/json"
+  }
+  if ((headerOf(incoming, "content-encoding") ?? "identity").toLowerCase() !== "identity") {
+    return "Content-Encoding: expected none"
+  }
+  return headerValues(incoming, "content-type").length > 1 ? "Content-Type: expected it once" : undefined
+}
 
 /** The body of a request whose bytes are in. */
 export const bodyOf = (incoming: IncomingMessage, bytes: Buffer): Decided<Body> => {
@@ -45,7 +53,7 @@ const refusalOf = (incoming: IncomingMessage, limitBytes: number): BodyRefused |
   if (isMisframed(incoming)) {
     return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
   }
-  const declared = Number(incoming.headers["content-length"] ?? 0)
+  const declared = Number(headerOf(incoming, "content-length") ?? 0)
   return declared > limitBytes ? new PayloadTooLarge({ limitBytes }) : undefined
 }
 
@@ -70,7 +78,7 @@ export const makeReceive = Effect.map(
         timeouts.body,
         (resume) => {
           // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
-          if (incoming.headers.expect !== undefined && incoming.httpVersion === "1.1")
+          if (headerOf(incoming, "expect") !== undefined && incoming.httpVersion === "1.1")
             response.writeContinue()
           return received.read(limitBytes, share, (outcome) =>
             resume(Result.isSuccess(outcome) ? Effect.succeed(outcome.success) : refuse(outcome.failure))

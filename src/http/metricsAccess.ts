@@ -8,17 +8,14 @@
  */
 import type { IncomingMessage } from "node:http"
 import { BlockList, isIP } from "node:net"
-import { plainAddress } from "./server/addresses.ts"
+import { isWithin, peerOf } from "./server/addresses.ts"
+import { headerNames, headerOf } from "./server/headers.ts"
 
 const loopback = new BlockList()
 loopback.addSubnet("127.0.0.0", 8, "ipv4")
 loopback.addAddress("::1", "ipv6")
 
-const isLoopback = (address: string): boolean => {
-  const plain = plainAddress(address)
-  const family = isIP(plain)
-  return family !== 0 && loopback.check(plain, family === 6 ? "ipv6" : "ipv4")
-}
+const isLoopback = (address: string): boolean => isWithin(loopback, peerOf(address))
 
 /** `localhost`, 127.0.0.0/8 or `[::1]`, with or without a port. */
 const isLoopbackHost = (host: string): boolean => {
@@ -33,5 +30,5 @@ const ownHeader =
 
 export const mayReadMetrics = (incoming: IncomingMessage): boolean =>
   isLoopback(incoming.socket.remoteAddress ?? "") &&
-  isLoopbackHost(incoming.headers.host ?? "") &&
-  Object.keys(incoming.headers).every((name) => ownHeader.test(name))
+  isLoopbackHost(headerOf(incoming, "host") ?? "") &&
+  headerNames(incoming).every((name) => ownHeader.test(name))

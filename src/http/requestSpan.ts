@@ -5,12 +5,15 @@
  *
  * Spans are enabled here only, so discovery, readiness and other background work have none.
  */
+import { IncomingMessage } from "node:http"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Effect, Option, References, type Scope, type Tracer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { InferenceKind } from "../domain/Inference.ts"
 import type { Sampler } from "../observability/sampling.ts"
 import { readTraceparent } from "../observability/traceparent.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
+import { headerOf } from "./server/headers.ts"
 
 /** A blocked path is text of the client, so it does not become the name of a span. */
 const nameOf = ({ arrival: { endpoint, method }, served }: RequestContext): string =>
@@ -70,9 +73,11 @@ const describe = (span: Tracer.Span, context: RequestContext): void => {
 }
 
 /** The span of the client, from its `traceparent`. */
-const clientSpan = Effect.map(Effect.serviceOption(HttpServerRequest.HttpServerRequest), (request) =>
-  Option.isSome(request) ? readTraceparent(request.value.headers["traceparent"]) : undefined
-)
+const clientSpan = Effect.map(Effect.serviceOption(HttpServerRequest.HttpServerRequest), (request) => {
+  if (Option.isNone(request)) return undefined
+  const incoming = NodeHttpServerRequest.toIncomingMessage(request.value)
+  return incoming instanceof IncomingMessage ? readTraceparent(headerOf(incoming, "traceparent")) : undefined
+})
 
 export const withRequestSpan = <A, E, R>(
   context: RequestContext,

@@ -4,7 +4,7 @@
  */
 import { Context, Effect } from "effect"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
-import { redactKeys } from "../domain/Key.ts"
+import { clientText } from "../domain/clientText.ts"
 import { totalTokens } from "../domain/Usage.ts"
 
 export type RequestLine = (record: AuditRecord) => Effect.Effect<void>
@@ -15,15 +15,15 @@ export const RequestLines = Context.Reference<RequestLine | undefined>(
   { defaultValue: () => undefined }
 )
 
-/** A blocked path and an unknown model are text of the client. Redacting comes before cutting, so that no half key is left. */
-const cut = (text: string): string => redactKeys(text).slice(0, 128)
+/** A blocked path and an unknown model are text of the client. */
+const shown = (text: string): string => clientText(text, 128)
 
 /** `POST /api/chat  m:latest  200  7 in, 3 out  41 ms` */
 export const shortRequestLine: RequestLine = ({ arrival, errorType, latencyMs, model, status, usage }) =>
   Effect.logInfo(
     [
-      `${arrival.method} ${cut(arrival.endpoint)}`,
-      model === undefined ? "" : cut(model),
+      `${arrival.method} ${shown(arrival.endpoint)}`,
+      model === undefined ? "" : shown(model),
       `${status}${errorType === undefined ? "" : ` ${errorType}`}`,
       totalTokens(usage) === 0 ? "" : `${usage.tokensIn} in, ${usage.tokensOut} out`,
       `${latencyMs} ms`
@@ -38,8 +38,8 @@ export const requestLine: RequestLine = (record) =>
     key: record.caller?.keyPrefix,
     tenant: record.caller?.tenantName,
     method: record.arrival.method,
-    endpoint: cut(record.arrival.endpoint),
-    model: record.model === undefined ? undefined : cut(record.model),
+    endpoint: shown(record.arrival.endpoint),
+    model: record.model === undefined ? undefined : shown(record.model),
     status: record.status,
     error: record.errorType,
     latency_ms: record.latencyMs,

@@ -3,7 +3,7 @@ import type { Caller } from "../domain/Caller.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import { type AnswerText, promptText } from "./text.ts"
 import type { Arrival } from "../domain/AuditRecord.ts"
-import { clean } from "../audit/rows.ts"
+import { clientText } from "../domain/clientText.ts"
 
 export interface PromptRow {
   readonly request_id: string
@@ -26,7 +26,7 @@ export const promptRow = (
     request_id: arrival.requestId,
     key_id: caller.keyId,
     created_at: new Date(arrival.arrivedAt).toISOString(),
-    endpoint: clean(arrival.endpoint, 256),
+    endpoint: clientText(arrival.endpoint, 256),
     prompt: asked.text,
     answer: answered.text,
     truncated: asked.truncated || answered.truncated

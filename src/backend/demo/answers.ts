@@ -73,7 +73,7 @@ const answers = { table: sorting, code: quicksort, poem } satisfies Readonly<
 const plain = (text: string): string =>
   text
     .trim()
-    .replace(/[.!?]+$/, "")
+    .replace(/(?<![.!?])[.!?]+$/, "")
     .toLowerCase()
 
 const written: ReadonlyMap<string, string> = new Map(

@@ -103,7 +103,7 @@ const durations = (counts: Counts): JsonObject => {
 export const countTokens = (text: string): number => Math.max(1, Math.ceil(Buffer.byteLength(text) / 4))
 
 /** The words of an answer, blanks kept with the word they precede: one frame each. */
-export const wordsOf = (text: string): ReadonlyArray<string> => text.match(/\s*\S+/g) ?? []
+export const wordsOf = (text: string): ReadonlyArray<string> => text.match(/(?<!\s)\s*\S+/g) ?? []
 
 const dimensions = 64
 

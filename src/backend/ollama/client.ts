@@ -85,7 +85,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const [breaker, drain, memory] = [yield* CircuitBreaker, yield* Drain, yield* AnswerMemory]
   const [timer, nowMs, traced] = [yield* makeTimer, yield* makeMonotonicMs, yield* Traced]
   const answerMs = options.maxDurationMs ?? Number.POSITIVE_INFINITY
-  const prefix = options.url.pathname.replace(/\/+$/, "")
+  const prefix = options.url.pathname.replace(/(?<!\/)\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(
       Effect.sync(

@@ -44,7 +44,11 @@ type Entry = typeof Entry.Type
 const isLocal = (entry: Entry): boolean =>
   !entry.remote_host && !entry.remote_model && !isCloud(entry.name) && !isCloud(entry.model ?? "")
 
-const isCloud = (name: string): boolean => /(:|:[^/]*-)cloud$/i.test(name)
+/** Whether the tag is `cloud`, or ends in `-cloud`. */
+const isCloud = (name: string): boolean => {
+  const last = name.slice(name.lastIndexOf("/") + 1)
+  return last.includes(":") && /[:-]cloud$/i.test(last.slice(last.indexOf(":")))
+}
 
 const modelOf = (entry: Entry): Model => ({
   name: entry.name,

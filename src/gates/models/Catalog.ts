@@ -1,12 +1,10 @@
 /** The installed models: resolves names, and decides who may use which. Pure; both layers use it. */
 import type { Caller, ModelGrant } from "../../domain/Caller.ts"
-import type { Model, OfferedModel } from "../../domain/Model.ts"
+import { maxModelName, type Model, type OfferedModel } from "../../domain/Model.ts"
 import { isPrintable } from "../../domain/text.ts"
 
 /** More than any server has. The bound keeps a broken backend from exhausting our memory. */
 const maxModels = 10_000
-/** The longest name that Ollama accepts (docs/protocol.md, "Model names"). */
-const maxNameLength = 350
 const defaultTag = ":latest"
 
 export class Catalog {
@@ -84,4 +82,4 @@ const grants = (grant: ModelGrant, model: Model): boolean =>
 const hasTag = (name: string): boolean => name.includes(":", name.lastIndexOf("/") + 1)
 
 const isName = (name: string): boolean =>
-  name.length > 0 && name.length <= maxNameLength && isPrintable(name) && !/\s/.test(name)
+  name.length > 0 && name.length <= maxModelName && isPrintable(name) && !/\s/.test(name)

@@ -4,6 +4,7 @@
  */
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
+import { maxModelName } from "../../domain/Model.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
 export const absentable = <S extends Schema.Constraint>(schema: S, description?: string) =>
@@ -33,9 +34,14 @@ export const textsIn = (count: number, length: number) =>
 export const isFormed = (pattern: RegExp, expected: string) =>
   Schema.isPattern(pattern, { expected, toJsonSchema: () => ({ pattern: pattern.source }) })
 
-export const ModelName = Schema.NonEmptyString.annotate({
+const isShortName = Schema.isMaxLength(maxModelName, { expected: `at most ${maxModelName} characters` })
+
+export const ModelName = Schema.NonEmptyString.check(isShortName).annotate({
   description: "a name from /api/tags; `:latest` may be left out"
 })
+
+/** Where a name may be "", which is as good as none. */
+export const OptionalModelName = Schema.String.check(isShortName)
 
 export const maxTopLogprobs = 20
 

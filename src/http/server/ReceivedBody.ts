@@ -9,6 +9,7 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import { Result } from "effect"
 import { BadRequest, PayloadTooLarge } from "../../domain/Errors.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
+import { headerOf } from "./headers.ts"
 import type { EarlyShare, NoRoom, Share } from "./RequestBodies.ts"
 
 const earlyBytes = 16_384
@@ -47,8 +48,9 @@ const noBody: ReceivedBody = {
   }
 }
 
-const hasBody = ({ headers }: IncomingMessage): boolean =>
-  headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0"
+const hasBody = (incoming: IncomingMessage): boolean =>
+  headerOf(incoming, "transfer-encoding") !== undefined ||
+  (headerOf(incoming, "content-length") ?? "0") !== "0"
 
 /**
  * Stops reading the connection of `incoming` until the returned function is called or `response` is finished. Node resumes

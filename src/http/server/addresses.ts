@@ -1,9 +1,28 @@
 /** Addresses of clients: their plain form, the group that shares their limits, and membership of a list. */
-import { type BlockList, isIP } from "node:net"
+import { type BlockList, isIP, isIPv4, isIPv6 } from "node:net"
+import { Result } from "effect"
+import { IpNetwork, NetAddress } from "effect/net"
 
-/** `::ffff:127.0.0.1` is `127.0.0.1`: an IPv4 peer on a dual-stack socket. */
-export const plainAddress = (address: string): string =>
-  address.startsWith("::ffff:") && isIP(address.slice(7)) === 4 ? address.slice(7) : address
+const parsed = (text: string): NetAddress.IpAddress | undefined => {
+  const isBracketed = text.startsWith("[") && text.endsWith("]")
+  const ip = NetAddress.ipFromString(isBracketed ? text.slice(1, -1) : text)
+  if (Result.isSuccess(ip)) return ip.success
+  const withPort = NetAddress.inetAddressFromString(text)
+  return Result.isSuccess(withPort) ? withPort.success.address : undefined
+}
+
+/**
+ * The address in a text like `192.0.2.1`, `192.0.2.1:443`, `2001:DB8::1` or `[2001:db8::1]:443`, in its one short form.
+ * `::ffff:c000:201` is `192.0.2.1`: an IPv4 peer on a dual-stack socket. Undefined when there is none.
+ */
+export const addressOf = (text: string): string | undefined => {
+  if (isIPv4(text)) return text
+  const address = parsed(text)
+  return address === undefined ? undefined : NetAddress.formatIp(NetAddress.toCanonical(address))
+}
+
+/** The peer of a socket. An address with a zone stays as it is. */
+export const peerOf = (remoteAddress = ""): string => addressOf(remoteAddress) ?? remoteAddress
 
 /** Whether `proxies` has the address. */
 export const isWithin = (proxies: BlockList, address: string): boolean => {
@@ -11,20 +30,13 @@ export const isWithin = (proxies: BlockList, address: string): boolean => {
   return family !== 0 && proxies.check(address, family === 6 ? "ipv6" : "ipv4")
 }
 
-/** The first four groups of eight of an IPv6 address; `::` stands for as many zeros as are missing. */
-const network = (address: string): string => {
-  const [head = "", tail] = (address.split("%")[0] ?? "").split("::")
-  const front = head === "" ? [] : head.split(":")
-  if (tail === undefined) return front.slice(0, 4).join(":")
-  const back = tail === "" ? [] : tail.split(":")
-  // An IPv4 tail stands for two groups. It never reaches the first four groups.
-  const missing = 8 - front.length - back.length - (tail.includes(".") ? 1 : 0)
-  return [...front, ...Array.from({ length: Math.max(0, missing) }, () => "0"), ...back].slice(0, 4).join(":")
-}
-
 /**
- * The group that shares the limits of an address: an IPv4 address, or the /64 of an IPv6 address, because the owner of one address of a /64 has all of them. Expects
- * the spelling of the socket (`plainAddress`): lower case, without leading zeros.
+ * The group that shares the limits of an address: an IPv4 address, or the /64 of an IPv6 address, because the owner of one
+ * address of a /64 has all of them.
  */
-export const addressGroup = (address: string): string =>
-  isIP(address) === 6 ? `${network(address)}::/64` : address
+export const addressGroup = (address: string): string => {
+  if (!isIPv6(address)) return address
+  const [withoutZone = ""] = address.split("%")
+  const network = Result.flatMap(NetAddress.ipFromString(withoutZone), (ip) => IpNetwork.fromAddress(ip, 64))
+  return Result.match(network, { onFailure: () => address, onSuccess: IpNetwork.format })
+}

@@ -14,7 +14,7 @@ import type { Server } from "node:http"
 import type { Socket } from "node:net"
 import { makeAttached } from "../../infra/v8/Attached.ts"
 import { DenseList, type Handle } from "../../infra/v8/DenseList.ts"
-import { addressGroup, plainAddress } from "./addresses.ts"
+import { addressGroup, peerOf } from "./addresses.ts"
 import { onRequest } from "./onRequest.ts"
 
 export interface ConnectionLimits {
@@ -91,7 +91,7 @@ export const limitConnections = (server: Server, limits: ConnectionLimits): Conn
   }
 
   server.on("connection", (socket: Socket) => {
-    const address = plainAddress(socket.remoteAddress ?? "")
+    const address = peerOf(socket.remoteAddress)
     const group = limits.isExempt(address) ? undefined : addressGroup(address)
     const own = group === undefined ? undefined : (byAddress.get(group) ?? new DenseList<Connection>())
     if (own !== undefined && own.size >= limits.perAddress && !makeRoom(own, socket)) return

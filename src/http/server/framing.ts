@@ -5,6 +5,7 @@
  */
 import type { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
+import { headerOf, headerValues } from "./headers.ts"
 
 const misframed = new WeakSet<Socket>()
 
@@ -13,7 +14,7 @@ export const markMisframed = ({ socket }: IncomingMessage): void => void misfram
 
 /** Checks a request before any other code handles it. Returns whether its connection may be kept. */
 export const checkFraming = (request: IncomingMessage): boolean => {
-  if ((request.headers["transfer-encoding"] ?? "chunked").toLowerCase() !== "chunked") {
+  if ((headerOf(request, "transfer-encoding") ?? "chunked").toLowerCase() !== "chunked") {
     markMisframed(request)
   }
   return !isMisframed(request)
@@ -21,19 +22,12 @@ export const checkFraming = (request: IncomingMessage): boolean => {
 
 export const isMisframed = (request: IncomingMessage): boolean => misframed.has(request.socket)
 
-/** How often a header was sent. `name` is in lower case. Node keeps only the first of some headers, and joins others. */
-export const headerCount = ({ rawHeaders }: IncomingMessage, name: string): number => {
-  let count = 0
-  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === name) count += 1
-  return count
-}
-
 /**
  * Checks for exactly one `Host`, as HTTP/1.1 requires; HTTP/1.0 may have none. The gateway does not use it, but a
  * proxy in front may have routed by one of two. Node keeps the first one, and would answer a missing one without a
  * body.
  */
 export const isHosted = (request: IncomingMessage): boolean => {
-  const hosts = headerCount(request, "host")
+  const hosts = headerValues(request, "host").length
   return hosts === 1 || (hosts === 0 && request.httpVersion === "1.0")
 }

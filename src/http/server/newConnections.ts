@@ -11,7 +11,7 @@
 import type { Server } from "node:http"
 import type { Socket } from "node:net"
 import { makeLruCache } from "../../gates/keys/LruCache.ts"
-import { addressGroup, plainAddress } from "./addresses.ts"
+import { addressGroup, peerOf } from "./addresses.ts"
 
 export interface NewConnectionLimits {
   readonly isExempt: (address: string) => boolean
@@ -61,7 +61,7 @@ export const delayNewConnections = (
   }
 
   server.on("connection", (socket: Socket) => {
-    const address = plainAddress(socket.remoteAddress ?? "")
+    const address = peerOf(socket.remoteAddress)
     const ms = isExempt(address) ? 0 : delayOf(address)
     if (ms === 0) return
     delayed += 1

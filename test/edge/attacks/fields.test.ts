@@ -35,12 +35,13 @@ layer(layerGateway(), live)("a request's fields", (it) => {
   )
 
   it.effect(
-    "when a model's name is no string, then it is a 400, and any string is refused without damage (B12)",
+    "when a model's name is no string of at most 256 characters, then it is a 400, and any string is refused without damage (B12)",
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
         const asking = (model: unknown) => JSON.stringify(hello({ stream: false, model }))
-        yield* refused(secret, [1, null, [], {}, "", true, ["m"]].map(asking))
+        const long = "x".repeat(257)
+        yield* refused(secret, [1, null, [], {}, "", true, ["m"], long, "x".repeat(200_000)].map(asking))
         yield* Effect.gen(function* () {
           const bodies = new Set<string>()
           for (const [name, stored] of [
@@ -51,7 +52,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
             ["м", "м"],
             ["ｍ", "ｍ"],
             ["e\u0301", "e\u0301"],
-            ["x".repeat(200_000), "x".repeat(128)],
+            ["x".repeat(256), "x".repeat(128)],
             ["'; DROP TABLE audit_log; --", "'; DROP TABLE audit_log; --"]
           ] as const) {
             const response = yield* ask(secret, asking(name))

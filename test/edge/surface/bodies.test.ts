@@ -125,17 +125,21 @@ layer(layerGateway(), live)("bodies and keys", (it) => {
       for (const [headers, detail] of [
         [{ "content-type": "text/plain" }, "Content-Type"],
         [{ "content-type": "application/json; charset=latin1" }, "Content-Type"],
+        [{ "content-type": "application/json; profile=x" }, "Content-Type"],
+        [{ "content-type": `application/json;${" ".repeat(300)}charset=utf-8` }, "Content-Type"],
         [{ "content-encoding": "gzip" }, "Content-Encoding"]
       ] as const) {
         assertRefused(yield* ask("/api/embed", { model: "embedder", input: "a" }, { headers }), detail)
       }
-      const answer = yield* ask(
-        "/api/show",
-        { model: "m" },
-        { headers: { "content-type": "application/json; charset=UTF-8" } }
-      )
-      assert.strictEqual(answer.status, 200)
-      assert.isArray(json(answer).capabilities)
+      for (const type of [
+        "Application/JSON ;charset=UTF-8",
+        'application/json; charset="utf-8"',
+        "application/json;"
+      ]) {
+        const answer = yield* ask("/api/show", { model: "m" }, { headers: { "content-type": type } })
+        assert.strictEqual(answer.status, 200, type)
+        assert.isArray(json(answer).capabilities)
+      }
     })
   )
 })

@@ -18,6 +18,17 @@ describe("the client's address", () => {
     assert.strictEqual(clientIpOf("10.0.0.1", undefined, proxies), "10.0.0.1")
   })
 
+  it("when a proxy writes ports, brackets or mapped addresses, then the client's address is found all the same", () => {
+    for (const [hop, address] of [
+      ["203.0.113.9:52344", "203.0.113.9"],
+      ["[2001:db8::1]:443", "2001:db8::1"],
+      ["::ffff:cb00:7109", "203.0.113.9"]
+    ] as const) {
+      assert.strictEqual(clientIpOf("10.0.0.1", `6.6.6.6, ${hop}, 10.0.0.2:80`, proxies), address)
+      assert.strictEqual(clientIpOf("::ffff:a00:1", hop, proxies), address)
+    }
+  })
+
   it("when a hop is no address, then it is the last address before it", () => {
     assert.strictEqual(clientIpOf("10.0.0.1", "6.6.6.6, <script>, 10.0.0.3", proxies), "10.0.0.3")
     assert.strictEqual(clientIpOf("10.0.0.1", "", proxies), "10.0.0.1")

@@ -4,11 +4,11 @@ import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { absentable } from "../fields.ts"
+import { absentable, OptionalModelName } from "../fields.ts"
 
 const Show = Schema.Struct({
-  model: absentable(Schema.String, "a name from /api/tags; `:latest` may be left out"),
-  name: absentable(Schema.String, "as older clients send it, instead of `model`")
+  model: absentable(OptionalModelName, "a name from /api/tags; `:latest` may be left out"),
+  name: absentable(OptionalModelName, "as older clients send it, instead of `model`")
 }).annotate({
   anyOf: ["model", "name"].map((name) => ({
     required: [name],

@@ -1,0 +1,68 @@
+import { readdirSync, readFileSync } from "node:fs"
+import { IncomingMessage } from "node:http"
+import { Socket } from "node:net"
+import * as path from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Struct } from "effect"
+import { readLength } from "../../../../src/domain/clientText.ts"
+import { maxEndUser } from "../../../../src/domain/EndUser.ts"
+import {
+  clientHeaders,
+  headerOf,
+  headerValues,
+  namedHeaderOf,
+  tooLongHeader
+} from "../../../../src/http/server/headers.ts"
+
+const incomingWith = (name: string, ...values: ReadonlyArray<string>): IncomingMessage => {
+  const incoming = new IncomingMessage(new Socket())
+  incoming.headers[name] = values.join(", ")
+  incoming.rawHeaders.push(...values.flatMap((value) => [name, value]))
+  return incoming
+}
+
+describe("the headers of a client", () => {
+  for (const name of Struct.keys(clientHeaders)) {
+    const { longer, most } = clientHeaders[name]
+    it(`when ${name} is as long as it may be, then it is read, and a longer one is not read whole`, () => {
+      const fits = "v".repeat(most)
+      assert.strictEqual(headerOf(incomingWith(name, fits), name), fits)
+      assert.isUndefined(tooLongHeader(incomingWith(name, fits)))
+      const long = incomingWith(name, `${"v".repeat(most)},w`)
+      const read = headerOf(long, name)
+      switch (longer) {
+        case "start":
+          assert.strictEqual(read, fits)
+          break
+        case "end":
+          assert.strictEqual(read, "w")
+          break
+        default:
+          assert.isUndefined(read)
+      }
+      for (const value of headerValues(long, name)) assert.isAtMost(value.length, most)
+      assert.strictEqual(tooLongHeader(long) !== undefined, longer === "refused")
+    })
+
+    it(`when ${name} is looked at, then its bound is at most 1,024 characters`, () =>
+      assert.isAtMost(most, 1024))
+  }
+
+  it("when an operator has named a header, then it has a bound too", () => {
+    const value = namedHeaderOf(incomingWith("x-user", "u".repeat(16_000)), "x-user")
+    assert.strictEqual(value?.length, readLength(maxEndUser))
+  })
+
+  it("when a header is sent twice, then both values are there", () =>
+    assert.deepStrictEqual(headerValues(incomingWith("host", "a", "b"), "host"), ["a", "b"]))
+
+  it("when src/http reads a header of a request, then in headers.ts, so that every header has a bound", () => {
+    const folder = path.resolve(import.meta.dirname, "../../../../src/http")
+    const reads =
+      /\b(?:incoming|request|message)\.(?:raw)?headers(?:Distinct)?\b|\b(?:raw)?headers(?:Distinct)? \}: IncomingMessage|\brawHeaders\b/i
+    const found = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
+      (file) => file.endsWith(".ts") && reads.test(readFileSync(path.join(folder, file), "utf8"))
+    )
+    assert.deepStrictEqual(found, ["server/headers.ts"])
+  })
+})
