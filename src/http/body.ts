@@ -19,7 +19,8 @@ import type { Share } from "./server/RequestBodies.ts"
 const isJson = (type: string): boolean => {
   if (type === "application/json") return true
   const parsed = Result.getOrUndefined(Result.try(() => new MIMEType(type)))
-  if (parsed?.essence !== "application/json") return false
+  // The parser keeps the first of two parameters of one name.
+  if (parsed?.essence !== "application/json" || type.indexOf("=") !== type.lastIndexOf("=")) return false
   return parsed.params
     .entries()
     .every(([name, value]) => name === "charset" && value.toLowerCase() === "utf-8")

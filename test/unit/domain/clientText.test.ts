@@ -24,6 +24,8 @@ describe("a text of a client", () => {
 
   it("when the first cut goes through a key, then what is left of the key is not kept, at whatever character (A13)", () => {
     const key = mintKey("tg_")
+    const resolve = (text: string) =>
+      text.replaceAll(/%([0-9a-f]{2})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
     const hex = (text: string) => [...text].map((c) => `%${c.charCodeAt(0).toString(16)}`).join("")
     for (const most of [32, 64]) {
       for (let before = readLength(most) - 200; before < readLength(most); before += 1) {
@@ -32,8 +34,8 @@ describe("a text of a client", () => {
           const long = `${key.slice(0, 12)}${"a".repeat(before - 12)}`
           const kept = clientText(`${long}/${spelled}/${"b".repeat(4000)}`, most)
           assert.isAtMost(kept.length, most)
-          const resolved = decodeURIComponent(decodeURIComponent(kept.replaceAll(/%(?![0-9a-f]{2})/g, "")))
-          assert.notInclude(resolved, key.slice(12, 15), `${before}`)
+          const resolved = resolve(resolve(kept))
+          assert.notInclude(resolved, key.slice(12, 16), `${before}`)
         }
       }
     }
