@@ -19,6 +19,7 @@ import { memory } from "./points/memory.ts"
 import { money } from "./points/money.ts"
 import { neighbours } from "./points/neighbours.ts"
 import { stores } from "./points/stores.ts"
+import { texts } from "./points/texts.ts"
 
 const { values: options } = parseArgs({
   options: {
@@ -33,7 +34,7 @@ const { values: options } = parseArgs({
 
 setPatience(Number(options.patience))
 const points = options.points === "" ? [] : options.points.split(",").map(Number)
-const assaults = [...memory, ...money, ...neighbours, ...stores].filter(
+const assaults = [...memory, ...money, ...neighbours, ...stores, ...texts].filter(
   ({ name, point }) => (points.length === 0 || points.includes(point)) && name.includes(options.match)
 )
 const say = (text: string) => Effect.sync(() => void process.stdout.write(`${text}\n`))
