@@ -136,7 +136,7 @@ export const table = {
   databaseConnections: integer("DATABASE_CONNECTIONS", 10, "connections", 4, 1000),
   redisUrl: secretUrl(
     "REDIS_URL",
-    "a redis:// or rediss:// URL, a comma list of them for Redis Cluster, or redis+sentinel://host:port,…/master",
+    "a redis:// or rediss:// URL, or a comma list of them for Redis Cluster",
     (text) => readRedisUrl(text) !== undefined
   ),
   backendUrl: setting<URL | undefined>(

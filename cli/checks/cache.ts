@@ -1,9 +1,10 @@
 /** Checks of Redis: connection, version and policy, encryption, clock and memory. */
 import { Effect, Option, Schema } from "effect"
+import { Cluster } from "ioredis"
 import { faultOf } from "../../src/gates/meter/redis/requirements.ts"
 import { codeOf } from "../../src/infra/errorCode.ts"
-import { Cluster } from "../../src/infra/ioredis.ts"
-import { onConnectionError, Redis } from "../../src/infra/Redis.ts"
+import { Redis } from "../../src/infra/Redis.ts"
+import { onConnectionError } from "../../src/infra/RedisClient.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
 import { type Check, clockCheck, explain, failed, ok, took, warning } from "./Check.ts"
 

@@ -1,8 +1,7 @@
 /** Pub/Sub of Redis, on a connection of its own. */
-import { Effect, Predicate, type Scope } from "effect"
-import { Cluster, type Single } from "./ioredis.ts"
-import { keepConnected } from "./keepConnected.ts"
+import { Data, Effect, FiberHandle, Predicate, Schedule, type Scope } from "effect"
 import { OutageLog } from "./OutageLog.ts"
+import { makeRedisClient, type RedisOptions } from "./RedisClient.ts"
 import { makeMonotonicMs } from "./time.ts"
 
 /** Calls `listen` with each message of `channels` while the scope is open. Messages are lost while there is no connection. */
@@ -11,55 +10,38 @@ export type Subscribe = (
   listen: (channel: string, text: string) => void
 ) => Effect.Effect<void, never, Scope.Scope>
 
-/** How long after a failure it subscribes again, milliseconds. */
-const retryMs = 500
-const remindMs = 60_000
+class NotSubscribed extends Data.TaggedError("NotSubscribed")<{ readonly cause: unknown }> {}
 
 /** The server's own refusal. Other errors are of the connection, and are logged with those of the commands. */
-const isRefusal = (cause: unknown): boolean =>
+const isRefusal = ({ cause }: NotSubscribed): boolean =>
   Predicate.hasProperty(cause, "name") && cause.name === "ReplyError"
 
-/** ioredis does not subscribe by itself after a reconnect: it would try once, and nobody would hear that it failed. */
-const subscriberOf = (client: Single | Cluster): Single | Cluster =>
-  client instanceof Cluster
-    ? client.duplicate([], { enableOfflineQueue: true })
-    : client.duplicate({
-        autoResubscribe: false,
-        socketTimeout: undefined,
-        connectionName: "tollgate-sub"
-      })
-
-export const makeSubscribe = (client: Single | Cluster): Subscribe =>
+export const makeSubscribe = (options: RedisOptions): Subscribe =>
   Effect.fnUntraced(function* (channels, listen) {
-    const run = Effect.runForkWith(yield* Effect.context<never>())
-    const log = new OutageLog(yield* makeMonotonicMs, { remindMs })
-    yield* keepConnected(() => {
-      const subscriber = subscriberOf(client)
-      let retry: NodeJS.Timeout | undefined
-      /** After each connection, and again after each failure. */
-      const subscribe = (): void => {
-        clearTimeout(retry)
-        if (subscriber.status !== "ready") return
-        subscriber.subscribe(...channels).then(
-          () => run(log.over(Effect.void)),
-          (cause: unknown) => {
-            if (isRefusal(cause)) run(log.failed(() => Effect.logWarning("redis refuses messages", cause)))
-            // A cluster is ready all the time while one of its nodes breaks, so its client does not say when to subscribe.
-            clearTimeout(retry)
-            retry = setTimeout(subscribe, retryMs).unref()
-          }
-        )
+    const log = new OutageLog(yield* makeMonotonicMs, { remindMs: 60_000 })
+    const run = yield* FiberHandle.makeRuntime<never>()
+    const report = Effect.runForkWith(yield* Effect.context<never>())
+    const client = yield* makeRedisClient(options, () => undefined)
+    const subscribe = Effect.tryPromise({
+      try: () => client.subscribe(...channels),
+      catch: (cause) => new NotSubscribed({ cause })
+    }).pipe(
+      Effect.tapError((failed) =>
+        isRefusal(failed)
+          ? log.failed(() => Effect.logWarning("redis refuses messages", failed.cause))
+          : Effect.void
+      ),
+      // A cluster stays "ready" while one of its nodes breaks, so it does not say when to try again.
+      Effect.retry({ schedule: Schedule.spaced("500 millis"), while: () => client.status === "ready" }),
+      Effect.andThen(log.over(Effect.void)),
+      Effect.ignore
+    )
+    client.on("ready", () => run(subscribe))
+    client.on("message", (channel: string, text: string) => {
+      try {
+        listen(channel, text)
+      } catch (defect) {
+        report(Effect.logError("message from redis not handled", defect))
       }
-      subscriber.on("ready", subscribe)
-      // Connection errors are logged with the commands.
-      subscriber.on("error", () => undefined)
-      subscriber.on("message", (channel: string, text: string) => {
-        try {
-          listen(channel, text)
-        } catch (defect) {
-          run(Effect.logError("message from redis not handled", defect))
-        }
-      })
-      return subscriber
     })
   })

@@ -53,6 +53,8 @@ it.live(
       )
       for (const { account } of accounts.filter((_, i) => i !== 1))
         yield* meter.load(account, [{ counter: "total", tokens: 0 }])
+      // A connection that is new asks first whether the server is suitable.
+      yield* meter.ping
       const before = yield* scriptsRun
       const verdicts = yield* Effect.forEach(
         accounts,

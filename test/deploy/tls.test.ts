@@ -1,5 +1,4 @@
 /** Postgres and Redis with TLS, as the operations guide sets it up: real servers, and certificates made here. */
-import { spawn } from "node:child_process"
 import { copyFileSync, writeFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
@@ -13,10 +12,8 @@ import { failsWith, succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { makeCertificates } from "../support/certificates.ts"
 import { eventually, Fake, generous, layerFake } from "../support/Gateway.ts"
 import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
-import { freePort } from "../support/servers/processes.ts"
 import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
-import { binary, makeRedis, reply, tlsWords } from "../support/redisTls.ts"
-import { tied } from "../support/servers/RedisServer.ts"
+import { makeRedis, reply } from "../support/redisTls.ts"
 
 const owner = process.getuid?.() === 0 ? nobody.uid : undefined
 
@@ -157,7 +154,6 @@ it.live(
       for (const [REDIS_URL, words] of [
         [`rediss://:hidden-word@a:1${redis}`, /REDIS_URL: got an sslrootcert that cannot be used/],
         [`rediss://:hidden-word@a:1${redis},rediss://b:1`, /REDIS_URL: got an sslrootcert/],
-        [`rediss+sentinel://:hidden-word@a:1/m${redis}`, /REDIS_URL: got an sslrootcert/],
         [`redis://:hidden-word@a:1${redis}`, /REDIS_URL: got certificates without TLS/],
         [`rediss://:hidden-word@a:1?tls=false`, /REDIS_URL: got an unknown ssl parameter/]
       ] as const) {
@@ -193,40 +189,6 @@ it.live(
         assert.match(String(yield* reply(strict.url(parameters))), /^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
       }
     }).pipe(Effect.scoped)
-)
-
-it.live("when sentinels and their master have TLS, then both are asked with it", () =>
-  Effect.gen(function* () {
-    const { file, folder, tlsPort } = yield* makeRedis("yes")
-    const port = yield* freePort
-    writeFileSync(
-      file("sentinel.conf"),
-      [
-        ["port", "0"],
-        ["tls-port", String(port)],
-        ["bind", "127.0.0.1"],
-        ["dir", folder],
-        ["tls-replication", "yes"],
-        ...tlsWords(file, "yes"),
-        ["sentinel", "monitor", "m", "127.0.0.1", String(tlsPort), "1"]
-      ]
-        .map((words) => words.join(" "))
-        .join("\n")
-    )
-    const { command, libraries } = binary()
-    yield* Effect.acquireRelease(
-      Effect.sync(() => {
-        const [program = command, ...words] = [...tied, command, file("sentinel.conf"), "--sentinel"]
-        return spawn(program, words, {
-          env: { ...process.env, LD_LIBRARY_PATH: libraries },
-          stdio: "ignore"
-        })
-      }),
-      (child) => Effect.sync(() => void child.kill("SIGKILL"))
-    )
-    const files = `?sslrootcert=${file("ca.crt")}&sslcert=${file("tollgate.crt")}&sslkey=${file("tollgate.key")}`
-    assert.strictEqual(yield* reply(`rediss+sentinel://127.0.0.1:${port}/m${files}`), "PONG")
-  }).pipe(Effect.scoped)
 )
 
 it.live(

@@ -51,7 +51,6 @@ const samples = [
   `mysql://u:${marker}@h/d`,
   `redis://:${marker}@h:6379/0`,
   `rediss://h,redis://:${marker}@h`,
-  `redis+sentinel://:${marker}@h:26379/m`,
   `http://u:${marker}@h`,
   `http://h/${marker}`,
   `http://h?${marker}`,

@@ -47,6 +47,8 @@ export interface FaultProxy {
   /** Passes on the request with the pattern, waits for what the server says next, loses it, and cuts. */
   loseReply(request: Pattern, times?: number): Effect.Effect<void>
   readonly heal: Effect.Effect<void>
+  /** new connections go to another server, as after a failover behind one name */
+  moveTo(target: Target): Effect.Effect<void>
 }
 
 interface Trap {
@@ -165,7 +167,7 @@ class Proxy implements FaultProxy {
     link.server.on("close", forget)
   })
 
-  readonly target: Target
+  target: Target
 
   constructor(target: Target) {
     this.target = target
@@ -198,6 +200,11 @@ class Proxy implements FaultProxy {
       for (const direction of directions) link.ways[direction].wake()
     }
   })
+  moveTo(target: Target) {
+    return Effect.sync(() => {
+      this.target = target
+    })
+  }
   latency(latencyMs: number, direction?: Direction) {
     return this.#set({ latencyMs }, direction)
   }

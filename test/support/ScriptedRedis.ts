@@ -1,29 +1,28 @@
-/** A server that speaks RESP 3 and answers each command as the test says, also with what no Redis would send. */
+/** A server that speaks RESP 3. A test says where it answers something else, or cuts the connection. */
 import { once } from "node:events"
 import { type AddressInfo, createServer, type Socket } from "node:net"
 import { Effect, type Scope } from "effect"
 
-/** Bytes to answer with; `cut` resets the connection, `silence` sends nothing. */
-export type Reply = { readonly bytes: string } | "cut" | "silence"
+/** Bytes to answer with; with `cut` the connection is reset after them. */
+export interface Reply {
+  readonly bytes: string
+  readonly cut?: boolean
+}
 
 export interface ScriptedRedis {
   readonly port: number
-  /** sends all clients bytes that they did not ask for */
-  readonly send: (bytes: string) => void
+  /** resets all connections */
   readonly reset: () => void
   /** sends bytes to the connections that have subscribed */
   readonly sendToSubscribers: (bytes: string) => void
-  /** resets only those connections */
-  readonly resetSubscribers: () => void
 }
 
 export const bulk = (text: string): string => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
-export const list = (...items: ReadonlyArray<string>): string => `*${items.length}\r\n${items.join("")}`
+const list = (...items: ReadonlyArray<string>): string => `*${items.length}\r\n${items.join("")}`
 const pushed = (...items: ReadonlyArray<string>): string => `>${items.length}\r\n${items.join("")}`
 
-/** What a healthy server answers, which is the master, the only node of a cluster, and the sentinel of itself. */
+/** What a server answers that is the only node of a cluster. */
 const healthy = ([name = "", first = "", ...rest]: ReadonlyArray<string>, port: number): string => {
-  const address = [bulk("127.0.0.1"), `:${port}\r\n`]
   switch (`${name} ${first}`.toLowerCase().trim()) {
     case "hello 3":
       return `%1\r\n${bulk("server")}${bulk("redis")}`
@@ -32,11 +31,7 @@ const healthy = ([name = "", first = "", ...rest]: ReadonlyArray<string>, port: 
     case "cluster info":
       return bulk("cluster_state:ok\r\n")
     case "cluster slots":
-      return list(list(":0\r\n", ":16383\r\n", list(...address)))
-    case "sentinel get-master-addr-by-name":
-      return list(bulk("127.0.0.1"), bulk(String(port)))
-    case "sentinel sentinels":
-      return list()
+      return list(list(":0\r\n", ":16383\r\n", list(bulk("127.0.0.1"), `:${port}\r\n`)))
     default:
       return name === "subscribe"
         ? [first, ...rest].map((channel, i) => pushed(bulk(name), bulk(channel), `:${i + 1}\r\n`)).join("")
@@ -55,9 +50,9 @@ const readCommand = (
   return rest.length === 0 ? undefined : { words: words.map((word) => word ?? ""), rest: rest.join("\r\n") }
 }
 
-/** `script` answers instead of the healthy server, unless it returns undefined. */
+/** `script` gets each command and the answer of a healthy server, and may return another one. */
 export const makeScriptedRedis = (
-  script: (words: ReadonlyArray<string>) => Reply | undefined
+  script: (words: ReadonlyArray<string>, healthy: string) => Reply | undefined
 ): Effect.Effect<ScriptedRedis, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.promise(async () => {
@@ -71,9 +66,10 @@ export const makeScriptedRedis = (
           for (let next = readCommand(text); next !== undefined; next = readCommand(text)) {
             text = next.rest
             if (next.words[0] === "subscribe") subscribers.add(socket)
-            const reply = script(next.words) ?? { bytes: healthy(next.words, port) }
-            if (reply === "cut") return void socket.resetAndDestroy()
-            if (reply !== "silence") socket.write(reply.bytes)
+            const bytes = healthy(next.words, port)
+            const reply = script(next.words, bytes) ?? { bytes }
+            if (reply.cut !== true) socket.write(reply.bytes)
+            else return void socket.write(reply.bytes, () => socket.resetAndDestroy())
           }
         })
       }).listen(0, "127.0.0.1")
@@ -82,17 +78,11 @@ export const makeScriptedRedis = (
       const port = typeof address === "object" && address !== null ? address.port : 0
       return {
         port,
-        send: (bytes: string) => {
-          for (const socket of sockets) socket.write(bytes)
-        },
         reset: () => {
           for (const socket of sockets) socket.resetAndDestroy()
         },
         sendToSubscribers: (bytes: string) => {
           for (const socket of subscribers) socket.write(bytes)
-        },
-        resetSubscribers: () => {
-          for (const socket of subscribers) socket.resetAndDestroy()
         },
         close: () => {
           server.close()

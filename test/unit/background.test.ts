@@ -19,6 +19,7 @@ const loose =
 const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "src/infra/time.ts": [2, "one timer of a test's clock; a deadline, whose caller gets the outcome"],
   "src/infra/Redis.ts": [1, "logs what ioredis says"],
+  "src/infra/batchCalls.ts": [1, "one batch, whose callers hear how it went"],
   "src/infra/Subscription.ts": [1, "logs what ioredis says"],
   "src/audit/GroupCommit.ts": [1, "whoever offered a row hears how it went; lanes count what fails"],
   "src/backend/AnswerMemory.ts": [

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Fiber, Layer, Redacted, Schedule } from "effect"
+import { Effect, Layer, Redacted, Schedule } from "effect"
 import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
 import { layerPrivateRedis, layerTestRedis, TestRedis, TestRedisServer } from "../../support/TestRedis.ts"
 import { makeStopwatch } from "../../support/wait.ts"
@@ -54,24 +54,6 @@ it.live(
       yield* ready
       assert.isNull(yield* redis.send("GET", ["n"]))
     }).pipe(Effect.provide(own))
-)
-
-it.live("when the connection ends without a reason, then the client reconnects", () =>
-  Effect.gen(function* () {
-    yield* ready
-    const redis = yield* Redis
-    for (let i = 0; i < 3; i += 1) {
-      const ended = Effect.callback<void>(
-        (resume) => void redis.client.once("end", () => resume(Effect.void))
-      )
-      const ending = yield* Effect.forkChild(ended, { startImmediately: true })
-      // As ioredis does to itself when a failover is announced while it looks for the master.
-      redis.client.disconnect()
-      yield* Fiber.join(ending)
-      yield* ready
-    }
-    assert.strictEqual(yield* redis.send("PING", []), "PONG")
-  }).pipe(Effect.provide(own))
 )
 
 it.live("when the server is frozen, then a command fails in time and is never sent twice", () =>

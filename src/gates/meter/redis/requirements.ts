@@ -19,34 +19,20 @@ export const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefi
   return undefined
 }
 
-const remindMs = 10_000
-
-/**
- * Runs commands only when all servers are suitable; otherwise fails with the first fault, and logs it every ten
- * seconds while it lasts. It takes one step while the servers are known and suitable, because every request waits for it.
- */
+/** Succeeds when all servers are suitable; otherwise fails with the first fault, and logs it every ten seconds. */
 export const checkRequirements = (
-  { knownServers, servers }: Pick<Redis["Service"], "knownServers" | "servers">,
+  servers: Redis["Service"]["servers"],
   nowMs: () => number
-) => {
-  const log = new OutageLog(nowMs, { remindMs })
-  /** The last facts that were found suitable; the same object until the servers are read again. */
-  let good: ReadonlyArray<RedisInfo> | undefined
-  const refuse = Effect.fnUntraced(function* (cause: string) {
-    yield* log.failed(() => Effect.logError("refusing all requests, Redis is not usable", cause))
-    return yield* new MeterDown({ cause })
+): Effect.Effect<void, MeterDown> => {
+  const log = new OutageLog(nowMs, { remindMs: 10_000 })
+  return Effect.matchEffect(servers, {
+    onFailure: ({ cause }) => new MeterDown({ cause }),
+    onSuccess: (found) => {
+      const fault =
+        found.length === 0 ? "no Redis to ask" : found.map(faultOf).find((fault) => fault !== undefined)
+      if (fault === undefined) return Effect.void
+      const warn = log.failed(() => Effect.logError("refusing all requests, Redis is not usable", fault))
+      return Effect.andThen(warn, new MeterDown({ cause: fault }))
+    }
   })
-  const check = <A>(ask: () => Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>
-    Effect.matchEffect(servers, {
-      onFailure: ({ cause }) => Effect.fail(new MeterDown({ cause })),
-      onSuccess: (found) => {
-        if (found.length === 0) return refuse("no Redis to ask")
-        const fault = found.map(faultOf).find((fault) => fault !== undefined)
-        if (fault !== undefined) return refuse(fault)
-        good = found
-        return ask()
-      }
-    })
-  return <A>(ask: () => Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>
-    Effect.suspend(() => (good !== undefined && knownServers() === good ? ask() : check(ask)))
 }

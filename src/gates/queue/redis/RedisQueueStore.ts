@@ -83,7 +83,7 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
 
   const send = (verb: string, { depth, places }: Bounds, more: ReadonlyArray<RedisArgument>) =>
     Effect.flatMap(time, (now) =>
-      script([prefix], [verb, now, redis.runId, ...fixed, places, depth, ...more])
+      script([prefix], [verb, now, redis.runId(), ...fixed, places, depth, ...more])
     ).pipe(Effect.mapError(({ cause }) => new QueueStoreDown({ cause })))
 
   /** The words of an answer, when they begin with one of `expected`. */

@@ -1,0 +1,145 @@
+/**
+ * Calls of an account's scripts. The calls of one script that are made in one turn of the event loop are sent as one EVALSHA:
+ * with 32 connections that halves the CPU of Redis for a request (`bench/RESULTS.md`). On a cluster each group has its own
+ * command, because all keys of a command must be on one node.
+ */
+import { Effect } from "effect"
+import { Cluster } from "ioredis"
+import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
+import { type Budgets, noBudgets, periods } from "../../../domain/Limits.ts"
+import type { Claims, CounterOwner } from "../../../domain/Reservation.ts"
+import { batchCalls } from "../../../infra/batchCalls.ts"
+import { type Redis, RedisFailed } from "../../../infra/Redis.ts"
+import { tagOf } from "../verdicts.ts"
+import { scripts } from "./scripts.ts"
+
+/**
+ * The scripts of an account, and how many calls of each one command may have. Redis serves nobody else while a script runs. 24
+ * requests of 24 accounts take it about 1 ms, of one account 0.3 ms (`bench/RESULTS.md`).
+ */
+const most = {
+  reserve: 24,
+  renew: 24,
+  settle: 24,
+  renewSlot: 24,
+  freeSlot: 24,
+  cancel: 24,
+  peek: 24,
+  survey: 1,
+  repair: 1
+} as const
+
+export type AccountVerb = keyof typeof most
+
+export interface AccountCall {
+  readonly claims: Claims
+  readonly id: string
+  /** names the day and month of the counters, epoch ms */
+  readonly instant: number
+  /** epoch ms, or -1 for the time of Redis */
+  readonly now: number
+  /** the numbers of the operation */
+  readonly own: ReadonlyArray<number>
+}
+
+/** The names of the keys. `prefix` is in front of every key. */
+export const makeKeys = (prefix: string) => {
+  const nameOf = ({ group, key }: CounterOwner) =>
+    key === undefined ? `${prefix}${tagOf({ group })}` : `${prefix}${tagOf({ group })}:${key}`
+  return {
+    windowsOf: (owner: CounterOwner) => `${nameOf(owner)}:windows`,
+    counterOf: (owner: CounterOwner, counter: string) => `${nameOf(owner)}:tokens:${counter}`,
+    countersOf: (owner: CounterOwner, instant: number) => {
+      const names = counterNamesAt(instant)
+      return periods.map((period) => `${nameOf(owner)}:tokens:${names[period]}`)
+    },
+    recordsOf: ({ group }: CounterOwner) => `${nameOf({ group })}:request:`
+  }
+}
+
+export type Keys = ReturnType<typeof makeKeys>
+
+const amountsOf = (budgets: Budgets) => periods.map((period) => budgets[period] ?? -1)
+
+/** The numbers that the calls of a section share (`state.lua`). */
+const sharedOf = ({ claims, instant, now }: AccountCall, lives: ReadonlyArray<number>) => [
+  now,
+  dayNumber(instant),
+  claims.limits.rpm,
+  claims.limits.tpm,
+  claims.limits.concurrent,
+  ...lives,
+  ...amountsOf(claims.budgets),
+  ...amountsOf(claims.tenantBudgets ?? noBudgets)
+]
+
+/** Calls that share their account and numbers. */
+interface Section {
+  readonly first: AccountCall
+  readonly shared: ReadonlyArray<number>
+  readonly indices: Array<number>
+}
+
+/** Keys and numbers of one command, and for each line of its reply the index of the call. */
+export const encodeCalls = (keys: Keys, lives: ReadonlyArray<number>, calls: ReadonlyArray<AccountCall>) => {
+  const sections = new Map<string, Section>()
+  calls.forEach((call, i) => {
+    const shared = sharedOf(call, lives)
+    const name = `${keys.windowsOf(call.claims.account)} ${shared.join()}`
+    const section = sections.get(name)
+    if (section === undefined) sections.set(name, { first: call, shared, indices: [i] })
+    else section.indices.push(i)
+  })
+  const [names, numbers, order]: [Array<string>, Array<number>, Array<number>] = [[], [], []]
+  for (const { first, indices, shared } of sections.values()) {
+    const { account } = first.claims
+    const group = { group: account.group }
+    const records = keys.recordsOf(group)
+    names.push(
+      keys.windowsOf(account),
+      ...keys.countersOf(account, first.instant),
+      ...keys.countersOf(group, first.instant),
+      ...indices.map((i) => records + (calls[i]?.id ?? ""))
+    )
+    // Lua counts bytes, from 1.
+    const idFrom = Buffer.byteLength(records) + 1
+    numbers.push(indices.length, idFrom, first.own.length, ...shared)
+    numbers.push(...indices.flatMap((i) => calls[i]?.own ?? []))
+    order.push(...indices)
+  }
+  return { names, numbers, order }
+}
+
+/** Runs the script of a verb for each call, and succeeds with its line of the reply. */
+export const makeAccountCalls = (redis: Redis["Service"], keys: Keys, lives: ReadonlyArray<number>) => {
+  const isCluster = redis.client instanceof Cluster
+  const batchOf = (verb: AccountVerb) => {
+    const script = redis.script(scripts[verb])
+    return batchCalls<AccountCall, string, RedisFailed>({
+      placeOf: ({ claims }) => (isCluster ? claims.account.group : ""),
+      most: most[verb],
+      send: Effect.fnUntraced(function* (calls) {
+        const { names, numbers, order } = encodeCalls(keys, lives, calls)
+        const reply = yield* script(names, [JSON.stringify(numbers), redis.runId()])
+        const lines = String(reply).split("\n")
+        if (lines.length !== calls.length) {
+          return yield* new RedisFailed({ cause: `${lines.length} answers to ${calls.length} calls` })
+        }
+        const answers = lines.slice()
+        order.forEach((call, i) => (answers[call] = lines[i] ?? ""))
+        return answers
+      })
+    })
+  }
+  return {
+    reserve: batchOf("reserve"),
+    renew: batchOf("renew"),
+    settle: batchOf("settle"),
+    renewSlot: batchOf("renewSlot"),
+    freeSlot: batchOf("freeSlot"),
+    cancel: batchOf("cancel"),
+    peek: batchOf("peek"),
+    survey: batchOf("survey"),
+    repair: batchOf("repair")
+  } satisfies Record<AccountVerb, unknown>
+}

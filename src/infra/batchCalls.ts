@@ -1,0 +1,56 @@
+/**
+ * Gathers the calls that are made in one turn of the event loop, and sends them together.
+ *
+ * *Details* Effect's `RequestResolver` does the same. It keeps a Set of the calls of a batch and uses it again for a later
+ * batch: V8 then keeps the fibers of past requests until the next full collection, and a request cost 40 % more CPU.
+ */
+import { Effect } from "effect"
+
+export interface BatchOptions<Call, A, E> {
+  /** calls with the same place can be sent together */
+  readonly placeOf: (call: Call) => string
+  /** how many calls are sent together; the others are sent apart */
+  readonly most: number
+  /** Sends calls, and returns an answer for each of them, in their order. When it fails, all its callers fail. */
+  readonly send: (calls: ReadonlyArray<Call>) => Effect.Effect<ReadonlyArray<A>, E>
+}
+
+interface Waiting<Call, A, E> {
+  readonly call: Call
+  readonly resume: (outcome: Effect.Effect<A, E>) => void
+}
+
+/** An interruption does not take a call back. */
+export const batchCalls = <Call, A, E>({ most, placeOf, send }: BatchOptions<Call, A, E>) => {
+  let gathered = new Map<string, Array<Waiting<Call, A, E>>>()
+
+  const sendTogether = Effect.fnUntraced(function* (some: ReadonlyArray<Waiting<Call, A, E>>) {
+    const exit = yield* Effect.exit(send(some.map(({ call }) => call)))
+    some.forEach(({ resume }, i) =>
+      resume(
+        Effect.flatMap(exit, (answers) => {
+          const answer = answers[i]
+          return answer === undefined ? Effect.die("a call without an answer") : Effect.succeed(answer)
+        })
+      )
+    )
+  })
+
+  const sendAll = (): void => {
+    const places = gathered
+    // First: a caller that fails may call again at once.
+    gathered = new Map()
+    for (const calls of places.values()) {
+      for (let i = 0; i < calls.length; i += most) Effect.runFork(sendTogether(calls.slice(i, i + most)))
+    }
+  }
+
+  return (call: Call): Effect.Effect<A, E> =>
+    Effect.callback((resume) => {
+      if (gathered.size === 0) setImmediate(sendAll)
+      const place = placeOf(call)
+      const waiting = gathered.get(place)
+      if (waiting === undefined) gathered.set(place, [{ call, resume }])
+      else waiting.push({ call, resume })
+    })
+}

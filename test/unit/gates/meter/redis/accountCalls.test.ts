@@ -1,0 +1,91 @@
+/** How calls of an account's script become one command: which of them share their keys and numbers. */
+import { assert, it } from "@effect/vitest"
+import type { Claims } from "../../../../../src/domain/Reservation.ts"
+import { encodeCalls, makeKeys } from "../../../../../src/gates/meter/redis/accountCalls.ts"
+
+const midnight = Date.UTC(2026, 10, 22)
+const instant = midnight + 1000
+const day = Math.floor(midnight / 86_400_000)
+
+const claims = (changes: Partial<Claims> = {}): Claims => ({
+  account: { group: "tenant", key: "key" },
+  limits: { rpm: 60, tpm: 1000, concurrent: 4 },
+  budgets: { day: 5 },
+  tenantBudgets: { month: 7 },
+  ...changes
+})
+
+const encoded = (calls: ReadonlyArray<readonly [Claims, id: string, instant?: number, now?: number]>) =>
+  encodeCalls(
+    makeKeys("p:"),
+    [11, 12, 13],
+    calls.map(([claims, id, at = instant, now = -1]) => ({ claims, id, instant: at, now, own: [1, 2] }))
+  )
+
+/** The numbers of a section. */
+const section = (count: number, now = -1, limits = [60, 1000, 4], budgets = [5, -1, -1, -1, 7, -1]) => {
+  const own = Array.from({ length: count }, () => [1, 2]).flat()
+  return [count, 20, 2, now, day, ...limits, 11, 12, 13, ...budgets, ...own]
+}
+const keysOf = (name: string, group: string, date = "2026-11-22") => [
+  `${name}:windows`,
+  ...[name, group].flatMap((owner) =>
+    [date, date.slice(0, 7), "total"].map((counter) => `${owner}:tokens:${counter}`)
+  )
+]
+
+it("when calls are of one account, then they share its keys and numbers, and only their records differ", () => {
+  // The claims of each request are other objects with the same values.
+  const { names, numbers, order } = encoded([
+    [claims(), "a"],
+    [claims(), "b", instant + 1]
+  ])
+  assert.deepStrictEqual(numbers, section(2))
+  assert.deepStrictEqual(order, [0, 1])
+  const records = ["p:{tenant}:request:a", "p:{tenant}:request:b"]
+  assert.deepStrictEqual(names, [...keysOf("p:{tenant}:key", "p:{tenant}"), ...records])
+  assert.strictEqual(records[0]?.slice(20 - 1), "a")
+})
+
+it("when limits, budgets, the time or the day of an account change, then each call has its own", () => {
+  const { names, numbers, order } = encoded([
+    [claims(), "a"],
+    [claims({ limits: { rpm: 61, tpm: 1001, concurrent: 5 } }), "b"],
+    [claims({ budgets: {}, tenantBudgets: { total: 8 } }), "c"],
+    [claims(), "d", instant, 5],
+    [claims(), "e"],
+    [claims(), "f", midnight - 1]
+  ])
+  assert.deepStrictEqual(order, [0, 4, 1, 2, 3, 5])
+  assert.deepStrictEqual(numbers.slice(0, -19), [
+    ...section(2),
+    ...section(1, -1, [61, 1001, 5]),
+    ...section(1, -1, undefined, [-1, -1, -1, -1, -1, 8]),
+    ...section(1, 5)
+  ])
+  assert.deepStrictEqual(names.slice(-8), [
+    ...keysOf("p:{tenant}:key", "p:{tenant}", "2026-11-21"),
+    "p:{tenant}:request:f"
+  ])
+})
+
+it("when calls of several accounts alternate, then those of an account follow each other with its keys", () => {
+  const another = claims({ account: { group: "tenant", key: "another" } })
+  const stranger = claims({ account: { group: "b", key: "key" } })
+  const { names, order } = encoded([
+    [claims(), "a"],
+    [another, "b"],
+    [claims(), "c"],
+    [stranger, "d"]
+  ])
+  assert.deepStrictEqual(order, [0, 2, 1, 3])
+  assert.deepStrictEqual(names, [
+    ...keysOf("p:{tenant}:key", "p:{tenant}"),
+    "p:{tenant}:request:a",
+    "p:{tenant}:request:c",
+    ...keysOf("p:{tenant}:another", "p:{tenant}"),
+    "p:{tenant}:request:b",
+    ...keysOf("p:{b}:key", "p:{b}"),
+    "p:{b}:request:d"
+  ])
+})

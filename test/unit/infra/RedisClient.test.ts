@@ -1,0 +1,88 @@
+/** Clients of Redis whose connections end at the worst moment. An error that nobody handles would end the process. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
+import { bulk, makeScriptedRedis, type Reply } from "../../support/ScriptedRedis.ts"
+import { comesTrue, eventually } from "../../support/wait.ts"
+
+const unhandledErrors = Effect.acquireRelease(
+  Effect.sync(() => {
+    const errors: Array<unknown> = []
+    const collect = (error: unknown) => void errors.push(error)
+    process.on("uncaughtException", collect).on("unhandledRejection", collect)
+    return { errors, collect }
+  }),
+  ({ collect }) =>
+    Effect.sync(() => void process.off("uncaughtException", collect).off("unhandledRejection", collect))
+)
+
+const works = Effect.gen(function* () {
+  const redis = yield* Redis
+  const reply = yield* eventually(Effect.option(redis.send("SET", ["a", "b"])), ({ _tag }) => _tag === "Some")
+  assert.strictEqual(reply._tag, "Some", `the client is ${redis.client.status}`)
+})
+
+const layerOn = (kind: string, port: number) => {
+  const one = `redis://user:password@127.0.0.1:${port}`
+  return layerRedis({ url: Redacted.make(kind === "single" ? one : `${one},${one}`), commandTimeoutMs: 200 })
+}
+
+describe("a client of Redis", () => {
+  it.live.each(["single", "cluster"])(
+    "when its connections are cut in the midst of any reply (%s), then no error is left unhandled, and it works and hears messages again",
+    (kind) =>
+      Effect.gen(function* () {
+        const { errors } = yield* unhandledErrors
+        let commands = 0
+        let cut: { readonly at: number; readonly bytes: (whole: string) => number } | undefined
+        const server = yield* makeScriptedRedis((_, whole): Reply | undefined => {
+          commands += 1
+          if (cut === undefined || commands < cut.at) return undefined
+          const bytes = whole.slice(0, cut.bytes(whole))
+          cut = undefined
+          return { bytes, cut: true }
+        })
+        yield* Effect.gen(function* () {
+          const redis = yield* Redis
+          let heard = 0
+          yield* redis.subscribe(["channel"], () => void (heard += 1))
+          yield* works
+          // Each time all connections are made anew, and one more of their commands is answered.
+          for (let at = 1; at <= 24; at += 1) {
+            cut = { at, bytes: ({ length }) => [0, 1, length / 2][at % 3] ?? 0 }
+            commands = 0
+            server.reset()
+            yield* works
+            const before = heard
+            const isHeard = () => {
+              server.sendToSubscribers(`>3\r\n${bulk("message")}${bulk("channel")}${bulk("text")}`)
+              return heard > before
+            }
+            assert.isTrue(yield* comesTrue(isHeard), `cut at command ${at}`)
+          }
+          assert.deepStrictEqual(errors, [])
+        }).pipe(Effect.provide(layerOn(kind, server.port)))
+      }).pipe(Effect.scoped)
+  )
+
+  it.live("when a slot moves to a node that breaks, then only the command fails", () =>
+    Effect.gen(function* () {
+      const { errors } = yield* unhandledErrors
+      let asked = 0
+      const server = yield* makeScriptedRedis(([name, key]): Reply | undefined => {
+        if (name === "SET" && key === "moving") return { bytes: `-ASK 1 127.0.0.1:${server.port}\r\n` }
+        if (name?.toLowerCase() !== "asking") return undefined
+        asked += 1
+        return { bytes: "", cut: true }
+      })
+      yield* Effect.gen(function* () {
+        yield* works
+        const redis = yield* Redis
+        yield* Effect.flip(redis.send("SET", ["moving", "b"]))
+        yield* works
+        assert.isAbove(asked, 0)
+        assert.deepStrictEqual(errors, [])
+      }).pipe(Effect.provide(layerOn("cluster", server.port)))
+    }).pipe(Effect.scoped)
+  )
+})
