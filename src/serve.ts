@@ -1,12 +1,13 @@
 /** Starts a gateway and runs until a signal stops it. */
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
-import type { SqlClient } from "effect/sql"
 import { drainMsOf, layerAdmin, layerApp, playgroundOf } from "./App.ts"
 import { welcome } from "./startup/banner.ts"
 import { settingsFrom, type StartupError, startupError } from "./startup/StartupError.ts"
 import { seedDemo } from "./startup/demoTenant.ts"
 import { type Dependencies, resolveDependencies } from "./startup/dependencies.ts"
+import { cannotListen } from "./startup/listening.ts"
+import { explain } from "./observability/explain.ts"
 import { layerLogging } from "./observability/logging.ts"
 import { handleSignals } from "./startup/signals.ts"
 import { layerTracing } from "./observability/tracing.ts"
@@ -23,7 +24,7 @@ import type { SettingsValues } from "./Settings.ts"
  * Fails with a `StartupError` when the database has a schema that this version does not know. A database that is down does
  * not stop the gateway: until it answers, every request is a 503.
  */
-const watchSchema: Effect.Effect<never, StartupError, SqlClient.SqlClient> = Effect.gen(function* () {
+const watchSchema = Effect.gen(function* () {
   const log = new OutageLog(yield* makeMonotonicMs)
   yield* assertSchema.pipe(
     Effect.tapErrorTag("MigrationFailed", (error) =>
@@ -48,60 +49,50 @@ const refuseWrongSchema = assertSchema.pipe(
 const listen = (settings: SettingsValues, backendUrl: URL) =>
   Layer.build(layerApp(settings, backendUrl)).pipe(
     Effect.map((services) => HttpServer.formatAddress(Context.get(services, HttpServer.HttpServer).address)),
-    Effect.mapError(() =>
-      startupError(
-        `cannot listen on ${settings.host}:${settings.port}: the address is in use, or not this machine's`
-      )
-    )
+    Effect.mapError(({ cause }) => startupError(cannotListen(settings.host, settings.port, cause)))
   )
 
 /** Embedded mode: migrates its own database, creates the demo tenant, and prints how to use the gateway. */
 const runEmbedded = Effect.fnUntraced(function* (
   settings: SettingsValues,
-  dependencies: Dependencies,
-  embedded: NonNullable<Dependencies["embedded"]>
+  { backend }: Dependencies,
+  { dataDir, exited, socket }: NonNullable<Dependencies["embedded"]>
 ) {
   const key = yield* Effect.andThen(migrate, seedDemo).pipe(
     Effect.provide(layerAdmin(settings)),
-    Effect.mapError((error) =>
-      startupError(
-        error._tag === "UnreleasedSchema"
-          ? error.message
-          : `the embedded database cannot be used: ${error._tag}`
-      )
-    )
+    Effect.mapError((error) => startupError(`the embedded database cannot be used: ${explain(error)}`))
   )
-  const baseUrl = yield* listen(settings, dependencies.backend.url)
+  const baseUrl = yield* listen(settings, backend.url)
   yield* Effect.acquireRelease(
-    writeRuntime(embedded.dataDir, {
-      pid: process.pid,
-      database: embedded.socket,
-      baseUrl,
-      backendUrl: dependencies.backend.url.href
-    }),
-    () => Effect.ignore(removeRuntime(embedded.dataDir))
+    writeRuntime(dataDir, { pid: process.pid, database: socket, baseUrl, backendUrl: backend.url.href }),
+    () => Effect.ignore(removeRuntime(dataDir))
   ).pipe(Effect.mapError((error) => startupError(error.message)))
-  yield* Console.log(
-    welcome({
-      baseUrl,
-      playground: playgroundOf(settings),
-      key,
-      model: yield* chatModelAt(dependencies.backend.url),
-      dataDir: embedded.dataDir,
-      backend: dependencies.backend.what
-    })
-  )
-  return yield* Effect.andThen(
-    embedded.exited,
-    Effect.fail(startupError("the embedded database has stopped"))
-  )
+  const model = yield* chatModelAt(backend.url)
+  const playground = playgroundOf(settings)
+  yield* Console.log(welcome({ baseUrl, playground, key, model, dataDir, backend: backend.what }))
+  return yield* Effect.andThen(exited, Effect.fail(startupError("the embedded database has stopped")))
 })
 
-const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, dependencies: Dependencies) {
+const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, { backend }: Dependencies) {
   yield* refuseWrongSchema
-  const baseUrl = yield* listen(settings, dependencies.backend.url)
+  const baseUrl = yield* listen(settings, backend.url)
   yield* Effect.logInfo(`listening on ${baseUrl}`)
   return yield* watchSchema
+})
+
+const run = Effect.fnUntraced(function* (settings: SettingsValues) {
+  const dependencies = yield* resolveDependencies(settings)
+  const { database, embedded } = dependencies
+  const running =
+    embedded === undefined
+      ? runWithServers(settings, dependencies)
+      : runEmbedded(settings, dependencies, embedded)
+  return yield* running.pipe(
+    // The gateway's scope ends before the database client's, so that the last rows can still be written.
+    Effect.scoped,
+    Effect.provide(layerPostgres({ url: database, maxConnections: settings.databaseConnections })),
+    Effect.catchTag("SqlError", (error) => startupError(`the database cannot be used: ${explain(error)}`))
+  )
 })
 
 /** Runs a gateway with the settings of the environment. */
@@ -109,24 +100,8 @@ export const serve: Effect.Effect<never, StartupError> = Effect.gen(function* ()
   const settings = yield* settingsFrom(process.env)
   yield* prepareToServe
   yield* handleSignals(drainMsOf(settings) + settings.shutdownGraceMs)
-  return yield* Effect.gen(function* () {
-    const dependencies = yield* resolveDependencies(settings)
-    const run =
-      dependencies.embedded === undefined
-        ? runWithServers(settings, dependencies)
-        : runEmbedded(settings, dependencies, dependencies.embedded)
-    return yield* run.pipe(
-      // The gateway's scope ends before the database client's, so that the last rows can still be written.
-      Effect.scoped,
-      Effect.provide(
-        layerPostgres({ url: dependencies.database, maxConnections: settings.databaseConnections })
-      ),
-      Effect.catchTag("SqlError", () => Effect.fail(startupError("DATABASE_URL cannot be used")))
-    )
-  }).pipe(
-    Effect.scoped,
-    Effect.provide(
-      layerTracing(settings).pipe(Layer.provideMerge(layerLogging(settings, process.stdout.isTTY)))
-    )
+  const layerObservability = layerTracing(settings).pipe(
+    Layer.provideMerge(layerLogging(settings, process.stdout.isTTY))
   )
+  return yield* Effect.provide(Effect.scoped(run(settings)), layerObservability)
 })

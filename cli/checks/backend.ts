@@ -2,7 +2,8 @@
 import { Effect } from "effect"
 import { Backend } from "../../src/backend/Backend.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
-import { type Check, explain, failed, ok, took, warning } from "./Check.ts"
+import { type Check, failed, ok, took, warning } from "./Check.ts"
+import { explain } from "../../src/observability/explain.ts"
 
 /** Whether it answers, and with which models. */
 export const backendStatus: Effect.Effect<ReadonlyArray<Check>, never, Backend> = Effect.gen(function* () {

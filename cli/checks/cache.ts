@@ -6,7 +6,8 @@ import { codeOf } from "../../src/infra/errorCode.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { onConnectionError } from "../../src/infra/RedisClient.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
-import { type Check, clockCheck, explain, failed, ok, took, warning } from "./Check.ts"
+import { type Check, clockCheck, failed, ok, took, warning } from "./Check.ts"
+import { explain } from "../../src/observability/explain.ts"
 
 /** How long the first connection may take, and how long a client may try again after an error. */
 const connectMs = 5000

@@ -3,7 +3,8 @@ import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { knownVersion, planMigrations } from "../../src/infra/Migrations.ts"
 import { makeMonotonicMs, timeoutDetached } from "../../src/infra/time.ts"
-import { type Check, clockCheck, explain, failed, ok, took, warning } from "./Check.ts"
+import { type Check, clockCheck, failed, ok, took, warning } from "./Check.ts"
+import { explain } from "../../src/observability/explain.ts"
 
 const Facts = Schema.Struct({
   version: Schema.String,

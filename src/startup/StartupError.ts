@@ -2,7 +2,7 @@
 import { Data, Effect, Result, Runtime } from "effect"
 import { describeProblem, exitCodeConfiguration, readSettings, type SettingsValues } from "../Settings.ts"
 
-export class StartupError extends Data.TaggedError("BootFailed")<{
+export class StartupError extends Data.TaggedError("StartupError")<{
   readonly lines: ReadonlyArray<string>
   readonly exitCode: number
 }> {

@@ -7,6 +7,7 @@ import { Effect, type Scope } from "effect"
 import { embeddedPostgres } from "../infra/embedded/EmbeddedPostgres.ts"
 import type { DatabaseAddress, SocketAddress } from "../infra/Postgres.ts"
 import type { SettingsValues } from "../Settings.ts"
+import { explain } from "../observability/explain.ts"
 import { findBackend, type FoundBackend } from "./backendUrl.ts"
 import { type StartupError, startupError } from "./StartupError.ts"
 
@@ -24,8 +25,8 @@ export const resolveDependencies = Effect.fnUntraced(function* (
 ): Effect.fn.Return<Dependencies, StartupError, Scope.Scope> {
   const backend =
     settings.backendUrl === undefined
-      ? yield* Effect.mapError(findBackend, () =>
-          startupError("the built-in demo backend could not be started")
+      ? yield* Effect.mapError(findBackend, (error) =>
+          startupError(`the built-in demo backend could not be started: ${explain(error)}`)
         )
       : { url: settings.backendUrl, what: settings.backendUrl.origin }
   if (settings.databaseUrl !== undefined)

@@ -149,11 +149,15 @@ describe("Settings", () => {
     rmSync(folder, { recursive: true })
   })
 
-  it("when a variable is almost a setting that is absent, then it is refused", () => {
+  it("when a variable is almost a setting, then it is refused, also beside the one that is meant", () => {
     for (const [name, meant] of [
+      ["BACKND_URL", "BACKEND_URL"],
       ["REDIS_URI", "REDIS_URL"],
       ["DATABSE_URL", "DATABASE_URL"],
       ["DATABASE_URL_FIEL", "DATABASE_URL_FILE"],
+      ["DATADIR", "DATA_DIR"],
+      ["PROT", "PORT"],
+      ["HOSTS", "HOST"],
       ["MAX_REQUEST_BODY_BYTE", "MAX_REQUEST_BODY_BYTES"],
       ["NUM_PREDICT_CAPS", "NUM_PREDICT_CAP"],
       ["TRUSTED_PROXY", "TRUSTED_PROXIES"],
@@ -162,28 +166,49 @@ describe("Settings", () => {
       ["QUEUE_MAX_WAIT_S", "QUEUE_MAX_WAIT_MS"],
       ["MAX_REQUEST_BODIES", "MAX_REQUEST_BODY_BYTES"]
     ] as const) {
-      assert.deepStrictEqual(problems({ [name]: "1" }), [
-        `${name}: got no setting of this name, expected perhaps ${meant}`
+      const line = `${name}: got no setting of this name, expected perhaps ${meant}`
+      assert.deepStrictEqual(problems({ [name]: "1" }), [line])
+      const right = {
+        BACKEND_URL: "http://a",
+        REDIS_URL: "redis://a",
+        DATABASE_URL: "postgres://a/b",
+        PORT: "80"
+      }
+      assert.deepStrictEqual(problems({ ...right, [name]: "1" }), [line])
+      assert.deepStrictEqual(problems({ [name]: "" }), [], "empty is absent")
+    }
+    for (const name of ["PORT", "BACKEND_URL"]) {
+      assert.deepStrictEqual(problems({ [`${name}_FILE`]: "/run/x" }), [
+        `${name}_FILE: got a file for a setting that is no secret, expected the value itself in ${name}`
       ])
     }
-    assert.deepStrictEqual(problems({ PORT_FILE: "/run/port" }), [
-      "PORT_FILE: got a file for a setting that is no secret, expected the value itself in PORT"
-    ])
   })
 
-  it("when another program's variable is near a setting that is given, then the process starts", () => {
-    assert.deepStrictEqual(
-      problems({
-        REDIS_URL: "redis://a",
-        REDIS_URI: "x",
-        REDIS_PORT: "tcp://10.0.0.1:6379",
-        PORTS: "80",
-        HOSTS: "x",
-        DATADIR: "x",
-        OLLAMA_HOST: "x",
-        DATABASE_HOST: "x"
-      }),
-      []
-    )
+  it("when Docker or Kubernetes set variables, whatever the services are called, then the process starts", () => {
+    const services = Object.values(table).flatMap(({ name }) => {
+      const words = name.split("_")
+      return words.map((_, count) => words.slice(0, count + 1).join("_"))
+    })
+    for (const service of [...services, "A", "KUBERNETES", "OLLAMA"]) {
+      const address = "tcp://10.0.0.1:80"
+      const env = {
+        HOME: "/root",
+        HOSTNAME: "pod-1",
+        PATH: "/bin",
+        TERM: "xterm",
+        PWD: "/",
+        [`${service}_SERVICE_HOST`]: "10.0.0.1",
+        [`${service}_SERVICE_PORT`]: "80",
+        [`${service}_SERVICE_PORT_HTTP`]: "80",
+        [`${service}_PORT`]: address,
+        [`${service}_PORT_80_TCP`]: address,
+        [`${service}_PORT_80_TCP_PROTO`]: "tcp",
+        [`${service}_PORT_80_TCP_PORT`]: "80",
+        [`${service}_PORT_80_TCP_ADDR`]: "10.0.0.1",
+        [`${service}_NAME`]: "/gateway/other"
+      }
+      assert.deepStrictEqual(problems(env), [], service)
+    }
+    assert.deepStrictEqual(problems({ OLLAMA_HOST: "x", DATABASE_HOST: "x", NODE_OPTIONS: "--x" }), [])
   })
 })

@@ -1,0 +1,84 @@
+/** What the gateway says when it cannot start: one line for each problem, and an exit code. */
+import { execFile } from "node:child_process"
+import { once } from "node:events"
+import { createServer } from "node:net"
+import { fileURLToPath } from "node:url"
+import { assert, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { cannotListen } from "../../src/startup/listening.ts"
+import { freePort } from "../support/servers/processes.ts"
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
+
+const servers = {
+  NODE_ENV: "production",
+  DATABASE_URL: "postgres://127.0.0.1:1/none",
+  REDIS_URL: "redis://127.0.0.1:1",
+  BACKEND_URL: "http://127.0.0.1:1",
+  LOG_LEVEL: "none"
+}
+
+/** Starts a gateway that must end. Returns its exit code and what it says on stderr. */
+const start = (env: Readonly<Record<string, string>>) =>
+  Effect.callback<readonly [code: number | string | null | undefined, said: string]>((resume) => {
+    const child = execFile(
+      process.execPath,
+      [main],
+      { env: { PATH: process.env["PATH"], ...servers, ...env } },
+      (error, _, said) => resume(Effect.succeed([error === null ? 0 : error.code, said]))
+    )
+    return Effect.sync(() => void child.kill("SIGKILL"))
+  })
+
+it.live("when another program listens there, then the line says so, and the exit code is 1", () =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const port = yield* freePort
+      const other = createServer()
+      yield* Effect.acquireRelease(
+        Effect.promise(() => once(other.listen(port, "127.0.0.1"), "listening")),
+        () => Effect.sync(() => other.close())
+      )
+      assert.deepStrictEqual(yield* start({ PORT: String(port) }), [
+        1,
+        `tollgate: cannot listen on 127.0.0.1:${port}: another program listens there; stop it, or set another PORT (EADDRINUSE)\n`
+      ])
+    })
+  )
+)
+
+it.live("when the address is not this machine's, then the line says so", () =>
+  Effect.gen(function* () {
+    const [code, said] = yield* start({ HOST: "203.0.113.1", PORT: "0" })
+    assert.deepStrictEqual(
+      [code, said],
+      [
+        1,
+        "tollgate: cannot listen on 203.0.113.1:0: this machine does not have this address; set HOST to one that it has (EADDRNOTAVAIL)\n"
+      ]
+    )
+  })
+)
+
+it("when the port needs another user, or the cause is not known, then the line has the cause", () => {
+  const failed = (code: string) => Object.assign(new Error(`listen ${code}: no`), { code })
+  assert.include(
+    cannotListen("::", 81, failed("EACCES")),
+    "[::]:81: this user may not use this port; set PORT"
+  )
+  assert.strictEqual(cannotListen("::1", 81, failed("EIO")), "cannot listen on [::1]:81: listen EIO: no")
+})
+
+it.live("when settings are misspelt or gone, then there is a line for each, and the exit code is 78", () =>
+  Effect.gen(function* () {
+    const [code, said] = yield* start({ BACKND_URL: "hidden-word", WORKERS: "4", PORT: "x" })
+    assert.strictEqual(code, 78)
+    const lines = said.trimEnd().split("\n")
+    assert.deepStrictEqual(lines.map((line) => line.split(" ")[1]).toSorted(), [
+      "BACKND_URL:",
+      "PORT:",
+      "WORKERS:"
+    ])
+    assert.notInclude(said, "hidden-word")
+  })
+)
