@@ -9,6 +9,7 @@ import * as Values from "../src/admin/Values.ts"
 import { periods } from "../src/domain/Limits.ts"
 import { KeySettings, TenantSettings } from "../src/domain/settings.ts"
 import { snakeCase } from "../src/domain/text.ts"
+import type { UnreadableRow } from "../src/infra/rows.ts"
 import { FileInvalid } from "./errorMessages.ts"
 
 const optional = Schema.optionalKey
@@ -142,11 +143,16 @@ const declaredKey = (key: KeyOverview): DeclaredKey => ({
 /** A tenant with the budgets that its keys share. */
 export type TenantState = TenantInfo & { readonly budgets: ReadonlyArray<BudgetState> }
 
-/** What is in force now. Revoked keys are left out: nothing of them can change. */
-export const declarationOf = (
-  tenants: ReadonlyArray<TenantState>,
-  keys: ReadonlyArray<KeyOverview>
-): Declaration => ({
+/** What is in force now. */
+export interface State {
+  readonly tenants: ReadonlyArray<TenantState>
+  readonly keys: ReadonlyArray<KeyOverview>
+  /** tenants and keys that could not be read, and are in neither list */
+  readonly unreadable: ReadonlyArray<UnreadableRow>
+}
+
+/** Revoked keys are left out: nothing of them can change. */
+export const declarationOf = ({ keys, tenants }: State): Declaration => ({
   version: 1,
   tenants: tenants.map((tenant) => ({
     name: tenant.name,

@@ -8,6 +8,7 @@ import { isSqlError } from "effect/sql/SqlError"
 import { StartupError } from "../src/startup/StartupError.ts"
 import { BackendFailed } from "../src/domain/Errors.ts"
 import { MigrationFailed, SchemaMismatch, UnreleasedSchema } from "../src/infra/Migrations.ts"
+import { UnreadableRow } from "../src/infra/rows.ts"
 import { describeTlsFailure } from "../src/infra/tls.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
 import * as Registry from "../src/admin/Errors.ts"
@@ -108,6 +109,7 @@ const errorMessage = (error: unknown): string => {
   if (error instanceof MigrationFailed) return databaseMessage(error.cause)
   if (error instanceof SchemaMismatch || error instanceof UnreleasedSchema) return error.message
   if (error instanceof NoDatabase || error instanceof RuntimeFileFailed) return error.message
+  if (error instanceof UnreadableRow) return error.message
   if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"
   if (isSqlError(error)) return databaseMessage(error)
   if (CliError.isCliError(error)) return usage(error)

@@ -2,13 +2,15 @@
 import { Cause, Console, Data, Effect } from "effect"
 import { CliError, CliOutput } from "effect/cli"
 import { StartupError } from "../src/startup/StartupError.ts"
+import type { Listed, UnreadableRow } from "../src/infra/rows.ts"
 import { redact } from "../src/observability/redact.ts"
 import { exitCodeConfiguration } from "../src/Settings.ts"
 import { errorMessages, usageMessage } from "./errorMessages.ts"
 import { WrongSettings } from "./environment.ts"
+import { Json, show } from "./terminal.ts"
 
-/** A check of `status` or `doctor` failed. The command has printed it already. */
-export class ChecksFailed extends Data.TaggedError("ChecksFailed") {}
+/** The command failed, and has printed already what is wrong. */
+export class Reported extends Data.TaggedError("Reported") {}
 
 /** Longest line, in characters. */
 const maxLength = 500
@@ -24,6 +26,32 @@ export const printErrors = (lines: ReadonlyArray<string>, json: boolean): Effect
   json
     ? Console.error(JSON.stringify({ error: { message: safe(lines.join("; ")) } }))
     : Effect.forEach(lines, (line) => Console.error(safe(`tollgate: ${line}`)), { discard: true })
+
+/** Names the rows that cannot be read. */
+export const nameUnreadable = (unreadable: ReadonlyArray<UnreadableRow>) =>
+  unreadable.length === 0
+    ? Effect.void
+    : Effect.flatMap(Json, (json) =>
+        printErrors(
+          unreadable.map((row) => row.message),
+          json
+        )
+      )
+
+/** Names them, and fails when there are some. */
+export const failIfUnreadable = (unreadable: ReadonlyArray<UnreadableRow>) =>
+  Effect.andThen(nameUnreadable(unreadable), unreadable.length === 0 ? Effect.void : new Reported())
+
+/** Prints a list, and fails when rows had to be left out. */
+export const showListed = <A>(
+  { rows, unreadable }: Listed<A>,
+  none: string,
+  text: (rows: ReadonlyArray<A>) => string
+) =>
+  Effect.gen(function* () {
+    yield* show(rows, rows.length === 0 ? none : text(rows))
+    yield* failIfUnreadable(unreadable)
+  })
 
 /** Whether errors are printed as JSON. The flag may be part of a command line that cannot be read. */
 export const wantsJson = (args: ReadonlyArray<string>): boolean => args.includes("--json")
@@ -44,7 +72,7 @@ export const interrupted = 130
 export const reportFailure = (cause: Cause.Cause<unknown>, json: boolean): Effect.Effect<number> => {
   if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(interrupted)
   const error = Cause.squash(cause)
-  if (error instanceof ChecksFailed) return Effect.succeed(1)
+  if (error instanceof Reported) return Effect.succeed(1)
   // The presenter has printed already. Help after wrong usage is a failure; help after a bare command is not.
   if (CliError.isCliError(error) && error._tag === "ShowHelp") {
     return Effect.succeed(error.errors.length === 0 ? 0 : 1)

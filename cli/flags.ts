@@ -97,10 +97,11 @@ export const changeFlags = (command: SettingOption["changedBy"]) =>
 
 export type GivenSettings = Readonly<Record<string, string | undefined>>
 
-/** The settings that are given. Numbers are read; the registry checks them. */
+/** The settings that are given. Numbers are read; the registry checks them. `removes`: whether `none` removes a setting. */
 export const givenSettings = (
   given: GivenSettings,
-  of: "key" | "tenant"
+  of: "key" | "tenant",
+  removes: boolean
 ): Effect.Effect<Readonly<Record<string, unknown>>, InvalidValue> => {
   const list = lists[of]
   const read = (setting: string, text: string): Result.Result<unknown, InvalidValue> => {
@@ -109,9 +110,9 @@ export const givenSettings = (
       const expected = `given with --${of === "key" ? "tenant" : "key"}, not with --${of}`
       return Result.fail(new InvalidValue({ field: lists.both.texts[setting]?.name ?? setting, expected }))
     }
-    if (text === "none") return Result.succeed(null)
+    if (removes && text === "none") return Result.succeed(null)
     if (known.option?.value !== "n") return Result.succeed(text)
-    const expected = isRemovable(list, setting) ? `${known.expected}, or none` : known.expected
+    const expected = removes && isRemovable(list, setting) ? `${known.expected}, or none` : known.expected
     return /^\d{1,16}$/.test(text)
       ? Result.succeed(Number(text))
       : Result.fail(new InvalidValue({ field: known.name, expected }))

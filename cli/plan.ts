@@ -1,6 +1,6 @@
 /** Compares a declaration with what is in force, and makes the changes that `apply` prints and runs. */
 import { Effect, Predicate } from "effect"
-import type { KeyOverview, Registry } from "../src/admin/Registry.ts"
+import type { Registry } from "../src/admin/Registry.ts"
 import { type AdminError, type InvalidValue, UnknownKey } from "../src/admin/Errors.ts"
 import { withoutDefaultTag } from "../src/gates/models/Catalog.ts"
 import { FileInvalid } from "./errorMessages.ts"
@@ -10,7 +10,7 @@ import {
   type DeclaredTenant,
   keyChangeOf,
   tenantChangeOf,
-  type TenantState
+  type State
 } from "./declaration.ts"
 
 /** One changed field. `null`: none. */
@@ -59,10 +59,9 @@ export const planOf = Effect.fnUntraced(function* (
   registry: Registry["Service"],
   file: string,
   wanted: Declaration,
-  tenants: ReadonlyArray<TenantState>,
-  keys: ReadonlyArray<KeyOverview>
+  state: State
 ) {
-  const now = declarationOf(tenants, keys)
+  const now = declarationOf(state)
   const changes: Array<Change> = []
   const steps: Array<Effect.Effect<unknown, AdminError | FileInvalid>> = []
   const invalid = (problem: string) => new FileInvalid({ file, problem })
@@ -71,8 +70,13 @@ export const planOf = Effect.fnUntraced(function* (
       invalid(`${subject}: ${field} must be ${expected}`)
     )
   const named = new Set<string>()
-  const once = (subject: string) =>
-    named.has(subject) ? invalid(`${subject} is there twice`) : Effect.sync(() => void named.add(subject))
+  const once = (subject: string) => {
+    const unreadable = state.unreadable.find(({ row }) => row === subject)
+    if (unreadable !== undefined) return Effect.fail(unreadable)
+    return named.has(subject)
+      ? invalid(`${subject} is there twice`)
+      : Effect.sync(() => void named.add(subject))
+  }
   const plan = (subject: string, before: Fields, after: Fields, run: Effect.Effect<unknown, AdminError>) => {
     const differing = differences(subject, before, after)
     if (differing.length === 0) return
@@ -99,7 +103,7 @@ export const planOf = Effect.fnUntraced(function* (
       const { enabled, name, prefix, prompt_log, ...rest } = key
       const subject = `key ${prefix}`
       yield* once(subject)
-      const found = keys.find((one) => one.prefix === prefix)
+      const found = state.keys.find((one) => one.prefix === prefix)
       if (found === undefined) return yield* new UnknownKey({ prefix })
       if (found.tenant !== tenant.name) return yield* invalid(`${subject} belongs to another tenant`)
       const current = present?.keys?.find((one) => one.prefix === prefix)

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { type Check, checkTable } from "../checks/Check.ts"
-import { ChecksFailed } from "../exit.ts"
+import { Reported } from "../exit.ts"
 import { show } from "../terminal.ts"
 
 export interface DoctorNeeds {
@@ -16,7 +16,7 @@ export const makeDoctor = (needs: DoctorNeeds) =>
     Effect.fnUntraced(function* () {
       const checks = (yield* Effect.all(needs.checks, { concurrency: "unbounded" })).flat()
       yield* show({ checks }, checkTable(checks))
-      if (checks.some(({ state }) => state === "failed")) return yield* new ChecksFailed()
+      if (checks.some(({ state }) => state === "failed")) return yield* new Reported()
     })
   ).pipe(
     Command.withDescription("Check settings, stores and model server, and show how to repair what is wrong"),

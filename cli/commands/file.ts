@@ -1,8 +1,9 @@
 /** `export` and `apply`: tenants and settings of keys in a file. */
-import { Effect, FileSystem, type Layer } from "effect"
+import { Effect, FileSystem, type Layer, Result } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
+import { listedOf, type UnreadableRow } from "../../src/infra/rows.ts"
 import {
   type Declaration,
   declarationOf,
@@ -13,6 +14,7 @@ import {
 } from "../declaration.ts"
 import { described } from "../described.ts"
 import { FileInvalid } from "../errorMessages.ts"
+import { failIfUnreadable, nameUnreadable } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { allowlistHints, installedModels } from "../modelHints.ts"
 import { type Change, planOf } from "../plan.ts"
@@ -20,19 +22,32 @@ import { counted, escapeText, notesAsText, show } from "../terminal.ts"
 
 /** All tenants and keys, as they are now. */
 const readState = Effect.fnUntraced(function* (registry: Registry["Service"]) {
-  const tenants = yield* Effect.forEach(yield* registry.listTenants, (tenant) =>
-    Effect.map(registry.showTenantBudgets(tenant.name), (budgets): TenantState => ({ ...tenant, budgets }))
+  const [found, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
+  const tenants = listedOf(
+    yield* Effect.forEach(found.rows, (tenant) =>
+      registry.showTenantBudgets(tenant.name).pipe(
+        Effect.map((budgets): Result.Result<TenantState, UnreadableRow> =>
+          Result.succeed({ ...tenant, budgets })
+        ),
+        Effect.catchTag("UnreadableRow", (row) => Effect.succeed(Result.fail(row)))
+      )
+    )
   )
-  return { tenants, keys: yield* registry.listKeys() }
+  return {
+    tenants: tenants.rows,
+    keys: keys.rows,
+    unreadable: [...found.unreadable, ...tenants.unreadable, ...keys.unreadable]
+  }
 })
 
 export const exportTenants = Command.make(
   "export",
   {},
   Effect.fnUntraced(function* () {
-    const { keys, tenants } = yield* readState(yield* Registry)
-    const declaration = declarationOf(tenants, keys)
+    const state = yield* readState(yield* Registry)
+    const declaration = declarationOf(state)
     yield* show(declaration, writeDeclaration(declaration).trimEnd())
+    yield* failIfUnreadable(state.unreadable)
   })
 ).pipe(
   described(
@@ -83,8 +98,9 @@ export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
     Effect.fnUntraced(function* ({ dryRun, file }) {
       const registry = yield* Registry
       const wanted = yield* readDeclaration(file, yield* readFile(file))
-      const { keys, tenants } = yield* readState(registry)
-      const { changes, run } = yield* planOf(registry, file, wanted, tenants, keys)
+      const state = yield* readState(registry)
+      const { changes, run } = yield* planOf(registry, file, wanted, state)
+      yield* nameUnreadable(state.unreadable)
       if (!dryRun) yield* run
       const end =
         changes.length === 0

@@ -6,6 +6,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { scopes } from "../../src/domain/Caller.ts"
 import { described } from "../described.ts"
+import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { readInstant, readLifetime } from "../lifetime.ts"
 import { keyFacts, keyHints, keyOverviewTable, keyTable } from "../tables.ts"
@@ -37,7 +38,7 @@ export const createKey = Command.make(
       scopes: flags.commaList(scopes),
       expiresInMs: expiresIn === undefined ? undefined : yield* readLifetime(expiresIn),
       expiresAt: expiresAt === undefined ? undefined : yield* readInstant(expiresAt),
-      ...(yield* Values.keyChange(yield* flags.givenSettings(settings, "key")))
+      ...(yield* Values.keyChange(yield* flags.givenSettings(settings, "key", false)))
     })
     const expiry = key.expires === null ? "never expires" : `expires ${minute(key.expires)} UTC`
     yield* noteAsText(
@@ -99,8 +100,7 @@ export const listKeys = Command.make(
   { tenant: flags.owner.tenant },
   Effect.fnUntraced(function* ({ tenant }) {
     const registry = yield* Registry
-    const keys = yield* registry.listKeys(tenant)
-    yield* show(keys, keys.length === 0 ? "no keys" : keyOverviewTable(keys))
+    yield* showListed(yield* registry.listKeys(tenant), "no keys", keyOverviewTable)
   })
 ).pipe(
   described(

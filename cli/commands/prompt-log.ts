@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { type LoggedPrompt, Registry } from "../../src/admin/Registry.ts"
 import { described } from "../described.ts"
+import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { readLifetime } from "../lifetime.ts"
 import { counted, escapeText, minute, show } from "../terminal.ts"
@@ -24,11 +25,11 @@ export const showPromptLog = Command.make(
   Effect.fnUntraced(function* ({ key, limit, since }) {
     const registry = yield* Registry
     const sinceMs = since === undefined ? undefined : yield* readLifetime(since, "since")
-    const found = yield* registry.showPromptLog(key, { limit, sinceMs })
     // Oldest first, so that a terminal shows the newest at its end.
-    yield* show(
-      found,
-      found.length === 0 ? `${key}: nothing is logged` : found.toReversed().map(format).join("\n\n")
+    yield* showListed(
+      yield* registry.showPromptLog(key, { limit, sinceMs }),
+      `${key}: nothing is logged`,
+      (found) => found.toReversed().map(format).join("\n\n")
     )
   })
 ).pipe(

@@ -2,12 +2,13 @@ import { Console, Effect, Option, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
 import { InvalidValue, RegistryDown } from "../../src/admin/Errors.ts"
 import { maxScanned, type RequestFilter, Records, type RequestRow } from "../../src/admin/records/Records.ts"
+import type { Listed } from "../../src/infra/rows.ts"
 import { errorMessages } from "../errorMessages.ts"
-import { printErrors } from "../exit.ts"
+import { nameUnreadable, printErrors, showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { readLifetime } from "../lifetime.ts"
 import { requestLine, requestTable } from "../requestLines.ts"
-import { amount, Json, note, noteAsText, show, toJsonLine } from "../terminal.ts"
+import { amount, Json, note, noteAsText, toJsonLine } from "../terminal.ts"
 
 /** `429`, or `4xx` for a class. */
 const readStatus = (text: string): Effect.Effect<readonly [number, number], InvalidValue> => {
@@ -34,6 +35,7 @@ const overlapMs = 90_000
 export const makeFollower = Effect.fnUntraced(function* (filter: RequestFilter) {
   const records = yield* Records
   let seen = new Map<string, number>()
+  const named = new Set<string>()
   let since: number | undefined
   const read = Effect.fnUntraced(function* () {
     const found = yield* records.writtenSince(filter, since)
@@ -43,7 +45,9 @@ export const makeFollower = Effect.fnUntraced(function* (filter: RequestFilter) 
     // A second more, because times are cut to milliseconds.
     const oldest = since - 1000
     seen = new Map([...seen].filter(([, at]) => at >= oldest))
-    return fresh
+    const unreadable = found.unreadable.filter(({ row }) => !named.has(row))
+    for (const { row } of unreadable) named.add(row)
+    return { rows: fresh, unreadable } satisfies Listed<RequestRow>
   })
   const { now } = yield* records.writtenSince(filter, undefined)
   since = now - overlapMs
@@ -113,7 +117,11 @@ export const requests = Command.make(
     }
     // Before the list, so that nothing falls between.
     const next = given.follow ? yield* makeFollower(filter) : undefined
-    const { exhausted, rows } = yield* records.requests({ ...filter, sinceMs, limit: given.limit })
+    const { exhausted, rows, unreadable } = yield* records.requests({
+      ...filter,
+      sinceMs,
+      limit: given.limit
+    })
     if (exhausted) {
       yield* note(
         `only the newest ${amount(maxScanned)} requests were searched: use --key, or a shorter --since`
@@ -122,14 +130,16 @@ export const requests = Command.make(
     // Oldest first, so that a terminal shows the newest at its end.
     const listed = rows.toReversed()
     if (next === undefined) {
-      return yield* show(listed, listed.length === 0 ? "no requests" : requestTable(listed))
+      return yield* showListed({ rows: listed, unreadable }, "no requests", requestTable)
     }
+    yield* nameUnreadable(unreadable)
     const shown = new Set(rows.map(({ requestId }) => requestId))
     yield* printRows(listed)
     for (;;) {
       // Those that were written between the first look and the list are in both.
       const fresh = yield* untilAnswered(next())
-      yield* printRows(fresh.filter(({ requestId }) => !shown.delete(requestId)))
+      yield* printRows(fresh.rows.filter(({ requestId }) => !shown.delete(requestId)))
+      yield* nameUnreadable(fresh.unreadable)
       yield* Effect.sleep("1 second")
     }
   })

@@ -14,11 +14,11 @@ const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.
   return "key" in owner
     ? yield* registry.changeKey(
         owner.key,
-        yield* Values.keyChange(yield* flags.givenSettings(settings, "key"))
+        yield* Values.keyChange(yield* flags.givenSettings(settings, "key", true))
       )
     : yield* registry.changeTenant(
         owner.tenant,
-        yield* Values.tenantChange(yield* flags.givenSettings(settings, "tenant"))
+        yield* Values.tenantChange(yield* flags.givenSettings(settings, "tenant", true))
       )
 })
 

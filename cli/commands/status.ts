@@ -1,10 +1,11 @@
 import { Effect, type Layer } from "effect"
 import { Command } from "effect/cli"
 import { goneAfterS, type Replica, Replicas } from "../../src/replicas/Replicas.ts"
+import type { UnreadableRow } from "../../src/infra/rows.ts"
 import { version } from "../../src/version.ts"
 import { type Check, checkTable, failed, ok, warning } from "../checks/Check.ts"
 import { explain } from "../../src/observability/explain.ts"
-import { ChecksFailed } from "../exit.ts"
+import { Reported } from "../exit.ts"
 import { duration, show, table } from "../terminal.ts"
 
 const breakerStates = ["closed", "half-open", "open"]
@@ -109,6 +110,9 @@ const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {
   ]
 }
 
+const unreadable = ({ message }: UnreadableRow): Check =>
+  warning("replicas", message, "delete the row: a running gateway writes it again")
+
 export interface StatusNeeds<E> {
   readonly replicas: Layer.Layer<Replicas, E>
   readonly database: Effect.Effect<ReadonlyArray<Check>>
@@ -126,20 +130,20 @@ export const makeStatus = <E>(needs: StatusNeeds<E>) =>
         [needs.database, needs.cache, needs.backend, Effect.result(listed)],
         { concurrency: "unbounded" }
       )
-      const states = replicas._tag === "Success" ? replicas.success.map(stateOf) : []
+      const states = replicas._tag === "Success" ? replicas.success.rows.map(stateOf) : []
       const checks = [
         ...database,
         ...cache,
         ...backend,
         ...(replicas._tag === "Success"
-          ? replicaChecks(states)
+          ? [...replicaChecks(states), ...replicas.success.unreadable.map(unreadable)]
           : [failed("replicas", explain(replicas.failure), "unknown until the database answers")])
       ]
       yield* show(
         { version, replicas: states, checks },
         [...(states.length === 0 ? [] : [replicaTable(states), ""]), checkTable(checks)].join("\n")
       )
-      if (checks.some(({ state }) => state === "failed")) return yield* new ChecksFailed()
+      if (checks.some(({ state }) => state === "failed")) return yield* new Reported()
     })
   ).pipe(
     Command.withDescription("Show the replicas, the stores and the model server; exit 1 when one fails"),

@@ -5,6 +5,7 @@ import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { periods } from "../../src/domain/Limits.ts"
 import { described } from "../described.ts"
+import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
@@ -22,7 +23,7 @@ export const createTenant = Command.make(
   },
   Effect.fnUntraced(function* ({ allowAllModels, name, settings }) {
     const registry = yield* Registry
-    const given = yield* Values.tenantChange(yield* flags.givenSettings(settings, "tenant"))
+    const given = yield* Values.tenantChange(yield* flags.givenSettings(settings, "tenant", false))
     yield* showTenant(yield* registry.createTenant({ name, allowAllModels, ...given }))
   })
 ).pipe(
@@ -38,8 +39,7 @@ export const listTenants = Command.make(
   {},
   Effect.fnUntraced(function* () {
     const registry = yield* Registry
-    const tenants = yield* registry.listTenants
-    yield* show(tenants, tenants.length === 0 ? "no tenants" : tenantTable(tenants))
+    yield* showListed(yield* registry.listTenants, "no tenants", tenantTable)
   })
 ).pipe(described("List the tenants with their limits and models", "tollgate list-tenants --json"))
 

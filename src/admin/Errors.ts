@@ -1,5 +1,6 @@
 /** The errors of administration. None of them contains a secret. */
 import { Data } from "effect"
+import { UnreadableRow } from "../infra/rows.ts"
 
 export class UnknownTenant extends Data.TaggedError("UnknownTenant")<{ readonly tenant: string }> {}
 
@@ -16,10 +17,18 @@ export class InvalidValue extends Data.TaggedError("InvalidValue")<{
   readonly expected: string
 }> {}
 
-/** The database failed, or its answer has an unexpected form. `cause` is for a log, not for a terminal. */
+/** The database failed, or its answer has an unexpected form that is no single row's. `cause` is for a log, not for a terminal. */
 export class RegistryDown extends Data.TaggedError("RegistryDown")<{ readonly cause: unknown }> {}
 
-const classes = [DuplicateTenant, InvalidValue, RegistryDown, RevokedKey, UnknownKey, UnknownTenant]
+const classes = [
+  DuplicateTenant,
+  InvalidValue,
+  RegistryDown,
+  RevokedKey,
+  UnknownKey,
+  UnknownTenant,
+  UnreadableRow
+]
 
 export type AdminError = InstanceType<(typeof classes)[number]>
 

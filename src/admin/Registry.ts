@@ -7,6 +7,7 @@
 import { Context, type Effect, Schema, Struct } from "effect"
 import { type BudgetUse, type Period } from "../domain/Limits.ts"
 import { type KeyChange, KeySettings, type TenantChange, TenantSettings } from "../domain/settings.ts"
+import type { Listed, UnreadableRow } from "../infra/rows.ts"
 import type {
   DuplicateTenant,
   InvalidValue,
@@ -116,13 +117,13 @@ export interface ModelsChange {
 /** An absent period does not change; null removes its budget. */
 export type BudgetChange = { readonly [P in Period]?: number | null }
 
-type Answer<A, E = never> = Effect.Effect<A, E | InvalidValue | RegistryDown>
+type Answer<A, E = never> = Effect.Effect<A, E | InvalidValue | RegistryDown | UnreadableRow>
 
 export class Registry extends Context.Service<
   Registry,
   {
     createTenant(tenant: NewTenant): Answer<TenantInfo, DuplicateTenant>
-    readonly listTenants: Answer<ReadonlyArray<TenantInfo>>
+    readonly listTenants: Answer<Listed<TenantInfo>>
     showTenant(tenant: string): Answer<TenantInfo, UnknownTenant>
     changeTenant(tenant: string, change: TenantChange): Answer<TenantInfo, UnknownTenant>
     setTenantEnabled(tenant: string, enabled: boolean): Answer<TenantInfo, UnknownTenant>
@@ -142,7 +143,7 @@ export class Registry extends Context.Service<
       graceMs: number | undefined
     ): Answer<{ readonly secret: string; readonly key: KeyInfo; readonly replaced: KeyInfo }, UnknownKey>
     /** The keys of a tenant, or of all tenants. */
-    listKeys(tenant?: string): Answer<ReadonlyArray<KeyOverview>, UnknownTenant>
+    listKeys(tenant?: string): Answer<Listed<KeyOverview>, UnknownTenant>
     showKey(prefix: string): Answer<KeyOverview, UnknownKey>
     /** Budgets change for all keys that share the account of the key. */
     changeKey(prefix: string, change: KeyChange): Answer<KeyInfo, UnknownKey>
@@ -153,7 +154,7 @@ export class Registry extends Context.Service<
     showPromptLog(
       prefix: string,
       which: { readonly limit: number; readonly sinceMs?: number | undefined }
-    ): Answer<ReadonlyArray<LoggedPrompt>, UnknownKey>
+    ): Answer<Listed<LoggedPrompt>, UnknownKey>
     /** Deletes all logged prompts of the key, in small batches, and returns their number. */
     erasePromptLog(prefix: string): Answer<number, UnknownKey>
     setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>

@@ -5,16 +5,15 @@ import { budgetUseOf, periods } from "../domain/Limits.ts"
 import { KeySettings } from "../domain/settings.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { selected } from "../infra/columns.ts"
+import { makeRowReader } from "../infra/rows.ts"
 import { daysOf, sumsByPeriod } from "../ledger/periods.ts"
 import { UnknownKey, UnknownTenant } from "./Errors.ts"
 import { budgetFields, budgetOf, type BudgetState } from "./Registry.ts"
-import { rowsOf } from "./rows.ts"
+import { keyNamed, tenantNamed } from "./rows.ts"
 
 const budgets = Struct.pick(KeySettings.fields, budgetFields)
 
-const decode = rowsOf(
-  Schema.Struct({ ...budgets, day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
-)
+const Sums = Schema.Struct({ ...budgets, day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
 
 /** The states of the one row of `of`, which `queries` have selected, with the rows `l` of the ledger that belong to it. */
 const read = Effect.fnUntraced(function* <E>(
@@ -22,14 +21,15 @@ const read = Effect.fnUntraced(function* <E>(
   of: "k" | "t",
   queries: Statement.Fragment,
   ledger: Statement.Fragment,
+  name: string,
   unknown: E
 ) {
-  const [row] = yield* Effect.flatMap(
+  const row = yield* Effect.flatMap(
     sql`
       WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)}), ${queries}
       SELECT ${selected(sql, of, budgets)}, ${sumsByPeriod(sql, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
       FROM at CROSS JOIN ${sql.literal(of)} LEFT JOIN ledger l ON ${ledger} GROUP BY 1, 2, 3`,
-    decode
+    makeRowReader(() => name, Sums).first
   )
   if (row === undefined) return yield* Effect.fail(unknown)
   return periods.map((period): BudgetState => {
@@ -47,6 +47,7 @@ export const readBudgets = (sql: SqlClient.SqlClient, prefix: string) =>
     sql`k AS (SELECT *, ${accountOf(sql, "api_keys")} AS account FROM api_keys WHERE prefix = ${prefix}),
       keys AS (SELECT account AS id FROM k UNION SELECT o.id FROM k JOIN api_keys o ON o.budget_account = k.account)`,
     sql`l.key_id IN (SELECT id FROM keys)`,
+    keyNamed(prefix),
     new UnknownKey({ prefix })
   )
 
@@ -56,6 +57,7 @@ export const readTenantBudgets = (sql: SqlClient.SqlClient, tenant: string) =>
     "t",
     sql`t AS (SELECT * FROM tenants WHERE name = ${tenant})`,
     sql`l.tenant_id = t.id`,
+    tenantNamed(tenant),
     new UnknownTenant({ tenant })
   )
 

@@ -1,16 +1,15 @@
 /** Reads keys with all that decides whether they work now. */
-import { Effect } from "effect"
+import { Effect, Result } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
+import { listedOf, type UnreadableRow } from "../infra/rows.ts"
 import { readBudgets } from "./budgets.ts"
 import { RegistryDown } from "./Errors.ts"
-import { KeyOverview } from "./Registry.ts"
-import { keyColumns, rowsOf } from "./rows.ts"
-
-const decode = rowsOf(KeyOverview)
+import type { KeyOverview } from "./Registry.ts"
+import { keyColumns, overviewRows } from "./rows.ts"
 
 /** The keys that `where` selects. Budgets are read for each key, by the same query as everywhere. */
 export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, where: Statement.Fragment) {
-  const found = yield* Effect.flatMap(
+  const found = yield* Effect.map(
     sql`
       SELECT ${keyColumns(sql)},
         json_build_object('rpm', coalesce(k.rpm, t.rpm), 'tpm', coalesce(k.tpm, t.tpm),
@@ -20,13 +19,19 @@ export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, w
         (SELECT max(a.arrived_at) FROM audit_log a WHERE a.key_prefix = k.prefix) AS "lastUsed"
       FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
       WHERE ${where} ORDER BY t.name, k.created_at, k.prefix`,
-    decode
+    overviewRows.list
   )
-  return yield* Effect.forEach(found, ({ lastUsed, ...key }) =>
-    Effect.map(readBudgets(sql, key.prefix), (states) => ({
-      ...key,
-      budgets: states.filter(({ budget }) => budget !== null),
-      lastUsed
-    }))
-  ).pipe(Effect.catchTag("UnknownKey", (cause) => new RegistryDown({ cause })))
+  const withBudgets = ({ lastUsed, ...key }: (typeof found.rows)[number]) =>
+    readBudgets(sql, key.prefix).pipe(
+      Effect.map((states): Result.Result<KeyOverview, UnreadableRow> => {
+        const budgets = states.filter(({ budget }) => budget !== null)
+        return Result.succeed({ ...key, budgets, lastUsed })
+      }),
+      Effect.catchTags({
+        UnknownKey: (cause) => Effect.fail(new RegistryDown({ cause })),
+        UnreadableRow: (row) => Effect.succeed(Result.fail(row))
+      })
+    )
+  const { rows, unreadable } = listedOf(yield* Effect.forEach(found.rows, withBudgets))
+  return { rows, unreadable: [...found.unreadable, ...unreadable] }
 })

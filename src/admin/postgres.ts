@@ -27,7 +27,7 @@ import {
   UsageTotals
 } from "./Registry.ts"
 import { withRegistryDown } from "./registryDown.ts"
-import { keyColumns, keyRows, tenantColumns, tenantRows } from "./rows.ts"
+import { keyColumns, keyRows, requireTenant, tenantColumns, tenantRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 const encodeKey = Schema.encodeEffect(KeyChange)
@@ -52,20 +52,18 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const hashOf = options.hash ?? hashSecret
   const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
-  const oneTenant = Effect.fnUntraced(function* (tenant: string, rows: ReadonlyArray<unknown>) {
-    const [row] = yield* tenantRows(rows)
+  const showTenant = Effect.fnUntraced(function* (tenant: string) {
+    const row = yield* Effect.flatMap(
+      sql`SELECT ${tenantColumns(sql)} FROM tenants t WHERE t.name = ${tenant}`,
+      tenantRows.first
+    )
     return row ?? (yield* new UnknownTenant({ tenant }))
   })
 
-  const showTenant = (tenant: string) =>
-    Effect.flatMap(sql`SELECT ${tenantColumns(sql)} FROM tenants t WHERE t.name = ${tenant}`, (rows) =>
-      oneTenant(tenant, rows)
-    )
-
   const showKey = Effect.fnUntraced(function* (prefix: string) {
-    const [row] = yield* Effect.flatMap(
+    const row = yield* Effect.flatMap(
       sql`SELECT ${keyColumns(sql)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`,
-      keyRows
+      keyRows.first
     )
     return row ?? (yield* new UnknownKey({ prefix }))
   })
@@ -75,26 +73,29 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const settings = yield* storedModels(
       yield* Values.tenantChange({ ...newTenant, ...options.defaults, ...tenant })
     )
-    const [row] = yield* Effect.flatMap(
+    const row = yield* Effect.flatMap(
       sql`
         INSERT INTO tenants AS t ${inserted(sql, { name, ...(yield* encodeTenant(settings)) })}
         ON CONFLICT (name) DO NOTHING RETURNING ${tenantColumns(sql)}`,
-      tenantRows
+      tenantRows.first
     )
     return row ?? (yield* new DuplicateTenant({ tenant: name }))
   }, withRegistryDown)
 
   const listTenants = Effect.suspend(
     () => sql`SELECT ${tenantColumns(sql)} FROM tenants t ORDER BY t.name`
-  ).pipe(Effect.flatMap(tenantRows), withRegistryDown)
+  ).pipe(Effect.map(tenantRows.list), withRegistryDown)
 
+  /** Changes nothing when the row cannot be read. */
   const updateTenant = (tenant: string, values: object) =>
-    Object.keys(values).length === 0
-      ? showTenant(tenant)
-      : Effect.flatMap(
-          sql`UPDATE tenants t SET ${assigned(sql, values)} WHERE t.name = ${tenant} RETURNING ${tenantColumns(sql)}`,
-          (rows) => oneTenant(tenant, rows)
-        )
+    sql.withTransaction(
+      Effect.gen(function* () {
+        if (Object.keys(values).length > 0) {
+          yield* sql`UPDATE tenants SET ${assigned(sql, values)} WHERE name = ${tenant}`
+        }
+        return yield* showTenant(tenant)
+      })
+    )
 
   const changeTenant = Effect.fnUntraced(function* (tenant: string, change: TenantChange) {
     const settings = yield* storedModels(yield* Values.tenantChange(change))
@@ -112,7 +113,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       .pipe(withRegistryDown)
 
   const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
-    yield* showTenant(tenant)
+    yield* requireTenant(sql, tenant)
     const [row] = yield* Effect.flatMap(
       sql`
         WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
@@ -147,7 +148,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const granted = yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes)
     const settings = yield* Values.keyChange({ ...newKey, ...key })
     const expiresAt = yield* expiryOf(sql, key)
-    yield* showTenant(key.tenant)
+    yield* requireTenant(sql, key.tenant)
     const row = {
       tenantId: sql`(SELECT id FROM tenants WHERE name = ${key.tenant})`,
       name,
@@ -191,7 +192,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   }, withRegistryDown)
 
   const listKeys = Effect.fnUntraced(function* (tenant?: string) {
-    if (tenant !== undefined) yield* showTenant(tenant)
+    if (tenant !== undefined) yield* requireTenant(sql, tenant)
     return yield* readKeys(sql, tenant === undefined ? sql`true` : sql`t.name = ${tenant}`)
   }, withRegistryDown)
 
@@ -263,8 +264,8 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     listKeys,
     showKey: Effect.fnUntraced(function* (given) {
       const prefix = yield* Values.validate("prefix", Values.prefix, given)
-      const [key] = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
-      return key ?? (yield* new UnknownKey({ prefix }))
+      const { rows, unreadable } = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
+      return rows[0] ?? (yield* unreadable[0] ?? new UnknownKey({ prefix }))
     }, withRegistryDown),
     revokeKey,
     setKeyEnabled,

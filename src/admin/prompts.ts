@@ -1,11 +1,11 @@
 /** Reads and erases the logged prompts of one key. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
+import { makeRowReader } from "../infra/rows.ts"
 import { LoggedPrompt } from "./Registry.ts"
-import { rowsOf } from "./rows.ts"
 import * as Values from "./Values.ts"
 
-const decode = rowsOf(LoggedPrompt)
+const prompts = makeRowReader(({ requestId }) => `the prompt of request ${String(requestId)}`, LoggedPrompt)
 
 export const readPrompts = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
@@ -17,14 +17,14 @@ export const readPrompts = Effect.fnUntraced(function* (
     which.sinceMs === undefined
       ? sql`'-infinity'::timestamptz`
       : sql`now() - ${yield* Values.validate("since", Values.lifetimeMs, which.sinceMs)}::float8 * interval '1 millisecond'`
-  return yield* Effect.flatMap(
+  return yield* Effect.map(
     sql`
       SELECT p.request_id::text AS "requestId", p.created_at AS created, p.expires_at AS expires, p.endpoint, p.prompt,
         p.answer, p.truncated
       FROM prompt_log p JOIN api_keys k ON k.id = p.key_id
       WHERE k.prefix = ${prefix} AND p.created_at >= ${since} AND p.expires_at > now()
       ORDER BY p.created_at DESC, p.request_id DESC LIMIT ${limit}`,
-    decode
+    prompts.list
   )
 })
 

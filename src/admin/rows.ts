@@ -1,14 +1,21 @@
 /** Reads rows of tenants and keys. */
-import { Schema, Struct } from "effect"
+import { Effect, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { selected } from "../infra/columns.ts"
+import { makeRowReader, type Row } from "../infra/rows.ts"
 import { KeySettings, TenantSettings } from "../domain/settings.ts"
-import { budgetFields, KeyInfo, TenantInfo } from "./Registry.ts"
+import { UnknownTenant } from "./Errors.ts"
+import { budgetFields, KeyInfo, KeyOverview, TenantInfo } from "./Registry.ts"
 
-export const rowsOf = <A>(row: Schema.Decoder<A>) => Schema.decodeUnknownEffect(Schema.Array(row))
+/** As `apply` names them. */
+export const tenantNamed = (name: unknown): string => `tenant ${String(name)}`
+export const keyNamed = (prefix: unknown): string => `key ${String(prefix)}`
 
-export const tenantRows = rowsOf(TenantInfo)
-export const keyRows = rowsOf(KeyInfo)
+const nameOfKey = ({ prefix }: Row) => keyNamed(prefix)
+
+export const tenantRows = makeRowReader(({ name }) => tenantNamed(name), TenantInfo)
+export const keyRows = makeRowReader(nameOfKey, KeyInfo)
+export const overviewRows = makeRowReader(nameOfKey, KeyOverview)
 
 /** The columns of `TenantInfo`, of a row `t` of `tenants`. */
 export const tenantColumns = (sql: SqlClient.SqlClient) => sql`
@@ -20,3 +27,9 @@ export const keyColumns = (sql: SqlClient.SqlClient) => sql`
   k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at AS created, k.expires_at AS expires,
   ${selected(sql, "k", Struct.omit(KeySettings.fields, budgetFields))},
   CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
+
+/** Fails when there is no such tenant. */
+export const requireTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, tenant: string) {
+  const found = yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant}`
+  if (found.length === 0) return yield* new UnknownTenant({ tenant })
+})

@@ -1,5 +1,6 @@
 /** The running processes of the gateway, and the last report of each. For `tollgate status`. */
 import { Context, Data, type Effect } from "effect"
+import type { Listed } from "../infra/rows.ts"
 
 /** The database failed. `cause` is for the log. */
 export class ReplicasDown extends Data.TaggedError("ReplicasDown")<{ readonly cause: unknown }> {}
@@ -35,6 +36,6 @@ export class Replicas extends Context.Service<
     /** Deletes the row of a process that ends. */
     leave(id: string): Effect.Effect<void, ReplicasDown>
     /** All rows, the oldest process first. */
-    readonly list: Effect.Effect<ReadonlyArray<Replica>, ReplicasDown>
+    readonly list: Effect.Effect<Listed<Replica>, ReplicasDown>
   }
 >()("tollgate/replicas/Replicas") {}

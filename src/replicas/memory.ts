@@ -22,11 +22,12 @@ const make = Effect.gen(function* () {
     leave: (id) => Effect.sync(() => void rows.delete(id)),
     list: Effect.sync(() => {
       const now = nowMs()
-      return [...rows.values()].map(({ began, seenAt, ...replica }) => ({
+      const listed = [...rows.values()].map(({ began, seenAt, ...replica }) => ({
         ...replica,
         upS: (now - began) / 1000,
         silentS: (now - seenAt) / 1000
       }))
+      return { rows: listed, unreadable: [] }
     })
   })
 })

@@ -1,6 +1,7 @@
 /** The processes in a table of the database. All times are the database's. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Schema } from "effect"
+import { makeRowReader } from "../infra/rows.ts"
 import { timeoutDetached } from "../infra/time.ts"
 import { forgetAfterS, Replicas, ReplicasDown } from "./Replicas.ts"
 
@@ -13,7 +14,7 @@ const Row = Schema.Struct({
   silentS: Schema.Finite,
   gauges: Schema.Record(Schema.String, Schema.NullOr(Schema.Finite))
 })
-const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
+const replicas = makeRowReader(({ id }) => `replica ${String(id)}`, Row)
 
 const make = Effect.gen(function* () {
   const pg = yield* PgClient.PgClient
@@ -36,13 +37,13 @@ const make = Effect.gen(function* () {
       ),
     leave: (id) => Effect.asVoid(bounded(pg`DELETE FROM replicas WHERE id = ${id}::text::uuid`)),
     list: bounded(
-      Effect.flatMap(
+      Effect.map(
         pg`
           SELECT id::text, host, version, started_at AS started, gauges,
             extract(epoch FROM clock_timestamp() - started_at)::float8 AS "upS",
             extract(epoch FROM clock_timestamp() - seen_at)::float8 AS "silentS"
           FROM replicas ORDER BY started_at, id`,
-        decodeRows
+        replicas.list
       )
     )
   })

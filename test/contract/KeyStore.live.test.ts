@@ -1,10 +1,12 @@
 import * as argon2 from "@node-rs/argon2"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Logger } from "effect"
 import { SqlClient } from "effect/sql"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { layerPostgres as layerKeyStore } from "../../src/gates/keys/postgres.ts"
+import { jsonLine } from "../../src/observability/logging.ts"
+import { dropChecks, readColumns, withOddValues } from "../support/oddRows.ts"
 import { TestCluster } from "../support/TestPostgres.ts"
 import { becomes, outcomeOf, suite, World } from "./KeyStore.ts"
 import { layerLiveWorld } from "./keyStoreWorld.ts"
@@ -179,4 +181,46 @@ it.live("when a key is dead, then its right secret is no more compared with its 
     }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { verify } })))
     assert.isNotEmpty(compared)
   })
+)
+
+it.live(
+  "when any column of a key or its tenant is odd, then that key alone is refused, and the log names the row",
+  () => {
+    const said: Array<string> = []
+    return Effect.gen(function* () {
+      const { addKey } = yield* World
+      const sql = yield* SqlClient.SqlClient
+      const [odd, other] = [yield* addKey(), yield* addKey()]
+      const [tenant] = yield* sql<{ name: string }>`
+      SELECT t.name FROM tenants t JOIN api_keys k ON k.tenant_id = t.id WHERE k.prefix = ${prefixOf(odd)}`
+      yield* dropChecks
+      for (const [table, column] of readColumns) {
+        if (["created_at", "expires_at", "status"].includes(column)) continue
+        said.length = 0
+        const outcomes = yield* withOddValues(
+          table,
+          column,
+          table === "tenants" ? `name = '${tenant?.name}'` : `prefix = '${prefixOf(odd)}'`,
+          Effect.all([outcomeOf(odd), outcomeOf(other)])
+        )
+        const ofOdd = outcomes.map(([outcome]) => outcome)
+        assert.include(ofOdd, "Unauthorized", `${table}.${column}`)
+        assert.notInclude(ofOdd, "Unavailable", `${table}.${column}`)
+        assert.isTrue(
+          outcomes.every(([, outcome]) => outcome === "ok"),
+          `another key, ${table}.${column}`
+        )
+        const row = table === "tenants" ? `tenant ${tenant?.name}` : `key ${prefixOf(odd)}`
+        assert.isTrue(
+          said.some((line) => line.includes(`"row":"${row}"`) && line.includes(column)),
+          `${table}.${column}: ${said.join("\n")}`
+        )
+      }
+      assert.strictEqual(yield* outcomeOf(odd), "ok")
+    }).pipe(
+      // No state is fresh, so each request sees the row as it is.
+      Effect.provide(layerLiveWorld({ freshnessMs: 0 })),
+      Effect.provide(Logger.layer([Logger.make((options) => void said.push(jsonLine.log(options)))]))
+    )
+  }
 )

@@ -22,10 +22,10 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
         const [silent, alive] = [randomUUID(), randomUUID()]
         yield* report({ id: silent, host: "a", version: "1.0.0", gauges: {} })
         yield* sql`UPDATE replicas SET seen_at = now() - make_interval(secs => ${forgetAfterS + 1})`
-        assert.isAbove((yield* list)[0]?.silentS ?? 0, forgetAfterS)
+        assert.isAbove((yield* list).rows[0]?.silentS ?? 0, forgetAfterS)
         yield* report({ id: alive, host: "b", version: "1.0.0", gauges: {} })
         assert.deepStrictEqual(
-          (yield* list).map(({ id }) => id),
+          (yield* list).rows.map(({ id }) => id),
           [alive]
         )
         yield* leave(alive)
@@ -55,10 +55,10 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
               values: { cache: Effect.succeed(0), database: Effect.succeed(1) }
             })
             yield* Layer.build(layerHeartbeat({ host: "pod-1" }))
-            return yield* eventually(list, (rows) => rows.length > 0)
+            return yield* eventually(list, ({ rows }) => rows.length > 0)
           })
         )
-        assert.deepInclude(seen[0], {
+        assert.deepInclude(seen.rows[0], {
           host: "pod-1",
           gauges: {
             "tollgate_ready{cache}": 0,
@@ -67,7 +67,7 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
             tollgate_discovery_age_seconds: null
           }
         })
-        assert.deepStrictEqual(yield* list, [])
+        assert.deepStrictEqual((yield* list).rows, [])
       }).pipe(Effect.provide(Metrics.layer))
     )
   }

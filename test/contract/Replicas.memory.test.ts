@@ -14,10 +14,10 @@ it.effect(
       const { list, report } = yield* Replicas
       yield* report({ id: "silent", host: "a", version: "1.0.0", gauges: {} })
       yield* TestClock.adjust((forgetAfterS + 1) * 1000)
-      assert.strictEqual((yield* list)[0]?.silentS, forgetAfterS + 1)
+      assert.strictEqual((yield* list).rows[0]?.silentS, forgetAfterS + 1)
       yield* report({ id: "alive", host: "b", version: "1.0.0", gauges: {} })
       assert.deepStrictEqual(
-        (yield* list).map(({ id }) => id),
+        (yield* list).rows.map(({ id }) => id),
         ["alive"]
       )
     }).pipe(Effect.provide(layerMemory))

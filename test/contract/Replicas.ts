@@ -16,9 +16,9 @@ export const suite = (name: string, world: Layer.Layer<Replicas, unknown>): void
         ]
         yield* report({ ...one, gauges: { models: 1 } })
         yield* report({ ...other, gauges: {} })
-        const [before] = yield* list
+        const [before] = (yield* list).rows
         yield* report({ ...one, gauges: { models: 2, age: null, "ready{cache}": 0 } })
-        const both = yield* list
+        const both = (yield* list).rows
         assert.deepStrictEqual(
           both.map(({ host }) => host),
           ["a", "b"]
@@ -38,7 +38,7 @@ export const suite = (name: string, world: Layer.Layer<Replicas, unknown>): void
         yield* leave(other.id)
         yield* leave(other.id)
         assert.deepStrictEqual(
-          (yield* list).map(({ id }) => id),
+          (yield* list).rows.map(({ id }) => id),
           [one.id]
         )
       }).pipe(Effect.provide(world))

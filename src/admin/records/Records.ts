@@ -2,8 +2,9 @@
  * What was used and what was asked, for operators: sums of the ledger, and the rows of the audit. Read only, but for
  * `pruneStep`. Every read is bounded by a number of rows and by a time.
  */
-import { Context, type Effect } from "effect"
+import { Context, type Effect, Schema } from "effect"
 import type { Pruned } from "../../audit/months.ts"
+import type { Listed, UnreadableRow } from "../../infra/rows.ts"
 import type { InvalidValue, RegistryDown, UnknownKey, UnknownTenant } from "../Errors.ts"
 
 export const reportColumns = ["tenant", "key", "model", "user", "day"] as const
@@ -14,10 +15,10 @@ export type ReportDay = { readonly day: string } | { readonly daysAgo: number }
 
 export interface ReportQuery {
   readonly by: ReportColumn
-  readonly tenant?: string
+  readonly tenant?: string | undefined
   /** both days are included; default: from the first of the month of `until`, until today */
-  readonly since?: ReportDay
-  readonly until?: ReportDay
+  readonly since?: ReportDay | undefined
+  readonly until?: ReportDay | undefined
   /** how many rows have a line of their own; the others are summed */
   readonly top: number
 }
@@ -46,40 +47,66 @@ export interface Report {
   readonly others: (Totals & { readonly count: number }) | undefined
 }
 
+const Text = Schema.NullOr(Schema.String)
+
 /** A row of the audit as it is after its correction. */
-export interface RequestRow {
-  readonly requestId: string
-  readonly arrivedAt: Date
-  readonly completedAt: Date
-  readonly tenant: string | null
-  readonly key: string | null
-  readonly method: string
-  readonly endpoint: string
-  readonly model: string | null
-  readonly alias: string | null
-  readonly endUser: string | null
-  readonly streamed: boolean
-  readonly status: number
-  readonly errorType: string | null
-  readonly tokensIn: number
-  readonly tokensOut: number
-  readonly usageSource: string | null
-  readonly latencyMs: number
-  readonly queuedMs: number | null
-  readonly clientIp: string
-  readonly clientRequestId: string | null
-  readonly truncated: boolean | null
+export const RequestRow = Schema.Struct({
+  requestId: Schema.String,
+  arrivedAt: Schema.Date,
+  completedAt: Schema.Date,
+  tenant: Text,
+  key: Text,
+  method: Schema.String,
+  endpoint: Schema.String,
+  model: Text,
+  alias: Text,
+  endUser: Text,
+  streamed: Schema.Boolean,
+  status: Schema.Finite,
+  errorType: Text,
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
+  usageSource: Text,
+  latencyMs: Schema.Finite,
+  queuedMs: Schema.NullOr(Schema.Finite),
+  clientIp: Schema.String,
+  clientRequestId: Text,
+  truncated: Schema.NullOr(Schema.Boolean),
   /** number of requests that the row stands for */
-  readonly repeats: number
+  repeats: Schema.Finite,
   /** whether a correction changed status or tokens */
-  readonly corrected: boolean
-}
+  corrected: Schema.Boolean
+})
+export type RequestRow = typeof RequestRow.Type
+
+export const Correction = Schema.Struct({
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
+  status: Schema.Finite,
+  errorType: Text,
+  correctedAt: Schema.Date
+})
+
+/** A request that is running, or whose process died. */
+export const OpenRequest = Schema.Struct({
+  requestId: Schema.String,
+  tenant: Text,
+  key: Schema.String,
+  model: Schema.String,
+  endpoint: Schema.String,
+  arrivedAt: Schema.Date,
+  admittedAt: Schema.Date,
+  held: Schema.Finite,
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
+  leaseUntil: Schema.Date
+})
 
 export interface RequestFilter {
-  readonly key?: string
-  readonly tenant?: string
+  readonly key?: string | undefined
+  readonly tenant?: string | undefined
   /** the lowest and the highest status */
-  readonly status?: readonly [number, number]
+  readonly status?: readonly [number, number] | undefined
 }
 
 export interface RequestQuery extends RequestFilter {
@@ -92,34 +119,11 @@ export interface RequestQuery extends RequestFilter {
 export interface RequestDetails {
   /** the row as it was written, without its correction */
   readonly row: RequestRow | undefined
-  readonly correction:
-    | {
-        readonly tokensIn: number
-        readonly tokensOut: number
-        readonly status: number
-        readonly errorType: string | null
-        readonly correctedAt: Date
-      }
-    | undefined
-  /** the request is running, or its process died */
-  readonly open:
-    | {
-        readonly requestId: string
-        readonly tenant: string | null
-        readonly key: string
-        readonly model: string
-        readonly endpoint: string
-        readonly arrivedAt: Date
-        readonly admittedAt: Date
-        readonly held: number
-        readonly tokensIn: number
-        readonly tokensOut: number
-        readonly leaseUntil: Date
-      }
-    | undefined
+  readonly correction: typeof Correction.Type | undefined
+  readonly open: typeof OpenRequest.Type | undefined
 }
 
-type Answer<A, E = never> = Effect.Effect<A, E | InvalidValue | RegistryDown>
+type Answer<A, E = never> = Effect.Effect<A, E | InvalidValue | RegistryDown | UnreadableRow>
 
 /** How many rows of the log one query reads when no index helps. */
 export const maxScanned = 100_000
@@ -134,15 +138,12 @@ export class Records extends Context.Service<
      */
     requests(
       query: RequestQuery
-    ): Answer<
-      { readonly rows: ReadonlyArray<RequestRow>; readonly exhausted: boolean },
-      UnknownTenant | UnknownKey
-    >
+    ): Answer<Listed<RequestRow> & { readonly exhausted: boolean }, UnknownTenant | UnknownKey>
     /** Rows written since an instant (epoch ms, by the database's clock), in the order of writing, and what the clock says. */
     writtenSince(
       filter: RequestFilter,
       since: number | undefined
-    ): Answer<{ readonly now: number; readonly rows: ReadonlyArray<RequestRow> }, UnknownTenant | UnknownKey>
+    ): Answer<Listed<RequestRow> & { readonly now: number }, UnknownTenant | UnknownKey>
     /** By the id of the gateway, or by the client's own, which is looked for among the newest 5 × `maxScanned` requests. */
     request(id: string): Answer<ReadonlyArray<RequestDetails>>
     /** Rows that count several requests and that may count this one: they began when it arrived. */

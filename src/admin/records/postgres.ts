@@ -2,8 +2,9 @@
 import { Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { type Pruned, pruneStep } from "../../audit/months.ts"
-import { InvalidValue, UnknownKey, UnknownTenant } from "../Errors.ts"
+import { InvalidValue, UnknownKey } from "../Errors.ts"
 import { withRegistryDownAfter } from "../registryDown.ts"
+import { requireTenant } from "../rows.ts"
 import * as Values from "../Values.ts"
 import { Records, type ReportDay, type RequestFilter } from "./Records.ts"
 import { readReport } from "./report.ts"
@@ -31,14 +32,8 @@ const make = Effect.gen(function* () {
       })
     )
 
-  const checkTenant = Effect.fnUntraced(function* (tenant: string | undefined) {
-    if (tenant === undefined) return
-    if ((yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant}`).length === 0)
-      return yield* new UnknownTenant({ tenant })
-  })
-
   const checkFilter = Effect.fnUntraced(function* ({ key, tenant }: RequestFilter) {
-    yield* checkTenant(tenant)
+    if (tenant !== undefined) yield* requireTenant(sql, tenant)
     if (key === undefined) return
     const prefix = yield* Values.validate("key", Values.prefix, key)
     if ((yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${prefix}`).length === 0)
@@ -47,7 +42,7 @@ const make = Effect.gen(function* () {
 
   const report = Effect.fnUntraced(function* (query: Parameters<Records["Service"]["report"]>[0]) {
     const top = yield* Values.validate("top", Values.reportRows, query.top)
-    yield* checkTenant(query.tenant)
+    if (query.tenant !== undefined) yield* requireTenant(sql, query.tenant)
     const today = sql`(now() AT TIME ZONE 'UTC')::date`
     const dayOf = (day: ReportDay | undefined) =>
       day === undefined
@@ -63,16 +58,7 @@ const make = Effect.gen(function* () {
     )
     if (since > until)
       return yield* new InvalidValue({ field: "since", expected: "a day that is not after --until" })
-    return yield* large(
-      120,
-      readReport(sql, {
-        by: query.by,
-        since,
-        until,
-        top,
-        ...(query.tenant === undefined ? {} : { tenant: query.tenant })
-      })
-    )
+    return yield* large(120, readReport(sql, { ...query, since, until, top }))
   }, withRegistryDownAfter("125 seconds"))
 
   return Records.of({

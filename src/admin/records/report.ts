@@ -1,6 +1,7 @@
 /** Sums of `usage_daily` by tenant, key, model or day, and of the audit by user. Both have the sums of the ledger, to the token. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
+import { makeRowReader } from "../../infra/rows.ts"
 import type { Report, ReportColumn, ReportQuery, Totals } from "./Records.ts"
 
 const Row = Schema.Struct({
@@ -14,7 +15,7 @@ const Row = Schema.Struct({
   tokens_out: Schema.Finite,
   errors: Schema.Finite
 })
-const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
+const reportRows = makeRowReader(({ name }) => `the row of ${String(name)}`, Row)
 
 const totalsOf = (row: typeof Row.Type): Totals => ({
   requests: row.requests,
@@ -85,7 +86,7 @@ export const readReport = Effect.fnUntraced(function* (
       SELECT NULL, NULL, NULL, NULL, count(*), sum(requests)::float8, sum(tokens_in)::float8, sum(tokens_out)::float8,
         sum(errors)::float8 FROM placed WHERE place > ${top} HAVING count(*) > 0
       ORDER BY 1`,
-    decodeRows
+    reportRows.all
   )
   const others = rows.find(({ place }) => place === null)
   const listed = rows

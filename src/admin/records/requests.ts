@@ -1,42 +1,19 @@
 /** Reads rows of the audit with their corrections. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
+import { makeRowReader, type Row } from "../../infra/rows.ts"
 import {
+  Correction,
   maxScanned,
+  OpenRequest,
   type RequestDetails,
   type RequestFilter,
   type RequestQuery,
-  type RequestRow
+  RequestRow
 } from "./Records.ts"
 
-const Text = Schema.NullOr(Schema.String)
-const Row = Schema.Struct({
-  requestId: Schema.String,
-  arrivedAt: Schema.Date,
-  completedAt: Schema.Date,
-  tenant: Text,
-  key: Text,
-  method: Schema.String,
-  endpoint: Schema.String,
-  model: Text,
-  alias: Text,
-  endUser: Text,
-  streamed: Schema.Boolean,
-  status: Schema.Finite,
-  errorType: Text,
-  tokensIn: Schema.Finite,
-  tokensOut: Schema.Finite,
-  usageSource: Text,
-  latencyMs: Schema.Finite,
-  queuedMs: Schema.NullOr(Schema.Finite),
-  clientIp: Schema.String,
-  clientRequestId: Text,
-  truncated: Schema.NullOr(Schema.Boolean),
-  repeats: Schema.Finite,
-  corrected: Schema.Boolean
-})
-const decodeRows: (rows: unknown) => Effect.Effect<ReadonlyArray<RequestRow>, Schema.SchemaError> =
-  Schema.decodeUnknownEffect(Schema.Array(Row))
+const ofRequest = ({ requestId }: Row) => `request ${String(requestId)}`
+const requestRows = makeRowReader(ofRequest, RequestRow)
 
 /** Columns of `a` (the log), `c` (its correction, or nothing) and `t` (the tenant), under the names of `RequestRow`. */
 const columns = (corrected: boolean): string => {
@@ -80,21 +57,23 @@ export const readNewest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient,
     key === undefined
       ? sql`SELECT * FROM audit_log WHERE request_id >= first_request_id(${start}) ORDER BY request_id DESC LIMIT ${scan}`
       : sql`SELECT * FROM audit_log WHERE key_prefix = ${key} AND arrived_at >= ${start} ORDER BY arrived_at DESC LIMIT ${scan}`
-  const rows = yield* Effect.flatMap(
-    sql`SELECT ${sql.literal(columns(true))} FROM (${newest}) a ${sql.literal(joined)}
-      WHERE ${conditions(sql, query)} ORDER BY a.arrived_at DESC, a.request_id DESC LIMIT ${limit}`,
-    decodeRows
-  )
-  if (plain || rows.length === limit) return { rows, exhausted: false }
+  const found = yield* sql`
+    SELECT ${sql.literal(columns(true))} FROM (${newest}) a ${sql.literal(joined)}
+    WHERE ${conditions(sql, query)} ORDER BY a.arrived_at DESC, a.request_id DESC LIMIT ${limit}`
+  const listed = requestRows.list(found)
+  if (plain || found.length === limit) return { ...listed, exhausted: false }
   const [{ scanned }] = yield* Effect.flatMap(
     sql`SELECT count(*)::float8 AS scanned FROM (${newest}) a`,
     decodeCounted
   )
-  return { rows, exhausted: scanned === maxScanned }
+  return { ...listed, exhausted: scanned === maxScanned }
 })
 
 const Now = Schema.Tuple([Schema.Struct({ now: Schema.Finite })])
 const decodeNow = Schema.decodeUnknownEffect(Now)
+const decodeWritten = Schema.decodeUnknownEffect(
+  Schema.Array(Schema.Struct({ requestId: Schema.String, written: Schema.String }))
+)
 
 /** One transaction of a gateway writes at most 500 rows. */
 const page = 5000
@@ -109,56 +88,29 @@ export const readWrittenSince = Effect.fnUntraced(function* (
     sql`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now`,
     decodeNow
   )
-  const rows: Array<RequestRow> = []
+  const rows: Array<Row> = []
   let after = { at: new Date(since ?? now).toISOString(), id: "00000000-0000-0000-0000-000000000000" }
   for (;;) {
-    const found = yield* Effect.flatMap(
-      sql`SELECT ${sql.literal(columns(true))},
-          to_char(a.completed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS written
-        FROM audit_log a ${sql.literal(joined)}
-        WHERE a.completed_at >= ${after.at}::text::timestamptz
-          AND (a.completed_at, a.request_id) > (${after.at}::text::timestamptz, ${after.id}::text::uuid)
-          AND ${conditions(sql, filter)}
-        ORDER BY a.completed_at, a.request_id LIMIT ${page}`,
-      (found) =>
-        Effect.all({
-          rows: decodeRows(found),
-          last: Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ written: Schema.String })))(
-            found.slice(-1)
-          )
-        })
-    )
-    rows.push(...found.rows)
-    const [last, at] = [found.rows.at(-1), found.last[0]?.written]
-    if (found.rows.length < page || last === undefined || at === undefined) return { now, rows }
-    after = { at, id: last.requestId }
+    const found = yield* sql`
+      SELECT ${sql.literal(columns(true))},
+        to_char(a.completed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS written
+      FROM audit_log a ${sql.literal(joined)}
+      WHERE a.completed_at >= ${after.at}::text::timestamptz
+        AND (a.completed_at, a.request_id) > (${after.at}::text::timestamptz, ${after.id}::text::uuid)
+        AND ${conditions(sql, filter)}
+      ORDER BY a.completed_at, a.request_id LIMIT ${page}`
+    rows.push(...found)
+    const [last] = yield* decodeWritten(found.slice(-1))
+    if (found.length < page || last === undefined) return { now, ...requestRows.list(rows) }
+    after = { at: last.written, id: last.requestId }
   }
 })
 
-const Correction = Schema.Struct({
-  requestId: Schema.String,
-  tokensIn: Schema.Finite,
-  tokensOut: Schema.Finite,
-  status: Schema.Finite,
-  errorType: Text,
-  correctedAt: Schema.Date
-})
-const decodeCorrections = Schema.decodeUnknownEffect(Schema.Array(Correction))
-
-const Open = Schema.Struct({
-  requestId: Schema.String,
-  tenant: Text,
-  key: Schema.String,
-  model: Schema.String,
-  endpoint: Schema.String,
-  arrivedAt: Schema.Date,
-  admittedAt: Schema.Date,
-  held: Schema.Finite,
-  tokensIn: Schema.Finite,
-  tokensOut: Schema.Finite,
-  leaseUntil: Schema.Date
-})
-const decodeOpen = Schema.decodeUnknownEffect(Schema.Array(Open))
+const corrections = makeRowReader(
+  (row) => `the correction of ${ofRequest(row)}`,
+  Schema.Struct({ requestId: Schema.String, ...Correction.fields })
+)
+const openRequests = makeRowReader((row) => `open ${ofRequest(row)}`, OpenRequest)
 
 export const isRequestId = (id: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
 
@@ -174,7 +126,7 @@ export const readRequest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient
         WHERE client_request_id = ${id} LIMIT ${maxSameId}`
   const rows = yield* Effect.flatMap(
     sql`SELECT ${sql.literal(columns(false))} FROM (${found}) a ${sql.literal(joined)} ORDER BY a.request_id DESC`,
-    decodeRows
+    requestRows.all
   )
   const open = yield* Effect.flatMap(
     sql`SELECT i.request_id::text AS "requestId", t.name AS tenant, i.key_prefix AS key, i.model, i.endpoint,
@@ -183,21 +135,21 @@ export const readRequest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient
       FROM intents i LEFT JOIN tenants t ON t.id = i.tenant_id
       WHERE ${own ? sql`i.request_id = ${id}::text::uuid` : sql`i.client_request_id = ${id}`}
       ORDER BY i.request_id DESC LIMIT ${maxSameId}`,
-    decodeOpen
+    openRequests.all
   )
-  const corrections = yield* Effect.flatMap(
+  const corrected = yield* Effect.flatMap(
     sql`SELECT request_id::text AS "requestId", tokens_in::float8 AS "tokensIn", tokens_out::float8 AS "tokensOut", status,
         error_type AS "errorType", corrected_at AS "correctedAt"
       FROM audit_corrections WHERE ${sql.or([
         sql`false`,
         ...rows.map(({ requestId }) => sql`request_id = ${requestId}::text::uuid`)
       ])}`,
-    decodeCorrections
+    corrections.all
   )
   const ids = [...new Set([...open, ...rows].map(({ requestId }) => requestId))]
   return ids.map((requestId): RequestDetails => ({
     row: rows.find((row) => row.requestId === requestId),
-    correction: corrections.find((correction) => correction.requestId === requestId),
+    correction: corrected.find((correction) => correction.requestId === requestId),
     open: open.find((intent) => intent.requestId === requestId)
   }))
 })
@@ -209,5 +161,5 @@ export const readTalliedAround = (sql: SqlClient.SqlClient, requestId: string) =
       WHERE a.request_id >= first_request_id(request_id_time(${requestId}::text::uuid) - interval '2 seconds')
         AND a.request_id <= ${requestId}::text::uuid AND a.repeats > 1
       ORDER BY a.request_id DESC LIMIT 20`,
-    decodeRows
+    requestRows.all
   )

@@ -13,6 +13,7 @@ import { keyShape, prefixOf } from "../../domain/Key.ts"
 import { KeySettings, TenantSettings } from "../../domain/settings.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { selected } from "../../infra/columns.ts"
+import { makeRowReader, type Row, type UnreadableRow } from "../../infra/rows.ts"
 import { timeoutDetached } from "../../infra/time.ts"
 import { background, jittered, makeOutage } from "../../observability/background.ts"
 import { accountOf } from "./accounts.ts"
@@ -37,9 +38,8 @@ export interface KeyStoreOptions {
 
 const channel = "key_revoked"
 
-type Row = Readonly<Record<string, unknown>>
-
-const decodeKey = Schema.decodeUnknownResult(
+const keyRows = makeRowReader(
+  ({ prefix }) => `key ${String(prefix)}`,
   Schema.Struct({
     prefix: Schema.String,
     hash: Schema.String,
@@ -57,13 +57,15 @@ const decodeKey = Schema.decodeUnknownResult(
 /** In a row, the settings of the tenant stand beside those of the key. */
 const ofTenant = "tenant."
 const tenantFields = Object.keys(TenantSettings.fields)
-const decodeTenantSettings = Schema.decodeUnknownResult(TenantSettings)
-const decodeTenant = (row: Row) =>
-  decodeTenantSettings(Object.fromEntries(tenantFields.map((field) => [field, row[`${ofTenant}${field}`]])))
+const tenantIn = (row: Row): Row => ({
+  name: row["tenantName"],
+  ...Object.fromEntries(tenantFields.map((field) => [field, row[`${ofTenant}${field}`]]))
+})
+const tenantRows = makeRowReader(({ name }) => `tenant ${String(name)}`, TenantSettings)
 
-const stateOf = (row: Row, promptLogDefaultDays: number): Result.Result<KeyState, Schema.SchemaError> =>
+const stateOf = (row: Row, promptLogDefaultDays: number): Result.Result<KeyState, UnreadableRow> =>
   Result.map(
-    Result.all([decodeKey(row), decodeTenant(row)]),
+    Result.all([keyRows.one(row), tenantRows.one(tenantIn(row))]),
     ([
       { accountId, expiresInMs, hash, keyId, prefix, scopes: stored, tenantId, tenantName, usable, ...key },
       tenant
@@ -87,7 +89,7 @@ const stateOf = (row: Row, promptLogDefaultDays: number): Result.Result<KeyState
 const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
   Effect.fnUntraced(
     function* (prefixes: ReadonlyArray<string>) {
-      const rows = yield* pg<Row>`
+      const rows = yield* pg`
         SELECT k.prefix, k.hash, k.id::text AS "keyId", ${accountOf(pg, "k")}::text AS "accountId", t.id::text AS "tenantId",
           t.name AS "tenantName", k.scopes, ${selected(pg, "k", KeySettings.fields)},
           ${selected(pg, "t", TenantSettings.fields, ofTenant)},
@@ -103,7 +105,7 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
         const state = stateOf(row, promptLogDefaultDays)
         if (Result.isSuccess(state)) states.push(state.success)
         // One unreadable row must not refuse the other keys. Its own key is unknown.
-        else yield* Effect.logError("key row unreadable", state.failure.message)
+        else yield* Effect.logError("key row unreadable", { row: state.failure.row }, state.failure.problem)
       }
       return states
     },

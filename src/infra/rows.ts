@@ -1,0 +1,54 @@
+/** Reads rows of the database. A row of another form is named and left out, so that it does not hide the others. */
+import { Data, Effect, Result, Schema, SchemaIssue } from "effect"
+import { snakeCase } from "../domain/text.ts"
+
+/** `row` says which it is: `tenant acme`. `problem` names the column, and not its value. */
+export class UnreadableRow extends Data.TaggedError("UnreadableRow")<{
+  readonly row: string
+  readonly problem: string
+}> {
+  override get message(): string {
+    return `${this.row} cannot be read: ${this.problem}`
+  }
+}
+
+export interface Listed<A> {
+  readonly rows: ReadonlyArray<A>
+  readonly unreadable: ReadonlyArray<UnreadableRow>
+}
+
+/** Those that could be read, and the names of the others. */
+export const listedOf = <A>(read: ReadonlyArray<Result.Result<A, UnreadableRow>>): Listed<A> => ({
+  rows: read.flatMap((row) => (Result.isSuccess(row) ? [row.success] : [])),
+  unreadable: read.flatMap((row) => (Result.isFailure(row) ? [row.failure] : []))
+})
+
+export type Row = Readonly<Record<string, unknown>>
+
+const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
+
+const problemOf = ({ issue }: Schema.SchemaError): string => {
+  const [first] = issuesOf(issue).issues
+  const [column = "", ...inside] = (first?.path ?? []).map(String)
+  return [[snakeCase(column), ...inside].join("."), first?.message].join(": ")
+}
+
+/** Reads rows by a schema. `nameOf` is given a row that may have any form. */
+export const makeRowReader = <A>(nameOf: (row: Row) => string, schema: Schema.Decoder<A>) => {
+  const decode = Schema.decodeUnknownResult(schema)
+  const one = (row: Row): Result.Result<A, UnreadableRow> =>
+    Result.mapError(
+      decode(row),
+      (error) => new UnreadableRow({ row: nameOf(row), problem: problemOf(error) })
+    )
+  return {
+    one,
+    list: (rows: ReadonlyArray<Row>): Listed<A> => listedOf(rows.map(one)),
+    /** For rows of which none may be missing. */
+    all: (rows: ReadonlyArray<Row>): Effect.Effect<ReadonlyArray<A>, UnreadableRow> =>
+      Effect.fromResult(Result.all(rows.map(one))),
+    /** The first row; undefined when there is none. */
+    first: (rows: ReadonlyArray<Row>): Effect.Effect<A | undefined, UnreadableRow> =>
+      Effect.fromResult(Result.map(Result.all(rows.slice(0, 1).map(one)), ([row]) => row))
+  }
+}
