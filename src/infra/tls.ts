@@ -8,9 +8,14 @@
  * *Gotchas* The client of Postgres calls `tls.connect` in an event listener. An exception there would end the process, so
  * the options have a finished `secureContext`, and never files that may be wrong.
  */
-import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto"
+import { createPrivateKey, X509Certificate } from "node:crypto"
 import { readFileSync, statSync } from "node:fs"
-import { type ConnectionOptions, createSecureContext, type SecureContext } from "node:tls"
+import {
+  type ConnectionOptions,
+  createSecureContext,
+  type SecureContext,
+  type SecureContextOptions
+} from "node:tls"
 import { Predicate, Result } from "effect"
 
 /** What is wrong with the parameters of a URL, without their values. */
@@ -28,79 +33,58 @@ interface Files {
 /** Bundles of all public CAs take about 250 KiB. */
 const maxFileBytes = 1_048_576
 
-const readPem = (file: string): string | undefined => {
+/** The text of a PEM file and what it has, or undefined when it cannot be used. */
+const readPem = <A>(file: string | undefined, parse: (pem: string) => A) => {
   try {
-    const about = statSync(file)
-    return about.isFile() && about.size <= maxFileBytes ? readFileSync(file, "utf8") : undefined
+    if (file === undefined || statSync(file).size > maxFileBytes) return undefined
+    const pem = readFileSync(file, "utf8")
+    return { pem, parsed: parse(pem) }
   } catch {
     return undefined
   }
 }
 
-const attempt = <A>(make: () => A): A | undefined => {
-  try {
-    return make()
-  } catch {
-    return undefined
-  }
-}
+const parseCertificate = (pem: string) => new X509Certificate(pem)
 
-const parseCertificate = (text: string | undefined): X509Certificate | undefined =>
-  text === undefined ? undefined : attempt(() => new X509Certificate(text))
-
-const parseKey = (text: string | undefined): KeyObject | undefined =>
-  text === undefined ? undefined : attempt(() => createPrivateKey(text))
-
-const contentOf = ({ sslcert, sslkey, sslrootcert }: Files) => ({
-  ca: sslrootcert === undefined ? undefined : readPem(sslrootcert),
-  cert: sslcert === undefined ? undefined : readPem(sslcert),
-  key: sslkey === undefined ? undefined : readPem(sslkey)
-})
-
-const problemOf = (files: Files): TlsProblem | undefined => {
-  const { ca, cert, key } = contentOf(files)
-  const wrong = (name: keyof Files, expected: string) => ({
-    given: `an ${name} that cannot be used`,
-    expected
+const makeContext = (content: SecureContextOptions): Result.Result<SecureContext, TlsProblem> =>
+  Result.try({
+    try: () => createSecureContext(content),
+    catch: () => ({ given: "certificates that TLS refuses", expected: "certificates with strong keys" })
   })
-  if (files.sslrootcert !== undefined && parseCertificate(ca) === undefined) {
-    return wrong("sslrootcert", "a readable PEM file with the certificate of the CA")
+
+/** The context of the files as they are now, or what is wrong with them. */
+const load = (files: Files): Result.Result<SecureContext, TlsProblem> => {
+  const unusable = (name: keyof Files, expected: string) =>
+    Result.fail({ given: `an ${name} that cannot be used`, expected })
+  const { sslcert, sslkey, sslrootcert } = files
+  const ca = readPem(sslrootcert, parseCertificate)
+  if (sslrootcert !== undefined && ca === undefined) {
+    return unusable("sslrootcert", "a readable PEM file with the certificate of the CA")
   }
-  if ((files.sslcert === undefined) !== (files.sslkey === undefined)) {
-    return { given: "one of sslcert and sslkey", expected: "both or none" }
+  const ofCa = ca === undefined ? {} : { ca: ca.pem }
+  if (sslcert === undefined && sslkey === undefined) return makeContext(ofCa)
+  if (sslcert === undefined || sslkey === undefined) {
+    return Result.fail({ given: "one of sslcert and sslkey", expected: "both or none" })
   }
-  if (files.sslcert === undefined) return undefined
-  const certificate = parseCertificate(cert)
-  if (certificate === undefined) return wrong("sslcert", "a readable PEM file with the client's certificate")
-  const privateKey = parseKey(key)
-  if (privateKey === undefined) return wrong("sslkey", "a readable PEM file with a key without a passphrase")
-  return certificate.checkPrivateKey(privateKey)
-    ? undefined
-    : { given: "sslcert and sslkey that do not belong together", expected: "a certificate and its key" }
+  const cert = readPem(sslcert, parseCertificate)
+  if (cert === undefined) return unusable("sslcert", "a readable PEM file with the client's certificate")
+  const key = readPem(sslkey, createPrivateKey)
+  if (key === undefined) return unusable("sslkey", "a readable PEM file with a key without a passphrase")
+  return cert.parsed.checkPrivateKey(key.parsed)
+    ? makeContext({ ...ofCa, cert: cert.pem, key: key.pem })
+    : Result.fail({
+        given: "sslcert and sslkey that do not belong together",
+        expected: "a certificate and its key"
+      })
 }
 
-/** Returns the context of the files as they are now, or the last good one. */
-const makeContext = (files: Files): (() => SecureContext | undefined) => {
-  let last: SecureContext | undefined
-  let used = ""
-  return () => {
-    const content = contentOf(files)
-    const now = JSON.stringify(content)
-    if (last !== undefined && now === used) return last
-    if (last === undefined || problemOf(files) === undefined) {
-      last = attempt(() => createSecureContext(content)) ?? last
-      used = now
-    }
-    return last
-  }
-}
-
-/** The options of a connection. `secureContext` is read when a connection copies them. */
-const makeOptions = (files: Files, verifyName: boolean): ConnectionOptions => {
-  const context = makeContext(files)
+/** `secureContext` is read when a connection copies the options. */
+const makeOptions = (files: Files, first: SecureContext, verifyName: boolean): ConnectionOptions => {
+  let last = first
   return {
     get secureContext() {
-      return context()
+      last = Result.getOrElse(load(files), () => last)
+      return last
     },
     rejectUnauthorized: true,
     ...(verifyName ? {} : { checkServerIdentity: () => undefined })
@@ -109,62 +93,58 @@ const makeOptions = (files: Files, verifyName: boolean): ConnectionOptions => {
 
 const known = ["sslrootcert", "sslcert", "sslkey"] as const
 
-export type TlsParameter = (typeof known)[number]
+type Options = Result.Result<ConnectionOptions | undefined, TlsProblem>
 
-const readFiles = (
+/** `also`: other parameters that may be there. */
+const readOptions = (
   parameters: URLSearchParams,
-  also: ReadonlyArray<string>
-): Result.Result<Files, TlsProblem> => {
+  also: ReadonlyArray<string>,
+  verifyName: boolean
+): Options => {
   const names: ReadonlyArray<string> = [...known, ...also]
-  const unknown = [...parameters.keys()].some((name) => /^(?:ssl|tls)/i.test(name) && !names.includes(name))
-  if (unknown) {
+  if ([...parameters.keys()].some((name) => /^(?:ssl|tls)/i.test(name) && !names.includes(name))) {
     return Result.fail({ given: "an unknown ssl parameter", expected: `none but ${names.join(", ")}` })
   }
-  const valueOf = (name: TlsParameter) => parameters.get(name) ?? undefined
-  const root = valueOf("sslrootcert")
-  // libpq's word for the CAs that the machine trusts.
+  const root = parameters.get("sslrootcert") ?? undefined
   const files = {
+    // libpq's word for the CAs that the machine trusts.
     sslrootcert: root === "system" ? undefined : root,
-    sslcert: valueOf("sslcert"),
-    sslkey: valueOf("sslkey")
+    sslcert: parameters.get("sslcert") ?? undefined,
+    sslkey: parameters.get("sslkey") ?? undefined
   }
-  const problem = problemOf(files)
-  return problem === undefined ? Result.succeed(files) : Result.fail(problem)
+  return Result.map(load(files), (first) => makeOptions(files, first, verifyName))
 }
 
-const isGiven = (parameters: URLSearchParams): boolean => known.some((name) => parameters.has(name))
+const withoutTls = (parameters: URLSearchParams, also: ReadonlyArray<string>, expected: string): Options =>
+  known.some((name) => parameters.has(name))
+    ? Result.fail({ given: "certificates without TLS", expected })
+    : Result.map(readOptions(parameters, also, true), () => undefined)
 
 /**
  * The TLS of a `postgres://` URL by its `sslmode`; undefined without one, and with `disable`. `require` checks certificate and
  * name like `verify-full`. `allow` and `prefer` are refused, because an attacker on the network could then force plain text.
  */
-export const readPostgresTls = (url: string): Result.Result<ConnectionOptions | undefined, TlsProblem> => {
+export const readPostgresTls = (url: string): Options => {
   const parameters = URL.canParse(url) ? new URL(url).searchParams : new URLSearchParams()
   const mode = parameters.get("sslmode") ?? "disable"
-  if (!["disable", "require", "verify-ca", "verify-full"].includes(mode)) {
-    return Result.fail({
-      given: "another sslmode",
-      expected: "sslmode disable, require, verify-ca or verify-full"
-    })
+  switch (mode) {
+    case "disable":
+      return withoutTls(parameters, ["sslmode"], "sslmode=verify-full with them")
+    case "require":
+    case "verify-ca":
+    case "verify-full":
+      return readOptions(parameters, ["sslmode"], mode !== "verify-ca")
+    default:
+      return Result.fail({
+        given: "another sslmode",
+        expected: "sslmode disable, require, verify-ca or verify-full"
+      })
   }
-  if (mode === "disable" && isGiven(parameters)) {
-    return Result.fail({ given: "certificates without TLS", expected: "sslmode=verify-full with them" })
-  }
-  return Result.map(readFiles(parameters, ["sslmode"]), (files) =>
-    mode === "disable" ? undefined : makeOptions(files, mode !== "verify-ca")
-  )
 }
 
 /** The TLS of a Redis URL; undefined for `redis:`. Certificate and name are always checked. */
-export const readRedisTls = (
-  parameters: URLSearchParams,
-  tls: boolean
-): Result.Result<ConnectionOptions | undefined, TlsProblem> => {
-  if (!tls && isGiven(parameters)) {
-    return Result.fail({ given: "certificates without TLS", expected: "rediss: instead of redis:" })
-  }
-  return Result.map(readFiles(parameters, []), (files) => (tls ? makeOptions(files, true) : undefined))
-}
+export const readRedisTls = (parameters: URLSearchParams, tls: boolean): Options =>
+  tls ? readOptions(parameters, [], true) : withoutTls(parameters, [], "rediss: instead of redis:")
 
 const untrusted = "its certificate is not signed by a trusted CA (sslrootcert)"
 const clientRefused = "it demands a client certificate, or refuses the one of sslcert"
