@@ -1,6 +1,6 @@
 /** Calls of one turn of the event loop, which share commands. */
 import { assert, it } from "@effect/vitest"
-import { Effect, Result } from "effect"
+import { Effect } from "effect"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import { alone, command, left } from "../support/PrivateMeter.ts"
 import { ask, claimsOf, granted } from "./Meter.ts"
@@ -83,37 +83,4 @@ it.live("when a request is asked for twice in one turn, then it counts once", ()
     assert.deepStrictEqual(again.tokens.remaining, ended.tokens.remaining)
     assert.strictEqual((yield* left(claims)).tokens.remaining, 70)
   }).pipe(Effect.provide(alone()))
-)
-
-it.live(
-  "when what is stored of one request or account is damaged, then the others in its command are decided",
-  () =>
-    Effect.gen(function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ rpm: 9 })
-      const broken = claimsOf({}, { group: "g", key: "broken" })
-      yield* command("SET", "tollgate:{g}:request:bad", "\u00c1")
-      yield* command("SET", "tollgate:{g}:broken:windows", "no hash")
-      const outcomes = yield* Effect.forEach(
-        [
-          [claims, "a"],
-          [claims, "bad"],
-          [broken, "c"],
-          [broken, "d"],
-          [claims, "e"]
-        ] as const,
-        ([one, id]) => Effect.result(meter.reserve(one, ask(id, 10))),
-        { concurrency: "unbounded" }
-      )
-      assert.deepStrictEqual(
-        outcomes.map((outcome) => (Result.isSuccess(outcome) ? outcome.success._tag : outcome.failure._tag)),
-        ["Reserved", "MeterDown", "MeterDown", "MeterDown", "Reserved"]
-      )
-      const { requests, tokens } = yield* left(claims)
-      assert.deepStrictEqual([requests.remaining, tokens.remaining], [7, 100_000 - 20])
-      const causes = outcomes.flatMap((outcome) =>
-        Result.isFailure(outcome) ? [String(outcome.failure.cause)] : []
-      )
-      assert.match(causes[1] ?? "", /WRONGTYPE/)
-    }).pipe(Effect.provide(alone()))
 )

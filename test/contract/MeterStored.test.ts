@@ -1,7 +1,7 @@
-/** How an account is stored in Redis: versions that run side by side read it, and damage changes nothing. */
+/** How an account is stored in Redis: versions that run side by side read it. */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
+import { Meter } from "../../src/gates/meter/Meter.ts"
 import { alone, command, left } from "../support/PrivateMeter.ts"
 import { ask, claimsOf, granted } from "./Meter.ts"
 
@@ -48,32 +48,4 @@ it.live("when versions run side by side, then each reads what the other has stor
       )
     }
   }).pipe(Effect.provide(alone()))
-)
-
-it.live(
-  "when a window of an account is damaged, then nothing is admitted, and nothing of it is changed",
-  () =>
-    Effect.gen(function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({})
-      const account = "tollgate:{g}:k:windows"
-      const damaged = [
-        "{1, 2}",
-        "7",
-        "{0, 0, 0, 0, 0, 0, 'no window', '', 0, 0}",
-        "{0, 0, 0, 0, 0, 0, 1, 2, 0, 0}",
-        "{0, 0, 0, 0, 0, 0, '', ''}"
-      ]
-      for (const stored of damaged) {
-        yield* command(
-          "EVAL",
-          `return redis.call('HSET', KEYS[1], 'w', cmsgpack.pack(${stored}))`,
-          "1",
-          account
-        )
-        const before = yield* command("DUMP", account)
-        assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a"))), MeterDown, stored)
-        assert.strictEqual(yield* command("DUMP", account), before)
-      }
-    }).pipe(Effect.provide(alone()))
 )

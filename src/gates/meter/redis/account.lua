@@ -141,7 +141,6 @@ end
 
 -- A window that is stored in the bytes `from` to `to` of `text`.
 local function read_window(text, from, to, sum)
-  if (to - from + 1) % GROUP_BYTES ~= 0 then error('not a window', 0) end
   local window = {text = text, from = from, to = to, amount = 0, sum = sum}
   pop_group(window)
   return window
@@ -152,7 +151,6 @@ local function text_after(packed, offset)
   local kind, length = string.byte(packed, offset + 1, offset + 2)
   if kind >= 160 and kind < 192 then return offset + 2, offset + 1 + kind - 160 end
   if kind == 217 then return offset + 3, offset + 2 + length end
-  if kind ~= 218 then error('not a text', 0) end
   return offset + 4, offset + 3 + struct.unpack('>H', packed, offset + 2)
 end
 
@@ -160,7 +158,6 @@ end
 -- groups of both windows, their sums. The windows are read and written where they are in the array: as strings of their own
 -- they took 7 us of a call, because Lua hashes each string (state.lua).
 local function unpack_account(packed)
-  if string.byte(packed) ~= 154 then error('not an account', 0) end
   local after, last_time, held, taken, next_end, kept_until, writes = cmsgpack.unpack_limit(packed, 6, 1)
   local requests_from, requests_to = text_after(packed, after)
   local tokens_from, tokens_to = text_after(packed, requests_to)

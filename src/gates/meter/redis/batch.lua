@@ -1,8 +1,6 @@
 -- The end of each script of an account: runs `operate` for each request of the call, and replies with a line for each.
 --
 -- A section is decided as a whole in memory and then written, so its requests share what is read and written of the account.
--- A request whose operation fails, because what is stored of it is damaged, gets the reply `failed`. The section is then
--- read and decided again without that request, so it changes nothing for the others.
 local replies = {}
 
 local function begin_section(before_keys, before_numbers)
@@ -33,17 +31,14 @@ local function read_section()
   headroom_formats, all_found = {}, false
 end
 
-local function decide(first_reply, failures)
-  REQUEST = 0
+local function decide(first_reply)
   read_section()
   for i = 1, REQUESTS_HERE do
-    if not failures[i] then
-      REQUEST, NAME, held_by_request, new_field = i, names[i], nil, nil
-      replies[first_reply + i] = operate()
-      if new_field ~= nil then
-        held_by[NAME] = new_field
-        changed_fields[#changed_fields + 1] = NAME
-      end
+    REQUEST, NAME, held_by_request, new_field = i, names[i], nil, nil
+    replies[first_reply + i] = operate()
+    if new_field ~= nil then
+      held_by[NAME] = new_field
+      changed_fields[#changed_fields + 1] = NAME
     end
   end
 end
@@ -89,19 +84,7 @@ end
 local before_keys, before_numbers, reply_count = 0, 0, 0
 while before_keys < #KEYS do
   begin_section(before_keys, before_numbers)
-  local failures = {}
-  repeat
-    local decided, problem = pcall(decide, reply_count, failures)
-    if not decided then
-      local text = 'failed ' .. string.gsub(type(problem) == 'table' and problem.err or tostring(problem), '%s+', ' ')
-      -- Without a request, the account or the counters cannot be read.
-      for i = REQUEST == 0 and 1 or REQUEST, REQUEST == 0 and REQUESTS_HERE or REQUEST do
-        failures[i], replies[reply_count + i] = true, text
-      end
-      decided = REQUEST == 0
-      if decided then account_changed, counters, kept_records = false, {}, {} end
-    end
-  until decided
+  decide(reply_count)
   write_section()
   reply_count = reply_count + REQUESTS_HERE
   before_keys = BEFORE_RECORDS + REQUESTS_HERE
