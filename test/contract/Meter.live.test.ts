@@ -26,7 +26,7 @@ windows("Meter in Redis", twin)
 queueing("Meter in Redis", () =>
   Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, queueMaxWaitMs: queueWaitMs }))
 )
-properties("Meter in Redis", twin, { runs: 100 })
+properties("Meter in Redis", twin, { runs: 150 })
 
 it.effect("when the host's clock is wrong, then the store's clock decides which day it is", () =>
   Effect.gen(function* () {

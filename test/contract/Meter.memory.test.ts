@@ -2,7 +2,6 @@ import { Effect, Layer } from "effect"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { layerMemoryMeter } from "../../src/gates/meter/memory/layer.ts"
 import { leaseS, suite, Wipe } from "./Meter.ts"
-import { properties } from "./MeterProperty.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
 import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
@@ -28,4 +27,3 @@ totals("Meter in memory", twin)
 groups("Meter in memory", twin)
 windows("Meter in memory", twin)
 queueing("Meter in memory", twinWith(queueWaitMs))
-properties("Meter in memory", twin, { runs: 400 })

@@ -1,17 +1,18 @@
 /**
- * Random interleavings of all verbs against the plain model: several requests, repeats, late calls, steps of
- * time across windows, leases and the end of a day and month, limits and budgets that change between calls, and several
- * calls of one verb in one turn of the event loop.
+ * Random interleavings of all verbs, on a Meter and on the twin in memory, which is the definition: several requests, repeats,
+ * late calls, steps of time across windows, leases and the end of a day and month, losses of the store, limits and
+ * budgets that change between calls, and several calls of one verb in one turn of the event loop.
  */
-import { assert, describe, it } from "@effect/vitest"
-import { Clock, Effect, type Layer, Result } from "effect"
+import { assert, it } from "@effect/vitest"
+import { Clock, Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
 import { dayOf, monthOf } from "../../src/domain/Calendar.ts"
-import { Meter, type Verdict } from "../../src/gates/meter/Meter.ts"
 import type { Claims, Reservation } from "../../src/domain/Reservation.ts"
-import { leaseS, type Wipe } from "./Meter.ts"
-import { MeterModel, type ModelVerdict } from "./MeterModel.ts"
+import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
+import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
+import { Meter } from "../../src/gates/meter/Meter.ts"
+import { leaseS, Wipe } from "./Meter.ts"
 
 /** Three minutes before the end of November. */
 const eve = Date.UTC(2026, 11, 1) - 180_000
@@ -38,11 +39,12 @@ const terms = fc.record({
   tenantBudgets: budgets
 })
 
+const verb = <V extends string>(...verbs: ReadonlyArray<V>) => fc.constantFrom(...verbs)
 const step = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
-      verb: fc.constant("reserve"),
+      verb: verb("reserve"),
       which,
       terms,
       tokens: amount,
@@ -52,195 +54,163 @@ const step = fc.oneof(
   },
   {
     weight: 4,
-    arbitrary: fc.record({
-      verb: fc.constant("renew"),
-      which,
-      used: amount,
-      want: fc.integer({ min: 0, max: 120 })
-    })
+    arbitrary: fc.record({ verb: verb("renew"), which, used: amount, want: fc.integer({ min: 0, max: 120 }) })
   },
   {
     weight: 3,
-    arbitrary: fc.record({ verb: fc.constant("settle"), which, used: amount, keepSlot: fc.boolean() })
+    arbitrary: fc.record({ verb: verb("settle"), which, used: amount, keepSlot: fc.boolean() })
   },
-  { weight: 2, arbitrary: fc.record({ verb: fc.constantFrom("renewSlot", "freeSlot"), which }) },
+  { weight: 2, arbitrary: fc.record({ verb: verb("renewSlot", "freeSlot"), which }) },
   {
     weight: 3,
-    arbitrary: fc.record({
-      verb: fc.constant("reserveAll"),
-      whole: turn,
-      terms,
-      tokens: amount,
-      slot: fc.boolean()
-    })
+    arbitrary: fc.record({ verb: verb("reserveAll"), turn, terms, tokens: amount, slot: fc.boolean() })
   },
   {
     weight: 2,
-    arbitrary: fc.record({
-      verb: fc.constant("settleAll"),
-      whole: turn,
-      used: amount,
-      keepSlot: fc.boolean()
-    })
+    arbitrary: fc.record({ verb: verb("settleAll"), turn, used: amount, keepSlot: fc.boolean() })
   },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constant("cancel"), which, terms }) },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constant("peek"), which, terms }) },
+  { weight: 2, arbitrary: fc.record({ verb: verb("cancel", "peek"), which, terms }) },
+  { weight: 1, arbitrary: fc.record({ verb: verb("repair"), which, total: amount }) },
+  { weight: 1, arbitrary: fc.record({ verb: verb("lose"), tokens: amount }) },
   {
     weight: 4,
     arbitrary: fc.record({
-      verb: fc.constant("wait"),
+      verb: verb("wait"),
       ms: fc.constantFrom(1, 999, 5999, 6000, 15_000, 29_999, 30_000, 60_000, 66_000)
     })
   }
 )
 type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
 
-const plain = (verdict: Verdict): unknown => ({ ...verdict })
-
 /** Those with the same key follow each other, in the order of the first of them: as one command decides them. */
-const inSections = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => unknown): ReadonlyArray<A> => {
-  const sections = new Map<string, Array<A>>()
-  for (const item of items) {
-    const key = JSON.stringify(keyOf(item))
-    sections.set(key, [...(sections.get(key) ?? []), item])
-  }
-  return [...sections.values()].flat()
-}
+const inSections = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => unknown): ReadonlyArray<A> =>
+  [...Map.groupBy(items, (item) => JSON.stringify(keyOf(item))).values()].flat()
 
 const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: number) {
-  const meter = yield* Meter
+  const live = yield* Meter
+  const counters = new MemoryMeter({ leaseS, rememberS: 1e6 })
+  const clock = yield* Clock.Clock
+  const twin = makeMemory(counters, () => clock.currentTimeMillisUnsafe())
+  const group = `g${run}`
   /** Two accounts of one group: requests with an even number are of the first. */
-  const group: Array<MeterModel> = []
-  const models = [new MeterModel(leaseS, group), new MeterModel(leaseS, group)] as const
-  const keys = ["k", "l"] as const
-  const accountAt = (which: number) => ({ group: `g${run}`, key: keys[which % 2 === 0 ? 0 : 1] })
-  const modelAt = (which: number) => models[which % 2 === 0 ? 0 : 1]
-  const claimsFor = (terms: Omit<Claims, "account">, which: number): Claims => ({
-    account: accountAt(which),
+  const accountOf = (which: number) => ({ group, key: which % 2 === 0 ? "k" : "l" })
+  const claimsOf = (terms: Omit<Claims, "account">, which: number): Claims => ({
+    account: accountOf(which),
     ...terms
   })
-  const grips = new Map<number, Reservation>()
-  yield* TestClock.setTime(eve)
+  const reservations = new Map<number, Reservation>()
+  let told = ""
 
-  // What the Budget does when it meets a new day; a total that exists must not mind.
-  const begin = Effect.gen(function* () {
-    const now = yield* Clock.currentTimeMillis
-    const counters = [dayOf(now), monthOf(now), "total"].map((counter) => ({ counter, tokens: 0 }))
-    for (const owner of [accountAt(0), accountAt(1), { group: `g${run}` }]) yield* meter.load(owner, counters)
+  /** Asks both Meters. The live one gets all questions in one turn. Returns the answers. */
+  const ask = Effect.fnUntraced(function* <Q, A>(
+    questions: ReadonlyArray<Q>,
+    put: (meter: Meter["Service"], question: Q) => Effect.Effect<A, unknown>
+  ) {
+    const actual = yield* Effect.forEach(questions, (one) => Effect.option(put(live, one)), {
+      concurrency: "unbounded"
+    })
+    const expected = yield* Effect.forEach(questions, (one) => Effect.option(put(twin, one)))
+    assert.deepStrictEqual(actual, expected, told)
+    return expected
   })
-  yield* begin
+  const askOne = <A>(put: (meter: Meter["Service"]) => Effect.Effect<A, unknown>) => ask([undefined], put)
 
-  for (const [i, action] of steps.entries()) {
+  const reserve = Effect.fnUntraced(function* (
+    all: ReadonlyArray<number>,
+    terms: Omit<Claims, "account">,
+    what: { readonly tokens: number; readonly least?: number; readonly slot: boolean }
+  ) {
+    const verdicts = yield* ask(all, (meter, which) =>
+      meter.reserve(claimsOf(terms, which), { id: `${run}-${which}`, ...what })
+    )
+    verdicts.forEach((verdict, i) => {
+      const which = all[i]
+      if (which === undefined || verdict._tag === "None" || verdict.value._tag !== "Reserved") return
+      reservations.set(which, verdict.value.reservation)
+    })
+  })
+
+  /** What the Budget does when it meets a new day, or a store that has lost all. */
+  const load = Effect.fnUntraced(function* (tokens: number) {
     const now = yield* Clock.currentTimeMillis
-    const told = `step ${i}: ${JSON.stringify(action)}`
+    const totals = [dayOf(now), monthOf(now), "total"].map((counter) => ({ counter, tokens }))
+    for (const owner of [accountOf(0), accountOf(1), { group }])
+      yield* askOne((meter) => meter.load(owner, totals))
+  })
+
+  yield* TestClock.setTime(eve)
+  yield* load(0)
+  for (const [i, action] of steps.entries()) {
+    told = `step ${i}: ${JSON.stringify(action)}`
+    const now = yield* Clock.currentTimeMillis
+    const reservation = "which" in action ? reservations.get(action.which) : undefined
     switch (action.verb) {
-      case "reserve": {
-        const claims = claimsFor(action.terms, action.which)
-        const { least, slot, tokens } = action
-        const ask = { id: `${run}-${action.which}`, tokens, least, slot }
-        const expected: ModelVerdict = modelAt(action.which).reserve(claims, ask, now)
-        const actual = yield* Effect.result(meter.reserve(claims, ask))
-        if (Result.isFailure(actual)) assert.strictEqual(expected._tag, "Over", told)
-        else assert.deepStrictEqual(plain(actual.success), { ...expected }, told)
-        if (expected._tag === "Reserved" && !grips.has(action.which))
-          grips.set(action.which, expected.reservation)
+      case "reserve":
+        yield* reserve([action.which], action.terms, action)
         break
-      }
-      case "renew": {
-        const grip = grips.get(action.which)
-        if (grip === undefined) break
-        const actual = yield* meter.renew(grip, action.used, action.want)
-        assert.deepStrictEqual(actual, modelAt(action.which).renew(grip, action.used, action.want, now), told)
-        break
-      }
-      case "settle": {
-        const grip = grips.get(action.which)
-        if (grip === undefined) break
-        assert.deepStrictEqual(
-          yield* meter.settle(grip, action.used, action),
-          modelAt(action.which).settle(grip, action.used, action.keepSlot, now),
-          told
-        )
-        break
-      }
       case "reserveAll": {
-        const { slot, tokens } = action
         // A request of another day is asked for again with that day, and then comes after the others.
-        const ofToday = action.whole.filter((which) => {
-          const grip = grips.get(which)
-          return grip === undefined || dayOf(grip.admittedAt) === dayOf(now)
+        const ofToday = action.turn.filter((which) => {
+          const known = reservations.get(which)
+          return known === undefined || dayOf(known.admittedAt) === dayOf(now)
         })
-        const asked = inSections(ofToday, (which) => which % 2).map((which) => ({
-          which,
-          claims: claimsFor(action.terms, which),
-          ask: { id: `${run}-${which}`, tokens, slot }
-        }))
-        const expected = asked.map(({ ask, claims, which }): ModelVerdict =>
-          modelAt(which).reserve(claims, ask, now)
-        )
         // Now and then one of them asks whether the store is fit, and then comes after the others.
-        yield* meter.ping
-        const actual = yield* Effect.forEach(
-          asked,
-          ({ ask, claims }) => Effect.result(meter.reserve(claims, ask)),
-          { concurrency: "unbounded" }
+        yield* live.ping
+        yield* reserve(
+          inSections(ofToday, (which) => which % 2),
+          action.terms,
+          { tokens: action.tokens, slot: action.slot }
         )
-        actual.forEach((one, n) => {
-          if (Result.isFailure(one)) assert.strictEqual(expected[n]?._tag, "Over", told)
-          else assert.deepStrictEqual(plain(one.success), { ...expected[n] }, told)
-        })
-        expected.forEach((verdict, n) => {
-          const which = asked[n]?.which
-          if (verdict._tag === "Reserved" && which !== undefined && !grips.has(which))
-            grips.set(which, verdict.reservation)
-        })
         break
       }
+      case "renew":
+        if (reservation !== undefined)
+          yield* askOne((meter) => meter.renew(reservation, action.used, action.want))
+        break
+      case "settle":
+        if (reservation !== undefined)
+          yield* askOne((meter) => meter.settle(reservation, action.used, action))
+        break
       case "settleAll": {
-        const asked = inSections(
-          action.whole.flatMap((which) => {
-            const grip = grips.get(which)
-            return grip === undefined ? [] : [{ which, grip }]
-          }),
-          ({ grip }) => [grip.claims, dayOf(grip.admittedAt)]
+        const all = action.turn.flatMap((which) => reservations.get(which) ?? [])
+        yield* ask(
+          inSections(all, ({ admittedAt, claims }) => [claims, dayOf(admittedAt)]),
+          (meter, one) => meter.settle(one, action.used, action)
         )
-        const expected = asked.map(({ grip, which }) =>
-          modelAt(which).settle(grip, action.used, action.keepSlot, now)
-        )
-        const actual = yield* Effect.forEach(asked, ({ grip }) => meter.settle(grip, action.used, action), {
-          concurrency: "unbounded"
-        })
-        assert.deepStrictEqual(actual, expected, told)
         break
       }
       case "renewSlot":
-      case "freeSlot": {
-        const grip = grips.get(action.which)
-        if (grip === undefined) break
-        yield* meter[action.verb](grip)
-        modelAt(action.which)[action.verb](grip.id, now)
+      case "freeSlot":
+        if (reservation !== undefined) yield* askOne((meter) => meter[action.verb](reservation))
         break
-      }
-      case "cancel": {
-        const id = `${run}-${action.which}`
-        yield* meter.cancel({ id, claims: claimsFor(action.terms, action.which) })
-        modelAt(action.which).cancel(id, now)
+      case "cancel":
+        yield* askOne((meter) =>
+          meter.cancel({ id: `${run}-${action.which}`, claims: claimsOf(action.terms, action.which) })
+        )
         break
-      }
-      case "peek": {
-        const claims = claimsFor(action.terms, action.which)
-        assert.deepStrictEqual(
-          yield* meter.peek(claims),
-          modelAt(action.which).headroom(claims, now, now),
-          told
+      case "peek":
+        yield* askOne((meter) => meter.peek(claimsOf(action.terms, action.which)))
+        break
+      case "repair": {
+        const account = accountOf(action.which)
+        yield* askOne((meter) =>
+          Effect.gen(function* () {
+            const { lapsed, mark, open, totals } = yield* meter.snapshot(account, now)
+            const repaired = yield* meter.repair(account, now, mark, { total: action.total })
+            const shared = yield* meter.snapshotGroup(group, ["k", "l"], now)
+            return [lapsed.toSorted(), open, totals, repaired, shared.open, shared.totals]
+          })
         )
         break
       }
-      case "wait": {
-        yield* TestClock.adjust(action.ms)
-        yield* begin
+      case "lose":
+        yield* yield* Wipe
+        counters.clear()
+        yield* load(action.tokens)
         break
-      }
+      case "wait":
+        yield* TestClock.setTime(now + action.ms)
+        yield* load(0)
     }
   }
 })
@@ -250,20 +220,18 @@ export const properties = (
   layer: () => Layer.Layer<Meter | Wipe>,
   options: { readonly runs: number }
 ): void => {
-  describe(`${name}: any interleaving`, () => {
-    it.effect("when calls come in any order, then it answers as the model does", () =>
-      Effect.gen(function* () {
-        const context = yield* Effect.context<Meter | Wipe>()
-        let run = 0
-        yield* Effect.promise(() =>
-          fc.assert(
-            fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60, size: "max" }), (steps) =>
-              Effect.runPromiseWith(context)(play(steps, run++))
-            ),
-            { numRuns: options.runs }
-          )
+  it.effect(`when calls come in any order, then ${name} answers as the twin does`, () =>
+    Effect.gen(function* () {
+      const context = yield* Effect.context<Meter | Wipe>()
+      let run = 0
+      yield* Effect.promise(() =>
+        fc.assert(
+          fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60, size: "max" }), (steps) =>
+            Effect.runPromiseWith(context)(play(steps, run++))
+          ),
+          { numRuns: options.runs }
         )
-      }).pipe(Effect.provide(layer()))
-    )
-  })
+      )
+    }).pipe(Effect.provide(layer()))
+  )
 }

@@ -10,7 +10,7 @@ export const windowMs = 60_000
 export const groupMs = 500
 
 /** Longest time, in milliseconds, between an admission and its intent in a ledger that is read for a load, without a queue. */
-export const ledgerLagMs = 10_000
+const ledgerLagMs = 10_000
 
 /** How many ids a survey names at once; the next survey names others, once these are settled. */
 export const lapsedMost = 200
@@ -21,4 +21,22 @@ export const lapsedMost = 200
  * for so long: 256 MB are enough for 1,100 requests a second. After a longer outage, recovery from a crash may count a request
  * twice, until the counters are compared with the ledger.
  */
-export const rememberedS = (leaseS: number): number => Math.max(900, 2 * leaseS)
+const rememberedS = (leaseS: number): number => Math.max(900, 2 * leaseS)
+
+/** What both stores are told at the start. */
+export interface MeterOptions {
+  /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
+  readonly leaseS: number
+  /** seconds a request id is remembered after its last verb. `rememberedS` */
+  readonly rememberS?: number
+  /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
+  readonly queueMaxWaitMs?: number
+}
+
+/** How long what lives, in milliseconds. */
+export const livesOf = ({ leaseS, queueMaxWaitMs = 0, rememberS = rememberedS(leaseS) }: MeterOptions) => ({
+  leaseMs: leaseS * 1000,
+  rememberMs: rememberS * 1000,
+  /** how long after its admission a request may be missing in the ledger */
+  ledgerLagMs: ledgerLagMs + queueMaxWaitMs
+})

@@ -1,59 +1,121 @@
 /**
- * The counters behind `layerMemory`. They decide as the scripts do; `redis/scripts.ts` has the reasons. JavaScript runs each
- * operation to its end, so it is atomic. Each operation gets the time in ms, which windows and leases are measured by. Days
- * and months come from `epoch`, which may be another clock.
+ * The rules of the Meter, on plain data. The Meter in Redis decides the same: random calls of both are compared
+ * (`test/contract/MeterProperty.ts`). `redis/scripts.ts` has the reasons.
+ *
+ * Each operation gets the time in ms, which windows and leases are measured by; `epoch` makes the date of it. It runs to its
+ * end, so it is atomic. After a restart totals are missing, and come back from the ledger.
  */
-import { type BudgetName, budgetNames, type Headroom, type Period, periods } from "../../../domain/Limits.ts"
-import { budgetsOf, headroomOf, leastOf, missingOf, refusal, tagOf, whole } from "../verdicts.ts"
+import { budgetNames, type Headroom, periods } from "../../../domain/Limits.ts"
+import type { Account, Claims, CounterName, CounterOwner, Reservation } from "../../../domain/Reservation.ts"
+import { lapsedMost, livesOf, type MeterOptions, windowMs } from "../bounds.ts"
 import {
-  type ReserveRequest,
-  type Missing,
   type ClaimName,
+  type Missing,
   type Renewal,
+  type ReserveRequest,
   Reserved,
   type Snapshot,
   type Verdict
 } from "../Meter.ts"
-import type { Account, Claims, CounterName, CounterOwner, Reservation } from "../../../domain/Reservation.ts"
-import {
-  type AccountCounters,
-  charge,
-  chargedOn,
-  type Counter,
-  type GroupCounters,
-  type Memory,
-  note,
-  type Request,
-  revived
-} from "./Account.ts"
-import { addMissing, countersAt, dropOld, existing, replaceCounters, tokensAt } from "./counters.ts"
-import type { Options } from "./Options.ts"
-import { AccountLeases } from "./AccountLeases.ts"
-import { lapsedMost, ledgerLagMs, rememberedS, windowMs } from "../bounds.ts"
-import { Window } from "./windows.ts"
+import { budgetsOf, headroomOf, leastOf, missingOf, refusal, whole } from "../verdicts.ts"
+import { type Amounts, charge, type Counter, Totals } from "./Totals.ts"
+import { type Noted, Window } from "./Window.ts"
+
+/** What a running request occupies. */
+interface Lease {
+  /** epoch ms; 0 once it has ended: then only the hold is left */
+  readonly until: number
+  readonly slot: boolean
+  /** tokens held and not yet used */
+  readonly tokens: number
+}
+
+interface AccountState {
+  readonly requests: Window
+  readonly tokens: Window
+  readonly leases: Map<string, Lease>
+  /** another number after every change */
+  mark: number
+  touchedAt: number
+}
+
+interface Request {
+  readonly admittedAt: number
+  readonly available: number
+  readonly slot: boolean
+  /** its place in the window of requests; undefined when the store lost it meanwhile */
+  readonly counted: Noted | undefined
+  held: number
+  used: number
+  /** where its used tokens are in the window of tokens */
+  noted: ReadonlyArray<Noted>
+  /** the counters that were charged with exactly what is held */
+  readonly charged: Set<Counter>
+}
+
+interface Remembered {
+  /** undefined: the request is over */
+  readonly request: Request | undefined
+  readonly until: number
+}
 
 const sweepEveryMs = 60_000
+/** Longer than a window, because the clock may go back. */
+const keepIdleMs = 3_600_000
 
-const nameOf = (account: Account): string => `${tagOf(account)}:${account.key}`
+const nameOf = (group: string, name: string): string => JSON.stringify([group, name])
 
-/** Nothing of it outlives the process: after a restart totals are missing and come back from the ledger. */
+/** A request that the store has lost, from what its owner knows. */
+const revive = ({ admittedAt, available, held, slot }: Reservation): Request => ({
+  admittedAt,
+  available,
+  slot,
+  counted: undefined,
+  held: whole(held),
+  used: 0,
+  noted: [],
+  charged: new Set()
+})
+
+/** Sets the tokens that a request has in the window to `used` in all. Too much is taken back where it was noted first. */
+const note = ({ tokens }: AccountState, request: Request, used: number): void => {
+  let excess = request.used - used
+  request.used = used
+  if (excess < 0) {
+    request.noted = [...request.noted, tokens.add(-excess)]
+    return
+  }
+  request.noted = request.noted.map(({ amount, half }) => {
+    const taken = tokens.take({ half, amount: Math.min(excess, amount) })
+    excess -= taken
+    return { half, amount: amount - taken }
+  })
+}
+
+const sumOf = (leases: ReadonlyMap<string, Lease>): { readonly slots: number; readonly tokens: number } => {
+  let [slots, tokens] = [0, 0]
+  for (const lease of leases.values()) {
+    if (lease.slot) slots += 1
+    tokens += lease.tokens
+  }
+  return { slots, tokens }
+}
+
 export class MemoryMeter {
-  readonly #leaseMs: number
-  readonly #rememberMs: number
-  readonly #lagMs: number
+  readonly #lives
   readonly #epoch: (now: number) => number
-  readonly #accounts = new Map<string, AccountCounters>()
-  readonly #groups = new Map<string, GroupCounters>()
+  readonly #totals = new Totals()
+  readonly #accounts = new Map<string, AccountState>()
+  readonly #groupMarks = new Map<string, number>()
   /** oldest first, because every write moves its entry to the end */
-  readonly #requests = new Map<string, Memory>()
+  readonly #requests = new Map<string, Remembered>()
+  #changes = 0
   #sweptAt = 0
-  #marks = 0
 
-  constructor(options: Options) {
-    this.#leaseMs = options.leaseS * 1000
-    this.#rememberMs = (options.rememberS ?? rememberedS(options.leaseS)) * 1000
-    this.#lagMs = ledgerLagMs + (options.queueMaxWaitMs ?? 0)
-    this.#epoch = options.epoch ?? ((now) => now)
+  /** `epoch`: the epoch ms of a time that an operation gets; by default it is epoch ms */
+  constructor(options: MeterOptions, epoch: (now: number) => number = (now) => now) {
+    this.#lives = livesOf(options)
+    this.#epoch = epoch
   }
 
   /** How much is kept: for tests of what is forgotten. */
@@ -63,170 +125,164 @@ export class MemoryMeter {
 
   /** Forgets everything, as a restart would. */
   clear(): void {
-    this.#accounts.clear()
-    this.#groups.clear()
-    this.#requests.clear()
+    for (const state of [this.#accounts, this.#groupMarks, this.#totals, this.#requests]) state.clear()
   }
 
+  /** undefined: the request is over. */
   reserve(claims: Claims, ask: ReserveRequest, now: number): Verdict | undefined {
-    const memory = this.#recall(claims.account, ask.id, now)
-    if (memory !== undefined && memory.request === undefined) return undefined
-    const account = this.#open(claims.account, now)
-    const known = memory?.request
+    const remembered = this.#recall(claims.account, ask.id, now)
+    if (remembered !== undefined && remembered.request === undefined) return undefined
+    const known = remembered?.request
     const at = known?.admittedAt ?? this.#epoch(now)
-    const missing = this.#missing(account, claims, at)
+    const account = this.#open(claims.account, now)
+    const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims.account, at)]
+    const missing = this.#missing(claims, counters, at)
     if (missing !== undefined) return missing
-    if (known !== undefined) return this.#reserved(account, claims, ask.id, known, now)
+    if (known !== undefined) return this.#reserved(claims, ask.id, known, now)
 
     const { limits } = claims
-    const outstanding = account.leases.tokens
-    const roomInWindow = limits.tpm - account.tokens.sum - outstanding
-    const asked = whole(ask.tokens)
+    const headroom = this.#headroom(claims, at, now)
     const refused = (by: ClaimName, limit: number, waitMs: number) =>
-      refusal({ by, scope: "key" }, limit, waitMs, at, this.#headroom(account, claims, at, now))
+      refusal({ by, scope: "key" }, limit, waitMs, at, headroom)
+    const { slots, tokens: held } = sumOf(account.leases)
+    const room = limits.tpm - account.tokens.sum - held
+    const asked = whole(ask.tokens)
     if (account.requests.sum >= limits.rpm) {
       return refused("requests", limits.rpm, account.requests.waitFor(limits.rpm - 1))
     }
-    if (asked > 0 && roomInWindow <= 0) {
+    if (asked > 0 && room <= 0) {
       // What is held may be released unused at any moment: alone it is no reason to wait.
-      const room = limits.tpm - 1 - (outstanding < limits.tpm ? outstanding : 0)
-      return refused("tokens", limits.tpm, account.tokens.waitFor(room))
+      const counted = held < limits.tpm ? held : 0
+      return refused("tokens", limits.tpm, account.tokens.waitFor(limits.tpm - 1 - counted))
     }
-    if (ask.slot && account.leases.slots >= limits.concurrent)
-      return refused("concurrency", limits.concurrent, 1)
-    const [budgets, counters] = [budgetsOf(claims), countersAt(account, at)]
-    let available = roomInWindow
-    let spent: { readonly name: BudgetName; readonly budget: number } | undefined
-    budgetNames.forEach((name, i) => {
+    if (ask.slot && slots >= limits.concurrent) return refused("concurrency", limits.concurrent, 1)
+
+    const remainders = budgetNames.flatMap((name, i) => {
       const [budget, counter] = [budgets[i], counters[i]]
-      if (budget === undefined || counter === undefined) return
-      available = Math.min(available, budget - counter.tokens)
-      if (counter.tokens < budget) return
-      // The last to end decides, because the request could not pass before; then the account's own.
-      if (spent === undefined || periods.indexOf(name.period) > periods.indexOf(spent.name.period))
-        spent = { name, budget }
+      return budget === undefined || counter === undefined
+        ? []
+        : [{ name, budget, left: budget - counter.tokens }]
     })
-    if (asked > 0 && spent !== undefined) {
-      const { budget, name } = spent
-      const headroom = this.#headroom(account, claims, at, now)
+    const spent = remainders.filter(({ left }) => left <= 0)
+    // The one that ends last decides, because the request could not pass before; of equals the account's own.
+    const last = periods.findLast((period) => spent.some(({ name }) => name.period === period))
+    const decisive = spent.find(({ name }) => name.period === last)
+    if (asked > 0 && decisive !== undefined) {
+      const { budget, name } = decisive
       return refusal({ by: name.period, scope: name.scope }, budget, 0, at, headroom)
     }
 
-    available = Math.max(0, available)
+    const available = Math.max(0, Math.min(room, ...remainders.map(({ left }) => left)))
+    const charged = new Set(counters.filter((counter) => counter !== undefined))
     const request: Request = {
       admittedAt: at,
       available,
       slot: ask.slot,
-      countedAt: now,
+      counted: account.requests.add(1),
       held: Math.max(Math.min(asked, available), leastOf(ask)),
       used: 0,
       noted: [],
-      charged: new Set(existing(counters))
+      charged
     }
-    account.requests.add(1)
-    this.#lease(account, ask.id, request, now)
-    for (const counter of request.charged) charge(counter, request.held)
+    for (const counter of charged) charge(counter, request.held)
+    this.#occupy(account, ask.id, request, now)
     this.#remember(claims.account, ask.id, request, now)
-    return this.#reserved(account, claims, ask.id, request, now)
+    return this.#reserved(claims, ask.id, request, now)
   }
 
   renew(reservation: Reservation, used: number, want: number, now: number): Renewal {
-    const { id, claims } = reservation
-    const memory = this.#recall(claims.account, id, now)
-    if (memory !== undefined && memory.request === undefined) return { held: 0, exhausted: true }
-    const request = memory?.request ?? revived(reservation)
+    const { claims, id } = reservation
+    const remembered = this.#recall(claims.account, id, now)
+    if (remembered !== undefined && remembered.request === undefined) return { held: 0, exhausted: true }
+    const request = remembered?.request ?? revive(reservation)
     const account = this.#open(claims.account, now)
     account.leases.delete(id)
     note(account, request, Math.max(request.used, whole(used)))
 
-    const floor = Math.max(request.held, request.used)
-    const [budgets, counters] = [budgetsOf(claims), countersAt(account, request.admittedAt)]
-    let room = claims.limits.tpm - account.tokens.sum - account.leases.tokens - (floor - request.used)
-    let unknown = false
-    budgets.forEach((budget, i) => {
-      const counter = counters[i]
-      if (budget === undefined) return
-      if (counter === undefined) unknown = true
-      else
-        room = Math.min(
-          room,
-          budget - counter.tokens - (floor - chargedOn(request, counter, this.#lagMs).tokens)
-        )
-    })
+    const least = Math.max(request.held, request.used)
+    const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims.account, request.admittedAt)]
+    const room = Math.min(
+      claims.limits.tpm - account.tokens.sum - sumOf(account.leases).tokens - (least - request.used),
+      ...budgets.flatMap((budget, i) => {
+        const counter = counters[i]
+        if (budget === undefined || counter === undefined) return []
+        return [budget - counter.tokens - (least - this.#chargedOn(request, counter).tokens)]
+      })
+    )
     const wanted = whole(want)
-    const more = Math.min(Math.max(wanted - floor, 0), Math.max(room, 0))
-    const exhausted = floor + more < wanted
-    // On a counter that is missing nothing is given, but nothing is known to be spent either.
-    const held = unknown ? floor : floor + more
-    for (const counter of existing(counters)) {
-      const { tokens } = chargedOn(request, counter, this.#lagMs)
+    const more = Math.min(Math.max(wanted - least, 0), Math.max(room, 0))
+    // A counter that is missing gives nothing, and is not known to be spent.
+    const isMissing = budgets.some((budget, i) => budget !== undefined && counters[i] === undefined)
+    const held = isMissing ? least : least + more
+    for (const counter of counters) {
+      if (counter === undefined) continue
+      const { tokens } = this.#chargedOn(request, counter)
       charge(counter, held - tokens)
       if (tokens === 0) request.charged.add(counter)
     }
     request.held = held
-    this.#lease(account, id, request, now)
+    this.#occupy(account, id, request, now)
     this.#remember(claims.account, id, request, now)
-    return { held, exhausted }
+    return { held, exhausted: least + more < wanted }
   }
 
   settle(reservation: Reservation, used: number, now: number, keepSlot = false): Headroom {
-    const { id, claims, admittedAt } = reservation
-    const memory = this.#recall(claims.account, id, now)
-    const account = this.#open(claims.account, now)
-    if (memory === undefined || memory.request !== undefined) {
-      const request = memory?.request ?? revived(reservation)
+    const { admittedAt, claims, id } = reservation
+    const remembered = this.#recall(claims.account, id, now)
+    if (remembered === undefined || remembered.request !== undefined) {
+      const request = remembered?.request ?? revive(reservation)
+      const account = this.#open(claims.account, now)
       account.leases.delete(id)
       note(account, request, whole(used))
-      for (const counter of existing(countersAt(account, request.admittedAt))) {
-        const { tokens, exact } = chargedOn(request, counter, this.#lagMs)
-        const difference = request.used - tokens
-        charge(counter, exact ? difference : Math.max(0, difference))
+      for (const counter of this.#totals.of(claims.account, request.admittedAt)) {
+        if (counter === undefined) continue
+        const { exact, tokens } = this.#chargedOn(request, counter)
+        charge(counter, exact ? request.used - tokens : Math.max(0, request.used - tokens))
       }
       if (keepSlot && request.slot) this.#keepSlot(account, id, now)
       this.#remember(claims.account, id, undefined, now)
     }
-    return this.#headroom(account, claims, admittedAt, now)
+    return this.#headroom(claims, admittedAt, now)
   }
 
   renewSlot({ claims, id }: Reservation, now: number): void {
-    const memory = this.#recall(claims.account, id, now)
-    if (memory?.request !== undefined) return
+    const remembered = this.#recall(claims.account, id, now)
+    if (remembered?.request !== undefined) return
     const account = this.#open(claims.account, now)
     // Known to be over and without a slot: it was freed, or its lease has ended.
-    if (memory !== undefined && !account.leases.has(id)) return
+    if (remembered !== undefined && !account.leases.has(id)) return
     this.#keepSlot(account, id, now)
     this.#remember(claims.account, id, undefined, now)
   }
 
   freeSlot({ claims, id }: Reservation, now: number): void {
-    const memory = this.#recall(claims.account, id, now)
-    if (memory === undefined || memory.request !== undefined) return
+    const remembered = this.#recall(claims.account, id, now)
+    if (remembered === undefined || remembered.request !== undefined) return
     this.#open(claims.account, now).leases.delete(id)
     this.#remember(claims.account, id, undefined, now)
   }
 
   cancel(claims: Claims, id: string, now: number): void {
-    const memory = this.#recall(claims.account, id, now)
-    if (memory !== undefined && memory.request === undefined) return
-    const request = memory?.request
+    const remembered = this.#recall(claims.account, id, now)
+    if (remembered !== undefined && remembered.request === undefined) return
+    // The request may be forgotten before what it held.
+    const account = this.#open(claims.account, now)
+    account.leases.delete(id)
+    const request = remembered?.request
     if (request !== undefined) {
-      const account = this.#open(claims.account, now)
-      account.leases.delete(id)
       note(account, request, 0)
-      if (request.countedAt !== undefined) account.requests.takeBack(request.countedAt, 1)
-      for (const counter of existing(countersAt(account, request.admittedAt))) {
-        if (request.charged.has(counter)) charge(counter, -request.held)
+      if (request.counted !== undefined) account.requests.take(request.counted)
+      for (const counter of this.#totals.of(claims.account, request.admittedAt)) {
+        if (counter !== undefined && request.charged.has(counter)) charge(counter, -request.held)
       }
-    } else {
-      // The request may be forgotten before what it held.
-      this.#open(claims.account, now).leases.delete(id)
     }
     this.#remember(claims.account, id, undefined, now)
   }
 
   peek(claims: Claims, now: number): Headroom | Missing {
-    const [account, at] = [this.#open(claims.account, now), this.#epoch(now)]
-    return this.#missing(account, claims, at) ?? this.#headroom(account, claims, at, now)
+    const at = this.#epoch(now)
+    const counters = this.#totals.of(claims.account, at)
+    return this.#missing(claims, counters, at) ?? this.#headroom(claims, at, now)
   }
 
   load(
@@ -234,30 +290,22 @@ export class MemoryMeter {
     counters: ReadonlyArray<{ readonly counter: CounterName; readonly tokens: number }>,
     now: number
   ): void {
-    const { group, key } = owner
-    const totals = (key === undefined ? this.#group(group) : this.#open({ group, key }, now)).totals
-    addMissing(totals, counters, this.#epoch(now), now)
+    this.#sweep(now)
+    for (const { counter, tokens } of counters) this.#totals.load(owner, counter, tokens, this.#epoch(now))
   }
 
   survey(of: Account, instant: number, now: number): Snapshot {
-    const account = this.#open(of, now)
-    const totals = tokensAt(account.totals, instant)
-    const { lapsed } = account.leases
-    const open = account.leases.size - lapsed.length
-    return { totals, open, lapsed: lapsed.slice(0, lapsedMost), mark: account.mark }
+    const { leases, mark } = this.#open(of, now)
+    const lapsed = [...leases].flatMap(([id, { until }]) => (until === 0 ? [id] : []))
+    const open = leases.size - lapsed.length
+    return { totals: this.#totals.amounts(of, instant), open, lapsed: lapsed.slice(0, lapsedMost), mark }
   }
 
-  repair(
-    of: Account,
-    instant: number,
-    mark: number,
-    truth: { readonly [P in Period]?: number },
-    now: number
-  ): boolean {
+  repair(of: Account, instant: number, mark: number, truth: Amounts, now: number): boolean {
     const account = this.#open(of, now)
     if (account.mark !== mark || account.leases.size > 0) return false
-    replaceCounters(account.totals, instant, truth, this.#epoch(now))
-    account.mark = ++this.#marks
+    this.#totals.replace(of, instant, truth, this.#epoch(now))
+    account.mark = this.#changes += 1
     return true
   }
 
@@ -266,10 +314,9 @@ export class MemoryMeter {
     keys: ReadonlyArray<string>,
     instant: number
   ): Pick<Snapshot, "mark" | "open" | "totals"> {
-    const { mark, totals } = this.#group(group)
-    const accounts = keys.flatMap((key) => this.#accounts.get(nameOf({ group, key })) ?? [])
-    const open = accounts.filter(({ leases }) => leases.size > 0).length
-    return { totals: tokensAt(totals, instant), open, mark }
+    const holding = keys.filter((key) => (this.#accounts.get(nameOf(group, key))?.leases.size ?? 0) > 0)
+    const mark = this.#groupMarks.get(group) ?? 0
+    return { totals: this.#totals.amounts({ group }, instant), open: holding.length, mark }
   }
 
   repairGroup(
@@ -277,115 +324,129 @@ export class MemoryMeter {
     keys: ReadonlyArray<string>,
     instant: number,
     mark: number,
-    truth: { readonly [P in Period]?: number },
+    truth: Amounts,
     now: number
   ): boolean {
     const survey = this.surveyGroup(group, keys, instant)
     if (survey.mark !== mark || survey.open > 0) return false
-    const counters = this.#group(group)
-    replaceCounters(counters.totals, instant, truth, this.#epoch(now))
-    counters.mark = ++this.#marks
+    this.#totals.replace({ group }, instant, truth, this.#epoch(now))
+    this.#groupMarks.set(group, (this.#changes += 1))
     return true
   }
 
-  #group(group: string): GroupCounters {
-    const name = tagOf({ group })
-    const found = this.#groups.get(name)
-    if (found !== undefined) return found
-    const counters = { totals: new Map<CounterName, Counter>(), mark: ++this.#marks }
-    this.#groups.set(name, counters)
-    return counters
-  }
-
-  #open(account: Account, now: number): AccountCounters {
+  /** The account as it is now: windows are moved on, and leases that are over have ended. */
+  #open({ group, key }: Account, now: number): AccountState {
     this.#sweep(now)
-    const name = nameOf(account)
-    let counters = this.#accounts.get(name)
-    if (counters === undefined) {
-      counters = {
-        requests: new Window(now),
-        tokens: new Window(now),
-        leases: new AccountLeases(),
-        totals: new Map(),
-        group: this.#group(account.group),
-        touchedAt: now,
-        mark: ++this.#marks
-      }
-      this.#accounts.set(name, counters)
+    const name = nameOf(group, key)
+    const account = this.#accounts.get(name) ?? {
+      requests: new Window(),
+      tokens: new Window(),
+      leases: new Map(),
+      mark: 0,
+      touchedAt: now
     }
-    counters.requests.moveTo(now)
-    counters.tokens.moveTo(now)
-    counters.leases.moveTo(now, this.#leaseMs)
-    counters.touchedAt = now
-    return counters
+    this.#accounts.set(name, account)
+    account.requests.moveTo(now)
+    account.tokens.moveTo(now)
+    account.touchedAt = now
+    for (const [id, lease] of account.leases) {
+      if (lease.until > now) {
+        // No lease is longer than a new one: the clock may have gone back.
+        account.leases.set(id, { ...lease, until: Math.min(lease.until, now + this.#lives.leaseMs) })
+      } else if (lease.tokens > 0) {
+        account.leases.set(id, { until: 0, slot: false, tokens: lease.tokens })
+      } else {
+        account.leases.delete(id)
+      }
+    }
+    return account
   }
 
-  /** Accounts that nothing has happened to for longer than a window and a lease hold only totals, which can be rebuilt. */
+  /** Forgets what can matter no more. */
   #sweep(now: number): void {
-    for (const [id, memory] of this.#requests) {
-      if (memory.until > now) break
-      this.#requests.delete(id)
+    for (const [name, { until }] of this.#requests) {
+      if (until > now) break
+      this.#requests.delete(name)
     }
     if (Math.abs(now - this.#sweptAt) < sweepEveryMs) return
     this.#sweptAt = now
-    const idle = now - windowMs - this.#leaseMs - sweepEveryMs
-    for (const [name, account] of this.#accounts) {
-      if (account.touchedAt < idle) this.#accounts.delete(name)
-      else dropOld(account.totals, now)
+    for (const [name, { leases, touchedAt }] of this.#accounts) {
+      // Its windows are empty and nothing runs, so it is as new.
+      if (leases.size === 0 && touchedAt <= now - keepIdleMs) this.#accounts.delete(name)
     }
-    for (const { totals } of this.#groups.values()) dropOld(totals, now)
+    this.#totals.dropOld(this.#epoch(now))
   }
 
-  #recall(account: Account, id: string, now: number): Memory | undefined {
-    const memory = this.#requests.get(`${tagOf(account)}:${id}`)
-    return memory === undefined || memory.until <= now ? undefined : memory
+  #recall({ group }: Account, id: string, now: number): Remembered | undefined {
+    const found = this.#requests.get(nameOf(group, id))
+    return found === undefined || found.until <= now ? undefined : found
   }
 
   #remember(account: Account, id: string, request: Request | undefined, now: number): void {
-    const counters = this.#accounts.get(nameOf(account))
-    if (counters !== undefined) counters.mark = counters.group.mark = ++this.#marks
-    const name = `${tagOf(account)}:${id}`
+    this.#changes += 1
+    this.#groupMarks.set(account.group, this.#changes)
+    const state = this.#accounts.get(nameOf(account.group, account.key))
+    if (state !== undefined) state.mark = this.#changes
+    const name = nameOf(account.group, id)
     this.#requests.delete(name)
-    this.#requests.set(name, { request, until: now + this.#rememberMs })
+    this.#requests.set(name, { request, until: now + this.#lives.rememberMs })
   }
 
-  #lease(account: AccountCounters, id: string, request: Request, now: number): void {
-    const tokens = request.held - request.used
-    if (!request.slot && tokens <= 0) return
-    account.leases.set(id, { until: now + this.#leaseMs, slot: request.slot, tokens })
+  #occupy(account: AccountState, id: string, { held, slot, used }: Request, now: number): void {
+    if (slot || held > used) {
+      account.leases.set(id, { until: now + this.#lives.leaseMs, slot, tokens: held - used })
+    }
   }
 
-  #keepSlot(account: AccountCounters, id: string, now: number): void {
-    account.leases.set(id, { until: now + this.#leaseMs, slot: true, tokens: 0 })
+  #keepSlot(account: AccountState, id: string, now: number): void {
+    account.leases.set(id, { until: now + this.#lives.leaseMs, slot: true, tokens: 0 })
   }
 
-  #missing(account: AccountCounters, claims: Claims, at: number): Missing | undefined {
-    const counters = countersAt(account, at)
+  /**
+   * How much of a request a counter has for certain, and whether that is all it has. A counter that was loaded soon after the
+   * admission may have been read before the request was in the ledger.
+   */
+  #chargedOn(
+    { admittedAt, charged, held }: Request,
+    counter: Counter
+  ): { readonly tokens: number; readonly exact: boolean } {
+    if (charged.has(counter)) return { tokens: held, exact: true }
+    const soon = admittedAt <= counter.loadedAt && admittedAt > counter.loadedAt - this.#lives.ledgerLagMs
+    return { tokens: soon ? 0 : held, exact: false }
+  }
+
+  #missing(
+    claims: Claims,
+    counters: ReadonlyArray<Counter | undefined>,
+    instant: number
+  ): Missing | undefined {
     const flags = budgetsOf(claims).map((budget, i) => budget !== undefined && counters[i] === undefined)
-    return flags.includes(true) ? missingOf(at, flags) : undefined
+    return flags.includes(true) ? missingOf(instant, flags) : undefined
   }
 
-  /** `at` (epoch ms) is in the periods of the budgets. */
-  #headroom(account: AccountCounters, claims: Claims, at: number, now: number): Headroom {
-    const counters = countersAt(account, at)
-    return headroomOf(claims, at, {
-      requests: Math.max(0, claims.limits.rpm - account.requests.sum),
-      tokens: Math.max(0, claims.limits.tpm - account.tokens.sum - account.leases.tokens),
+  /** What is left. Budgets are those of the periods that contain `instant`. */
+  #headroom(claims: Claims, instant: number, now: number): Headroom {
+    const { requests, tokens, leases } = this.#open(claims.account, now)
+    const counters = this.#totals.of(claims.account, instant)
+    const held = sumOf(leases).tokens
+    return headroomOf(claims, instant, {
+      requests: Math.max(0, claims.limits.rpm - requests.sum),
+      tokens: Math.max(0, claims.limits.tpm - tokens.sum - held),
       budgets: budgetsOf(claims).map((budget, i) => {
         const counter = counters[i]
         return budget === undefined || counter === undefined ? -1 : Math.max(0, budget - counter.tokens)
       }),
       now: this.#epoch(now),
-      requestsResetMs: account.requests.emptyIn,
-      tokensResetMs: account.leases.tokens > 0 ? windowMs : account.tokens.emptyIn
+      requestsResetMs: requests.emptyIn,
+      tokensResetMs: held > 0 ? windowMs : tokens.emptyIn
     })
   }
 
-  #reserved(account: AccountCounters, claims: Claims, id: string, request: Request, now: number): Reserved {
+  #reserved(claims: Claims, id: string, request: Request, now: number): Reserved {
     const { admittedAt, available, held, slot } = request
     return new Reserved({
       reservation: { id, claims, held, available, admittedAt, slot },
-      headroom: this.#headroom(account, claims, admittedAt, now)
+      headroom: this.#headroom(claims, admittedAt, now)
     })
   }
 }

@@ -4,9 +4,9 @@
  */
 import { Clock, Effect, Layer } from "effect"
 import { makeMonotonicMs } from "../../../infra/time.ts"
-import { MemoryMeter } from "./MemoryMeter.ts"
-import type { Options } from "./Options.ts"
+import type { MeterOptions } from "../bounds.ts"
 import { Meter, MeterDown } from "../Meter.ts"
+import { MemoryMeter } from "./MemoryMeter.ts"
 
 /** The operations on `counters`, at the time of `nowMs`. */
 export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["Service"] => {
@@ -30,7 +30,7 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
     snapshot: (account, instant) => now((at) => counters.survey(account, instant, at)),
     repair: (account, instant, mark, totals) =>
       now((at) => counters.repair(account, instant, mark, totals, at)),
-    snapshotGroup: (group, keys, instant) => now(() => counters.surveyGroup(group, keys, instant)),
+    snapshotGroup: (group, keys, instant) => Effect.sync(() => counters.surveyGroup(group, keys, instant)),
     repairGroup: (group, keys, instant, mark, totals) =>
       now((at) => counters.repairGroup(group, keys, instant, mark, totals, at)),
     hasState: Effect.succeed(true),
@@ -38,21 +38,18 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
   })
 }
 
-/**
- * A Meter on given counters, with the wall clock as its time. Tests keep the counters to read them and to make them
- * forget.
- */
+/** A Meter on given counters, by the wall clock. Tests keep the counters to read them and to make them forget. */
 export const layerMemoryMeter = (counters: MemoryMeter): Layer.Layer<Meter> =>
   Layer.effect(
     Meter,
     Effect.map(Clock.Clock, (clock) => makeMemory(counters, () => clock.currentTimeMillisUnsafe()))
   )
 
-export const layerMemory = (options: Omit<Options, "epoch">): Layer.Layer<Meter> =>
+export const layerMemory = (options: MeterOptions): Layer.Layer<Meter> =>
   Layer.effect(
     Meter,
     Effect.gen(function* () {
       const [clock, nowMs] = [yield* Clock.Clock, yield* makeMonotonicMs]
-      return makeMemory(new MemoryMeter({ ...options, epoch: () => clock.currentTimeMillisUnsafe() }), nowMs)
+      return makeMemory(new MemoryMeter(options, () => clock.currentTimeMillisUnsafe()), nowMs)
     })
   )

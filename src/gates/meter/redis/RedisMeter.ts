@@ -18,7 +18,7 @@ import {
 } from "../../../domain/Reservation.ts"
 import { Redis, type RedisFailed } from "../../../infra/Redis.ts"
 import { makeMonotonicMs } from "../../../infra/time.ts"
-import { ledgerLagMs, rememberedS } from "../bounds.ts"
+import { livesOf, type MeterOptions } from "../bounds.ts"
 import { Meter, MeterDown, type Missing, type ReserveRequest, Reserved, type Verdict } from "../Meter.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { type AccountVerb, makeAccountCalls, makeKeys } from "./accountCalls.ts"
@@ -26,13 +26,7 @@ import { parseReply, type Reply } from "./replies.ts"
 import { checkRequirements } from "./requirements.ts"
 import { scripts } from "./scripts.ts"
 
-export interface Options {
-  /** seconds a slot and its hold live without being renewed (`CONCURRENCY_LEASE_S`) */
-  readonly leaseS: number
-  /** seconds a request id is remembered after its last verb; longer than any late call. `rememberedS` */
-  readonly rememberS?: number
-  /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
-  readonly queueMaxWaitMs?: number
+export interface Options extends MeterOptions {
   /** in front of every key. `tollgate:` */
   readonly prefix?: string
 }
@@ -65,7 +59,7 @@ const verdictOf = (claims: Claims, ask: ReserveRequest, reply: Reply): Effect.Ef
         : Effect.succeed(refusal(name, limit, waitMs, now, headroomOf(claims, left.now, left)))
     }
     case "missing":
-      return Effect.succeed(missingOf(reply.now, reply.flags))
+      return Effect.succeed(missingOf(reply.instant, reply.flags))
     case "ended":
       return new MeterDown({ cause: `request ${ask.id} is over` })
     default:
@@ -92,11 +86,8 @@ export const makeRedis = Effect.fnUntraced(function* (
   time: Effect.Effect<number> = Effect.succeed(-1)
 ) {
   const keys = makeKeys(options.prefix ?? "tollgate:")
-  const ofAccounts = makeAccountCalls(redis, keys, [
-    options.leaseS * 1000,
-    (options.rememberS ?? rememberedS(options.leaseS)) * 1000,
-    ledgerLagMs + (options.queueMaxWaitMs ?? 0)
-  ])
+  const { leaseMs, ledgerLagMs, rememberMs } = livesOf(options)
+  const ofAccounts = makeAccountCalls(redis, keys, [leaseMs, rememberMs, ledgerLagMs])
   const ofGroups = {
     surveyGroup: redis.script(scripts.surveyGroup),
     repairGroup: redis.script(scripts.repairGroup),
@@ -192,7 +183,7 @@ export const makeRedis = Effect.fnUntraced(function* (
 
     peek: Effect.fnUntraced(function* (claims): Effect.fn.Return<Headroom | Missing, MeterDown> {
       const reply = yield* callToday("peek", claims, "", [])
-      if (reply.tag === "missing") return missingOf(reply.now, reply.flags)
+      if (reply.tag === "missing") return missingOf(reply.instant, reply.flags)
       if (reply.tag !== "left") return yield* unexpected("peek", reply)
       return headroomOf(claims, reply.left.now, reply.left)
     }),

@@ -311,12 +311,12 @@ local function reply_with_headroom(tag, numbers)
   return format(words, unpack(numbers))
 end
 
--- The reply with the counters that a budget needs and Redis does not have; false when it has all.
-local function missing_counters()
+-- The reply with the counters of the instant `at` that a budget needs and Redis does not have; false when it has all.
+local function missing_counters(at)
   if all_found then return false end
   for i = 1, COUNTERS do
     if BUDGETS[i] >= 0 and not counters[i] then
-      local numbers = {now}
+      local numbers = {at}
       for j = 1, COUNTERS do numbers[j + 1] = BUDGETS[j] >= 0 and not counters[j] and 1 or 0 end
       return reply('missing', numbers)
     end

@@ -46,7 +46,7 @@ const readers = {
   }),
   missing: (next: Next) => ({
     tag: "missing" as const,
-    now: next(),
+    instant: next(),
     flags: budgetNames.map(() => next() === 1)
   }),
   stale: (next: Next) => ({ tag: "stale" as const, instant: next() }),

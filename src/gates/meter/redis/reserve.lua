@@ -11,7 +11,7 @@ if record then
 elseif floor(now / DAY_MS) ~= DAY then
   return reply('stale', {now})
 end
-local missing = missing_counters()
+local missing = missing_counters(record and record.at or now)
 if missing then return missing end
 open_account()
 

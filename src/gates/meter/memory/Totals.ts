@@ -1,0 +1,70 @@
+/** The tokens of accounts and groups by period: a counter for each that was loaded from the ledger. */
+import { counterNamesAt } from "../../../domain/Calendar.ts"
+import { budgetNames, type Period, periods } from "../../../domain/Limits.ts"
+import type { Account, CounterName, CounterOwner } from "../../../domain/Reservation.ts"
+import { lifeOf, whole } from "../verdicts.ts"
+
+/** A counter that was loaded again is another object. */
+export interface Counter {
+  tokens: number
+  readonly loadedAt: number
+  readonly droppedAt: number
+}
+
+export type Amounts = { readonly [P in Period]?: number }
+
+const nameOf = ({ group, key = "" }: CounterOwner, counter: CounterName): string =>
+  JSON.stringify([group, key, counter])
+
+export const charge = (counter: Counter, tokens: number): void => {
+  counter.tokens = Math.max(0, counter.tokens + tokens)
+}
+
+export class Totals {
+  readonly #counters = new Map<string, Counter>()
+
+  clear(): void {
+    this.#counters.clear()
+  }
+
+  /** Drops what is kept for long enough. */
+  dropOld(now: number): void {
+    for (const [name, { droppedAt }] of this.#counters) if (droppedAt <= now) this.#counters.delete(name)
+  }
+
+  /** The counters that a request of `account` is charged to, in the order of `budgetNames`; undefined: missing. */
+  of({ group, key }: Account, instant: number): ReadonlyArray<Counter | undefined> {
+    const names = counterNamesAt(instant)
+    return budgetNames.map(({ period, scope }) =>
+      this.#counters.get(nameOf(scope === "key" ? { group, key } : { group }, names[period]))
+    )
+  }
+
+  amounts(owner: CounterOwner, instant: number): Amounts {
+    const names = counterNamesAt(instant)
+    const found: { -readonly [P in Period]?: number } = {}
+    for (const period of periods) {
+      const counter = this.#counters.get(nameOf(owner, names[period]))
+      if (counter !== undefined) found[period] = counter.tokens
+    }
+    return found
+  }
+
+  /** Adds a counter that is missing. */
+  load(owner: CounterOwner, counter: CounterName, tokens: number, now: number): void {
+    const name = nameOf(owner, counter)
+    if (this.#counters.has(name)) return
+    this.#counters.set(name, { tokens: whole(tokens), loadedAt: now, droppedAt: now + lifeOf(counter) })
+  }
+
+  /** Loads counters again that exist: what was charged to the old ones is in `amounts`. */
+  replace(owner: CounterOwner, instant: number, amounts: Amounts, now: number): void {
+    const names = counterNamesAt(instant)
+    for (const period of periods) {
+      const name = nameOf(owner, names[period])
+      const [before, tokens] = [this.#counters.get(name), amounts[period]]
+      if (before === undefined || tokens === undefined) continue
+      this.#counters.set(name, { ...before, tokens: whole(tokens), loadedAt: now })
+    }
+  }
+}
