@@ -18,40 +18,8 @@ import {
   type Verdict
 } from "../Meter.ts"
 import { budgetsOf, headroomOf, leastOf, missingOf, refusal, whole } from "../verdicts.ts"
+import { AccountState, type Request, revive } from "./AccountState.ts"
 import { type Amounts, charge, type Counter, Totals } from "./Totals.ts"
-import { type Noted, Window } from "./Window.ts"
-
-/** What a running request occupies. */
-interface Lease {
-  /** epoch ms; 0 once it has ended: then only the hold is left */
-  readonly until: number
-  readonly slot: boolean
-  /** tokens held and not yet used */
-  readonly tokens: number
-}
-
-interface AccountState {
-  readonly requests: Window
-  readonly tokens: Window
-  readonly leases: Map<string, Lease>
-  /** another number after every change */
-  mark: number
-  touchedAt: number
-}
-
-interface Request {
-  readonly admittedAt: number
-  readonly available: number
-  readonly slot: boolean
-  /** its place in the window of requests; undefined when the store lost it meanwhile */
-  readonly counted: Noted | undefined
-  held: number
-  used: number
-  /** where its used tokens are in the window of tokens */
-  noted: ReadonlyArray<Noted>
-  /** the counters that were charged with exactly what is held */
-  readonly charged: Set<Counter>
-}
 
 interface Remembered {
   /** undefined: the request is over */
@@ -64,42 +32,6 @@ const sweepEveryMs = 60_000
 const keepIdleMs = 3_600_000
 
 const nameOf = (group: string, name: string): string => JSON.stringify([group, name])
-
-/** A request that the store has lost, from what its owner knows. */
-const revive = ({ admittedAt, available, held, slot }: Reservation): Request => ({
-  admittedAt,
-  available,
-  slot,
-  counted: undefined,
-  held: whole(held),
-  used: 0,
-  noted: [],
-  charged: new Set()
-})
-
-/** Sets the tokens that a request has in the window to `used` in all. Too much is taken back where it was noted first. */
-const note = ({ tokens }: AccountState, request: Request, used: number): void => {
-  let excess = request.used - used
-  request.used = used
-  if (excess < 0) {
-    request.noted = [...request.noted, tokens.add(-excess)]
-    return
-  }
-  request.noted = request.noted.map(({ amount, half }) => {
-    const taken = tokens.take({ half, amount: Math.min(excess, amount) })
-    excess -= taken
-    return { half, amount: amount - taken }
-  })
-}
-
-const sumOf = (leases: ReadonlyMap<string, Lease>): { readonly slots: number; readonly tokens: number } => {
-  let [slots, tokens] = [0, 0]
-  for (const lease of leases.values()) {
-    if (lease.slot) slots += 1
-    tokens += lease.tokens
-  }
-  return { slots, tokens }
-}
 
 export class MemoryMeter {
   readonly #lives
@@ -144,7 +76,7 @@ export class MemoryMeter {
     const headroom = this.#headroom(claims, at, now)
     const refused = (by: ClaimName, limit: number, waitMs: number) =>
       refusal({ by, scope: "key" }, limit, waitMs, at, headroom)
-    const { slots, tokens: held } = sumOf(account.leases)
+    const { held, slots } = account
     const room = limits.tpm - account.tokens.sum - held
     const asked = whole(ask.tokens)
     if (account.requests.sum >= limits.rpm) {
@@ -185,7 +117,7 @@ export class MemoryMeter {
       charged
     }
     for (const counter of charged) charge(counter, request.held)
-    this.#occupy(account, ask.id, request, now)
+    account.occupy(ask.id, request, this.#leaseEnd(now))
     this.#remember(claims.account, ask.id, request, now)
     return this.#reserved(claims, ask.id, request, now)
   }
@@ -197,12 +129,12 @@ export class MemoryMeter {
     const request = remembered?.request ?? revive(reservation)
     const account = this.#open(claims.account, now)
     account.leases.delete(id)
-    note(account, request, Math.max(request.used, whole(used)))
+    account.note(request, Math.max(request.used, whole(used)))
 
     const least = Math.max(request.held, request.used)
     const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims.account, request.admittedAt)]
     const room = Math.min(
-      claims.limits.tpm - account.tokens.sum - sumOf(account.leases).tokens - (least - request.used),
+      claims.limits.tpm - account.tokens.sum - account.held - (least - request.used),
       ...budgets.flatMap((budget, i) => {
         const counter = counters[i]
         if (budget === undefined || counter === undefined) return []
@@ -221,7 +153,7 @@ export class MemoryMeter {
       if (tokens === 0) request.charged.add(counter)
     }
     request.held = held
-    this.#occupy(account, id, request, now)
+    account.occupy(id, request, this.#leaseEnd(now))
     this.#remember(claims.account, id, request, now)
     return { held, exhausted: least + more < wanted }
   }
@@ -233,13 +165,13 @@ export class MemoryMeter {
       const request = remembered?.request ?? revive(reservation)
       const account = this.#open(claims.account, now)
       account.leases.delete(id)
-      note(account, request, whole(used))
+      account.note(request, whole(used))
       for (const counter of this.#totals.of(claims.account, request.admittedAt)) {
         if (counter === undefined) continue
         const { exact, tokens } = this.#chargedOn(request, counter)
         charge(counter, exact ? request.used - tokens : Math.max(0, request.used - tokens))
       }
-      if (keepSlot && request.slot) this.#keepSlot(account, id, now)
+      if (keepSlot && request.slot) account.keepSlot(id, this.#leaseEnd(now))
       this.#remember(claims.account, id, undefined, now)
     }
     return this.#headroom(claims, admittedAt, now)
@@ -251,7 +183,7 @@ export class MemoryMeter {
     const account = this.#open(claims.account, now)
     // Known to be over and without a slot: it was freed, or its lease has ended.
     if (remembered !== undefined && !account.leases.has(id)) return
-    this.#keepSlot(account, id, now)
+    account.keepSlot(id, this.#leaseEnd(now))
     this.#remember(claims.account, id, undefined, now)
   }
 
@@ -270,7 +202,7 @@ export class MemoryMeter {
     account.leases.delete(id)
     const request = remembered?.request
     if (request !== undefined) {
-      note(account, request, 0)
+      account.note(request, 0)
       if (request.counted !== undefined) account.requests.take(request.counted)
       for (const counter of this.#totals.of(claims.account, request.admittedAt)) {
         if (counter !== undefined && request.charged.has(counter)) charge(counter, -request.held)
@@ -295,10 +227,9 @@ export class MemoryMeter {
   }
 
   survey(of: Account, instant: number, now: number): Snapshot {
-    const { leases, mark } = this.#open(of, now)
-    const lapsed = [...leases].flatMap(([id, { until }]) => (until === 0 ? [id] : []))
-    const open = leases.size - lapsed.length
-    return { totals: this.#totals.amounts(of, instant), open, lapsed: lapsed.slice(0, lapsedMost), mark }
+    const { lapsed, leases, mark } = this.#open(of, now)
+    const totals = this.#totals.amounts(of, instant)
+    return { totals, open: leases.size - lapsed.length, lapsed: lapsed.slice(0, lapsedMost), mark }
   }
 
   repair(of: Account, instant: number, mark: number, truth: Amounts, now: number): boolean {
@@ -338,28 +269,14 @@ export class MemoryMeter {
   #open({ group, key }: Account, now: number): AccountState {
     this.#sweep(now)
     const name = nameOf(group, key)
-    const account = this.#accounts.get(name) ?? {
-      requests: new Window(),
-      tokens: new Window(),
-      leases: new Map(),
-      mark: 0,
-      touchedAt: now
-    }
+    const account = this.#accounts.get(name) ?? new AccountState()
     this.#accounts.set(name, account)
-    account.requests.moveTo(now)
-    account.tokens.moveTo(now)
-    account.touchedAt = now
-    for (const [id, lease] of account.leases) {
-      if (lease.until > now) {
-        // No lease is longer than a new one: the clock may have gone back.
-        account.leases.set(id, { ...lease, until: Math.min(lease.until, now + this.#lives.leaseMs) })
-      } else if (lease.tokens > 0) {
-        account.leases.set(id, { until: 0, slot: false, tokens: lease.tokens })
-      } else {
-        account.leases.delete(id)
-      }
-    }
+    account.moveTo(now, this.#lives.leaseMs)
     return account
+  }
+
+  #leaseEnd(now: number): number {
+    return now + this.#lives.leaseMs
   }
 
   /** Forgets what can matter no more. */
@@ -392,16 +309,6 @@ export class MemoryMeter {
     this.#requests.set(name, { request, until: now + this.#lives.rememberMs })
   }
 
-  #occupy(account: AccountState, id: string, { held, slot, used }: Request, now: number): void {
-    if (slot || held > used) {
-      account.leases.set(id, { until: now + this.#lives.leaseMs, slot, tokens: held - used })
-    }
-  }
-
-  #keepSlot(account: AccountState, id: string, now: number): void {
-    account.leases.set(id, { until: now + this.#lives.leaseMs, slot: true, tokens: 0 })
-  }
-
   /**
    * How much of a request a counter has for certain, and whether that is all it has. A counter that was loaded soon after the
    * admission may have been read before the request was in the ledger.
@@ -426,9 +333,8 @@ export class MemoryMeter {
 
   /** What is left. Budgets are those of the periods that contain `instant`. */
   #headroom(claims: Claims, instant: number, now: number): Headroom {
-    const { requests, tokens, leases } = this.#open(claims.account, now)
+    const { held, requests, tokens } = this.#open(claims.account, now)
     const counters = this.#totals.of(claims.account, instant)
-    const held = sumOf(leases).tokens
     return headroomOf(claims, instant, {
       requests: Math.max(0, claims.limits.rpm - requests.sum),
       tokens: Math.max(0, claims.limits.tpm - tokens.sum - held),
