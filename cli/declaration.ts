@@ -2,54 +2,63 @@
  * The file of `export` and `apply`: tenants and the settings of keys, in YAML or JSON. A field that is absent does not
  * change; null removes a value. Keys are named by their prefix: the file has no secret, so it can make no key.
  */
-import { Effect, Result, Schema, Struct } from "effect"
+import { Effect, Record, Result, Schema, SchemaIssue, Struct } from "effect"
 import { parse, stringify } from "yaml"
-import { type BudgetState, budgetOf, type KeyOverview, type TenantInfo } from "../src/admin/Registry.ts"
-import * as Values from "../src/admin/Values.ts"
-import { periods } from "../src/domain/Limits.ts"
-import { KeySettings, TenantSettings } from "../src/domain/settings.ts"
+import {
+  budgetFields,
+  budgetOf,
+  type BudgetState,
+  type KeyOverview,
+  type TenantInfo
+} from "../src/admin/Registry.ts"
+import type { Period } from "../src/domain/Limits.ts"
+import {
+  KeyChange,
+  keyTexts,
+  ModelList,
+  RetentionDays,
+  type SettingText,
+  TenantChange,
+  tenantTexts
+} from "../src/domain/settings.ts"
 import { snakeCase } from "../src/domain/text.ts"
 import type { UnreadableRow } from "../src/infra/rows.ts"
 import { FileInvalid } from "./errorMessages.ts"
 
 const optional = Schema.optionalKey
 
-/** Settings that the file has in another form. Each other one is a field with its name in snake_case. */
-const budgetFields = periods.map((period) => budgetOf[period])
-const plainKey = Object.keys(Struct.omit(KeySettings.fields, [...budgetFields, "promptLog", "promptLogDays"]))
-const plainTenant = Object.keys(
-  Struct.omit(TenantSettings.fields, [...budgetFields, "allowAllModels", "allowedModels", "modelAliases"])
-)
+/** In the file, fields have names in snake_case. */
+const inFile = <F extends Schema.Struct.Fields>(fields: F) =>
+  Schema.Struct(fields).pipe(Schema.encodeKeys(Record.map(fields, (_, field) => snakeCase(field))))
 
-/** Their values are checked later, with the texts of the commands. */
-const unchecked = (settings: ReadonlyArray<string>) =>
-  Object.fromEntries(settings.map((setting) => [snakeCase(setting), optional(Schema.Unknown)]))
+const keyFields = Struct.map(KeyChange.fields, Schema.toType)
+const tenantFields = Struct.map(TenantChange.fields, Schema.toType)
 
 const budgetNames = { daily: budgetOf.day, monthly: budgetOf.month, total: budgetOf.total } as const
-
 const Budgets = Schema.Struct({
-  daily: optional(Schema.Unknown),
-  monthly: optional(Schema.Unknown),
-  total: optional(Schema.Unknown)
+  daily: keyFields[budgetNames.daily],
+  monthly: keyFields[budgetNames.monthly],
+  total: keyFields[budgetNames.total]
 })
 
-const Key = Schema.Struct({
+/** A setting is a field, but for those that have another form here. */
+const Key = inFile({
   prefix: Schema.String,
   /** for the reader: a key keeps its name */
   name: optional(Schema.String),
   enabled: optional(Schema.Boolean),
-  ...unchecked(plainKey),
+  ...Struct.omit(keyFields, [...budgetFields, "promptLog", "promptLogDays"]),
   budgets: optional(Budgets),
   /** the days that prompts are stored; true turns the log on and does not change the days */
-  prompt_log: optional(Schema.Union([Schema.Boolean, Schema.Int]))
+  promptLog: optional(Schema.Union([Schema.Boolean, RetentionDays]))
 })
 
-const Tenant = Schema.Struct({
+const Tenant = inFile({
   name: Schema.String,
   enabled: optional(Schema.Boolean),
-  ...unchecked(plainTenant),
+  ...Struct.omit(tenantFields, [...budgetFields, "allowAllModels", "allowedModels", "modelAliases"]),
   /** the allowlist, or `all` */
-  models: optional(Schema.Union([Schema.Literal("all"), Schema.Array(Schema.String)])),
+  models: optional(Schema.Union([Schema.Literal("all"), ModelList])),
   /** all aliases: others are removed */
   aliases: optional(Schema.Record(Schema.String, Schema.String)),
   /** shared by all keys of the tenant */
@@ -66,8 +75,23 @@ export type DeclaredKey = typeof Key.Type
 export const maxFileBytes = 16_777_216
 
 const decode = Schema.decodeUnknownResult(Declaration, { onExcessProperty: "error" })
+const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
-/** What is wrong, on one line: the place in the file and what was expected there. */
+const texts: ReadonlyArray<readonly [setting: string, text: SettingText]> = Object.entries({
+  ...tenantTexts,
+  ...keyTexts
+})
+
+/** The place in the file, and what was expected there. */
+const problemOf = ({ issue }: Schema.SchemaError): string => {
+  const [first] = issuesOf(issue).issues
+  const path = (first?.path ?? []).map(String)
+  const place = path.map((part) => (/^\d+$/.test(part) ? `[${part}]` : `.${part}`)).join("")
+  const known = texts.find(([setting, { name }]) => [snakeCase(setting), name].includes(path.at(-1) ?? ""))
+  return place.slice(1) + (known === undefined ? `: ${first?.message}` : ` must be ${known[1].expected}`)
+}
+
+/** What is wrong, on one line. */
 const readDeclarationResult = (text: string): Result.Result<Declaration, string> => {
   let document: unknown
   try {
@@ -76,7 +100,7 @@ const readDeclarationResult = (text: string): Result.Result<Declaration, string>
   } catch (error) {
     return Result.fail(error instanceof Error ? (error.message.split("\n")[0] ?? "") : "it is no YAML")
   }
-  return Result.mapError(decode(document), (error) => error.message.replaceAll(/\s+/g, " "))
+  return Result.mapError(decode(document), problemOf)
 }
 
 export const readDeclaration = (file: string, text: string): Effect.Effect<Declaration, FileInvalid> =>
@@ -85,59 +109,42 @@ export const readDeclaration = (file: string, text: string): Effect.Effect<Decla
     (problem) => new FileInvalid({ file, problem })
   )
 
-/** The fields of `from` that are there, by their names in `to`. */
-const renamed = (
-  from: object,
-  fields: ReadonlyArray<readonly [from: string, to: string]>
-): Record<string, unknown> =>
-  Object.fromEntries(fields.flatMap(([name, to]) => (name in from ? [[to, Reflect.get(from, name)]] : [])))
-
-const settingsIn = (declared: DeclaredKey | DeclaredTenant, plain: ReadonlyArray<string>) => ({
-  ...renamed(
-    declared,
-    plain.map((setting) => [snakeCase(setting), setting])
-  ),
-  ...renamed(declared.budgets ?? {}, Object.entries(budgetNames))
+/** The settings to write. The registry leaves out what is no setting. */
+export const keyChangeOf = ({ budgets = {}, promptLog, ...settings }: DeclaredKey): KeyChange => ({
+  ...settings,
+  ...Struct.renameKeys(budgets, budgetNames),
+  ...(promptLog === undefined ? {} : { promptLog: promptLog !== false }),
+  ...(typeof promptLog === "number" ? { promptLogDays: promptLog } : {})
 })
 
-export const keyChangeOf = (declared: DeclaredKey) =>
-  Values.keyChange({
-    ...settingsIn(declared, plainKey),
-    ...(declared.prompt_log === undefined ? {} : { promptLog: declared.prompt_log !== false }),
-    ...(typeof declared.prompt_log === "number" ? { promptLogDays: declared.prompt_log } : {})
-  })
-
-export const tenantChangeOf = ({ aliases, models, ...declared }: DeclaredTenant) =>
-  Values.tenantChange({
-    ...settingsIn(declared, plainTenant),
-    ...(models === undefined
-      ? {}
-      : models === "all"
-        ? { allowAllModels: true }
-        : { allowAllModels: false, allowedModels: models }),
-    ...(aliases === undefined
-      ? {}
-      : { modelAliases: Object.entries(aliases).map(([alias, model]) => ({ alias, model })) })
-  })
-
-const plainFields = (row: object, plain: ReadonlyArray<string>) =>
-  renamed(
-    row,
-    plain.map((setting) => [setting, snakeCase(setting)])
-  )
+export const tenantChangeOf = ({
+  aliases,
+  budgets = {},
+  models,
+  ...settings
+}: DeclaredTenant): TenantChange => ({
+  ...settings,
+  ...Struct.renameKeys(budgets, budgetNames),
+  ...(models === undefined
+    ? {}
+    : models === "all"
+      ? { allowAllModels: true }
+      : { allowAllModels: false, allowedModels: models }),
+  ...(aliases === undefined
+    ? {}
+    : { modelAliases: Object.entries(aliases).map(([alias, model]) => ({ alias, model })) })
+})
 
 const declaredBudgets = (states: ReadonlyArray<BudgetState>) => {
-  const of = (wanted: BudgetState["period"]) => states.find(({ period }) => period === wanted)?.budget ?? null
+  const of = (wanted: Period) => states.find(({ period }) => period === wanted)?.budget ?? null
   return { daily: of("day"), monthly: of("month"), total: of("total") }
 }
 
-const declaredKey = (key: KeyOverview): DeclaredKey => ({
-  prefix: key.prefix,
-  name: key.name,
+const declaredKey = ({ budgets, promptLog, promptLogDays, ...key }: KeyOverview): DeclaredKey => ({
+  ...key,
   enabled: key.status !== "disabled",
-  ...plainFields(key, plainKey),
-  budgets: declaredBudgets(key.budgets),
-  prompt_log: key.promptLog ? (key.promptLogDays ?? true) : false
+  budgets: declaredBudgets(budgets),
+  promptLog: promptLog ? (promptLogDays ?? true) : false
 })
 
 /** A tenant with the budgets that its keys share. */
@@ -154,19 +161,22 @@ export interface State {
 /** Revoked keys are left out: nothing of them can change. */
 export const declarationOf = ({ keys, tenants }: State): Declaration => ({
   version: 1,
-  tenants: tenants.map((tenant) => ({
-    name: tenant.name,
+  tenants: tenants.map(({ allowAllModels, allowedModels, budgets, modelAliases, ...tenant }) => ({
+    ...tenant,
     enabled: tenant.status === "active",
-    ...plainFields(tenant, plainTenant),
-    models: tenant.allowAllModels ? "all" : tenant.allowedModels,
-    aliases: Object.fromEntries(tenant.modelAliases.map(({ alias, model }) => [alias, model])),
-    budgets: declaredBudgets(tenant.budgets),
+    models: allowAllModels ? "all" : allowedModels,
+    aliases: Object.fromEntries(modelAliases.map(({ alias, model }) => [alias, model])),
+    budgets: declaredBudgets(budgets),
     keys: keys.filter((key) => key.tenant === tenant.name && key.status !== "revoked").map(declaredKey)
   }))
 })
 
-export const writeDeclaration = (declaration: Declaration): string =>
-  `# tollgate export. A field that is absent does not change; null removes a value. No secret is here.\n${stringify(
-    declaration,
-    { lineWidth: 0 }
-  )}`
+const encode = Schema.encodeSync(Declaration)
+
+export const writeDeclaration = (declaration: Declaration, asJson: boolean): string =>
+  asJson
+    ? JSON.stringify(encode(declaration), undefined, 2)
+    : `# tollgate export. A field that is absent does not change; null removes a value. No secret is here.\n${stringify(
+        encode(declaration),
+        { lineWidth: 0 }
+      ).trimEnd()}`

@@ -11,6 +11,7 @@ import {
 } from "../src/domain/settings.ts"
 import { InvalidValue } from "../src/admin/Errors.ts"
 import { prefix as keyPrefix } from "../src/admin/Values.ts"
+import { aLifetime, readLifetime } from "./times.ts"
 
 /** undefined: it is not given. */
 export const optional = <A>(flag: Flag.Flag<A>): Flag.Flag<A | undefined> =>
@@ -24,6 +25,10 @@ export const toggle = (name: string, description: string) =>
 
 export const count = (name: string, description: string) =>
   Flag.Int(name).pipe(Flag.withDescription(description), Flag.withMetavar("n"))
+
+/** A time such as `12h`, in milliseconds. */
+export const lifetime = (name: string, description: string) =>
+  text(name, "time", description).pipe(Flag.filterMap(readLifetime, () => aLifetime))
 
 export const tenant = text("tenant", "name", "Name of the tenant")
 

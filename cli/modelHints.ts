@@ -20,57 +20,51 @@ export const installedModels = <E>(backend: Layer.Layer<Backend, E>) =>
     Effect.orElseSucceed(() => undefined)
   )
 
-const unchecked = "The model server does not answer, so it was not checked that these models are installed."
-
 /** At most this many models are named. */
 const maxNamed = 5
 
-/** The installed models of that name with another tag (`llama3.2` is not `llama3.2:3b`), else all. */
-const installedInstead = (catalog: Catalog, name: string): string => {
-  const [base] = name.split(":")
-  const all = catalog.models.map((model) => model.name)
-  const similar = all.filter((one) => one.split(":")[0] === base)
+/** What is installed under that name with another tag (`llama3.2` is not `llama3.2:3b`), else all that is. */
+const missing = (catalog: Catalog, model: string, what: string): string => {
+  const [base] = model.split(":")
+  const all = catalog.models.map(({ name }) => name)
+  const similar = all.filter((name) => name.split(":")[0] === base)
   const named = similar.length > 0 ? similar : all
   const more = named.length > maxNamed ? ` and ${named.length - maxNamed} more` : ""
-  return named.length === 0 ? "" : ` Installed: ${named.slice(0, maxNamed).join(", ")}${more}.`
+  const installed = named.length === 0 ? "" : ` Installed: ${named.slice(0, maxNamed).join(", ")}${more}.`
+  return `${model} is not installed: requests for ${what} are refused until it is.${installed}`
 }
 
-/** About the models of an allowlist. */
-export const allowlistHints = (
+/** A hint for each of `names` that needs one. Without a catalog nothing is known of them. */
+const hints = <A>(
   catalog: Catalog | undefined,
-  models: ReadonlyArray<string>
+  names: ReadonlyArray<A>,
+  hint: (catalog: Catalog, name: A) => string | undefined
 ): ReadonlyArray<string> =>
   catalog === undefined
-    ? models.length === 0
-      ? []
-      : [unchecked]
-    : models.flatMap((name) =>
-        catalog.find(name) === undefined
-          ? [
-              `${name} is not installed: requests for it are refused until it is.${installedInstead(catalog, name)}`
-            ]
-          : []
-      )
+    ? names.slice(0, 1).map(() => unchecked)
+    : names.flatMap((name) => hint(catalog, name) ?? [])
+
+const unchecked = "The model server does not answer, so it was not checked that these models are installed."
+
+/** About the models of an allowlist. */
+export const allowlistHints = (catalog: Catalog | undefined, models: ReadonlyArray<string>) =>
+  hints(catalog, models, (catalog, name) =>
+    catalog.find(name) === undefined ? missing(catalog, name, "it") : undefined
+  )
 
 /** About aliases of a tenant. */
 export const aliasHints = (
   catalog: Catalog | undefined,
   tenant: TenantInfo,
   aliases: Readonly<Record<string, string>>
-): ReadonlyArray<string> =>
-  catalog === undefined
-    ? Object.keys(aliases).length === 0
-      ? []
-      : [unchecked]
-    : Object.entries(aliases).flatMap(([alias, model]) =>
-        catalog.find(model) === undefined
-          ? [
-              `${model} is not installed: requests for ${alias} are refused until it is.${installedInstead(catalog, model)}`
-            ]
-          : catalog.resolve(namesOf(tenant), alias) === undefined
-            ? [`${tenant.name} may not use ${model}: requests for ${alias} are refused.`]
-            : []
-      )
+) =>
+  hints(catalog, Object.entries(aliases), (catalog, [alias, model]) =>
+    catalog.find(model) === undefined
+      ? missing(catalog, model, alias)
+      : catalog.resolve(namesOf(tenant), alias) === undefined
+        ? `${tenant.name} may not use ${model}: requests for ${alias} are refused.`
+        : undefined
+  )
 
 export const disabledTenant = (name: string): string =>
   `The tenant is disabled: every request gets 401. "tollgate enable-tenant --tenant ${name}" ends that.`

@@ -1,7 +1,8 @@
 /** Compares a declaration with what is in force, and makes the changes that `apply` prints and runs. */
 import { Effect, Predicate } from "effect"
 import type { Registry } from "../src/admin/Registry.ts"
-import { type AdminError, type InvalidValue, UnknownKey } from "../src/admin/Errors.ts"
+import { type AdminError, UnknownKey } from "../src/admin/Errors.ts"
+import { snakeCase } from "../src/domain/text.ts"
 import { withoutDefaultTag } from "../src/gates/models/Catalog.ts"
 import { FileInvalid } from "./errorMessages.ts"
 import {
@@ -22,36 +23,30 @@ export interface Change {
   readonly after: unknown
 }
 
-type Fields = Readonly<Record<string, unknown>>
-
 const same = (one: unknown, other: unknown): boolean =>
   one === other || JSON.stringify(one) === JSON.stringify(other)
 
-/** As the database stores it: each model once, aliases without `:latest`. The order of both means nothing. */
-const normal = (tenant: DeclaredTenant): DeclaredTenant => ({
+/** A tenant without its keys, as the database stores it: each model once, aliases without `:latest`, both in any order. */
+const normal = ({ keys: _, ...tenant }: DeclaredTenant): object => ({
   ...tenant,
-  ...(tenant.models === undefined || tenant.models === "all"
-    ? {}
-    : { models: [...new Set(tenant.models)].toSorted() }),
-  ...(tenant.aliases === undefined
-    ? {}
-    : {
-        aliases: Object.fromEntries(
-          Object.entries(tenant.aliases)
-            .map(([alias, model]) => [withoutDefaultTag(alias), model] as const)
-            .toSorted(([one], [other]) => (one < other ? -1 : 1))
-        )
-      })
+  models: Array.isArray(tenant.models) ? [...new Set(tenant.models)].toSorted() : tenant.models,
+  aliases:
+    tenant.aliases &&
+    Object.fromEntries(
+      Object.entries(tenant.aliases)
+        .map(([alias, model]) => [withoutDefaultTag(alias), model] as const)
+        .toSorted(([one], [other]) => (one < other ? -1 : 1))
+    )
 })
 
 /** The fields of `wanted` that differ; a nested object counts by its own fields. */
-const differences = (subject: string, now: Fields, wanted: Fields, under = ""): ReadonlyArray<Change> =>
+const differences = (subject: string, now: object, wanted: object, under = ""): ReadonlyArray<Change> =>
   Object.entries(wanted).flatMap(([field, after]): ReadonlyArray<Change> => {
-    const before = now[field] ?? (field === "budgets" ? {} : null)
+    const before: unknown = Reflect.get(now, field) ?? (field === "budgets" ? {} : null)
     if (after === undefined || same(before, after)) return []
-    return field === "budgets" && Predicate.isObject(after) && Predicate.isObject(before)
-      ? differences(subject, { ...before }, { ...after }, "budgets.")
-      : [{ subject, field: `${under}${field}`, before, after }]
+    return field === "budgets" && Predicate.isObject(before)
+      ? differences(subject, before, after, "budgets.")
+      : [{ subject, field: `${under}${snakeCase(field)}`, before, after }]
   })
 
 /** Tenants and keys that the file does not name stay as they are. */
@@ -65,10 +60,6 @@ export const planOf = Effect.fnUntraced(function* (
   const changes: Array<Change> = []
   const steps: Array<Effect.Effect<unknown, AdminError | FileInvalid>> = []
   const invalid = (problem: string) => new FileInvalid({ file, problem })
-  const checked = <A, E extends AdminError>(subject: string, effect: Effect.Effect<A, E | InvalidValue>) =>
-    Effect.catchTag(effect, "InvalidValue", ({ expected, field }) =>
-      invalid(`${subject}: ${field} must be ${expected}`)
-    )
   const named = new Set<string>()
   const once = (subject: string) => {
     const unreadable = state.unreadable.find(({ row }) => row === subject)
@@ -77,49 +68,56 @@ export const planOf = Effect.fnUntraced(function* (
       ? invalid(`${subject} is there twice`)
       : Effect.sync(() => void named.add(subject))
   }
-  const plan = (subject: string, before: Fields, after: Fields, run: Effect.Effect<unknown, AdminError>) => {
+  const plan = (
+    subject: string,
+    before: object,
+    after: object,
+    ...writes: ReadonlyArray<Effect.Effect<unknown, AdminError>>
+  ) => {
     const differing = differences(subject, before, after)
     if (differing.length === 0) return
     changes.push(...differing)
-    steps.push(checked(subject, run))
+    const write = Effect.all(writes, { discard: true })
+    steps.push(
+      Effect.catchTag(write, "InvalidValue", ({ expected, field }) =>
+        invalid(`${subject}: ${field} must be ${expected}`)
+      )
+    )
   }
 
   for (const tenant of wanted.tenants) {
-    const { enabled, name } = tenant
-    const subject = `tenant ${name}`
-    yield* once(subject)
+    const { enabled, keys = [], name } = tenant
+    yield* once(`tenant ${name}`)
     const present = now.tenants.find((one) => one.name === name)
-    const { keys: _, ...before } = present === undefined ? { name: null } : normal(present)
-    const { keys: declaredKeys = [], ...after } = normal(tenant)
-    const settings = yield* checked(subject, tenantChangeOf(tenant))
-    const write: Effect.Effect<unknown, AdminError> =
+    const settings = tenantChangeOf(tenant)
+    plan(
+      `tenant ${name}`,
+      present === undefined ? { name: null } : normal(present),
+      normal(tenant),
       present === undefined
         ? registry.createTenant({ name, ...settings })
-        : registry.changeTenant(name, settings)
-    const toggle: Effect.Effect<unknown, AdminError> =
+        : registry.changeTenant(name, settings),
       enabled === undefined ? Effect.void : registry.setTenantEnabled(name, enabled)
-    plan(subject, before, after, Effect.andThen(write, toggle))
-    for (const key of declaredKeys) {
-      const { enabled, name, prefix, prompt_log, ...rest } = key
+    )
+    for (const key of keys) {
+      const { enabled, prefix } = key
       const subject = `key ${prefix}`
       yield* once(subject)
       const found = state.keys.find((one) => one.prefix === prefix)
       if (found === undefined) return yield* new UnknownKey({ prefix })
-      if (found.tenant !== tenant.name) return yield* invalid(`${subject} belongs to another tenant`)
+      if (found.tenant !== name) return yield* invalid(`${subject} belongs to another tenant`)
       const current = present?.keys?.find((one) => one.prefix === prefix)
       if (current === undefined) return yield* invalid(`${subject} is revoked`)
-      if (name !== undefined && name !== found.name)
+      if (key.name !== undefined && key.name !== found.name)
         return yield* invalid(`${subject} is named ${JSON.stringify(found.name)}, and a name cannot change`)
       // `true` turns the log on and does not change the days.
-      const logsAlready = prompt_log === true && typeof current.prompt_log === "number"
-      const write = registry.changeKey(prefix, yield* checked(subject, keyChangeOf(key)))
-      const toggle: Effect.Effect<unknown, AdminError> =
-        enabled === undefined ? Effect.void : registry.setKeyEnabled(prefix, enabled)
+      const logsAlready = key.promptLog === true && typeof current.promptLog === "number"
       plan(
         subject,
         current,
-        { ...rest, enabled, prompt_log: logsAlready ? undefined : prompt_log },
-        Effect.andThen(write, toggle)
+        logsAlready ? { ...key, promptLog: undefined } : key,
+        registry.changeKey(prefix, keyChangeOf(key)),
+        enabled === undefined ? Effect.void : registry.setKeyEnabled(prefix, enabled)
       )
     }
   }

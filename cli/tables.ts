@@ -4,29 +4,19 @@ import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin
 import type { EffectiveLimits } from "../src/domain/Limits.ts"
 import { keyTexts } from "../src/domain/settings.ts"
 import { disabledTenant, noModels } from "./modelHints.ts"
-import { amount, minute, padded, table } from "./terminal.ts"
-
-const models = (tenant: TenantInfo): string =>
-  tenant.allowAllModels ? "all" : tenant.allowedModels.join(", ") || "-"
-
-const aliases = ({ modelAliases }: TenantInfo): string =>
-  modelAliases.map(({ alias, model }) => `${alias}=${model}`).join(", ") || "-"
+import { amount, minute, padded, tableOf } from "./terminal.ts"
 
 export const tenantTable = (tenants: ReadonlyArray<TenantInfo>): string =>
-  table(
-    ["NAME", "STATUS", "RPM", "TPM", "CONCURRENT", "MODELS", "ALIASES"],
-    tenants.map((tenant) => [
-      tenant.name,
-      tenant.status,
-      String(tenant.rpm),
-      String(tenant.tpm),
-      String(tenant.concurrent),
-      models(tenant),
-      aliases(tenant)
-    ])
-  )
-
-const limitsOf = ({ concurrent, rpm, tpm }: EffectiveLimits): string => `${rpm}/${tpm}/${concurrent}`
+  tableOf(tenants, {
+    NAME: ({ name }) => name,
+    STATUS: ({ status }) => status,
+    RPM: ({ rpm }) => String(rpm),
+    TPM: ({ tpm }) => String(tpm),
+    CONCURRENT: ({ concurrent }) => String(concurrent),
+    MODELS: ({ allowAllModels, allowedModels }) => (allowAllModels ? "all" : allowedModels.join(", ") || "-"),
+    ALIASES: ({ modelAliases }) =>
+      modelAliases.map(({ alias, model }) => `${alias}=${model}`).join(", ") || "-"
+  })
 
 /** The budget with the least left, as `1,200 of 5,000 a day`. */
 const tightest = (states: ReadonlyArray<BudgetState>): string => {
@@ -43,32 +33,18 @@ const ofPromptLog = ({ promptLog, promptLogDays }: KeyInfo): string =>
 
 /** The keys with what decides whether they work. Limits: requests and tokens a minute, requests at a time. */
 export const keyOverviewTable = (keys: ReadonlyArray<KeyOverview>): string =>
-  table(
-    [
-      "PREFIX",
-      "STATUS",
-      "TENANT",
-      "NAME",
-      "SCOPES",
-      "LIMITS",
-      "BUDGET LEFT",
-      "LAST USED (UTC)",
-      "EXPIRES (UTC)",
-      "PROMPTS"
-    ],
-    keys.map((key) => [
-      key.prefix,
-      key.tenantDisabled ? "tenant off" : key.status,
-      key.tenant,
-      key.name,
-      key.scopes.join(","),
-      limitsOf(key.effective),
-      tightest(key.budgets),
-      minute(key.lastUsed),
-      minute(key.expires),
-      ofPromptLog(key)
-    ])
-  )
+  tableOf(keys, {
+    PREFIX: ({ prefix }) => prefix,
+    STATUS: ({ status, tenantDisabled }) => (tenantDisabled ? "tenant off" : status),
+    TENANT: ({ tenant }) => tenant,
+    NAME: ({ name }) => name,
+    SCOPES: ({ scopes }) => scopes.join(","),
+    LIMITS: ({ effective: { concurrent, rpm, tpm } }) => `${rpm}/${tpm}/${concurrent}`,
+    "BUDGET LEFT": ({ budgets }) => tightest(budgets),
+    "LAST USED (UTC)": ({ lastUsed }) => minute(lastUsed),
+    "EXPIRES (UTC)": ({ expires }) => minute(expires),
+    PROMPTS: ofPromptLog
+  })
 
 /** Settings whose line in `show-key` is more than their value. */
 const shownSettings: { readonly [setting: string]: (key: KeyOverview) => string } = {
@@ -121,27 +97,28 @@ export const keyHints = (key: KeyOverview): ReadonlyArray<string> => [
 ]
 
 export const keyTable = (keys: ReadonlyArray<KeyInfo>): string =>
-  table(
-    ["PREFIX", "STATUS", "NAME", "CREATED (UTC)", "EXPIRES (UTC)"],
-    keys.map((key) => [key.prefix, key.status, key.name, minute(key.created), minute(key.expires)])
-  )
+  tableOf(keys, {
+    PREFIX: ({ prefix }) => prefix,
+    STATUS: ({ status }) => status,
+    NAME: ({ name }) => name,
+    "CREATED (UTC)": ({ created }) => minute(created),
+    "EXPIRES (UTC)": ({ expires }) => minute(expires)
+  })
 
 const inherited = (value: number | null): string => (value === null ? "tenant's" : String(value))
 
 export const limitTable = (limits: Pick<KeyInfo, keyof EffectiveLimits>): string =>
-  table(
-    ["RPM", "TPM", "CONCURRENT"],
-    [[inherited(limits.rpm), inherited(limits.tpm), inherited(limits.concurrent)]]
-  )
+  tableOf([limits], {
+    RPM: ({ rpm }) => inherited(rpm),
+    TPM: ({ tpm }) => inherited(tpm),
+    CONCURRENT: ({ concurrent }) => inherited(concurrent)
+  })
 
 export const budgetTable = (states: ReadonlyArray<BudgetState>): string =>
-  table(
-    ["PERIOD", "BUDGET", "SPENT", "LEFT", "STATE"],
-    states.map(({ budget, period, spent, state }) => [
-      period,
-      amount(budget),
-      amount(spent),
-      amount(budget === null ? null : Math.max(0, budget - spent)),
-      state ?? "-"
-    ])
-  )
+  tableOf(states, {
+    PERIOD: ({ period }) => period,
+    BUDGET: ({ budget }) => amount(budget),
+    SPENT: ({ spent }) => amount(spent),
+    LEFT: ({ budget, spent }) => amount(budget === null ? null : Math.max(0, budget - spent)),
+    STATE: ({ state }) => state ?? "-"
+  })

@@ -60,15 +60,14 @@ export const noteAsText = (text: string) => notesAsText([text])
 /** `3h 5m`, `2d 4h`, `12s`: the two largest units. */
 export const duration = (ms: number): string => {
   const seconds = Math.max(0, Math.round(ms / 1000))
-  const [d, h, m, s] = [
-    Math.floor(seconds / 86_400),
-    Math.floor((seconds % 86_400) / 3600),
-    Math.floor((seconds % 3600) / 60),
-    seconds % 60
+  const parts = [
+    `${Math.floor(seconds / 86_400)}d`,
+    `${Math.floor(seconds / 3600) % 24}h`,
+    `${Math.floor(seconds / 60) % 60}m`,
+    `${seconds % 60}s`
   ]
-  if (d > 0) return `${d}d ${h}h`
-  if (h > 0) return `${h}h ${m}m`
-  return m > 0 ? `${m}m ${s}s` : `${s}s`
+  const first = parts.findIndex((part, n) => !part.startsWith("0") || n === 3)
+  return parts.slice(first, first + 2).join(" ")
 }
 
 const gap = 2
@@ -78,8 +77,6 @@ const cut = (text: string, width: number): string => {
   const characters = [...text]
   return characters.length <= width ? text : `${characters.slice(0, width - 1).join("")}…`
 }
-
-const pad = (text: string, width: number): string => text + " ".repeat(width - [...text].length)
 
 /**
  * Left-aligned columns. The widest columns are cut until a line fits `width`. Nothing is cut when the output is not a
@@ -102,15 +99,27 @@ export const table = (
   ) {
     widths[widths.indexOf(widest)] = widest - 1
   }
+  const cell = (text: string, width: number) =>
+    cut(text, width) + " ".repeat(Math.max(0, width - [...text].length))
   return lines
     .map((line) =>
       widths
-        .map((one, column) => pad(cut(line[column] ?? "", one), one))
+        .map((one, column) => cell(line[column] ?? "", one))
         .join(" ".repeat(gap))
         .trimEnd()
     )
     .join("\n")
 }
+
+/** A table of `rows` by its columns. */
+export const tableOf = <A>(
+  rows: ReadonlyArray<A>,
+  columns: { readonly [header: string]: (row: A) => string }
+): string =>
+  table(
+    Object.keys(columns),
+    rows.map((row) => Object.values(columns).map((cell) => cell(row)))
+  )
 
 /** `2026-11-21 05:10`, in UTC. */
 export const minute = (date: Date | null): string =>

@@ -11,18 +11,11 @@ export interface Check {
 }
 
 export const ok = (name: string, detail: string): Check => ({ name, state: "ok", detail })
-export const warning = (name: string, detail: string, mend: string): Check => ({
-  name,
-  state: "warning",
-  detail,
-  mend
-})
-export const failed = (name: string, detail: string, mend: string): Check => ({
-  name,
-  state: "failed",
-  detail,
-  mend
-})
+const wrong =
+  (state: "warning" | "failed") =>
+  (name: string, detail: string, mend: string): Check => ({ name, state, detail, mend })
+export const warning = wrong("warning")
+export const failed = wrong("failed")
 
 /** One line for each check, and what to do below it. Nothing is cut: long lines are broken. */
 export const checkTable = (checks: ReadonlyArray<Check>, width = columns()): string => {

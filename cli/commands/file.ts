@@ -1,5 +1,5 @@
 /** `export` and `apply`: tenants and settings of keys in a file. */
-import { Effect, FileSystem, type Layer, Result } from "effect"
+import { Console, Effect, FileSystem, type Layer, Result } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
@@ -18,7 +18,7 @@ import { failIfUnreadable, nameUnreadable } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { allowlistHints, installedModels } from "../modelHints.ts"
 import { type Change, planOf } from "../plan.ts"
-import { counted, escapeText, notesAsText, show } from "../terminal.ts"
+import { counted, escapeText, Json, notesAsText, show } from "../terminal.ts"
 
 /** All tenants and keys, as they are now. */
 const readState = Effect.fnUntraced(function* (registry: Registry["Service"]) {
@@ -45,8 +45,7 @@ export const exportTenants = Command.make(
   {},
   Effect.fnUntraced(function* () {
     const state = yield* readState(yield* Registry)
-    const declaration = declarationOf(state)
-    yield* show(declaration, writeDeclaration(declaration).trimEnd())
+    yield* Console.log(writeDeclaration(declarationOf(state), yield* Json))
     yield* failIfUnreadable(state.unreadable)
   })
 ).pipe(

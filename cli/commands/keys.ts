@@ -8,7 +8,7 @@ import { scopes } from "../../src/domain/Caller.ts"
 import { described } from "../described.ts"
 import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
-import { readInstant, readLifetime } from "../lifetime.ts"
+import { anInstant, readInstant } from "../times.ts"
 import { keyFacts, keyHints, keyOverviewTable, keyTable } from "../tables.ts"
 import { minute, notes, noteAsText, notesAsText, show } from "../terminal.ts"
 
@@ -24,20 +24,18 @@ export const createKey = Command.make(
     tenant: flags.tenant,
     name: Flag.String("name").pipe(Flag.withDescription("Label of the key")),
     scopes: flags.text("scopes", "list", "What the key may do").pipe(Flag.withDefault(scopes.join(","))),
-    expiresIn: flags.optional(flags.text("expires-in", "time", "Lifetime from now: 45m, 12h, 30d, 2w")),
-    expiresAt: flags.optional(
-      flags.text("expires-at", "when", "End of life: 2027-01-31 or 2027-01-31T12:00:00Z")
+    expiresInMs: flags.optional(flags.lifetime("expires-in", "Lifetime from now: 45m, 12h, 30d, 2w")),
+    expiresAt: flags.text("expires-at", "when", "End of life: 2027-01-31 or 2027-01-31T12:00:00Z").pipe(
+      Flag.filterMap(readInstant, () => anInstant),
+      flags.optional
     ),
     settings: flags.creationFlags("key")
   },
-  Effect.fnUntraced(function* ({ expiresAt, expiresIn, name, scopes, settings, tenant }) {
+  Effect.fnUntraced(function* ({ scopes, settings, ...given }) {
     const registry = yield* Registry
     const { key, secret } = yield* registry.createKey({
-      tenant,
-      name,
+      ...given,
       scopes: flags.commaList(scopes),
-      expiresInMs: expiresIn === undefined ? undefined : yield* readLifetime(expiresIn),
-      expiresAt: expiresAt === undefined ? undefined : yield* readInstant(expiresAt),
       ...(yield* Values.keyChange(yield* flags.givenSettings(settings, "key", false)))
     })
     const expiry = key.expires === null ? "never expires" : `expires ${minute(key.expires)} UTC`
@@ -61,20 +59,16 @@ export const rotateKey = Command.make(
   "rotate-key",
   {
     prefix: flags.prefix("prefix"),
-    grace: flags.optional(
-      flags.text(
+    graceMs: flags.optional(
+      flags.lifetime(
         "grace",
-        "time",
         "How long the old key still works: 45m, 12h, 30d, 2w; default: until it is revoked"
       )
     )
   },
-  Effect.fnUntraced(function* ({ grace, prefix }) {
+  Effect.fnUntraced(function* ({ graceMs, prefix }) {
     const registry = yield* Registry
-    const { key, replaced, secret } = yield* registry.rotateKey(
-      prefix,
-      grace === undefined ? undefined : yield* readLifetime(grace, "grace")
-    )
+    const { key, replaced, secret } = yield* registry.rotateKey(prefix, graceMs)
     const end =
       replaced.status !== "active"
         ? `is ${replaced.status}`

@@ -5,7 +5,6 @@ import { type LoggedPrompt, Registry } from "../../src/admin/Registry.ts"
 import { described } from "../described.ts"
 import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
-import { readLifetime } from "../lifetime.ts"
 import { counted, escapeText, minute, show } from "../terminal.ts"
 
 const format = (entry: LoggedPrompt): string =>
@@ -19,17 +18,14 @@ export const showPromptLog = Command.make(
   "show-prompt-log",
   {
     key: flags.prefix("key"),
-    since: flags.optional(flags.text("since", "time", "Only prompts of the last 45m, 12h, 30d or 2w")),
+    sinceMs: flags.optional(flags.lifetime("since", "Only prompts of the last 45m, 12h, 30d or 2w")),
     limit: flags.count("limit", "Number of prompts, newest first; 1 to 1000").pipe(Flag.withDefault(20))
   },
-  Effect.fnUntraced(function* ({ key, limit, since }) {
+  Effect.fnUntraced(function* ({ key, ...which }) {
     const registry = yield* Registry
-    const sinceMs = since === undefined ? undefined : yield* readLifetime(since, "since")
     // Oldest first, so that a terminal shows the newest at its end.
-    yield* showListed(
-      yield* registry.showPromptLog(key, { limit, sinceMs }),
-      `${key}: nothing is logged`,
-      (found) => found.toReversed().map(format).join("\n\n")
+    yield* showListed(yield* registry.showPromptLog(key, which), `${key}: nothing is logged`, (found) =>
+      found.toReversed().map(format).join("\n\n")
     )
   })
 ).pipe(

@@ -1,10 +1,11 @@
 import { Effect, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
 import { isSqlError } from "effect/sql/SqlError"
-import { InvalidValue, RegistryDown } from "../../src/admin/Errors.ts"
+import { RegistryDown } from "../../src/admin/Errors.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import type { Pruned } from "../../src/audit/months.ts"
-import { readLifetime } from "../lifetime.ts"
+import { described } from "../described.ts"
+import * as flags from "../flags.ts"
 import { amount, show, table } from "../terminal.ts"
 
 const msPerDay = 86_400_000
@@ -24,21 +25,18 @@ const toTable = (removed: ReadonlyArray<Pruned>, none: string): string =>
 export const pruneAudit = Command.make(
   "prune-audit",
   {
-    olderThan: Flag.String("older-than").pipe(
-      Flag.withDescription("Remove the months that ended so long ago: 400d or 60w, at least 1d"),
-      Flag.withMetavar("time")
-    ),
-    dryRun: Flag.Boolean("dry-run").pipe(
-      Flag.withDefault(false),
-      Flag.withDescription("Show which months would be dropped; change nothing")
-    )
+    olderThanMs: flags
+      .lifetime("older-than", "Remove the months that ended so long ago: 400d or 60w, at least 1d")
+      .pipe(
+        Flag.filter(
+          (ms) => ms % msPerDay === 0,
+          () => "whole days or weeks, such as 400d"
+        )
+      ),
+    dryRun: flags.toggle("dry-run", "Show which months would be dropped; change nothing")
   },
-  Effect.fnUntraced(function* ({ dryRun, olderThan }) {
-    const ms = yield* readLifetime(olderThan, "older-than")
-    const days = ms / msPerDay
-    if (!Number.isInteger(days)) {
-      return yield* new InvalidValue({ field: "older-than", expected: "whole days or weeks, such as 400d" })
-    }
+  Effect.fnUntraced(function* ({ dryRun, olderThanMs }) {
+    const days = olderThanMs / msPerDay
     const records = yield* Records
     if (dryRun) {
       const months = yield* records.prunable(days)
@@ -57,11 +55,9 @@ export const pruneAudit = Command.make(
     return yield* show({ removed: list }, toTable(list, "nothing is that old"))
   })
 ).pipe(
-  Command.withDescription(
-    "Drop old months of the audit whole; the ledger does not change. Needs the owner of the schema, as migrate does"
-  ),
-  Command.withExamples([
-    { command: "tollgate prune-audit --older-than 400d --dry-run" },
-    { command: "tollgate prune-audit --older-than 400d" }
-  ])
+  described(
+    "Drop old months of the audit whole; the ledger does not change. Needs the owner of the schema, as migrate does",
+    "tollgate prune-audit --older-than 400d --dry-run",
+    "tollgate prune-audit --older-than 400d"
+  )
 )

@@ -1,4 +1,4 @@
-import { Console, Effect, Option } from "effect"
+import { Console, Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import {
@@ -9,28 +9,28 @@ import {
   type Totals
 } from "../../src/admin/records/Records.ts"
 import { csv } from "../csv.ts"
+import { described } from "../described.ts"
 import * as flags from "../flags.ts"
-import { readDay } from "../reportDays.ts"
 import { amount, Json, escapeText, show, table } from "../terminal.ts"
+import { aDay, readDay } from "../times.ts"
 
 const missing = { tenant: "-", key: "-", model: "-", user: "(nobody named)", day: "-" } as const
 
-const figures = (totals: Totals) => ({
-  requests: totals.requests,
-  tokens_in: totals.tokensIn,
-  tokens_out: totals.tokensOut,
-  errors: totals.errors
+const figures = ({ errors, requests, tokensIn, tokensOut }: Totals) => ({
+  requests,
+  tokens_in: tokensIn,
+  tokens_out: tokensOut,
+  errors
 })
 
-const sumOf = (report: Report): Totals => {
-  const all: ReadonlyArray<Totals> =
-    report.others === undefined ? report.rows : [...report.rows, report.others]
-  const sum = (of: (row: Totals) => number) => all.reduce((total, row) => total + of(row), 0)
+const sumOf = ({ others, rows }: Report): Totals => {
+  const all: ReadonlyArray<Totals> = others === undefined ? rows : [...rows, others]
+  const sum = (of: keyof Totals) => all.reduce((total, row) => total + row[of], 0)
   return {
-    requests: sum((row) => row.requests),
-    tokensIn: sum((row) => row.tokensIn),
-    tokensOut: sum((row) => row.tokensOut),
-    errors: sum((row) => row.errors)
+    requests: sum("requests"),
+    tokensIn: sum("tokensIn"),
+    tokensOut: sum("tokensOut"),
+    errors: sum("errors")
   }
 }
 
@@ -44,36 +44,48 @@ const toJson = (by: ReportColumn, { others, rows }: Report) => [
   ...(others === undefined ? [] : [{ [by]: null, others: others.count, ...figures(others) }])
 ]
 
+type Cells = ReadonlyArray<string | number | null>
+
+/** The rows with their figures; a key has two names more. `ofOthers`: the name of the row beyond `--top`. */
+const cellsOf = (
+  by: ReportColumn,
+  { others, rows }: Report,
+  ofOthers: (count: number) => string
+): ReadonlyArray<Cells> => {
+  const more = (names: Cells) => (by === "key" ? names : [])
+  return [
+    ...rows.map((row) => [row.name, ...more([row.label, row.tenant]), ...Object.values(figures(row))]),
+    ...(others === undefined
+      ? []
+      : [[ofOthers(others.count), ...more(["", ""]), ...Object.values(figures(others))]])
+  ]
+}
+
+const headers = (by: ReportColumn): ReadonlyArray<string> => [
+  by,
+  ...(by === "key" ? ["name", "tenant"] : []),
+  "requests",
+  "tokens_in",
+  "tokens_out",
+  "errors"
+]
+
 const toTable = (by: ReportColumn, report: Report): string => {
-  const cells = (totals: Totals) => Object.values(figures(totals)).map(amount)
-  const more = (texts: ReadonlyArray<string>) => (by === "key" ? texts : [])
-  const names = [by.toUpperCase(), ...more(["NAME", "TENANT"])]
-  const rows = report.rows.map((row) => [
-    escapeText(row.name ?? missing[by]),
-    ...more([row.label ?? "-", row.tenant ?? "-"]),
-    ...cells(row)
-  ])
-  if (report.others !== undefined)
-    rows.push([`${amount(report.others.count)} others`, ...more(["", ""]), ...cells(report.others)])
-  rows.push(["all", ...more(["", ""]), ...cells(sumOf(report))])
-  return `${table([...names, "REQUESTS", "TOKENS_IN", "TOKENS_OUT", "ERRORS"], rows)}\n\n${report.since} to ${report.until}, UTC days`
+  const shown = (cell: string | number | null, column: number): string =>
+    typeof cell === "number" ? amount(cell) : escapeText(cell ?? (column === 0 ? missing[by] : "-"))
+  const sum = ["all", ...(by === "key" ? ["", ""] : []), ...Object.values(figures(sumOf(report)))]
+  const rows = [...cellsOf(by, report, (count) => `${amount(count)} others`), sum]
+  return `${table(
+    headers(by).map((header) => header.toUpperCase()),
+    rows.map((row) => row.map(shown))
+  )}\n\n${report.since} to ${report.until}, UTC days`
 }
 
-const toCsv = (by: ReportColumn, { others, rows }: Report): string => {
-  const more = (texts: ReadonlyArray<string | null>) => (by === "key" ? texts : [])
-  return csv(
-    [by, ...more(["name", "tenant"]).map(String), "requests", "tokens_in", "tokens_out", "errors"],
-    [
-      ...rows.map((row) => [row.name, ...more([row.label, row.tenant]), ...Object.values(figures(row))]),
-      ...(others === undefined
-        ? []
-        : [[`(${others.count} others)`, ...more(["", ""]), ...Object.values(figures(others))]])
-    ]
+const day = (name: string, description: string) =>
+  flags.text(name, "day", description).pipe(
+    Flag.filterMap(readDay, () => aDay),
+    flags.optional
   )
-}
-
-const day = (flag: string, description: string) =>
-  Flag.String(flag).pipe(Flag.withDescription(description), Flag.withMetavar("day"), Flag.optional)
 
 export const report = Command.make(
   "report",
@@ -84,38 +96,33 @@ export const report = Command.make(
       ),
       Flag.withDefault("tenant")
     ),
-    tenant: Flag.optional(flags.tenant),
+    tenant: flags.owner.tenant,
     since: day("since", "First day: 2027-01-31, or 30d for 30 days ago; default: the first of the month"),
     until: day("until", "Last day; default: today (UTC)"),
-    top: Flag.Int("top").pipe(
-      Flag.withDescription("Rows to show, those with the most tokens; the rest is one row. 1 to 10000"),
-      Flag.withMetavar("n"),
-      Flag.withDefault(1000)
-    ),
-    csv: Flag.Boolean("csv").pipe(Flag.withDefault(false), Flag.withDescription("Print CSV"))
+    top: flags
+      .count("top", "Rows to show, those with the most tokens; the rest is one row. 1 to 10000")
+      .pipe(Flag.withDefault(1000)),
+    csv: flags.toggle("csv", "Print CSV")
   },
-  Effect.fnUntraced(function* (given) {
-    if (given.csv && (yield* Json)) {
+  Effect.fnUntraced(function* ({ csv: asCsv, ...query }) {
+    if (asCsv && (yield* Json)) {
       return yield* new InvalidValue({ field: "csv", expected: "given without --json" })
     }
     const records = yield* Records
-    const since = Option.isSome(given.since) ? yield* readDay("since", given.since.value) : undefined
-    const until = Option.isSome(given.until) ? yield* readDay("until", given.until.value) : undefined
-    const found = yield* records.report({
-      by: given.by,
-      top: given.top,
-      ...(Option.isSome(given.tenant) ? { tenant: given.tenant.value } : {}),
-      ...(since === undefined ? {} : { since }),
-      ...(until === undefined ? {} : { until })
-    })
-    return yield* given.csv
-      ? Console.log(toCsv(given.by, found))
-      : show(toJson(given.by, found), toTable(given.by, found))
+    const [by, found] = [query.by, yield* records.report(query)]
+    return yield* asCsv
+      ? Console.log(
+          csv(
+            headers(by),
+            cellsOf(by, found, (count) => `(${count} others)`)
+          )
+        )
+      : show(toJson(by, found), toTable(by, found))
   })
 ).pipe(
-  Command.withDescription("Show requests, tokens and errors of all tenants, from the ledger"),
-  Command.withExamples([
-    { command: "tollgate report --by model --since 30d" },
-    { command: "tollgate report --by key --since 2026-11-01 --until 2026-11-30 --csv" }
-  ])
+  described(
+    "Show requests, tokens and errors of all tenants, from the ledger",
+    "tollgate report --by model --since 30d",
+    "tollgate report --by key --since 2026-11-01 --until 2026-11-30 --csv"
+  )
 )

@@ -1,24 +1,54 @@
+/** The commands that list requests of the audit, and show all that it has of one. */
 import { Console, Effect, Option, Schedule } from "effect"
-import { Command, Flag } from "effect/cli"
-import { InvalidValue, RegistryDown } from "../../src/admin/Errors.ts"
-import { maxScanned, type RequestFilter, Records, type RequestRow } from "../../src/admin/records/Records.ts"
+import { Argument, Command, Flag } from "effect/cli"
+import { RegistryDown } from "../../src/admin/Errors.ts"
+import {
+  maxScanned,
+  type RequestDetails,
+  type RequestFilter,
+  Records,
+  type RequestRow
+} from "../../src/admin/records/Records.ts"
 import type { Listed } from "../../src/infra/rows.ts"
-import { errorMessages } from "../errorMessages.ts"
+import { described } from "../described.ts"
+import { errorMessages, UnknownRequest } from "../errorMessages.ts"
 import { nameUnreadable, printErrors, showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
-import { readLifetime } from "../lifetime.ts"
-import { requestLine, requestTable } from "../requestLines.ts"
-import { amount, Json, note, noteAsText, toJsonLine } from "../terminal.ts"
+import { amount, escapeText, Json, note, noteAsText, show, tableOf, toJsonLine } from "../terminal.ts"
+
+const orNothing = (text: string | null): string => (text === null ? "-" : escapeText(text))
+
+/** `*` marks a corrected row, `×3` a row that stands for three requests. */
+const columns: { readonly [header: string]: (row: RequestRow) => string } = {
+  "ARRIVED (UTC)": ({ arrivedAt }) => arrivedAt.toISOString().slice(0, 19).replace("T", " "),
+  STATUS: ({ corrected, repeats, status }) =>
+    `${status}${corrected ? "*" : ""}${repeats > 1 ? ` ×${amount(repeats)}` : ""}`,
+  TENANT: ({ tenant }) => orNothing(tenant),
+  KEY: ({ key }) => orNothing(key),
+  MODEL: ({ model }) => orNothing(model),
+  IN: ({ tokensIn }) => amount(tokensIn),
+  OUT: ({ tokensOut }) => amount(tokensOut),
+  MS: ({ latencyMs }) => amount(latencyMs),
+  REQUEST: ({ requestId }) => requestId,
+  ERROR: ({ errorType }) => errorType ?? ""
+}
+
+const requestTable = (rows: ReadonlyArray<RequestRow>): string => tableOf(rows, columns)
+
+const widths = [19, 6, 12, 12, 20, 7, 7, 7, 36, 0]
+
+/** One line, for a list that grows. */
+const requestLine = (row: RequestRow): string =>
+  Object.values(columns)
+    .map((cell, column) => cell(row).padEnd(widths[column] ?? 0))
+    .join("  ")
+    .trimEnd()
 
 /** `429`, or `4xx` for a class. */
-const readStatus = (text: string): Effect.Effect<readonly [number, number], InvalidValue> => {
+const readStatus = (text: string): Option.Option<readonly [lowest: number, highest: number]> => {
   const [, hundred] = /^([1-5])xx$/i.exec(text) ?? []
-  if (hundred !== undefined) return Effect.succeed([Number(hundred) * 100, Number(hundred) * 100 + 99])
-  return /^[1-5]\d\d$/.test(text)
-    ? Effect.succeed([Number(text), Number(text)])
-    : Effect.fail(
-        new InvalidValue({ field: "status", expected: "a status such as 429, or a class such as 5xx" })
-      )
+  if (hundred !== undefined) return Option.some([Number(hundred) * 100, Number(hundred) * 100 + 99])
+  return /^[1-5]\d\d$/.test(text) ? Option.some([Number(text), Number(text)]) : Option.none()
 }
 
 /**
@@ -81,47 +111,28 @@ const printRows = (rows: ReadonlyArray<RequestRow>) =>
     Effect.forEach(rows, (row) => Console.log(json ? toJsonLine(row) : requestLine(row)), { discard: true })
   )
 
-const text = (flag: string, metavar: string, description: string) =>
-  Flag.String(flag).pipe(Flag.withDescription(description), Flag.withMetavar(metavar), Flag.optional)
-
 export const requests = Command.make(
   "requests",
   {
-    key: Flag.optional(flags.prefix("key")),
-    tenant: Flag.optional(flags.tenant),
-    status: text("status", "n", "Only with this status, such as 429, or of a class, such as 5xx"),
-    since: text("since", "time", "Only requests of the last 45m, 12h, 30d or 2w; default: 1d"),
-    limit: Flag.Int("limit").pipe(
-      Flag.withDescription("Number of requests, the newest; 1 to 1000"),
-      Flag.withMetavar("n"),
-      Flag.withDefault(50)
+    ...flags.owner,
+    status: flags.text("status", "n", "Only with this status, such as 429, or of a class, such as 5xx").pipe(
+      Flag.filterMap(readStatus, () => "a status such as 429, or a class such as 5xx"),
+      flags.optional
     ),
-    follow: Flag.Boolean("follow").pipe(
-      Flag.withDefault(false),
-      Flag.withDescription(
-        "Go on with new requests as they end, until interrupted; with --json one object a line"
-      )
+    sinceMs: flags
+      .lifetime("since", "Only requests of the last 45m, 12h, 30d or 2w; default: 1d")
+      .pipe(Flag.withDefault(86_400_000)),
+    limit: flags.count("limit", "Number of requests, the newest; 1 to 1000").pipe(Flag.withDefault(50)),
+    follow: flags.toggle(
+      "follow",
+      "Go on with new requests as they end, until interrupted; with --json one object a line"
     )
   },
-  Effect.fnUntraced(function* (given) {
+  Effect.fnUntraced(function* ({ follow, ...query }) {
     const records = yield* Records
-    const status = Option.isSome(given.status) ? yield* readStatus(given.status.value) : undefined
-    const sinceMs = yield* readLifetime(
-      Option.getOrElse(given.since, () => "1d"),
-      "since"
-    )
-    const filter: RequestFilter = {
-      ...(Option.isSome(given.key) ? { key: given.key.value } : {}),
-      ...(Option.isSome(given.tenant) ? { tenant: given.tenant.value } : {}),
-      ...(status === undefined ? {} : { status })
-    }
     // Before the list, so that nothing falls between.
-    const next = given.follow ? yield* makeFollower(filter) : undefined
-    const { exhausted, rows, unreadable } = yield* records.requests({
-      ...filter,
-      sinceMs,
-      limit: given.limit
-    })
+    const next = follow ? yield* makeFollower(query) : undefined
+    const { exhausted, rows, unreadable } = yield* records.requests(query)
     if (exhausted) {
       yield* note(
         `only the newest ${amount(maxScanned)} requests were searched: use --key, or a shorter --since`
@@ -144,9 +155,71 @@ export const requests = Command.make(
     }
   })
 ).pipe(
-  Command.withDescription("List requests of the audit, the newest last: who asked what, and how it ended"),
-  Command.withExamples([
-    { command: "tollgate requests --tenant acme --status 5xx --since 2h" },
-    { command: "tollgate requests --key tg_4fJ2kQ9sX --follow" }
-  ])
+  described(
+    "List requests of the audit, the newest last: who asked what, and how it ended",
+    "tollgate requests --tenant acme --status 5xx --since 2h",
+    "tollgate requests --key tg_4fJ2kQ9sX --follow"
+  )
+)
+
+/** `tokensIn` as `tokens in` */
+const words = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
+
+const shown = (value: unknown): string =>
+  value === null ? "-" : value instanceof Date ? value.toISOString() : escapeText(String(value))
+
+const block = (title: string, fields: object | undefined): ReadonlyArray<string> =>
+  fields === undefined
+    ? []
+    : [title, ...Object.entries(fields).map(([name, value]) => `  ${words(name).padEnd(18)} ${shown(value)}`)]
+
+const describe = ({ correction, open, row }: RequestDetails): string =>
+  [
+    ...block("audit row, as it was written", row),
+    ...block("correction: what the client got, and the tokens to add", correction),
+    ...block("open: it runs, or its process died and its lease ends", open)
+  ].join("\n")
+
+/** What the client got and what is charged. */
+const toJson = ({ correction, open, row }: RequestDetails) => ({
+  requestId: row?.requestId ?? open?.requestId ?? null,
+  state: row === undefined ? "open" : "ended",
+  status: correction?.status ?? row?.status ?? null,
+  tokensIn: (row?.tokensIn ?? 0) + (correction?.tokensIn ?? 0),
+  tokensOut: (row?.tokensOut ?? 0) + (correction?.tokensOut ?? 0),
+  row: row ?? null,
+  correction: correction ?? null,
+  open: open ?? null
+})
+
+export const showRequest = Command.make(
+  "show-request",
+  {
+    id: Argument.String("id").pipe(
+      Argument.withDescription("The X-Request-ID of the answer, or the one that the client sent"),
+      Argument.filter(
+        (id) => /^[\x21-\x7e]{1,64}$/.test(id),
+        () => "1 to 64 characters without spaces"
+      )
+    )
+  },
+  Effect.fnUntraced(function* ({ id }) {
+    const records = yield* Records
+    const found = yield* records.request(id)
+    const tallied = found.length === 0 ? yield* records.talliedAround(id) : []
+    if (tallied.length > 0) {
+      yield* note("it has no row of its own; these rows stand for several requests of that second")
+    } else if (found.length === 0) {
+      return yield* new UnknownRequest({ id, searched: 5 * maxScanned })
+    }
+    yield* show(
+      { requests: found.map(toJson), tallied },
+      tallied.length > 0 ? requestTable(tallied) : found.map(describe).join("\n\n")
+    )
+  })
+).pipe(
+  described(
+    "Show all that the audit has of one request: its row, its correction, whether it is still open",
+    "tollgate show-request 01a1fca4-4f59-7db5-bd9d-1ef8280fed72"
+  )
 )

@@ -5,8 +5,9 @@ import type { UnreadableRow } from "../../src/infra/rows.ts"
 import { version } from "../../src/version.ts"
 import { type Check, checkTable, failed, ok, warning } from "../checks/Check.ts"
 import { explain } from "../../src/observability/explain.ts"
+import { described } from "../described.ts"
 import { Reported } from "../exit.ts"
-import { duration, show, table } from "../terminal.ts"
+import { duration, show, tableOf } from "../terminal.ts"
 
 const breakerStates = ["closed", "half-open", "open"]
 
@@ -48,35 +49,23 @@ const figure = (value: number | null, unit = ""): string =>
 const breakerOf = ({ breaker, keysRefused }: State): string =>
   `${breaker ?? "-"}${keysRefused === null || keysRefused === 0 ? "" : `, keys refused: ${keysRefused}`}`
 
+const readyOf = ({ alive, notReady }: State): string =>
+  !alive ? "gone" : notReady.length === 0 ? "yes" : `no: ${notReady.join(", ")}`
+
 const replicaTable = (states: ReadonlyArray<State>): string =>
-  table(
-    [
-      "REPLICA",
-      "VERSION",
-      "UP",
-      "SEEN",
-      "READY",
-      "BREAKER",
-      "MODELS",
-      "LIST AGE",
-      "OPEN",
-      "WAITING",
-      "BACKLOG"
-    ],
-    states.map((state) => [
-      state.replica,
-      state.version,
-      duration(state.upS * 1000),
-      `${duration(state.silentS * 1000)} ago`,
-      !state.alive ? "gone" : state.notReady.length === 0 ? "yes" : `no: ${state.notReady.join(", ")}`,
-      breakerOf(state),
-      figure(state.models),
-      figure(state.discoveryAgeS, " s"),
-      figure(state.openRequests),
-      figure(state.waiting),
-      figure(state.auditBacklog)
-    ])
-  )
+  tableOf(states, {
+    REPLICA: ({ replica }) => replica,
+    VERSION: ({ version }) => version,
+    UP: ({ upS }) => duration(upS * 1000),
+    SEEN: ({ silentS }) => `${duration(silentS * 1000)} ago`,
+    READY: readyOf,
+    BREAKER: breakerOf,
+    MODELS: ({ models }) => figure(models),
+    "LIST AGE": ({ discoveryAgeS }) => figure(discoveryAgeS, " s"),
+    OPEN: ({ openRequests }) => figure(openRequests),
+    WAITING: ({ waiting }) => figure(waiting),
+    BACKLOG: ({ auditBacklog }) => figure(auditBacklog)
+  })
 
 const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {
   const alive = states.filter((state) => state.alive)
@@ -146,6 +135,9 @@ export const makeStatus = <E>(needs: StatusNeeds<E>) =>
       if (checks.some(({ state }) => state === "failed")) return yield* new Reported()
     })
   ).pipe(
-    Command.withDescription("Show the replicas, the stores and the model server; exit 1 when one fails"),
-    Command.withExamples([{ command: "tollgate status" }, { command: "tollgate status --json" }])
+    described(
+      "Show the replicas, the stores and the model server; exit 1 when one fails",
+      "tollgate status",
+      "tollgate status --json"
+    )
   )

@@ -9,6 +9,7 @@ import { KeyChange, KeySettings, newKey, newTenant, TenantChange } from "../doma
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { assigned, columnsOf, inserted } from "../infra/columns.ts"
+import { oneRow } from "../infra/rows.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
 import { DuplicateTenant, RegistryDown, RevokedKey, UnknownKey, UnknownTenant } from "./Errors.ts"
@@ -16,7 +17,7 @@ import { lockAccount, readBudgets, readTenantBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
 import { modelSettings, storedModels } from "./models.ts"
 import { readKeys } from "./keys.ts"
-import { erasePrompts, readPrompts } from "./prompts.ts"
+import { batch, erasePrompts, readPrompts } from "./prompts.ts"
 import {
   budgetFields,
   budgetOf,
@@ -87,43 +88,38 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   ).pipe(Effect.map(tenantRows.list), withRegistryDown)
 
   /** Changes nothing when the row cannot be read. */
-  const updateTenant = (tenant: string, values: object) =>
-    sql.withTransaction(
-      Effect.gen(function* () {
-        if (Object.keys(values).length > 0) {
-          yield* sql`UPDATE tenants SET ${assigned(sql, values)} WHERE name = ${tenant}`
-        }
-        return yield* showTenant(tenant)
-      })
-    )
+  const updateTenant = Effect.fnUntraced(function* (tenant: string, values: object) {
+    if (Object.keys(values).length > 0) {
+      yield* sql`UPDATE tenants SET ${assigned(sql, values)} WHERE name = ${tenant}`
+    }
+    return yield* showTenant(tenant)
+  }, sql.withTransaction)
 
   const changeTenant = Effect.fnUntraced(function* (tenant: string, change: TenantChange) {
     const settings = yield* storedModels(yield* Values.tenantChange(change))
     return yield* updateTenant(tenant, yield* encodeTenant(settings))
   }, withRegistryDown)
 
-  const setModels = (tenant: string, change: ModelsChange) =>
-    sql
-      .withTransaction(
-        Effect.gen(function* () {
-          yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} FOR UPDATE`
-          return yield* changeTenant(tenant, yield* modelSettings(yield* showTenant(tenant), change))
-        })
-      )
-      .pipe(withRegistryDown)
+  const setModels = Effect.fnUntraced(
+    function* (tenant: string, change: ModelsChange) {
+      yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} FOR UPDATE`
+      return yield* changeTenant(tenant, yield* modelSettings(yield* showTenant(tenant), change))
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
 
   const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
     yield* requireTenant(sql, tenant)
-    const [row] = yield* Effect.flatMap(
+    return yield* Effect.flatMap(
       sql`
         WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
         SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
           coalesce(sum(l.tokens_in), 0)::float8 AS "tokensIn", coalesce(sum(l.tokens_out), 0)::float8 AS "tokensOut"
         FROM at CROSS JOIN ledger l JOIN tenants t ON t.id = l.tenant_id
         WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`,
-      Schema.decodeUnknownEffect(Schema.Tuple([UsageTotals]))
+      oneRow(UsageTotals.fields)
     )
-    return row
   }, withRegistryDown)
 
   /** Inserts a key with a new prefix. `insert` returns no row when the prefix is taken. */
@@ -135,8 +131,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       const prefix = prefixOf(secret)
       const hash = yield* Effect.tryPromise(() => hashOf(secret))
       if ((yield* insert(prefix, hash)).length === 0) continue
-      const key = yield* showKey(prefix).pipe(
-        Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
+      const key = yield* Effect.catchTag(
+        showKey(prefix),
+        "UnknownKey",
+        (cause) => new RegistryDown({ cause })
       )
       return { secret, key }
     }
@@ -144,18 +142,14 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   })
 
   const createKey = Effect.fnUntraced(function* (key: NewKey) {
-    const name = yield* Values.validate("name", Values.name, key.name)
-    const granted = yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes)
-    const settings = yield* Values.keyChange({ ...newKey, ...key })
-    const expiresAt = yield* expiryOf(sql, key)
-    yield* requireTenant(sql, key.tenant)
     const row = {
       tenantId: sql`(SELECT id FROM tenants WHERE name = ${key.tenant})`,
-      name,
-      scopes: granted,
-      expiresAt,
-      ...(yield* encodeKey(settings))
+      name: yield* Values.validate("name", Values.name, key.name),
+      scopes: yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes),
+      ...(yield* encodeKey(yield* Values.keyChange({ ...newKey, ...key }))),
+      expiresAt: yield* expiryOf(sql, key)
     }
+    yield* requireTenant(sql, key.tenant)
     return yield* insertKey(
       (prefix, hash) => sql`
         INSERT INTO api_keys ${inserted(sql, { prefix, hash, ...row })}
@@ -165,51 +159,51 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
 
   const copied = columnsOf(sql, KeySettings.fields)
 
-  const rotateKey = Effect.fnUntraced(function* (given: string, graceMs: number | undefined) {
-    const old = yield* Values.validate("prefix", Values.prefix, given)
-    const grace =
-      graceMs === undefined ? undefined : yield* Values.validate("grace", Values.lifetimeMs, graceMs)
-    return yield* sql.withTransaction(
-      Effect.gen(function* () {
-        if (!(yield* lockAccount(sql, old))) return yield* new UnknownKey({ prefix: old })
-        const made = yield* insertKey(
-          (prefix, hash) => sql`
-            INSERT INTO api_keys (prefix, hash, tenant_id, name, scopes, expires_at, budget_account, ${copied})
-            SELECT ${prefix}, ${hash}, tenant_id, name, scopes, now() + (expires_at - created_at),
-              ${accountOf(sql, "api_keys")}, ${copied}
-            FROM api_keys WHERE prefix = ${old}
-            ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
-        )
-        if (grace !== undefined) {
-          // Never later than its own end.
-          yield* sql`
-            UPDATE api_keys SET expires_at = least(expires_at, now() + ${grace}::float8 * interval '1 millisecond')
-            WHERE prefix = ${old}`
-        }
-        return { ...made, replaced: yield* showKey(old) }
-      })
-    )
-  }, withRegistryDown)
+  const rotateKey = Effect.fnUntraced(
+    function* (given: string, graceMs: number | undefined) {
+      const old = yield* Values.validate("prefix", Values.prefix, given)
+      const grace =
+        graceMs === undefined ? undefined : yield* Values.validate("grace", Values.lifetimeMs, graceMs)
+      if (!(yield* lockAccount(sql, old))) return yield* new UnknownKey({ prefix: old })
+      const made = yield* insertKey(
+        (prefix, hash) => sql`
+          INSERT INTO api_keys (prefix, hash, tenant_id, name, scopes, expires_at, budget_account, ${copied})
+          SELECT ${prefix}, ${hash}, tenant_id, name, scopes, now() + (expires_at - created_at),
+            ${accountOf(sql, "api_keys")}, ${copied}
+          FROM api_keys WHERE prefix = ${old}
+          ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+      )
+      if (grace !== undefined) {
+        // Never later than its own end.
+        yield* sql`
+          UPDATE api_keys SET expires_at = least(expires_at, now() + ${grace}::float8 * interval '1 millisecond')
+          WHERE prefix = ${old}`
+      }
+      return { ...made, replaced: yield* showKey(old) }
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
 
   const listKeys = Effect.fnUntraced(function* (tenant?: string) {
     if (tenant !== undefined) yield* requireTenant(sql, tenant)
     return yield* readKeys(sql, tenant === undefined ? sql`true` : sql`t.name = ${tenant}`)
   }, withRegistryDown)
 
-  const revokeKey = Effect.fnUntraced(function* (given: string) {
-    const prefix = yield* Values.validate("prefix", Values.prefix, given)
-    return yield* sql.withTransaction(
-      Effect.gen(function* () {
-        const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${prefix} FOR UPDATE`
-        if (found.length === 0) return yield* new UnknownKey({ prefix })
-        // A trigger on this table does the whole revocation.
-        const written = yield* sql`
-          INSERT INTO revocations (key_prefix)
-          SELECT prefix FROM api_keys WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
-        return { already: written.length === 0 }
-      })
-    )
-  }, withRegistryDown)
+  const revokeKey = Effect.fnUntraced(
+    function* (given: string) {
+      const prefix = yield* Values.validate("prefix", Values.prefix, given)
+      const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${prefix} FOR UPDATE`
+      if (found.length === 0) return yield* new UnknownKey({ prefix })
+      // A trigger on this table does the whole revocation.
+      const written = yield* sql`
+        INSERT INTO revocations (key_prefix)
+        SELECT prefix FROM api_keys WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
+      return { already: written.length === 0 }
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
 
   const setKeyEnabled = Effect.fnUntraced(function* (given: string, enabled: boolean) {
     const prefix = yield* Values.validate("prefix", Values.prefix, given)
@@ -219,26 +213,25 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return key.status === "revoked" ? yield* new RevokedKey({ prefix }) : key
   }, withRegistryDown)
 
-  const changeKey = Effect.fnUntraced(function* (given: string, change: KeyChange) {
-    const prefix = yield* Values.validate("prefix", Values.prefix, given)
-    const values = yield* encodeKey(yield* Values.keyChange(change))
-    const budgets = Struct.pick(values, budgetFields)
-    const own = Struct.omit(values, budgetFields)
-    return yield* sql.withTransaction(
-      Effect.gen(function* () {
-        if (Object.keys(budgets).length > 0) {
-          yield* lockAccount(sql, prefix)
-          yield* sql`
-            UPDATE api_keys SET ${assigned(sql, budgets)}
-            WHERE ${accountOf(sql, "api_keys")} = (SELECT ${accountOf(sql, "k")} FROM api_keys k WHERE k.prefix = ${prefix})`
-        }
-        if (Object.keys(own).length > 0) {
-          yield* sql`UPDATE api_keys SET ${assigned(sql, own)} WHERE prefix = ${prefix}`
-        }
-        return yield* showKey(prefix)
-      })
-    )
-  }, withRegistryDown)
+  const changeKey = Effect.fnUntraced(
+    function* (given: string, change: KeyChange) {
+      const prefix = yield* Values.validate("prefix", Values.prefix, given)
+      const values = yield* encodeKey(yield* Values.keyChange(change))
+      const [budgets, own] = [Struct.pick(values, budgetFields), Struct.omit(values, budgetFields)]
+      if (Object.keys(budgets).length > 0) {
+        yield* lockAccount(sql, prefix)
+        yield* sql`
+          UPDATE api_keys SET ${assigned(sql, budgets)}
+          WHERE ${accountOf(sql, "api_keys")} = (SELECT ${accountOf(sql, "k")} FROM api_keys k WHERE k.prefix = ${prefix})`
+      }
+      if (Object.keys(own).length > 0) {
+        yield* sql`UPDATE api_keys SET ${assigned(sql, own)} WHERE prefix = ${prefix}`
+      }
+      return yield* showKey(prefix)
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
 
   const showBudgets = Effect.fnUntraced(function* (given: string) {
     return yield* readBudgets(sql, yield* Values.validate("prefix", Values.prefix, given))
@@ -282,11 +275,16 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       yield* showKey(prefix)
       return yield* readPrompts(sql, prefix, which)
     }, withRegistryDown),
-    // No deadline for all of it: each statement has one.
+    // No deadline for all of it: each batch has one.
     erasePromptLog: Effect.fnUntraced(function* (given) {
-      const prefix = yield* withRegistryDown(Values.validate("key", Values.prefix, given))
+      const prefix = yield* Values.validate("key", Values.prefix, given)
       yield* withRegistryDown(showKey(prefix))
-      return yield* erasePrompts((batch) => withRegistryDown(batch), sql, prefix)
+      let erased = 0
+      for (;;) {
+        const count = yield* withRegistryDown(erasePrompts(sql, prefix))
+        erased += count
+        if (count < batch) return erased
+      }
     })
   })
 })

@@ -28,24 +28,16 @@ export const readPrompts = Effect.fnUntraced(function* (
   )
 })
 
-const batch = 500
+/** At most so many are deleted at once, so that no delete holds locks for long. */
+export const batch = 500
 
-/** Deletes in batches, so that no delete holds locks for long. A prompt that is written meanwhile may stay. */
-export const erasePrompts = Effect.fnUntraced(function* <E>(
-  bounded: (
-    statement: Effect.Effect<ReadonlyArray<unknown>, unknown>
-  ) => Effect.Effect<ReadonlyArray<unknown>, E>,
-  sql: SqlClient.SqlClient,
-  prefix: string
-): Effect.fn.Return<number, E> {
-  let erased = 0
-  for (;;) {
-    const rows = yield* bounded(sql`
+/** Deletes a batch, and returns how many there were. A prompt that is written meanwhile may stay. */
+export const erasePrompts = (sql: SqlClient.SqlClient, prefix: string) =>
+  Effect.map(
+    sql`
       DELETE FROM prompt_log WHERE request_id IN (
         SELECT p.request_id FROM prompt_log p JOIN api_keys k ON k.id = p.key_id
         WHERE k.prefix = ${prefix} LIMIT ${batch})
-      RETURNING 1`)
-    erased += rows.length
-    if (rows.length < batch) return erased
-  }
-})
+      RETURNING 1`,
+    ({ length }) => length
+  )

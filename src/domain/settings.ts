@@ -16,6 +16,8 @@ const whole = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBe
 
 const Limit = whole(1, 2_147_483_647)
 
+export const RetentionDays = whole(1, 3650)
+
 /** Tokens, a bigint in the database. */
 const Budget = Schema.NullOr(
   Schema.BigInt.pipe(
@@ -49,7 +51,7 @@ export const KeySettings = Schema.Struct({
   priority: Schema.Literals(priorities),
   endUserHeader: Schema.NullOr(Schema.String.check(Schema.isPattern(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/))),
   promptLog: Schema.Boolean,
-  promptLogDays: Schema.NullOr(whole(1, 3650)),
+  promptLogDays: Schema.NullOr(RetentionDays),
   ...Budgets
 })
 export type KeySettings = typeof KeySettings.Type
@@ -103,6 +105,11 @@ const refusedHeaders: ReadonlySet<string | undefined> = new Set([
 export const isModelName = (name: string): boolean =>
   name !== "" && [...name].length <= 350 && isPrintable(name) && !/\s/.test(name)
 
+export const ModelList = TenantSettings.fields.allowedModels.check(
+  Schema.isMaxLength(10_000),
+  Schema.makeFilter((names) => names.every(isModelName))
+)
+
 /** Each key of a tenant brings the aliases along, so their number is bounded. */
 const maxAliases = 100
 
@@ -120,12 +127,7 @@ export const KeyChange = Schema.Struct({
 })
 export const TenantChange = Schema.Struct({
   ...TenantSettings.mapFields(Struct.map(Schema.optionalKey)).fields,
-  allowedModels: Schema.optionalKey(
-    TenantSettings.fields.allowedModels.check(
-      Schema.isMaxLength(10_000),
-      Schema.makeFilter((names) => names.every(isModelName))
-    )
-  ),
+  allowedModels: Schema.optionalKey(ModelList),
   modelAliases: Schema.optionalKey(TenantSettings.fields.modelAliases.check(Schema.isMaxLength(maxAliases)))
 })
 export type KeyChange = typeof KeyChange.Type
@@ -204,7 +206,12 @@ export const keyTexts: Texts<KeySettings, { readonly label: string | undefined }
     },
     label: "end users"
   },
-  promptLog: { name: "on", expected: "true or false", option: undefined, label: "prompt log" },
+  promptLog: {
+    name: "prompt-log",
+    expected: "true, false or a whole number of days from 1 to 3650",
+    option: undefined,
+    label: "prompt log"
+  },
   promptLogDays: {
     name: "retention-days",
     expected: "a whole number of days from 1 to 3650",

@@ -52,3 +52,9 @@ export const makeRowReader = <A>(nameOf: (row: Row) => string, schema: Schema.De
       Effect.fromResult(Result.map(Result.all(rows.slice(0, 1).map(one)), ([row]) => row))
   }
 }
+
+/** Reads the only row of a query that always has one. */
+export const oneRow = <F extends Schema.Struct.Fields>(fields: F) => {
+  const decode = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct(fields)]))
+  return (rows: ReadonlyArray<Row>) => Effect.map(decode(rows), ([row]) => row)
+}

@@ -99,7 +99,7 @@ it.effect("when one change of a file is refused, then none is made", () =>
     const before = yield* exported
     failsWith(
       yield* applyText("version: 1\ntenants:\n  - { name: acme, rpm: 7 }\n  - { name: other, tpm: 0 }\n"),
-      /yaml: tenant other: tpm must be a whole number from 1/
+      /yaml: tenants\[1\]\.tpm must be a whole number from 1/
     )
     assert.strictEqual(yield* exported, before)
   }).pipe(Effect.provide(Admin))

@@ -219,8 +219,12 @@ it.live(
       assert.strictEqual(yield* outcomeOf(odd), "ok")
     }).pipe(
       // No state is fresh, so each request sees the row as it is.
-      Effect.provide(layerLiveWorld({ freshnessMs: 0 })),
-      Effect.provide(Logger.layer([Logger.make((options) => void said.push(jsonLine.log(options)))]))
+      Effect.provide(
+        Layer.provideMerge(
+          layerLiveWorld({ freshnessMs: 0 }),
+          Logger.layer([Logger.make((options) => void said.push(jsonLine.log(options)))])
+        )
+      )
     )
   }
 )

@@ -1,0 +1,151 @@
+/** The commands that list models, and set which of them a tenant may use. */
+import { Effect, type Layer, Option } from "effect"
+import { Command, Flag } from "effect/cli"
+import { InvalidValue } from "../../src/admin/Errors.ts"
+import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
+import { Backend } from "../../src/backend/Backend.ts"
+import type { Model } from "../../src/domain/Model.ts"
+import { Catalog, withoutDefaultTag } from "../../src/gates/models/Catalog.ts"
+import { described } from "../described.ts"
+import * as flags from "../flags.ts"
+import { aliasHints, allowlistHints, installedModels, namesOf, tenantHints } from "../modelHints.ts"
+import { tenantTable } from "../tables.ts"
+import { minute, notes, show, table } from "../terminal.ts"
+
+interface Listed {
+  readonly name: string
+  readonly size: number | null
+  readonly modified: string | null
+  /** with a tenant only: whether a request for the name is served */
+  readonly effective?: boolean
+  readonly aliasOf?: string
+}
+
+const listedOf = (models: ReadonlyArray<Model>, tenant: TenantInfo | undefined): ReadonlyArray<Listed> => {
+  const factsOf = (model: Model | undefined) => ({
+    size: model?.size ?? null,
+    modified: model?.modifiedAt ?? null
+  })
+  const listed = models.map((model) => ({ name: model.name, ...factsOf(model) }))
+  if (tenant === undefined) return listed
+  const [catalog, names] = [new Catalog(models), namesOf(tenant)]
+  const usable = new Set(catalog.offered(names).map(({ name }) => name))
+  return [
+    ...listed.map((model) => ({ ...model, effective: usable.has(model.name) })),
+    ...tenant.modelAliases.map(({ alias, model }) => ({
+      name: alias,
+      ...factsOf(catalog.find(model)),
+      aliasOf: model,
+      // A model of the same name wins over an alias, which then leads nowhere.
+      effective: catalog.resolve(names, alias)?.alias !== undefined
+    }))
+  ]
+}
+
+const formatDate = (text: string): string => {
+  const date = new Date(text)
+  return Number.isNaN(date.getTime()) ? text : minute(date)
+}
+
+/** `registry` is built only when a tenant is named, because the list itself needs no database. */
+export const makeListModels = <E>(registry: Layer.Layer<Registry, E>) =>
+  Command.make(
+    "list-models",
+    { tenant: flags.owner.tenant },
+    Effect.fnUntraced(function* (given) {
+      const backend = yield* Backend
+      const { tenant: name } = given
+      const tenant =
+        name === undefined
+          ? undefined
+          : yield* Effect.provide(
+              Effect.flatMap(Registry, ({ showTenant }) => showTenant(name)),
+              registry
+            )
+      const listed = listedOf(yield* backend.models, tenant)
+      const headers = ["MODEL", "MODIFIED (UTC)", "GB", ...(tenant === undefined ? [] : ["USABLE"])]
+      const rows = listed.map((model) => [
+        model.aliasOf === undefined ? model.name : `${model.name} = ${model.aliasOf}`,
+        model.modified === null ? "-" : formatDate(model.modified),
+        model.size === null ? "-" : (model.size / 1e9).toFixed(2),
+        ...(model.effective === undefined ? [] : [model.effective ? "yes" : "no"])
+      ])
+      yield* show(listed, listed.length === 0 ? "no models" : table(headers, rows))
+    })
+  ).pipe(
+    described(
+      "List the models of the model server; with --tenant, also which of them the tenant may use, and its aliases",
+      "tollgate list-models",
+      "tollgate list-models --tenant acme"
+    )
+  )
+
+/** `fast=llama3.2:3b,big=llama3.1:70b` */
+const readAliases = (text: string): Option.Option<Readonly<Record<string, string>>> => {
+  const pairs = flags.commaList(text).map((part) => /^([^=]+)=(.+)$/.exec(part))
+  return pairs.includes(null)
+    ? Option.none()
+    : Option.some(Object.fromEntries(pairs.map((pair) => [pair?.[1]?.trim(), pair?.[2]?.trim()])))
+}
+
+const list = (name: string, description: string) => flags.optional(flags.text(name, "list", description))
+
+/** `backend` is built only when models or aliases are given, because the rest needs no model server. */
+export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
+  Command.make(
+    "set-models",
+    {
+      tenant: flags.tenant,
+      models: list("models", "The new allowlist; empty allows no model"),
+      allowAll: Flag.Boolean("allow-all").pipe(
+        Flag.withDescription("Allow every installed model; --no-allow-all uses the allowlist again"),
+        flags.optional
+      ),
+      aliases: flags.text("alias", "list", "Other names for models, as alias=model; other aliases stay").pipe(
+        Flag.filterMap(readAliases, () => "alias=model, such as fast=llama3.2:3b"),
+        flags.optional
+      ),
+      removeAliases: list("remove-alias", "Aliases to remove")
+    },
+    Effect.fnUntraced(function* ({ aliases, allowAll, models, removeAliases, tenant }) {
+      const registry = yield* Registry
+      if ([aliases, allowAll, models, removeAliases].every((flag) => flag === undefined)) {
+        return yield* new InvalidValue({
+          field: "models",
+          expected: "given, or --allow-all, --no-allow-all, --alias or --remove-alias"
+        })
+      }
+      const named = models === undefined ? undefined : flags.commaList(models)
+      const catalog =
+        aliases === undefined && (named ?? []).length === 0 ? undefined : yield* installedModels(backend)
+      // An alias cannot take the name of a model: the model would win, and the alias would do nothing.
+      if (Object.keys(aliases ?? {}).some((alias) => catalog?.find(withoutDefaultTag(alias)) !== undefined)) {
+        return yield* new InvalidValue({ field: "alias", expected: "a name that no installed model has" })
+      }
+      const changed = yield* registry.setModels(tenant, {
+        models: named,
+        allowAll,
+        aliases,
+        removeAliases: removeAliases === undefined ? undefined : flags.commaList(removeAliases)
+      })
+      yield* show(changed, tenantTable([changed]))
+      const noEffect =
+        "The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it."
+      yield* notes(
+        new Set([
+          ...allowlistHints(catalog, named ?? []),
+          ...aliasHints(catalog, changed, aliases ?? {}),
+          ...tenantHints(changed),
+          ...(changed.allowAllModels && changed.allowedModels.length > 0 ? [noEffect] : [])
+        ])
+      )
+    })
+  ).pipe(
+    described(
+      "Set which models a tenant may use, and under which other names",
+      "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest",
+      "tollgate set-models --tenant acme --allow-all",
+      "tollgate set-models --tenant acme --alias fast=llama3.2:1b",
+      "tollgate set-models --tenant acme --remove-alias fast"
+    )
+  )
