@@ -57,79 +57,68 @@ export const readOwner = (
   return Effect.fail(new InvalidValue({ field: first, expected: `given, or --${other}, but not both` }))
 }
 
-interface List {
-  readonly texts: Readonly<Record<string, SettingText>>
-  readonly fields: Readonly<Record<string, Schema.Constraint>>
+type Texts = Readonly<Record<string, SettingText>>
+
+const fields: Readonly<Record<string, Schema.Constraint>> = {
+  ...TenantSettings.fields,
+  ...KeySettings.fields
+}
+const bothTexts: Texts = { ...tenantTexts, ...keyTexts }
+
+/** A value that is typed; undefined when it is none. The registry says whether the setting may have it. */
+const readValue = (text: string, { value }: SettingOption, removes: boolean): Option.Option<unknown> => {
+  if (removes && text === "none") return Option.some(null)
+  if (value !== "n") return Option.some(text)
+  return /^\d{1,16}$/.test(text) ? Option.some(Number(text)) : Option.none()
 }
 
-const lists: Readonly<Record<"key" | "tenant" | "both", List>> = {
-  key: { texts: keyTexts, fields: KeySettings.fields },
-  tenant: { texts: tenantTexts, fields: TenantSettings.fields },
-  both: {
-    texts: { ...tenantTexts, ...keyTexts },
-    fields: { ...TenantSettings.fields, ...KeySettings.fields }
-  }
-}
-
-/** Whether a setting can be null: `none` on the command line. */
-const isRemovable = ({ fields }: List, setting: string): boolean => {
-  const schema = fields[setting]
-  return schema !== undefined && Schema.is(schema)(null)
-}
-
-const settingFlag = ({ name }: SettingText, { about, value }: SettingOption, removes: boolean) =>
-  optional(
-    (typeof value === "string"
-      ? Flag.withMetavar(Flag.String(name), removes ? `${value}|none` : value)
-      : Flag.Literals(name, value)
-    ).pipe(Flag.withDescription(removes ? `${about}; "none" removes it` : about))
-  )
-
-/** The options of a command by setting. */
-const settingFlags = (of: keyof typeof lists, has: (option: SettingOption) => boolean, removes: boolean) =>
-  Record.filterMap(lists[of].texts, (text, setting) =>
-    text.option !== undefined && has(text.option)
-      ? Result.succeed(settingFlag(text, text.option, removes && isRemovable(lists[of], setting)))
-      : Result.failVoid
-  )
+/** The options of a command by setting. A command that `changes` settings removes those that may be null with `none`. */
+const settingFlags = (texts: Texts, has: (option: SettingOption) => boolean, changes: boolean) =>
+  Record.filterMap(texts, ({ expected, name, option }, setting) => {
+    if (option === undefined || !has(option)) return Result.failVoid
+    const schema = fields[setting]
+    const removes = changes && schema !== undefined && Schema.is(schema)(null)
+    const flag =
+      typeof option.value === "string"
+        ? Flag.withMetavar(Flag.String(name), removes ? `${option.value}|none` : option.value)
+        : Flag.Literals(name, option.value)
+    return Result.succeed(
+      flag.pipe(
+        Flag.withDescription(removes ? `${option.about}; "none" removes it` : option.about),
+        Flag.filterMap(
+          (text) => readValue(text, option, removes),
+          () => (removes ? `${expected}, or none` : expected)
+        ),
+        optional
+      )
+    )
+  })
 
 /** The options of `create-key` and `create-tenant`. */
-export const creationFlags = (of: "key" | "tenant") => settingFlags(of, ({ atCreation }) => atCreation, false)
+export const creationFlags = (of: "key" | "tenant") =>
+  settingFlags(of === "key" ? keyTexts : tenantTexts, ({ atCreation }) => atCreation, false)
 
 /** The options of a command that changes keys and tenants. */
 export const changeFlags = (command: SettingOption["changedBy"]) =>
-  settingFlags("both", ({ changedBy }) => changedBy === command, true)
+  settingFlags(bothTexts, ({ changedBy }) => changedBy === command, true)
 
-export type GivenSettings = Readonly<Record<string, string | undefined>>
+/** The settings that are given, by name. */
+export type GivenSettings = Readonly<Record<string, unknown>>
 
-/** The settings that are given. Numbers are read; the registry checks them. `removes`: whether `none` removes a setting. */
-export const givenSettings = (
-  given: GivenSettings,
-  of: "key" | "tenant",
-  removes: boolean
-): Effect.Effect<Readonly<Record<string, unknown>>, InvalidValue> => {
-  const list = lists[of]
-  const read = (setting: string, text: string): Result.Result<unknown, InvalidValue> => {
-    const known = list.texts[setting]
-    if (known === undefined) {
-      const expected = `given with --${of === "key" ? "tenant" : "key"}, not with --${of}`
-      return Result.fail(new InvalidValue({ field: lists.both.texts[setting]?.name ?? setting, expected }))
-    }
-    if (removes && text === "none") return Result.succeed(null)
-    if (known.option?.value !== "n") return Result.succeed(text)
-    const expected = removes && isRemovable(list, setting) ? `${known.expected}, or none` : known.expected
-    return /^\d{1,16}$/.test(text)
-      ? Result.succeed(Number(text))
-      : Result.fail(new InvalidValue({ field: known.name, expected }))
-  }
-  const texts = Record.filter(given, Predicate.isNotUndefined)
-  return Effect.fromResult(Result.all(Record.map(texts, (text, setting) => read(setting, text))))
+/** Fails when one of the settings is only for tenants, and the owner is a key, or the other way round. */
+export const checkOwner = (given: GivenSettings, owner: Owner): Effect.Effect<void, InvalidValue> => {
+  const [of, other, texts] = "key" in owner ? ["key", "tenant", keyTexts] : ["tenant", "key", tenantTexts]
+  const alien = Object.keys(given).find((setting) => given[setting] !== undefined && !(setting in texts))
+  const expected = `given with --${other}, not with --${of}`
+  return alien === undefined
+    ? Effect.void
+    : Effect.fail(new InvalidValue({ field: bothTexts[alien]?.name ?? alien, expected }))
 }
 
 /** Fails when none of the options is given. */
 export const requireOne = (given: GivenSettings): Effect.Effect<void, InvalidValue> => {
   if (Object.values(given).some(Predicate.isNotUndefined)) return Effect.void
-  const [field = "", ...others] = Object.keys(given).map((setting) => lists.both.texts[setting]?.name ?? "")
+  const [field = "", ...others] = Object.keys(given).map((setting) => bothTexts[setting]?.name ?? "")
   const expected = `given, or --${others.slice(0, -1).join(", --")} or --${others.at(-1)}`
   return Effect.fail(new InvalidValue({ field, expected }))
 }

@@ -9,7 +9,7 @@ import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { layerRedis, type Redis } from "../src/infra/Redis.ts"
 import { layerFromSettings as layerRegistry } from "../src/admin/postgres.ts"
-import { layerPostgres as layerRecordsPostgres } from "../src/admin/records/postgres.ts"
+import { layerPostgres as layerRecords } from "../src/admin/records/postgres.ts"
 import { layerPostgres as layerReplicas } from "../src/replicas/postgres.ts"
 import { version } from "../src/version.ts"
 import { backendStatus } from "./checks/backend.ts"
@@ -20,7 +20,7 @@ import { databaseChecks, databaseStatus } from "./checks/database.ts"
 import { settingsChecks } from "./checks/settings.ts"
 import { backendUrl, cacheUrl, databaseAddress, settings } from "./environment.ts"
 import { interrupted } from "./exit.ts"
-import { runCommandLine } from "./run.ts"
+import { runCommandLine } from "./program.ts"
 
 /** Loaded only by the command that needs it, so that the others start twice as fast. */
 const serve = Effect.flatMap(
@@ -34,15 +34,8 @@ const layerDatabase = Layer.unwrap(
   )
 )
 
-const layerAdmin = Layer.unwrap(Effect.map(settings, layerRegistry)).pipe(
-  Layer.provide(Layer.effectDiscard(assertSchema)),
-  Layer.provide(layerDatabase)
-)
-
-const layerRecords = layerRecordsPostgres.pipe(
-  Layer.provide(Layer.effectDiscard(assertSchema)),
-  Layer.provide(layerDatabase)
-)
+/** The database with the schema of this version. */
+const layerSchema = Layer.effectDiscard(assertSchema).pipe(Layer.provideMerge(layerDatabase))
 
 const layerBackend = Layer.unwrap(
   Effect.map(backendUrl, (url) =>
@@ -56,14 +49,12 @@ const layerBackend = Layer.unwrap(
   ])
 )
 
-/** Runs checks on a layer of their own. When it cannot be built, that is what the check found. */
-const checked = <R, E, LE>(
+/** Runs checks. When what they need cannot be built, that is what the check found. */
+const checked = <E>(
   name: string,
-  checks: Effect.Effect<ReadonlyArray<Check>, E, R>,
-  layer: Layer.Layer<R, LE>
+  checks: Effect.Effect<ReadonlyArray<Check>, E>
 ): Effect.Effect<ReadonlyArray<Check>> =>
   checks.pipe(
-    Effect.provide(layer),
     Effect.catchCause((cause) =>
       Effect.succeed([failed(name, explain(Cause.squash(cause)), "see the settings in docs/reference.md")])
     ),
@@ -72,36 +63,33 @@ const checked = <R, E, LE>(
   )
 
 const withCache = (checks: (url: string) => Effect.Effect<ReadonlyArray<Check>, never, Redis>) =>
-  cacheUrl.pipe(
-    Effect.flatMap((url) =>
+  checked(
+    "cache",
+    Effect.flatMap(cacheUrl, (url) =>
       url === undefined
         ? Effect.succeed([ok("cache", "not used: without REDIS_URL one process counts in its memory")])
         : Effect.provide(checks(Redacted.value(url)), layerRedis({ url, commandTimeoutMs: 2000 }))
     )
   )
 
+const withDatabase = (checks: typeof databaseChecks) =>
+  checked("database", Effect.provide(checks, layerDatabase))
+
+const backendCheck = checked("backend", Effect.provide(backendStatus, layerBackend))
+
 const needs = {
-  registry: layerAdmin,
-  records: layerRecords,
+  registry: Layer.unwrap(Effect.map(settings, layerRegistry)).pipe(Layer.provide(layerSchema)),
+  records: layerRecords.pipe(Layer.provide(layerSchema)),
   database: layerDatabase,
   backend: layerBackend,
   replicas: layerReplicas.pipe(Layer.provide(layerDatabase)),
   checks: {
     status: {
-      database: checked("database", databaseStatus, layerDatabase),
-      cache: checked(
-        "cache",
-        withCache(() => cacheStatus),
-        Layer.empty
-      ),
-      backend: checked("backend", backendStatus, layerBackend)
+      database: withDatabase(databaseStatus),
+      cache: withCache(() => cacheStatus),
+      backend: backendCheck
     },
-    doctor: [
-      settingsChecks,
-      checked("database", databaseChecks, layerDatabase),
-      checked("cache", withCache(cacheChecks), Layer.empty),
-      checked("backend", backendStatus, layerBackend)
-    ]
+    doctor: [settingsChecks, withDatabase(databaseChecks), withCache(cacheChecks), backendCheck]
   },
   serve
 }

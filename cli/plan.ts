@@ -27,8 +27,9 @@ const same = (one: unknown, other: unknown): boolean =>
   one === other || JSON.stringify(one) === JSON.stringify(other)
 
 /** A tenant without its keys, as the database stores it: each model once, aliases without `:latest`, both in any order. */
-const normal = ({ keys: _, ...tenant }: DeclaredTenant): object => ({
+const normal = (tenant: DeclaredTenant): object => ({
   ...tenant,
+  keys: undefined,
   models: Array.isArray(tenant.models) ? [...new Set(tenant.models)].toSorted() : tenant.models,
   aliases:
     tenant.aliases &&

@@ -1,5 +1,6 @@
-/** The command tree. The layers of a command are built when it runs, so that `--help` needs no database. */
-import type { Effect, Layer } from "effect"
+/** The command tree, and how a command line is run. The layers of a command are built when it runs, so that `--help` needs no database. */
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import type { SqlClient } from "effect/sql"
 import type { Backend } from "../src/backend/Backend.ts"
@@ -9,17 +10,16 @@ import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
 import { exportTenants, makeApply } from "./commands/file.ts"
 import { createKey, disableKey, enableKey, listKeys, revokeKey, rotateKey, showKey } from "./commands/keys.ts"
-import { makeDoctor } from "./commands/doctor.ts"
 import { makeListModels, makeSetModels } from "./commands/models.ts"
-import { migrate } from "./commands/migrate.ts"
 import { erasePromptLog, showPromptLog } from "./commands/prompt-log.ts"
-import { makeServe } from "./commands/serve.ts"
+import { makeDoctor, makeServe, makeStatus, migrate } from "./commands/service.ts"
 import { setBudget, setEndUser, setLimits, setPromptLog, showBudget } from "./commands/settings.ts"
-import { makeStatus } from "./commands/status.ts"
 import { createTenant, disableTenant, enableTenant, listTenants, showUsage } from "./commands/tenants.ts"
 import { pruneAudit } from "./commands/prune-audit.ts"
 import { report } from "./commands/report.ts"
 import { requests, showRequest } from "./commands/requests.ts"
+import { makePresenter, reportFailure, wantsJson } from "./exit.ts"
+import { layerHelp, withoutHelpCommand } from "./help.ts"
 import { Json } from "./terminal.ts"
 
 export interface Needs<E, S> {
@@ -40,7 +40,7 @@ export interface Needs<E, S> {
   readonly serve: Effect.Effect<void, S>
 }
 
-export const makeProgram = <E, S>(needs: Needs<E, S>) => {
+const makeProgram = <E, S>(needs: Needs<E, S>) => {
   const { registry } = needs
   return Command.make("tollgate").pipe(
     Command.withDescription("Administers the gateway: tenants, keys, limits, budgets, models and usage"),
@@ -96,12 +96,26 @@ export const makeProgram = <E, S>(needs: Needs<E, S>) => {
         group: "Service",
         commands: [
           makeStatus({ replicas: needs.replicas, ...needs.checks.status }),
-          makeDoctor({ checks: needs.checks.doctor }),
+          makeDoctor(needs.checks.doctor),
           makeServe(needs.serve),
           migrate.pipe(Command.provide(needs.database))
         ]
       }
     ]),
     Command.withGlobalFlags([Json])
+  )
+}
+
+/** Runs one command line and returns its exit code. Every failure becomes a line on stderr. */
+export const runCommandLine = <E, S>(
+  needs: Needs<E, S>,
+  version: string,
+  args: ReadonlyArray<string>
+): Effect.Effect<number> => {
+  const json = wantsJson(args)
+  return Command.runWith(makeProgram(needs), { version })(withoutHelpCommand(args)).pipe(
+    Effect.as(0),
+    Effect.catchCause((cause) => reportFailure(cause, json)),
+    Effect.provide(Layer.mergeAll(NodeServices.layer, makePresenter(json), layerHelp))
   )
 }

@@ -36,7 +36,7 @@ export const createKey = Command.make(
     const { key, secret } = yield* registry.createKey({
       ...given,
       scopes: flags.commaList(scopes),
-      ...(yield* Values.keyChange(yield* flags.givenSettings(settings, "key", false)))
+      ...(yield* Values.keyChange(settings))
     })
     const expiry = key.expires === null ? "never expires" : `expires ${minute(key.expires)} UTC`
     yield* noteAsText(

@@ -11,15 +11,10 @@ import { show } from "../terminal.ts"
 
 const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.GivenSettings) {
   const registry = yield* Registry
+  yield* flags.checkOwner(settings, owner)
   return "key" in owner
-    ? yield* registry.changeKey(
-        owner.key,
-        yield* Values.keyChange(yield* flags.givenSettings(settings, "key", true))
-      )
-    : yield* registry.changeTenant(
-        owner.tenant,
-        yield* Values.tenantChange(yield* flags.givenSettings(settings, "tenant", true))
-      )
+    ? yield* registry.changeKey(owner.key, yield* Values.keyChange(settings))
+    : yield* registry.changeTenant(owner.tenant, yield* Values.tenantChange(settings))
 })
 
 export const setLimits = Command.make(

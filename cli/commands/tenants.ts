@@ -23,8 +23,8 @@ export const createTenant = Command.make(
   },
   Effect.fnUntraced(function* ({ allowAllModels, name, settings }) {
     const registry = yield* Registry
-    const given = yield* Values.tenantChange(yield* flags.givenSettings(settings, "tenant", false))
-    yield* showTenant(yield* registry.createTenant({ name, allowAllModels, ...given }))
+    const given = yield* Values.tenantChange({ allowAllModels, ...settings })
+    yield* showTenant(yield* registry.createTenant({ name, ...given }))
   })
 ).pipe(
   described(

@@ -1,6 +1,7 @@
 /** The errors of administration. None of them contains a secret. */
-import { Data } from "effect"
+import { Data, type Duration, Effect } from "effect"
 import { UnreadableRow } from "../infra/rows.ts"
+import { timeoutDetached } from "../infra/time.ts"
 
 export class UnknownTenant extends Data.TaggedError("UnknownTenant")<{ readonly tenant: string }> {}
 
@@ -32,5 +33,19 @@ const classes = [
 
 export type AdminError = InstanceType<(typeof classes)[number]>
 
-export const isAdminError = (error: unknown): error is AdminError =>
-  classes.some((one) => error instanceof one)
+const isAdminError = (error: unknown): error is AdminError => classes.some((one) => error instanceof one)
+
+/** Passes our own errors. Every other error, and a wait of more than `limit`, becomes `RegistryDown`. */
+export const withRegistryDownAfter =
+  (limit: Duration.Input) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+    effect.pipe(
+      timeoutDetached(limit),
+      Effect.mapError((cause): Extract<E, AdminError> | RegistryDown => {
+        const isOurs = (error: typeof cause): error is Extract<typeof cause, Extract<E, AdminError>> =>
+          isAdminError(error)
+        return isOurs(cause) ? cause : new RegistryDown({ cause })
+      })
+    )
+
+export const withRegistryDown = withRegistryDownAfter("8 seconds")

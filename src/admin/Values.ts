@@ -1,5 +1,5 @@
 /** The values that an operator may give, each with the text of its error message. */
-import { Effect, Schema, SchemaIssue } from "effect"
+import { Effect, Predicate, Record, Schema, SchemaIssue } from "effect"
 import { scopes } from "../domain/Caller.ts"
 import { redactKeys } from "../domain/Key.ts"
 import {
@@ -74,11 +74,11 @@ export const validate = <A>(
 
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
-/** Checks settings. The error names the option of the first that is wrong. What is no setting is left out. */
+/** Checks settings. The error names the option of the first that is wrong. What is no setting, or undefined, is left out. */
 const settingsOf = <A>(schema: Schema.Decoder<A>, texts: Readonly<Record<string, SettingText>>) => {
   const decode = Schema.decodeUnknownEffect(schema)
   return (given: object): Effect.Effect<A, InvalidValue> =>
-    Effect.mapError(decode(given), ({ issue }) => {
+    Effect.mapError(decode(Record.filter({ ...given }, Predicate.isNotUndefined)), ({ issue }) => {
       const setting = String(issuesOf(issue).issues[0]?.path?.[0])
       const { expected, name: field } = texts[setting] ?? { expected: "known", name: setting }
       return new InvalidValue({ field, expected })

@@ -12,7 +12,14 @@ import { assigned, columnsOf, inserted } from "../infra/columns.ts"
 import { oneRow } from "../infra/rows.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
-import { DuplicateTenant, RegistryDown, RevokedKey, UnknownKey, UnknownTenant } from "./Errors.ts"
+import {
+  DuplicateTenant,
+  RegistryDown,
+  RevokedKey,
+  UnknownKey,
+  UnknownTenant,
+  withRegistryDown
+} from "./Errors.ts"
 import { lockAccount, readBudgets, readTenantBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
 import { modelSettings, storedModels } from "./models.ts"
@@ -27,7 +34,6 @@ import {
   Registry,
   UsageTotals
 } from "./Registry.ts"
-import { withRegistryDown } from "./registryDown.ts"
 import { keyColumns, keyRows, requireTenant, tenantColumns, tenantRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 

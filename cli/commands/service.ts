@@ -1,13 +1,21 @@
+/** The commands of the service itself: they run it, bring its database up to date, and say how it is. */
 import { Effect, type Layer } from "effect"
 import { Command } from "effect/cli"
+import { type MigrationPlan, migrate as runMigrations, planMigrations } from "../../src/infra/Migrations.ts"
+import { explain } from "../../src/observability/explain.ts"
 import { goneAfterS, type Replica, Replicas } from "../../src/replicas/Replicas.ts"
-import type { UnreadableRow } from "../../src/infra/rows.ts"
 import { version } from "../../src/version.ts"
 import { type Check, checkTable, failed, ok, warning } from "../checks/Check.ts"
-import { explain } from "../../src/observability/explain.ts"
 import { described } from "../described.ts"
 import { Reported } from "../exit.ts"
-import { duration, show, tableOf } from "../terminal.ts"
+import * as flags from "../flags.ts"
+import { counted, duration, show, tableOf } from "../terminal.ts"
+
+/** Each never fails: what went wrong is a check. */
+type Checks = Effect.Effect<ReadonlyArray<Check>>
+
+const failIfAny = (checks: ReadonlyArray<Check>) =>
+  checks.some(({ state }) => state === "failed") ? new Reported() : Effect.void
 
 const breakerStates = ["closed", "half-open", "open"]
 
@@ -99,14 +107,11 @@ const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {
   ]
 }
 
-const unreadable = ({ message }: UnreadableRow): Check =>
-  warning("replicas", message, "delete the row: a running gateway writes it again")
-
 export interface StatusNeeds<E> {
   readonly replicas: Layer.Layer<Replicas, E>
-  readonly database: Effect.Effect<ReadonlyArray<Check>>
-  readonly cache: Effect.Effect<ReadonlyArray<Check>>
-  readonly backend: Effect.Effect<ReadonlyArray<Check>>
+  readonly database: Checks
+  readonly cache: Checks
+  readonly backend: Checks
 }
 
 export const makeStatus = <E>(needs: StatusNeeds<E>) =>
@@ -120,19 +125,21 @@ export const makeStatus = <E>(needs: StatusNeeds<E>) =>
         { concurrency: "unbounded" }
       )
       const states = replicas._tag === "Success" ? replicas.success.rows.map(stateOf) : []
-      const checks = [
-        ...database,
-        ...cache,
-        ...backend,
-        ...(replicas._tag === "Success"
-          ? [...replicaChecks(states), ...replicas.success.unreadable.map(unreadable)]
-          : [failed("replicas", explain(replicas.failure), "unknown until the database answers")])
-      ]
+      const ofReplicas =
+        replicas._tag === "Success"
+          ? [
+              ...replicaChecks(states),
+              ...replicas.success.unreadable.map(({ message }) =>
+                warning("replicas", message, "delete the row: a running gateway writes it again")
+              )
+            ]
+          : [failed("replicas", explain(replicas.failure), "unknown until the database answers")]
+      const checks = [...database, ...cache, ...backend, ...ofReplicas]
       yield* show(
         { version, replicas: states, checks },
         [...(states.length === 0 ? [] : [replicaTable(states), ""]), checkTable(checks)].join("\n")
       )
-      if (checks.some(({ state }) => state === "failed")) return yield* new Reported()
+      yield* failIfAny(checks)
     })
   ).pipe(
     described(
@@ -141,3 +148,62 @@ export const makeStatus = <E>(needs: StatusNeeds<E>) =>
       "tollgate status --json"
     )
   )
+
+export const makeDoctor = (needs: ReadonlyArray<Checks>) =>
+  Command.make(
+    "doctor",
+    {},
+    Effect.fnUntraced(function* () {
+      const checks = (yield* Effect.all(needs, { concurrency: "unbounded" })).flat()
+      yield* show({ checks }, checkTable(checks))
+      yield* failIfAny(checks)
+    })
+  ).pipe(
+    described(
+      "Check settings, stores and model server, and show how to repair what is wrong",
+      "tollgate doctor"
+    )
+  )
+
+/** `serve` runs until the process gets a signal. */
+export const makeServe = <E>(serve: Effect.Effect<void, E>) =>
+  Command.make("serve", {}, () => serve).pipe(described("Run the gateway", "tollgate serve"))
+
+const describePlan = ({ found, known, minimum, pending }: MigrationPlan): string =>
+  [
+    found === 0 ? "the database has no schema" : `the schema of the database has version ${found}`,
+    found > known
+      ? `it is newer than this tollgate (${known}): nothing to do`
+      : pending.length === 0
+        ? "it is up to date: nothing to do"
+        : `${counted(pending.length, "migration")} to run: ${pending.join(", ")}`,
+    minimum === Math.max(found, known)
+      ? "no older version may run on it: to go back, restore a backup"
+      : `afterwards every tollgate with schema version ${minimum} or later may run on it`
+  ].join("\n")
+
+export const migrate = Command.make(
+  "migrate",
+  {
+    plan: flags.toggle(
+      "plan",
+      "Show what would run, and which older versions may run afterwards; change nothing"
+    )
+  },
+  Effect.fnUntraced(function* ({ plan }) {
+    if (plan) {
+      const planned = yield* planMigrations
+      const { found: schemaVersion, known: knownVersion, minimum: minimumVersion, pending } = planned
+      return yield* show({ schemaVersion, knownVersion, pending, minimumVersion }, describePlan(planned))
+    }
+    const ran = yield* runMigrations
+    const count = counted(ran.length, "migration")
+    yield* show({ ran }, ran.length === 0 ? "the database is up to date" : `${count}: ${ran.join(", ")}`)
+  })
+).pipe(
+  described(
+    "Bring the database schema up to date; safe at any time, also several times at once",
+    "DATABASE_URL=postgres://… tollgate migrate",
+    "DATABASE_URL=postgres://… tollgate migrate --plan"
+  )
+)
