@@ -20,8 +20,9 @@ import { Context, Effect, Layer, Result } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import { FreeWorkExhausted } from "../domain/Errors.ts"
 import type { Headroom } from "../domain/Limits.ts"
-import { makeLruCache } from "../gates/keys/LruCache.ts"
+import { makeLruCache } from "../infra/LruCache.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
+import { makeBuckets } from "../infra/TokenBucket.ts"
 
 export interface FreeWorkOptions {
   /** default 100 */
@@ -38,7 +39,7 @@ export interface FreeWorkOptions {
 export type Spender = Pick<Caller, "keyId" | "tenantId">
 
 const bytesPerUnit = 16_384
-const maxOverdraftMs = 10_000
+const overdraftS = 10
 /** A tenant has this many times as much as a key. */
 const keysPerTenant = 3
 /** How old the limits in the headers of such a refusal may be. */
@@ -49,49 +50,30 @@ const firstDelayMs = 25
 const maxDelayMs = 1000
 const forgivenAfterMs = 10_000
 
-class Bucket {
-  left: number
-  countedAt: number
-  readonly #perSecond: number
-  readonly #burst: number
-
-  constructor(perSecond: number, burst: number, now: number) {
-    this.#perSecond = perSecond
-    this.#burst = burst
-    this.left = burst
-    this.countedAt = now
-  }
-
-  fill(now: number): void {
-    this.left = Math.min(this.#burst, this.left + ((now - this.countedAt) * this.#perSecond) / 1000)
-    this.countedAt = now
-  }
-
-  take(units: number): void {
-    this.left = Math.max(-(maxOverdraftMs * this.#perSecond) / 1000, this.left - units)
-  }
-
-  /** The refusal when nothing is left; undefined otherwise. */
-  get exhausted(): FreeWorkExhausted | undefined {
-    if (this.left > 0) return undefined
-    const retryAfterS = Math.max(1, Math.ceil((1 - this.left) / this.#perSecond))
-    return new FreeWorkExhausted({ value: this.#perSecond, retryAfterS })
-  }
-}
-
-/** The state of a key. */
-interface Account {
-  readonly bucket: Bucket
+/** What a key does while it has nothing left. */
+class Patience {
   headroom: Headroom | undefined
-  headroomAt: number
-  /** since when, and until when, its refusals have had a `Retry-After` */
-  waitSince: number
-  waitUntil: number
-  /** requests that came before that time, and the time of the last one */
-  ignored: number
-  ignoredAt: number
+  headroomAt = Number.NEGATIVE_INFINITY
   /** delayed refusals */
-  waiting: number
+  waiting = 0
+  /** since when, and until when, its refusals have had a `Retry-After` */
+  #since = 0
+  #until = Number.NEGATIVE_INFINITY
+  /** requests that came before that time, and the time of the last one */
+  #ignored = 0
+  #ignoredAt = 0
+
+  /** How long a new refusal waits. */
+  delayMs(retryAfterS: number, now: number): number {
+    if (now - this.#ignoredAt >= forgivenAfterMs) this.#ignored = 0
+    if (now >= this.#until) this.#since = now
+    else if (this.#ignored > 0 || now - this.#since >= graceMs) {
+      this.#ignored += 1
+      this.#ignoredAt = now
+    }
+    this.#until = Math.max(this.#until, now + retryAfterS * 1000)
+    return this.#ignored === 0 ? 0 : Math.min(maxDelayMs, firstDelayMs * 2 ** (this.#ignored - 1))
+  }
 }
 
 export class FreeWork extends Context.Service<
@@ -114,111 +96,80 @@ export class FreeWork extends Context.Service<
   }
 >()("tollgate/http/FreeWork") {
   static readonly layer = (options: FreeWorkOptions = {}): Layer.Layer<FreeWork> =>
-    Layer.effect(
-      FreeWork,
-      Effect.gen(function* () {
-        const nowMs = yield* makeMonotonicMs
-        const { burst = 200, keys = 10_000, maxWaiting = 256, perSecond = 100 } = options
-        const accounts = makeLruCache<Account>(keys)
-        const tenants = makeLruCache<Bucket>(keys)
-        let waiting = 0
-
-        const accountOf = (keyId: string, now: number): Account => {
-          const existing = accounts.get(keyId)
-          if (existing !== undefined) return existing
-          const account: Account = {
-            bucket: new Bucket(perSecond, burst, now),
-            headroom: undefined,
-            headroomAt: now,
-            waitSince: now,
-            waitUntil: now,
-            ignored: 0,
-            ignoredAt: now,
-            waiting: 0
-          }
-          accounts.set(keyId, account)
-          return account
-        }
-
-        const tenantBucketOf = (tenantId: string, now: number): Bucket => {
-          const existing = tenants.get(tenantId)
-          if (existing !== undefined) return existing
-          const bucket = new Bucket(keysPerTenant * perSecond, keysPerTenant * burst, now)
-          tenants.set(tenantId, bucket)
-          return bucket
-        }
-
-        const bucketsOf = ({ keyId, tenantId }: Spender): ReadonlyArray<Bucket> => {
-          const now = nowMs()
-          const buckets = [accountOf(keyId, now).bucket, tenantBucketOf(tenantId, now)]
-          for (const bucket of buckets) bucket.fill(now)
-          return buckets
-        }
-
-        /** How long a new refusal waits. */
-        const delayMs = (account: Account, retryAfterS: number, now: number): number => {
-          if (now - account.ignoredAt >= forgivenAfterMs) account.ignored = 0
-          if (now >= account.waitUntil) account.waitSince = now
-          else if (account.ignored > 0 || now - account.waitSince >= graceMs) {
-            account.ignored += 1
-            account.ignoredAt = now
-          }
-          account.waitUntil = Math.max(account.waitUntil, now + retryAfterS * 1000)
-          if (account.ignored === 0) return 0
-          return Math.min(maxDelayMs, firstDelayMs * 2 ** (account.ignored - 1))
-        }
-
-        const wait = (account: Account, ms: number): Effect.Effect<boolean> => {
-          account.waiting += 1
-          waiting += 1
-          // Randomised, so that the clients do not all come back at the same moment.
-          return Effect.sleep(ms * (0.75 + Math.random() / 2)).pipe(
-            Effect.as(true),
-            Effect.interruptible,
-            Effect.ensuring(
-              Effect.sync(() => {
-                account.waiting -= 1
-                waiting -= 1
-              })
-            )
-          )
-        }
-
-        return FreeWork.of({
-          check: (spender) => {
-            for (const { exhausted } of bucketsOf(spender)) {
-              if (exhausted !== undefined) return Result.fail(exhausted)
-            }
-            return Result.void
-          },
-          spend: (spender, bodyBytes) => {
-            for (const bucket of bucketsOf(spender)) bucket.take(1 + bodyBytes / bytesPerUnit)
-          },
-          delay: (keyId, { retryAfterS }) =>
-            Effect.suspend(() => {
-              const now = nowMs()
-              const account = accountOf(keyId, now)
-              const ms = delayMs(account, retryAfterS, now)
-              if (ms === 0) return Effect.succeed(true)
-              return account.waiting >= maxWaiting ? Effect.succeed(false) : wait(account, ms)
-            }),
-          get waiting() {
-            return waiting
-          },
-          headroom: (keyId) => {
-            const now = nowMs()
-            const account = accountOf(keyId, now)
-            if (now - account.headroomAt < headroomMs) return account.headroom
-            account.headroomAt = now
-            return undefined
-          },
-          noteHeadroom: (keyId, headroom) => {
-            const now = nowMs()
-            const account = accountOf(keyId, now)
-            account.headroom = headroom
-            account.headroomAt = now
-          }
-        })
-      })
-    )
+    Layer.effect(FreeWork, make(options))
 }
+
+const make = Effect.fnUntraced(function* ({
+  burst = 200,
+  keys = 10_000,
+  maxWaiting = 256,
+  perSecond = 100
+}: FreeWorkOptions) {
+  const nowMs = yield* makeMonotonicMs
+  const rateOf = (times: number) => ({ perSecond: times * perSecond, burst: times * burst, overdraftS })
+  const [keyRate, tenantRate] = [rateOf(1), rateOf(keysPerTenant)]
+  const [ofKey, ofTenant] = [makeBuckets(keyRate, keys, nowMs), makeBuckets(tenantRate, keys, nowMs)]
+  const patiences = makeLruCache<Patience>(keys)
+  let waiting = 0
+
+  const patienceOf = (keyId: string): Patience => {
+    const known = patiences.get(keyId) ?? new Patience()
+    patiences.set(keyId, known)
+    return known
+  }
+
+  const bucketsOf = ({ keyId, tenantId }: Spender) => [
+    { bucket: ofKey(keyId), rate: keyRate },
+    { bucket: ofTenant(tenantId), rate: tenantRate }
+  ]
+
+  const wait = (patience: Patience, ms: number): Effect.Effect<boolean> => {
+    const count = (more: number) =>
+      Effect.sync(() => {
+        patience.waiting += more
+        waiting += more
+      })
+    // Randomised, so that the clients do not all come back at the same moment.
+    const sleep = Effect.sleep(ms * (0.75 + Math.random() / 2))
+    return Effect.acquireUseRelease(
+      count(1),
+      () => Effect.as(Effect.interruptible(sleep), true),
+      () => count(-1)
+    )
+  }
+
+  return FreeWork.of({
+    check: (spender) => {
+      for (const { bucket, rate } of bucketsOf(spender)) {
+        if (bucket.units > 0) continue
+        const retryAfterS = Math.max(1, Math.ceil(bucket.msUntil(1) / 1000))
+        return Result.fail(new FreeWorkExhausted({ value: rate.perSecond, retryAfterS }))
+      }
+      return Result.void
+    },
+    spend: (spender, bodyBytes) => {
+      for (const { bucket } of bucketsOf(spender)) bucket.take(1 + bodyBytes / bytesPerUnit)
+    },
+    delay: (keyId, { retryAfterS }) =>
+      Effect.suspend(() => {
+        const patience = patienceOf(keyId)
+        const ms = patience.delayMs(retryAfterS, nowMs())
+        if (ms === 0) return Effect.succeed(true)
+        return patience.waiting >= maxWaiting ? Effect.succeed(false) : wait(patience, ms)
+      }),
+    get waiting() {
+      return waiting
+    },
+    headroom: (keyId) => {
+      const [patience, now] = [patienceOf(keyId), nowMs()]
+      if (now - patience.headroomAt < headroomMs) return patience.headroom
+      patience.headroomAt = now
+      return undefined
+    },
+    noteHeadroom: (keyId, headroom) => {
+      const patience = patienceOf(keyId)
+      patience.headroom = headroom
+      patience.headroomAt = nowMs()
+    }
+  })
+})

@@ -1,26 +1,20 @@
 /**
  * The listening socket. It sets all limits of Node explicitly. Requests that Node refuses get the common error shape.
  */
-import type { Server } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Duration, Effect, Fiber, Layer } from "effect"
 import { HttpMiddleware, HttpServer } from "effect/http"
-import { type MalformedReason, Metrics } from "../observability/Metrics.ts"
+import { Metrics } from "../observability/Metrics.ts"
 import { type AppOptions, makeApp } from "./app.ts"
 import { FailureLog } from "../observability/failureLog.ts"
 import { Drain } from "../infra/Drain.ts"
 import { type Connections, limitConnections } from "./server/connections.ts"
-import { delayNewConnections } from "./server/newConnections.ts"
-import { onRequest } from "./server/onRequest.ts"
 import { FreeWork } from "./FreeWork.ts"
 import { isWithin } from "./server/addresses.ts"
-import { checkFraming } from "./server/framing.ts"
-import { refuseMalformed } from "./server/malformed.ts"
 import { Readiness } from "./health.ts"
 import { ClientTimeouts, type ClientTimeoutsMs } from "./server/ClientTimeouts.ts"
-import { PipeliningServer } from "./server/pipelining.ts"
+import { GatewayServer, type GatewayServerOptions } from "./server/GatewayServer.ts"
 import { RequestBodies } from "./server/RequestBodies.ts"
-import { cutStalledClients } from "./server/stalledClients.ts"
 import { Tarpit } from "./server/Tarpit.ts"
 
 export interface ServerOptions extends AppOptions {
@@ -51,66 +45,33 @@ export interface ServerOptions extends AppOptions {
 
 /** The limit of Node itself is so much higher, so that `connections.ts` can make room. */
 const spareConnections = 256
-/** A connection ends after this many requests. Further pipelined requests are not answered. */
+/** A connection ends after this many requests. */
 const maxRequests = 10_000
 
-interface Watchers {
-  readonly draining: () => boolean
-  readonly malformed: (reason: MalformedReason) => void
-}
-
 const makeServer = (
-  options: ServerOptions,
+  { bounds, clientStallTimeoutMs, trustedProxies }: ServerOptions,
   timeouts: ClientTimeoutsMs,
-  { draining, malformed }: Watchers
-): {
-  readonly server: Server
-  readonly connections: Connections
-  readonly newConnections: { readonly delayed: number }
-  /** from now on a connection is closed as soon as it is idle */
-  readonly closeIdle: () => void
-} => {
-  let closesIdle = false
-  const server = new PipeliningServer(
-    {
-      // Without this, Node applies no timeouts to a request with an Upgrade header.
-      shouldUpgradeCallback: () => false,
-      headersTimeout: timeouts.head,
-      requestTimeout: timeouts.request,
-      connectionsCheckingInterval: timeouts.check,
-      keepAliveTimeout: timeouts.idle,
-      maxHeaderSize: 16_384,
-      // The app refuses it with a message (`framing.ts`).
-      requireHostHeader: false,
-      noDelay: true
-    },
-    () => malformed("pipelined")
-  )
-  server.maxConnections = options.bounds.connections + spareConnections
-  server.maxRequestsPerSocket = maxRequests
-  refuseMalformed(server, malformed)
-  cutStalledClients(server, options.clientStallTimeoutMs)
-  onRequest(
-    server,
-    (request, response) => {
-      if (!checkFraming(request) || draining()) response.setHeader("connection", "close")
-    },
-    // A socket that becomes idle after close() would otherwise delay the shutdown for its whole keep-alive time.
-    () => {
-      if (closesIdle) setImmediate(() => server.closeIdleConnections())
-    }
-  )
-  const isExempt = (address: string) => isWithin(options.trustedProxies, address)
-  const newConnections = delayNewConnections(server, { isExempt, ...options.bounds.newConnections })
-  const connections = limitConnections(server, {
-    max: options.bounds.connections,
-    perAddress: options.bounds.connectionsPerAddress,
-    isExempt,
-    headMs: timeouts.head,
-    idleMs: timeouts.idle
+  watchers: Pick<GatewayServerOptions, "isDraining" | "refused">
+): { readonly server: GatewayServer; readonly connections: Connections } => {
+  const server = new GatewayServer({
+    ...watchers,
+    headersTimeout: timeouts.head,
+    requestTimeout: timeouts.request,
+    connectionsCheckingInterval: timeouts.check,
+    keepAliveTimeout: timeouts.idle,
+    maxHeaderSize: 16_384,
+    noDelay: true
   })
-  const closeIdle = () => void (closesIdle = true)
-  return { server, connections, newConnections, closeIdle }
+  server.maxConnections = bounds.connections + spareConnections
+  server.maxRequestsPerSocket = maxRequests
+  const connections = limitConnections(server, {
+    max: bounds.connections,
+    perAddress: bounds.connectionsPerAddress,
+    newPerAddress: bounds.newConnections,
+    isExempt: (address) => isWithin(trustedProxies, address),
+    stallMs: clientStallTimeoutMs
+  })
+  return { server, connections }
 }
 
 /** How long an aborted request may take to send its last line and to be settled and audited. */
@@ -118,7 +79,7 @@ const abortTimeout = Duration.seconds(3)
 
 /** The steps of a stop, each with a bound. Requests that still run after it are interrupted. */
 const stop = Effect.fnUntraced(function* (
-  { closeIdle, server }: Pick<ReturnType<typeof makeServer>, "closeIdle" | "server">,
+  server: GatewayServer,
   drain: Drain["Service"],
   options: ServerOptions
 ) {
@@ -127,7 +88,7 @@ const stop = Effect.fnUntraced(function* (
   let open = true
   server.once("close", () => void (open = false))
   yield* Effect.sleep(Duration.millis(options.shutdownDrainMs))
-  closeIdle()
+  server.closeIdle()
   server.close()
   const closed = Effect.callback<void>((resume) => {
     if (!open) return resume(Effect.void)
@@ -147,11 +108,10 @@ export const layer = (options: ServerOptions) =>
       const drain = yield* Drain
       const metrics = yield* Metrics
       const run = Effect.runSyncWith(yield* Effect.context<never>())
-      const made = makeServer(options, yield* ClientTimeouts, {
-        draining: drain.draining,
-        malformed: (reason) => run(metrics.malformed(reason))
+      const { connections, server } = makeServer(options, yield* ClientTimeouts, {
+        isDraining: drain.draining,
+        refused: (reason) => run(metrics.malformed(reason))
       })
-      const { connections, newConnections, server } = made
       yield* metrics.probe({
         name: "tollgate_connections",
         help: "Connections of clients that are open",
@@ -167,7 +127,7 @@ export const layer = (options: ServerOptions) =>
         name: "tollgate_connections_delayed",
         help: "Connections read late since the start because their address had opened too many at once",
         type: "counter",
-        read: Effect.sync(() => newConnections.delayed)
+        read: Effect.sync(() => connections.delayed)
       })
       const freeWork = yield* FreeWork
       yield* metrics.probe({
@@ -176,7 +136,7 @@ export const layer = (options: ServerOptions) =>
         read: Effect.sync(() => freeWork.waiting)
       })
       // In its own fiber, because the fiber that gets the stop is interrupted and cannot wait.
-      const stopping = Effect.flatMap(Effect.forkDetach(stop(made, drain, options)), Fiber.join)
+      const stopping = Effect.flatMap(Effect.forkDetach(stop(server, drain, options)), Fiber.join)
       // Built last, so it ends first: the app still works while it drains.
       return Layer.effectDiscard(Effect.addFinalizer(() => stopping)).pipe(
         Layer.provideMerge(HttpServer.serve(yield* makeApp(options))),

@@ -10,8 +10,7 @@ import { type Route, routeOf } from "./routes.ts"
 import { arrivalOf } from "./arrival.ts"
 import { makeEndRequest } from "./endRequest.ts"
 import { toErrorResponse } from "./errors/errorResponses.ts"
-import { isHosted } from "./server/framing.ts"
-import { headerOf } from "./server/headers.ts"
+import { headerOf, isHosted } from "./server/headers.ts"
 import { withLastCatch } from "./lastCatch.ts"
 import { makeHandle } from "./handle.ts"
 import { makeList } from "./lists.ts"
@@ -21,9 +20,8 @@ import { RequestBodies } from "./server/RequestBodies.ts"
 import type { RequestOptions } from "./readRequest.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
-import { waitForTurn } from "./server/pipelining.ts"
 import { makePage, respondPage } from "./playground.ts"
-import { type ReceivedBody, receiveBody } from "./server/ReceivedBody.ts"
+import { ReceivedBody } from "./server/ReceivedBody.ts"
 import { respondError } from "./respond.ts"
 
 export interface AppOptions extends RequestOptions {
@@ -81,8 +79,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
       return Effect.die("HTTP/1.1 only")
     }
-    const received = receiveBody(incoming, response, bodies.early())
-    return Effect.flatMapEager(waitForTurn(incoming), () => answer(incoming, response, received))
+    return answer(incoming, response, new ReceivedBody(incoming, response, bodies.early()))
   }
 
   const answer = (incoming: IncomingMessage, response: ServerResponse, received: ReceivedBody) => {

@@ -4,13 +4,11 @@
  */
 import type { IncomingMessage } from "node:http"
 import { MIMEType } from "node:util"
-import { Effect, Exit, Result } from "effect"
+import { Effect, Result } from "effect"
 import { BadRequest, type Decided, PayloadTooLarge, refuse } from "../domain/Errors.ts"
-import { callbackWithTimeout, makeTimer } from "../infra/time.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
-import { isMisframed } from "./server/framing.ts"
-import { headerOf, headerValues, tooLongHeader } from "./server/headers.ts"
+import { headerOf, headerValues, isMisframed, tooLongHeader } from "./server/headers.ts"
 import { type Body, parseBody } from "./dialect/parseBody.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { Share } from "./server/RequestBodies.ts"
@@ -47,8 +45,6 @@ export const bodyOf = (incoming: IncomingMessage, bytes: Buffer): Decided<Body> 
   return Result.isSuccess(body) ? Result.succeed(body.success) : refuse(body.failure)
 }
 
-const notInTime = new BadRequest({ detail: "body: not received in time" })
-
 /** Why the body of a request is not received at all. */
 const refusalOf = (incoming: IncomingMessage, limitBytes: number): BodyRefused | undefined => {
   if (isMisframed(incoming)) {
@@ -60,32 +56,32 @@ const refusalOf = (incoming: IncomingMessage, limitBytes: number): BodyRefused |
 
 /** Waits for the bytes of a body. */
 export const makeReceive = Effect.map(
-  Effect.all([makeTimer, ClientTimeouts]),
-  ([timer, timeouts]) =>
+  ClientTimeouts,
+  (timeouts) =>
     (
       { incoming, received, response }: Exchange,
       share: Share,
       limitBytes: number
     ): Effect.Effect<Buffer, BodyRefused> => {
-      /** The rest of the body is not read. */
-      const refuse = (why: BodyRefused): Exit.Exit<never, BodyRefused> => {
-        if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
-        return Exit.fail(why)
-      }
-      const refusal = refusalOf(incoming, limitBytes)
-      if (refusal !== undefined) return refuse(refusal)
-      return callbackWithTimeout<Buffer, BodyRefused>(
-        timer,
-        timeouts.body,
-        (resume) => {
-          // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
-          if (headerOf(incoming, "expect") !== undefined && incoming.httpVersion === "1.1")
-            response.writeContinue()
-          return received.read(limitBytes, share, (outcome) =>
-            resume(Result.isSuccess(outcome) ? Effect.succeed(outcome.success) : refuse(outcome.failure))
-          )
-        },
-        () => refuse(notInTime)
+      const bytes = Effect.suspend(() => {
+        const refusal = refusalOf(incoming, limitBytes)
+        if (refusal !== undefined) return Effect.fail(refusal)
+        // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
+        if (headerOf(incoming, "expect") !== undefined && incoming.httpVersion === "1.1")
+          response.writeContinue()
+        return received.read(limitBytes, share)
+      })
+      return bytes.pipe(
+        Effect.timeoutOrElse({
+          duration: timeouts.body,
+          orElse: () => Effect.fail(new BadRequest({ detail: "body: not received in time" }))
+        }),
+        // The rest of the body is not read.
+        Effect.tapError(() =>
+          Effect.sync(() => {
+            if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
+          })
+        )
       )
     }
 )

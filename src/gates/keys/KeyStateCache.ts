@@ -15,7 +15,7 @@ import type { Caller } from "../../domain/Caller.ts"
 import { Unavailable } from "../../domain/Errors.ts"
 import { makeMonotonicMs, timeoutDetached } from "../../infra/time.ts"
 import { background, spaced } from "../../observability/background.ts"
-import { makeLruCache } from "./LruCache.ts"
+import { makeLruCache } from "../../infra/LruCache.ts"
 
 /** One key with its tenant, from one read. */
 export interface KeyState {

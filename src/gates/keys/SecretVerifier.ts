@@ -16,7 +16,7 @@ import { hash as digestOf, randomBytes } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
-import { makeLruCache } from "./LruCache.ts"
+import { makeLruCache } from "../../infra/LruCache.ts"
 import { type Entry, VerifyQueue } from "./VerifyQueue.ts"
 
 export interface SecretVerifierOptions {

@@ -2,15 +2,16 @@
  * Collects a request body in one growing buffer from its first byte on. Node would keep an object of about 400 bytes
  * for each unread chunk, and a chunk may be one byte long.
  *
- * Before authentication only `earlyBytes` are read, or slightly more; then the connection is paused. Bodies that are not
- * small take their memory from `RequestBodies.early`.
+ * Before authentication only `earlyBytes` are read, or slightly more; then the connection is not read. Their memory comes from
+ * `RequestBodies.early`, later from the share of the key.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Result } from "effect"
+import { Effect } from "effect"
 import { BadRequest, PayloadTooLarge } from "../../domain/Errors.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { headerOf } from "./headers.ts"
-import type { EarlyShare, NoRoom, Share } from "./RequestBodies.ts"
+import type { NoRoom, Share } from "./RequestBodies.ts"
+import { stopReading } from "./stopReading.ts"
 
 const earlyBytes = 16_384
 
@@ -20,144 +21,124 @@ const chunkBytes = 64
 
 export type BodyRefused = BadRequest | PayloadTooLarge | NoRoom
 
-/** All bytes, or the reason why there are none. */
-export type BodyOutcome = Result.Result<Buffer, BodyRefused>
-
-export interface ReceivedBody {
-  /**
-   * Calls `resume` once, with all bytes or with the reason why there are none. Returns a function that stops waiting. The
-   * memory of the bytes belongs to the caller, who may free it.
-   */
-  read(limitBytes: number, share: Share, resume: (outcome: BodyOutcome) => void): () => void
-}
+type Outcome = Effect.Effect<Buffer, BodyRefused>
 
 interface Reader {
   readonly limitBytes: number
   readonly share: Share
-  readonly resume: (outcome: BodyOutcome) => void
-}
-
-const none: Buffer = Buffer.alloc(0)
-const incomplete = new BadRequest({ detail: "body: not received whole" })
-const tooManyChunks = new BadRequest({ detail: "body: expected fewer chunks, of more bytes" })
-
-const noBody: ReceivedBody = {
-  read: (_limitBytes, _share, resume) => {
-    resume(Result.succeed(none))
-    return () => undefined
-  }
+  readonly resume: (outcome: Outcome) => void
 }
 
 const hasBody = (incoming: IncomingMessage): boolean =>
   headerOf(incoming, "transfer-encoding") !== undefined ||
   (headerOf(incoming, "content-length") ?? "0") !== "0"
 
-/**
- * Stops reading the connection of `incoming` until the returned function is called or `response` is finished. Node resumes
- * a connection by itself whenever code reads the request, so every resume is undone.
- */
-const stopReading = ({ socket }: IncomingMessage, response: ServerResponse): (() => void) => {
-  const pause = (): void => void socket.pause()
-  const resumeReading = (): void => {
-    socket.off("resume", pause)
-    response.off("finish", resumeReading)
-    socket.resume()
-  }
-  pause()
-  socket.on("resume", pause)
-  response.once("finish", resumeReading)
-  return resumeReading
-}
+export class ReceivedBody {
+  readonly #incoming: IncomingMessage
+  readonly #response: ServerResponse
+  readonly #early: Share
+  #buffer: Buffer = Buffer.alloc(0)
+  #size = 0
+  #chunks = 0
+  #resumeReading: (() => void) | undefined
+  #reader: Reader | undefined
+  #outcome: Outcome | undefined
 
-/** Must be called in the tick in which Node emits the request. */
-export const receiveBody = (
-  incoming: IncomingMessage,
-  response: ServerResponse,
-  early: EarlyShare
-): ReceivedBody => {
-  if (!hasBody(incoming)) return noBody
-  let buffer: Buffer = none
-  let size = 0
-  let chunks = 0
-  let resumeReading: (() => void) | undefined
-  let reader: Reader | undefined
-  /** the result, once there is one */
-  let outcome: BodyOutcome | undefined
-
-  const settle = (result: BodyOutcome): void => {
-    if (outcome !== undefined) return
-    outcome = result
-    buffer = none
-    reader?.resume(result)
+  /** Must be called in the tick in which Node emits the request. */
+  constructor(incoming: IncomingMessage, response: ServerResponse, early: Share) {
+    this.#incoming = incoming
+    this.#response = response
+    this.#early = early
+    if (!hasBody(incoming)) {
+      this.#outcome = Effect.succeed(this.#buffer)
+      return
+    }
+    incoming.on("data", (chunk: Buffer) => this.#add(chunk))
+    incoming.on("end", () => this.#settle(Effect.succeed(this.#buffer.subarray(0, this.#size))))
+    // An error without a listener would end the process.
+    for (const event of ["close", "error"]) incoming.on(event, () => this.#settle(incomplete()))
+    response.once("close", () => early.close())
   }
 
-  const fail = (why: BodyRefused): void => {
-    early.close()
-    settle(Result.fail(why))
+  /** All bytes, or the reason why there are none. Their memory belongs to the caller, who may free it. */
+  read(limitBytes: number, share: Share): Outcome {
+    return Effect.callback((resume) => {
+      this.#early.close()
+      this.#reader = { limitBytes, share, resume }
+      const problem = this.#claim(this.#size, Math.max(this.#size, this.#buffer.length))
+      if (problem !== undefined) this.#refuse(problem)
+      if (this.#outcome !== undefined) {
+        resume(problem === undefined ? this.#outcome : Effect.fail(problem))
+        return undefined
+      }
+      this.#resumeReading?.()
+      this.#resumeReading = undefined
+      return Effect.sync(() => this.#settle(incomplete()))
+    })
   }
 
-  /** Stops reading the body. */
-  const refuse = (why: BodyRefused): void => {
-    resumeReading ??= stopReading(incoming, response)
-    fail(why)
+  #add(chunk: Buffer): void {
+    // The request was answered without the body; the rest of the body is discarded.
+    if (this.#outcome !== undefined || this.#response.writableFinished) return
+    const size = this.#size + chunk.length
+    this.#chunks += 1
+    if (this.#chunks > fewChunks + size / chunkBytes) {
+      return this.#refuse(new BadRequest({ detail: "body: expected fewer chunks, of more bytes" }))
+    }
+    if (size > this.#buffer.length) {
+      const limitBytes = this.#reader?.limitBytes ?? earlyBytes
+      const capacity = Math.max(size, Math.min(2 * this.#size, limitBytes))
+      const problem = this.#claim(size, capacity)
+      if (problem !== undefined) return this.#refuse(problem)
+      this.#grow(chunk, capacity)
+    } else {
+      chunk.copy(this.#buffer, this.#size)
+      freeBuffer(chunk)
+    }
+    this.#size = size
+    if (this.#reader === undefined && size >= earlyBytes) this.#stopReading()
+  }
+
+  /** Adds a chunk for which there is no room in the buffer. */
+  #grow(chunk: Buffer, capacity: number): void {
+    if (this.#size === 0) {
+      this.#buffer = chunk
+      return
+    }
+    const grown = Buffer.allocUnsafeSlow(capacity)
+    this.#buffer.copy(grown, 0, 0, this.#size)
+    chunk.copy(grown, this.#size)
+    freeBuffer(this.#buffer)
+    freeBuffer(chunk)
+    this.#buffer = grown
   }
 
   /** Takes `capacity` bytes of memory for `bytes` of the body. Returns the refusal when that is not possible. */
-  const claim = (bytes: number, capacity: number): BodyRefused | undefined => {
-    if (reader === undefined) return early.grow(capacity)
-    return bytes > reader.limitBytes
-      ? new PayloadTooLarge({ limitBytes: reader.limitBytes })
-      : reader.share.grow(capacity)
+  #claim(bytes: number, capacity: number): BodyRefused | undefined {
+    if (this.#reader === undefined) return this.#early.grow(capacity)
+    const { limitBytes, share } = this.#reader
+    return bytes > limitBytes ? new PayloadTooLarge({ limitBytes }) : share.grow(capacity)
   }
 
-  const onData = (chunk: Buffer): void => {
-    // The request was answered without the body; the rest of the body is discarded.
-    if (outcome !== undefined || response.writableFinished) return
-    const needed = size + chunk.length
-    chunks += 1
-    if (chunks > fewChunks + needed / chunkBytes) return refuse(tooManyChunks)
-    const grows = needed > buffer.length
-    const doubled = Math.min(2 * size, reader?.limitBytes ?? earlyBytes)
-    const capacity = grows ? Math.max(needed, doubled) : buffer.length
-    const problem = grows ? claim(needed, capacity) : undefined
-    if (problem !== undefined) return refuse(problem)
-    if (size === 0) buffer = chunk
-    else {
-      if (grows) {
-        const grown = Buffer.allocUnsafeSlow(capacity)
-        buffer.copy(grown, 0, 0, size)
-        freeBuffer(buffer)
-        buffer = grown
-      }
-      chunk.copy(buffer, size)
-      freeBuffer(chunk)
-    }
-    size = needed
-    if (reader === undefined && size >= earlyBytes) resumeReading ??= stopReading(incoming, response)
+  #stopReading(): void {
+    if (this.#resumeReading !== undefined) return
+    this.#resumeReading = stopReading(this.#incoming.socket)
+    this.#response.once("finish", this.#resumeReading)
   }
-  const onEnd = (): void => {
-    // The body is kept until it is read, or the request is answered without it.
-    if (reader === undefined) response.once("close", () => early.close())
-    settle(Result.succeed(buffer.subarray(0, size)))
-  }
-  // Keep an error listener: a late error event would crash the process.
-  const onCut = (): void => {
-    if (outcome === undefined) fail(incomplete)
-  }
-  incoming.on("data", onData).on("end", onEnd).on("close", onCut).on("error", onCut)
 
-  return {
-    read: (limitBytes, share, resume) => {
-      reader = { limitBytes, share, resume }
-      early.close()
-      const problem = claim(size, Math.max(size, buffer.length))
-      if (outcome !== undefined) resume(problem === undefined ? outcome : Result.fail(problem))
-      else if (problem !== undefined) refuse(problem)
-      else {
-        resumeReading?.()
-        resumeReading = undefined
-      }
-      return () => fail(incomplete)
-    }
+  /** The rest of the body is not read before the request is answered. */
+  #refuse(why: BodyRefused): void {
+    this.#stopReading()
+    this.#settle(Effect.fail(why))
+  }
+
+  #settle(outcome: Outcome): void {
+    if (this.#outcome !== undefined) return
+    this.#outcome = outcome
+    this.#reader?.resume(outcome)
+    // The bytes of a complete body are kept in the outcome.
+    this.#buffer = Buffer.alloc(0)
   }
 }
+
+const incomplete = (): Outcome => Effect.fail(new BadRequest({ detail: "body: not received whole" }))

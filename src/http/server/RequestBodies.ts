@@ -2,9 +2,8 @@
  * Bounds the memory of request bodies that are being received or admitted, by key and in total.
  *
  * - A key has at most as many bodies at once as its concurrent requests plus `spare`; more are 429.
- * - A key holds at most as many bytes as are left for all others: one key alone gets half, two get a third each, so
- *   something is always left. Beyond it the answer is 429 when the key holds a quarter of the total, else 503, both
- *   with `Retry-After`.
+ * - A key holds at most as many bytes as are left for all others (`FairShare.ts`). Beyond it the answer is 429 when the key
+ *   holds a quarter of the total, else 503, both with `Retry-After`.
  *
  * Bytes count when memory is allocated, not when they are announced. They are given back when the request ends.
  *
@@ -15,6 +14,7 @@ import { Context, Effect, Layer } from "effect"
 import { Metrics } from "../../observability/Metrics.ts"
 import type { Caller } from "../../domain/Caller.ts"
 import { RateLimited, Unavailable } from "../../domain/Errors.ts"
+import { FairShare } from "../../infra/FairShare.ts"
 
 export interface RequestBodiesOptions {
   /** `REQUEST_BODIES_MAX_BYTES` */
@@ -30,33 +30,41 @@ export type NoRoom = RateLimited | Unavailable
 export interface Share {
   /** Takes memory for `bytes` in total. When there is none, the share does not change. */
   grow(bytes: number): NoRoom | undefined
-}
-
-/** The memory for a body before authentication. */
-export interface EarlyShare extends Share {
-  /** Gives all of it back. A second call does nothing. */
+  /** Gives all of it back. */
   close(): void
 }
 
 const smallBytes = 4096
 
-/** Callers without a body that may be remembered. */
-const idleHolders = 256
-
-interface Holder {
-  bodies: number
-  bytes: number
-}
-
 const tooMany = ({ limits }: Caller): RateLimited =>
   new RateLimited({ limit: "concurrency", value: limits.concurrent, retryAfterS: 1 })
 
-const crowded = new Unavailable({
-  gate: "Limiter",
-  retryAfterS: 1,
-  crowded: true,
-  cause: "no memory for another request body"
-})
+const crowded = (): Unavailable =>
+  new Unavailable({
+    gate: "Limiter",
+    retryAfterS: 1,
+    crowded: true,
+    cause: "no memory for another request body"
+  })
+
+/** A share that takes what `refusalOf` does not refuse. */
+const makeShare = (refusalOf: (more: number) => NoRoom | undefined, take: (bytes: number) => void): Share => {
+  let own = 0
+  return {
+    grow: (bytes) => {
+      const more = bytes - own
+      const refusal = refusalOf(more)
+      if (refusal !== undefined) return refusal
+      own = bytes
+      take(more)
+      return undefined
+    },
+    close: () => {
+      take(-own)
+      own = 0
+    }
+  }
+}
 
 export class RequestBodies extends Context.Service<
   RequestBodies,
@@ -67,68 +75,65 @@ export class RequestBodies extends Context.Service<
       use: (share: Share) => Effect.Effect<A, E, R>
     ): Effect.Effect<A, E | RateLimited, R>
     /** A share of the memory for bodies before authentication. */
-    early(): EarlyShare
+    early(): Share
     /** bytes of all shares */
     readonly bytes: () => number
   }
 >()("tollgate/http/server/RequestBodies") {
-  static readonly layer = (options: RequestBodiesOptions): Layer.Layer<RequestBodies, never, Metrics> =>
+  static readonly layer = ({ maxBytes }: RequestBodiesOptions): Layer.Layer<RequestBodies, never, Metrics> =>
     Layer.effect(
       RequestBodies,
       Effect.gen(function* () {
         const metrics = yield* Metrics
-        /** Callers without a body stay, up to `idleHolders`: V8 keeps old tables of a map that often changes (`DenseList.ts`). */
-        const holders = new Map<string, Holder>()
-        let total = 0
+        const shares = new FairShare(maxBytes)
+        /** number of bodies by key */
+        const bodies = new Map<string, number>()
         let early = 0
+        const bytes = () => shares.total + early
         yield* metrics.probe({
           name: "tollgate_request_body_bytes",
           help: "Bytes of request bodies that are being received or admitted",
-          read: Effect.sync(() => total + early)
+          read: Effect.sync(bytes)
         })
+
+        const shareOf = (caller: Caller): Share => {
+          // Keys share the memory, whatever their tenants are.
+          const owner = { tenantId: caller.keyId, keyId: caller.keyId }
+          return makeShare(
+            (more) => {
+              if (shares.tenantFits(owner, more)) return undefined
+              return shares.heldByKey(owner) > maxBytes / 4 ? tooMany(caller) : crowded()
+            },
+            (more) => shares.take(owner, more)
+          )
+        }
+
+        const count = ({ keyId }: Caller, more: number): void => {
+          const now = (bodies.get(keyId) ?? 0) + more
+          if (now === 0) bodies.delete(keyId)
+          else bodies.set(keyId, now)
+        }
+
         return {
-          bytes: () => total + early,
+          bytes,
           early: () => {
-            let own = 0
-            return {
-              grow: (bytes) => {
-                const more = Math.max(0, bytes - smallBytes) - own
-                if (more > 0 && early + more > options.maxBytes / 2) return crowded
-                own += more
-                early += more
-                return undefined
-              },
-              close: () => {
-                early -= own
-                own = 0
-              }
-            }
+            const share = makeShare(
+              (more) => (early + more > maxBytes / 2 ? crowded() : undefined),
+              (more) => void (early += more)
+            )
+            return { ...share, grow: (bytes) => share.grow(Math.max(0, bytes - smallBytes)) }
           },
           withShare: <A, E, R>(caller: Caller, use: (share: Share) => Effect.Effect<A, E, R>) =>
             Effect.suspend((): Effect.Effect<A, E | RateLimited, R> => {
-              const known = holders.get(caller.keyId)
-              const holder = known ?? { bodies: 0, bytes: 0 }
-              if (holder.bodies >= caller.limits.concurrent + spare) return Effect.fail(tooMany(caller))
-              if (known === undefined) holders.set(caller.keyId, holder)
-              holder.bodies += 1
-              let own = 0
-              const grow = (bytes: number): NoRoom | undefined => {
-                const more = bytes - own
-                if (holder.bytes + more > options.maxBytes - total - more) {
-                  return holder.bytes > options.maxBytes / 4 ? tooMany(caller) : crowded
-                }
-                own += more
-                holder.bytes += more
-                total += more
-                return undefined
-              }
-              return Effect.onExitPrimitive(use({ grow }), () => {
-                holder.bodies -= 1
-                holder.bytes -= own
-                total -= own
-                if (holder.bodies === 0 && holders.size > idleHolders) holders.delete(caller.keyId)
-                return undefined
+              if ((bodies.get(caller.keyId) ?? 0) >= caller.limits.concurrent + spare)
+                return Effect.fail(tooMany(caller))
+              count(caller, 1)
+              const share = shareOf(caller)
+              const close = Effect.sync(() => {
+                count(caller, -1)
+                share.close()
               })
+              return Effect.ensuring(use(share), close)
             })
         }
       })

@@ -9,9 +9,9 @@
  * A few refusals of each address have audit rows of their own, and ten times as many of all addresses together. All
  * others, and refusals that waited that long, share one row a second (`audit/Tally.ts`).
  */
-import { Context, Deferred, Effect, Exit, Layer, Option } from "effect"
-import { makeLruCache } from "../../gates/keys/LruCache.ts"
+import { Context, Effect, Layer, Option, PartitionedSemaphore } from "effect"
 import { makeMonotonicMs } from "../../infra/time.ts"
+import { makeBuckets, TokenBucket } from "../../infra/TokenBucket.ts"
 import { addressGroup } from "./addresses.ts"
 
 export interface TarpitOptions {
@@ -29,11 +29,11 @@ export interface TarpitOptions {
 const allAddresses = 10
 /** Addresses whose rows are counted, those that were refused last. */
 const maxAddresses = 10_000
+/** How often there are new turns, at most. */
+const leastTickMs = 50
 
 /** Stands for the address of a connection that was already reset. */
 const gone = ""
-
-type Waiting = Deferred.Deferred<void>
 
 export class Tarpit extends Context.Service<
   Tarpit,
@@ -44,118 +44,55 @@ export class Tarpit extends Context.Service<
     turnNow(address: string): Effect.Effect<boolean>
   }
 >()("tollgate/http/server/Tarpit") {
-  static readonly layer = (options: TarpitOptions): Layer.Layer<Tarpit> =>
-    Layer.effect(
-      Tarpit,
-      Effect.gen(function* () {
-        const nowMs = yield* makeMonotonicMs
-        const scope = yield* Effect.scope
-        const { burst = 100, maxMs = 3000, perSecond = 200, rowsPerMinute } = options
-        const rows = makeRowAllowance(rowsPerMinute, nowMs)
-        /** waiting refusals by address; the address whose turn is next comes first */
-        const lines = new Map<string, Set<Waiting>>()
-        let turns = burst
-        let countedAt = nowMs()
-        let serving = false
+  static readonly layer = (options: TarpitOptions): Layer.Layer<Tarpit> => Layer.effect(Tarpit, make(options))
+}
 
-        const takeTurn = (): boolean => {
-          const now = nowMs()
-          turns = Math.min(burst, turns + ((now - countedAt) * perSecond) / 1000)
-          countedAt = now
-          if (turns < 1) return false
-          turns -= 1
-          return true
-        }
+const make = Effect.fnUntraced(function* ({
+  burst = 100,
+  maxMs = 3000,
+  perSecond = 200,
+  rowsPerMinute
+}: TarpitOptions) {
+  const nowMs = yield* makeMonotonicMs
+  const rowsOf = (addresses: number) => ({
+    perSecond: (addresses * rowsPerMinute) / 60,
+    burst: addresses * rowsPerMinute
+  })
+  const [ownRows, allRows] = [
+    makeBuckets(rowsOf(1), maxAddresses, nowMs),
+    new TokenBucket(rowsOf(allAddresses), nowMs)
+  ]
 
-        const leave = (group: string, waiting: Waiting): void => {
-          const line = lines.get(group)
-          line?.delete(waiting)
-          if (line?.size === 0) lines.delete(group)
-        }
+  // A turn comes back with time, not when its refusal is over.
+  const turns = yield* PartitionedSemaphore.make<string>({ permits: burst })
+  const tickMs = Math.max(leastTickMs, 1000 / perSecond)
+  const tick = Effect.andThen(Effect.sleep(tickMs), turns.release((perSecond * tickMs) / 1000))
+  yield* Effect.forkScoped(Effect.forever(tick))
 
-        /** Lets the oldest refusal of the next address go. */
-        const serveNext = (): void => {
-          for (const [group, line] of lines) {
-            for (const waiting of line) {
-              leave(group, waiting)
-              if (lines.delete(group)) lines.set(group, line)
-              Deferred.doneUnsafe(waiting, Exit.void)
-              return
-            }
-          }
-        }
-
-        const serve = Effect.gen(function* () {
-          while (lines.size > 0) {
-            if (takeTurn()) serveNext()
-            else yield* Effect.sleep(Math.ceil(((1 - turns) * 1000) / perSecond))
-          }
-          serving = false
-        }).pipe(
-          // After a defect the next refusal starts a new loop.
-          Effect.onError(() => Effect.sync(() => void (serving = false)))
-        )
-
-        const wait = Effect.fnUntraced(function* (group: string) {
-          const waiting: Waiting = Deferred.makeUnsafe()
-          const line = lines.get(group) ?? new Set()
-          lines.set(group, line.add(waiting))
-          if (!serving) {
-            serving = true
-            yield* Effect.forkIn(serve, scope)
-          }
-          const turn = yield* Deferred.await(waiting).pipe(
-            Effect.timeoutOption(maxMs),
-            Effect.interruptible,
-            Effect.ensuring(Effect.sync(() => leave(group, waiting)))
-          )
-          return Option.isSome(turn)
-        })
-
-        return Tarpit.of({
-          turn: (address) =>
-            Effect.suspend(() => {
-              if (address === gone) return Effect.succeed(false)
-              const group = addressGroup(address)
-              const turn = lines.size === 0 && takeTurn() ? Effect.succeed(true) : wait(group)
-              return Effect.map(turn, (came) => came && rows.take(group))
-            }),
-          turnNow: (address) =>
-            Effect.sync(
-              () => address !== gone && lines.size === 0 && takeTurn() && rows.take(addressGroup(address))
-            )
-        })
-      })
+  const takeNow = (group: string): Effect.Effect<boolean> =>
+    Effect.flatMap(turns.available, (free) =>
+      free >= 1 ? Effect.as(turns.take(group, 1), true) : Effect.succeed(false)
     )
-}
 
-interface Rows {
-  left: number
-  countedAt: number
-}
+  const take = (group: string): Effect.Effect<boolean> =>
+    Effect.flatMap(takeNow(group), (came) =>
+      came
+        ? Effect.succeed(true)
+        : Effect.map(Effect.interruptible(Effect.timeoutOption(turns.take(group, 1), maxMs)), Option.isSome)
+    )
 
-/** Which refusals have rows of their own. */
-const makeRowAllowance = (perMinute: number, nowMs: () => number) => {
-  const byAddress = makeLruCache<Rows>(maxAddresses)
-  const all: Rows = { left: allAddresses * perMinute, countedAt: nowMs() }
-
-  const filled = (rows: Rows, perMinute: number, now: number): Rows => {
-    rows.left = Math.min(perMinute, rows.left + ((now - rows.countedAt) * perMinute) / 60_000)
-    rows.countedAt = now
-    return rows
+  const takeRow = (group: string): boolean => {
+    const own = ownRows(group)
+    return own.units >= 1 && allRows.tryTake() && own.tryTake()
   }
 
-  return {
-    /** Takes a row for this address. Returns whether there was one. */
-    take: (group: string): boolean => {
-      const now = nowMs()
-      const own = byAddress.get(group) ?? { left: perMinute, countedAt: now }
-      byAddress.set(group, own)
-      if (filled(own, perMinute, now).left < 1) return false
-      if (filled(all, allAddresses * perMinute, now).left < 1) return false
-      own.left -= 1
-      all.left -= 1
-      return true
+  const withRow =
+    (taken: (group: string) => Effect.Effect<boolean>) =>
+    (address: string): Effect.Effect<boolean> => {
+      if (address === gone) return Effect.succeed(false)
+      const group = addressGroup(address)
+      return Effect.map(taken(group), (came) => came && takeRow(group))
     }
-  }
-}
+
+  return { turn: withRow(take), turnNow: withRow(takeNow) }
+})

@@ -1,159 +1,170 @@
 /**
- * Limits the connections of clients, so that silent connections cannot shut out new ones.
+ * Bounds the connections of clients, so that those which are silent, slow or many cannot shut out others.
  *
- * *Details* An address (of IPv6 a /64) has a number of connections; trusted proxies have no such limit, because they
- * bring the requests of all. When an address or the server is full, a new connection replaces a random one that waits
- * for a request: of the same address when that is full, else of all. A connection with a running request is never cut
- * for another one; when all have one, the new connection is cut. When more than half of all places are taken, a
- * connection may wait less long for a request, down to a second when no place is left.
+ * - An address (of IPv6 a /64) has a number of connections, and the server has one. When it is reached, a new connection
+ *   replaces the one that has waited longest for a request: of the same address, else of all. A connection with a running
+ *   request is never cut for another one; when all have one, the new connection is cut.
+ * - An address may open so many connections a second. The first byte of those beyond is read later, up to a second.
+ * - A client that takes no byte of its answer for `stallMs` is cut, and the request ends as for a client that left: otherwise
+ *   it would keep its hold for ever. Answers are written in pieces, so the bytes that the kernel took show whether a client
+ *   reads.
  *
- * *Gotchas* A connection waits from its start until the whole head of a request is in, and again from the end of its
- * last answer. So a slow head is bounded too. The limits of Node (`ClientTimeouts.ts`) apply as well.
+ * Trusted proxies are no addresses in this sense, because they bring the requests of all. A connection waits until the whole
+ * head of a request is in, so a slow head is bounded too. The limits of Node (`ClientTimeouts.ts`) apply as well.
  */
-import type { Server } from "node:http"
+import type { IncomingMessage, Server, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
-import { makeAttached } from "../../infra/v8/Attached.ts"
-import { DenseList, type Handle } from "../../infra/v8/DenseList.ts"
+import { makeBuckets, type Rate } from "../../infra/TokenBucket.ts"
 import { addressGroup, peerOf } from "./addresses.ts"
-import { onRequest } from "./onRequest.ts"
 
 export interface ConnectionLimits {
   /** connections at the same time */
   readonly max: number
   /** of one address */
   readonly perAddress: number
-  /** whose connections do not count per address */
+  /** new connections of one address */
+  readonly newPerAddress: Rate
+  /** addresses that are trusted proxies */
   readonly isExempt: (address: string) => boolean
-  /** how long a connection may wait for its first request, and for another one, while there is room */
-  readonly headMs: number
-  readonly idleMs: number
-  /** how long it may wait when no place is left; default 1000 */
-  readonly minWaitMs?: number
-  /** how often this is checked; default 500 */
-  readonly everyMs?: number
+  /** how long a client may take no byte of its answer */
+  readonly stallMs: number
 }
 
 export interface Connections {
   readonly open: number
-  /** connections cut since the start, to make room or because they had no request for too long */
+  /** connections cut since the start to make room */
   readonly cut: number
+  /** connections since the start whose first byte was read late */
+  readonly delayed: number
   /** address groups that are remembered: those with an open connection */
   readonly addresses: number
 }
 
-interface Connection {
-  readonly socket: Socket
-  readonly address: DenseList<Connection> | undefined
-  /** gives its places back; a second call does nothing */
-  leave: () => void
-  /** running requests */
-  running: number
-  /** since when it has waited for a request; performance.now() */
+/** Connections that share a limit. */
+interface Group {
+  readonly max: number
+  readonly open: Set<Socket>
+  /** those without a request; the one that has waited longest comes first */
+  readonly waiting: Set<Socket>
+}
+
+const makeGroup = (max: number): Group => ({ max, open: new Set(), waiting: new Set() })
+
+/** What a client has taken of its answer, and when it last took some. */
+interface Reader {
+  taken: number
   since: number
-  served: boolean
 }
 
-/** Attached to its socket (`src/infra/v8/Attached.ts`). */
-const connections = makeAttached<Socket, Connection>()
+/** Addresses whose new connections are counted. */
+const maxAddresses = 10_000
+/** The longest time for which a new connection is not read, in seconds. */
+const maxDelayS = 1
 
-const stay = (): void => undefined
-
-/** How many random connections are tried before all are searched. */
-const tries = 16
-
-/** A random connection without a request; undefined when all have one. */
-const waitingOf = (connections: DenseList<Connection>): Connection | undefined => {
-  for (let n = 0; n < tries; n += 1) {
-    const found = connections.random
-    if (found?.running === 0) return found
-  }
-  return connections.all.find(({ running }) => running === 0)
-}
+const now = () => performance.now()
 
 export const limitConnections = (server: Server, limits: ConnectionLimits): Connections => {
-  const all = new DenseList<Connection>()
-  const byAddress = new Map<string, DenseList<Connection>>()
-  const minWaitMs = limits.minWaitMs ?? 1000
+  const all = makeGroup(limits.max)
+  const byAddress = new Map<string, Group>()
+  const groupsOf = new WeakMap<Socket, ReadonlyArray<Group>>()
+  const readers = new Map<Socket, Reader>()
+  const openedBy = makeBuckets({ ...limits.newPerAddress, overdraftS: maxDelayS }, maxAddresses, now)
   let cut = 0
+  let delayed = 0
+
+  const leave = (socket: Socket): void => {
+    for (const { open, waiting } of groupsOf.get(socket) ?? []) {
+      open.delete(socket)
+      waiting.delete(socket)
+    }
+  }
 
   const end = (socket: Socket): void => {
     cut += 1
-    // Its place is free at once; the socket reports its close a little later.
-    connections.get(socket)?.leave()
+    // Its places are free at once; the socket reports its close a little later.
+    leave(socket)
     socket.destroy()
   }
 
-  /** Cuts one of `others` to make room for `newcomer`, or cuts `newcomer` when all are busy. */
-  const makeRoom = (others: DenseList<Connection>, newcomer: Socket): boolean => {
-    const victim = waitingOf(others)
-    end(victim?.socket ?? newcomer)
-    return victim !== undefined
+  /** Reads the first byte of a connection later when its address has opened too many at once. */
+  const delay = (socket: Socket, address: string): void => {
+    const bucket = openedBy(address)
+    bucket.take()
+    const ms = bucket.msUntil(0)
+    if (ms === 0) return
+    delayed += 1
+    // Node itself starts reading in the next tick.
+    process.nextTick(() => socket.pause())
+    const timer = setTimeout(() => {
+      // A write of nothing fails when the client has reset the connection. What it had sent could still be read.
+      socket.write("", (error) => void (error ?? socket.resume()))
+    }, ms)
+    socket.once("close", () => clearTimeout(timer))
+  }
+
+  const groupOf = (address: string): Group => {
+    const group = byAddress.get(address) ?? makeGroup(limits.perAddress)
+    byAddress.set(address, group)
+    return group
   }
 
   server.on("connection", (socket: Socket) => {
-    const address = peerOf(socket.remoteAddress)
-    const group = limits.isExempt(address) ? undefined : addressGroup(address)
-    const own = group === undefined ? undefined : (byAddress.get(group) ?? new DenseList<Connection>())
-    if (own !== undefined && own.size >= limits.perAddress && !makeRoom(own, socket)) return
-    if (all.size >= limits.max && !makeRoom(all, socket)) return
-    const connection: Connection = {
-      socket,
-      address: own,
-      leave: stay,
-      running: 0,
-      since: performance.now(),
-      served: false
+    const peer = peerOf(socket.remoteAddress)
+    const address = limits.isExempt(peer) ? undefined : addressGroup(peer)
+    const groups = address === undefined ? [all] : [groupOf(address), all]
+    groupsOf.set(socket, groups)
+    socket.once("close", () => {
+      leave(socket)
+      if (address !== undefined && byAddress.get(address)?.open.size === 0) byAddress.delete(address)
+    })
+    for (const { max, open, waiting } of groups) {
+      if (open.size < max) continue
+      const [longest] = waiting
+      end(longest ?? socket)
+      if (longest === undefined) return
     }
-    connections.set(socket, connection)
-    const places: ReadonlyArray<readonly [DenseList<Connection>, Handle]> = [
-      [all, all.add(connection)],
-      ...(own === undefined ? [] : [[own, own.add(connection)] as const])
-    ]
-    if (group !== undefined && own !== undefined) byAddress.set(group, own)
-    const leave = () => {
-      for (const [list, place] of places) list.remove(place)
-      if (group !== undefined && own?.size === 0 && byAddress.get(group) === own) byAddress.delete(group)
+    for (const { open, waiting } of groups) {
+      open.add(socket)
+      waiting.add(socket)
     }
-    connection.leave = leave
-    socket.once("close", leave)
+    if (address !== undefined) delay(socket, address)
   })
 
-  onRequest(
-    server,
-    ({ socket }) => {
-      const connection = connections.get(socket)
-      if (connection === undefined) return
-      connection.running += 1
-      connection.served = true
-    },
-    ({ socket }) => {
-      const connection = connections.get(socket)
-      if (connection === undefined) return
-      connection.running -= 1
-      connection.since = performance.now()
-    }
-  )
+  const begin = ({ socket }: IncomingMessage, response: ServerResponse): void => {
+    const groups = groupsOf.get(socket) ?? []
+    for (const { waiting } of groups) waiting.delete(socket)
+    readers.set(socket, { taken: -1, since: now() })
+    response.once("close", () => {
+      readers.delete(socket)
+      for (const { open, waiting } of groups) if (open.has(socket)) waiting.add(socket)
+    })
+  }
+  server.on("request", begin)
+  server.on("checkContinue", begin)
 
-  const cutWaiting = () => {
-    const now = performance.now()
-    for (const { address, served, since, socket, running } of all.all) {
-      if (running > 0) continue
-      const full = Math.max(all.size / limits.max, (address?.size ?? 0) / limits.perAddress)
-      if (full <= 0.5) continue
-      const ms = (served ? limits.idleMs : limits.headMs) * 2 * (1 - full)
-      if (now - since >= Math.max(minWaitMs, ms)) end(socket)
+  const cutStalled = () => {
+    for (const [socket, reader] of readers) {
+      // What was written, without what still waits in this process.
+      const taken = socket.bytesWritten - socket.writableLength
+      if (socket.writableLength === 0 || taken !== reader.taken) {
+        reader.taken = taken
+        reader.since = now()
+      } else if (now() - reader.since >= limits.stallMs) socket.destroy()
     }
   }
-  const timer = setInterval(cutWaiting, limits.everyMs ?? 500)
+  const timer = setInterval(cutStalled, Math.max(20, limits.stallMs / 4))
   timer.unref()
   server.on("close", () => clearInterval(timer))
 
   return {
     get open() {
-      return all.size
+      return all.open.size
     },
     get cut() {
       return cut
+    },
+    get delayed() {
+      return delayed
     },
     get addresses() {
       return byAddress.size

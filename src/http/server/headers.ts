@@ -96,3 +96,19 @@ export const tooLongHeader = (incoming: IncomingMessage): string | undefined => 
   }
   return undefined
 }
+
+/**
+ * Whether the end of the body is unclear. Node accepts any list of transfer codings that ends in `chunked`, but decodes
+ * only that one. The request is refused, and its connection ends.
+ */
+export const isMisframed = (incoming: IncomingMessage): boolean =>
+  (headerOf(incoming, "transfer-encoding") ?? "chunked").toLowerCase() !== "chunked"
+
+/**
+ * Checks for exactly one `Host`, as HTTP/1.1 requires; HTTP/1.0 may have none. The gateway does not use it, but a
+ * proxy in front may have routed by one of two. Node keeps the first one.
+ */
+export const isHosted = (incoming: IncomingMessage): boolean => {
+  const hosts = headerValues(incoming, "host").length
+  return hosts === 1 || (hosts === 0 && incoming.httpVersion === "1.0")
+}

@@ -4,7 +4,7 @@ import { connect, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect, type Scope } from "effect"
 import { BadRequest, PayloadTooLarge, Unavailable } from "../../../../src/domain/Errors.ts"
-import { type BodyRefused, receiveBody, type ReceivedBody } from "../../../../src/http/server/ReceivedBody.ts"
+import { ReceivedBody } from "../../../../src/http/server/ReceivedBody.ts"
 import type { Share } from "../../../../src/http/server/RequestBodies.ts"
 
 interface Arrived {
@@ -17,7 +17,7 @@ interface Arrived {
 const arrived = (headers: ReadonlyArray<string>, early: Share = generous().share) =>
   Effect.callback<Arrived & { readonly client: Socket; readonly close: () => void }>((resume) => {
     const server = createServer((incoming, response) => {
-      const received = receiveBody(incoming, response, { ...early, close: () => undefined })
+      const received = new ReceivedBody(incoming, response, early)
       resume(
         Effect.succeed({ incoming, response, received, client, close: () => server.closeAllConnections() })
       )
@@ -46,19 +46,14 @@ const generous = () => {
     grow: (bytes) => {
       asked.push(bytes)
       return undefined
-    }
+    },
+    close: () => undefined
   }
   return { asked, share }
 }
 
-const read = (
-  received: ReceivedBody,
-  share: Share,
-  limitBytes = 1_000_000
-): Effect.Effect<Buffer, BodyRefused> =>
-  Effect.callback(
-    (resume) => void received.read(limitBytes, share, (outcome) => resume(Effect.fromResult(outcome)))
-  )
+const read = (received: ReceivedBody, share: Share, limitBytes = 1_000_000) =>
+  received.read(limitBytes, share)
 
 const chunked = ["Transfer-Encoding: chunked"]
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
@@ -164,7 +159,7 @@ scoped("when there is no memory for a body, then it is refused as the share says
     client.write(chunk("x".repeat(10)))
     yield* pause
     setTimeout(() => client.write(chunk("x".repeat(1000))), 20)
-    const share: Share = { grow: (bytes) => (bytes > 100 ? crowded : undefined) }
+    const share: Share = { grow: (bytes) => (bytes > 100 ? crowded : undefined), close: () => undefined }
     assert.strictEqual(yield* Effect.flip(read(received, share)), crowded)
   })
 )
@@ -174,7 +169,10 @@ scoped(
   () =>
     Effect.gen(function* () {
       const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
-      const { client, received } = yield* arrived(chunked, { grow: () => crowded })
+      const { client, received } = yield* arrived(chunked, {
+        grow: () => crowded,
+        close: () => undefined
+      })
       client.write(chunk("x".repeat(10)))
       yield* pause
       assert.strictEqual(yield* Effect.flip(read(received, generous().share)), crowded)

@@ -1,75 +1,68 @@
-/** Real sockets, small limits: 127.0.0.x are addresses of their own. */
+/** Real sockets, small limits. */
 import { once } from "node:events"
 import { createServer } from "node:http"
-import { connect, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { type ConnectionLimits, limitConnections } from "../../../../src/http/server/connections.ts"
-import { comesTrue } from "../../../support/wait.ts"
+import { type Client, dialled } from "../../../support/nodeServer.ts"
+import { atMost, comesTrue } from "../../../support/wait.ts"
+
+const proxy = "127.0.0.9"
+const plenty = { perSecond: 10_000, burst: 10_000 }
 
 const makeWorld = (limits: Partial<ConnectionLimits> = {}) =>
   Effect.gen(function* () {
+    const begun: Array<string> = []
     const server = createServer((request, response) => {
+      begun.push(request.socket.remoteAddress ?? "")
       // A request for /wait is answered by nobody.
-      if (request.url !== "/wait") response.end("ok")
+      if (request.url === "/large") response.end(Buffer.alloc(50_000_000))
+      else if (request.url !== "/wait") response.end("ok")
     })
     const connections = limitConnections(server, {
       max: 100,
       perAddress: 5,
-      isExempt: (address) => address === "127.0.0.9",
-      headMs: 60_000,
-      idleMs: 60_000,
-      minWaitMs: 60_000,
-      everyMs: 20,
+      newPerAddress: plenty,
+      isExempt: (address) => address === proxy,
+      stallMs: 60_000,
       ...limits
     })
-    const sockets = new Set<Socket>()
-    yield* Effect.acquireRelease(
-      Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening")),
-      () =>
-        Effect.promise(async () => {
-          for (const socket of sockets) socket.destroy()
-          server.closeAllConnections()
-          await once(server.close(), "close")
-        })
-    )
-    const address = server.address()
-    const port = address === null || typeof address === "string" ? 0 : address.port
-    const open = (from: string) =>
-      Effect.promise(async () => {
-        const socket = connect({ host: "127.0.0.1", port, localAddress: from })
-        sockets.add(socket)
-        socket.on("error", () => undefined)
-        await once(socket, "connect")
-        await settled()
-        return socket
-      })
+    const dial = yield* dialled(server)
+    /** A connection that the server knows. */
+    const open = (from: string) => {
+      const before = connections.open + connections.cut
+      return Effect.tap(dial(from), () => comesTrue(() => connections.open + connections.cut > before))
+    }
+    const ask = ({ socket }: Client, path = "/") =>
+      void socket.write(`GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`)
     /** Whether a request on it is answered. */
-    const answers = (socket: Socket) =>
+    const answers = (client: Client) =>
       Effect.promise(async () => {
-        if (socket.destroyed) return false
-        const ended = once(socket, "close").then(() => false)
-        const answered = once(socket, "data").then(() => true)
-        socket.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        if (client.socket.destroyed) return false
+        const ended = once(client.socket, "close").then(() => false)
+        const answered = once(client.socket, "data").then(() => true)
+        ask(client)
         return Promise.race([ended, answered])
       })
-    const closed = (all: ReadonlyArray<Socket>) => all.filter((socket) => socket.destroyed).length
-    return { answers, closed, connections, open }
+    return { answers, ask, begun, connections, dial, open }
   })
 
-const settled = () => new Promise((resolve) => setTimeout(resolve, 10))
 const many = (count: number) => Array.from({ length: count })
+const closed = (clients: ReadonlyArray<Client>) => clients.filter(({ socket }) => socket.destroyed).length
 
 it.live(
-  "when an address has all its connections, then a newcomer takes the place of a silent one of its own (H14)",
+  "when an address has all its connections, then a newcomer takes the place of the one that has waited longest (H14)",
   () =>
     Effect.gen(function* () {
-      const { answers, closed, connections, open } = yield* makeWorld()
+      const { answers, connections, open } = yield* makeWorld()
       const silent = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
       const other = yield* open("127.0.0.3")
+      // The first one was used since, so the second one has waited longest.
+      assert.isTrue(yield* answers(silent[0] ?? other))
       const newcomer = yield* open("127.0.0.2")
       assert.isTrue(yield* answers(newcomer))
-      assert.strictEqual(closed(silent), 1)
+      assert.isTrue(yield* comesTrue(() => closed(silent) === 1))
+      assert.isTrue(silent[1]?.socket.destroyed)
       assert.isTrue(yield* answers(other))
       assert.strictEqual(connections.open, 6)
       assert.strictEqual(connections.cut, 1)
@@ -78,10 +71,10 @@ it.live(
 
 it.live("when all connections of an address have a request under way, then the newcomer is cut (H14)", () =>
   Effect.gen(function* () {
-    const { answers, closed, open } = yield* makeWorld()
+    const { answers, ask, begun, open } = yield* makeWorld()
     const busy = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
-    for (const socket of busy) socket.write("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
-    yield* Effect.promise(settled)
+    for (const client of busy) ask(client, "/wait")
+    assert.isTrue(yield* comesTrue(() => begun.length === 5))
     const newcomer = yield* open("127.0.0.2")
     assert.isFalse(yield* answers(newcomer))
     assert.strictEqual(closed(busy), 0)
@@ -91,22 +84,30 @@ it.live("when all connections of an address have a request under way, then the n
 
 it.live("when the connections of many addresses have ended, then no address is remembered (H14)", () =>
   Effect.gen(function* () {
-    const { connections, open } = yield* makeWorld()
-    const sockets = yield* Effect.forEach(many(5), (_, n) => open(`127.0.0.${n + 2}`))
+    const { ask, begun, connections, open } = yield* makeWorld({ max: 5 })
+    const clients = yield* Effect.forEach(many(5), (_, n) => open(`127.0.0.${n + 2}`))
     assert.strictEqual(connections.addresses, 5)
-    for (const socket of sockets) socket.destroy()
+    for (const client of clients) ask(client, "/wait")
+    assert.isTrue(yield* comesTrue(() => begun.length === 5))
+    // There is no room for it, nor for its address.
+    yield* open("127.0.0.77")
+    assert.isTrue(yield* comesTrue(() => connections.addresses === 5))
+    for (const { socket } of clients) socket.destroy()
     assert.isTrue(yield* comesTrue(() => connections.open === 0))
-    assert.strictEqual(connections.addresses, 0)
+    assert.isTrue(yield* comesTrue(() => connections.addresses === 0))
   })
 )
 
-it.live("when an address is exempt, then it may have as many as there are (H14)", () =>
-  Effect.gen(function* () {
-    const { closed, connections, open } = yield* makeWorld()
-    const sockets = yield* Effect.forEach(many(20), () => open("127.0.0.9"))
-    assert.strictEqual(closed(sockets), 0)
-    assert.strictEqual(connections.open, 20)
-  })
+it.live(
+  "when an address is a trusted proxy, then it may have as many as there are, and opens them at once (H14)",
+  () =>
+    Effect.gen(function* () {
+      const { connections, open } = yield* makeWorld({ newPerAddress: { perSecond: 1, burst: 1 } })
+      const clients = yield* Effect.forEach(many(20), () => open(proxy))
+      assert.strictEqual(closed(clients), 0)
+      assert.strictEqual(connections.open, 20)
+      assert.strictEqual(connections.delayed, 0)
+    })
 )
 
 it.live("when silent connections of many addresses fill the server, then an honest one is served (H14)", () =>
@@ -119,30 +120,69 @@ it.live("when silent connections of many addresses fill the server, then an hone
   })
 )
 
+it.live("when a head comes byte by byte, then its connection is one that waits (H14)", () =>
+  Effect.gen(function* () {
+    const { answers, open } = yield* makeWorld({ perAddress: 1 })
+    const slow = yield* open("127.0.0.2")
+    slow.socket.write("GET / HTTP/1.1\r\nX-A: ")
+    assert.isTrue(yield* Effect.flatMap(open("127.0.0.2"), answers))
+    assert.isTrue(yield* comesTrue(() => slow.socket.destroyed))
+  })
+)
+
+it.live("when a client takes nothing of its answer, then it is cut, and one that reads slowly is not", () =>
+  Effect.gen(function* () {
+    const { ask, open } = yield* makeWorld({ stallMs: 400 })
+    const [stalled, slow] = [yield* open("127.0.0.2"), yield* open("127.0.0.2")]
+    for (const client of [stalled, slow]) {
+      client.socket.pause()
+      ask(client, "/large")
+    }
+    const timer = setInterval(() => slow.socket.read(), 50)
+    yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(timer)))
+    let over = false
+    stalled.socket.on("close", () => (over = true))
+    yield* Effect.sleep("2 seconds")
+    stalled.socket.resume()
+    assert.isTrue(yield* comesTrue(() => over))
+    assert.isBelow(stalled.socket.bytesRead, 50_000_000)
+    assert.isFalse(slow.socket.destroyed)
+  })
+)
+
+const paced = { perAddress: 100, newPerAddress: { perSecond: 5, burst: 3 } }
+
 it.live(
-  "when few connections are left, then a connection may wait less for its request, and else longer (H14)",
+  "when an address opens too many connections at once, then the others are read later, and all are answered",
   () =>
     Effect.gen(function* () {
-      const { closed, open } = yield* makeWorld({ perAddress: 10, headMs: 400, idleMs: 400, minWaitMs: 20 })
-      const few = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
-      const crowd = yield* Effect.forEach(many(9), () => open("127.0.0.3"))
-      // A fifth of 400 ms: nine of ten places are taken.
-      assert.isTrue(yield* comesTrue(() => closed(crowd) >= 3))
-      yield* Effect.sleep("500 millis")
-      // Half full and less: only Node's own limits hold.
-      assert.strictEqual(closed(few), 0)
-      assert.isAtLeast(9 - closed(crowd), 5)
+      const { ask, connections, dial } = yield* makeWorld(paced)
+      const answered = Effect.fnUntraced(function* (from: string) {
+        const client = yield* dial(from)
+        const since = performance.now()
+        ask(client)
+        return once(client.socket, "data").then(() => performance.now() - since)
+      })
+      const sent = yield* Effect.forEach(many(8), () => answered("127.0.0.2"))
+      const other = yield* answered("127.0.0.3")
+      const waits = yield* Effect.promise(() => Promise.all(sent))
+      for (const ms of waits.slice(0, 3)) assert.isBelow(ms, atMost(150))
+      for (const ms of waits.slice(5)) assert.isAbove(ms, 200)
+      for (const ms of waits) assert.isBelow(ms, atMost(2000))
+      assert.isBelow(yield* Effect.promise(() => other), atMost(150))
+      assert.strictEqual(connections.delayed, 5)
     })
 )
 
-it.live("when a head comes byte by byte on a full server, then its connection is cut (H14)", () =>
+it.live("when a client leaves before its connection is read, then its request never arrives", () =>
   Effect.gen(function* () {
-    const { closed, open } = yield* makeWorld({ perAddress: 2, headMs: 1000, minWaitMs: 50 })
-    const slow = yield* Effect.forEach(many(2), () => open("127.0.0.2"))
-    const timer = setInterval(() => {
-      for (const socket of slow) if (!socket.destroyed) socket.write("G")
-    }, 10)
-    yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(timer)))
-    assert.isTrue(yield* comesTrue(() => closed(slow) >= 1))
+    const { ask, begun, connections, dial } = yield* makeWorld(paced)
+    const clients = yield* Effect.forEach(many(10), () => dial("127.0.0.2"))
+    for (const client of clients) ask(client)
+    assert.isTrue(yield* comesTrue(() => begun.length === 3))
+    for (const { socket } of clients) socket.resetAndDestroy()
+    // Each is read when its time has come.
+    assert.isTrue(yield* comesTrue(() => connections.open === 0))
+    assert.strictEqual(begun.length, 3)
   })
 )

@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { makeLruCache } from "../../../../src/gates/keys/LruCache.ts"
+import { makeLruCache } from "../../../src/infra/LruCache.ts"
 
 /** What it should hold, as a plain list: least recently used first. */
 class Model {
