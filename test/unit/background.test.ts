@@ -31,9 +31,8 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/gates/keys/SecretVerifier.ts": [1, "workers on demand, whose askers hear how it went"],
   "src/http/Server.ts": [1, "the shutdown, which is waited for"],
   "src/audit/Tally.ts": [1, "ends when nothing is left to count, and the next refusal starts another"],
-  "src/http/server/Tarpit.ts": [1, "ends when nobody waits, and who waits next starts another"],
+  "src/http/server/Tarpit.ts": [2, "gives out turns; neither of its two steps can fail"],
   "src/http/server/connections.ts": [1, "a throw in a timer of Node ends the process: not silent"],
-  "src/http/server/stalledClients.ts": [1, "a throw in a timer of Node ends the process: not silent"],
   "src/gates/limits/SettlementQueue.ts": [5, "tries end, and what is given up is counted and logged"]
 }
 

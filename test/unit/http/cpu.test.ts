@@ -91,6 +91,8 @@ interface Outcome {
   readonly status: number
 }
 
+const plenty = { perSecond: 1_000_000, burst: 1_000_000 }
+
 /** A gateway in this process behind a trusted proxy, with everything on that reads a text of a client. */
 const makeSend = Effect.gen(function* () {
   const keys = makeKeys()
@@ -123,7 +125,21 @@ const makeSend = Effect.gen(function* () {
       embed: () => Effect.succeed({ vectors: [], promptTokens: 1 }),
       show: () => Effect.succeed({})
     }),
-    server: { trustedProxies: proxies, playground: true, refusesOverflow: true, numCtxCap: 1_000_000 }
+    server: {
+      bounds: {
+        connections: 100,
+        connectionsPerAddress: 100,
+        newConnections: plenty,
+        // Nothing waits, so that nothing else is measured.
+        anonymousRefusals: plenty,
+        anonymousRowsPerMinute: 1_000_000,
+        requestBodiesMaxBytes: 67_108_864
+      },
+      trustedProxies: proxies,
+      playground: true,
+      refusesOverflow: true,
+      numCtxCap: 1_000_000
+    }
   }).pipe(
     Layer.provide(
       Layer.mergeAll(
