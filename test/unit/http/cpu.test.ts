@@ -68,14 +68,11 @@ const nastyInFields: Readonly<Record<string, string>> = {
 const sized = (unit: string, size: number): string =>
   unit.repeat(Math.ceil(size / unit.length)).slice(0, size)
 
-/** Takes longer for a longer text, as a pattern with backtracking does. What reads a text after the edge gets a short one. */
-const readSlowly = (text: string): number => {
-  let found = 0
-  for (let from = 0; from < text.length; from += 1) {
-    for (let at = from; at < text.length; at += 1) if (text.charCodeAt(at) === 0) found += 1
-  }
-  return found
-}
+/**
+ * Takes the square of the length of a text: a millisecond for 2,048 characters, 60 for 15,000. What reads a text behind the
+ * edge may be as slow, because the edge has cut the text.
+ */
+const readSlowly = (text: string): boolean => /[^]+\0/.test(text.slice(0, text.length / 2))
 
 const endUserHeader = "x-end-user"
 
