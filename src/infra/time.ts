@@ -1,12 +1,11 @@
 /**
- * Measures time: a monotonic clock, a timer for the hot path, and a deadline that does not wait for the work it stops. The
+ * Measures time: a monotonic clock, and a deadline that does not wait for the work it stops. The
  * wall clock tells when something happened; times of the wall clock are never subtracted, because NTP, an operator or a
  * hypervisor may set it at any moment. `test/unit/clocks.test.ts` lists the files that may read the wall clock, and why.
  *
  * *Gotchas* The monotonic clock stands still while the machine sleeps.
  */
-import { Cause, Clock, Context, Duration, Effect } from "effect"
-import { Deadlines } from "./Deadlines.ts"
+import { Cause, Clock, Context, Duration, Effect, Exit, Fiber } from "effect"
 
 const realClock = Context.get(Context.empty(), Clock.Clock)
 
@@ -71,54 +70,54 @@ export const unmeasured = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect
     clock instanceof MeasuringClock ? Effect.provideService(work, Clock.Clock, clock.real) : work
   )
 
+/** Waits until Node has read what has arrived. */
+const afterIo = Effect.callback<void>((resume) => {
+  const immediate = setImmediate(() => resume(Effect.void))
+  return Effect.sync(() => clearImmediate(immediate))
+})
+
 /**
- * Calls `callback` after `ms`. The returned function cancels it. For the hot path: a race against `Effect.sleep` costs two
- * fibers and a dozen steps, and one timer does the same (`npm run bench`).
+ * Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop.
+ *
+ * `Effect.timeout` interrupts the work and waits until it has ended. A statement on a frozen Postgres needs five seconds
+ * for that (measured: its client waits for an answer to the cancellation), but the gateway must answer 503 within about one second.
+ * Here the work runs in a fiber of its own: at the deadline the caller goes on, and the interruption ends in the background.
+ *
+ * Node runs the timers that are due before it polls for I/O. After a stall of this process the answers may be in the sockets'
+ * buffers already: so they are read first.
  */
+export const timeoutDetached =
+  (duration: Duration.Input) =>
+  <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | Cause.TimeoutError, R> => {
+    const late = Effect.sleep(duration).pipe(
+      Effect.andThen(afterIo),
+      Effect.andThen(
+        Effect.fail(new Cause.TimeoutError(`no answer within ${Duration.toMillis(duration)} ms`))
+      )
+    )
+    return Effect.acquireUseRelease(
+      Effect.forkDetach(work, { startImmediately: true }),
+      (fiber) => Effect.raceFirst(Fiber.join(fiber), late),
+      (fiber, exit) =>
+        Exit.isSuccess(exit)
+          ? Effect.void
+          : Effect.forkDetach(Fiber.interrupt(fiber), { startImmediately: true })
+    )
+  }
+
+/** Calls `callback` after `ms`. The returned function cancels it. */
 export type Timer = (ms: number, callback: () => void) => () => void
 
-const nothing = (): void => undefined
-
-/** Durations whose deadlines share a timer. Those of requests are settings, so there are few. */
-const mostDurations = 32
-const deadlines = new Map<number, Deadlines>()
-
-const deadlinesOf = (ms: number): Deadlines | undefined => {
-  const known = deadlines.get(ms)
-  if (known !== undefined || !Number.isInteger(ms) || deadlines.size === mostDurations) return known
-  const made = new Deadlines(ms)
-  deadlines.set(ms, made)
-  return made
-}
-
-/** A deadline of its own. It is late by a `setImmediate`, as those of `Deadlines` are. */
-const alone: Timer = (ms, callback) => {
-  let immediate: NodeJS.Immediate | undefined
-  const timer = setTimeout(() => void (immediate = setImmediate(callback)), ms)
-  return () => {
-    clearTimeout(timer)
-    clearImmediate(immediate)
-  }
-}
-
-const onRealClock: Timer = (ms, callback) => {
-  if (ms === Number.POSITIVE_INFINITY) return nothing
-  return deadlinesOf(ms)?.add(callback) ?? alone(ms, callback)
-}
-
-/** A timer on the clock of a context: Node's timers, or a test's clock. */
-export const timerOf = (context: Context.Context<never>): Timer => {
-  if (Context.get(context, Clock.Clock) === realClock) return onRealClock
+/** A timer on the clock of the current context: Node's timers, or a test's clock. */
+export const makeTimer: Effect.Effect<Timer> = Effect.map(Effect.context<never>(), (context) => {
   const run = Effect.runForkWith(context)
   return (ms, callback) => {
-    if (ms === Number.POSITIVE_INFINITY) return nothing
-    const fiber = run(Effect.andThen(Effect.sleep(ms), Effect.sync(callback)))
+    const fiber = run(Effect.sleep(ms).pipe(Effect.andThen(afterIo), Effect.andThen(Effect.sync(callback))))
     return () => fiber.interruptUnsafe()
   }
-}
+})
 
-/** A timer on the clock of the current context. */
-export const makeTimer: Effect.Effect<Timer> = Effect.map(Effect.context<never>(), timerOf)
+const nothing = (): void => undefined
 
 /**
  * Waits for the callback of `register`, at most `ms`; then the result is `late`. The function that `register` returns is
@@ -152,27 +151,3 @@ export const callbackWithTimeout = <A, E>(
       unregister()
     })
   })
-
-/**
- * Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop.
- *
- * `Effect.timeout` interrupts the work and waits until it has ended. A statement on a frozen Postgres needs five seconds
- * for that (measured: its client waits for an answer to the cancellation), but the gateway must answer 503 within about one second.
- * Here the work runs in a fiber of its own: at the deadline the caller goes on, and the interruption ends in the background.
- */
-export const timeoutDetached = (duration: Duration.Input) => {
-  const ms = Duration.toMillis(duration)
-  return <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | Cause.TimeoutError, R> =>
-    Effect.contextWith((context: Context.Context<R>) =>
-      callbackWithTimeout<A, E | Cause.TimeoutError>(
-        timerOf(context),
-        ms,
-        (resume) => {
-          const fiber = Effect.runForkWith(context)(work)
-          fiber.addObserver(resume)
-          return () => fiber.interruptUnsafe()
-        },
-        () => Effect.fail(new Cause.TimeoutError(`no answer within ${ms} ms`))
-      )
-    )
-}
