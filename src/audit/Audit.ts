@@ -5,24 +5,13 @@
 import { Context, type Effect } from "effect"
 import type { Unavailable } from "../domain/Errors.ts"
 import type { Evidence, Permit } from "../domain/Evidence.ts"
-import type { Reservation } from "../domain/Reservation.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 
 export class Audit extends Context.Service<
   Audit,
   {
-    /**
-     * Begins to write the intent row of a request that the Limiter is about to decide on, with the reservation that it is
-     * expected to get. So the two stores work at the same time. It gives no permit: `open` does, after all gates have
-     * admitted the request. Each prepared request must end with `open` and `close`, or with `refuse`, which deletes the row.
-     * When the row cannot be queued, nothing happens, and `open` writes it.
-     */
-    prepare(model: Evidence<"Discovery">, expected: Reservation): void
-    /**
-     * Writes the intent row, or waits for the prepared one. Without the row there is no permit and no backend call: the
-     * answer is a 503.
-     */
+    /** Writes the intent row. Without the row there is no permit and no backend call: the answer is a 503. */
     open(queued: Evidence<"Queue">): Effect.Effect<Permit, Unavailable>
     /**
      * Records what an open request has used so far and what it holds, without I/O. The heartbeat writes both with the
@@ -32,8 +21,8 @@ export class Audit extends Context.Service<
     progress(requestId: string, usage: Usage, held?: number): Effect.Effect<void>
     /**
      * Completes an intent: audit row, ledger and end of the intent in one transaction, once per request id even if it is
-     * called several times. The row is queued when it is called. The effect waits a bounded time until the row is
-     * durable. After a failure the row stays queued and is retried in the background.
+     * run several times. It waits a bounded time until the row is durable. After a failure the row stays queued and is
+     * retried in the background.
      */
     close(record: AuditRecord): Effect.Effect<void, Unavailable>
     /**

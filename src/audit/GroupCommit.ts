@@ -4,11 +4,10 @@
  * batches.
  *
  * When a batch fails because of a row, each item is written alone, so a bad row does not affect the others. When a batch
- * fails because of the store, its submitters fail (`fail`), or the batch stays at the head of the queue and is retried
- * until it is written (`keep`).
+ * fails because of the store, its submitters fail (`fail`), or its writer tries it again until it is written (`keep`).
  */
-import { Cause, Data, Deferred, Effect, Exit, Option } from "effect"
-import { callbackWithTimeout, makeMonotonicMs, makeTimer } from "../infra/time.ts"
+import { Cause, Data, Deferred, Effect, Exit, Fiber, Option, Queue, type Scope } from "effect"
+import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 
 /** The queue is full: nothing was accepted. */
 export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity: number }> {}
@@ -22,34 +21,17 @@ export class Late extends Data.TaggedError("Late")<{
   readonly isBeingWritten: boolean
 }> {}
 
-/** Waits until an accepted item is durable, at most `ms` (default: without limit). Only one fiber at a time may wait. */
+/** Waits until an accepted item is durable, at most `ms` (default: without limit). */
 export type Durable<E> = (ms?: number) => Effect.Effect<void, E | QueueClosed | Late>
 
-/** An accepted item whose submitter may still give it up. */
-export interface Submitted<E> {
-  /**
-   * Succeeds when the item is durable. When the caller is interrupted, or `ms` have passed, an item that is not being
-   * written yet is removed from the queue.
-   */
-  wait(ms?: number): Effect.Effect<void, E | QueueClosed | Late>
-  /**
-   * Removes the item from the queue. If it is being written, waits until it is written or has failed, at most `ms`.
-   */
-  withdraw(ms: number): Effect.Effect<void>
-}
-
 export interface GroupCommit<A, E> {
-  /** Accepts an item at once. An accepted item stays queued until it is written. */
+  /** Accepts an item. It stays queued until it is written, whoever waits for it. */
   offer(item: A): Effect.Effect<Durable<E>, QueueFull | QueueClosed>
-  /** Does the same at once, without an effect. */
-  offerNow(item: A): Durable<E> | QueueFull | QueueClosed
   /**
-   * Succeeds when the item is durable. When the submitter is interrupted, or `ms` have passed, an item that is not being
-   * written yet is removed from the queue.
+   * Accepts an item, and succeeds when it is durable. When the submitter is interrupted, or `ms` have passed, an item that is
+   * not being written yet is removed from the queue.
    */
   submit(item: A, ms?: number): Effect.Effect<void, E | QueueFull | QueueClosed | Late>
-  /** Accepts an item now, before anyone waits for it. `undefined`: the queue is full or closed, and nothing was accepted. */
-  begin(item: A): Submitted<E> | undefined
   /** number of items that are not durable yet, including those being written */
   readonly backlog: () => number
   /** how many milliseconds the oldest of them has waited; 0 when there is none */
@@ -71,80 +53,32 @@ export interface GroupCommitOptions<A, E> {
   readonly settled?: (item: A) => void
 }
 
-interface Waiting<A, E> {
+interface Entry<A, E> {
   readonly item: A
   readonly since: number
-  /** the result, once there is one */
-  exit: Exit.Exit<void, E | QueueClosed> | undefined
-  /** resumes the fiber that waits for the result */
-  resume: ((exit: Exit.Exit<void, E | QueueClosed>) => void) | undefined
+  readonly result: Deferred.Deferred<Exit.Exit<void, E | QueueClosed>>
+  isBeingWritten: boolean
 }
-
-const unlimited = Number.POSITIVE_INFINITY
-
-const endOfTurn = Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
 
 /** The first retry comes soon, so that a short failover is hardly noticed; later ones come every two seconds. */
 const pauseMs = (failures: number): number => Math.min(2000, 100 * 2 ** (failures - 1))
 
+/** The writers run until the scope closes. Close the queue before, so that what it has is written. */
 export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   options: GroupCommitOptions<A, E>
-): Effect.fn.Return<GroupCommit<A, E>> {
-  const [now, timer] = [yield* makeMonotonicMs, yield* makeTimer]
-  // Detached: the writer must outlive the request that started it, and must not inherit its log annotations.
-  const run = Effect.runForkWith(yield* Effect.context<never>())
-  type Item = Waiting<A, E>
-  const queue: Array<Item> = []
-  const inFlight: Array<ReadonlyArray<Item>> = []
-  const writers = options.writers ?? 1
-  let writing = 0
-  /** items that were accepted and are neither durable nor given up */
-  let backlog = 0
-  let idle: Deferred.Deferred<void> | undefined
-  let state: "open" | "draining" | "closed" = "open"
+): Effect.fn.Return<GroupCommit<A, E>, never, Scope.Scope> {
+  type Item = Entry<A, E>
+  const now = yield* makeMonotonicMs
+  const queue = yield* Queue.unbounded<Item, Cause.Done>()
+  /** accepted, and neither durable nor given up, the oldest first */
+  const pending = new Set<Item>()
 
-  const settle = (waiting: Item, exit: Exit.Exit<void, E | QueueClosed>): void => {
-    // The item was given up while it was being written.
-    if (waiting.exit !== undefined) return
-    options.settled?.(waiting.item)
-    backlog -= 1
-    waiting.exit = exit
-    waiting.resume?.(exit)
-  }
-
-  /** Removes an item that no fiber waits for, unless it is being written already. */
-  const remove = (waiting: Item): void => {
-    const place = queue.indexOf(waiting)
-    if (place === -1) return
-    queue.splice(place, 1)
-    backlog -= 1
-  }
-
-  /** `givesUp`: an item that is not durable in time, or whose fiber is interrupted, is removed if it is still queued. */
-  const durable = (
-    waiting: Item,
-    ms: number,
-    givesUp: boolean
-  ): Effect.Effect<void, E | QueueClosed | Late> =>
-    waiting.exit ??
-    callbackWithTimeout<void, E | QueueClosed | Late>(
-      timer,
-      ms,
-      (resume) => {
-        // The effect may have been made before there was a result.
-        if (waiting.exit === undefined) waiting.resume = resume
-        else resume(waiting.exit)
-        return () => {
-          waiting.resume = undefined
-          if (givesUp) remove(waiting)
-        }
-      },
-      () => {
-        const isBeingWritten = inFlight.some((batch) => batch.includes(waiting))
-        if (givesUp) remove(waiting)
-        return Effect.fail(new Late({ isBeingWritten }))
-      }
-    )
+  const settle = (entry: Item, exit: Exit.Exit<void, E | QueueClosed>): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      if (!pending.delete(entry)) return Effect.void
+      options.settled?.(entry.item)
+      return Effect.asVoid(Deferred.succeed(entry.result, exit))
+    })
 
   const isAboutRows = (cause: Cause.Cause<E>): boolean =>
     Option.match(Cause.findErrorOption(cause), {
@@ -153,120 +87,89 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       onSome: options.poisoned
     })
 
-  /** Writes a batch and returns the items that must be retried. */
-  const write = Effect.fnUntraced(function* (
+  /** Writes a batch once, and returns the items that must be tried again. */
+  const attempt = Effect.fnUntraced(function* (
     batch: ReadonlyArray<Item>
   ): Effect.fn.Return<ReadonlyArray<Item>> {
     const exit = yield* Effect.exit(Effect.suspend(() => options.write(batch.map(({ item }) => item))))
     if (Exit.isFailure(exit)) {
       const rows = isAboutRows(exit.cause)
-      if (rows && batch.length > 1) return yield* writeSingly(batch)
+      if (rows && batch.length > 1) return yield* attemptSingly(batch)
       if (!rows && options.onStoreFailure === "keep") return batch
     }
-    for (const waiting of batch) settle(waiting, exit)
+    yield* Effect.forEach(batch, (entry) => settle(entry, exit), { discard: true })
     return []
   })
 
-  const writeSingly = Effect.fnUntraced(function* (batch: ReadonlyArray<Item>) {
-    for (const [index, waiting] of batch.entries()) {
+  const attemptSingly = Effect.fnUntraced(function* (batch: ReadonlyArray<Item>) {
+    for (const [index, entry] of batch.entries()) {
       // The store itself has failed: do not try the rest one by one.
-      if ((yield* write([waiting])).length > 0) return batch.slice(index)
+      if ((yield* attempt([entry])).length > 0) return batch.slice(index)
     }
     return []
   })
 
-  const hasWork = () => queue.length > 0 && state !== "closed"
-
-  const drain = Effect.gen(function* () {
-    let failures = 0
-    while (hasWork()) {
-      yield* endOfTurn
-      // Another writer may have written the items meanwhile.
-      if (!hasWork()) break
-      const batch = queue.splice(0, options.maxBatch)
-      inFlight.push(batch)
-      const left = yield* write(batch)
-      inFlight.splice(inFlight.indexOf(batch), 1)
-      if (left.length === 0) {
-        failures = 0
-        continue
-      }
-      queue.unshift(...left)
-      failures += 1
-      yield* Effect.sleep(pauseMs(failures))
+  const writeNext = Effect.gen(function* () {
+    // A writer that waits is woken at the end of the turn.
+    const taken = yield* Queue.takeBetween(queue, 1, options.maxBatch)
+    // The submitters of the others have left.
+    let left: ReadonlyArray<Item> = taken.filter((entry) => pending.has(entry))
+    for (const entry of left) entry.isBeingWritten = true
+    for (let failures = 1; left.length > 0; failures += 1) {
+      left = (yield* attempt(left)).filter((entry) => pending.has(entry))
+      if (left.length > 0) yield* Effect.sleep(pauseMs(failures))
     }
-    writing -= 1
-    if (writing > 0 || idle === undefined) return
-    Deferred.doneUnsafe(idle, Exit.void)
-    idle = undefined
   })
+  const writers = yield* Effect.forEach(Array.from({ length: options.writers ?? 1 }), () =>
+    Effect.forkScoped(Effect.forever(writeNext))
+  )
 
-  const acceptNow = (item: A): Item | QueueFull | QueueClosed => {
-    if (state !== "open") return new QueueClosed()
-    if (backlog >= options.capacity) return new QueueFull({ capacity: options.capacity })
-    const waiting: Item = { item, since: now(), exit: undefined, resume: undefined }
-    queue.push(waiting)
-    backlog += 1
-    if (writing < writers) {
-      idle ??= Deferred.makeUnsafe()
-      writing += 1
-      run(drain)
-    }
-    return waiting
-  }
+  const accept = (item: A): Effect.Effect<Item, QueueFull | QueueClosed> =>
+    Effect.gen(function* () {
+      if (pending.size >= options.capacity) return yield* new QueueFull({ capacity: options.capacity })
+      const result = yield* Deferred.make<Exit.Exit<void, E | QueueClosed>>()
+      const entry = { item, since: now(), result, isBeingWritten: false }
+      if (!(yield* Queue.offer(queue, entry))) return yield* new QueueClosed()
+      pending.add(entry)
+      return entry
+    })
 
-  const offerNow = (item: A): Durable<E> | QueueFull | QueueClosed => {
-    const accepted = acceptNow(item)
-    return "item" in accepted ? (ms = unlimited) => durable(accepted, ms, false) : accepted
-  }
-
-  const submit = (item: A, ms = unlimited): Effect.Effect<void, E | QueueFull | QueueClosed | Late> => {
-    const accepted = acceptNow(item)
-    return "item" in accepted ? durable(accepted, ms, true) : accepted
+  const wait = (entry: Item, ms?: number): Effect.Effect<void, E | QueueClosed | Late> => {
+    const result = Deferred.await(entry.result)
+    const inTime =
+      ms === undefined
+        ? result
+        : Effect.mapError(
+            timeoutDetached(ms)(result),
+            () => new Late({ isBeingWritten: entry.isBeingWritten })
+          )
+    return Effect.flatten(inTime)
   }
 
   return {
-    offer: (item) =>
-      Effect.suspend((): Effect.Effect<Durable<E>, QueueFull | QueueClosed> => {
-        const accepted = offerNow(item)
-        return typeof accepted === "function" ? Effect.succeed(accepted) : accepted
-      }),
-    offerNow,
-    submit: (item, ms) => Effect.suspend(() => submit(item, ms)),
-    begin: (item) => {
-      const accepted = acceptNow(item)
-      if (!("item" in accepted)) return undefined
-      return {
-        wait: (ms = unlimited) => durable(accepted, ms, true),
-        withdraw: (ms) =>
-          Effect.suspend(() => {
-            // Its result does not matter to a submitter that gives it up; the writer has logged a failure.
-            if (!queue.includes(accepted)) return Effect.ignore(durable(accepted, ms, false))
-            remove(accepted)
-            return Effect.void
-          })
-      }
-    },
-    backlog: () => backlog,
+    offer: (item) => Effect.map(accept(item), (entry) => (ms) => wait(entry, ms)),
+    submit: (item, ms) =>
+      Effect.uninterruptibleMask((restore) =>
+        Effect.flatMap(accept(item), (entry) =>
+          Effect.onError(restore(wait(entry, ms)), () =>
+            Effect.sync(() => {
+              if (!entry.isBeingWritten) pending.delete(entry)
+            })
+          )
+        )
+      ),
+    backlog: () => pending.size,
     lagMs: () => {
-      let oldest = queue[0]?.since ?? Number.POSITIVE_INFINITY
-      for (const batch of inFlight) {
-        oldest = Math.min(oldest, batch.find(({ exit }) => exit === undefined)?.since ?? oldest)
-      }
-      return oldest === Number.POSITIVE_INFINITY ? 0 : now() - oldest
+      const [oldest] = pending
+      return oldest === undefined ? 0 : now() - oldest.since
     },
     close: (ms) =>
-      Effect.suspend(() => {
-        state = "draining"
-        return idle === undefined ? Effect.void : Deferred.await(idle)
-      }).pipe(
-        Effect.timeoutOption(ms),
-        Effect.map(() => {
-          state = "closed"
-          const lost = [...inFlight.flat(), ...queue.splice(0)]
-          for (const waiting of lost) settle(waiting, Exit.fail(new QueueClosed()))
-          return lost.length
-        })
-      )
+      Effect.gen(function* () {
+        yield* Queue.end(queue)
+        yield* Effect.timeoutOption(Fiber.awaitAll(writers), ms)
+        const lost = [...pending]
+        yield* Effect.forEach(lost, (entry) => settle(entry, Exit.fail(new QueueClosed())), { discard: true })
+        return lost.length
+      })
   }
 })

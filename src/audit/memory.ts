@@ -11,12 +11,9 @@ import { seal } from "../domain/Evidence.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { Audit } from "./Audit.ts"
 import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
-import type { Intent } from "../domain/AuditRecord.ts"
-import { type AuditRow, auditRow, intentOf, intentRow, recordAs503 } from "./rows.ts"
+import type { AuditRecord, Intent } from "../domain/AuditRecord.ts"
+import { type AuditRow, auditRow, completionRow, intentOf, intentRow, recordAs503 } from "./rows.ts"
 import { makeTally } from "./Tally.ts"
-
-/** A row of the log. `admittedAt` (ISO) is set when the row counts in the ledger. */
-export type StoredRow = AuditRow & { readonly admittedAt?: string }
 
 export interface StoredIntent {
   readonly intent: Intent
@@ -37,7 +34,7 @@ export class AuditMemory extends Context.Service<
   AuditMemory,
   {
     /** the log, by request id, in the order of writing */
-    readonly rows: ReadonlyMap<string, StoredRow>
+    readonly rows: ReadonlyMap<string, AuditRow>
     readonly intents: ReadonlyMap<string, StoredIntent>
     /** by request id */
     readonly corrections: ReadonlyMap<string, StoredCorrection>
@@ -50,36 +47,21 @@ export class AuditMemory extends Context.Service<
   }
 >()("tollgate/audit/AuditMemory") {}
 
-interface Waiting {
-  readonly row: AuditRow
-  readonly opened: boolean
-}
-
 const unavailable = (cause: string) =>
   new Unavailable({ gate: "Audit", retryAfterS: 1, cause: new Error(cause) })
 
-/** A prepared intent of a request that was admitted: it has the time of the reservation, and the larger hold of both. */
-const admitted = (expected: Intent, { reservation }: Intent): Intent => ({
-  ...expected,
-  reservation: { ...reservation, held: Math.max(expected.reservation.held, reservation.held) }
-})
-
 const make = (maxRows: number) =>
   Effect.gen(function* () {
-    const rows = new Map<string, StoredRow>()
+    const rows = new Map<string, AuditRow>()
     const intents = new Map<string, StoredIntent>()
     const corrections = new Map<string, StoredCorrection>()
-    /** ids of requests on which the Limiter has not decided yet */
-    const prepared = new Set<string>()
     /** accounts of the keys that had an intent */
     const accounts = new Map<string, string>()
-    let waiting: ReadonlyArray<Waiting> = []
+    let waiting: ReadonlyArray<AuditRow> = []
     let down = false
     let ledgerDown = false
 
-    const write = ({ row, opened }: Waiting): void => {
-      prepared.delete(row.request_id)
-      const stored = intents.get(row.request_id)
+    const write = (row: AuditRow): void => {
       intents.delete(row.request_id)
       const written = rows.get(row.request_id)
       if (written !== undefined) {
@@ -92,8 +74,7 @@ const make = (maxRows: number) =>
         }
         return
       }
-      const admittedAt = stored === undefined ? row.arrived_at : intentRow(stored.intent).admitted_at
-      rows.set(row.request_id, opened ? { ...row, admittedAt } : row)
+      rows.set(row.request_id, row)
       if (rows.size > maxRows) {
         const { value: oldest } = rows.keys().next()
         if (oldest !== undefined) {
@@ -104,39 +85,29 @@ const make = (maxRows: number) =>
     }
 
     /** Returns whether the row is written. If not, it waits, and its request does not. */
-    const put = (row: AuditRow, opened: boolean): boolean => {
-      const entry = { row, opened }
+    const put = (row: AuditRow): boolean => {
       if (down) {
-        recordAs503(entry.row)
-        waiting = [...waiting, entry]
-      } else write(entry)
+        recordAs503(row)
+        waiting = [...waiting, row]
+      } else write(row)
       return !down
     }
 
-    const store = (intent: Intent): void => {
-      const { requestId } = intent.arrival
-      accounts.set(intent.caller.keyId, intent.caller.accountId)
-      if (rows.has(requestId) || intents.has(requestId)) return
-      intents.set(requestId, { intent, tokensIn: intentRow(intent).tokens_in, tokensOut: 0 })
-    }
+    const tally = yield* makeTally((row) => Effect.sync(() => (put(row), true)))
 
-    const tally = yield* makeTally((row) => Effect.sync(() => (put(row, false), true)))
+    const completionOf = (record: AuditRecord): AuditRow =>
+      completionRow(record, intents.get(record.arrival.requestId)?.intent.reservation.admittedAt)
 
     const audit = Audit.of({
-      prepare: (model, expected) => {
-        if (down) return
-        const intent = intentOf(model.facts, expected)
-        store(intent)
-        prepared.add(intent.arrival.requestId)
-      },
       open: (queued) =>
         Effect.suspend(() => {
-          const intent = intentOf(queued.facts, queued.facts.reservation)
-          const { requestId } = intent.arrival
           if (down) return unavailable("down")
-          const stored = prepared.delete(requestId) ? intents.get(requestId) : undefined
-          if (stored === undefined) store(intent)
-          else intents.set(requestId, { ...stored, intent: admitted(stored.intent, intent) })
+          const intent = intentOf(queued.facts)
+          const { requestId } = intent.arrival
+          accounts.set(intent.caller.keyId, intent.caller.accountId)
+          if (!rows.has(requestId) && !intents.has(requestId)) {
+            intents.set(requestId, { intent, tokensIn: intentRow(intent).tokens_in, tokensOut: 0 })
+          }
           return Effect.succeed(seal.Audit(queued, {}))
         }),
       progress: (requestId, usage) =>
@@ -149,10 +120,11 @@ const make = (maxRows: number) =>
             tokensOut: Math.max(stored.tokensOut, usage.tokensOut)
           })
         }),
-      close: (record) => (put(auditRow(record), true) ? Effect.void : unavailable("down")),
+      close: (record) =>
+        Effect.suspend(() => (put(completionOf(record)) ? Effect.void : unavailable("down"))),
       refuse: (record) =>
         Effect.suspend(() =>
-          put(auditRow(record), false) || record.status >= 400 ? Effect.void : unavailable("down")
+          put(auditRow(record)) || record.status >= 400 ? Effect.void : unavailable("down")
         ),
       tally: tally.add
     })
@@ -163,10 +135,10 @@ const make = (maxRows: number) =>
           ? caller.tenantId === group
           : (accounts.get(caller.keyId ?? "") ?? caller.keyId) === key
       for (const row of rows.values()) {
-        if (isOwn({ tenantId: row.tenant_id, keyId: row.key_id }) && row.admittedAt !== undefined) {
+        if (isOwn({ tenantId: row.tenant_id, keyId: row.key_id }) && row.admitted_at !== null) {
           const more = corrections.get(row.request_id)
           yield {
-            at: Date.parse(row.admittedAt),
+            at: Date.parse(row.admitted_at),
             tokens:
               row.tokens_in + row.tokens_out + (more === undefined ? 0 : more.tokens_in + more.tokens_out)
           }
@@ -205,7 +177,7 @@ const make = (maxRows: number) =>
           const stored = intents.get(requestId)
           if (stored === undefined) return
           const { intent, tokensIn, tokensOut } = stored
-          const row = auditRow({
+          const row = completionOf({
             arrival: intent.arrival,
             caller: intent.caller,
             model: intent.model,
@@ -217,13 +189,13 @@ const make = (maxRows: number) =>
             errorType: outcomes.aborted.type,
             latencyMs: 0
           })
-          write({ row, opened: true })
+          write(row)
         }),
       setDown: (value) =>
         Effect.sync(() => {
           down = value
           if (down) return
-          for (const entry of waiting) write(entry)
+          for (const row of waiting) write(row)
           waiting = []
         }),
       setLedgerDown: (value) => Effect.sync(() => void (ledgerDown = value))

@@ -14,16 +14,9 @@ import { seal } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
-import { Dictionary } from "../infra/v8/Dictionary.ts"
 import { background, later, makeOutage, spaced } from "../observability/background.ts"
 import { Audit } from "./Audit.ts"
-import {
-  type Late,
-  makeGroupCommit,
-  type QueueClosed,
-  type QueueFull,
-  type Submitted
-} from "./GroupCommit.ts"
+import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { chargeCorrection, correctAudit } from "./corrections.ts"
 import { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
@@ -61,11 +54,6 @@ export interface AuditOptions {
   readonly anonymousCapacity?: number
 }
 
-/**
- * How long a refusal waits for a prepared intent that is being written, in milliseconds. When the intent comes later, crash
- * recovery deletes it at the end of its lease.
- */
-const withdrawTimeoutMs = 500
 const maxBatch = 500
 const admittedCapacity = 50_000
 
@@ -97,9 +85,7 @@ const make = (options: AuditOptions) =>
     const lateAfterMs = options.lateAfterMs ?? 2000
     const leaseMs = options.leaseS * 1000
     /** The open requests. The heartbeat renews their intents until they are closed. */
-    const open = new Dictionary<OpenRequest>()
-    /** The intents of requests on which the Limiter has not decided yet. The heartbeat does not know them. */
-    const prepared = new Dictionary<Submitted<WriteError>>()
+    const open = new Map<string, OpenRequest>()
 
     const lane = Effect.fnUntraced(function* <A extends { readonly request_id: string }>(
       task: BackgroundTask,
@@ -170,7 +156,7 @@ const make = (options: AuditOptions) =>
       (rows) => Effect.flatMap(closeIntents(pg)(rows), (logged) => correct(rows, logged)),
       "keep",
       Number.POSITIVE_INFINITY,
-      { settled: (row: CompletionRow) => open.delete(row.request_id) }
+      { settled: (row: CompletionRow) => void open.delete(row.request_id) }
     )
     const writeRefusals = (rows: ReadonlyArray<AuditRow>) =>
       Effect.flatMap(insertAudit(pg)(rows), (logged) => correct(rows, logged))
@@ -241,7 +227,7 @@ const make = (options: AuditOptions) =>
     const renew = Effect.suspend(() =>
       open.size === 0
         ? Effect.void
-        : timeoutDetached(Math.min(5000, leaseMs / 6))(Effect.flatMap(renewThese(open.keys), restore))
+        : timeoutDetached(Math.min(5000, leaseMs / 6))(Effect.flatMap(renewThese([...open.keys()]), restore))
     ).pipe(
       Effect.tapError((cause) => renewal.failed(Cause.fail(cause))),
       // Retry soon: other replicas take a process with an expired lease for dead.
@@ -250,11 +236,8 @@ const make = (options: AuditOptions) =>
     yield* background("intent_renewal", renew, later(spaced(leaseMs / 3)), renewal)
 
     const dropped = new OutageLog(yield* makeMonotonicMs, { remindMs: 1000 })
-    const suppress = Effect.andThen(
-      dropped.failed((refusals) =>
-        Effect.logWarning("audit rows of refusals dropped, queue full", { refusals })
-      ),
-      unavailable("the queue of refusals is full")
+    const suppressed = dropped.failed((refusals) =>
+      Effect.logWarning("audit rows of refusals dropped, queue full", { refusals })
     )
 
     /**
@@ -283,92 +266,48 @@ const make = (options: AuditOptions) =>
       Effect.match(laneOf(row).offer(row), { onFailure: () => false, onSuccess: () => true })
     )
 
-    const openTimeoutMs = options.openTimeoutMs ?? 1500
-    const isLate = () => closing.lagMs() > lateAfterMs
+    const { closeTimeoutMs = 5000, openTimeoutMs = 1500, refuseTimeoutMs = 1000 } = options
 
     return Audit.of({
-      prepare: (model, expected) => {
-        // The row of a refusal deletes the intent, so there must be room for it.
-        if (isLate() || refusing.backlog() > refusedCapacity / 2) return
-        const row = opening.begin(intentRow(intentOf(model.facts, expected)))
-        if (row !== undefined) prepared.set(model.facts.arrival.requestId, row)
-      },
-      open: (queued) =>
-        Effect.suspend(() => {
-          if (isLate()) return unavailable("completions are late")
-          const intent = intentOf(queued.facts, queued.facts.reservation)
-          const { requestId } = intent.arrival
-          const row = prepared.get(requestId)
-          const written =
-            row === undefined ? opening.submit(intentRow(intent), openTimeoutMs) : row.wait(openTimeoutMs)
-          return Effect.mapBothEager(written, {
-            onFailure: (error) => {
-              // The time for this row is used up, so the refusal does not wait for it again.
-              prepared.delete(requestId)
-              return unavailable(error)
-            },
-            onSuccess: () => {
-              prepared.delete(requestId)
-              const progress = {
-                ...noUsage,
-                tokensIn: intent.promptEstimate,
-                held: intent.reservation.held
-              }
-              open.set(requestId, { intent, progress, ended: false })
-              return seal.Audit(queued, {})
-            }
-          })
-        }),
+      open: Effect.fnUntraced(function* (queued) {
+        if (closing.lagMs() > lateAfterMs) return yield* unavailable("completions are late")
+        const intent = intentOf(queued.facts)
+        const { held } = intent.reservation
+        yield* Effect.mapError(opening.submit(intentRow(intent), openTimeoutMs), unavailable)
+        const progress = { ...noUsage, tokensIn: intent.promptEstimate, held }
+        open.set(intent.arrival.requestId, { intent, progress, ended: false })
+        return seal.Audit(queued, {})
+      }),
       progress: (requestId, usage, held = 0) =>
         Effect.sync(() => {
           const request = open.get(requestId)
           if (request !== undefined) request.progress = { ...usage, held }
         }),
-      close: (record) => {
-        const { requestId } = record.arrival
-        const request = open.get(requestId)
+      close: Effect.fnUntraced(function* (record) {
+        const request = open.get(record.arrival.requestId)
         // If this process dies before the row is written, the intent has the same figures.
         if (request !== undefined) {
           request.progress = { ...record.usage, held: 0 }
           request.ended = true
         }
         const row = completionRow(record, request?.intent.reservation.admittedAt)
-        const durable = closing.offerNow(row)
-        if (typeof durable !== "function") return unavailable(durable)
-        return Effect.catchEager(durable(options.closeTimeoutMs ?? 5000), (error) =>
-          error._tag === "Late"
-            ? Effect.andThen(recordLate(closing, row, error), unavailable(error))
-            : unavailable(error)
-        )
-      },
+        const durable = yield* closing.offer(row)
+        yield* Effect.tapErrorTag(durable(closeTimeoutMs), "Late", (late) => recordLate(closing, row, late))
+      }, Effect.mapError(unavailable)),
       refuse: Effect.fnUntraced(function* (record) {
-        const { requestId } = record.arrival
         // The intent may be written although its client did not wait for it. The statement of the row deletes it.
-        open.delete(requestId)
-        const intent = prepared.get(requestId)
-        if (intent !== undefined) {
-          prepared.delete(requestId)
-          // A statement does not see what another one writes at the same time, so it comes after the intent.
-          yield* intent.withdraw(withdrawTimeoutMs)
-        }
+        open.delete(record.arrival.requestId)
         const row = auditRow(record)
-        const durable = yield* laneOf(row)
-          .offer(row)
-          .pipe(
-            Effect.catchTag("QueueFull", () => suppress),
-            Effect.mapError((error) => (error._tag === "Unavailable" ? error : unavailable(error)))
+        const lane = laneOf(row)
+        const durable = yield* Effect.tapErrorTag(lane.offer(row), "QueueFull", () => suppressed)
+        yield* Effect.catchTag(durable(refuseTimeoutMs), "Late", (late) =>
+          Effect.andThen(
+            recordLate(lane, row, late),
+            // A refusal may go out before its row is durable. An answer may not.
+            record.status < 400 ? Effect.fail(late) : Effect.void
           )
-        yield* durable(options.refuseTimeoutMs ?? 1000).pipe(
-          // A refusal may go out before its row is durable. An answer may not.
-          Effect.catchTag("Late", (late) =>
-            Effect.andThen(
-              recordLate(laneOf(row), row, late),
-              record.status < 400 ? Effect.fail(late) : Effect.void
-            )
-          ),
-          Effect.mapError(unavailable)
         )
-      }),
+      }, Effect.mapError(unavailable)),
       tally: tally.add
     })
   })

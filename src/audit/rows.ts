@@ -3,7 +3,6 @@ import { clientText } from "../domain/clientText.ts"
 import { maxEndUser } from "../domain/EndUser.ts"
 import type { Facts } from "../domain/Evidence.ts"
 import { outcomes } from "../domain/Outcome.ts"
-import type { Reservation } from "../domain/Reservation.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
 
@@ -25,11 +24,15 @@ const arrivalColumns = (arrival: Arrival) => ({
   client_request_id: cleanOrNull(arrival.clientRequestId, 64)
 })
 
-/** The intent of a request with its reservation, or with the one that it is expected to get. */
-export const intentOf = (
-  { alias, arrival, caller, endUser, model, request }: Facts<"Discovery">,
-  reservation: Reservation
-): Intent => ({
+export const intentOf = ({
+  alias,
+  arrival,
+  caller,
+  endUser,
+  model,
+  request,
+  reservation
+}: Facts<"Queue">): Intent => ({
   arrival,
   caller,
   model: model.name,

@@ -1,8 +1,7 @@
 /**
  * The way of one request to a model, for both surfaces. Each line of `handle` and `admit` is one gate. The comment above it
  * has the statuses of its refusals and the reason for its place. Gates that cost nothing come first, then those that hold
- * something, then the intent row, and the backend last. The row may be written while the Limiter decides (`Audit.prepare`);
- * its gate still comes last, and only that gate gives the permit.
+ * something, then the intent row, and the backend last.
  *
  * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
  * cannot be changed by mistake. `endRequest.ts` ends every request.

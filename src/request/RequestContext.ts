@@ -54,8 +54,6 @@ class Draft {
   queuedSince: number | undefined
   /** how long it waited, in ms; undefined while it waits and without a queue */
   queuedMs: number | undefined
-  /** an intent row may exist, although the request is not admitted yet */
-  prepared = false
   /** the intent row exists */
   opened = false
   /** how it ended */
@@ -122,11 +120,6 @@ class Draft {
 
   stopWaiting(queuedMs: number): void {
     this.queuedMs = Math.round(queuedMs)
-  }
-
-  /** Records that writing the intent row has begun. */
-  prepare(): void {
-    this.prepared = true
   }
 
   /** Records that the intent row exists. */

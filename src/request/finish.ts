@@ -26,7 +26,7 @@ export interface Ending {
   readonly outcome: Outcome
   /**
    * `shared`: the refusal is counted in one row with others (`audit/Tally.ts`), and has no log line. A request with an
-   * intent, also a prepared one, always has its own row.
+   * intent always has its own row.
    */
   readonly row: "own" | "shared"
   /** `kept`: the slot is kept until `release`, because the answer takes long to write */
@@ -111,27 +111,21 @@ export const makeFinish = Effect.gen(function* () {
     })
   }
 
-  /**
-   * Writes the audit row. That of an admitted request is queued when this is called. The effect waits for the row. After a
-   * defect the client gets a 500, and the row records that as soon as it can be written.
-   */
+  /** Writes the audit row. After a defect the client gets a 500, and the row records that as soon as it can be written. */
   const write = (
     context: RequestContext,
     record: AuditRecord,
     row: Ending["row"]
   ): Effect.Effect<void, Unavailable> => {
-    const put = (written: AuditRecord): Effect.Effect<void, Unavailable> => {
-      if (context.opened) return audit.close(written)
-      return row === "shared" ? audit.tally(written) : audit.refuse(written)
-    }
+    const put = (written: AuditRecord): Effect.Effect<void, Unavailable> =>
+      Effect.suspend(() => {
+        if (context.opened) return audit.close(written)
+        return row === "shared" ? audit.tally(written) : audit.refuse(written)
+      })
     const { status, type: errorType } = outcomes.internalError
-    const retry = () =>
-      settlements.retry(
-        `audit ${record.arrival.requestId}`,
-        Effect.suspend(() => put({ ...record, status, errorType }))
-      )
-    const written = Result.try(() => put(record))
-    return Effect.tapDefect(Result.getOrElse(written, Effect.die), retry)
+    return Effect.tapDefect(put(record), () =>
+      settlements.retry(`audit ${record.arrival.requestId}`, put({ ...record, status, errorType }))
+    )
   }
 
   /** The cost of the request. It also records the speed of the model. */
@@ -156,7 +150,7 @@ export const makeFinish = Effect.gen(function* () {
     { outcome, row: wanted, slot }: Ending
   ): Effect.fn.Return<void, Unavailable> {
     const now = nowMs()
-    const row = context.prepared || context.opened ? "own" : wanted
+    const row = context.opened ? "own" : wanted
     const free = isFree(context, outcome)
     context.end(outcome, now)
     context.cost.settle(slot === "kept")
@@ -170,8 +164,10 @@ export const makeFinish = Effect.gen(function* () {
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* writeLine(record)
     // The row is written while the counters are settled. Neither stops the other.
-    const written = write(context, record, row)
-    yield* settle(context, free, totalTokens(usage))
+    const [, written] = yield* Effect.all(
+      [settle(context, free, totalTokens(usage)), Effect.exit(write(context, record, row))],
+      { concurrency: "unbounded" }
+    )
     yield* written
     // After the audit row, never instead of it.
     if (context.transcript !== undefined) yield* context.transcript.keep

@@ -5,15 +5,14 @@ import { Effect, type Layer } from "effect"
 import * as fc from "fast-check"
 import { Audit } from "../../src/audit/Audit.ts"
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
-import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, noon, usageOf } from "../support/records.ts"
 import { Written } from "./Audit.ts"
-import { modelFor, queuedFor } from "../support/permits.ts"
+import { queuedFor } from "../support/permits.ts"
 
 const held = 100
 const day = 86_400_000
 
-type Verb = "prepare" | "open" | "progress" | "close" | "refuse"
+type Verb = "open" | "progress" | "close" | "refuse"
 
 interface Step {
   readonly verb: Verb
@@ -23,7 +22,7 @@ interface Step {
 
 const steps: fc.Arbitrary<ReadonlyArray<Step>> = fc.array(
   fc.record({
-    verb: fc.constantFrom<Verb>("prepare", "open", "open", "progress", "close", "refuse"),
+    verb: fc.constantFrom<Verb>("open", "open", "progress", "close", "refuse"),
     request: fc.nat({ max: 5 }),
     tokens: fc.nat({ max: held })
   }),
@@ -44,7 +43,6 @@ const after = (
 ): Fate | undefined => {
   if (fate?.is === "closed" || fate?.is === "refused") return fate
   switch (verb) {
-    case "prepare":
     case "open":
       return { is: "open" }
     case "progress":
@@ -77,19 +75,11 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
               })
             )
             const fates = new Map<number, Fate>()
-            /** prepared, and neither opened nor refused yet */
-            const prepared = new Set<number>()
             for (const step of script) {
               const intent = intents[step.request] ?? intentOf()
               const { arrivedAt, requestId } = intent.arrival
-              const isOver = fates.has(step.request) && fates.get(step.request)?.is !== "open"
               const fate = after(fates.get(step.request), step, arrivedAt, intent.reservation.admittedAt)
               if (fate !== undefined) fates.set(step.request, fate)
-              if (step.verb === "prepare") audit.prepare(modelFor(intent), intent.reservation)
-              if (step.verb === "prepare" && !isOver) prepared.add(step.request)
-              // Only an open request is closed: the statement of its row may not see an intent that is written at the same time.
-              if (step.verb === "close" && prepared.has(step.request)) yield* audit.open(queuedFor(intent))
-              if (step.verb !== "prepare" && step.verb !== "progress") prepared.delete(step.request)
               if (step.verb === "open") yield* audit.open(queuedFor(intent))
               if (step.verb === "progress") yield* audit.progress(requestId, usageOf(step.tokens, 0))
               if (step.verb === "close") yield* audit.close(endOf(intent, usageOf(step.tokens, 0)))
@@ -100,9 +90,7 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
               const { requestId } = intent.arrival
               const fate = fates.get(request)
               const row = yield* written.row(requestId)
-              // A prepared intent is written later.
-              if (fate?.is === "open") yield* eventually(written.hasIntent(requestId), (has) => has)
-              else assert.isFalse(yield* written.hasIntent(requestId))
+              assert.strictEqual(yield* written.hasIntent(requestId), fate?.is === "open")
               if (fate?.is === "closed") assert.deepInclude(row, { status: 200, tokens_in: fate.tokens })
               else if (fate?.is === "refused") assert.deepInclude(row, { status: 499 })
               else assert.isUndefined(row)

@@ -1,7 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { type Headroom, noResets } from "../../src/domain/Limits.ts"
-import { Unavailable } from "../../src/domain/Errors.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
@@ -39,14 +38,6 @@ const reservation = {
 }
 const caller = { ...callerWith("all"), limits: { rpm: 1, tpm: 2, concurrent: 3 }, budgets: { day: 4 } }
 const model = seal.Discovery(verified(caller), { ...askedOf(), model: modelNamed("m") })
-
-/** What the Limiter claims for `model`. */
-const claimsOfModel: Claims = {
-  account: { group: caller.tenantId, key: caller.accountId },
-  limits: caller.limits,
-  budgets: caller.budgets,
-  tenantBudgets: caller.tenantBudgets
-}
 
 /** The Limiter on a Meter that answers `verdict`, and what the Meter was asked. */
 const answering = (verdict: Verdict) => {
@@ -119,87 +110,37 @@ it.effect("when totals are missing after they were restored, then nothing is dec
   })
 )
 
-/** What was expected of one request after the other, whose verdicts are these; `down`: the Meter does not answer. */
-const expectations = Effect.fnUntraced(function* (verdicts: ReadonlyArray<Verdict | "down">) {
-  const order: Array<string> = []
-  let n = 0
-  const meter = Layer.mock(Meter, {
-    reserve: () =>
-      Effect.suspend(() => {
-        order.push("asked")
-        const verdict = verdicts[n++] ?? "down"
-        return verdict === "down" ? new MeterDown({ cause: "down" }) : Effect.succeed(verdict)
-      }),
-    cancel: () => Effect.void
-  })
-  const budget = Layer.succeed(Budget, { restore: () => Effect.void })
+/** Reserves once, and returns the ids of the reservations that are cancelled afterwards. */
+const cancelledAfter = Effect.fnUntraced(function* (
+  flush: Effect.Effect<void, MeterDown>,
+  verdict: Effect.Effect<Verdict, MeterDown>
+) {
+  const cancelled: Array<string> = []
   const layer = layerFromMeter.pipe(
-    Layer.provide([meter, budget, ModelRates.layer]),
-    Layer.provide(SettlementQueue.layer({ drainMs: 0 })),
-    Layer.provide(Metrics.layer)
+    Layer.provide([
+      Layer.mock(Meter, {
+        reserve: () => verdict,
+        cancel: ({ id }) => Effect.sync(() => void cancelled.push(id))
+      }),
+      Layer.mock(SettlementQueue, {
+        flush: () => flush,
+        retry: (_, work) => Effect.asVoid(Effect.orDie(work))
+      }),
+      Layer.succeed(Budget, { restore: () => Effect.void }),
+      ModelRates.layer
+    ])
   )
-  yield* Effect.gen(function* () {
-    const limiter = yield* Limiter
-    while (n < verdicts.length)
-      yield* Effect.exit(
-        limiter.reserve(model, ({ admittedAt, held, id }) => void order.push(`${id} ${held} ${admittedAt}`))
-      )
-  }).pipe(Effect.provide(layer))
-  return order.join(", ")
+  yield* Effect.flatMap(Limiter, (limiter) => Effect.exit(limiter.reserve(model))).pipe(Effect.provide(layer))
+  return cancelled
 })
 
 it.effect(
-  "when a request is likely to be admitted, then its reservation is expected before the Meter is asked",
+  "when the Meter does not answer, then the reservation is undone, because it may have been made",
   () =>
     Effect.gen(function* () {
-      const admittedAt = Date.UTC(2026, 10, 21, 12)
-      const left = { limit: 10_000, remaining: 10_000 }
-      const reserved = new Reserved({
-        reservation: { ...reservation, admittedAt, claims: claimsOfModel },
-        headroom: { ...headroom, requests: left, tokens: left }
-      })
-      const missing = new Missing({ counters: { day: "2026-11-21" } })
-      const expected = `r 101 ${admittedAt}`
-      const after = (verdict: Verdict | "down") => expectations([reserved, verdict, reserved])
-      assert.strictEqual(yield* after(reserved), `asked, ${expected}, asked, ${expected}, asked`)
-      assert.strictEqual(yield* after(refusedBy("concurrency")), `asked, ${expected}, asked, asked`)
-      assert.strictEqual(yield* after("down"), `asked, ${expected}, asked, asked`)
-      // It is asked twice for the second request, whose counters were missing.
-      assert.strictEqual(
-        yield* expectations([reserved, missing, refusedBy("day"), reserved]),
-        `asked, ${expected}, asked, asked, asked`
-      )
-    })
-)
-
-it.effect(
-  "when a pending settlement cannot be delivered, then the request is refused, no admission is expected for its account, and nothing is undone",
-  () =>
-    Effect.gen(function* () {
-      const left = { limit: 10_000, remaining: 10_000 }
-      const reserved = new Reserved({
-        reservation: { ...reservation, admittedAt: Date.UTC(2026, 10, 21, 12), claims: claimsOfModel },
-        headroom: { ...headroom, requests: left, tokens: left }
-      })
-      let [expected, undone] = [0, 0]
-      let isDown = false
-      const flush = () => (isDown ? Effect.fail(new MeterDown({ cause: "down" })) : Effect.void)
-      const layer = layerFromMeter.pipe(
-        Layer.provide([
-          Layer.mock(Meter, { reserve: () => Effect.succeed(reserved), cancel: () => Effect.void }),
-          Layer.mock(SettlementQueue, { flush, retry: () => Effect.sync(() => void (undone += 1)) }),
-          Layer.succeed(Budget, { restore: () => Effect.void }),
-          ModelRates.layer
-        ])
-      )
-      yield* Effect.gen(function* () {
-        const limiter = yield* Limiter
-        const reserve = Effect.suspend(() => Effect.exit(limiter.reserve(model, () => void (expected += 1))))
-        yield* reserve
-        isDown = true
-        for (let n = 0; n < 10; n++) assert.instanceOf(yield* Effect.flip(yield* reserve), Unavailable)
-      }).pipe(Effect.provide(layer))
-      assert.strictEqual(expected, 1, "only the first such request has a prepared intent")
-      assert.strictEqual(undone, 0, "the Meter was not asked for a reservation")
+      const down = Effect.fail(new MeterDown({ cause: "down" }))
+      assert.deepStrictEqual(yield* cancelledAfter(Effect.void, down), ["r"])
+      assert.deepStrictEqual(yield* cancelledAfter(down, Effect.die("asked")), [], "the Meter was not asked")
+      assert.deepStrictEqual(yield* cancelledAfter(Effect.void, Effect.succeed(refusedBy("tokens"))), [])
     })
 )

@@ -81,8 +81,8 @@ const layerWrittenMemory = Layer.effect(
     const sums = (keyId: string): ReadonlyArray<LedgerDay> => {
       const days = new Map<string, LedgerDay>()
       for (const row of memory.rows.values()) {
-        if (row.key_id !== keyId || row.admittedAt === undefined) continue
-        const day = row.admittedAt.slice(0, 10)
+        if (row.key_id !== keyId || row.admitted_at === null) continue
+        const day = row.admitted_at.slice(0, 10)
         const entry = days.get(day) ?? { day, requests: 0, tokensIn: 0, tokensOut: 0 }
         const more = memory.corrections.get(row.request_id)
         days.set(day, {

@@ -11,7 +11,7 @@ import { another, openTimeoutMs, patience } from "../support/anotherAudit.ts"
 import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
 import { layerPrivatePostgres, TestCluster, TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
-import { modelFor, queuedFor } from "../support/permits.ts"
+import { queuedFor } from "../support/permits.ts"
 import { makeStopwatch, atMost } from "../support/wait.ts"
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
@@ -162,34 +162,6 @@ it.live(
       Effect.provide(
         Layer.provideMerge(layerLiveAudit({ ...patience, anonymousCapacity: 100 }), TestPostgres)
       )
-    )
-)
-
-it.live(
-  "when the queue of refusals is nearly full, then no intent is prepared, because its refusal may have no row that deletes it",
-  () =>
-    Effect.gen(function* () {
-      const audit = yield* Audit
-      const caller = callerOf()
-      const intent = intentOf({ caller })
-      const before = refusalOf({ caller, status: 429 })
-      yield* Effect.gen(function* () {
-        yield* lock("audit_log")
-        const waiting = [before, ...Array.from({ length: 3 }, () => refusalOf({ caller, status: 429 }))]
-        yield* Effect.forEach(waiting, audit.refuse, { concurrency: "unbounded", discard: true })
-        audit.prepare(modelFor(intent), intent.reservation)
-        // The intent would be waiting in the database after this.
-        assert.isFalse(yield* hasIntent(intent.arrival.requestId))
-        const refused = yield* Effect.exit(audit.refuse(endOf(intent, usageOf(0, 0), { status: 429 })))
-        assert.isTrue(Exit.isFailure(refused), "there is no room for its row")
-      }).pipe(Effect.scoped)
-      yield* eventually(storedRow(before.arrival.requestId), Boolean)
-      // Written after all rows that waited.
-      const next = intentOf({ caller })
-      yield* eventually(Effect.exit(audit.open(queuedFor(next))), Exit.isSuccess)
-      assert.isFalse(yield* hasIntent(intent.arrival.requestId))
-    }).pipe(
-      Effect.provide(Layer.provideMerge(layerLiveAudit({ ...patience, refusedCapacity: 4 }), TestPostgres))
     )
 )
 

@@ -105,16 +105,6 @@ export const reservedFor = (
   )
 }
 
-/** The request of which the audit makes this intent, before the Limiter has decided on it. */
-export const modelFor = (intent: Intent): Evidence<"Discovery"> =>
-  seal.Discovery(verified(intent.caller), {
-    ...askedOf(
-      callOf({ promptEstimate: intent.promptEstimate, stream: intent.streamed }).request,
-      intent.arrival
-    ),
-    model: modelNamed(intent.model)
-  })
-
 /** A request of which the audit makes this intent. */
 export const queuedFor = ({
   arrival,

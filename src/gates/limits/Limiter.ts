@@ -6,22 +6,16 @@ import { Context, type Effect } from "effect"
 import type { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
 import type { Evidence } from "../../domain/Evidence.ts"
 import type { Headroom } from "../../domain/Limits.ts"
-import type { Reservation } from "../../domain/Reservation.ts"
 
 export class Limiter extends Context.Service<
   Limiter,
   {
     /**
      * Claims limits and budgets, and bounds the call by what is left of them. A reservation must be settled or
-     * cancelled, so it must be run where nothing is interrupted, together with its record (`request/reserve.ts`). It must be
-     * run at once: whether settlements of the account are pending may be decided when it is called.
-     *
-     * `onExpected` is called before the Meter is asked, if it is likely to admit the request (`ExpectedAdmissions.ts`): what
-     * needs a reservation can be prepared while the Meter decides. The decision may differ.
+     * cancelled, so it must be run where nothing is interrupted, together with its record (`request/reserve.ts`).
      */
     reserve(
-      model: Evidence<"Discovery">,
-      onExpected?: (expected: Reservation) => void
+      model: Evidence<"Discovery">
     ): Effect.Effect<Evidence<"Limiter">, BudgetExhausted | RateLimited | Unavailable>
     /** Reads what is left for a caller. Consumes nothing. */
     headroom(key: Evidence<"KeyStore">): Effect.Effect<Headroom, Unavailable>

@@ -27,7 +27,7 @@ export class SettlementQueue extends Context.Service<
     retry(what: string, work: Effect.Effect<unknown, unknown>): Effect.Effect<void>
     /** As `retry`, for a settlement: until it succeeds or is given up, `account` has a pending settlement. */
     enqueue(account: Account, what: string, settling: Effect.Effect<unknown, MeterDown>): Effect.Effect<void>
-    /** Delivers the pending settlements of `account` now, or fails. Whether there are any is decided when it is called. */
+    /** Delivers the pending settlements of `account` now, or fails. */
     flush(account: Account): Effect.Effect<void, MeterDown>
     /** number of waiting settlements */
     readonly backlog: Effect.Effect<number>
@@ -74,31 +74,24 @@ export class SettlementQueue extends Context.Service<
         }
         /** Running deliveries. Further requests wait for them, so a store that is down is called once. */
         const payments = new Map<string, Deferred.Deferred<void, MeterDown>>()
-        const pay = (name: string, those: ReadonlySet<Pending>) => {
-          const payment = Deferred.makeUnsafe<void, MeterDown>()
-          payments.set(name, payment)
-          return Effect.forEach([...those], (debt) => debt, { concurrency: 8, discard: true }).pipe(
-            Effect.catchCause((cause) => Effect.fail(new MeterDown({ cause }))),
-            Effect.onExit((exit) =>
-              Effect.sync(() => {
-                payments.delete(name)
-                Deferred.doneUnsafe(payment, exit)
-              })
-            )
-          )
-        }
-        const flush = (name: string): Effect.Effect<void, MeterDown> => {
-          const those = debts.get(name)
-          if (those === undefined) return Effect.void
-          return Effect.flatMap(
-            Effect.suspend(() => {
-              const payment = payments.get(name)
-              return payment === undefined ? pay(name, those) : Deferred.await(payment)
-            }),
+        const flush = Effect.fnUntraced(function* (account: Account) {
+          const name = nameOf(account)
+          for (;;) {
+            const own = yield* Deferred.make<void, MeterDown>()
+            const those = debts.get(name)
+            if (those === undefined) return
+            const running = payments.get(name)
+            if (running === undefined) {
+              payments.set(name, own)
+              yield* Effect.forEach([...those], (debt) => debt, { concurrency: 8, discard: true }).pipe(
+                Effect.catchCause((cause) => Effect.fail(new MeterDown({ cause }))),
+                Effect.ensuring(Effect.sync(() => payments.delete(name))),
+                Effect.onExit((exit) => Deferred.done(own, exit))
+              )
+            } else yield* Deferred.await(running)
             // Another settlement may be pending by then.
-            () => flush(name)
-          )
-        }
+          }
+        })
 
         return {
           retry: (what, work) => Effect.asVoid(run(what, patiently(what, work))),
@@ -119,7 +112,7 @@ export class SettlementQueue extends Context.Service<
             const trying = run(what, Effect.ensuring(patiently(what, debt), given))
             return Effect.flatMap(Effect.andThen(owed, trying), (taken) => (taken ? Effect.void : given))
           },
-          flush: (account) => (debts.size === 0 ? Effect.void : flush(nameOf(account))),
+          flush,
           backlog: FiberSet.size(fibers)
         }
       })

@@ -1,15 +1,10 @@
 /** What is held when a request is admitted, and that nobody begins on a lease that has ended. */
-import { randomUUIDv7 } from "node:crypto"
 import { assert, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { Audit } from "../../../src/audit/Audit.ts"
 import { AuditMemory } from "../../../src/audit/memory.ts"
-import { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
-import { CircuitOpen } from "../../../src/domain/Errors.ts"
-import type { Caller } from "../../../src/domain/Caller.ts"
 import { Discovery } from "../../../src/gates/models/Discovery.ts"
-import { FairQueue } from "../../../src/gates/queue/FairQueue.ts"
 import { makeOpenIntent } from "../../../src/request/openIntent.ts"
 import { makeRequestContext } from "../../../src/request/RequestContext.ts"
 import { makeReserve } from "../../../src/request/reserve.ts"
@@ -36,71 +31,6 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
     return yield* openIntent(context, yield* waitForPlace(context, yield* reserve(context, model)))
   }).pipe(Effect.scoped, Effect.provideService(Audit, slow), Effect.result)
 })
-
-/** Reserves for requests one after the other, and counts those whose intent was prepared. */
-const preparing = (
-  limits: Partial<Caller["limits"]>,
-  requests: number,
-  more: { readonly limited?: boolean; readonly isOpen?: boolean } = {}
-) =>
-  Effect.gen(function* () {
-    const [audit, breaker, queue] = [yield* Audit, yield* CircuitBreaker, yield* FairQueue]
-    const prepared: Array<string> = []
-    const watched = Audit.of({
-      ...audit,
-      prepare: (model, expected) => {
-        prepared.push(expected.id)
-        audit.prepare(model, expected)
-      }
-    })
-    const caller = { ...callerWith("all"), limits: { ...callerWith("all").limits, tpm: 100_000, ...limits } }
-    const { request } = callOf({ model: "m", promptEstimate: 40, promptBytes: 160 })
-    const reserve = yield* makeReserve.pipe(
-      Effect.provideService(Audit, watched),
-      Effect.provideService(FairQueue, { ...queue, limited: more.limited ?? false }),
-      Effect.provideService(CircuitBreaker, {
-        ...breaker,
-        ...(more.isOpen === true ? { check: () => new CircuitOpen({ retryAfterS: 1 }) } : {})
-      })
-    )
-    for (let n = 0; n < requests; n++) {
-      const context = makeRequestContext({ ...arrivalOf(randomUUIDv7()), arrivedAt: noon }, 0, true)
-      const model = yield* (yield* Discovery).resolve(verified(caller), askedOf(request, context.arrival))
-      yield* Effect.exit(reserve(context, model))
-      assert.strictEqual(context.prepared, prepared.includes(context.arrival.requestId))
-    }
-    return prepared.length
-  }).pipe(
-    Effect.provide(layerPorts),
-    // Around midnight no admission is expected.
-    (run) => Effect.andThen(TestClock.setTime(noon), run)
-  )
-
-it.effect("when requests are admitted, then the intents of all but the first are prepared", () =>
-  Effect.gen(function* () {
-    assert.strictEqual(yield* preparing({ concurrent: 100 }, 20), 19)
-  })
-)
-
-it.effect(
-  "when requests are refused one after the other, then at most the first refusal has a prepared intent",
-  () =>
-    Effect.gen(function* () {
-      // What is left of the minute is known.
-      assert.strictEqual(yield* preparing({ rpm: 5, concurrent: 100 }, 100), 4)
-      // How many slots are taken is not.
-      assert.strictEqual(yield* preparing({ concurrent: 5 }, 50), 5)
-    })
-)
-
-it.effect(
-  "when a request may have to wait in the queue, or the breaker is open, then no intent is prepared",
-  () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* preparing({ concurrent: 100 }, 5, { limited: true }), 0)
-      assert.strictEqual(yield* preparing({ concurrent: 100 }, 5, { isOpen: true }), 0)
-    })
-)
 
 const ids = ["a", "b", "c"].map((letter) => `01a1fe92-0000-7000-8000-00000000000${letter}`)
 const [first = "", second = "", third = ""] = ids

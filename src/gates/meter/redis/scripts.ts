@@ -27,8 +27,6 @@
  *   what exceeds the hold, because the ledger's figure already has at least the hold;
  * - it was loaded within `ledgerLag` of the admission: the ledger may have been read before the intent was
  *   written, so the request is charged in full.
- * The ledger may also have been read with the prepared intent of a request that is admitted afterwards (`Audit.prepare`): then
- * the counter has its hold twice.
  * These can count a request too high until the counter is repaired or loaded anew, never too low by more than
  * what the ledger's view of an open intent was behind.
  */
