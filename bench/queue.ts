@@ -33,7 +33,7 @@ const inMemory = (tenants: number) => {
   }
   const begun = performance.now()
   for (let turn = 0; turn < turns; turn++) {
-    for (const { id } of scheduler.end(turn, running.shift() ?? "", 250, bounds)) running.push(id)
+    for (const { id } of scheduler.end(turn, running.shift() ?? "", 250, bounds).messages) running.push(id)
     scheduler.enter(turn, "a", ticket(next++, tenants), bounds)
   }
   return ((performance.now() - begun) * 1000) / turns
@@ -47,7 +47,7 @@ const inRedis = (tenants: number) =>
     const store = yield* makeRedisQueueStore({ leaseS: 3600, graceMs: 1 })
     const bounds = { places: 8, depth: 1e9 }
     const running: Array<string> = []
-    store.onGranted((id) => running.push(id))
+    yield* store.onMessage(({ id }) => Effect.sync(() => void running.push(id)))
     yield* store.beat([], [], bounds)
     yield* Effect.sleep("5 millis")
     let next = 0

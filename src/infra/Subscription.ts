@@ -4,10 +4,10 @@ import { OutageLog } from "./OutageLog.ts"
 import { makeRedisClient, type RedisOptions } from "./RedisClient.ts"
 import { makeMonotonicMs } from "./time.ts"
 
-/** Calls `listen` with each message of `channels` while the scope is open. Messages are lost while there is no connection. */
+/** Runs `listen` for each message of `channels` while the scope is open. Messages are lost while there is no connection. */
 export type Subscribe = (
   channels: ReadonlyArray<string>,
-  listen: (channel: string, text: string) => void
+  listen: (channel: string, text: string) => Effect.Effect<void>
 ) => Effect.Effect<void, never, Scope.Scope>
 
 class NotSubscribed extends Data.TaggedError("NotSubscribed")<{ readonly cause: unknown }> {}
@@ -20,7 +20,7 @@ export const makeSubscribe = (options: RedisOptions): Subscribe =>
   Effect.fnUntraced(function* (channels, listen) {
     const log = new OutageLog(yield* makeMonotonicMs, { remindMs: 60_000 })
     const run = yield* FiberHandle.makeRuntime<never>()
-    const report = Effect.runForkWith(yield* Effect.context<never>())
+    const handle = Effect.runForkWith(yield* Effect.context<never>())
     const client = yield* makeRedisClient(options, () => undefined)
     const subscribe = Effect.tryPromise({
       try: () => client.subscribe(...channels),
@@ -37,11 +37,11 @@ export const makeSubscribe = (options: RedisOptions): Subscribe =>
       Effect.ignore
     )
     client.on("ready", () => run(subscribe))
-    client.on("message", (channel: string, text: string) => {
-      try {
-        listen(channel, text)
-      } catch (defect) {
-        report(Effect.logError("message from redis not handled", defect))
-      }
-    })
+    client.on("message", (channel: string, text: string) =>
+      handle(
+        Effect.suspend(() => listen(channel, text)).pipe(
+          Effect.catchCause((cause) => Effect.logError("message from redis not handled", cause))
+        )
+      )
+    )
   })

@@ -62,8 +62,8 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
     test("when a request ends on one replica, then the next one is told on its own", (a, b) =>
       Effect.gen(function* () {
         const told: Array<string> = []
-        b.onGranted((id) => told.push(`b ${id}`))
-        a.onGranted((id) => told.push(`a ${id}`))
+        yield* b.onMessage(({ id }) => Effect.sync(() => void told.push(`b ${id}`)))
+        yield* a.onMessage(({ id }) => Effect.sync(() => void told.push(`a ${id}`)))
         for (const id of ["1", "2"]) yield* a.enter(ticket(id), bounds)
         yield* b.enter(ticket("3"), bounds)
         yield* a.enter(ticket("4"), bounds)
@@ -112,7 +112,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       Effect.gen(function* () {
         const small = { places: 1, depth: 3 }
         const told: Array<string> = []
-        b.onDisplaced(({ id, retryAfterS }) => told.push(`${id} ${retryAfterS}`))
+        yield* b.onMessage(({ id, retryAfterS }) => Effect.sync(() => void told.push(`${id} ${retryAfterS}`)))
         for (const id of ["1", "2", "3", "4"]) yield* b.enter(ticket(id, { tenant: "many" }), small)
         assert.instanceOf(yield* b.enter(ticket("5", { tenant: "many" }), small), Full)
         assert.instanceOf(yield* a.enter(ticket("few", { tenant: "few" }), small), Waiting)

@@ -1,22 +1,14 @@
 /**
- * Random arrivals, ends, departures, deaths, beats, losses of the store, weights, priorities and bounds, against a naive
- * model that keeps everything in one list and computes each decision anew.
+ * Random arrivals, ends, departures, deaths, beats, losses of the store, weights, priorities and bounds, on a store and on the
+ * twin in memory, which is the definition.
  */
 import { assert, it } from "@effect/vitest"
-import { Clock, Effect, type Layer } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
-import {
-  type Beat,
-  Full,
-  Granted,
-  type Held,
-  type QueueStore,
-  type Ticket,
-  Waiting
-} from "../../src/gates/queue/QueueStore.ts"
+import { layerMemoryOf, QueueMemory } from "../../src/gates/queue/memory.ts"
+import { Granted, type Held, QueueStore, type Ticket, Waiting } from "../../src/gates/queue/QueueStore.ts"
 import { batchEveryMs, graceMs, leaseS, Replicas } from "./QueueStore.ts"
-import { QueueModel } from "./QueueModel.ts"
 
 const names = ["a", "b"] as const
 
@@ -59,93 +51,111 @@ const weights: Record<string, number> = { t1: 1, t2: 3, t3: 0.5 }
 interface Known {
   readonly replica: "a" | "b"
   readonly ticket: Ticket
-  order: number | undefined
+  waits: boolean
+  /** in the order of each store; a number means nothing in the other one */
+  readonly orders: { live: number | undefined; twin: number | undefined }
 }
+
+type Store = QueueStore["Service"]
 
 const play = Effect.fnUntraced(function* (
   steps: ReadonlyArray<Step>,
   bounds: { readonly places: number; readonly depth: number }
 ) {
   const replicas = yield* Replicas
-  const stores: Record<"a" | "b", QueueStore["Service"]> = {
-    a: yield* replicas.of("a"),
-    b: yield* replicas.of("b")
+  const memory = new QueueMemory({ leaseS, graceMs, batchEveryMs })
+  const twinOf = (name: string) =>
+    Effect.map(Layer.build(layerMemoryOf(memory, name)), Context.get(QueueStore))
+  const stores = {
+    a: { live: yield* replicas.of("a"), twin: yield* twinOf("a") },
+    b: { live: yield* replicas.of("b"), twin: yield* twinOf("b") }
   }
-  yield* stores.a.beat([], [], bounds)
-  yield* TestClock.adjust(graceMs)
-  const model = new QueueModel({ leaseMs: leaseS * 1000, graceMs, batchEveryMs })
-  model.beat(yield* Clock.currentTimeMillis, "a", [], bounds)
   /** what the replicas know of their requests */
   const known = new Map<string, Known>()
-  let count = 0
+  let [count, told] = [0, ""]
 
-  const beat = Effect.fnUntraced(function* (name: "a" | "b") {
-    const now = yield* Clock.currentTimeMillis
-    const own = [...known].filter(([, { replica }]) => replica === name)
-    const running = own.filter(([, { order }]) => order === undefined).map(([id]) => id)
-    const waiting = own.filter(([, { order }]) => order !== undefined).map(([id]) => id)
-    const answer = yield* stores[name].beat(running, waiting, bounds)
-    model.beat(now, name, [...running, ...waiting], bounds)
-    assert.deepStrictEqual([...answer.unknown].sort(), model.unknown(name, [...running, ...waiting]))
-    const byId = (list: Beat["displaced"]) => list.toSorted((one, two) => (one.id < two.id ? -1 : 1))
-    assert.deepStrictEqual(byId(answer.displaced), byId(model.displaced(name)))
-    for (const { id } of answer.displaced) known.delete(id)
-    assert.deepStrictEqual([...answer.granted].sort(), waiting.filter((id) => model.isRunning(id)).sort())
-    for (const id of answer.granted) {
-      const entry = known.get(id)
-      if (entry !== undefined) entry.order = undefined
+  /** Asks both stores. Returns their answers, which `plain` makes equal. */
+  const ask = Effect.fnUntraced(function* <A>(
+    name: "a" | "b",
+    put: (store: Store, kind: "live" | "twin") => Effect.Effect<A, unknown>,
+    plain: (answer: A) => unknown
+  ) {
+    const answers = {
+      live: yield* put(stores[name].live, "live"),
+      twin: yield* put(stores[name].twin, "twin")
     }
-    const held: ReadonlyArray<Held> = answer.unknown.flatMap((id) => {
-      const entry = known.get(id)
-      return entry === undefined ? [] : [{ ticket: entry.ticket, order: entry.order }]
-    })
-    if (held.length === 0) return
-    yield* stores[name].restore(held, bounds)
-    model.restore(now, name, held, bounds)
+    assert.deepStrictEqual(plain(answers.live), plain(answers.twin), told)
+    return answers
+  })
+  const orderOf = (answer: unknown) => (answer instanceof Waiting ? answer.order : undefined)
+
+  const enter = Effect.fnUntraced(function* (replica: "a" | "b", ticket: Ticket) {
+    const { live, twin } = yield* ask(
+      replica,
+      (store) => store.enter(ticket, bounds),
+      (answer) => (answer instanceof Waiting ? "waits" : answer)
+    )
+    const orders = { live: orderOf(live), twin: orderOf(twin) }
+    const waits = live instanceof Waiting
+    if (waits || live instanceof Granted) known.set(ticket.id, { replica, ticket, waits, orders })
   })
 
-  for (const one of steps) {
-    const now = yield* Clock.currentTimeMillis
+  const beat = Effect.fnUntraced(function* (name: "a" | "b") {
+    const own = [...known].filter(([, { replica }]) => replica === name)
+    const running = own.filter(([, { waits }]) => !waits).map(([id]) => id)
+    const waiting = own.filter(([, { waits }]) => waits).map(([id]) => id)
+    const { live } = yield* ask(
+      name,
+      (store) => store.beat(running, waiting, bounds),
+      ({ displaced, granted, unknown }) => [
+        displaced.map(({ id, retryAfterS }) => `${id} ${retryAfterS}`).toSorted(),
+        granted.toSorted(),
+        unknown.toSorted()
+      ]
+    )
+    for (const { id } of live.displaced) known.delete(id)
+    for (const id of live.granted) {
+      const one = known.get(id)
+      if (one !== undefined) one.waits = false
+    }
+    const lost = live.unknown.flatMap((id) => known.get(id) ?? [])
+    if (lost.length === 0) return
+    yield* ask(
+      name,
+      (store, kind) => {
+        const held: ReadonlyArray<Held> = lost.map(({ orders, ticket, waits }) => ({
+          ticket,
+          order: waits ? orders[kind] : undefined
+        }))
+        return store.restore(held, bounds)
+      },
+      () => undefined
+    )
+  })
+
+  // A store without state may have lost it: the test begins after that.
+  yield* beat("a")
+  yield* TestClock.adjust(graceMs)
+  for (const [i, one] of steps.entries()) {
+    told = `step ${i}: ${JSON.stringify(one)}`
     switch (one.verb) {
-      case "enter": {
-        const ticket: Ticket = {
+      case "enter":
+        yield* enter(one.replica, {
           id: `r${count++}`,
           tenant: one.tenant,
           key: `${one.tenant}-${one.key}`,
           weight: weights[one.tenant] ?? 1,
           priority: one.priority === "batch" ? "batch" : "interactive",
           cost: one.cost
-        }
-        const answer = yield* stores[one.replica].enter(ticket, bounds)
-        const expected = model.enter(now, one.replica, ticket, bounds)
-        if (answer instanceof Full) {
-          assert.strictEqual(expected, "full")
-          assert.strictEqual(answer.retryAfterS, model.retryAfterS(bounds))
-        } else {
-          assert.strictEqual(answer instanceof Granted ? "granted" : "waiting", expected)
-          known.set(ticket.id, {
-            replica: one.replica,
-            ticket,
-            order: answer instanceof Waiting ? answer.order : undefined
-          })
-          if (answer instanceof Waiting) model.setOrder(ticket.id, answer.order)
-        }
+        })
         break
-      }
       case "end":
       case "leave": {
-        const id = [...known.keys()][one.which]
-        const entry = id === undefined ? undefined : known.get(id)
+        const [id, entry] = [...known][one.which] ?? []
         if (id === undefined || entry === undefined) break
         known.delete(id)
-        if (one.verb === "end") {
-          yield* stores[entry.replica].end(id, one.used, bounds)
-          model.end(now, id, one.used, bounds)
-        } else {
-          const retryAfterS = yield* stores[entry.replica].leave(id, bounds)
-          model.leave(now, id, bounds)
-          assert.strictEqual(retryAfterS, model.retryAfterS(bounds))
-        }
+        if (one.verb === "end") yield* ask(entry.replica, (store) => store.end(id, one.used, bounds), String)
+        else yield* ask(entry.replica, (store) => store.leave(id, bounds), String)
         break
       }
       case "beat":
@@ -156,7 +166,7 @@ const play = Effect.fnUntraced(function* (
         break
       case "clear":
         yield* replicas.clear
-        model.clear()
+        memory.clear()
         // The order of new requests begins with the time of the loss, so two losses have two times.
         yield* TestClock.adjust(1)
         break
@@ -165,21 +175,16 @@ const play = Effect.fnUntraced(function* (
     }
   }
   // Whatever happened: once all is named and ended, and the dead are buried, every place is free again.
+  told = "at the end"
   for (const name of names) yield* beat(name)
-  for (const [id, { replica }] of known) yield* stores[replica].end(id, 1, bounds)
+  for (const [id, { replica }] of known) yield* ask(replica, (store) => store.end(id, 1, bounds), String)
+  known.clear()
   yield* TestClock.adjust((leaseS + 5) * 1000)
+  yield* beat("a")
+  yield* TestClock.adjust(graceMs)
   for (let i = 0; i < bounds.places; i++) {
-    const answer = yield* stores.a.enter(
-      { id: `last${i}`, tenant: "t", key: "k", weight: 1, priority: "interactive", cost: 1 },
-      { ...bounds, depth: 8 }
-    )
-    if (i === 0 && answer instanceof Waiting) {
-      // The store had just been emptied.
-      yield* TestClock.adjust(graceMs)
-      assert.deepStrictEqual((yield* stores.a.beat([], [`last${i}`], bounds)).granted, [`last${i}`])
-    } else {
-      assert.instanceOf(answer, Granted)
-    }
+    yield* enter("a", { id: `last${i}`, tenant: "t", key: "k", weight: 1, priority: "interactive", cost: 1 })
+    assert.isFalse(known.get(`last${i}`)?.waits, "a place is free")
   }
 })
 
@@ -189,7 +194,7 @@ export const properties = (
   { runs }: { readonly runs: number }
 ): void => {
   it.effect(
-    `when anything happens in any order (${name}), then it decides as the model does, and no place is lost`,
+    `when anything happens in any order (${name}), then it decides as the twin does, and no place is lost`,
     () =>
       Effect.gen(function* () {
         const context = yield* Effect.context<never>()

@@ -81,8 +81,7 @@ const layerSwitchedQueue = (isDown: () => boolean) => {
         end: (...args) => up(store.end(...args)),
         beat: (...args) => up(store.beat(...args)),
         restore: (...args) => up(store.restore(...args)),
-        onGranted: store.onGranted,
-        onDisplaced: store.onDisplaced
+        onMessage: store.onMessage
       })
     })
   ).pipe(Layer.provide(Layer.fresh(layerMemoryQueueStore({ leaseS: 30 }))))

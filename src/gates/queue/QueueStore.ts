@@ -15,7 +15,7 @@
  * - Every verb is idempotent by request id. A request that left or ended is forgotten at once.
  * - Time is the store's own, never the host's, and decides leases only.
  */
-import { Context, Data, type Effect } from "effect"
+import { Context, Data, type Effect, type Scope } from "effect"
 import type { Priority } from "../../domain/settings.ts"
 
 /** The store did not answer in time, or gave an invalid answer. No request may go on it. */
@@ -58,6 +58,12 @@ export interface Held {
   readonly ticket: Ticket
   /** of `Waiting`; undefined: it has a place */
   readonly order: number | undefined
+}
+
+/** A request got its place because of another one, or, with `retryAfterS`, it was displaced. */
+export interface Message {
+  readonly id: string
+  readonly retryAfterS?: number
 }
 
 /**
@@ -124,13 +130,10 @@ export class QueueStore extends Context.Service<
     restore(held: ReadonlyArray<Held>, bounds: Bounds): Effect.Effect<void, QueueStoreDown>
 
     /**
-     * Calls `listener` with the id of each request of this replica that gets a place because of another request. A
-     * message may be lost; `beat` repeats it. Returns a function that unregisters the listener.
+     * Runs `listener` for each message about a request of this replica while the scope is open. A message may be lost;
+     * `beat` repeats it.
      */
-    onGranted(listener: (id: string) => void): () => void
-
-    /** The same for each request of this replica that is displaced. */
-    onDisplaced(listener: (displaced: Displaced) => void): () => void
+    onMessage(listener: (message: Message) => Effect.Effect<void>): Effect.Effect<void, never, Scope.Scope>
   }
 >()("tollgate/gates/queue/QueueStore") {}
 

@@ -1,5 +1,5 @@
 /** The queue on a `QueueStore`, and the layer without a queue. */
-import { Deferred, Duration, Effect, Layer, type Scope } from "effect"
+import { Deferred, Duration, Effect, Layer } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
@@ -52,23 +52,24 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const [store, now] = [yield* QueueStore, yield* makeMonotonicMs]
   const locals = new Map<string, Local>()
 
-  const grant = (id: string) => {
-    const local = locals.get(id)
-    if (local === undefined) return
-    local.order = undefined
-    local.known = true
-    Deferred.doneUnsafe(local.turn, Effect.void)
-  }
+  const grant = (id: string): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const local = locals.get(id)
+      if (local === undefined) return Effect.void
+      local.order = undefined
+      local.known = true
+      return Effect.asVoid(Deferred.succeed(local.turn, undefined))
+    })
   /** The store has forgotten the request already. */
-  const displace = ({ id, retryAfterS }: Displaced) => {
-    const local = locals.get(id)
-    if (local === undefined) return
-    locals.delete(id)
-    Deferred.doneUnsafe(local.turn, Effect.fail(new CapacityExceeded({ retryAfterS })))
-  }
-  yield* Effect.acquireRelease(
-    Effect.sync(() => [store.onGranted(grant), store.onDisplaced(displace)]),
-    (stops) => Effect.sync(() => stops.forEach((stop) => stop()))
+  const displace = ({ id, retryAfterS }: Displaced): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const local = locals.get(id)
+      if (local === undefined) return Effect.void
+      locals.delete(id)
+      return Effect.asVoid(Deferred.fail(local.turn, new CapacityExceeded({ retryAfterS })))
+    })
+  yield* store.onMessage(({ id, retryAfterS }) =>
+    retryAfterS === undefined ? grant(id) : displace({ id, retryAfterS })
   )
 
   /** When the store misses the end of a request, two beats without the request report it. */
@@ -98,15 +99,11 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       })
     )
 
-  const enter = (
-    reserved: Evidence<"Limiter">,
-    used: () => number
-  ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope> => {
-    if (!reserved.facts.reservation.slot) return Effect.succeed(withoutPlace(reserved))
-    const ticket = ticketOf(reserved)
-    return Effect.uninterruptibleMask((restore) =>
-      Effect.gen(function* () {
-        const since = now()
+  const enter = (reserved: Evidence<"Limiter">, used: () => number) =>
+    Effect.uninterruptibleMask(
+      Effect.fnUntraced(function* (restore) {
+        if (!reserved.facts.reservation.slot) return withoutPlace(reserved)
+        const [since, ticket] = [now(), ticketOf(reserved)]
         const turn = yield* Deferred.make<void, CapacityExceeded | Unavailable>()
         const local: Local = { ticket, turn, order: undefined, known: false }
         locals.set(ticket.id, local)
@@ -131,7 +128,6 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
         return seal.Queue(reserved, { place: { queuedMs: now() - since, giveBack } })
       })
     )
-  }
 
   /**
    * It is sent without requests too. A store without state, as a new Redis, gives no places for a while, which begins with the
@@ -144,8 +140,8 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       if (known) (order === undefined ? running : waiting).push(id)
     }
     const { displaced, granted, unknown } = yield* store.beat(running, waiting, options)
-    for (const id of granted) grant(id)
-    for (const one of displaced) displace(one)
+    for (const id of granted) yield* grant(id)
+    for (const one of displaced) yield* displace(one)
     // Requests that ended meanwhile are not given back.
     const held: ReadonlyArray<Held> = unknown.flatMap((id) => {
       const local = locals.get(id)
@@ -155,11 +151,13 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   })
   /** Refuses all waiting requests, because their turn is unknown. */
   const refuseWaiting = (down: QueueStoreDown) =>
-    Effect.sync(() => {
-      for (const { order, turn } of locals.values()) {
-        if (order !== undefined) Deferred.doneUnsafe(turn, Effect.fail(unavailable(down)))
-      }
-    })
+    Effect.suspend(() =>
+      Effect.forEach(
+        [...locals.values()].filter(({ order }) => order !== undefined),
+        ({ turn }) => Deferred.fail(turn, unavailable(down)),
+        { discard: true }
+      )
+    )
   // The connection of a process that has just begun is not ready.
   yield* background("queue_beat", Effect.tapError(beat, refuseWaiting), later(spaced(beatMs)))
 

@@ -45,7 +45,7 @@ describe("a client of Redis", () => {
         yield* Effect.gen(function* () {
           const redis = yield* Redis
           let heard = 0
-          yield* redis.subscribe(["channel"], () => void (heard += 1))
+          yield* redis.subscribe(["channel"], () => Effect.sync(() => void (heard += 1)))
           yield* works
           // Each time all connections are made anew, and one more of their commands is answered.
           for (let at = 1; at <= 24; at += 1) {

@@ -25,7 +25,7 @@ const subscribes = (kind: "single" | "cluster", failures: number, failure: Reply
       const redis = yield* Redis
       yield* redis.subscribe(["channel"], (_, text) => {
         if (text === "odd") throw new Error("own defect")
-        got.push(text)
+        return Effect.sync(() => void got.push(text))
       })
       assert.isTrue(yield* comesTrue(() => attempts > failures), `${attempts} attempts`)
       const isHeard = () => {

@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { Effect, Layer, Option, Schema } from "effect"
+import { Effect, Layer, Schema } from "effect"
 import { Redis, type RedisArgument } from "../../../infra/Redis.ts"
 import {
   type Bounds,
@@ -17,6 +17,7 @@ import {
   Granted,
   assumedTurnMs,
   maxRetryAfterS,
+  type Message,
   QueueStore,
   QueueStoreDown,
   type QueueStoreOptions,
@@ -32,25 +33,21 @@ export interface RedisQueueStoreOptions extends QueueStoreOptions {
 
 const lua = readFileSync(path.join(import.meta.dirname, "queue.lua"), "utf8")
 
-const decodeText = Schema.decodeUnknownOption(
-  Schema.TupleWithRest(Schema.Tuple([Schema.String]), [Schema.String])
-)
-const decodeBeat = Schema.decodeUnknownOption(
-  Schema.Tuple([
-    Schema.Literal("beat"),
-    Schema.Array(Schema.String),
-    Schema.Array(Schema.String),
-    Schema.Array(Schema.String)
-  ])
-)
+const Entered = Schema.Union([
+  Schema.Tuple([Schema.Literal("granted")]),
+  Schema.Tuple([Schema.Literals(["waiting", "full"]), Schema.FiniteFromString])
+])
+const Left = Schema.Tuple([Schema.Literal("left"), Schema.FiniteFromString])
+const Done = Schema.Tuple([Schema.Literals(["ended", "restored"])])
+const Texts = Schema.Array(Schema.String)
+/** granted, unknown, displaced */
+const Beaten = Schema.Tuple([Schema.Literal("beat"), Texts, Texts, Texts])
 
 /** `<retryAfterS> <id>` */
 const displacedOf = (words: string): ReadonlyArray<Displaced> => {
   const [, figure, id] = /^(\d+) (.+)$/.exec(words) ?? []
   return figure === undefined || id === undefined ? [] : [{ id, retryAfterS: Number(figure) }]
 }
-
-const nonsense = (verb: string) => new QueueStoreDown({ cause: `unexpected answer to ${verb}` })
 
 const wordsOf = (ticket: Ticket): ReadonlyArray<RedisArgument> => [
   ticket.id,
@@ -61,14 +58,15 @@ const wordsOf = (ticket: Ticket): ReadonlyArray<RedisArgument> => [
   ticket.cost
 ]
 
-/** `clock` in place of Redis's own time is for tests. */
+/** `time` (epoch ms) takes the place of Redis's own time in tests: -1 lets the script ask Redis. */
 export const makeRedisQueueStore = Effect.fnUntraced(function* (
   options: RedisQueueStoreOptions,
-  clock?: Effect.Effect<number>
+  time: Effect.Effect<number> = Effect.succeed(-1)
 ) {
   const redis = yield* Redis
   const replica = randomUUID()
   const prefix = `${options.prefix ?? "tollgate:"}{queue}`
+  const [granted, displaced] = [`${prefix}:granted:${replica}`, `${prefix}:displaced:${replica}`]
   const script = redis.script(lua)
   const fixed = [
     replica,
@@ -79,82 +77,59 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     assumedTurnMs,
     maxRetryAfterS
   ]
-  const time = clock ?? Effect.succeed(-1)
 
-  const send = (verb: string, { depth, places }: Bounds, more: ReadonlyArray<RedisArgument>) =>
-    Effect.flatMap(time, (now) =>
-      script([prefix], [verb, now, redis.runId(), ...fixed, places, depth, ...more])
-    ).pipe(Effect.mapError(({ cause }) => new QueueStoreDown({ cause })))
-
-  /** The words of an answer, when they begin with one of `expected`. */
-  const ask = (
-    verb: string,
-    expected: ReadonlyArray<string>,
-    bounds: Bounds,
-    more: ReadonlyArray<RedisArgument>
-  ) =>
-    Effect.flatMap(send(verb, bounds, more), (value) => {
-      const words = Option.getOrUndefined(decodeText(value))
-      return words !== undefined && expected.includes(words[0])
-        ? Effect.succeed(words)
-        : Effect.fail(nonsense(verb))
+  const listeners = new Set<(message: Message) => Effect.Effect<void>>()
+  yield* redis.subscribe(
+    [granted, displaced],
+    Effect.fnUntraced(function* (channel, text) {
+      const messages: ReadonlyArray<Message> = channel === granted ? [{ id: text }] : displacedOf(text)
+      for (const message of messages) for (const listener of listeners) yield* listener(message)
     })
+  )
 
-  const numberOf = (verb: string, word: string | undefined) => {
-    const number = Number(word)
-    return word !== undefined && Number.isFinite(number)
-      ? Effect.succeed(number)
-      : Effect.fail(nonsense(verb))
+  /** Runs one verb, and decodes its answer. */
+  const call = <A, I>(answer: Schema.Codec<A, I>) => {
+    const decode = Schema.decodeUnknownEffect(answer)
+    return (verb: string, { depth, places }: Bounds, more: ReadonlyArray<RedisArgument>) =>
+      Effect.gen(function* () {
+        const args = [verb, yield* time, redis.runId(), ...fixed, places, depth, ...more]
+        return yield* decode(yield* script([prefix], args))
+      }).pipe(Effect.mapError((cause) => new QueueStoreDown({ cause })))
   }
-
-  const listeners = new Set<(id: string) => void>()
-  const displacedListeners = new Set<(displaced: Displaced) => void>()
-  const [channel, displacedChannel] = [`${prefix}:granted:${replica}`, `${prefix}:displaced:${replica}`]
-  // A missed message costs one beat.
-  yield* redis.subscribe([channel, displacedChannel], (name, text) => {
-    if (name === channel) for (const listener of listeners) listener(text)
-    if (name !== displacedChannel) return
-    for (const displaced of displacedOf(text)) for (const listener of displacedListeners) listener(displaced)
-  })
+  const [enter, leave, done, beat] = [call(Entered), call(Left), call(Done), call(Beaten)]
 
   return QueueStore.of({
     enter: Effect.fnUntraced(function* (ticket, bounds) {
-      const [kind, figure] = yield* ask("enter", ["granted", "waiting", "full"], bounds, wordsOf(ticket))
-      if (kind === "granted") return new Granted()
-      const number = yield* numberOf("enter", figure)
-      return kind === "waiting" ? new Waiting({ order: number }) : new Full({ retryAfterS: number })
+      const answer = yield* enter("enter", bounds, wordsOf(ticket))
+      switch (answer[0]) {
+        case "granted":
+          return new Granted()
+        case "waiting":
+          return new Waiting({ order: answer[1] })
+        case "full":
+          return new Full({ retryAfterS: answer[1] })
+      }
     }),
-    leave: (id, bounds) =>
-      Effect.flatMap(ask("leave", ["left"], bounds, [id]), ([, figure]) => numberOf("leave", figure)),
-    end: (id, used, bounds) => Effect.asVoid(ask("end", ["ended"], bounds, [id, used])),
+    leave: (id, bounds) => Effect.map(leave("leave", bounds, [id]), ([, retryAfterS]) => retryAfterS),
+    end: (id, used, bounds) => Effect.asVoid(done("end", bounds, [id, used])),
     beat: (running, waiting, bounds) =>
-      Effect.flatMap(send("beat", bounds, [running.length, ...running, ...waiting]), (value) => {
-        const beat = decodeBeat(value)
-        return Option.isSome(beat)
-          ? Effect.succeed({
-              granted: beat.value[1],
-              unknown: beat.value[2],
-              displaced: beat.value[3].flatMap(displacedOf)
-            })
-          : Effect.fail(nonsense("beat"))
-      }),
+      Effect.map(
+        beat("beat", bounds, [running.length, ...running, ...waiting]),
+        ([, granted, unknown, displaced]) => ({ granted, unknown, displaced: displaced.flatMap(displacedOf) })
+      ),
     restore: (held, bounds) =>
       Effect.asVoid(
-        ask(
+        done(
           "restore",
-          ["restored"],
           bounds,
           held.flatMap(({ order, ticket }) => [...wordsOf(ticket), order ?? -1])
         )
       ),
-    onGranted: (listener) => {
-      listeners.add(listener)
-      return () => void listeners.delete(listener)
-    },
-    onDisplaced: (listener) => {
-      displacedListeners.add(listener)
-      return () => void displacedListeners.delete(listener)
-    }
+    onMessage: (listener) =>
+      Effect.acquireRelease(
+        Effect.sync(() => void listeners.add(listener)),
+        () => Effect.sync(() => void listeners.delete(listener))
+      )
   })
 })
 

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { FairScheduler } from "../../../../src/gates/queue/FairScheduler.ts"
-import { Granted, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
+import { Full, Granted, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
 
 interface Flow {
   readonly tenant: string
@@ -54,7 +54,7 @@ const simulate = ({ durationMs, expected, flows, places, serviceMs }: Simulation
     waits.get(request.flow.tenant)?.push(now - request.since)
     busyMs += serviceMs
     plan(now + serviceMs, (then) => {
-      for (const grant of scheduler.end(then, id, serviceMs, bounds)) begin(then, grant.id)
+      for (const grant of scheduler.end(then, id, serviceMs, bounds).messages) begin(then, grant.id)
       if ("closed" in request.flow.load) arrive(then, request.flow)
     })
   }
@@ -69,9 +69,9 @@ const simulate = ({ durationMs, expected, flows, places, serviceMs }: Simulation
       cost: expected ?? serviceMs
     }
     pending.set(id, { flow, since: now })
-    const { answer, grants } = scheduler.enter(now, "a", ticket, bounds)
+    const { answer, messages } = scheduler.enter(now, "a", ticket, bounds)
     if (answer instanceof Granted) begin(now, id)
-    for (const grant of grants) begin(now, grant.id)
+    for (const grant of messages) begin(now, grant.id)
   }
   for (const flow of flows) {
     const { load } = flow
@@ -163,7 +163,7 @@ describe("fairness of the line", () => {
     let running = "i0"
     const batchAt = [0]
     for (let now = serviceMs; now <= 7_200_000; now += serviceMs) {
-      const [grant] = scheduler.end(now, running, 10, bounds)
+      const [grant] = scheduler.end(now, running, 10, bounds).messages
       running = grant?.id ?? ""
       if (running.startsWith("b")) batchAt.push(now)
       else add(now, `i${now}`, "interactive")
@@ -217,9 +217,9 @@ const spread = (
     const id = `r${count++}`
     const ticket: Ticket = { id, tenant, key: tenant, weight, priority: "interactive", cost }
     if (replica === "alive") tickets.set(id, ticket)
-    const { answer, grants } = scheduler.enter(now, replica, ticket, bounds)
+    const { answer, messages } = scheduler.enter(now, replica, ticket, bounds)
     if (answer instanceof Granted) go(id)
-    for (const grant of grants) go(grant.id)
+    for (const grant of messages) go(grant.id)
   }
   for (const [tenant, weight] of weights.entries()) {
     for (let i = 0; i < places + 2; i++) add("alive", String(tenant), weight, most)
@@ -227,7 +227,7 @@ const spread = (
   let worst = 0
   for (const { cost, death, used, which } of steps) {
     now += leaseMs / 4
-    for (const grant of scheduler.beat(now, "alive", [...tickets.keys()], [], bounds).grants) go(grant.id)
+    for (const grant of scheduler.beat(now, "alive", [...tickets.keys()], [], bounds).messages) go(grant.id)
     if (death) add(`dead${count}`, "doomed", 1, cost)
     const id = running[which % Math.max(1, running.length)]
     const ticket = tickets.get(id ?? "")
@@ -235,7 +235,7 @@ const spread = (
     running.splice(running.indexOf(id), 1)
     tickets.delete(id)
     if (used > 0) charge(ticket.tenant, used - ticket.cost)
-    for (const grant of scheduler.end(now, id, used, bounds)) go(grant.id)
+    for (const grant of scheduler.end(now, id, used, bounds).messages) go(grant.id)
     add("alive", ticket.tenant, ticket.weight, cost)
     for (const [i, one] of weights.entries()) {
       for (const [j, two] of weights.entries()) {
@@ -257,6 +257,54 @@ describe("no tenant starves", () => {
         (weights, places, steps) => spread(weights, places, steps) <= 1
       ),
       { numRuns: 300 }
+    )
+  })
+})
+
+describe("places", () => {
+  const step = fc.record({
+    does: fc.constantFrom("enter", "enter", "end", "leave"),
+    which: fc.nat(20),
+    tenant: fc.constantFrom("one", "two", "three"),
+    priority: fc.constantFrom("interactive", "batch"),
+    used: fc.integer({ min: 0, max: 100 })
+  })
+
+  it("when requests come, go and end in any order, then no more run than may, nobody waits while a place is free, and nothing is left", () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 3 }),
+        fc.integer({ min: 0, max: 5 }),
+        fc.array(step, { maxLength: 100, size: "max" }),
+        (places, depth, steps) => {
+          const scheduler = new FairScheduler({ leaseMs: 1e12, graceMs: 0, batchEveryMs: 5 }, 0, true)
+          const bounds = { places, depth }
+          const known = new Set<string>()
+          const drop = (messages: ReadonlyArray<{ readonly id: string; readonly retryAfterS?: number }>) => {
+            for (const { id, retryAfterS } of messages) if (retryAfterS !== undefined) known.delete(id)
+          }
+          for (const [now, { does, priority, tenant, used, which }] of steps.entries()) {
+            const id = [...known][which]
+            if (does === "enter") {
+              const ticket: Ticket = { id: `r${now}`, tenant, key: tenant, weight: 1, priority, cost: 10 }
+              const { answer, messages } = scheduler.enter(now, "a", ticket, bounds)
+              if (!(answer instanceof Full)) known.add(ticket.id)
+              drop(messages)
+            } else if (id !== undefined) {
+              known.delete(id)
+              if (does === "end") scheduler.end(now, id, used, bounds)
+              else scheduler.leave(now, id, bounds)
+            }
+            const { running, waiting } = scheduler
+            assert.isAtMost(running, places)
+            assert.isAtMost(waiting, depth)
+            assert.isTrue(waiting === 0 || running === places, "nobody waits while a place is free")
+            assert.strictEqual(running + waiting, known.size)
+          }
+          for (const id of known) scheduler.end(steps.length, id, 1, bounds)
+          assert.deepStrictEqual([scheduler.running, scheduler.waiting], [0, 0])
+        }
+      )
     )
   })
 })

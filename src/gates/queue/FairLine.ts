@@ -1,0 +1,150 @@
+/** The requests of one priority that wait, in the order of start-time fair queueing (`QueueStore.ts`). */
+import type { Ticket } from "./QueueStore.ts"
+
+export interface Entry {
+  readonly ticket: Ticket
+  readonly replica: string
+  /** number among all requests that ever came */
+  readonly order: number
+  /** beats of its replica before it came */
+  readonly beat: number
+  running: boolean
+  /** when it got its place; undefined while it waits, and when the store learned of its place by `restore` */
+  startedAt: number | undefined
+  /** tokens that its flows were charged when it got its place */
+  charged: number
+  /** finish tags of its tenant and key when it got its place, should both be forgotten before it ends */
+  tenantTag: number
+  keyTag: number
+}
+
+/** Requests that share a tag: those of a key, or of all keys of a tenant. */
+interface Flow {
+  /** start tag of the next request; without waiting requests the finish tag of the last */
+  tag: number
+  /** of equal tags, the flow that waits longer goes first */
+  since: number
+}
+
+interface KeyFlow extends Flow {
+  /** oldest first */
+  readonly waiting: Array<Entry>
+}
+
+interface TenantFlow extends Flow {
+  /** virtual time among its keys: the start tag of the last request that went */
+  time: number
+  readonly keys: Map<string, KeyFlow>
+}
+
+const waitingIn = ({ keys }: TenantFlow): number =>
+  [...keys.values()].reduce((sum, { waiting }) => sum + waiting.length, 0)
+
+/** The one with the smallest tag. */
+const first = <F extends Flow>(flows: ReadonlyArray<F>): F | undefined =>
+  flows.toSorted((one, two) => one.tag - two.tag || one.since - two.since)[0]
+
+/** The name with the most waiting requests; of equal ones the last by name. */
+const mostOf = (counts: ReadonlyMap<string, number>): readonly [name: string, count: number] =>
+  [...counts].toSorted((one, two) => two[1] - one[1] || (one[0] < two[0] ? 1 : -1))[0] ?? ["", 0]
+
+export class FairLine {
+  /** virtual time among tenants: the start tag of the last request that went */
+  #time = 0
+  /** A flow without waiting requests is kept while its tag is ahead: later it would start at the virtual time anyway. */
+  readonly #tenants = new Map<string, TenantFlow>()
+
+  get waiting(): number {
+    return [...this.#tenants.values()].reduce((sum, tenant) => sum + waitingIn(tenant), 0)
+  }
+
+  /** `nextOrder` numbers the flows that begin to wait. */
+  add(entry: Entry, nextOrder: () => number): void {
+    const { key: keyName, tenant: tenantName } = entry.ticket
+    const tenant = this.#tenants.get(tenantName) ?? { tag: 0, since: 0, time: 0, keys: new Map() }
+    this.#tenants.set(tenantName, tenant)
+    if (waitingIn(tenant) === 0) {
+      tenant.tag = Math.max(tenant.tag, this.#time)
+      tenant.since = nextOrder()
+    }
+    const key: KeyFlow = tenant.keys.get(keyName) ?? { tag: 0, since: 0, waiting: [] }
+    tenant.keys.set(keyName, key)
+    if (key.waiting.length === 0) {
+      key.tag = Math.max(key.tag, tenant.time)
+      key.since = nextOrder()
+    }
+    // Nearly always the last one: only restored requests come out of order.
+    const at = key.waiting.findLastIndex(({ order }) => order <= entry.order)
+    key.waiting.splice(at + 1, 0, entry)
+  }
+
+  /** The request whose turn it is. */
+  next(): Entry | undefined {
+    const tenant = first([...this.#tenants.values()].filter((one) => waitingIn(one) > 0))
+    const key = first([...(tenant?.keys.values() ?? [])].filter(({ waiting }) => waiting.length > 0))
+    return key?.waiting[0]
+  }
+
+  /** A waiting request goes, and its flows are charged `tokens`. */
+  start(entry: Entry, tokens: number): void {
+    const tenant = this.#tenants.get(entry.ticket.tenant)
+    const key = tenant?.keys.get(entry.ticket.key)
+    if (tenant === undefined || key === undefined) return
+    this.#time = Math.max(this.#time, tenant.tag)
+    tenant.time = Math.max(tenant.time, key.tag)
+    tenant.tag += tokens / entry.ticket.weight
+    key.tag += tokens
+    entry.charged = tokens
+    entry.tenantTag = tenant.tag
+    entry.keyTag = key.tag
+    this.remove(entry)
+  }
+
+  /** Removes a waiting request. */
+  remove(entry: Entry): void {
+    const key = this.#tenants.get(entry.ticket.tenant)?.keys.get(entry.ticket.key)
+    const at = key?.waiting.indexOf(entry) ?? -1
+    if (at !== -1) key?.waiting.splice(at, 1)
+    this.#forgetIdle()
+  }
+
+  /** Replaces what a request was charged by what it used. */
+  correct({ charged, keyTag, tenantTag, ticket }: Entry, used: number): void {
+    const by = used - charged
+    const tenant = this.#tenants.get(ticket.tenant)
+    if (tenant === undefined) {
+      const tag = tenantTag + by / ticket.weight
+      this.#tenants.set(ticket.tenant, { tag, since: 0, time: 0, keys: new Map() })
+    } else {
+      tenant.tag += by / ticket.weight
+      const key = tenant.keys.get(ticket.key)
+      if (key === undefined) tenant.keys.set(ticket.key, { tag: keyTag + by, since: 0, waiting: [] })
+      else key.tag += by
+    }
+    this.#forgetIdle()
+  }
+
+  /**
+   * The newest request of the tenant with the most waiting ones, if that has at least two more than the tenant of `ticket`, or
+   * `anyway`; else the same between the keys of its tenant. undefined: nobody has too many.
+   */
+  crowded(ticket: Ticket, anyway: boolean): Entry | undefined {
+    const counts = new Map([...this.#tenants].map(([name, tenant]) => [name, waitingIn(tenant)]))
+    const [most, count] = mostOf(counts)
+    const isOther = anyway || count > (counts.get(ticket.tenant) ?? 0) + 1
+    const keys = this.#tenants.get(isOther ? most : ticket.tenant)?.keys ?? new Map<string, KeyFlow>()
+    const keyCounts = new Map([...keys].map(([name, { waiting }]) => [name, waiting.length]))
+    const [crowdedKey, keyCount] = mostOf(keyCounts)
+    if (!isOther && keyCount <= (keyCounts.get(ticket.key) ?? 0) + 1) return undefined
+    return keys.get(crowdedKey)?.waiting.at(-1)
+  }
+
+  #forgetIdle(): void {
+    for (const [name, tenant] of this.#tenants) {
+      for (const [keyName, { tag, waiting }] of tenant.keys) {
+        if (waiting.length === 0 && tag <= tenant.time) tenant.keys.delete(keyName)
+      }
+      if (waitingIn(tenant) === 0 && tenant.tag <= this.#time) this.#tenants.delete(name)
+    }
+  }
+}
