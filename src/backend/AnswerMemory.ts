@@ -1,174 +1,205 @@
 /**
- * Bounds the memory of answers (rules: `AnswerAccount.ts`). Each request has one share, which ends with its Scope. Calls
- * to the backend and answers to the client take their memory from it.
+ * Bounds the memory of answers, from the first byte of the backend until the client has the last one. The first `freeBytes`
+ * of each answer are not counted, so that small answers never wait.
+ *
+ * - A tenant holds at most as much as is left for all others, and a key at most as much as is left of that for the other keys
+ *   of its tenant. One tenant alone gets half, two get a third each, and something is always left.
+ * - An answer that is *collected* and has no room waits, and its connection to the backend is not read. Of all that wait, the
+ *   one with the least still to come goes on beyond the bounds, one at a time, so that none waits for ever.
+ * - An answer that is *unread* never waits, because it comes at the speed of the backend. When its tenant holds too much, the
+ *   slowest reader of that tenant is cut: the one with the largest product of its bytes and the time since it took some. The
+ *   only reader of a tenant is cut when all answers take more than `maxBytes`.
+ * - A key that holds too much unread starts no further request.
+ *
+ * So all answers take at most `maxBytes` and one answer more. While other tenants hold answers too, a reader that takes
+ * nothing is cut when its tenant holds more than what is left.
  */
-import { Context, Effect, Layer, Result, Scope } from "effect"
+import { Context, Deferred, Effect, Layer, Scope } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import { RateLimited, Unavailable } from "../domain/Errors.ts"
+import { FairShare } from "../infra/FairShare.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
-import { AnswerAccount } from "./AnswerAccount.ts"
+
+/** Bytes of each answer that are not counted. Its connections have buffers of this size anyway. */
+export const freeBytes = 65_536
+
+/** How long an answer may wait for memory. */
+const maxWaitMs = 10_000
 
 export interface AnswerMemoryOptions {
   /** `UNREAD_ANSWERS_MAX_BYTES` */
   readonly maxBytes: number
-  /** for tests; default `maxWaitMs` */
+  /** for tests; default 10 seconds */
   readonly maxWaitMs?: number
 }
 
-/** The unread bytes of one answer. */
-export interface Unread {
-  /** Sets the bytes that wait for the client. Called again whenever the client has taken some; 0 when none wait. */
-  hold(bytes: number): void
-}
-
 /** The memory of one request's answer. */
-export interface AnswerShare extends Unread {
-  /** Sets what is collected to `bytes` in total. Returns false and changes nothing when there is no memory for it now. */
-  tryCollect(bytes: number): boolean
-  /** The same, but waits for memory. Fails after `maxWaitMs`. */
+export interface AnswerShare {
+  /** Sets what is collected to `bytes` in total, when there is memory for it. Fails after `maxWaitMs`. */
   collect(bytes: number): Effect.Effect<void, Unavailable>
-  /** The answer is complete: `bytes` wait for the client, and nothing more is collected. */
-  deliver(bytes: number): void
-  /** Sets the function that ends the connection to the client when its memory is needed for others. */
-  onCut(cut: () => void): void
-  /** Calls `end` at the end of the request, before its memory is given back. */
-  atEnd(end: () => void): void
+  /** Sets the bytes that wait for the client. From here on nothing is collected. */
+  hold(bytes: number): Effect.Effect<void>
 }
 
-/** How long an answer may wait for memory. The one that waits longest gets it within half that time (`AnswerAccount.ts`). */
-export const maxWaitMs = 10_000
-const checkMs = 250
-
-const crowded = new Unavailable({
-  gate: "Limiter",
-  retryAfterS: 1,
-  crowded: true,
-  cause: "no memory for another answer"
-})
-
-/** The share of the gateway's own calls. They are few at a time, and each has a bound. It has no end. */
-export const uncounted: AnswerShare = {
-  tryCollect: () => true,
-  collect: () => Effect.void,
-  deliver: () => undefined,
-  hold: () => undefined,
-  onCut: () => undefined,
-  atEnd: () => undefined
-}
-
-/** The share of one request. Its class has its functions: a closure for each would be made for each request. */
-class OwnShare implements AnswerShare {
-  readonly #account: AnswerAccount
-  readonly #own: ReturnType<AnswerAccount["open"]>
-  readonly #waitMs: number
-  readonly #ends: Array<() => void> = []
-
-  constructor(account: AnswerAccount, key: string, waitMs: number) {
-    this.#account = account
-    this.#own = account.open(key)
-    this.#waitMs = waitMs
-  }
-
-  tryCollect(bytes: number): boolean {
-    return this.#account.tryCollect(this.#own, bytes)
-  }
-
-  collect(bytes: number): Effect.Effect<void, Unavailable> {
-    return Effect.suspend(() => (this.tryCollect(bytes) ? Effect.void : this.#wait(bytes)))
-  }
-
-  deliver(bytes: number): void {
-    this.#account.deliver(this.#own, bytes)
-  }
-
-  hold(bytes: number): void {
-    this.#account.hold(this.#own, bytes)
-  }
-
-  onCut(cut: () => void): void {
-    this.#own.cut = cut
-  }
-
-  atEnd(end: () => void): void {
-    this.#ends.push(end)
-  }
-
-  /** Calls what waits for the end, and gives the memory back. */
-  close(): void {
-    try {
-      for (const end of this.#ends) end()
-    } finally {
-      this.#account.close(this.#own)
-    }
-  }
-
-  #wait(bytes: number): Effect.Effect<void, Unavailable> {
-    const account = this.#account
-    return Effect.callback<void>((resume) => {
-      // In a microtask: memory may be given back inside undici's parser, which allows no other call meanwhile.
-      const leave = account.wait(this.#own, bytes, () => queueMicrotask(() => resume(Effect.void)))
-      return Effect.sync(leave)
-    }).pipe(
-      Effect.raceFirst(
-        Effect.forever(
-          Effect.andThen(
-            Effect.sleep(checkMs),
-            Effect.sync(() => account.admitWaiting())
-          )
-        )
-      ),
-      Effect.timeoutOrElse({ duration: this.#waitMs, orElse: () => Effect.fail(crowded) })
-    )
-  }
+export interface ShareOptions {
+  readonly caller: Pick<Caller, "keyId" | "tenantId">
+  /** the most that the answer may have */
+  readonly maxBytes: number
+  /** Ends the connection of the client, because its memory is needed for others. */
+  readonly cut: Effect.Effect<void>
 }
 
 export class AnswerMemory extends Context.Service<
   AnswerMemory,
   {
-    /** The share of the current Scope. It is made at the first call and ends with the Scope. */
-    share(caller: Caller | undefined): Effect.Effect<AnswerShare, never, Scope.Scope>
-    /** A failure when the caller has too many unread bytes. Takes nothing. */
-    checkRoom(caller: Caller): Result.Result<void, RateLimited>
+    /** The memory of an answer, which is given back when the Scope closes. */
+    share(options: ShareOptions): Effect.Effect<AnswerShare, never, Scope.Scope>
+    /** Fails when the caller has too many unread bytes. Takes nothing. */
+    checkRoom(caller: Caller): Effect.Effect<void, RateLimited>
     /** bytes of all answers */
-    readonly bytes: () => number
+    readonly bytes: Effect.Effect<number>
     /** number of answers cut since the start */
-    readonly cuts: () => number
+    readonly cuts: Effect.Effect<number>
     /** number of answers that wait for memory */
-    readonly waiting: () => number
+    readonly waiting: Effect.Effect<number>
   }
 >()("tollgate/backend/AnswerMemory") {
   static readonly layer = (options: AnswerMemoryOptions): Layer.Layer<AnswerMemory> =>
-    Layer.effect(
-      AnswerMemory,
-      Effect.gen(function* () {
-        const account = new AnswerAccount(options.maxBytes, yield* makeMonotonicMs)
-        const shares = new WeakMap<Scope.Scope, AnswerShare>()
-        return {
-          bytes: () => account.bytes,
-          cuts: () => account.cuts,
-          waiting: () => account.waiting,
-          share: (caller) =>
-            Effect.withFiber<AnswerShare, never, Scope.Scope>(({ context }) => {
-              const scope = Context.getUnsafe(context, Scope.Scope)
-              const existing = shares.get(scope)
-              if (existing !== undefined) return Effect.succeed(existing)
-              const share = new OwnShare(account, caller?.keyId ?? "", options.maxWaitMs ?? maxWaitMs)
-              shares.set(scope, share)
-              const end = () => {
-                // Without this the request would survive one scavenge: that keeps every value of an old WeakMap.
-                shares.delete(scope)
-                share.close()
-                return Effect.void
-              }
-              return Effect.map(Scope.addFinalizerExit(scope, end), () => share)
-            }),
-          checkRoom: ({ keyId, limits }) =>
-            account.isFull(keyId)
-              ? Result.fail(
-                  new RateLimited({ limit: "concurrency", value: limits.concurrent, retryAfterS: 1 })
-                )
-              : Result.void
-        }
-      })
-    )
+    Layer.effect(AnswerMemory, make(options))
 }
+
+/** The memory of the gateway's own calls. They are few at a time, and each has a bound. */
+export const uncounted: AnswerShare = { collect: () => Effect.void, hold: () => Effect.void }
+
+interface Answer extends ShareOptions {
+  collected: number
+  unread: number
+  /** when its client last took bytes, in monotonic ms */
+  since: number
+}
+
+/** An answer that waits until it may have `bytes` in total. */
+interface Waiter {
+  readonly answer: Answer
+  readonly bytes: number
+  readonly turn: Deferred.Deferred<void>
+}
+
+const counted = (bytes: number): number => Math.max(0, bytes - freeBytes)
+
+const make = Effect.fnUntraced(function* (options: AnswerMemoryOptions) {
+  const nowMs = yield* makeMonotonicMs
+  const shares = new FairShare(options.maxBytes)
+  const unreadAnswers = new Set<Answer>()
+  const waiters = new Set<Waiter>()
+  /** the answer that may go beyond the bounds */
+  let first: Answer | undefined
+  let cuts = 0
+
+  const change = (answer: Answer, collected: number, unread: number): void => {
+    shares.take(answer.caller, collected + unread - answer.collected - answer.unread)
+    answer.collected = collected
+    answer.unread = unread
+    if (unread === 0) unreadAnswers.delete(answer)
+    else unreadAnswers.add(answer)
+  }
+
+  const tryCollect = (answer: Answer, bytes: number): boolean => {
+    const more = bytes - answer.collected
+    if (more > 0 && answer !== first && !shares.fits(answer.caller, more)) return false
+    change(answer, bytes, answer.unread)
+    return true
+  }
+
+  const remaining = ({ answer }: Waiter): number => answer.maxBytes - answer.collected
+
+  /** Lets the answers go on that have room now, and one more: that with the least still to come. */
+  const admitWaiting = Effect.suspend(() => {
+    const order = [...waiters].sort((one, other) => remaining(one) - remaining(other))
+    if (first === undefined) first = order[0]?.answer
+    const admitted = order.filter(({ answer, bytes }) => tryCollect(answer, bytes))
+    return Effect.forEach(admitted, ({ turn }) => Deferred.succeed(turn, undefined), { discard: true })
+  })
+
+  const collect = Effect.fnUntraced(function* (answer: Answer, bytes: number) {
+    const gives = bytes < answer.collected && waiters.size > 0
+    if (tryCollect(answer, bytes)) return gives ? yield* admitWaiting : undefined
+    const waiter: Waiter = { answer, bytes, turn: yield* Deferred.make<void>() }
+    yield* Effect.acquireUseRelease(
+      Effect.sync(() => waiters.add(waiter)),
+      () => Effect.andThen(admitWaiting, Deferred.await(waiter.turn)),
+      () => Effect.sync(() => waiters.delete(waiter))
+    ).pipe(Effect.timeoutOrElse({ duration: options.maxWaitMs ?? maxWaitMs, orElse: () => crowded }))
+  })
+
+  /** The slowest reader of those that `isOf` selects, unless it is the only one and there is room for it. */
+  const slowest = (isOf: (answer: Answer) => boolean): Answer | undefined => {
+    const [now, found] = [nowMs(), [...unreadAnswers].filter(isOf)]
+    const cost = ({ since, unread }: Answer) => unread * (now - since + 1)
+    if (found.length < 2 && shares.total <= options.maxBytes) return undefined
+    return found.toSorted((one, other) => cost(other) - cost(one))[0]
+  }
+
+  /** Cuts readers until the unread answers of `caller` fit. */
+  const cutSlowest = ({ caller }: Answer): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const cut: Array<Answer> = []
+      for (;;) {
+        const isOf = !shares.tenantFits(caller)
+          ? ({ caller: other }: Answer) => other.tenantId === caller.tenantId
+          : ({ caller: other }: Answer) => other.keyId === caller.keyId
+        const answer = shares.fits(caller) ? undefined : slowest(isOf)
+        if (answer === undefined) break
+        change(answer, answer.collected, 0)
+        cut.push(answer)
+      }
+      cuts += cut.length
+      return Effect.forEach(cut, (answer) => answer.cut, { discard: true })
+    })
+
+  const hold = (answer: Answer, bytes: number): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const unread = counted(bytes)
+      if (unread === answer.unread && answer.collected === 0) return Effect.void
+      if (unread < answer.unread || answer.unread === 0) answer.since = nowMs()
+      if (first === answer) first = undefined
+      const grows = unread > answer.unread
+      change(answer, 0, unread)
+      return Effect.andThen(
+        grows ? cutSlowest(answer) : Effect.void,
+        waiters.size === 0 ? Effect.void : admitWaiting
+      )
+    })
+
+  return AnswerMemory.of({
+    share: Effect.fnUntraced(function* (shareOptions) {
+      const answer: Answer = { ...shareOptions, collected: 0, unread: 0, since: 0 }
+      yield* Scope.addFinalizer(yield* Effect.scope, hold(answer, 0))
+      return {
+        collect: (bytes) => collect(answer, counted(bytes)),
+        hold: (bytes) => hold(answer, bytes)
+      }
+    }),
+    checkRoom: (caller) =>
+      Effect.suspend(() => {
+        const hasUnread =
+          unreadAnswers.size > 0 && [...unreadAnswers].some((one) => one.caller.keyId === caller.keyId)
+        return hasUnread && !shares.fits(caller)
+          ? new RateLimited({ limit: "concurrency", value: caller.limits.concurrent, retryAfterS: 1 })
+          : Effect.void
+      }),
+    bytes: Effect.sync(() => shares.total),
+    cuts: Effect.sync(() => cuts),
+    waiting: Effect.sync(() => waiters.size)
+  })
+})
+
+const crowded = Effect.suspend(
+  () =>
+    new Unavailable({
+      gate: "Limiter",
+      retryAfterS: 1,
+      crowded: true,
+      cause: "no memory for another answer"
+    })
+)

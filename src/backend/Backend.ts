@@ -3,8 +3,8 @@
  * and models, rebuilt from allow-lists.
  *
  * Chat and generate are always streamed from the backend, also for clients without a stream: there is one code path,
- * tokens are counted live, and a cancelled request stops at once. Closing the Scope closes the connection to the
- * backend.
+ * tokens are counted live, and a cancelled request stops at once. Closing the Scope ends a call: its connection is closed,
+ * or used again when the answer is complete.
  */
 import { Context, type Effect, type Scope, type Stream } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
@@ -13,6 +13,7 @@ import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Evidence.ts"
+import type { AnswerShare } from "./AnswerMemory.ts"
 import type { CallError } from "./errors.ts"
 
 export class Backend extends Context.Service<
@@ -26,21 +27,22 @@ export class Backend extends Context.Service<
      * Fails with `Forbidden` when the backend no longer has the model, and with `BadRequest` (one of a few fixed
      * sentences, never the backend's text) when it refused the request. The call and the stream fail with
      * `ShuttingDown` when this process stops (`Drain.cut`), and with `Unavailable` when there is no memory for the
-     * answer (`AnswerMemory.ts`). That memory is given back when the Scope closes.
+     * answer in `share`.
      */
     forward(
-      permit: Permit
+      permit: Permit,
+      share: AnswerShare
     ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>, CallError, Scope.Scope>
     /**
      * `POST /api/embed`, or the older `/api/embeddings` for a request of that kind. Fails as `forward` does, and with
      * `BackendFailed` unless there is one vector per input.
      */
-    embed(permit: Permit): Effect.Effect<Embeddings, CallError, Scope.Scope>
+    embed(permit: Permit, share: AnswerShare): Effect.Effect<Embeddings, CallError>
     /**
      * `POST /api/show` for the permitted model, without system prompt, template, modelfile, messages and remote
      * hosts. `details`, `model_info` and `capabilities` are always present. Fails as `forward` does.
      */
-    show(permit: Permit): Effect.Effect<JsonObject, CallError, Scope.Scope>
+    show(permit: Permit, share: AnswerShare): Effect.Effect<JsonObject, CallError>
     /** `GET /api/tags`: the installed models. Models that the backend would proxy to another host are left out. */
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** `POST /api/show` for discovery: what a model can do. It does not use the breaker. */

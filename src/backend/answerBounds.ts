@@ -53,13 +53,24 @@ const vectorBytes = 128 * kib
 /** Bytes of all vectors: 2048 vectors of 1024 numbers, or 512 of 4096. */
 const maxVectorBytes = 32 * mib
 
-/** The longest vector in bytes: as long as an answer to one input may be. */
-export const longestVector = spareBytes + vectorBytes
-
 /** The bound in bytes of an answer with one vector per input. */
 export const vectorBytesOf = ({ body }: ModelCall["request"]): number => {
   const input = body["input"]
   return Math.min(maxVectorBytes, spareBytes + vectorBytes * (Array.isArray(input) ? input.length : 1))
+}
+
+/** The most memory that the answer to a call may take. */
+export const answerBytesOf = (call: ModelCall): number => {
+  switch (call.request.kind) {
+    case "chat":
+    case "generate":
+      return frameBoundsOf(call).bytes
+    case "embed":
+    case "embeddings":
+      return vectorsFactor * vectorBytesOf(call.request)
+    case "show":
+      return parsedFactor * showBytes
+  }
 }
 
 /** Bytes of a description: a licence, and the names and shapes of several thousand tensors. */
@@ -72,29 +83,37 @@ export const tagsBytes = 4 * mib
  */
 export const maxContainers = 65_536
 
-/** Whether `text` has more than `maxContainers` braces and brackets, including those in strings. */
-export const isTooDense = (text: string): boolean => {
-  if (text.length < 2 * maxContainers) return false
+/** Whether `text` has more than `most` braces and brackets, including those in strings. */
+export const hasMoreThan = (text: string, most: number): boolean => {
+  if (text.length < 2 * most) return false
   let count = 0
   for (const opening of ["{", "["]) {
-    for (let at = text.indexOf(opening); at !== -1; at = text.indexOf(opening, at + 1)) count += 1
+    for (let at = text.indexOf(opening); at !== -1; at = text.indexOf(opening, at + 1)) {
+      count += 1
+      if (count > most) return true
+    }
   }
-  return count > maxContainers
+  return false
 }
+
+/** Whether `text` has more than `maxContainers` braces and brackets. */
+export const isTooDense = (text: string): boolean => hasMoreThan(text, maxContainers)
 
 /**
  * Memory of a parsed answer as a multiple of its bytes. Measured with Node 24: 21 for `{}`, 18 for objects with one
  * short key, 13 for `[]`, 2.3 for log probabilities, 1.2 for the tensors of a model.
  */
 export const parsedFactor = 24
+/** The same for vectors: their text, numbers of 8 bytes each, and a part of the answer for the client. */
+export const vectorsFactor = 3
 /**
  * Memory of a frame besides its characters. A string takes two bytes for each character if one of them is not
  * Latin-1.
  */
 const frameOverhead = 64
 const characterBytes = 2
-/** Log probabilities are kept as text. It is a little longer on the OpenAI surface. */
-const logprobsFactor = 2
+/** Log probabilities as objects and, at the end, as text. */
+const logprobsFactor = 5
 
 /** The memory of a frame that is collected for an answer of one object. `lineLength` is the length of its line. */
 export const foldedBytesOf = (frame: Frame, lineLength: number): number => {

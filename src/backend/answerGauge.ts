@@ -9,18 +9,18 @@ export const layerAnswerGauge = Layer.effectDiscard(
     yield* metrics.probe({
       name: "tollgate_unread_answer_bytes",
       help: "Bytes of answers in this process: collected from the backend, or not yet read by their clients",
-      read: Effect.sync(memory.bytes)
+      read: memory.bytes
     })
     yield* metrics.probe({
       name: "tollgate_unread_answers_cut",
       help: "Answers cut since the start, because all together took more than UNREAD_ANSWERS_MAX_BYTES",
       type: "counter",
-      read: Effect.sync(memory.cuts)
+      read: memory.cuts
     })
     yield* metrics.probe({
       name: "tollgate_answers_waiting",
       help: "Answers that wait for memory before more of them is read from the backend",
-      read: Effect.sync(memory.waiting)
+      read: memory.waiting
     })
   })
 )

@@ -2,10 +2,10 @@
 import type { BlockList } from "node:net"
 import { IncomingMessage, ServerResponse } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Clock, Context, Effect } from "effect"
+import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BadRequest, Forbidden } from "../domain/Errors.ts"
-import { makeRequestContext, type RequestContext } from "../request/RequestContext.ts"
+import { RequestContext } from "../request/RequestContext.ts"
 import { type Route, routeOf } from "./routes.ts"
 import { arrivalOf } from "./arrival.ts"
 import { makeEndRequest } from "./endRequest.ts"
@@ -84,7 +84,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
 
   const answer = (incoming: IncomingMessage, response: ServerResponse, received: ReceivedBody) => {
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
-    const context = makeRequestContext(
+    const context = new RequestContext(
       arrivalOf(incoming, clock.currentTimeMillisUnsafe(), options.trustedProxies),
       nowMs(),
       route !== undefined
@@ -109,10 +109,5 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
 
   // The caller runs it for each request.
   // @effect-diagnostics-next-line returnEffectInGen:off
-  return withLastCatch(
-    // One step; asking for the service and going on with it takes three.
-    Effect.contextWith((context: Context.Context<HttpServerRequest.HttpServerRequest>) =>
-      serve(Context.get(context, HttpServerRequest.HttpServerRequest))
-    )
-  )
+  return withLastCatch(Effect.flatMap(HttpServerRequest.HttpServerRequest, serve))
 })

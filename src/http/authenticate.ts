@@ -41,14 +41,14 @@ const endUserHeaderOf = (incoming: IncomingMessage, { endUserHeader }: Caller): 
 export const makeAuthenticate = Effect.gen(function* () {
   const [freeWork, keys] = [yield* FreeWork, yield* KeyStore]
 
-  return function* (
+  return Effect.fnUntraced(function* (
     context: RequestContext,
     incoming: IncomingMessage
   ): Effect.fn.Return<Evidence<"KeyStore">, GatewayError> {
     const key = yield* keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp))
-    context.identify(key)
+    context.key = key
     context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))
     yield* Effect.fromResult(freeWork.check(key.facts.caller))
     return key
-  }
+  })
 })

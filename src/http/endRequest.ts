@@ -2,20 +2,21 @@
  * The end of every audited request, and its only error handler. A handler makes a `Reply` or fails. In both cases the
  * request is charged and audited here, and then the client sees the end.
  */
-import { Cause, Effect, Exit, Scope } from "effect"
-import { HttpServerError, type HttpServerResponse } from "effect/http"
-import type { GatewayError, Unavailable } from "../domain/Errors.ts"
+import { Array as Arr, Cause, Effect, Exit, identity, Scope, Stream } from "effect"
+import { HttpServerError, HttpServerResponse } from "effect/http"
+import { BackendFailed, type GatewayError } from "../domain/Errors.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
-import { unlessVoid } from "../infra/v8/unlessVoid.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import { withRequestSpan } from "./requestSpan.ts"
 import { Sampling } from "../observability/sampling.ts"
 import { Traced } from "../observability/Trace.ts"
-import { makeFinish } from "../request/finish.ts"
+import { type Ending, makeFinish } from "../request/finish.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "./errors/errorResponses.ts"
-import { makeRefuse } from "./refuse.ts"
-import type { Reply } from "./Reply.ts"
+import { makeRefuse, type Refusal } from "./refuse.ts"
+import type { ObjectReply, Reply, StreamReply } from "./Reply.ts"
+import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
+import { inPieces, pieceBytes, readAhead } from "./unread.ts"
 
 type Response = HttpServerResponse.HttpServerResponse
 
@@ -24,81 +25,125 @@ export const makeEndRequest = Effect.gen(function* () {
   const [isSampled, traced] = [yield* Sampling, yield* Traced]
   const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
-  /** Sends a reply after the request is charged and audited. When that fails, the client gets an error instead. */
-  const send = (context: RequestContext, reply: Reply): Effect.Effect<Response> => {
-    const sent = Effect.matchCauseEffect(finish(context, reply.ending), {
-      // A client that left does not wait for the rest.
-      onSuccess: () => Effect.interruptible(reply.send),
-      onFailure: (cause) =>
-        Effect.flatMap(logged(context, cause), (error) => Effect.interruptible(reply.fail(error)))
-    })
-    return reply.ending.slot === "kept" ? Effect.ensuring(sent, release(context)) : sent
-  }
+  /** Charges and audits an answer. It keeps its slot while the client may read slowly. */
+  const finishAnswer = (context: RequestContext, slot: Ending["slot"]) =>
+    finish(context, { outcome: outcomes.answered, row: "own", slot })
 
-  /** Logs why a request could not be finished. Returns what its client gets instead of the answer. */
-  const logged = (context: RequestContext, cause: Cause.Cause<Unavailable>): Effect.Effect<ErrorResponse> => {
+  /** What a client gets instead of an answer that fails, or that could not be charged and audited. It is logged. */
+  const failureOf = (
+    context: RequestContext,
+    cause: Cause.Cause<GatewayError>
+  ): Effect.Effect<ErrorResponse> => {
     const error = Cause.findErrorOption(cause)
     return error._tag === "Some"
       ? Effect.as(log(context, error.value), toErrorResponse(error.value))
       : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
   }
 
-  /** Ends a request without a reply: its client left, the process stops, or its refusal had a defect. */
-  const abandon = Effect.fnUntraced(function* (context: RequestContext, cause: Cause.Cause<never>) {
-    const outcome = outcomeOf(cause)
-    const row = outcome === outcomes.clientLeft ? rowWhenLeft(context) : "own"
-    spendFreeWork(context)
-    yield* Effect.catch(finish(context, { outcome, row, slot: "freed" }), (error) =>
-      withRequestId(context, Effect.logWarning("audit row late", error.cause))
-    )
-    return yield* Effect.failCause(cause)
+  const respondObject = Effect.fnUntraced(function* (context: RequestContext, { body, share }: ObjectReply) {
+    const isSmall = body.length <= pieceBytes
+    yield* finishAnswer(context, isSmall ? "freed" : "kept")
+    return isSmall
+      ? respondText(context, body)
+      : HttpServerResponse.stream(inPieces(body, share), {
+          contentType: jsonType,
+          contentLength: Buffer.byteLength(body),
+          headers: headersOf(context)
+        })
   })
 
-  /** Sends a reply, and then ends what the request holds, which an answer may need until it is sent. */
-  const sendReply = (
+  /** The end of an answer whose head is sent. It is the last thing that the client gets. */
+  const failStream = Effect.fnUntraced(function* (
     context: RequestContext,
-    reply: Reply,
-    scope: Scope.Closeable
-  ): Effect.Effect<Response> => {
+    { encoder }: StreamReply,
+    cause: Cause.Cause<GatewayError | Cause.Done>
+  ) {
+    // An answer ends with its final frame.
+    const failure = Cause.map(cause, (error) =>
+      Cause.isDone(error) ? new BackendFailed({ fault: "cut" }) : error
+    )
+    const error = yield* failureOf(context, failure)
+    if (context.outcome === undefined) yield* finish(context, endingOf({ response: error, row: "own" }))
+    return Buffer.from(encoder.failure(error, context.arrival.requestId))
+  })
+
+  /**
+   * The headers go out with the first frame, which is already in. Only the final frame waits for the end of the request, also
+   * when it came together with text. An interruption stays an interruption.
+   */
+  const respondStream = Effect.fnUntraced(function* (context: RequestContext, reply: StreamReply) {
+    const services = yield* Effect.context<never>()
+    const ahead = yield* readAhead(reply, (final) =>
+      Effect.as(finishAnswer(context, "kept"), Buffer.from(reply.encoder.frames([final])))
+    )
+    const bytes = ahead.pull.pipe(
+      Effect.catchCauseIf(
+        (cause) => !Cause.hasInterrupts(cause),
+        (cause) => failStream(context, reply, cause)
+      ),
+      Effect.map(Arr.of),
+      // The server pulls outside of the span of the request, which log lines name.
+      traced ? Effect.provideContext(services) : identity
+    )
+    const pull = Effect.suspend(() => (context.outcome === undefined ? bytes : Cause.done()))
+    return HttpServerResponse.stream(Stream.fromPull(Effect.succeed(pull)), {
+      contentType: reply.contentType,
+      headers: { "x-accel-buffering": "no", ...headersOf(context) }
+    })
+  })
+
+  const respond = (context: RequestContext, reply: Reply): Effect.Effect<Response, never, Scope.Scope> => {
     spendFreeWork(context)
-    const isAnswer = reply.ending.outcome === outcomes.answered
-    return isAnswer
-      ? Effect.onExitPrimitive(send(context, reply), () => unlessVoid(Scope.closeUnsafe(scope, Exit.void)))
-      : Effect.andThen(Scope.close(scope, Exit.void), send(context, reply))
+    return reply._tag === "Stream"
+      ? respondStream(context, reply)
+      : Effect.catchCause(respondObject(context, reply), (cause) =>
+          Effect.map(failureOf(context, cause), (error) => respondError(context, error))
+        )
   }
 
-  /** The call of a failed request ends before its refusal is sent. */
-  const endFailed = (
+  /** Refuses a request that failed before its answer began. */
+  const respondFailure = (
     context: RequestContext,
-    cause: Cause.Cause<GatewayError>,
-    scope: Scope.Closeable
-  ): Effect.Effect<Response> =>
-    Effect.andThen(
-      Scope.close(scope, Exit.failCause(cause)),
-      Effect.failCause(cause).pipe(
-        Effect.catch((error) => refuse(context, error)),
-        Effect.catchDefect((defect) => refuseDefect(context, defect)),
-        Effect.matchCauseEffect({
-          onSuccess: (reply) => send(context, reply),
-          onFailure: (left) => abandon(context, left)
-        })
-      )
+    cause: Cause.Cause<GatewayError>
+  ): Effect.Effect<Response, GatewayError> => {
+    if (Cause.hasInterrupts(cause)) return Effect.failCause(cause)
+    const error = Cause.findErrorOption(cause)
+    const refused = error._tag === "Some" ? refuse(context, error.value) : refuseDefect(context, cause)
+    return refused.pipe(
+      Effect.flatMap((refusal) => Effect.as(finish(context, endingOf(refusal)), refusal.response)),
+      Effect.catchCause((unfinished) => failureOf(context, unfinished)),
+      Effect.map((response) => respondError(context, response))
     )
+  }
 
-  const end = <R>(
-    context: RequestContext,
-    handler: Effect.Effect<Reply, GatewayError, R>
-  ): Effect.Effect<Response, never, Exclude<R, Scope.Scope>> => {
-    const scope = Scope.makeUnsafe()
-    // The server runs the app uninterruptibly. Without this, a client that leaves would not be noticed.
-    const handled = Effect.interruptible(Scope.provide(handler, scope))
-    return Effect.uninterruptible(
-      Effect.matchCauseEffect(handled, {
-        onSuccess: (reply) => sendReply(context, reply, scope),
-        onFailure: (cause) => endFailed(context, cause, scope)
+  /** Ends a request that has no answer, because its client left or the process stops, and frees its slot. */
+  const abandon = (context: RequestContext, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      if (context.outcome !== undefined) return release(context)
+      const outcome = outcomeOf(exit)
+      spendFreeWork(context)
+      return Effect.catch(
+        finish(context, {
+          outcome,
+          row: outcome === outcomes.clientLeft ? rowWhenLeft(context) : "own",
+          slot: "freed"
+        }),
+        (error) => withRequestId(context, Effect.logWarning("audit row late", error.cause))
+      )
+    })
+
+  /** The server runs it uninterruptibly, and closes the Scope after the last byte. */
+  const end = <R>(context: RequestContext, handler: Effect.Effect<Reply, GatewayError, R>) =>
+    Effect.flatMap(Effect.scope, (scope) =>
+      Scope.addFinalizerExit(scope, (exit) => abandon(context, exit))
+    ).pipe(
+      // Without this, a client that leaves would not be noticed.
+      Effect.andThen(Effect.interruptible(handler)),
+      Effect.matchCauseEffect({
+        onSuccess: (reply) => respond(context, reply),
+        onFailure: (cause) => respondFailure(context, cause)
       })
     )
-  }
 
   return <R>(context: RequestContext, handler: Effect.Effect<Reply, GatewayError, R>) =>
     traced ? withRequestSpan(context, isSampled, end(context, handler)) : end(context, handler)
@@ -106,11 +151,17 @@ export const makeEndRequest = Effect.gen(function* () {
 
 export type EndRequest = Effect.Success<typeof makeEndRequest>
 
+const endingOf = ({ response: { status, type }, row }: Refusal): Ending => ({
+  outcome: { status, type },
+  row,
+  slot: "freed"
+})
+
 /** 499 when the client left, 503 when this process stopped. */
-const outcomeOf = (cause: Cause.Cause<never>): Outcome => {
-  const interrupts = cause.reasons.filter((reason) => reason._tag === "Interrupt")
+const outcomeOf = (exit: Exit.Exit<unknown, unknown>): Outcome => {
+  const interrupts = Exit.isFailure(exit) ? exit.cause.reasons.filter(Cause.isInterruptReason) : []
   if (interrupts.length === 0) return outcomes.internalError
-  return interrupts.some((reason) => reason.annotations.has(HttpServerError.ClientAbort.key))
+  return interrupts.some(({ annotations }) => annotations.has(HttpServerError.ClientAbort.key))
     ? outcomes.clientLeft
     : outcomes.unavailable
 }

@@ -6,11 +6,11 @@
  * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
  * cannot be changed by mistake. `endRequest.ts` ends every request.
  */
-import { Effect, type Scope } from "effect"
+import { Effect } from "effect"
+import { answerBytesOf } from "../backend/answerBounds.ts"
 import { AnswerMemory } from "../backend/AnswerMemory.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
 import type { Embeddings } from "../domain/Embeddings.ts"
-import type { GatewayError } from "../domain/Errors.ts"
 import type { Asked, Evidence, Permit } from "../domain/Evidence.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
@@ -26,8 +26,8 @@ import { noContext, sealFor } from "./dialect/native/contexts.ts"
 import type { Exchange } from "./Exchange.ts"
 import { makeSpans } from "./gateSpans.ts"
 import { makeReadRequest, type RequestOptions } from "./readRequest.ts"
-import { makeReplies } from "./replies.ts"
-import { RequestBodies, type Share } from "./server/RequestBodies.ts"
+import { foldedReply, objectReply } from "./replies.ts"
+import { RequestBodies } from "./server/RequestBodies.ts"
 
 export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) {
   const [bodies, breaker, contexts, discovery, memory] = [
@@ -37,30 +37,29 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     yield* Discovery,
     yield* AnswerMemory
   ]
-  const [backend, replies] = [yield* makeForward, yield* makeReplies]
-  const { call, frames, gate, inlineGate } = yield* makeSpans
-  const authenticate = inlineGate("authenticate", yield* makeAuthenticate)
-  const readRequest = inlineGate("read request", yield* makeReadRequest(options))
+  const [backend, { call, gate }] = [yield* makeForward, yield* makeSpans]
+  const authenticate = gate("authenticate", yield* makeAuthenticate)
+  const readRequest = gate("read request", yield* makeReadRequest(options))
   const resolveModel = gate("resolve model", discovery.resolve)
   const reserve = gate("reserve", yield* makeReserve)
   const waitForPlace = gate("wait for place", yield* makeWaitForPlace)
   const checkBreaker = gate("check breaker", breaker.check)
-  const openIntent = inlineGate("open intent", yield* makeOpenIntent)
-  const forward = frames("call model server", backend.forward)
-  const [callEmbed, callShow] = [
+  const openIntent = gate("open intent", yield* makeOpenIntent)
+  const [forward, embed, show] = [
+    call("call model server", backend.forward),
     call("call model server", backend.embed),
     call("call model server", backend.show)
   ]
 
-  const admit = function* (
+  const admit = Effect.fnUntraced(function* (
     context: RequestContext,
     key: Evidence<"KeyStore">,
     asked: Asked
-  ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
-    context.ask(asked.request)
+  ) {
+    context.asked = asked.request
     // 403, 400. Before the reservation: a request for a model that its key may not use consumes nothing.
     const model = yield* resolveModel(key, asked)
-    context.resolve(model.facts)
+    context.resolved = model.facts
     // 429, 503. Limits and budgets together, so that a request holds all of its claims or none.
     const reserved = yield* reserve(context, model)
     // 429, 503. After the reservation: no request waits that would be refused afterwards.
@@ -69,39 +68,37 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     yield* checkBreaker(key.facts.caller)
     // 503. Last, because the row charges the request if this process crashes. No row, no call.
     return yield* openIntent(context, queued)
-  }
-
-  /** The part of the way for which memory is held. */
-  const readAndAdmit = Effect.fnUntraced(function* (
-    exchange: Exchange,
-    key: Evidence<"KeyStore">,
-    share: Share,
-    decode: Decode
-  ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
-    // 413, 400. Before the gates that hold something.
-    const asked = yield* readRequest(exchange, key, share, decode)
-    return yield* admit(exchange.context, key, asked)
   })
 
-  const handle = function* (
-    exchange: Exchange,
-    decode: Decode
-  ): Effect.fn.Return<Permit, GatewayError, Scope.Scope> {
+  const handle = Effect.fnUntraced(function* (exchange: Exchange, decode: Decode) {
     const { context, incoming } = exchange
     // 401, 429. First: nothing is read for an unknown sender.
     const key = yield* authenticate(context, incoming)
     const { caller } = key.facts
     // 429. A key that does not read its answers gets no more of them.
-    yield* Effect.fromResult(memory.checkRoom(caller))
+    yield* memory.checkRoom(caller)
     // 429, 503. Memory for the body until the request is admitted.
-    return yield* bodies.withShare(caller, (share) => readAndAdmit(exchange, key, share, decode))
-  }
+    return yield* bodies.withShare(caller, (share) =>
+      // 413, 400. Before the gates that hold something.
+      Effect.flatMap(readRequest(exchange, key, share, decode), (asked) => admit(context, key, asked))
+    )
+  })
+
+  /** The memory of an answer. A client that does not read it may be cut. */
+  const shareOf = ({ incoming }: Exchange, { facts: { call, caller } }: Permit) =>
+    memory.share({
+      caller,
+      maxBytes: answerBytesOf(call),
+      cut: Effect.sync(() => incoming.socket.destroy())
+    })
 
   /** Chat and generate. */
   const generate = Effect.fnUntraced(function* (exchange: Exchange, dialect: Dialect) {
+    const { context } = exchange
     const permit = yield* handle(exchange, dialect.decode)
+    const share = yield* shareOf(exchange, permit)
     // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
-    const answer = yield* forward(exchange.context, permit)
+    const answer = yield* forward(context, permit, share)
     const { caller, model, request } = permit.facts
     // Only generate has a context.
     const seal =
@@ -110,26 +107,23 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
         : noContext
     const encoder = dialect.encoder(request, seal)
     return request.stream
-      ? yield* replies.stream(exchange, answer, dialect, encoder)
-      : yield* replies.folded(exchange, answer, encoder)
+      ? ({ _tag: "Stream", contentType: dialect.contentType, answer, encoder, share } as const)
+      : yield* foldedReply(answer, encoder, share)
   })
 
-  const embed = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
+  const embeddings = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
     const permit = yield* handle(exchange, dialect.decode)
-    const embeddings = yield* callEmbed(exchange.context, permit)
-    const { request } = permit.facts
-    const parts = dialect.encode(request, embeddings)
-    // Base64 is a copy, and the vectors are not needed while it is sent.
-    const isCopied = request.base64 === true
-    if (isCopied) embeddings.release?.()
-    return yield* replies.object(exchange, parts, isCopied ? undefined : embeddings.release)
+    const share = yield* shareOf(exchange, permit)
+    const vectors = yield* embed(exchange.context, permit, share)
+    return objectReply(dialect.encode(permit.facts.request, vectors), share)
   })
 
-  const show = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {
+  const description = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {
     const permit = yield* handle(exchange, dialect.decode)
-    const description = yield* callShow(exchange.context, permit)
-    return yield* replies.object(exchange, dialect.encode(permit.facts.request, description))
+    const share = yield* shareOf(exchange, permit)
+    const shown = yield* show(exchange.context, permit, share)
+    return objectReply(dialect.encode(permit.facts.request, shown), share)
   })
 
-  return { generate, embed, show }
+  return { generate, embed: embeddings, show: description }
 })

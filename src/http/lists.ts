@@ -1,6 +1,6 @@
 /** Endpoints that consume no limits: the models that the key may use, and the version of the gateway. */
 import { Effect } from "effect"
-import { AnswerMemory } from "../backend/AnswerMemory.ts"
+import { AnswerMemory, uncounted } from "../backend/AnswerMemory.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { OfferedModel } from "../domain/Model.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
@@ -10,7 +10,7 @@ import { version } from "../version.ts"
 import { makeAuthenticate } from "./authenticate.ts"
 import { present } from "./dialect/decode.ts"
 import type { Exchange } from "./Exchange.ts"
-import { makeReplies } from "./replies.ts"
+import { objectReply } from "./replies.ts"
 
 const tagOf = ({ model, name }: OfferedModel) => ({
   name,
@@ -36,14 +36,14 @@ type Key = Evidence<"KeyStore">
 
 export const makeList = Effect.gen(function* () {
   const [discovery, limiter, memory] = [yield* Discovery, yield* Limiter, yield* AnswerMemory]
-  const [authenticate, replies] = [yield* makeAuthenticate, yield* makeReplies]
+  const authenticate = yield* makeAuthenticate
 
   /** The models of the key. The answer says when there are none because the list has expired. */
   const effective = (key: Key, context: RequestContext) =>
     Effect.tap(
       discovery.effective(key),
       Effect.sync(() => {
-        if (discovery.isExpired()) context.expireList()
+        if (discovery.isExpired()) context.listExpired = true
       })
     )
 
@@ -58,8 +58,8 @@ export const makeList = Effect.gen(function* () {
   return Effect.fnUntraced(function* (exchange: Exchange, name: keyof typeof bodies) {
     const { context, incoming } = exchange
     const key = yield* authenticate(context, incoming)
-    yield* Effect.fromResult(memory.checkRoom(key.facts.caller))
-    context.show(yield* limiter.headroom(key))
-    return yield* replies.object(exchange, JSON.stringify(yield* bodies[name](key, context)))
+    yield* memory.checkRoom(key.facts.caller)
+    context.headroom = yield* limiter.headroom(key)
+    return objectReply(JSON.stringify(yield* bodies[name](key, context)), uncounted)
   })
 })

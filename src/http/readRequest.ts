@@ -33,7 +33,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     return endUser === undefined ? { arrival, request, maxTokens } : { arrival, request, maxTokens, endUser }
   }
 
-  return function* (
+  return Effect.fnUntraced(function* (
     exchange: Exchange,
     { facts: { caller } }: Evidence<"KeyStore">,
     share: Share,
@@ -41,12 +41,12 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
   ): Effect.fn.Return<Asked, GatewayError> {
     const { context, incoming } = exchange
     const bytes = yield* receive(exchange, share, options.maxRequestBodyBytes)
-    context.readBody(bytes.byteLength)
+    context.bodyBytes = bytes.byteLength
     // Other requests at the same time may have used up its free work.
     yield* Effect.fromResult(freeWork.check(caller))
     const parsed = bodyOf(incoming, bytes)
     freeLarge(bytes)
     const decoded = yield* Effect.fromResult(Result.flatMap(parsed, (body) => decode(body, options)))
     return askedOf(context, yield* withContext(contexts, caller.keyId, decoded))
-  }
+  })
 })

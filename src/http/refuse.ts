@@ -1,5 +1,5 @@
 /**
- * The reply to a failed request, and its delay. Refusals cost a client little, so a flood of them is slowed down and
+ * The refusal of a failed request, and its delay. Refusals cost a client little, so a flood of them is slowed down and
  * shares audit rows.
  */
 import { Effect, Result } from "effect"
@@ -11,8 +11,13 @@ import type { Ending } from "../request/finish.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "./errors/errorResponses.ts"
 import { FreeWork } from "./FreeWork.ts"
-import { refusal, type Reply } from "./Reply.ts"
 import { Tarpit } from "./server/Tarpit.ts"
+
+/** The refusal of a request, and whether it has an audit row of its own. */
+export interface Refusal {
+  readonly response: ErrorResponse
+  readonly row: Ending["row"]
+}
 
 /** Whether the client caused the failure. Only such refusals are delayed. */
 const isClientError = (error: GatewayError): boolean => toErrorResponse(error).status < 500
@@ -36,19 +41,19 @@ export const makeRefuse = Effect.gen(function* () {
     error: GatewayError | undefined
   ): Effect.Effect<void> => {
     if (error?._tag === "RateLimited" || error?._tag === "BudgetExhausted") {
-      if (error.headroom !== undefined) context.show(error.headroom)
+      if (error.headroom !== undefined) context.headroom = error.headroom
     }
     if (context.headroom !== undefined) return Effect.void
     const { keyId } = key.facts.caller
     // A caller without free work gets the figures of the last second.
     const recent = error?._tag === "FreeWorkExhausted" ? freeWork.headroom(keyId) : undefined
     if (recent !== undefined) {
-      context.show(recent)
+      context.headroom = recent
       return Effect.void
     }
     return limiter.headroom(key).pipe(
       Effect.map((headroom) => {
-        context.show(headroom)
+        context.headroom = headroom
         freeWork.noteHeadroom(keyId, headroom)
       }),
       Effect.ignore
@@ -83,28 +88,28 @@ export const makeRefuse = Effect.gen(function* () {
     )
   }
 
-  /** The reply to a request that failed. */
+  /** The refusal of a request that failed. */
   const refuse = Effect.fnUntraced(function* (
     context: RequestContext,
     error: GatewayError
-  ): Effect.fn.Return<Reply> {
+  ): Effect.fn.Return<Refusal> {
     // Otherwise a key that keeps sending would never have free work again.
     if (error._tag !== "FreeWorkExhausted") spendFreeWork(context)
     yield* log(context, error)
     const row = yield* rowOf(context, error)
     const response = yield* responseOf(context, error)
     if (context.key !== undefined) yield* showHeadroom(context, context.key, error)
-    return refusal(context, response, row)
+    return { response, row }
   })
 
-  /** The reply to a request with a defect. */
+  /** The refusal of a request with a defect. */
   const refuseDefect = Effect.fnUntraced(function* (
     context: RequestContext,
     defect: unknown
-  ): Effect.fn.Return<Reply> {
+  ): Effect.fn.Return<Refusal> {
     yield* withRequestId(context, Effect.logError("defect", defect))
     if (context.key !== undefined) yield* showHeadroom(context, context.key, undefined)
-    return refusal(context, internalError)
+    return { response: internalError, row: "own" }
   })
 
   /** Whether a request whose client left has its own audit row. That of an unknown caller has none. */

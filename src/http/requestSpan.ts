@@ -29,29 +29,37 @@ const operations = {
 } as const satisfies { readonly [K in InferenceKind]: string | undefined }
 
 /** Facts of chat and generate. An answer that the gateway ended has no final frame and ends with `length`. */
-const outputFacts = ({ cost, outcome, streamed }: RequestContext) => {
+const outputFacts = ({ asked, cost, firstFrameMs, outcome }: RequestContext) => {
   const request = cost.permit?.facts.request
   const temperature = request?.options["temperature"]
   return {
-    "gen_ai.request.stream": streamed,
+    "gen_ai.request.stream": asked?.stream,
     "gen_ai.request.max_tokens": request?.maxTokens,
     "gen_ai.request.temperature": typeof temperature === "number" ? temperature : undefined,
     "gen_ai.response.finish_reasons":
       outcome?.status === 200 ? [cost.final?.doneReason ?? "length"] : undefined,
+    // The convention measures it from the request, in seconds.
+    "gen_ai.response.time_to_first_chunk": firstFrameMs === undefined ? undefined : firstFrameMs / 1000,
     "gen_ai.usage.output_tokens": cost.usage.tokensOut
   }
 }
 
 /** Names of models come from discovery or from an administrator. A model that does not resolve is text of the client. */
 const modelFacts = (context: RequestContext) => {
-  const { alias, cost, kind, model, modelResolved } = context
-  const operation = kind === undefined ? undefined : operations[kind]
-  if (!modelResolved || operation === undefined) return {}
+  const { cost, resolved } = context
+  if (resolved === undefined) return {}
+  const {
+    alias,
+    model,
+    request: { kind }
+  } = resolved
+  const operation = operations[kind]
+  if (operation === undefined) return {}
   return {
     "gen_ai.operation.name": operation,
     "gen_ai.provider.name": "ollama",
-    "gen_ai.request.model": alias ?? model,
-    "gen_ai.response.model": cost.sent ? model : undefined,
+    "gen_ai.request.model": alias ?? model.name,
+    "gen_ai.response.model": cost.sent ? model.name : undefined,
     "gen_ai.usage.input_tokens": cost.usage.tokensIn,
     ...(kind === "chat" || kind === "generate" ? outputFacts(context) : {})
   }

@@ -33,8 +33,11 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff"
   }
-  if (context.relaxed.length > 0) headers["x-schema-relaxed"] = context.relaxed.join(", ")
-  if (context.numCtx !== undefined) headers["x-num-ctx"] = context.numCtx
+  const { asked, resolved } = context
+  if (asked?.relaxed !== undefined && asked.relaxed.length > 0)
+    headers["x-schema-relaxed"] = asked.relaxed.join(", ")
+  if (resolved?.request.askedNumCtx !== undefined && resolved.request.askedNumCtx !== resolved.window)
+    headers["x-num-ctx"] = String(resolved.window ?? "default")
   if (context.truncated ?? context.isLikelyCut) headers["x-prompt-truncated"] = "likely"
   if (context.queuedMs !== undefined) headers["x-queue-wait-ms"] = String(context.queuedMs)
   if (context.listExpired) headers["x-model-list"] = "expired"

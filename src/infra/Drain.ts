@@ -6,7 +6,6 @@
  * Code that waits for another server listens for the cut itself. A race in every request would cost two fibers each.
  */
 import { Context, Effect, Layer } from "effect"
-import { DenseList } from "./v8/DenseList.ts"
 
 interface DrainState {
   /** whether shutdown has begun */
@@ -24,21 +23,21 @@ export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/
     Effect.sync((): DrainState => {
       let draining = false
       let over = false
-      const listeners = new DenseList<() => void>()
+      const listeners = new Set<() => void>()
       const onCut = (listener: () => void) => {
         if (over) {
           listener()
           return () => undefined
         }
-        const handle = listeners.add(listener)
-        return () => listeners.remove(handle)
+        listeners.add(listener)
+        return () => void listeners.delete(listener)
       }
       return {
         draining: () => draining,
         begin: Effect.sync(() => void (draining = true)),
         cut: Effect.sync(() => {
           over = true
-          for (const listener of listeners.all) listener()
+          for (const listener of listeners) listener()
         }),
         onCut
       }

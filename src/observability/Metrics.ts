@@ -63,9 +63,9 @@ export class Metrics extends Context.Service<
   Metrics,
   {
     /** Counts a finished request. `modelResolved`: whether its model may be a label. */
-    observe(record: AuditRecord, modelResolved: boolean): void
+    observe(record: AuditRecord, modelResolved: boolean): Effect.Effect<void>
     /** Records that the backend's first frame came `ms` after the request arrived. `model`: a discovered name. */
-    firstFrame(ms: number, model: string): void
+    firstFrame(ms: number, model: string): Effect.Effect<void>
     /** Records that this process knew of a revocation `latencyMs` after it was written. */
     revoked(latencyMs: number): Effect.Effect<void>
     /** Counts transcripts of opted-in keys that could not be written. */
@@ -200,20 +200,22 @@ const make = Effect.sync(() => {
     for (const outcome of ["refused", "truncated"]) overflows.inc({ tenant, model, outcome }, 0)
   }
   return Metrics.of({
-    observe: (record, modelResolved) => {
-      const tenant = record.caller?.tenantName ?? "none"
-      const model = modelResolved && record.model !== undefined ? record.model : "none"
-      startOverflows(tenant, model)
-      if (record.errorType === outcomes.contextExceeded.type)
-        overflows.inc({ tenant, model, outcome: "refused" })
-      if (record.truncated === true) overflows.inc({ tenant, model, outcome: "truncated" })
-      requests.inc({ tenant, model, status: String(record.status) })
-      if (record.errorType !== undefined) refusals.inc({ tenant, reason: record.errorType })
-      durations.observe({ tenant, model }, record.latencyMs / 1000)
-      if (record.usage.tokensIn > 0) tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
-      if (record.usage.tokensOut > 0) tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
-    },
-    firstFrame: (ms, model) => firstFrames.observe({ model }, Math.max(0, ms) / 1000),
+    observe: (record, modelResolved) =>
+      Effect.sync(() => {
+        const tenant = record.caller?.tenantName ?? "none"
+        const model = modelResolved && record.model !== undefined ? record.model : "none"
+        startOverflows(tenant, model)
+        if (record.errorType === outcomes.contextExceeded.type)
+          overflows.inc({ tenant, model, outcome: "refused" })
+        if (record.truncated === true) overflows.inc({ tenant, model, outcome: "truncated" })
+        requests.inc({ tenant, model, status: String(record.status) })
+        if (record.errorType !== undefined) refusals.inc({ tenant, reason: record.errorType })
+        durations.observe({ tenant, model }, record.latencyMs / 1000)
+        if (record.usage.tokensIn > 0) tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
+        if (record.usage.tokensOut > 0)
+          tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
+      }),
+    firstFrame: (ms, model) => Effect.sync(() => firstFrames.observe({ model }, Math.max(0, ms) / 1000)),
     revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
     promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
     malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),

@@ -66,11 +66,11 @@ export class Hold {
   /**
    * The heartbeat: renews the lease and the hold. It also asks again for more when the Meter did not answer before.
    */
-  renew(): Effect.Effect<void, MeterDown> {
+  readonly renew: Effect.Effect<void, MeterDown> = Effect.suspend(() => {
     const tokens = this.cost.output.estimate
     const short = this.#undecided !== undefined && this.held < this.#tokensFor(tokens + margin)
     return this.#request(short ? this.#tokensFor(tokens + ahead) : this.held)
-  }
+  })
 
   /** Set when the answer must end at the end of its hold because the Meter did not answer. */
   get unavailable(): Unavailable | undefined {
@@ -90,23 +90,21 @@ export class Hold {
   }
 
   #ask(output: number): Effect.Effect<void> {
-    const want = this.#tokensFor(output)
-    const asked = Effect.flatMap(this.#request(want), () =>
-      this.#undecided === missingTotals ? this.#requestRestored(want) : Effect.void
-    )
-    return Effect.ignore(asked)
+    return Effect.suspend(() => {
+      const want = this.#tokensFor(output)
+      return Effect.flatMap(this.#request(want), () =>
+        this.#undecided === missingTotals ? this.#requestRestored(want) : Effect.void
+      )
+    }).pipe(Effect.ignore)
   }
 
   /** Loads lost totals from the ledger, so that the Meter can decide. */
   #requestRestored(want: number): Effect.Effect<void, MeterDown | Unavailable> {
     const { reservation } = this.cost
     if (reservation === undefined) return Effect.void
-    const loaded = Effect.tapError(this.#restore(reservation), ({ cause }) =>
-      Effect.sync(() => void (this.#undecided = { cause }))
-    )
-    return Effect.andThen(
-      loaded,
-      Effect.suspend(() => this.#request(want))
+    return this.#restore(reservation).pipe(
+      Effect.tapError(({ cause }) => Effect.sync(() => void (this.#undecided = { cause }))),
+      Effect.andThen(Effect.suspend(() => this.#request(want)))
     )
   }
 

@@ -3,12 +3,11 @@
  * which is their charge if this process dies. One timer serves all requests, so a short request costs nothing. If Redis
  * restarts empty, running requests register again at once, so that their slots are not given out twice.
  */
-import { Context, Effect, Exit, Layer } from "effect"
+import { Context, Effect, Exit, Layer, Scope } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import type { Metrics } from "../observability/Metrics.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
-import { DenseList } from "../infra/v8/DenseList.ts"
 import { background, later, spaced } from "../observability/background.ts"
 import type { RequestCost } from "./RequestCost.ts"
 import type { Hold } from "./Hold.ts"
@@ -25,14 +24,12 @@ interface Lease {
 export class LeaseKeeper extends Context.Service<
   LeaseKeeper,
   {
-    /** Keeps the lease until the cost is dropped. */
-    keep(hold: Hold): void
+    /** Renews the lease until the Scope closes. */
+    keep(hold: Hold): Effect.Effect<void, never, Scope.Scope>
     /** Monotonic milliseconds: the time at which a reservation is requested. */
     now(): number
     /** Whether the lease of a reservation that was requested at `since` may have ended. */
     lapsed(since: number): boolean
-    /** Stops the renewal of a request. */
-    drop(cost: RequestCost): void
   }
 >()("tollgate/request/LeaseKeeper") {
   /** `leaseS`: `CONCURRENCY_LEASE_S` */
@@ -42,10 +39,9 @@ export class LeaseKeeper extends Context.Service<
     Layer.effect(
       LeaseKeeper,
       Effect.gen(function* () {
-        const [audit, meter] = [yield* Audit, yield* Meter]
-        const now = yield* makeMonotonicMs
+        const [audit, meter, now] = [yield* Audit, yield* Meter, yield* makeMonotonicMs]
         const heartbeatMs = (options.leaseS * 1000) / 4
-        const running = new DenseList<Lease>()
+        const running = new Set<Lease>()
 
         /** Renews the slot of a settled request whose answer is still being written. */
         const renewSlot = ({ reservation, slotKept }: RequestCost) =>
@@ -58,42 +54,39 @@ export class LeaseKeeper extends Context.Service<
           Effect.suspend(() => {
             const { reservation, running: usage, settled } = hold.cost
             if (settled || reservation === undefined) return renewSlot(hold.cost)
-            return Effect.andThen(
-              audit.progress(reservation.id, usage, hold.held),
-              Effect.suspend(() => hold.renew())
-            )
+            return Effect.andThen(audit.progress(reservation.id, usage, hold.held), hold.renew)
           })
         /** A failed renewal does not stop the others; the run fails afterwards. */
-        const renewAll = (leases: ReadonlyArray<Lease>) =>
+        const renewAll = (leases: Iterable<Lease>) =>
           Effect.flatMap(
             Effect.forEach(leases, (lease) => Effect.exit(renew(lease)), { concurrency: "unbounded" }),
             (exits) => exits.find(Exit.isFailure) ?? Effect.void
           )
         const heartbeat = Effect.suspend(() => {
-          const [at, due] = [now(), Array<Lease>()]
-          for (const lease of running.all) {
-            if (lease.due > at) continue
-            lease.due = at + heartbeatMs
-            due.push(lease)
-          }
+          const at = now()
+          const due = [...running].filter((lease) => lease.due <= at)
+          for (const lease of due) lease.due = at + heartbeatMs
           return renewAll(due)
         })
         yield* background("lease_renewal", heartbeat, later(spaced(heartbeatMs / 3)))
 
         const reRegister = Effect.suspend(() =>
           running.size === 0 ? Effect.succeed(true) : meter.hasState
-        ).pipe(Effect.flatMap((hasState) => (hasState ? Effect.void : renewAll(running.all))))
+        ).pipe(Effect.flatMap((hasState) => (hasState ? Effect.void : renewAll(running))))
         yield* background("lease_reregistration", reRegister, later(spaced(reRegisterMs)))
 
         return {
           now,
           lapsed: (since) => now() - since >= options.leaseS * 1000,
-          keep: (hold) => {
-            hold.cost.keep(running.add({ hold, due: now() + heartbeatMs }))
-          },
-          drop: ({ lease }) => {
-            if (lease !== undefined) running.remove(lease)
-          }
+          keep: (hold) =>
+            Effect.flatMap(Effect.scope, (scope) => {
+              const lease = { hold, due: now() + heartbeatMs }
+              running.add(lease)
+              return Scope.addFinalizer(
+                scope,
+                Effect.sync(() => running.delete(lease))
+              )
+            })
         }
       })
     )

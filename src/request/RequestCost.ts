@@ -1,8 +1,4 @@
-/**
- * The cost of one request: what it holds of the counters, what it has used, and what it is charged.
- *
- * Other files read it. Its type is read-only outside, so they change it by its methods only.
- */
+/** The cost of one request: what it holds of the counters, what it has used, and what it is charged. */
 import type { Evidence, Permit } from "../domain/Evidence.ts"
 import { noOutput, type OutputPlan } from "../domain/outputPlan.ts"
 import type { Place, Reservation } from "../domain/Reservation.ts"
@@ -15,24 +11,21 @@ import {
   type Usage,
   usageOf
 } from "../domain/Usage.ts"
-import type { Handle } from "../infra/v8/DenseList.ts"
 import { OutputCount } from "./OutputCount.ts"
 import type { OutputTiming } from "./OutputTiming.ts"
 
-class Cost {
+export class RequestCost {
   /** the present hold; undefined before the Limiter has admitted it */
   reservation: Reservation | undefined
   /** the largest hold so far; undefined: nothing is held and nothing bounds the charge */
   granted: number | undefined
   /** when its lease began, in the time of `LeaseKeeper` */
   leasedAt = 0
-  /** its entry among the renewed leases */
-  lease: Handle | undefined
   /** its place at the backend */
   place: Place | undefined
   /** set when every gate has admitted the request; shows whether the backend was called */
   permit: Permit | undefined
-  /** the backend was called; from here on leaving costs something */
+  /** the backend was called, and has not failed before its first frame; then leaving costs something */
   sent = false
   /** monotonic ms of the call to the backend */
   sentAt = 0
@@ -70,22 +63,6 @@ class Cost {
     this.granted = Math.max(this.granted ?? 0, held)
   }
 
-  keep(lease: Handle): void {
-    this.lease = lease
-  }
-
-  renewLease(since: number): void {
-    this.leasedAt = since
-  }
-
-  take(place: Place): void {
-    this.place = place
-  }
-
-  admit(permit: Permit): void {
-    this.permit = permit
-  }
-
   /** Records the call of the backend. From here on the request costs something. */
   send({ facts: { call, request } }: Permit, at: number, timing?: OutputTiming): void {
     this.promptEstimate = request.promptEstimate
@@ -97,24 +74,9 @@ class Cost {
     this.sent = true
   }
 
-  /** Records that the backend failed before its first frame, so that the request is charged nothing. */
-  unsend(): void {
-    this.sent = false
-  }
-
-  /** Records the counts at the end of the answer. */
-  count(final: Counted | undefined): void {
-    this.final = final
-  }
-
   settle(keepSlot: boolean): void {
     this.settled = true
     this.slotKept = keepSlot && this.reservation?.slot === true
-  }
-
-  /** Records that the slot is free. */
-  freeSlot(): void {
-    this.slotKept = false
   }
 
   /** Output tokens by the count of a final frame; undefined when the count is not believable. */
@@ -174,12 +136,9 @@ class Cost {
     }
   }
 
-  /** Limits the output to what was held. No other output was sent. */
+  /** Limits the output to what was held beside the prompt. */
   #bounded(usage: Usage): Usage {
-    return this.granted === undefined ? usage : atMost(usage, this.granted - this.promptEstimate)
+    const prompt = Math.min(usage.tokensIn, this.promptEstimate)
+    return this.granted === undefined ? usage : atMost(usage, this.granted - prompt)
   }
 }
-
-export type RequestCost = Readonly<Cost>
-
-export const makeRequestCost = (): RequestCost => new Cost()

@@ -5,9 +5,10 @@
  * An answer that the kernel does not take at once keeps its slot: `release` frees it when the last byte is written or
  * the connection is gone.
  */
-import { Cause, Effect, Result } from "effect"
+import { Cause, Effect, Fiber } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
+import type { Reservation } from "../domain/Reservation.ts"
 import type { Unavailable } from "../domain/Errors.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { totalTokens, type Usage } from "../domain/Usage.ts"
@@ -18,7 +19,6 @@ import { headroomWithout } from "../gates/meter/verdicts.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { RequestLines } from "../observability/requestLine.ts"
-import { LeaseKeeper } from "./LeaseKeeper.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
 /** How a request ends, and what is kept of it. */
@@ -43,23 +43,21 @@ const isFree = (context: RequestContext, { status }: Outcome): boolean =>
 
 /** The row of a request that ends at `now` (monotonic ms). Facts that it does not have are left out. */
 const recordOf = (context: RequestContext, outcome: Outcome, usage: Usage, now: number): AuditRecord => {
-  const { alias, arrival, caller, endUser, model, queuedMs, streamed, truncated } = context
-  // Written one after the other: a spread for each fact would copy the row seven times.
-  const record: { -readonly [F in keyof AuditRecord]: AuditRecord[F] } = {
+  const { arrival, asked, caller, endUser, model, queuedMs, resolved, truncated } = context
+  return {
     arrival,
-    streamed,
+    streamed: asked?.stream === true,
     usage,
     status: outcome.status,
-    latencyMs: Math.max(0, Math.round(now - context.arrivedMs))
+    latencyMs: Math.max(0, Math.round(now - context.arrivedMs)),
+    ...(caller === undefined ? {} : { caller }),
+    ...(model === undefined ? {} : { model }),
+    ...(resolved?.alias === undefined ? {} : { alias: resolved.alias }),
+    ...(truncated === undefined ? {} : { truncated }),
+    ...(endUser === undefined ? {} : { endUser }),
+    ...(queuedMs === undefined ? {} : { queuedMs }),
+    ...(outcome.type === undefined ? {} : { errorType: outcome.type })
   }
-  if (caller !== undefined) record.caller = caller
-  if (model !== undefined) record.model = model
-  if (alias !== undefined) record.alias = alias
-  if (truncated !== undefined) record.truncated = truncated
-  if (endUser !== undefined) record.endUser = endUser
-  if (queuedMs !== undefined) record.queuedMs = queuedMs
-  if (outcome.type !== undefined) record.errorType = outcome.type
-  return record
 }
 
 /**
@@ -70,39 +68,34 @@ const logDefect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
 export const makeFinish = Effect.gen(function* () {
-  const [audit, leases, meter, metrics, settlements] = [
+  const [audit, meter, metrics, settlements] = [
     yield* Audit,
-    yield* LeaseKeeper,
     yield* Meter,
     yield* Metrics,
     yield* SettlementQueue
   ]
   const [nowMs, rates, writeLine] = [yield* makeMonotonicMs, yield* ModelRates, yield* RequestLines]
 
+  /** Gives the claims of a refused request back. The headers show what is left before that. */
+  const cancel = (context: RequestContext, reservation: Reservation): Effect.Effect<void> => {
+    if (context.headroom !== undefined) context.headroom = headroomWithout(context.headroom, reservation)
+    const cancelling = Effect.suspend(() => meter.cancel(reservation))
+    return Effect.catchCause(cancelling, (cause) =>
+      Effect.andThen(logDefect(cause), settlements.retry(`cancel ${reservation.id}`, cancelling))
+    )
+  }
+
   /**
    * Settles with the counters. When the Meter is down, the settlement is delivered later. The ledger already has
    * the charge.
    */
-  const settle = (context: RequestContext, free: boolean, tokens: number): Effect.Effect<void> => {
-    const { reservation } = context.cost
-    if (reservation === undefined) return Effect.void
-    if (free) {
-      // The headers show what is left before the claims are given back here.
-      if (context.headroom !== undefined) context.show(headroomWithout(context.headroom, reservation))
-      const cancel = Effect.suspend(() => meter.cancel(reservation))
-      return Effect.catchCause(cancel, (cause) =>
-        Effect.andThen(logDefect(cause), settlements.retry(`cancel ${reservation.id}`, cancel))
-      )
-    }
+  const settle = (context: RequestContext, reservation: Reservation, tokens: number): Effect.Effect<void> => {
     // Read each time, because a repeated settlement may come after the release.
     const settling = Effect.suspend(() =>
       meter.settle(reservation, tokens, context.cost.slotKept ? { keepSlot: true } : undefined)
     )
     return Effect.matchCauseEffect(settling, {
-      onSuccess: (headroom) => {
-        context.show(headroom)
-        return Effect.void
-      },
+      onSuccess: (headroom) => Effect.sync(() => void (context.headroom = headroom)),
       onFailure: (cause) =>
         Effect.andThen(
           logDefect(cause),
@@ -129,57 +122,52 @@ export const makeFinish = Effect.gen(function* () {
   }
 
   /** The cost of the request. It also records the speed of the model. */
-  const charge = (context: RequestContext, { status }: Outcome): Usage => {
-    const model = context.model ?? ""
-    const { cost } = context
-    const now = nowMs()
-    if (status === outcomes.clientLeft.status) {
+  const charge = ({ cost, model = "" }: RequestContext, { status }: Outcome, now: number): Usage => {
+    if (status === outcomes.clientLeft.status)
       return cost.usageWhenLeft((ms) => rates.estimate(model, ms), now)
-    }
     const { usage } = cost
     if (cost.final !== undefined) rates.observe(model, usage.tokensOut, now - cost.sentAt)
     return usage
   }
 
-  /**
-   * Fails when the audit row was not durable in time; the row is then still queued. It runs where nothing is interrupted
-   * (`endRequest.ts`).
-   */
+  /** Fails when the audit row was not durable in time; the row is then still queued. */
   const finish = Effect.fnUntraced(function* (
     context: RequestContext,
     { outcome, row: wanted, slot }: Ending
-  ): Effect.fn.Return<void, Unavailable> {
+  ) {
+    const { cost } = context
     const now = nowMs()
     const row = context.opened ? "own" : wanted
     const free = isFree(context, outcome)
     context.end(outcome, now)
-    context.cost.settle(slot === "kept")
-    if (!context.cost.slotKept) leases.drop(context.cost)
-    const usage = charge(context, outcome)
-    // The backend call has ended, so the place is free before the answer is written.
-    if (context.cost.place !== undefined) yield* context.cost.place.giveBack
+    cost.settle(slot === "kept")
+    const usage = charge(context, outcome, now)
+    if (cost.place !== undefined) yield* cost.place.giveBack
     const record = recordOf(context, outcome, usage, now)
-    const observed = Result.try(() => metrics.observe(record, context.modelResolved))
-    if (Result.isFailure(observed)) yield* Effect.logError("defect", Cause.die(observed.failure))
+    yield* Effect.catchCause(metrics.observe(record, context.resolved !== undefined), logDefect)
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* writeLine(record)
+    const { reservation } = cost
+    const settled =
+      reservation === undefined
+        ? Effect.void
+        : free
+          ? cancel(context, reservation)
+          : settle(context, reservation, totalTokens(usage))
     // The row is written while the counters are settled. Neither stops the other.
-    const [, written] = yield* Effect.all(
-      [settle(context, free, totalTokens(usage)), Effect.exit(write(context, record, row))],
-      { concurrency: "unbounded" }
-    )
-    yield* written
+    const writing = yield* Effect.forkChild(write(context, record, row), { startImmediately: true })
+    yield* settled
+    yield* Fiber.join(writing)
     // After the audit row, never instead of it.
     if (context.transcript !== undefined) yield* context.transcript.keep
-  })
+  }, Effect.uninterruptible)
 
   /** Frees the slot that the request kept. Does nothing when it kept none. */
-  const release = (context: RequestContext): Effect.Effect<void> =>
+  const release = ({ cost }: RequestContext): Effect.Effect<void> =>
     Effect.suspend(() => {
-      const { reservation } = context.cost
-      if (!context.cost.slotKept || reservation === undefined) return Effect.void
-      context.cost.freeSlot()
-      leases.drop(context.cost)
+      const { reservation } = cost
+      if (!cost.slotKept || reservation === undefined) return Effect.void
+      cost.slotKept = false
       const freeing = Effect.suspend(() => meter.freeSlot(reservation))
       return Effect.catchCause(freeing, (cause) =>
         Effect.andThen(logDefect(cause), settlements.retry(`free the slot of ${reservation.id}`, freeing))

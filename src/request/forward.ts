@@ -2,7 +2,8 @@
  * Calls the backend with a permit. It marks the call as sent, keeps the lease alive, and refunds the tokens when the
  * backend fails before its first frame.
  */
-import { Effect, type Scope } from "effect"
+import { Effect, Exit, Scope, Stream } from "effect"
+import type { AnswerShare } from "../backend/AnswerMemory.ts"
 import { Backend } from "../backend/Backend.ts"
 import type { CallError } from "../backend/errors.ts"
 import type { Embeddings } from "../domain/Embeddings.ts"
@@ -21,7 +22,7 @@ import { Metrics } from "../observability/Metrics.ts"
 import { PromptLog } from "../promptlog/PromptLog.ts"
 import { Hold, type Restore } from "./Hold.ts"
 import { LeaseKeeper } from "./LeaseKeeper.ts"
-import { type Answer, meterStream } from "./meterStream.ts"
+import { meterStream } from "./meterStream.ts"
 import type { RequestContext } from "./RequestContext.ts"
 import { OutputTiming } from "./OutputTiming.ts"
 
@@ -43,62 +44,63 @@ export const makeForward = Effect.gen(function* () {
   const restore: Restore = (reservation) =>
     budget.restore(reservation.claims.account, countersOf(reservation))
 
-  /** Marks the call as sent and keeps its hold alive. */
-  const send = ({ cost }: RequestContext, permit: Permit, timing?: OutputTiming): Hold => {
-    cost.send(permit, nowMs(), timing)
-    const hold = new Hold(cost, meter, restore)
-    leases.keep(hold)
-    return hold
-  }
-
-  /** A call that has failed costs nothing. */
-  const failed = (
+  /** Marks the call as sent, and keeps its lease alive. A call that fails before its first frame costs nothing. */
+  const send = Effect.fnUntraced(function* <A>(
     { cost }: RequestContext,
     permit: Permit,
-    error: CallError
-  ): Effect.Effect<never, CallError> => {
-    cost.unsend()
-    const failure = Effect.fail(refusalOf(error, permit))
-    // The gateway's list of models is out of date.
-    return error._tag === "Forbidden" ? Effect.andThen(discovery.refresh, failure) : failure
-  }
+    call: Effect.Effect<A, CallError, Scope.Scope>,
+    timing?: OutputTiming
+  ) {
+    cost.send(permit, nowMs(), timing)
+    const hold = new Hold(cost, meter, restore)
+    yield* leases.keep(hold)
+    const answer = yield* Effect.tapError(call, (error) => {
+      cost.sent = false
+      // The gateway's list of models is out of date.
+      return error._tag === "Forbidden" ? discovery.refresh : Effect.void
+    }).pipe(Effect.mapError((error) => refusalOf(error, permit)))
+    return { answer, hold }
+  })
 
-  /** Chat and generate. Succeeds with the metered answer when its first frame is in. */
-  const forward = function* (
-    context: RequestContext,
-    permit: Permit
-  ): Effect.fn.Return<Answer, CallError, Scope.Scope> {
-    const { arrival, call, caller, model, request } = permit.facts
-    context.transcribe(promptLog.transcript(caller, arrival, request))
+  /**
+   * Chat and generate. Succeeds with the metered answer when its first frame is in. The call and its place end with the
+   * answer, which may be long before the client has read it.
+   */
+  const forward = Effect.fnUntraced(function* (context: RequestContext, permit: Permit, share: AnswerShare) {
+    const { arrival, call, caller, model, place, request } = permit.facts
+    context.transcript = promptLog.transcript(caller, arrival, request)
     const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
-    const hold = send(context, permit, timing)
-    const frames = yield* Effect.catch(backend.forward(permit), (error) => failed(context, permit, error))
-    metrics.firstFrame(nowMs() - context.arrivedMs, model.name)
-    return meterStream(frames, hold, context.transcript)
-  }
+    const scope = yield* Scope.fork(yield* Effect.scope)
+    const { answer, hold } = yield* send(
+      context,
+      permit,
+      Scope.provide(backend.forward(permit, share), scope),
+      timing
+    ).pipe(Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause))))
+    context.firstFrameMs = nowMs() - context.arrivedMs
+    yield* metrics.firstFrame(context.firstFrameMs, model.name)
+    return Stream.onExit(meterStream(answer, hold, context.transcript), (exit) =>
+      Effect.andThen(Scope.close(scope, exit), place?.giveBack ?? Effect.void)
+    )
+  })
 
   /** Embeddings, with the count that they are charged. */
-  const embed = Effect.fnUntraced(function* (
-    context: RequestContext,
-    permit: Permit
-  ): Effect.fn.Return<Embeddings, CallError, Scope.Scope> {
+  const embed = Effect.fnUntraced(function* (context: RequestContext, permit: Permit, share: AnswerShare) {
     const { arrival, caller, request } = permit.facts
     // The prompt log stores the input, and no vectors.
-    context.transcribe(promptLog.transcript(caller, arrival, request))
-    send(context, permit)
-    const answer = yield* Effect.catch(backend.embed(permit), (error) => failed(context, permit, error))
-    context.cost.count(costOf(request, answer))
+    context.transcript = promptLog.transcript(caller, arrival, request)
+    const { answer } = yield* send(context, permit, backend.embed(permit, share))
+    context.cost.final = costOf(request, answer)
     const { source, tokensIn } = context.cost.usage
     // When the count of the backend is not believable, the client sees the count that it is charged.
     return source === "counted" ? { ...answer, promptEvalCount: tokensIn } : answer
   })
 
   /** The description of a model. */
-  const show = (context: RequestContext, permit: Permit) =>
-    Effect.suspend(() => {
-      send(context, permit)
-      return Effect.catch(backend.show(permit), (error) => failed(context, permit, error))
-    })
+  const show = Effect.fnUntraced(function* (context: RequestContext, permit: Permit, share: AnswerShare) {
+    const { answer } = yield* send(context, permit, backend.show(permit, share))
+    return answer
+  })
 
   return { forward, embed, show }
 })

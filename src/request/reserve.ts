@@ -13,7 +13,7 @@ export const makeReserve = Effect.gen(function* () {
     const since = leases.now()
     const reserved = yield* limiter.reserve(model)
     context.cost.hold(reserved, since)
-    context.show(reserved.facts.headroom)
+    context.headroom = reserved.facts.headroom
     return reserved
   }, Effect.uninterruptible)
 })

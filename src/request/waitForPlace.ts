@@ -2,8 +2,7 @@
  * Waits for a place at the backend. A waiting request keeps its claims (slot, tokens, place in the requests of the
  * minute), and its lease is renewed.
  */
-import { Effect, type Scope } from "effect"
-import type { CapacityExceeded, Unavailable } from "../domain/Errors.ts"
+import { Effect, Scope } from "effect"
 import type { Evidence } from "../domain/Evidence.ts"
 import { totalTokens } from "../domain/Usage.ts"
 import { Meter, meterUnavailable } from "../gates/meter/Meter.ts"
@@ -19,29 +18,28 @@ const shortMs = 1000
 export const makeWaitForPlace = Effect.gen(function* () {
   const [leases, meter, metrics, queue] = [yield* LeaseKeeper, yield* Meter, yield* Metrics, yield* FairQueue]
 
-  const wait = Effect.fnUntraced(function* (
-    context: RequestContext,
-    reserved: Evidence<"Limiter">
-  ): Effect.fn.Return<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope> {
-    const since = leases.now()
-    context.startWaiting(since)
-    const hold = new Hold(context.cost, meter, () => Effect.void)
-    leases.keep(hold)
-    const queued = yield* queue
-      .enter(reserved, () => totalTokens(context.cost.usage))
-      .pipe(
-        metrics.queueing(reserved.facts.caller.tenantName),
-        Effect.ensuring(Effect.sync(() => leases.drop(context.cost)))
-      )
+  const wait = Effect.fnUntraced(function* (context: RequestContext, reserved: Evidence<"Limiter">) {
+    const { cost } = context
+    context.queuedSince = leases.now()
+    const hold = new Hold(cost, meter, () => Effect.void)
+    const queued = yield* Effect.scopedWith((lease) =>
+      leases
+        .keep(hold)
+        .pipe(
+          Scope.provide(lease),
+          Effect.andThen(queue.enter(reserved, () => totalTokens(cost.usage))),
+          metrics.queueing(reserved.facts.caller.tenantName)
+        )
+    )
     const { place } = queued.facts
     if (place === undefined) return queued
-    context.cost.take(place)
-    context.stopWaiting(place.queuedMs)
+    cost.place = place
+    context.queuedMs = Math.round(place.queuedMs)
     if (place.queuedMs < shortMs) return queued
     // A process that was paused while it waited may count as dead.
     const renewedAt = leases.now()
-    yield* Effect.mapError(hold.renew(), meterUnavailable)
-    context.cost.renewLease(renewedAt)
+    yield* Effect.mapError(hold.renew, meterUnavailable)
+    cost.leasedAt = renewedAt
     return queued
   })
 

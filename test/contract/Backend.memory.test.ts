@@ -1,6 +1,5 @@
 import { Effect, Layer, Stream } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
-import { vectorOf } from "../support/vectors.ts"
 import { layerMemory, replyWith } from "../../src/backend/memory.ts"
 import { refusals } from "../../src/backend/ollama/refusals.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
@@ -40,7 +39,10 @@ suite("memory", (situation) =>
       reply: () => replies[situation],
       embed: () =>
         inOne(situation, {
-          vectors: [vectorOf([0.6, 0.8]), vectorOf([1, 0])],
+          vectors: [
+            [0.6, 0.8],
+            [1, 0]
+          ],
           promptEvalCount: 8
         }),
       show: () => inOne(situation, { model_info: {}, capabilities: ["completion"] })

@@ -1,4 +1,5 @@
 /** One body through all that decides on it, to what the backend is sent; and what must hold of that. */
+import { uncounted } from "../../src/backend/AnswerMemory.ts"
 import { noOutput } from "../../src/domain/outputPlan.ts"
 import { assert } from "@effect/vitest"
 import { Effect, Result } from "effect"
@@ -202,11 +203,11 @@ const ask = Effect.fnUntraced(function* (
   const backend = yield* Backend
   const permit = permitFor(model, { request, maxTokens, plan: noOutput })
   if (request.kind === "embed" || request.kind === "embeddings") {
-    yield* backend.embed(permit)
+    yield* backend.embed(permit, uncounted)
     return
   }
   fake.script(brief)
-  yield* Effect.scoped(Effect.asVoid(backend.forward(permit)))
+  yield* Effect.scoped(Effect.asVoid(backend.forward(permit, uncounted)))
 })
 
 export type Verdict = "unreadable" | "refused" | "forbidden" | "sent"

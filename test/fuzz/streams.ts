@@ -1,19 +1,17 @@
 /** One backend answer through wire, frames and both encoders; and what must hold of what a client would read. */
 import { uncounted } from "../../src/backend/AnswerMemory.ts"
 import { assert } from "@effect/vitest"
-import { Cause, Effect, Exit } from "effect"
-import type { Dispatcher } from "undici"
-import { fromTransport } from "../../src/backend/ollama/errors.ts"
+import { type Array as Arr, Cause, Effect, Exit, type Pull } from "effect"
 import { frameBoundsOf } from "../../src/backend/answerBounds.ts"
-import { FrameReader } from "../../src/backend/ollama/FrameReader.ts"
-import { UpstreamCall } from "../../src/backend/ollama/UpstreamCall.ts"
+import { pullFrames } from "../../src/backend/ollama/frames.ts"
+import { endOfBody } from "../../src/backend/ollama/UpstreamCall.ts"
+import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
 import { usageOf } from "../../src/domain/Usage.ts"
 import type { Encoder } from "../../src/http/dialect/Dialect.ts"
 import { toErrorResponse } from "../../src/http/errors/errorResponses.ts"
 import { Fold } from "../../src/http/dialect/fold.ts"
-import { runChunks } from "../../src/infra/v8/stream.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { callOf } from "../support/permits.ts"
 import { cut, mutateBytes } from "./bytes.ts"
@@ -74,24 +72,6 @@ export const mutatedAnswer = (kind: Kind, random: Random): Answer => {
     pieces: cut(bytes, random),
     ends: random.chance(5) ? "reset" : "end",
     intact: !mangled && texts.every(({ mutations }) => mutations === 0)
-  }
-}
-
-class Controller implements Dispatcher.DispatchController {
-  aborted = false
-  paused = false
-  reason: Error | null = null
-  rawHeaders = null
-  rawTrailers = null
-  abort(reason: Error): void {
-    this.aborted = true
-    this.reason = reason
-  }
-  pause(): void {
-    this.paused = true
-  }
-  resume(): void {
-    this.paused = false
   }
 }
 
@@ -168,11 +148,18 @@ const assertCharge = (final: Frame, frames: number): void => {
 
 export type Outcome = "done" | "failed"
 
-const readerOf = (kind: Kind) => {
-  const wire = new UpstreamCall(() => () => undefined)
-  const controller = new Controller()
-  wire.onRequestStart(controller)
-  wire.onResponseStart(controller, 200, { "content-type": "application/x-ndjson" })
+/** The frames of an answer, as they are pulled. */
+const pullOf = (kind: Kind, answer: Omit<Answer, "bytes">) => {
+  const pieces = answer.ends === "end" ? [...answer.pieces, endOfBody] : [...answer.pieces]
+  const response = {
+    bytes: Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Buffer>, BackendFailed> => {
+      const piece = pieces.shift()
+      if (piece !== undefined) return Effect.succeed([piece])
+      return new BackendFailed({ fault: "cut", cause: new Error(`ECONNRESET ${secret}`) })
+    }),
+    abort: () => undefined,
+    discard: () => undefined
+  }
   const head = {
     status: 200,
     contentType: "application/x-ndjson",
@@ -181,83 +168,55 @@ const readerOf = (kind: Kind) => {
     retryAfterS: undefined
   }
   const limits = { bounds: frameBoundsOf(callOf({ kind }, 100)), share: uncounted, isFolded: true }
-  return { wire, controller, reader: new FrameReader(wire, kind, head, limits) }
-}
-
-const play = (answer: Omit<Answer, "bytes">, wire: UpstreamCall, controller: Controller): void => {
-  for (const piece of answer.pieces) wire.onResponseData(controller, piece)
-  if (answer.ends === "end") wire.onResponseEnd()
-  else wire.onResponseError(controller, new Error(`ECONNRESET ${secret}`))
-}
-
-/** What comes of the stream when its frames are taken as soon as they come, without a fiber. */
-const polled = (kind: Kind, answer: Omit<Answer, "bytes">) => {
-  const { reader, wire, controller } = readerOf(kind)
-  const frames: Array<Frame> = []
-  const run = Effect.gen(function* () {
-    const first = yield* reader.next()
-    if (first === undefined) return
-    yield* runChunks(reader.rest(first), (chunk) => void frames.push(...chunk))
-  })
-  const fiber = Effect.runFork(run)
-  play(answer, wire, controller)
-  const exit = fiber.pollUnsafe()
-  assert.isDefined(exit, "goes on for ever")
-  return { frames, failed: exit !== undefined && Exit.isFailure(exit) }
+  return pullFrames(response, kind, head, limits)
 }
 
 /** Dies when the stream neither ends nor fails, or a client would read anything it should not. */
 export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome => {
-  const { reader, wire, controller } = readerOf(kind)
+  const pull = pullOf(kind, answer)
   const encoders = encodersOf(kind)
   const texts = encoders.map(() => "")
   const folds = encodersOf(kind).map(([name, encoder]) => ({
     name,
     encoder,
-    fold: new Fold(encoder.logprobs)
+    fold: new Fold()
   }))
   let outcome: Outcome | undefined
   let last: Frame | undefined
   let frames = 0
-  play(answer, wire, controller)
-  const all: Array<Frame> = []
   for (let turn = 0; outcome === undefined; turn += 1) {
     assert.isBelow(turn, answer.pieces.length + 2, "goes on for ever")
-    const exit = Effect.runSyncExit(reader.next())
+    const exit = Effect.runSyncExit(pull)
     if (Exit.isFailure(exit)) {
       const error = Cause.findErrorOption(exit.cause)
       assert.strictEqual(error._tag, "Some", "a defect")
       if (error._tag === "None") return "failed"
-      assert.include(["BackendFailed", "WireError"], error.value._tag)
-      const face = toErrorResponse(
-        error.value._tag === "WireError" ? fromTransport(error.value) : error.value
-      )
-      encoders.forEach(([, encoder], i) => (texts[i] += encoder.failure(face, "id")))
-      outcome = "failed"
-    } else if (exit.value === undefined) {
-      outcome = "done"
+      if (Cause.isDone(error.value)) outcome = "done"
+      else {
+        const face = toErrorResponse(error.value)
+        assert.strictEqual(error.value._tag, "BackendFailed")
+        encoders.forEach(([, encoder], i) => (texts[i] += encoder.failure(face, "id")))
+        outcome = "failed"
+      }
     } else {
       const read = exit.value
       assert.isNotTrue(last?.done, "frames after the last")
       for (const { fold } of folds) for (const frame of read) fold.add(frame)
-      all.push(...read)
       frames += read.length
       last = read.at(-1)
       encoders.forEach(([, encoder], i) => (texts[i] += encoder.frames(read)))
     }
   }
   assert.strictEqual(last?.done === true, outcome === "done")
-  assert.deepStrictEqual(polled(kind, answer), { frames: all, failed: outcome === "failed" })
   encoders.forEach(([name], i) =>
     (name.startsWith("native") ? assertNative : assertEvents)(texts[i] ?? "", outcome === "done")
   )
   if (outcome === "done") {
     for (const { encoder, fold, name } of folds) {
-      const whole = fold.toObject((run, logprobs) => {
-        assertCharge(run, frames)
-        return encoder.object(run, logprobs)
-      })
-      const text = typeof whole === "string" ? whole : (whole ?? []).map(String).join("")
+      const { frame } = fold
+      assert.isDefined(frame)
+      assertCharge(frame, frames)
+      const text = JSON.stringify(encoder.object(frame))
       assert.strictEqual(objectIn(text)["model"], "client-spelling", name)
       texts.push(text)
     }

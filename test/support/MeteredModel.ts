@@ -2,7 +2,7 @@
  * Requests of one key through the real admission arithmetic, `Hold`, `meterStream` and the counters in memory, without
  * sockets and without waiting: a test decides who takes the next step and when the Meter is away.
  */
-import { type Array as Arr, Cause, Effect, Exit, type Pull, Scope } from "effect"
+import { type Array as Arr, Cause, Effect, Exit, type Pull, Scope, Stream } from "effect"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
@@ -12,8 +12,7 @@ import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
-import { fromSource, type Source, sourceOf } from "../../src/infra/v8/stream.ts"
-import { makeRequestCost, type RequestCost } from "../../src/request/RequestCost.ts"
+import { RequestCost } from "../../src/request/RequestCost.ts"
 import { Hold } from "../../src/request/Hold.ts"
 import { meterStream } from "../../src/request/meterStream.ts"
 import { numPredictOf, outputPlanOf, tokensToHold } from "../../src/domain/outputPlan.ts"
@@ -47,7 +46,7 @@ export class MeteredRequest {
   over = false
   readonly #model: MeteredModel
   readonly #scope = Scope.makeUnsafe()
-  #source: Source<Frame, unknown> | undefined
+  #pull: Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, unknown> | undefined
 
   constructor(model: MeteredModel, cost: RequestCost, hold: Hold, numPredict: number, runs: number) {
     this.#model = model
@@ -59,27 +58,20 @@ export class MeteredRequest {
 
   /** The chunks the backend will send, and then nothing more; called once, before the first step. */
   answer(chunks: ReadonlyArray<Arr.NonEmptyReadonlyArray<Frame>>): void {
-    let sent = 0
-    const take = (): Arr.NonEmptyReadonlyArray<Frame> | undefined => chunks[sent++]
-    const frames = fromSource<Frame, BackendFailed>(() => ({
-      poll: () => take() ?? "blocked",
-      pull: (): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
-        const chunk = take()
-        if (chunk !== undefined) return Effect.succeed(chunk)
-        return chunks.at(-1)?.at(-1)?.done === true ? Cause.done() : new BackendFailed({ fault: "cut" })
-      },
-      onReady: () => undefined,
-      close: () => undefined
-    }))
-    this.#source = sourceOf(meterStream(frames, this.hold, undefined))
+    const isWhole = chunks.at(-1)?.at(-1)?.done === true
+    const frames = Stream.concat(
+      Stream.flattenArray(Stream.fromIterable(chunks)),
+      isWhole ? Stream.empty : Stream.fail(new BackendFailed({ fault: "cut" }))
+    )
+    const pull = Stream.toPull(meterStream(frames, this.hold, undefined))
+    this.#pull = Effect.runSync(Scope.provide(pull, this.#scope))
   }
 
-  /** Takes one chunk, as a client that reads: without a fiber when that is possible, as `runChunks` does. */
+  /** Takes one chunk, as a client that reads. */
   step(): Step {
-    if (this.#source === undefined || this.over) return "ended"
+    if (this.#pull === undefined || this.over) return "ended"
     this.#model.nowMs += this.#model.msBetweenReads
-    const polled = this.#model.polls ? this.#source.poll() : "blocked"
-    const exit = typeof polled === "string" ? Effect.runSyncExit(this.#source.pull()) : Exit.succeed(polled)
+    const exit = Effect.runSyncExit(this.#pull)
     if (Exit.isSuccess(exit)) {
       this.shown.push(...exit.value)
       if (this.shown.at(-1)?.done === true) {
@@ -110,7 +102,7 @@ export class MeteredRequest {
   }
 
   beat(): void {
-    if (!this.over) Effect.runSync(Effect.ignore(this.hold.renew()))
+    if (!this.over) Effect.runSync(Effect.ignore(this.hold.renew))
   }
 
   #end(): void {
@@ -123,8 +115,6 @@ export class MeteredModel {
   readonly rates = new TokenRates()
   nowMs = 0
   msBetweenReads = 200
-  /** whether chunks are polled before they are pulled */
-  polls = true
   /** while true the Meter answers nothing */
   away = false
   /** how often running requests asked for more, or renewed */
@@ -179,7 +169,7 @@ export class MeteredModel {
     const timing = plan.collects
       ? undefined
       : new OutputTiming(this.rates, key, thinker.name, () => this.nowMs)
-    const cost = makeRequestCost()
+    const cost = new RequestCost()
     cost.hold(reservedFor("m", { call, reservation: verdict.reservation }), 0)
     cost.send(permitFor("m", call), this.nowMs, timing)
     return new MeteredRequest(

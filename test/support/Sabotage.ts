@@ -29,9 +29,6 @@ export class Sabotage extends Context.Service<
 
 const armed: { part: string | undefined } = { part: undefined }
 
-/** Parts that do their work when they are called. All others do it in the Effect that they answer with. */
-const immediate: ReadonlySet<string> = new Set(["Audit.close", "Metrics.firstFrame", "Metrics.observe"])
-
 const breakable = <S extends object>(name: string, service: S): S =>
   new Proxy(service, {
     get: (target, property, receiver) => {
@@ -47,9 +44,7 @@ const breakable = <S extends object>(name: string, service: S): S =>
       return (...args: ReadonlyArray<unknown>): unknown => {
         if (armed.part === `${name}.${String(property)}`) {
           const defect = new Error(`sabotage of ${armed.part}`)
-          const throws = immediate.has(armed.part)
           armed.part = undefined
-          if (throws) throw defect
           return Effect.die(defect)
         }
         return Reflect.apply(part, target, args)

@@ -10,6 +10,7 @@
  * - A layer of a gate that seals without asking its store: the contract suite of its port, in `test/contract`.
  * - A second call with one permit: `spend` throws at run time (`test/unit/domain/Permit.test.ts`).
  */
+import { uncounted } from "../../src/backend/AnswerMemory.ts"
 import { Effect, type Layer } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Audit } from "../../src/audit/Audit.ts"
@@ -68,7 +69,7 @@ export const story = Effect.gen(function* () {
   const verified = yield* keys.verify("secret")
   const found = yield* discovery.resolve(verified, asked)
   const place = yield* queue.enter(yield* limiter.reserve(found), () => 0)
-  return yield* backend.forward(yield* audit.open(place))
+  return yield* backend.forward(yield* audit.open(place), uncounted)
 })
 
 export const invented = Effect.gen(function* () {
@@ -88,7 +89,7 @@ export const invented = Effect.gen(function* () {
   yield* audit.open({ link: "Queue", known: reserved.facts })
   const written = { link: "Audit" as const, known: queued.facts, used: false, spend: () => queued.facts }
   // @ts-expect-error a permit that was written down
-  yield* Effect.asVoid(backend.forward(written))
+  yield* Effect.asVoid(backend.forward(written, uncounted))
 })
 
 export const shortcuts = Effect.gen(function* () {
@@ -101,23 +102,24 @@ export const shortcuts = Effect.gen(function* () {
   // @ts-expect-error without a place in the line
   yield* audit.open(reserved)
   // @ts-expect-error without an intent row
-  yield* Effect.asVoid(backend.forward(queued))
+  yield* Effect.asVoid(backend.forward(queued, uncounted))
   // @ts-expect-error a later link does not stand in for an earlier one
   yield* discovery.resolve(permit, asked)
 })
 
 export const changed = Effect.gen(function* () {
   const backend = yield* Backend
+  const other = { request: otherRequest, maxTokens: 1_000_000_000, runs: 1 }
   // @ts-expect-error another request than the one that was admitted
-  yield* Effect.asVoid(backend.forward(permit, { request: otherRequest, maxTokens: 1_000_000_000, runs: 1 }))
+  yield* Effect.asVoid(backend.forward(permit, uncounted, other))
   // @ts-expect-error the call of a permit cannot be changed
   permit.facts.call.maxTokens = 1_000_000_000
   // @ts-expect-error nor replaced
   permit.facts.call = call
   // @ts-expect-error a copy is no permit
-  yield* Effect.asVoid(backend.forward({ ...permit }))
+  yield* Effect.asVoid(backend.forward({ ...permit }, uncounted))
   // @ts-expect-error nor are two permits that were mixed
-  yield* Effect.asVoid(backend.forward({ ...permit, known: { ...permit.facts, model } }))
+  yield* Effect.asVoid(backend.forward({ ...permit, known: { ...permit.facts, model } }, uncounted))
 })
 
 export const swallowed = Effect.gen(function* () {
@@ -139,11 +141,6 @@ export type NewGate = Complete<Gate | "Residency", Carried>
 type Followers = { readonly KeyStore: "Discovery"; readonly Limiter: "Queue"; readonly Queue: "Audit" }
 // @ts-expect-error a new link does not compile before another one follows it
 export type NewLink = Complete<Exclude<Link, "Audit">, Followers>
-
-// @ts-expect-error a request changes by its verbs only
-context.model = "another"
-// @ts-expect-error what it costs too
-context.cost.reservation = undefined
 
 // @effect-diagnostics missingEffectError:off
 // @ts-expect-error a database error has to become a GatewayError before it may reach an endpoint

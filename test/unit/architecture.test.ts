@@ -241,36 +241,6 @@ it("when a file imports another, then the gateway needs no test, and a test no p
   assert.deepStrictEqual(shown(upwards), [])
 })
 
-/** `x.f = () => …`, `x[f] ??= function …`; the comment says so as well, but in backticks. */
-const writtenIntoProperty =
-  /^(?!\s*(?:export )?const )[^`\n]*[\w)\]](?:\.#?\w+|\[[^\]\n]+\])\s*(?:\?\?|\|\|)?=\s*(?:async\s*)?(?:\([^()]*\)\s*=>|\w+\s*=>|function\b)/m
-
-/** What V8 asks for, and where requests pass so often that it counts. */
-const hotPath = within("src/infra/v8", "src/request", "src/backend/ollama", "src/http")
-
-it("when a file is on the hot path, then no function is assigned to a property: V8 would put it into old space (infra/v8)", () => {
-  assert.match("self.transform = (upstream, scope) => 1", writtenIntoProperty)
-  assert.match("  this.#wake ??= function () {", writtenIntoProperty)
-  assert.notMatch('  const matches: Check["matches"] = (secret) => true', writtenIntoProperty)
-  assert.deepStrictEqual(
-    files
-      .filter(hotPath)
-      .filter((file) => writtenIntoProperty.test(readFileSync(path.join(root, file), "utf8"))),
-    [],
-    "On the hot path, give the function a name first: `const run = () => …; x.run = run` (docs/upstream)."
-  )
-})
-
-it("when src decides with a generator, then its generator function is made once (infra/v8/resultFn.ts)", () => {
-  assert.deepStrictEqual(
-    files
-      .filter(within("src"))
-      .filter((file) => /\bResult\.gen\(\s*function\b/.test(readFileSync(path.join(root, file), "utf8"))),
-    [],
-    "Use `resultFn(function* (…) { … })`."
-  )
-})
-
 /** A getter whose type, or whose body up to its end, names an Effect. */
 const effectfulGetter =
   /\bget #?\w+\(\)\s*(?::[^{]*\b(?:Effect|Stream|Pull)\b[^{]*\{|\{(?:(?!^ *\}).)*\b(?:Effect|Stream|Pull)\.)/ms

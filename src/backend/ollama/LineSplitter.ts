@@ -2,7 +2,7 @@
  * Splits bytes into lines at `\n`. It splits bytes and not text, because a chunk may end inside a character. It keeps
  * only the incomplete line.
  */
-import { ByteList } from "../../infra/ByteList.ts"
+import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
 
 /**
  * The default limit of a line, which is what Ollama's own client accepts. A final frame with the `context` of a long
@@ -24,7 +24,7 @@ export class LineTooLong extends Error {
 
 export class LineSplitter {
   readonly #limit: number
-  readonly #pending = new ByteList()
+  readonly #pending = new GrowingBuffer()
 
   constructor(limit: number = maxLineBytes) {
     this.#limit = limit
@@ -44,9 +44,6 @@ export class LineSplitter {
       this.#pending.push(chunk)
       return []
     }
-    // Most chunks are one line.
-    if (first === chunk.length - 1 && this.#pending.size === 0)
-      return [chunk.toString("utf8", 0, first)].filter(isNotBlank)
     const last = chunk.lastIndexOf(newline)
     const complete = this.#join(chunk.subarray(0, last))
     if (last + 1 < chunk.length) this.#pending.push(chunk.subarray(last + 1))
@@ -61,7 +58,7 @@ export class LineSplitter {
   #join(tail: Buffer): string {
     if (this.#pending.size === 0) return tail.toString("utf8")
     if (tail.length > 0) this.#pending.push(tail)
-    const { text } = this.#pending
+    const text = this.#pending.bytes.toString("utf8")
     this.#pending.clear()
     return text
   }

@@ -1,42 +1,26 @@
 /**
- * One HTTP request to the backend with undici's `dispatch`. Readers pull its bytes, and the socket is paused while
- * too many bytes wait.
+ * One HTTP request to the model server, with undici's `dispatch`. It is the only file that knows undici's callbacks: to
+ * others a call is an effect with the head of the response, and a pull of the bytes of its body.
  *
- * It uses `dispatch` and not `request` or `fetch`: `dispatch` makes no streams and no promises, and `abort` closes
- * the connection within a tick. A redirect is an answer like any other. Proxy settings of the environment are not
- * read.
+ * It uses `dispatch` and not `request` or `fetch`: `abort` closes the connection within a tick, a redirect is an answer like
+ * any other, and proxy settings of the environment are not read.
  */
-import { Effect } from "effect"
-import { Client, type Dispatcher, errors } from "undici"
-import { ShuttingDown } from "../../domain/Errors.ts"
-import type { Timer } from "../../infra/time.ts"
+import { type Array as Arr, Cause, Deferred, Effect, Exit, type Pull, Queue, Scope } from "effect"
+import { Client, type Dispatcher } from "undici"
+import { type BackendFailed, ShuttingDown } from "../../domain/Errors.ts"
+import { DeadlineExceeded, fromTransport, TransportError } from "./errors.ts"
 
 /** Bytes that may wait before the socket is paused. */
 const highWater = 64 * 1024
 /** Bytes and time that the discarded rest of a response may take before its connection is closed. */
-const drainBytes = 64 * 1024
-const drainMs = 1000
+const discardBytes = 64 * 1024
+const discardMs = 1000
 
-/** A failure of the connection. */
-export class TransportError extends Error {
-  readonly _tag = "WireError"
-  /**
-   * `unreachable`: no connection could be made; `lost`: it broke after the request was sent; `timeout`: too late; `garbled`: not
-   * HTTP; `stopped`: this process stops
-   */
-  readonly kind: "unreachable" | "lost" | "timeout" | "garbled" | "stopped"
-  /** whether any byte of a response came */
-  readonly answered: boolean
-  /** whether the connection had served another request before */
-  readonly reused: boolean
-  constructor(kind: TransportError["kind"], answered: boolean, reused: boolean, cause: unknown) {
-    super(`backend connection: ${kind}`, { cause })
-    this.name = "WireError"
-    this.kind = kind
-    this.answered = answered
-    this.reused = reused
-  }
-}
+/** Follows the last bytes of a body that is complete. */
+export const endOfBody = Buffer.alloc(0)
+
+/** How a body can break. */
+type Broken = BackendFailed | ShuttingDown
 
 export interface Head {
   readonly status: number
@@ -48,7 +32,7 @@ export interface Head {
   readonly retryAfterS: number | undefined
 }
 
-/** Counts the requests of its connection. A request may be retried only if its connection was used before. */
+/** Counts the requests of its connection. A request may be sent again only if its connection was used before. */
 export class CountingClient extends Client {
   #served = 0
   constructor(origin: URL, options: object) {
@@ -71,154 +55,89 @@ export class CountingClient extends Client {
 
 export class UpstreamCall implements Dispatcher.DispatchHandler {
   client: CountingClient | undefined
+  readonly head: Effect.Effect<Head, TransportError>
+  /**
+   * Pulls the bytes as the socket brings them, and `endOfBody` after the last ones. Bytes that came before a failure go out
+   * before it.
+   */
+  readonly bytes: Pull.Pull<Arr.NonEmptyReadonlyArray<Buffer>, Broken>
+  readonly #head: Deferred.Deferred<Head, TransportError>
+  readonly #bytes: Queue.Queue<Buffer, Broken | Cause.Done>
   #controller: Dispatcher.DispatchController | undefined
-  #head: Head | undefined
-  #chunks: Array<Buffer> = []
   #waiting = 0
-  #ended = false
-  #error: TransportError | undefined
+  #answered = false
   #reused = false
+  #over = false
   #aborted: Error | undefined
   /** bytes of the rest of the response that may still be discarded; undefined: nothing is discarded */
-  #draining: number | undefined
-  #wake: (() => void) | undefined
-  readonly #timer: Timer
-  #cancelTimer: (() => void) | undefined
-  #unregister: (() => void) | undefined
-
-  constructor(timer: Timer) {
-    this.#timer = timer
-  }
-
-  /** Sets the deadline of the request. It replaces an earlier one. The rest of a response has a deadline of its own (`finish`). */
-  setDeadline(ms: number, why: string): void {
-    if (this.#draining !== undefined) return
-    this.#cancelTimer?.()
-    if (this.#ended || this.#error !== undefined) return
-    this.#cancelTimer = this.#timer(ms, () => this.abort(new DeadlineExceeded(why)))
-  }
-
-  /** Registers the request with the shutdown, which ends it. */
-  onShutdown(register: (stop: () => void) => () => void): void {
-    this.#unregister = register(() => this.abort(new ShuttingDown()))
-  }
+  #discardable: number | undefined
+  #deadline: NodeJS.Timeout | undefined
 
   /**
-   * Succeeds when the head of the response is in. For an answer it waits for the first bytes too: they usually come
-   * in the same read, so there is one wake-up instead of two.
+   * Sends a request. It ends with the Scope. `onShutdown` registers what must be called when this process stops, and returns
+   * what unregisters it.
    */
-  head(): Effect.Effect<Head, TransportError> {
-    return Effect.callback((resume) =>
-      this.#when(
-        () => {
-          if (this.#head !== undefined) return resume(Effect.succeed(this.#head))
-          if (this.#error !== undefined) return resume(Effect.fail(this.#error))
-          return undefined
-        },
-        () =>
-          (this.#head !== undefined && (this.#head.status !== 200 || this.#readable)) ||
-          this.#error !== undefined
-      )
+  static readonly send = Effect.fnUntraced(function* (
+    dispatcher: Dispatcher,
+    options: Dispatcher.DispatchOptions,
+    onShutdown: (stop: () => void) => () => void
+  ) {
+    const call = new UpstreamCall(
+      yield* Deferred.make<Head, TransportError>(),
+      yield* Queue.unbounded<Buffer, Broken | Cause.Done>()
     )
-  }
-
-  /** Returns the bytes since the last call, at least one chunk; none when the body has ended. */
-  chunks(): Effect.Effect<ReadonlyArray<Buffer> | TransportError> {
-    return Effect.callback((resume) =>
-      this.#when(
-        () => resume(Effect.succeed(this.#takeNow())),
-        () => this.#readable || this.#error !== undefined
-      )
+    const unregister = onShutdown(() => call.abort(new ShuttingDown()))
+    yield* Scope.addFinalizer(
+      yield* Effect.scope,
+      Effect.sync(() => {
+        unregister()
+        call.#close()
+      })
     )
-  }
+    dispatcher.dispatch(options, call)
+    return call
+  })
 
-  /** Bytes that wait to be taken. */
-  get waiting(): number {
-    return this.#waiting
-  }
-
-  /** The same as `chunks` for a reader that does not wait; `undefined` when nothing waits. */
-  takeWaiting(): ReadonlyArray<Buffer> | undefined {
-    if (this.#chunks.length === 0) return undefined
-    const bytes = this.#takeNow()
-    return bytes instanceof TransportError ? undefined : bytes
-  }
-
-  /** Whether no more bytes will come. */
-  get isOver(): boolean {
-    return this.#ended || this.#error !== undefined
-  }
-
-  /** Calls `wake` whenever bytes, the end or an error has come. It replaces whoever waits. */
-  onReady(wake: (() => void) | undefined): void {
-    this.#wake = wake
-  }
-
-  get #readable(): boolean {
-    return this.#chunks.length > 0 || this.#ended
-  }
-
-  /** The same as `chunks`, but fails with the error. */
-  take(): Effect.Effect<ReadonlyArray<Buffer>, TransportError> {
-    // `filterOrFail` does not narrow what it gives to its error.
-    // @effect-diagnostics-next-line flatMapConditionalToFilterOrFail:off
-    return Effect.flatMap(this.chunks(), (bytes) =>
-      bytes instanceof TransportError ? Effect.fail(bytes) : Effect.succeed(bytes)
-    )
-  }
-
-  #takeNow(): ReadonlyArray<Buffer> | TransportError {
-    // Bytes that came before an error are returned first.
-    if (this.#chunks.length === 0 && this.#error !== undefined) return this.#error
-    const chunks = this.#chunks
-    this.#chunks = []
-    this.#waiting = 0
-    this.#controller?.resume()
-    return chunks
-  }
-
-  /** Runs `then` when `ready` holds. Only one waiter at a time. Returns a function that stops waiting. */
-  #when(then: () => void, ready: () => boolean): Effect.Effect<void> {
-    if (ready()) {
-      then()
-      return Effect.void
-    }
-    const wake = () => {
-      if (!ready()) return
-      this.#wake = undefined
-      then()
-    }
-    this.#wake = wake
-    return Effect.sync(() => {
-      if (this.#wake === wake) this.#wake = undefined
+  private constructor(
+    head: Deferred.Deferred<Head, TransportError>,
+    bytes: Queue.Queue<Buffer, Broken | Cause.Done>
+  ) {
+    this.#head = head
+    this.#bytes = bytes
+    this.head = Deferred.await(head)
+    this.bytes = Effect.map(Queue.takeAll(bytes), (chunks) => {
+      for (const { length } of chunks) this.#waiting -= length
+      if (this.#waiting < highWater) this.#controller?.resume()
+      return chunks
     })
+  }
+
+  /** Ends the request after `ms`. It replaces an earlier deadline. */
+  setDeadline(ms: number, why: string): void {
+    if (this.#over || this.#discardable !== undefined) return
+    clearTimeout(this.#deadline)
+    this.#deadline = setTimeout(() => this.abort(new DeadlineExceeded(why)), ms)
   }
 
   /** Ends the request now, in any state, and closes its connection. */
   abort(reason: Error): void {
-    if (this.#ended || this.#error !== undefined) return
+    if (this.#over) return
     this.#aborted = reason
     this.#controller?.abort(reason)
     this.#fail(reason)
   }
 
-  /**
-   * Ends the request now, unless the rest of its response is being discarded.
-   */
-  close(): void {
-    this.#unregister?.()
-    // Most calls are over by now. An error is made only for the others, because its stack trace takes some 30 µs.
-    if (this.#draining === undefined && !this.isOver) this.abort(new Error("call closed"))
+  /** Discards the rest of the response. If it ends soon, its connection can be reused. */
+  discard(): void {
+    if (this.#over || this.#discardable !== undefined) return
+    this.setDeadline(discardMs, "response went on after its end")
+    this.#discardable = discardBytes
+    this.#controller?.resume()
   }
 
-  /** Discards the rest of the response. If it ends soon, its connection can be reused. */
-  finish(): void {
-    if (this.#ended || this.#error !== undefined || this.#draining !== undefined) return
-    this.#cancelTimer?.()
-    this.#cancelTimer = this.#timer(drainMs, () => this.abort(new Error("response went on after its end")))
-    this.#draining = drainBytes
-    this.#chunks = []
-    this.#controller?.resume()
+  /** Ends the request, unless the rest of its response is being discarded. */
+  #close(): void {
+    if (!this.#over && this.#discardable === undefined) this.abort(new Error("call closed"))
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -235,33 +154,35 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   ): void {
     // 1xx responses are not the answer.
     if (status < 200) return
+    this.#answered = true
     const retryAfter = Number(headers["retry-after"])
-    this.#head = {
-      status,
-      contentType: String(headers["content-type"] ?? "").toLowerCase(),
-      delimited: headers["transfer-encoding"] !== undefined || headers["content-length"] !== undefined,
-      encoded: (headers["content-encoding"] ?? "identity") !== "identity",
-      retryAfterS: Number.isSafeInteger(retryAfter) && retryAfter > 0 ? retryAfter : undefined
-    }
-    this.#wake?.()
+    Deferred.doneUnsafe(
+      this.#head,
+      Exit.succeed({
+        status,
+        contentType: String(headers["content-type"] ?? "").toLowerCase(),
+        delimited: headers["transfer-encoding"] !== undefined || headers["content-length"] !== undefined,
+        encoded: (headers["content-encoding"] ?? "identity") !== "identity",
+        retryAfterS: Number.isSafeInteger(retryAfter) && retryAfter > 0 ? retryAfter : undefined
+      })
+    )
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#draining !== undefined) {
-      this.#draining -= chunk.length
-      if (this.#draining < 0) this.abort(new Error("response went on after its end"))
+    if (this.#discardable !== undefined) {
+      this.#discardable -= chunk.length
+      if (this.#discardable < 0) this.abort(new Error("response went on after its end"))
       return
     }
-    this.#chunks.push(chunk)
     this.#waiting += chunk.length
     if (this.#waiting >= highWater) controller.pause()
-    this.#wake?.()
+    Queue.offerUnsafe(this.#bytes, chunk)
   }
 
   onResponseEnd(): void {
-    this.#cancelTimer?.()
-    this.#ended = true
-    this.#wake?.()
+    this.#end()
+    Queue.offerUnsafe(this.#bytes, endOfBody)
+    Queue.endUnsafe(this.#bytes)
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -269,27 +190,19 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   #fail(error: Error): void {
-    if (this.#ended || this.#error !== undefined) return
-    this.#cancelTimer?.()
-    this.#error = new TransportError(
-      kindOf(error, this.#controller !== undefined),
-      this.#head !== undefined,
-      this.#reused,
-      error
-    )
-    this.#wake?.()
+    if (this.#over) return
+    this.#end()
+    const failure = new TransportError(error, {
+      answered: this.#answered,
+      reused: this.#reused,
+      sent: this.#controller !== undefined
+    })
+    Deferred.doneUnsafe(this.#head, Exit.fail(failure))
+    Queue.failCauseUnsafe(this.#bytes, Cause.fail(fromTransport(failure)))
   }
-}
 
-/** A request, or the wait for its first frame, took too long. */
-export class DeadlineExceeded extends Error {}
-
-const kindOf = (error: Error, sent: boolean): TransportError["kind"] => {
-  if (error instanceof ShuttingDown) return "stopped"
-  if (error instanceof DeadlineExceeded) return "timeout"
-  if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
-    return "timeout"
-  if (error instanceof errors.HTTPParserError || error instanceof errors.HeadersOverflowError)
-    return "garbled"
-  return sent ? "lost" : "unreachable"
+  #end(): void {
+    this.#over = true
+    clearTimeout(this.#deadline)
+  }
 }

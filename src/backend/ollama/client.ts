@@ -4,20 +4,17 @@
  * traced, it adds the `traceparent` of the current span.
  *
  * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` until the first frame, including the loading of a
- * model; then `idleTimeoutMs` between reads, which stops while the client does not read; `maxDurationMs` for the whole
- * answer.
+ * model; then `idleTimeoutMs` between reads, which stops while nothing is read; `maxDurationMs` for the rest of the answer.
  */
-import { Effect, Layer, type Scope, type Stream } from "effect"
+import { type Array as Arr, Effect, Layer, Pull, Stream } from "effect"
 import { Pool } from "undici"
 import type { Embeddings } from "../../domain/Embeddings.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
-import type { Frame } from "../../domain/Frame.ts"
 import type { InferenceRequest, JsonObject, ModelCall } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
-import type { ByteList } from "../../infra/ByteList.ts"
-import { freeBuffer } from "../../infra/freeBuffer.ts"
-import { makeMonotonicMs, makeTimer } from "../../infra/time.ts"
 import { Drain } from "../../infra/Drain.ts"
+import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
+import { makeMonotonicMs } from "../../infra/time.ts"
 import { Traced } from "../../observability/Trace.ts"
 import { currentTraceparent } from "../../observability/traceparent.ts"
 import {
@@ -26,21 +23,21 @@ import {
   parsedFactor,
   showBytes,
   tagsBytes,
-  vectorBytesOf
+  vectorBytesOf,
+  vectorsFactor
 } from "../answerBounds.ts"
-import { AnswerMemory, type AnswerShare, uncounted } from "../AnswerMemory.ts"
+import { type AnswerShare, uncounted } from "../AnswerMemory.ts"
 import { Backend } from "../Backend.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
 import type { CallError } from "../errors.ts"
-import { beforeFirstFrame, fromStatus, fromTransport } from "./errors.ts"
-import { type AnswerLimits, FrameReader, type Frames } from "./FrameReader.ts"
-import { readAll } from "./readAll.ts"
+import { beforeFirstFrame, fromStatus, fromTransport, TransportError } from "./errors.ts"
+import { type AnswerLimits, pullFrames } from "./frames.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
-import { CountingClient, type Head, UpstreamCall, TransportError } from "./UpstreamCall.ts"
+import { CountingClient, type Head, UpstreamCall } from "./UpstreamCall.ts"
 
 export interface OllamaOptions {
   /** http or https; a path is a prefix of every path sent */
@@ -48,6 +45,7 @@ export interface OllamaOptions {
   readonly connectTimeoutMs: number
   readonly firstByteTimeoutMs: number
   readonly idleTimeoutMs: number
+  /** default: unbounded */
   readonly maxDurationMs?: number
   /**
    * Connections for requests of clients. Further requests wait, within `firstByteTimeoutMs`. Unlimited by default: the
@@ -63,7 +61,6 @@ const listTimeoutMs = 10_000
 /** Separate connections for lists and pings, so that running streams cannot delay them. */
 const lookupConnections = 2
 const pingTimeoutMs = 3000
-const notInTime = "no answer in time"
 
 const paths = {
   chat: "/api/chat",
@@ -75,16 +72,15 @@ const paths = {
   models: "/api/tags",
   ping: "/api/version"
 } as const
+type Path = keyof typeof paths
 
 /** Calls that the gateway makes for itself. They have their own connections. */
 type Lookup = "describe" | "models" | "ping"
-const isLookup = (path: keyof typeof paths): path is Lookup =>
-  path === "describe" || path === "models" || path === "ping"
+const isLookup = (path: Path): path is Lookup => path === "describe" || path === "models" || path === "ping"
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
-  const [breaker, drain, memory] = [yield* CircuitBreaker, yield* Drain, yield* AnswerMemory]
-  const [timer, nowMs, traced] = [yield* makeTimer, yield* makeMonotonicMs, yield* Traced]
-  const answerMs = options.maxDurationMs ?? Number.POSITIVE_INFINITY
+  const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
+  const [nowMs, traced] = [yield* makeMonotonicMs, yield* Traced]
   const prefix = options.url.pathname.replace(/(?<!\/)\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(
@@ -95,7 +91,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
             connect: { timeout: options.connectTimeoutMs },
             factory: (origin, clientOptions) => new CountingClient(origin, clientOptions),
             allowH2: false,
-            // `UpstreamCall.setDeadline` bounds the head. It also covers the wait for a connection.
+            // The deadline of a call bounds the head. It also covers the wait for a connection.
             headersTimeout: 0,
             bodyTimeout: options.idleTimeoutMs
           })
@@ -103,149 +99,110 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       (pool) => Effect.promise(() => pool.destroy())
     )
   const requests = yield* makePool(options.connections ?? null)
-  const lookupPool = yield* makePool(lookupConnections)
+  const lookups = yield* makePool(lookupConnections)
 
-  /** Sends a request now. It ends after `ms`. The caller closes it. */
-  const dispatch = (
-    path: keyof typeof paths,
-    body: string | null,
-    ms: number,
-    traceparent: string | undefined
-  ): UpstreamCall => {
-    const call = new UpstreamCall(timer)
-    call.setDeadline(ms, notInTime)
-    call.onShutdown(drain.onCut)
-    const pool = isLookup(path) ? lookupPool : requests
-    const method = body === null ? "GET" : "POST"
+  /** Sends a request, which ends with the Scope and after `ms`, and waits for the head of its answer. */
+  const send = Effect.fnUntraced(function* (path: Path, body: string | null, ms: number) {
+    const traceparent = traced && !isLookup(path) ? yield* currentTraceparent : undefined
     const headers = headersFor(path, body)
-    pool.dispatch(
+    const call = yield* UpstreamCall.send(
+      isLookup(path) ? lookups : requests,
       {
         path: prefix + paths[path],
-        method,
+        method: body === null ? "GET" : "POST",
         headers: traceparent === undefined ? headers : { ...headers, traceparent },
         body
       },
-      call
+      drain.onCut
     )
-    return call
-  }
-
-  /** The `traceparent` of a call for a client. */
-  const traceparentOf: Effect.Effect<string | undefined> = traced ? currentTraceparent : Effect.undefined
-
-  const askOnce = Effect.fnUntraced(function* <A>(
-    path: keyof typeof paths,
-    body: string | null,
-    { decode, factor, limit }: Expected<A>,
-    share: AnswerShare,
-    ms: number
-  ): Effect.fn.Return<A, CallError | TransportError, Scope.Scope> {
-    const deadline = nowMs() + ms
-    const traceparent = isLookup(path) ? undefined : yield* traceparentOf
-    const call = yield* Effect.acquireRelease(
-      Effect.sync(() => dispatch(path, body, ms, traceparent)),
-      (dispatched) => Effect.sync(() => dispatched.close())
-    )
-    const head = yield* call.head()
-    if (head.status !== 200) return yield* fromStatus(head, yield* beginning(call))
-    // The time that an answer waits for memory does not count as the backend's.
-    let waitedMs = 0
-    const collect = (bytes: number) => {
-      const since = nowMs()
-      call.setDeadline(Number.POSITIVE_INFINITY, notInTime)
-      return Effect.map(share.collect(bytes), () => {
-        waitedMs += nowMs() - since
-        call.setDeadline(Math.max(0, deadline + waitedMs - nowMs()), notInTime)
-      })
-    }
-    const read = yield* readAll(call, limit, { tryCollect: (bytes) => share.tryCollect(bytes), collect })
-    const decoded = read.size * factor
-    if (factor > 1 && !share.tryCollect(decoded)) yield* collect(decoded)
-    return yield* decode(read)
-  }, Effect.scoped)
+    call.setDeadline(ms, "no answer in time")
+    const head = yield* call.head
+    return head.status === 200 ? { call, head } : yield* fromStatus(head, yield* beginningOf(call))
+  })
 
   /**
-   * Gives `attempt` its time, in ms from now, for connecting, waiting and reading. The server may close an idle connection while
-   * the gateway sends on it. Only then a second attempt is made, in what is left of the time, because the server has done nothing
-   * yet. The first attempt gets the time of the setting itself, whose deadlines share a timer (`Deadlines.ts`).
+   * Makes a call, which has `ms`. The server may close an idle connection while the gateway sends on it. Only then the call is
+   * made again, in what is left of its time, because the server has done nothing yet.
    */
-  const inTime = <A, R>(
+  const attempt = Effect.fnUntraced(function* <A, R>(
     ms: number,
-    attempt: (ms: number) => Effect.Effect<A, CallError | TransportError, R>
-  ): Effect.Effect<A, CallError, R> => {
+    make: (ms: number) => Effect.Effect<A, CallError | TransportError, R>
+  ) {
     const deadline = nowMs() + ms
-    return Effect.catch(attempt(ms), (error) =>
-      wasClosedIdle(error)
-        ? Effect.mapError(attempt(Math.max(0, deadline - nowMs())), toCallError)
-        : Effect.fail(toCallError(error))
+    return yield* make(ms).pipe(
+      Effect.catchIf(wasClosedIdle, () => make(Math.max(0, deadline - nowMs()))),
+      Effect.mapError((error) => (error instanceof TransportError ? fromTransport(error) : error))
     )
-  }
+  })
 
   /** Reads an answer of one JSON object. */
-  const ask = <A>(
-    path: keyof typeof paths,
-    body: string | null,
-    expected: Expected<A>,
-    share: AnswerShare,
-    timeoutMs: number
-  ) => Effect.suspend(() => inTime(timeoutMs, (ms) => askOnce(path, body, expected, share, ms)))
+  const ask = <A>(path: Path, body: string | null, expected: Expected<A>, share: AnswerShare, ms: number) =>
+    attempt(ms, (leftMs) =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const { call } = yield* send(path, body, leftMs)
+          const text = yield* readAll(call, expected.limit, share)
+          yield* share.collect(text.length * expected.factor)
+          return yield* expected.decode(text)
+        })
+      )
+    )
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
-  const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, timeoutMs: number) =>
-    Effect.mapError(ask(path, body, expected, uncounted, timeoutMs), (error) =>
+  const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, ms: number) =>
+    Effect.mapError(ask(path, body, expected, uncounted, ms), (error) =>
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
-  /** Makes a call up to its first frame. After that `maxDurationMs` applies. It is closed with its share. */
-  const head = (kind: FrameKind, body: string, limits: AnswerLimits) =>
-    inTime(options.firstByteTimeoutMs, (ms) =>
-      Effect.flatMapEager(traceparentOf, (traceparent) => {
-        const call = dispatch(kind, body, ms, traceparent)
-        limits.share.atEnd(() => call.close())
-        return Effect.flatMap(call.head(), (head) => open(call, kind, limits, head, answerMs))
-      })
+  /** Makes a call with frames, up to the first of them. It ends with the Scope. */
+  const open = Effect.fnUntraced(function* (kind: FrameKind, body: string, limits: AnswerLimits, ms: number) {
+    const { call, head } = yield* send(kind, body, ms)
+    if (!hasFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
+    const pull = pullFrames(call, kind, head, limits)
+    const first = yield* pull.pipe(
+      Effect.mapError(beforeFirstFrame),
+      Pull.catchDone(() => endedEarly)
     )
+    if (options.maxDurationMs !== undefined)
+      call.setDeadline(options.maxDurationMs, "longer than the maximal duration")
+    return beginningWith(first, pull)
+  })
 
   return Backend.of({
-    forward: (permit) => {
-      const { kind } = permit.facts.request
-      if (kind !== "chat" && kind !== "generate") {
-        return protocol(`${kind} does not answer in frames`)
-      }
-      return Effect.flatMap(memory.share(permit.facts.caller), (share) =>
-        streamWithBreaker(breaker, permit, ({ call, model }) =>
-          head(kind, streamBodyOf(model.name, call), {
-            bounds: frameBoundsOf(call),
-            share,
-            isFolded: !call.request.stream
-          })
+    forward: Effect.fnUntraced(function* (permit, share) {
+      const { request } = permit.facts
+      const { kind } = request
+      if (kind !== "chat" && kind !== "generate") return yield* protocol(`${kind} does not answer in frames`)
+      return yield* streamWithBreaker(breaker, permit, ({ call, model }) =>
+        attempt(options.firstByteTimeoutMs, (ms) =>
+          open(
+            kind,
+            streamBodyOf(model.name, call),
+            { bounds: frameBoundsOf(call), share, isFolded: !request.stream },
+            ms
+          )
         )
       )
-    },
-    embed: (permit) => {
-      const { kind } = permit.facts.request
-      if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
-      return Effect.flatMap(memory.share(permit.facts.caller), (share) =>
-        callWithBreaker(breaker, permit, ({ call: { request }, model }) => {
-          const vectors = {
-            limit: vectorBytesOf(request),
-            factor: 1,
-            decode: (bytes: ByteList) =>
-              Effect.map(
-                expect(decodeEmbeddings(kind, request.body, bytes), "not the vectors asked for"),
-                (embeddings) => ({ ...embeddings, release: () => freeVectors(embeddings, bytes) })
-              )
-          }
-          return ask(kind, objectBodyOf(model.name, request), vectors, share, options.firstByteTimeoutMs)
-        })
-      )
-    },
-    show: (permit) =>
-      Effect.flatMap(memory.share(permit.facts.caller), (share) =>
-        callWithBreaker(breaker, permit, ({ model }) =>
-          // Only the name: other fields can make the backend return what must stay hidden.
-          ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs)
+    }),
+    embed: Effect.fnUntraced(function* (permit, share) {
+      const { request } = permit.facts
+      const { kind } = request
+      if (kind !== "embed" && kind !== "embeddings")
+        return yield* protocol(`${kind} does not answer in vectors`)
+      return yield* callWithBreaker(breaker, permit, ({ model }) =>
+        ask(
+          kind,
+          objectBodyOf(model.name, request),
+          vectorsFor(kind, request),
+          share,
+          options.firstByteTimeoutMs
         )
+      )
+    }),
+    // Only the name: other fields can make the backend return what must stay hidden.
+    show: (permit, share) =>
+      callWithBreaker(breaker, permit, ({ model }) =>
+        ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs)
       ),
     models: lookUp("models", null, list, listTimeoutMs),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
@@ -257,28 +214,34 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
 interface Expected<A> {
   /** maximal bytes */
   readonly limit: number
-  /** memory of the decoded answer as a multiple of its bytes */
+  /** memory of the text and the decoded answer, as a multiple of the text's bytes */
   readonly factor: number
-  readonly decode: (bytes: ByteList) => Effect.Effect<A, BackendFailed>
+  readonly decode: (text: string) => Effect.Effect<A, BackendFailed>
 }
 
 const description: Expected<JsonObject> = {
   limit: showBytes,
   factor: parsedFactor,
-  decode: ({ text }) => expect(isTooDense(text) ? undefined : decodeShow(text), "not a model's description")
+  decode: (text) => expect(isTooDense(text) ? undefined : decodeShow(text), "not a model's description")
 }
 const ownDescription: Expected<Description> = {
   limit: showBytes,
   factor: parsedFactor,
-  decode: ({ text }) =>
+  decode: (text) =>
     expect(isTooDense(text) ? undefined : decodeDescription(text), "not a model's description")
 }
 const list: Expected<ReadonlyArray<Model>> = {
   limit: tagsBytes,
   factor: parsedFactor,
-  decode: ({ text }) => expect(isTooDense(text) ? undefined : decodeTags(text), "not a list of models")
+  decode: (text) => expect(isTooDense(text) ? undefined : decodeTags(text), "not a list of models")
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
+
+const vectorsFor = (kind: "embed" | "embeddings", request: InferenceRequest): Expected<Embeddings> => ({
+  limit: vectorBytesOf(request),
+  factor: vectorsFactor,
+  decode: (text) => expect(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
+})
 
 const jsonBody = { "content-type": "application/json" } as const
 const accepting = { accept: "application/json" } as const
@@ -308,78 +271,69 @@ const objectBodyOf = (model: string, { body, options }: InferenceRequest): strin
 const expect = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
   value === undefined ? protocol(otherwise) : Effect.succeed(value)
 
-/** Waits for the first frames, which usually come with the head. The rest is read by the stream, in `answerMs`. */
-const open = (
-  call: UpstreamCall,
-  kind: FrameKind,
-  limits: AnswerLimits,
-  head: Head,
-  answerMs: number
-): Effect.Effect<
-  Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>,
-  CallError | TransportError
-> => {
-  if (head.status !== 200)
-    return Effect.flatMap(beginning(call), (text) => Effect.fail(fromStatus(head, text)))
-  if (!isFrames(head)) {
-    const fault = protocol(`content type ${head.contentType.slice(0, 100)}`)
-    call.abort(fault)
-    return fault
-  }
-  const reader = new FrameReader(call, kind, head, limits)
-  const opened = (first: Frames) => {
-    call.setDeadline(answerMs, "longer than the maximal duration")
-    return Effect.succeed(reader.rest(first))
-  }
-  const there = reader.poll()
-  if (typeof there !== "string") return opened(there)
-  return Effect.flatMap(Effect.mapError(reader.next(), beforeFirstFrame), (first) =>
-    first === undefined
-      ? new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
-      : opened(first)
-  )
+/** The stream of a chunk that was pulled already, and of the others. */
+const beginningWith = <A, E>(
+  first: Arr.NonEmptyReadonlyArray<A>,
+  pull: Pull.Pull<Arr.NonEmptyReadonlyArray<A>, E>
+): Stream.Stream<A, Pull.ExcludeDone<E>> => {
+  let held: Arr.NonEmptyReadonlyArray<A> | undefined = first
+  const next = Effect.suspend(() => {
+    const chunk = held
+    held = undefined
+    return chunk === undefined ? pull : Effect.succeed(chunk)
+  })
+  return Stream.fromPull(Effect.succeed(next))
 }
 
-const isFrames = (head: Head): boolean =>
+const endedEarly = Effect.suspend(
+  () => new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
+)
+
+const hasFrames = (head: Head): boolean =>
   !head.encoded && /^application\/(x-ndjson|json)\s*(;|$)/.test(head.contentType)
 
 const protocol = (what: string): BackendFailed =>
   new BackendFailed({ fault: "protocol", cause: new Error(what) })
 
-/** Reads the beginning of an error's body, for at most a second. */
-const beginning = (call: UpstreamCall): Effect.Effect<string> => {
-  const read: Array<Buffer> = []
-  let size = 0
-  const more: Effect.Effect<void, TransportError> = Effect.flatMap(call.take(), (bytes) => {
-    for (const chunk of bytes) {
-      read.push(chunk)
-      size += chunk.length
-    }
-    return bytes.length > 0 && size < errorBytes ? more : Effect.void
-  })
-  return more.pipe(
-    // A part of the text is enough, so an error while reading it does not matter.
-    Effect.ignore,
-    Effect.timeoutOption(errorReadMs),
-    Effect.map(() => {
-      call.finish()
-      return Buffer.concat(read).subarray(0, errorBytes).toString("utf8")
+/** Reads a whole body. While there is no memory for more, nothing is read. */
+const readAll = (
+  call: UpstreamCall,
+  limit: number,
+  share: AnswerShare
+): Effect.Effect<string, BackendFailed | ShuttingDown | Unavailable> =>
+  Effect.suspend(() => {
+    const read = new GrowingBuffer()
+    const more = Effect.flatMap(call.bytes, (chunks): Effect.Effect<void, BackendFailed | Unavailable> => {
+      const bytes = chunks.reduce((sum, { length }) => sum + length, 0)
+      if (read.size + bytes > limit) return Effect.fail(protocol(`answer of more than ${limit} bytes`))
+      return Effect.map(share.collect(read.memoryWith(bytes)), () => {
+        for (const chunk of chunks) read.push(chunk)
+      })
     })
-  )
-}
+    return Pull.catchDone(Effect.forever(more), () => Effect.sync(() => read.bytes.toString("utf8")))
+  })
 
-/** A vector whose bytes came in several parts has its own memory. */
-const freeVectors = ({ vectors }: Embeddings, bytes: ByteList): void => {
-  for (const { json } of vectors) freeBuffer(json)
-  bytes.release()
-}
+/** Reads the beginning of an error's body, for at most a second. */
+const beginningOf = (call: UpstreamCall): Effect.Effect<string> =>
+  Effect.suspend(() => {
+    const read = new GrowingBuffer()
+    const more = Effect.map(call.bytes, (chunks) => {
+      for (const chunk of chunks) read.push(chunk)
+    })
+    return more.pipe(
+      Effect.repeat({ while: () => read.size < errorBytes }),
+      // A part of the text is enough, so an error while reading it does not matter.
+      Effect.ignore,
+      Effect.timeoutOption(errorReadMs),
+      Effect.map(() => {
+        call.discard()
+        return read.bytes.subarray(0, errorBytes).toString("utf8")
+      })
+    )
+  })
 
 const wasClosedIdle = (error: CallError | TransportError): boolean =>
   error instanceof TransportError && error.kind === "lost" && error.reused && !error.answered
 
-const toCallError = (error: CallError | TransportError): CallError =>
-  error instanceof TransportError ? fromTransport(error) : error
-
-export const layerOllama = (
-  options: OllamaOptions
-): Layer.Layer<Backend, never, AnswerMemory | CircuitBreaker | Drain> => Layer.effect(Backend, make(options))
+export const layerOllama = (options: OllamaOptions): Layer.Layer<Backend, never, CircuitBreaker | Drain> =>
+  Layer.effect(Backend, make(options))

@@ -1,56 +1,51 @@
-/**
- * Decodes embeddings with hand-written guards, and without parsing the numbers: two thousand vectors have some million. An
- * answer that does not fit the request is refused.
- */
-import type { Embeddings, Vector } from "../../domain/Embeddings.ts"
+/** Decodes embeddings. An answer that does not fit the request is refused. */
+import type { Embeddings } from "../../domain/Embeddings.ts"
 import type { InferenceRequest, Json } from "../../domain/Inference.ts"
 import { isArray, isCount, isObject, tryParseJson } from "../../domain/json.ts"
-import type { ByteList } from "../../infra/ByteList.ts"
-import { countNumbers } from "./countNumbers.ts"
-import { sliceVectors } from "./embeddingSlices.ts"
-import { countSimpleNumbers } from "./simpleNumbers.ts"
+import { hasMoreThan } from "../answerBounds.ts"
 
 /** The endpoints that answer with vectors. */
 export type EmbedKind = "embed" | "embeddings"
 
-/** Returns `undefined` unless there is one vector per input of `body`. The vectors share the memory of `bytes`. */
+/** Lists and objects beside the vectors: the answer itself, and fields of later versions. */
+const spareContainers = 64
+
+/** Returns `undefined` unless there is one vector per input of `body`. */
 export const decodeEmbeddings = (
   kind: EmbedKind,
   body: InferenceRequest["body"],
-  bytes: ByteList
+  text: string
 ): Embeddings | undefined => {
   const inputs = kind === "embed" ? inputsOf(body["input"]) : 1
-  const slices = sliceVectors(kind === "embed" ? "embeddings" : "embedding", bytes, inputs)
-  const value = slices === undefined ? undefined : tryParseJson(slices.envelope)
-  if (slices === undefined || !isObject(value)) return undefined
+  // An empty list takes 30 times the memory of its text.
+  if (hasMoreThan(text, inputs + spareContainers)) return undefined
+  const value = tryParseJson(text)
+  if (!isObject(value)) return undefined
   if (kind === "embeddings") {
-    const vectors = vectorsOf(slices.vectors)
+    const { embedding } = value
     // An empty prompt only loads the model, and its vector is empty.
-    const expected = body["prompt"] !== ""
-    return vectors?.every(({ length }) => length > 0 === expected) === true ? { vectors } : undefined
+    const hasNumbers = body["prompt"] !== ""
+    return isVector(embedding) && embedding.length > 0 === hasNumbers ? { vectors: [embedding] } : undefined
   }
-  if (slices.vectors.length !== inputs) return undefined
-  const vectors = vectorsOf(slices.vectors)
-  if (vectors === undefined || vectors.some(({ length }) => length === 0)) return undefined
+  const vectors = vectorsOf(value["embeddings"])
+  if (vectors?.length !== inputs || vectors.some(({ length }) => length === 0)) return undefined
   return {
     vectors,
-    list: slices.value,
     ...(isCount(value["total_duration"]) ? { totalDuration: value["total_duration"] } : {}),
     ...(isCount(value["load_duration"]) ? { loadDuration: value["load_duration"] } : {}),
     ...(isCount(value["prompt_eval_count"]) ? { promptEvalCount: value["prompt_eval_count"] } : {})
   }
 }
 
-/** Returns undefined when one of `slices` is not a vector. */
-const vectorsOf = (slices: ReadonlyArray<Buffer>): ReadonlyArray<Vector> | undefined => {
-  const vectors: Array<Vector> = []
-  for (const json of slices) {
-    const length = countSimpleNumbers(json) ?? countNumbers(json)
-    if (length === undefined) return undefined
-    vectors.push({ json, length })
-  }
-  return vectors
-}
+/** Clients that ask for base64 get float32, so a number must be finite as one. */
+const isNumber = (value: Json): value is number =>
+  typeof value === "number" && Number.isFinite(Math.fround(value))
+
+const isVector = (value: Json | undefined): value is ReadonlyArray<number> =>
+  isArray(value) && value.every(isNumber)
+
+const vectorsOf = (value: Json | undefined): ReadonlyArray<ReadonlyArray<number>> | undefined =>
+  isArray(value) && value.every(isVector) ? value : undefined
 
 /** An empty string is no input; an empty string in a list is one (docs/protocol.md, "Embeddings"). */
 const inputsOf = (input: Json | undefined): number => (isArray(input) ? input.length : input === "" ? 0 : 1)

@@ -2,10 +2,53 @@
  * Maps Ollama's HTTP errors, error lines and broken connections to the gateway's errors. Ollama's text is cut and goes
  * into `cause`, for the log only.
  */
+import { errors } from "undici"
 import { BackendFailed, BadRequest, Forbidden, ShuttingDown } from "../../domain/Errors.ts"
 import { loggable, UnexpectedAnswer } from "../errors.ts"
 import { type Refusal, refusalOf, refusals } from "./refusals.ts"
-import type { Head, TransportError } from "./UpstreamCall.ts"
+import type { Head } from "./UpstreamCall.ts"
+
+/** A request, or the wait for its first frame, took too long. */
+export class DeadlineExceeded extends Error {}
+
+const kindOf = (error: Error, sent: boolean): TransportError["kind"] => {
+  if (error instanceof ShuttingDown) return "stopped"
+  if (error instanceof DeadlineExceeded) return "timeout"
+  if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
+    return "timeout"
+  if (error instanceof errors.HTTPParserError || error instanceof errors.HeadersOverflowError)
+    return "garbled"
+  return sent ? "lost" : "unreachable"
+}
+
+/** A failure of the connection. */
+export class TransportError extends Error {
+  readonly _tag = "TransportError"
+  /**
+   * `unreachable`: no connection could be made; `lost`: it broke after the request was sent; `timeout`: too late; `garbled`: not
+   * HTTP; `stopped`: this process stops
+   */
+  readonly kind: "unreachable" | "lost" | "timeout" | "garbled" | "stopped"
+  /** whether any byte of a response came */
+  readonly answered: boolean
+  /** whether the connection had served another request before */
+  readonly reused: boolean
+  constructor(
+    cause: Error,
+    {
+      answered,
+      reused,
+      sent
+    }: { readonly answered: boolean; readonly reused: boolean; readonly sent: boolean }
+  ) {
+    const kind = kindOf(cause, sent)
+    super(`backend connection: ${kind}`, { cause })
+    this.name = "TransportError"
+    this.kind = kind
+    this.answered = answered
+    this.reused = reused
+  }
+}
 
 export const fromTransport = (error: TransportError): BackendFailed | ShuttingDown => {
   switch (error.kind) {

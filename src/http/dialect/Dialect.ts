@@ -2,7 +2,7 @@
 import { Result, type Schema } from "effect"
 import type { Decided } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
-import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
+import type { DecodedRequest, InferenceRequest, Json } from "../../domain/Inference.ts"
 import type { Body } from "./parseBody.ts"
 import { decodeWith } from "./decode.ts"
 import { checkImages } from "./images.ts"
@@ -26,10 +26,8 @@ export interface Encoder {
   readonly frames: (chunk: ReadonlyArray<Frame>) => string
   /** the error line or event after the first byte */
   readonly failure: (error: ErrorResponse, requestId: string) => string
-  /** the object of an answer without a stream; `run` has all frames in one, `logprobs` replaces its log probabilities */
-  readonly object: (run: Frame, logprobs?: Json) => Json
-  /** log probabilities of some frames of a folded run: a list, or an object of lists */
-  readonly logprobs: (entries: ReadonlyArray<JsonObject>) => Json
+  /** the object of an answer without a stream; `run` has all frames in one */
+  readonly object: (run: Frame) => Json
 }
 
 /** Decodes a body. It waits for nothing. */
@@ -79,6 +77,6 @@ export interface Dialect extends RequestDecoder {
 
 /** An endpoint with one object as its answer. */
 export interface ObjectDialect<A> extends RequestDecoder {
-  /** the answer as JSON text, or in parts of it, because a copy of a large answer would take as much memory again */
-  readonly encode: (request: InferenceRequest, answer: A) => string | ReadonlyArray<string | Buffer>
+  /** the answer as JSON text */
+  readonly encode: (request: InferenceRequest, answer: A) => string
 }

@@ -1,113 +1,171 @@
-import { assert, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, Scope } from "effect"
+/** The memory of answers: who has room, who waits, and who is cut. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Exit, Fiber, Result, Scope } from "effect"
 import { TestClock } from "effect/testing"
-import { freeBytes } from "../../../src/backend/AnswerAccount.ts"
-import { AnswerMemory, maxWaitMs } from "../../../src/backend/AnswerMemory.ts"
-import { heldAfter } from "../../support/youngGarbage.ts"
+import { AnswerMemory, freeBytes } from "../../../src/backend/AnswerMemory.ts"
+import { callerWith } from "../../support/permits.ts"
 
 const mib = 1024 * 1024
 const inMemory = Effect.provide(AnswerMemory.layer({ maxBytes: 16 * mib }))
 
-/** A request of its own: its share, and its end. */
-const request = Effect.gen(function* () {
+const callerOf = (keyId: string, tenantId: string) => ({ ...callerWith("all"), keyId, tenantId })
+
+/** A request of a key: its share, its end, and whether it was cut. */
+const request = Effect.fnUntraced(function* (keyId: string, tenantId = keyId, maxBytes = 16 * mib) {
   const [memory, scope] = [yield* AnswerMemory, yield* Scope.make()]
-  const share = yield* Scope.provide(memory.share(undefined), scope)
-  return { share, scope, end: Scope.close(scope, Exit.void) }
+  const state = { isCut: false }
+  const cut = Effect.sync(() => void (state.isCut = true))
+  const share = yield* Scope.provide(
+    memory.share({ caller: callerOf(keyId, tenantId), maxBytes, cut }),
+    scope
+  )
+  return {
+    collect: (bytes: number) => share.collect(freeBytes + bytes),
+    hold: (bytes: number) => share.hold(freeBytes + bytes),
+    isCut: () => state.isCut,
+    end: Scope.close(scope, Exit.void)
+  }
 })
 
-it.effect(
-  "when a request asks for its share twice, then it is the same one, and it ends with its Scope",
-  () =>
+const start = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.forkChild(effect, { startImmediately: true })
+
+describe("answers that are collected", () => {
+  it.effect("when they are small, then nothing is counted", () =>
     Effect.gen(function* () {
       const memory = yield* AnswerMemory
-      const { end, scope, share } = yield* request
-      assert.strictEqual(yield* Scope.provide(memory.share(undefined), scope), share)
-      yield* share.collect(freeBytes + mib)
-      share.hold(100)
-      assert.strictEqual(memory.bytes(), mib + 100)
-      yield* end
-      assert.strictEqual(memory.bytes(), 0)
+      for (let i = 0; i < 1000; i += 1) yield* (yield* request(`key ${i}`)).collect(0)
+      assert.strictEqual(yield* memory.bytes, 0)
     }).pipe(inMemory)
-)
+  )
 
-it.effect(
-  "when there is no memory for an answer in time, then it fails as crowded, and keeps what it has until its end",
-  () =>
+  it.effect("when a request ends, then its memory is given back", () =>
     Effect.gen(function* () {
       const memory = yield* AnswerMemory
-      const [first, second, third] = [yield* request, yield* request, yield* request]
-      yield* third.share.collect(mib)
-      yield* first.share.collect(7 * mib)
-      yield* second.share.collect(5 * mib)
-      const asking = yield* Effect.forkChild(Effect.flip(third.share.collect(2 * mib)), {
-        startImmediately: true
-      })
-      yield* TestClock.adjust(maxWaitMs - 1)
-      assert.deepStrictEqual([asking.pollUnsafe(), memory.waiting()], [undefined, 1])
-      yield* TestClock.adjust(1)
-      assert.deepInclude(yield* Fiber.join(asking), { _tag: "Unavailable", crowded: true, retryAfterS: 1 })
-      assert.deepStrictEqual([memory.waiting(), memory.bytes()], [0, 13 * mib - 3 * freeBytes])
+      const one = yield* request("a")
+      yield* one.collect(mib)
+      yield* one.hold(2 * mib)
+      assert.strictEqual(yield* memory.bytes, 2 * mib)
+      yield* one.end
+      assert.strictEqual(yield* memory.bytes, 0)
     }).pipe(inMemory)
-)
+  )
 
-it.effect("when what ends with a request has a defect, then its memory is given back all the same", () =>
-  Effect.gen(function* () {
-    const memory = yield* AnswerMemory
-    const { end, share } = yield* request
-    share.atEnd(() => {
-      throw new Error("defect")
-    })
-    yield* share.collect(freeBytes + mib)
-    assert.isTrue(Exit.isFailure(yield* Effect.exit(Effect.suspend(() => end))))
-    assert.strictEqual(memory.bytes(), 0)
-  }).pipe(inMemory)
-)
+  it.effect(
+    "when the keys of one tenant collect as much as they can, then another tenant's answer does not wait",
+    () =>
+      Effect.gen(function* () {
+        const memory = yield* AnswerMemory
+        for (let i = 0; i < 12; i += 1) {
+          const one = yield* request(`greedy ${i % 3}`, "greedy")
+          yield* start(Effect.forEach([1, 2, 4, 8], (n) => one.collect(n * mib)))
+        }
+        assert.isAbove(yield* memory.waiting, 0)
+        const other = yield* start((yield* request("other")).collect(mib))
+        assert.isDefined(other.pollUnsafe())
+      }).pipe(inMemory)
+  )
 
-it.effect("when another gives memory back meanwhile, then the answer goes on", () =>
-  Effect.gen(function* () {
-    const memory = yield* AnswerMemory
-    const [first, second, third] = [yield* request, yield* request, yield* request]
-    yield* first.share.collect(8 * mib)
-    yield* second.share.collect(mib)
-    const asking = yield* Effect.forkChild(third.share.collect(mib), { startImmediately: true })
-    yield* TestClock.adjust(1000)
-    assert.isUndefined(asking.pollUnsafe())
-    yield* second.end
-    yield* Fiber.join(asking)
-    assert.strictEqual(memory.waiting(), 0)
-  }).pipe(inMemory)
-)
-
-it.effect(
-  "when a client does not read and another answer needs the memory, then its connection is cut after a second",
-  () =>
-    Effect.gen(function* () {
-      const [unread, asks] = [yield* request, yield* request]
-      let cut = 0
-      unread.share.onCut(() => void (cut += 1))
-      unread.share.deliver(12 * mib)
-      const asking = yield* Effect.forkChild(asks.share.collect(8 * mib), { startImmediately: true })
-      yield* TestClock.adjust(900)
-      assert.deepStrictEqual([cut, asking.pollUnsafe()], [0, undefined])
-      yield* TestClock.adjust(100)
-      yield* Fiber.join(asking)
-      assert.strictEqual(cut, 1)
-    }).pipe(inMemory)
-)
-
-it.effect(
-  "when a request has ended, then the first collection of young objects takes what it referred to",
-  () =>
-    Effect.gen(function* () {
-      const memory = yield* AnswerMemory
-      const runSync = Effect.runSyncWith(yield* Effect.context<never>())
-      const runRequest = (response: Array<number>) =>
-        runSync(
-          Effect.scoped(
-            Effect.map(memory.share(undefined), (share) => share.onCut(() => void response.fill(0)))
-          )
+  it.effect(
+    "when many wait, then the one with the least still to come goes on first, and all get their turn",
+    () =>
+      Effect.gen(function* () {
+        const memory = yield* AnswerMemory
+        const order: Array<string> = []
+        const answer = Effect.fnUntraced(function* (name: string, bytes: number) {
+          const one = yield* request("key", "tenant", freeBytes + bytes)
+          for (let at = mib; at <= bytes; at += mib) yield* one.collect(at)
+          order.push(name)
+          yield* one.end
+        })
+        const hog = yield* request("key", "tenant", 20 * mib)
+        yield* hog.collect(4 * mib)
+        // The hog goes beyond the bounds until it ends, so that all of these wait.
+        yield* hog.collect(14 * mib)
+        const waiting = yield* Effect.forEach(
+          [
+            ["large", 9],
+            ["small", 3],
+            ["middle", 6]
+          ] as const,
+          ([name, size]) => start(answer(name, size * mib))
         )
-      heldAfter(1, runRequest)
-      assert.isBelow(heldAfter(1, runRequest), 3)
+        assert.strictEqual(yield* memory.waiting, 3)
+        yield* hog.end
+        yield* Effect.forEach(waiting, Fiber.join)
+        assert.deepStrictEqual(order, ["small", "middle", "large"])
+        assert.strictEqual(yield* memory.bytes, 0)
+      }).pipe(inMemory)
+  )
+
+  it.effect("when there is no memory in time, then the answer fails as crowded, and keeps what it has", () =>
+    Effect.gen(function* () {
+      const memory = yield* AnswerMemory
+      const [hog, late] = [yield* request("a", "a", 20 * mib), yield* request("b", "a", 20 * mib)]
+      yield* hog.collect(15 * mib)
+      const asking = yield* start(Effect.flip(late.collect(2 * mib)))
+      yield* TestClock.adjust("9999 millis")
+      assert.deepStrictEqual([asking.pollUnsafe(), yield* memory.waiting], [undefined, 1])
+      yield* TestClock.adjust("1 millis")
+      assert.deepInclude(yield* Fiber.join(asking), { _tag: "Unavailable", crowded: true, retryAfterS: 1 })
+      assert.deepStrictEqual([yield* memory.waiting, yield* memory.bytes], [0, 15 * mib])
     }).pipe(inMemory)
-)
+  )
+})
+
+describe("answers that wait for their clients", () => {
+  it.effect("when those of a tenant take too much, then its slowest reader is cut, and nobody else's", () =>
+    Effect.gen(function* () {
+      const memory = yield* AnswerMemory
+      const other = yield* request("other")
+      yield* other.hold(5 * mib)
+      const slow = yield* request("k1", "tenant")
+      yield* slow.hold(3 * mib)
+      yield* TestClock.adjust("10 seconds")
+      const reads = yield* request("k2", "tenant")
+      yield* reads.hold(2 * mib)
+      yield* reads.hold(mib)
+      assert.deepStrictEqual([slow.isCut(), reads.isCut()], [false, false])
+      yield* reads.hold(4 * mib)
+      assert.deepStrictEqual([slow.isCut(), reads.isCut(), other.isCut()], [true, false, false])
+      assert.deepStrictEqual([yield* memory.cuts, yield* memory.bytes], [1, 9 * mib])
+    }).pipe(inMemory)
+  )
+
+  it.effect(
+    "when a tenant has one reader, then it is cut only when all answers take more than there is",
+    () =>
+      Effect.gen(function* () {
+        const large = yield* request("a")
+        yield* large.hold(16 * mib)
+        assert.isFalse(large.isCut())
+        yield* large.hold(16 * mib + 1)
+        assert.isTrue(large.isCut())
+      }).pipe(inMemory)
+  )
+
+  it.effect("when any number of readers is slow, then all answers take at most what there is", () =>
+    Effect.gen(function* () {
+      const memory = yield* AnswerMemory
+      for (let i = 0; i < 500; i += 1) {
+        const one = yield* request(`k${i % 17}`, `t${i % 7}`)
+        yield* one.hold(1 + ((i * 37) % 64) * 50_000)
+        yield* TestClock.adjust(i % 3)
+        assert.isAtMost(yield* memory.bytes, 16 * mib)
+      }
+    }).pipe(inMemory)
+  )
+
+  it.effect("when a key holds too much unread, then it starts no further request until some is read", () =>
+    Effect.gen(function* () {
+      const memory = yield* AnswerMemory
+      const isFree = (keyId: string) =>
+        Effect.map(Effect.result(memory.checkRoom(callerOf(keyId, keyId))), Result.isSuccess)
+      const one = yield* request("a")
+      yield* one.hold(9 * mib)
+      assert.deepStrictEqual([yield* isFree("a"), yield* isFree("b")], [false, true])
+      yield* one.hold(mib)
+      assert.isTrue(yield* isFree("a"))
+    }).pipe(inMemory)
+  )
+})

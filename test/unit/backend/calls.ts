@@ -1,4 +1,5 @@
 /** What the tests of the undici backend have in common: one backend on a fake, one call, its frames or its failure. */
+import { uncounted } from "../../../src/backend/AnswerMemory.ts"
 import { Effect, Layer, type Scope, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
 import type { AnswerMemory } from "../../../src/backend/AnswerMemory.ts"
@@ -32,7 +33,7 @@ export const withBackend = <A, E>(
   })
 
 export const forward = (call = callOf()) =>
-  Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest", call)))
+  Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest", call), uncounted))
 export const run = (call = callOf()) => Effect.scoped(Effect.flatMap(forward(call), Stream.runCollect))
 export const named = (error: CallError): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
 export const failure = Effect.map(Effect.flip(run()), named)

@@ -1,3 +1,4 @@
+import { uncounted } from "../../../src/backend/AnswerMemory.ts"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema, Stream, Struct } from "effect"
 import { describe } from "vitest"
@@ -47,22 +48,22 @@ describe("the demo backend", () => {
           )
           const body = { messages: [{ role: "user", content: "marmalade" }] }
           const full = yield* Effect.flatMap(
-            backend.forward(permitFor("demo-chat:latest", callOf({ body }))),
+            backend.forward(permitFor("demo-chat:latest", callOf({ body })), uncounted),
             Stream.runCollect
           )
           assert.include(full.map(({ text }) => text).join(""), "“marmalade”")
           assert.deepInclude(full.at(-1), { doneReason: "stop", evalCount: full.length - 1 })
           const cut = yield* Effect.flatMap(
-            backend.forward(permitFor("demo-chat:latest", callOf({ body }, 3))),
+            backend.forward(permitFor("demo-chat:latest", callOf({ body }, 3)), uncounted),
             Stream.runCollect
           )
           const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
-          const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding))
+          const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding), uncounted)
           assert.deepStrictEqual(
             vectors.map(({ length }) => length),
             [64, 64]
           )
-          const shown = yield* backend.show(permitFor("demo-chat:latest"))
+          const shown = yield* backend.show(permitFor("demo-chat:latest"), uncounted)
           assert.deepInclude(shown, { capabilities: ["completion"] })
           assert.strictEqual(cut.length, 4)
           assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })

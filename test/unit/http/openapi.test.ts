@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { decodeShow } from "../../../src/backend/ollama/decodeShow.ts"
-import { vectorOf } from "../../support/vectors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import type { Json } from "../../../src/domain/Inference.ts"
 import type { Decode, Dialect } from "../../../src/http/dialect/Dialect.ts"
@@ -266,7 +265,7 @@ const answers: ReadonlyArray<readonly [Dialect, Json, piece: string, whole: stri
 
 it("when Embed, Embeddings and EmbeddingList are compared with the answers, then they describe them", () => {
   const answer = {
-    vectors: [vectorOf([0.5, -1])],
+    vectors: [[0.5, -1]],
     totalDuration: 5,
     promptEvalCount: 4
   }

@@ -25,8 +25,8 @@ check(
   "when requests end, then they, their tokens and time are counted by tenant and model",
   Effect.gen(function* () {
     const metrics = yield* Metrics
-    metrics.observe(recordOf("acme", "m:latest"), true)
-    metrics.observe(recordOf("acme", "m:latest"), true)
+    yield* metrics.observe(recordOf("acme", "m:latest"), true)
+    yield* metrics.observe(recordOf("acme", "m:latest"), true)
     assert.deepStrictEqual(yield* linesOf("gateway_requests_total{"), [
       `gateway_requests_total{tenant="acme",model="m:latest",status="200"} 2`
     ])
@@ -46,8 +46,8 @@ check(
   Effect.gen(function* () {
     const metrics = yield* Metrics
     for (let n = 0; n < 500; n += 1) {
-      metrics.observe(recordOf("acme", `made-up-${n}`), false)
-      metrics.observe(refusalOf({ model: `other-${n}` }), false)
+      yield* metrics.observe(recordOf("acme", `made-up-${n}`), false)
+      yield* metrics.observe(refusalOf({ model: `other-${n}` }), false)
     }
     assert.deepStrictEqual((yield* linesOf("gateway_requests_total{")).sort(), [
       `gateway_requests_total{tenant="acme",model="none",status="200"} 500`,
@@ -62,7 +62,7 @@ check(
   "when a tenant's name has line breaks, then it writes no lines of its own",
   Effect.gen(function* () {
     const metrics = yield* Metrics
-    metrics.observe(recordOf(`a"} 1\ngateway_evil_total 9\\`, "m"), true)
+    yield* metrics.observe(recordOf(`a"} 1\ngateway_evil_total 9\\`, "m"), true)
     assert.deepStrictEqual(yield* linesOf("gateway_evil_total"), [])
     assert.deepStrictEqual(yield* linesOf("gateway_requests_total{"), [
       String.raw`gateway_requests_total{tenant="a\"} 1\ngateway_evil_total 9\\",model="m",status="200"} 1`
@@ -75,7 +75,7 @@ check(
   Effect.gen(function* () {
     const metrics = yield* Metrics
     const record = recordOf("acme", "m")
-    metrics.observe(record, true)
+    yield* metrics.observe(record, true)
     const text = yield* metrics.exposition
     for (const secret of [record.caller?.keyPrefix, record.caller?.keyId, record.arrival.requestId]) {
       assert.notInclude(text, secret ?? "nothing")
@@ -105,8 +105,8 @@ check(
   "when metrics are shown, then first frames, revocations and the process are among them",
   Effect.gen(function* () {
     const metrics = yield* Metrics
-    metrics.firstFrame(200, "m:latest")
-    metrics.firstFrame(-60_000, "m:latest")
+    yield* metrics.firstFrame(200, "m:latest")
+    yield* metrics.firstFrame(-60_000, "m:latest")
     yield* metrics.revoked(3)
     yield* metrics.revoked(-1)
     assert.deepStrictEqual(yield* linesOf("tollgate_backend_first_frame_seconds_count"), [

@@ -5,7 +5,7 @@ import { Unavailable } from "../../../src/domain/Errors.ts"
 import { Meter, type Renewal } from "../../../src/gates/meter/Meter.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
 import { Hold, type Restore } from "../../../src/request/Hold.ts"
-import { makeRequestCost } from "../../../src/request/RequestCost.ts"
+import { RequestCost } from "../../../src/request/RequestCost.ts"
 import { callOf, permitFor, reservedFor } from "../../support/permits.ts"
 
 /** A running request that holds 50 tokens, before a Meter that gives `renewals` one after the other. */
@@ -13,7 +13,7 @@ const holdBefore = Effect.fnUntraced(function* (renewals: ReadonlyArray<Renewal>
   const meter = yield* Meter
   const left = [...renewals]
   const asked: Array<number> = []
-  const cost = makeRequestCost()
+  const cost = new RequestCost()
   cost.hold(reservedFor("m", { reservation: { held: 50 } }), 0)
   cost.send(permitFor("m", callOf({}, 1000)), 0)
   const hold = new Hold(

@@ -7,7 +7,7 @@ import * as Metrics from "../../../src/observability/Metrics.ts"
 import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../../src/domain/Reservation.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
-import { makeRequestCost } from "../../../src/request/RequestCost.ts"
+import { RequestCost } from "../../../src/request/RequestCost.ts"
 import { Hold } from "../../../src/request/Hold.ts"
 import { LeaseKeeper } from "../../../src/request/LeaseKeeper.ts"
 import { reservedFor } from "../../support/permits.ts"
@@ -29,11 +29,11 @@ const running = Effect.gen(function* () {
   const [leases, meter] = [yield* LeaseKeeper, yield* Meter]
   const verdict = yield* reserve("01a1fe92-0000-7000-8000-00000000000a")
   assert.instanceOf(verdict, Reserved)
-  const cost = makeRequestCost()
+  const cost = new RequestCost()
   if (verdict instanceof Reserved) {
     cost.hold(reservedFor("m", { reservation: verdict.reservation }), leases.now())
   }
-  leases.keep(new Hold(cost, meter, () => Effect.void))
+  yield* leases.keep(new Hold(cost, meter, () => Effect.void))
 })
 
 const leases = onWallClock(LeaseKeeper.layer({ leaseS })).pipe(Layer.provide(Metrics.layer))

@@ -6,7 +6,7 @@ import { Audit } from "../../../src/audit/Audit.ts"
 import { AuditMemory } from "../../../src/audit/memory.ts"
 import { Discovery } from "../../../src/gates/models/Discovery.ts"
 import { makeOpenIntent } from "../../../src/request/openIntent.ts"
-import { makeRequestContext } from "../../../src/request/RequestContext.ts"
+import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { makeReserve } from "../../../src/request/reserve.ts"
 import { makeWaitForPlace } from "../../../src/request/waitForPlace.ts"
 import { arrivalOf, askedOf, callOf, callerWith, verified } from "../../support/permits.ts"
@@ -23,7 +23,7 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
   const caller = { ...callerWith("all"), budgets: { total: budget } }
   const { request } = callOf({ model: "m", promptEstimate: 40, promptBytes: 160 })
   const arrival = { ...arrivalOf(requestId), arrivedAt: noon }
-  const context = makeRequestContext(arrival, 0, true)
+  const context = new RequestContext(arrival, 0, true)
   return yield* Effect.gen(function* () {
     const [reserve, waitForPlace] = [yield* makeReserve, yield* makeWaitForPlace]
     const openIntent = yield* makeOpenIntent

@@ -9,32 +9,16 @@ import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer
 import * as Metrics from "../../../src/observability/Metrics.ts"
 import { requestLine, RequestLines } from "../../../src/observability/requestLine.ts"
 import { type Ending, makeFinish } from "../../../src/request/finish.ts"
-import { LeaseKeeper } from "../../../src/request/LeaseKeeper.ts"
-import { makeRequestContext } from "../../../src/request/RequestContext.ts"
-import type { RequestCost } from "../../../src/request/RequestCost.ts"
+import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { arrivalOf, reservedFor } from "../../support/permits.ts"
 
 /** An admitted request, what its end did to it in order, and the log. */
 const world = Effect.gen(function* () {
   const did: Array<string> = []
   const lines: Array<string> = []
-  const dropped: Array<RequestCost> = []
-  const leases = Layer.succeed(
-    LeaseKeeper,
-    LeaseKeeper.of({
-      keep: () => undefined,
-      now: () => 0,
-      lapsed: () => false,
-      drop: (cost) => {
-        dropped.push(cost)
-        did.push("lease dropped")
-      }
-    })
-  )
   const ear = Logger.layer([Logger.make(({ message }) => void lines.push(String([message].flat()[0])))])
   const services = yield* Layer.build(
     Layer.mergeAll(
-      leases,
       layerAudit,
       layerMeter({ leaseS: 30 }),
       ModelRates.layer,
@@ -46,36 +30,33 @@ const world = Effect.gen(function* () {
     Effect.provideContext(services),
     Effect.provideService(RequestLines, requestLine)
   )
-  const context = makeRequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, true)
+  const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, true)
   context.cost.hold(reservedFor("m", { arrival: context.arrival }), 0)
-  context.cost.take({ queuedMs: 0, giveBack: Effect.sync(() => void did.push("place given back")) })
+  context.cost.place = { queuedMs: 0, giveBack: Effect.sync(() => void did.push("place given back")) }
   const end = (how: Pick<Ending, "row" | "slot">) =>
     finish(context, { outcome: outcomes.answered, ...how }).pipe(Effect.provide(ear))
-  return { context, did, dropped, end, lines, release }
+  return { context, did, end, lines, release }
 })
 
-it.effect("when a request ends, then its place and its lease are given back, and one line is logged", () =>
+it.effect("when a request ends, then its place is given back, and one line is logged", () =>
   Effect.gen(function* () {
-    const { context, did, dropped, end, lines } = yield* world
+    const { did, end, lines } = yield* world
     yield* end({ slot: "freed", row: "own" })
-    assert.deepStrictEqual(did, ["lease dropped", "place given back"])
-    assert.deepStrictEqual(dropped, [context.cost])
+    assert.deepStrictEqual(did, ["place given back"])
     assert.deepStrictEqual(lines, ["request"])
   })
 )
 
-it.effect(
-  "when the answer still has to be written, then the place is free and the lease is kept until then",
-  () =>
-    Effect.gen(function* () {
-      const { context, did, end, release } = yield* world
-      yield* end({ slot: "kept", row: "own" })
-      assert.isTrue(context.cost.slotKept)
-      assert.deepStrictEqual(did, ["place given back"])
-      yield* release(context)
-      yield* release(context)
-      assert.deepStrictEqual(did, ["place given back", "lease dropped"])
-    })
+it.effect("when the answer still has to be read, then its slot is kept until then, and freed once", () =>
+  Effect.gen(function* () {
+    const { context, did, end, release } = yield* world
+    yield* end({ slot: "kept", row: "own" })
+    assert.isTrue(context.cost.slotKept)
+    assert.deepStrictEqual(did, ["place given back"])
+    yield* release(context)
+    yield* release(context)
+    assert.isFalse(context.cost.slotKept)
+  })
 )
 
 it.effect("when a refusal shares its row with others, then it has no log line", () =>

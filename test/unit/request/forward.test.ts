@@ -2,9 +2,10 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import type { Frame } from "../../../src/domain/Frame.ts"
+import { uncounted } from "../../../src/backend/AnswerMemory.ts"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { makeForward } from "../../../src/request/forward.ts"
-import { makeRequestContext } from "../../../src/request/RequestContext.ts"
+import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { arrivalOf, permitFor, reservedFor } from "../../support/permits.ts"
 import { layerPorts } from "../../support/ports.ts"
 
@@ -19,9 +20,9 @@ const forwardChunks = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonl
     forward: () => Effect.succeed(Stream.flattenArray(Stream.fromIterable(chunks)))
   })
   const { forward } = yield* Effect.provideService(makeForward, Backend, backend)
-  const context = makeRequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, true)
+  const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, true)
   context.cost.hold(reservedFor("m:latest", { reservation: { held: 101 } }), 0)
-  const answer = yield* forward(context, permitFor("m:latest"))
+  const answer = yield* forward(context, permitFor("m:latest"), uncounted)
   const frames = yield* Stream.runCollect(answer)
   return { context, frames }
 }, Effect.scoped)

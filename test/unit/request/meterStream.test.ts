@@ -1,6 +1,5 @@
 /** What of a backend's answer is shown and charged, chunk by chunk. */
 import { assert, describe, it } from "@effect/vitest"
-import * as fc from "fast-check"
 import { MeteredModel } from "../../support/MeteredModel.ts"
 import {
   admitted,
@@ -221,42 +220,4 @@ describe("an answer in two runs", () => {
     read(one)
     assert.strictEqual(model.spent, 100)
   })
-})
-
-it("when chunks are taken without a fiber, then the same frames are shown and charged", () => {
-  const frame = fc.oneof(
-    { weight: 5, arbitrary: fc.constant(word) },
-    { weight: 2, arbitrary: fc.nat(3000).map((n) => ({ ...base, text: "x y ".repeat(n) })) },
-    fc.constant({ ...base, thinking: "hm" })
-  )
-  const chunks = fc.array(
-    fc.tuple(frame, fc.nat(200)).map(([each, n]) => chunk(times(n + 1, each))),
-    { minLength: 1, maxLength: 8 }
-  )
-  const end = fc.option(fc.record({ promptEvalCount: fc.nat(80), evalCount: fc.nat(3000) }), {
-    nil: undefined
-  })
-  const outcome = (polls: boolean, budget: number, sent: ReadonlyArray<Chunk>, away: number) => {
-    const model = new MeteredModel(budget)
-    model.polls = polls
-    const one = admitted(model)
-    one.answer(sent)
-    for (let n = 0; !one.over && n < 100; n += 1) {
-      model.away = n === away
-      one.step()
-    }
-    return { shown: one.shown, error: one.error, charged: one.charged, spent: model.spent, over: one.over }
-  }
-  fc.assert(
-    fc.property(
-      chunks,
-      end,
-      fc.integer({ min: 100, max: 4000 }),
-      fc.nat(10),
-      (parts, counts, budget, away) => {
-        const sent = counts === undefined ? parts : [...parts, chunk([final(counts)])]
-        assert.deepStrictEqual(outcome(true, budget, sent, away), outcome(false, budget, sent, away))
-      }
-    )
-  )
 })

@@ -36,11 +36,11 @@ const messageOf = (frame: Frame): JsonObject => ({
 export const nativeFailure = (error: ErrorResponse): string => `${JSON.stringify({ error: error.message })}\n`
 
 export const chatEncoder = (model: string): Encoder => {
-  const objectOf = (frame: Frame, logprobs: Json | undefined = frame.logprobs): Json => ({
+  const objectOf = (frame: Frame): Json => ({
     model,
     created_at: frame.createdAt,
     message: messageOf(frame),
-    ...present({ logprobs }),
+    ...present({ logprobs: frame.logprobs }),
     done: frame.done,
     ...(frame.done ? { ...present({ done_reason: frame.doneReason }), ...countsOf(frame) } : {})
   })
@@ -53,7 +53,6 @@ export const chatEncoder = (model: string): Encoder => {
   return {
     frames: (chunk) => joined(chunk, lineOf),
     failure: nativeFailure,
-    object: objectOf,
-    logprobs: (entries) => entries
+    object: objectOf
   }
 }

@@ -1,7 +1,6 @@
 /** The request of `POST /api/chat`. Known fields only; other fields are dropped (docs/protocol.md, "Chat"). */
-import { Schema } from "effect"
+import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens } from "../fields.ts"
@@ -56,9 +55,8 @@ export const toolOf = (tool: typeof Tool.Type): Schema.JsonObject => ({
   function: present(tool.function)
 })
 
-export const chatRequest = requestDecoder(
-  Chat,
-  resultFn(function* (chat: typeof Chat.Type, bounds: Bounds) {
+export const chatRequest = requestDecoder(Chat, (chat: typeof Chat.Type, bounds: Bounds) =>
+  Result.gen(function* () {
     const options = chat.options ?? {}
     const maxTokens = yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
     const messages = chat.messages ?? []

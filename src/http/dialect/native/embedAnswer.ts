@@ -3,26 +3,16 @@ import type { Embeddings } from "../../../domain/Embeddings.ts"
 import type { InferenceRequest } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
 
-/** The vectors are the bytes that the backend sent. They are not copied. */
-export const encodeEmbed = (
-  request: InferenceRequest,
-  answer: Embeddings
-): ReadonlyArray<string | Buffer> => {
-  const list = answer.list ?? [
-    "[",
-    ...answer.vectors.flatMap(({ json }, i) => (i === 0 ? [json] : [",", json])),
-    "]"
-  ]
-  const counts = present({
-    total_duration: answer.totalDuration,
-    load_duration: answer.loadDuration,
-    prompt_eval_count: answer.promptEvalCount
+export const encodeEmbed = ({ model }: InferenceRequest, answer: Embeddings): string =>
+  JSON.stringify({
+    model,
+    embeddings: answer.vectors,
+    ...present({
+      total_duration: answer.totalDuration,
+      load_duration: answer.loadDuration,
+      prompt_eval_count: answer.promptEvalCount
+    })
   })
-  const rest = Object.keys(counts).length === 0 ? "}" : `,${JSON.stringify(counts).slice(1)}`
-  return [`{"model":${JSON.stringify(request.model)},"embeddings":`, ...list, rest]
-}
 
-export const encodeEmbeddings = (
-  _request: InferenceRequest,
-  answer: Embeddings
-): ReadonlyArray<string | Buffer> => [`{"embedding":`, answer.vectors[0]?.json ?? "[]", "}"]
+export const encodeEmbeddings = (_request: InferenceRequest, { vectors }: Embeddings): string =>
+  JSON.stringify({ embedding: vectors[0] ?? [] })

@@ -1,7 +1,6 @@
 /** The requests of `POST /api/embed` and of the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
-import { Schema } from "effect"
+import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, maxDimensions, ModelName, Texts, wholeIn } from "../fields.ts"
@@ -25,9 +24,8 @@ const Embed = Schema.Struct({
 const checkOptions = (options: typeof Options.Type, cap: number) =>
   checkMaxTokens("options.num_predict", options.num_predict, cap)
 
-export const embedRequest = requestDecoder(
-  Embed,
-  resultFn(function* (embed: typeof Embed.Type, bounds: Bounds) {
+export const embedRequest = requestDecoder(Embed, (embed: typeof Embed.Type, bounds: Bounds) =>
+  Result.gen(function* () {
     const options = embed.options ?? {}
     yield* checkOptions(options, bounds.numPredictCap)
     const input = embed.input ?? ""
@@ -56,18 +54,19 @@ const Embeddings = Schema.Struct({
 
 export const embeddingsRequest = requestDecoder(
   Embeddings,
-  resultFn(function* (embeddings: typeof Embeddings.Type, bounds: Bounds) {
-    const options = embeddings.options ?? {}
-    yield* checkOptions(options, bounds.numPredictCap)
-    const prompt = embeddings.prompt ?? ""
-    return {
-      kind: "embeddings",
-      model: embeddings.model,
-      stream: false,
-      body: { prompt },
-      options: optionsOf(options, bounds),
-      ...askedNumCtx(options),
-      maxTokens: 0
-    } satisfies DecodedRequest
-  })
+  (embeddings: typeof Embeddings.Type, bounds: Bounds) =>
+    Result.gen(function* () {
+      const options = embeddings.options ?? {}
+      yield* checkOptions(options, bounds.numPredictCap)
+      const prompt = embeddings.prompt ?? ""
+      return {
+        kind: "embeddings",
+        model: embeddings.model,
+        stream: false,
+        body: { prompt },
+        options: optionsOf(options, bounds),
+        ...askedNumCtx(options),
+        maxTokens: 0
+      } satisfies DecodedRequest
+    })
 )

@@ -6,14 +6,14 @@ import { present } from "../decode.ts"
 import { countsOf, nativeFailure, nativeToolCalls } from "./chatAnswer.ts"
 
 export const generateEncoder = (model: string, seal: SealContext): Encoder => {
-  const objectOf = (frame: Frame, logprobs: Json | undefined = frame.logprobs): Json => ({
+  const objectOf = (frame: Frame): Json => ({
     model,
     created_at: frame.createdAt,
     response: frame.text,
     ...present({
       thinking: frame.thinking,
       tool_calls: frame.toolCalls === undefined ? undefined : nativeToolCalls(frame.toolCalls),
-      logprobs
+      logprobs: frame.logprobs
     }),
     done: frame.done,
     ...(frame.done
@@ -34,7 +34,6 @@ export const generateEncoder = (model: string, seal: SealContext): Encoder => {
   return {
     frames: (chunk) => joined(chunk, lineOf),
     failure: nativeFailure,
-    object: objectOf,
-    logprobs: (entries) => entries
+    object: objectOf
   }
 }

@@ -1,8 +1,7 @@
 /** The request of `POST /api/generate` (docs/protocol.md, "Generate"). */
-import { Schema } from "effect"
+import { Result, Schema } from "effect"
 import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
@@ -26,9 +25,8 @@ const Generate = Schema.Struct({
   context: absentable(SealedContext, "as an earlier answer to this key gave it")
 })
 
-export const generateRequest = requestDecoder(
-  Generate,
-  resultFn(function* (generate: typeof Generate.Type, bounds: Bounds) {
+export const generateRequest = requestDecoder(Generate, (generate: typeof Generate.Type, bounds: Bounds) =>
+  Result.gen(function* () {
     // A template can print the model's system prompt. If it were dropped, the client would not notice the other answer.
     if (generate.template !== undefined && generate.template !== null && generate.template !== "") {
       return yield* refuse("template: not supported")

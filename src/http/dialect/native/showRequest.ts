@@ -1,8 +1,7 @@
 /** The request of `POST /api/show`: only the name, in `model` or `name`. */
-import { Schema } from "effect"
+import { Result, Schema } from "effect"
 import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { absentable, OptionalModelName } from "../fields.ts"
 
@@ -16,9 +15,8 @@ const Show = Schema.Struct({
   }))
 })
 
-export const showRequest = requestDecoder(
-  Show,
-  resultFn(function* (show: typeof Show.Type) {
+export const showRequest = requestDecoder(Show, (show: typeof Show.Type) =>
+  Result.gen(function* () {
     const model = show.model || show.name || ""
     if (model === "") return yield* refuse("model: missing")
     return {

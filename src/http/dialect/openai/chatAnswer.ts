@@ -132,8 +132,7 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
     frames: (frames) =>
       joined(frames, (frame) => (frame.done ? chunksOf(frame) + last(frame) : chunksOf(frame))),
     failure: openaiFailure,
-    logprobs: logprobsOf,
-    object: (run, logprobs) => ({
+    object: (run) => ({
       id,
       object: "chat.completion",
       created: createdOf(run),
@@ -150,7 +149,7 @@ export const chatEncoder = (model: string, usageChunk = false): Encoder => {
               tool_calls: run.toolCalls === undefined ? undefined : toolCallsOf(run.toolCalls)
             })
           },
-          ...present({ logprobs }),
+          ...present({ logprobs: run.logprobs === undefined ? undefined : logprobsOf(run.logprobs) }),
           finish_reason: finishReasonOf(run, run.toolCalls !== undefined)
         }
       ],

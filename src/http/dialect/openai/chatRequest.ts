@@ -2,7 +2,6 @@
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
-import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, MaxTokens, TopLogprobs } from "../fields.ts"
@@ -85,33 +84,34 @@ const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | undefine
 
 export const chatRequest = requestDecoder(
   Chat,
-  resultFn(function* (chat: typeof Chat.Type, bounds: Bounds) {
-    const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap)
-    const maxTokens = yield* checkMaxTokens(
-      "max_completion_tokens",
-      chat.max_completion_tokens,
-      bounds.numPredictCap
-    )
-    const messages = yield* nativeMessages(chat.messages)
-    const tools = yield* toolsOf(chat)
-    return {
-      kind: "chat",
-      model: chat.model,
-      ...endUserClaim(chat),
-      stream: chat.stream ?? false,
-      usageChunk: chat.stream_options?.include_usage === true,
-      body: present({
-        messages,
-        tools,
-        format: formatOf(chat.response_format),
-        think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
-        logprobs: chat.logprobs,
-        top_logprobs: chat.top_logprobs
-      }),
-      options: samplingOf(chat),
-      thinkIfAble: true,
-      maxTokens: maxTokens ?? legacy
-    } satisfies DecodedRequest
-  }),
+  (chat: typeof Chat.Type, bounds: Bounds) =>
+    Result.gen(function* () {
+      const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap)
+      const maxTokens = yield* checkMaxTokens(
+        "max_completion_tokens",
+        chat.max_completion_tokens,
+        bounds.numPredictCap
+      )
+      const messages = yield* nativeMessages(chat.messages)
+      const tools = yield* toolsOf(chat)
+      return {
+        kind: "chat",
+        model: chat.model,
+        ...endUserClaim(chat),
+        stream: chat.stream ?? false,
+        usageChunk: chat.stream_options?.include_usage === true,
+        body: present({
+          messages,
+          tools,
+          format: formatOf(chat.response_format),
+          think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
+          logprobs: chat.logprobs,
+          top_logprobs: chat.top_logprobs
+        }),
+        options: samplingOf(chat),
+        thinkIfAble: true,
+        maxTokens: maxTokens ?? legacy
+      } satisfies DecodedRequest
+    }),
   "response_format.json_schema.schema"
 )

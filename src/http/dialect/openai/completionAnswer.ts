@@ -115,9 +115,13 @@ export const completionEncoder = (model: string, echo: string | undefined, usage
     frames: (frames) =>
       joined(frames, (frame) => (frame.done ? chunkOf(frame) + last(frame) : chunkOf(frame))),
     failure: openaiFailure,
-    logprobs: logprobsOf,
-    object: (run, logprobs) => ({
-      ...objectOf(run, (echo ?? "") + run.text, finishOf(run), logprobs),
+    object: (run) => ({
+      ...objectOf(
+        run,
+        (echo ?? "") + run.text,
+        finishOf(run),
+        run.logprobs === undefined ? undefined : logprobsOf(run.logprobs)
+      ),
       usage: usageOf(run)
     })
   }

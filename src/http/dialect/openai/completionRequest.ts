@@ -1,7 +1,6 @@
 /** The request of `POST /v1/completions`. The model's own template applies (docs/protocol.md, "OpenAI requests"). */
-import { Schema } from "effect"
+import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
@@ -22,24 +21,25 @@ const Completion = Schema.Struct({
 
 export const completionRequest = requestDecoder(
   Completion,
-  resultFn(function* (completion: typeof Completion.Type, bounds: Bounds) {
-    const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
-    const logprobs = completion.logprobs ?? undefined
-    return {
-      kind: "generate",
-      model: completion.model,
-      ...endUserClaim(completion),
-      stream: completion.stream ?? false,
-      usageChunk: completion.stream_options?.include_usage === true,
-      ...(completion.echo === true ? { echo: prompt } : {}),
-      body: present({
-        prompt,
-        suffix: completion.suffix,
-        logprobs: logprobs === undefined ? undefined : true,
-        top_logprobs: logprobs
-      }),
-      options: samplingOf(completion),
-      maxTokens: yield* checkMaxTokens("max_tokens", completion.max_tokens, bounds.numPredictCap)
-    } satisfies DecodedRequest
-  })
+  (completion: typeof Completion.Type, bounds: Bounds) =>
+    Result.gen(function* () {
+      const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
+      const logprobs = completion.logprobs ?? undefined
+      return {
+        kind: "generate",
+        model: completion.model,
+        ...endUserClaim(completion),
+        stream: completion.stream ?? false,
+        usageChunk: completion.stream_options?.include_usage === true,
+        ...(completion.echo === true ? { echo: prompt } : {}),
+        body: present({
+          prompt,
+          suffix: completion.suffix,
+          logprobs: logprobs === undefined ? undefined : true,
+          top_logprobs: logprobs
+        }),
+        options: samplingOf(completion),
+        maxTokens: yield* checkMaxTokens("max_tokens", completion.max_tokens, bounds.numPredictCap)
+      } satisfies DecodedRequest
+    })
 )

@@ -1,8 +1,7 @@
 /** The request of `POST /v1/embeddings` (docs/protocol.md, "OpenAI requests"). */
-import { Schema } from "effect"
+import { Result, Schema } from "effect"
 import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
-import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { endUserClaim, endUserFields } from "./fields.ts"
@@ -33,9 +32,8 @@ const Embeddings = Schema.Struct({
   encoding_format: absentable(Encoding, "`float`, or `base64` of little-endian float32")
 })
 
-export const embeddingsRequest = requestDecoder(
-  Embeddings,
-  resultFn(function* (embeddings: typeof Embeddings.Type) {
+export const embeddingsRequest = requestDecoder(Embeddings, (embeddings: typeof Embeddings.Type) =>
+  Result.gen(function* () {
     if (!isInput(embeddings.input)) return yield* notInput
     // In a list, an empty string counts as a text.
     const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input

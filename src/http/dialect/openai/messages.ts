@@ -3,7 +3,6 @@ import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { isObject } from "../../../domain/json.ts"
-import { resultFn } from "../../../infra/v8/resultFn.ts"
 import { parseJson } from "../strictJson.ts"
 import { present } from "../decode.ts"
 import { absentable } from "../fields.ts"
@@ -47,8 +46,10 @@ const argumentsOf = (text: string | null | undefined, path: string): Decided<Jso
   return isObject(parsed) ? Result.succeed(parsed) : refuse(`${path}: expected a JSON object as text`)
 }
 
-export const nativeMessages: (messages: ReadonlyArray<Message>) => Decided<ReadonlyArray<JsonObject>> =
-  resultFn(function* (messages: ReadonlyArray<Message>) {
+export const nativeMessages: (messages: ReadonlyArray<Message>) => Decided<ReadonlyArray<JsonObject>> = (
+  messages: ReadonlyArray<Message>
+) =>
+  Result.gen(function* () {
     const native: Array<JsonObject> = []
     // A tool message has the id of its call, but the backend needs the name of the tool.
     let called: Map<string | null | undefined, string> | undefined

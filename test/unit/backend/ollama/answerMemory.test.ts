@@ -1,13 +1,13 @@
-/** What an answer takes of the memory for answers while it is collected, and what becomes of it when there is none. */
+/** What an answer takes of its memory while it is collected. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, Scope, Stream } from "effect"
-import { freeBytes } from "../../../../src/backend/AnswerAccount.ts"
-import { AnswerMemory } from "../../../../src/backend/AnswerMemory.ts"
-import { Backend } from "../../../../src/backend/Backend.ts"
+import { Effect, Stream } from "effect"
+import type { AnswerShare } from "../../../../src/backend/AnswerMemory.ts"
 import { parsedFactor } from "../../../../src/backend/answerBounds.ts"
+import { Backend } from "../../../../src/backend/Backend.ts"
+import { Unavailable } from "../../../../src/domain/Errors.ts"
 import { fake } from "../../../support/FakeBackend.ts"
-import { callerWith, callOf, permitFor } from "../../../support/permits.ts"
-import { forward, named, stream, withBackend } from "../calls.ts"
+import { callOf, permitFor } from "../../../support/permits.ts"
+import { stream, withBackend } from "../calls.ts"
 
 const mib = 1024 * 1024
 const logprobs = Array.from({ length: 20 }, () => ({ token: "word", logprob: -0.5, bytes: [1, 2, 3, 4] }))
@@ -15,39 +15,56 @@ const frame = { ...fake.chat("word"), logprobs }
 const lineBytes = JSON.stringify(frame).length
 const frames = 400
 
-/** Bytes that are taken at the end of an answer. */
-const takenBy = (isStreamed: boolean) =>
-  Effect.gen(function* () {
-    const memory = yield* AnswerMemory
-    const call = callOf({ stream: isStreamed, body: { logprobs: true, top_logprobs: 20 } }, 4096)
-    const answer = Effect.flatMap(forward(call), Stream.runDrain)
-    const taken = yield* Effect.scoped(Effect.andThen(answer, Effect.sync(memory.bytes)))
-    assert.strictEqual(memory.bytes(), 0, "given back with the Scope")
-    return taken
-  })
+/** A share that remembers what it was asked for, and grants at most `most` bytes. */
+const recorded = (most = Number.POSITIVE_INFINITY) => {
+  const asked: Array<number> = []
+  const share: AnswerShare = {
+    collect: (bytes) =>
+      Effect.suspend(() => {
+        asked.push(bytes)
+        return bytes <= most
+          ? Effect.void
+          : new Unavailable({ gate: "Limiter", crowded: true, cause: "full" })
+      }),
+    hold: () => Effect.void
+  }
+  return { share, most: () => Math.max(0, ...asked) }
+}
+
+const forward = (share: AnswerShare, isStreamed: boolean) => {
+  const call = callOf({ stream: isStreamed, body: { logprobs: true, top_logprobs: 20 } }, 4096)
+  return Effect.scoped(
+    Effect.flatMap(Backend, (backend) =>
+      Effect.flatMap(backend.forward(permitFor("fake:latest", call), share), Stream.runDrain)
+    )
+  )
+}
 
 describe("the memory of an answer", () => {
-  it.live("when an answer is made into one object, then all of it counts until its request is over", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        const lines = [...Array.from({ length: frames }, () => frame), fake.done()]
-        backend.script(stream(lines, { together: true }), stream(lines, { together: true }))
-        const taken = yield* takenBy(false)
-        assert.isAtLeast(taken, frames * lineBytes - freeBytes)
-        assert.isAtMost(taken, 2 * frames * lineBytes + freeBytes)
-        assert.isAtMost(yield* takenBy(true), freeBytes)
-      })
-    )
+  it.live(
+    "when an answer is made into one object, then all of it counts; a stream counts what is not sent",
+    () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          const lines = [...Array.from({ length: frames }, () => frame), fake.done()]
+          backend.script(stream(lines, { together: true }), stream(lines, { together: true }))
+          const [whole, streamed] = [recorded(), recorded()]
+          yield* forward(whole.share, false)
+          yield* forward(streamed.share, true)
+          assert.isAtLeast(whole.most(), frames * lineBytes)
+          assert.isAtMost(streamed.most(), frames * lineBytes + mib)
+          assert.isBelow(streamed.most(), whole.most())
+        })
+      )
   )
 
   it.live("when a line is not whole yet, then it counts too", () =>
     withBackend((backend) =>
       Effect.gen(function* () {
-        const memory = yield* AnswerMemory
+        const { most, share } = recorded()
         backend.script(stream([fake.chat("a"), "b".repeat(mib / 2)], { unterminated: true, ends: "hang" }))
-        yield* Effect.forkScoped(Effect.flatMap(forward(callOf({}, 4096)), Stream.runDrain))
-        yield* backend.until(() => memory.bytes() >= mib / 2 - freeBytes)
-        assert.isAtMost(memory.bytes(), mib / 2)
+        yield* Effect.forkScoped(forward(share, true))
+        yield* backend.until(() => most() >= mib / 2)
       }).pipe(Effect.scoped)
     )
   )
@@ -55,70 +72,27 @@ describe("the memory of an answer", () => {
   it.live("when an answer is parsed as a whole, then it counts as what the parsed objects may take", () =>
     withBackend((fakeBackend) =>
       Effect.gen(function* () {
-        const [backend, memory] = [yield* Backend, yield* AnswerMemory]
+        const [backend, { most, share }] = [yield* Backend, recorded()]
         const body = JSON.stringify({ license: "a".repeat(100_000) })
         fakeBackend.script({ does: "answer", status: 200, body })
-        yield* backend.show(permitFor("fake:latest"))
-        assert.strictEqual(memory.bytes(), parsedFactor * body.length - freeBytes)
-      }).pipe(Effect.scoped)
+        yield* backend.show(permitFor("fake:latest"), share)
+        assert.strictEqual(most(), parsedFactor * body.length)
+      })
     )
   )
 
-  it.live("when there is none, then the rest of an answer is not read until there is some", () =>
-    withBackend(
-      (fakeBackend) =>
-        Effect.gen(function* () {
-          const [backend, memory] = [yield* Backend, yield* AnswerMemory]
-          const other = yield* Scope.make()
-          const share = yield* Scope.provide(memory.share(callerWith("all")), other)
-          assert.isFalse(share.tryCollect(mib))
-          yield* share.collect(mib)
-          const numbers = "0.12345,".repeat(10_000)
-          const input = Array.from({ length: 200 }, () => "a")
-          const list = `[${input.map((_, n) => `[${numbers}${n}]`).join(",")}]`
-          const body = `{"embeddings":${list}}`
-          fakeBackend.script({ does: "answer", status: 200, body })
-          const asking = yield* Effect.forkChild(
-            backend.embed(permitFor("fake:latest", callOf({ kind: "embed", body: { input } }, 0))),
-            { startImmediately: true }
-          )
-          yield* fakeBackend.until(() => memory.waiting() === 1)
-          yield* Effect.sleep("100 millis")
-          assert.deepStrictEqual([asking.pollUnsafe(), memory.bytes()], [undefined, mib - freeBytes])
-          yield* Scope.close(other, Exit.void)
-          const embeddings = yield* Fiber.join(asking)
-          assert.isTrue(Buffer.concat(embeddings.list ?? []).equals(Buffer.from(list)), "in order")
-          assert.isAtLeast(memory.bytes(), body.length - freeBytes)
-          embeddings.release?.()
-          const left = [...embeddings.vectors.map(({ json }) => json), ...(embeddings.list ?? [])]
-          const bytes = left.reduce((sum, { length }) => sum + length, 0)
-          assert.isAtMost(bytes, Buffer.poolSize)
-        }).pipe(Effect.scoped),
-      {},
-      AnswerMemory.layer({ maxBytes: mib })
+  it.live("when there is none, then the answer fails, and its connection is closed", () =>
+    withBackend((fakeBackend) =>
+      Effect.gen(function* () {
+        const [backend, { share }] = [yield* Backend, recorded(mib)]
+        const input = Array.from({ length: 200 }, () => "a")
+        const list = input.map(() => `[${"0.12345,".repeat(10_000)}1]`).join(",")
+        fakeBackend.script({ does: "answer", status: 200, body: `{"embeddings":[${list}]}` })
+        const permit = permitFor("fake:latest", callOf({ kind: "embed", body: { input } }, 0))
+        const error = yield* Effect.flip(backend.embed(permit, share))
+        assert.deepInclude(error, { _tag: "Unavailable", crowded: true })
+        yield* fakeBackend.until(() => fakeBackend.requests[0]?.closedAt !== undefined)
+      })
     )
-  )
-
-  it.live(
-    "when there is none in time, then the answer fails as crowded, which is no failure of the backend",
-    () =>
-      withBackend(
-        (fakeBackend) =>
-          Effect.gen(function* () {
-            const [backend, memory] = [yield* Backend, yield* AnswerMemory]
-            const share = yield* memory.share(callerWith("all"))
-            yield* share.collect(mib)
-            const body = `{"license":"${"a".repeat(200_000)}"}`
-            fakeBackend.script({ does: "answer", status: 200, body })
-            const scope = yield* Scope.make()
-            const error = yield* Effect.flip(Scope.provide(backend.show(permitFor("fake:latest")), scope))
-            yield* Scope.close(scope, Exit.void)
-            assert.deepInclude(error, { _tag: "Unavailable", crowded: true, retryAfterS: 1 })
-            assert.strictEqual(named(error), "Unavailable")
-            assert.strictEqual(memory.bytes(), mib - freeBytes)
-          }).pipe(Effect.scoped),
-        {},
-        AnswerMemory.layer({ maxBytes: mib, maxWaitMs: 300 })
-      )
   )
 })

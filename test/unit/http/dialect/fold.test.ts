@@ -1,4 +1,4 @@
-/** A run of frames as one object: what is in it, and what it costs while it is made. */
+/** A run of frames as one object. */
 import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../../src/domain/Frame.ts"
 import type { Encoder } from "../../../../src/http/dialect/Dialect.ts"
@@ -23,10 +23,11 @@ const frames: ReadonlyArray<Frame> = tokens.map((token, i) => ({
 }))
 
 const foldOf = (encoder: Encoder, run: ReadonlyArray<Frame>) => {
-  const fold = new Fold(encoder.logprobs)
+  const fold = new Fold()
   for (const frame of run) fold.add(frame)
-  const whole = fold.toObject(encoder.object)
-  return JSON.parse(typeof whole === "string" ? whole : (whole ?? []).map(String).join(""))
+  const { frame } = fold
+  assert.isDefined(frame)
+  return JSON.parse(JSON.stringify(encoder.object(frame)))
 }
 
 describe("log probabilities of a run", () => {
@@ -42,7 +43,7 @@ describe("log probabilities of a run", () => {
       const [run, encoder] = [foldOf(make(), frames), make()]
       const last = frames.at(-1)
       assert.isDefined(last)
-      const expected = encoder.object({ ...last, text: tokens.join("") }, encoder.logprobs(all))
+      const expected = encoder.object({ ...last, text: tokens.join(""), logprobs: all })
       const without = (value: object) => ({ ...value, id: "", created: 0, created_at: "" })
       assert.deepStrictEqual(without(run), without(JSON.parse(JSON.stringify(expected))))
     })

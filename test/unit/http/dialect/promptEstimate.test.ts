@@ -1,4 +1,5 @@
 /** Every text that reaches the backend has been estimated. The texts are found in the schemas, not listed here. */
+import { uncounted } from "../../../../src/backend/AnswerMemory.ts"
 import { noOutput } from "../../../../src/domain/outputPlan.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
@@ -29,10 +30,10 @@ const written = Effect.fnUntraced(function* (fake: FakeBackend, request: Inferen
   const permit = permitFor("m:latest", { request, maxTokens: 100, plan: noOutput })
   const asked =
     request.kind === "embed" || request.kind === "embeddings"
-      ? backend.embed(permit)
+      ? backend.embed(permit, uncounted)
       : request.kind === "show"
-        ? backend.show(permit)
-        : Effect.scoped(backend.forward(permit))
+        ? backend.show(permit, uncounted)
+        : Effect.scoped(backend.forward(permit, uncounted))
   yield* Effect.ignore(asked)
   return fake.requests[before]?.raw ?? ""
 })

@@ -1,0 +1,153 @@
+/**
+ * The frames of a response, one chunk for each read, up to the final frame. What comes after it is discarded.
+ *
+ * Ollama ends an answer without a final frame when the model repeats itself (31 equal tokens, for example in a loop
+ * in JSON mode). When such an end is clean HTTP, the gateway adds a final frame: `length`, without counts. If
+ * there was no frame before it, the call has failed, but that does not count as a failure of the server.
+ */
+import { Array as Arr, Cause, Effect, type Pull } from "effect"
+import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
+import type { Frame } from "../../domain/Frame.ts"
+import type { AnswerShare } from "../AnswerMemory.ts"
+import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers } from "../answerBounds.ts"
+import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
+import { fromErrorLine } from "./errors.ts"
+import { LineSplitter, LineTooLong } from "./LineSplitter.ts"
+import { isRepeatLimit } from "./refusals.ts"
+import { endOfBody, type Head, type UpstreamCall } from "./UpstreamCall.ts"
+
+type FramesFailed = BackendFailed | ShuttingDown | Unavailable
+
+/** Bounds of an answer, and the share that its memory is taken from. */
+export interface AnswerLimits {
+  readonly bounds: FrameBounds
+  readonly share: AnswerShare
+  /** whether the answer is collected and sent as one object */
+  readonly isFolded: boolean
+}
+
+/** The response that is read. */
+export type Response = Pick<UpstreamCall, "abort" | "bytes" | "discard">
+
+/** Pulls the frames of a response. While there is no memory for its bytes, nothing more is read. */
+export const pullFrames = (
+  call: Response,
+  kind: FrameKind,
+  head: Head,
+  limits: AnswerLimits
+): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, FramesFailed> => {
+  const decoder = new FrameDecoder(call, kind, head, limits)
+  const read = Effect.flatMap(call.bytes, (bytes) =>
+    Effect.map(limits.share.collect(decoder.memoryWith(bytes)), () => decoder.read(bytes))
+  )
+  // Frames that came before the end go out before it.
+  const next: Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, FramesFailed> = Effect.suspend(
+    () => decoder.ending ?? Effect.filterOrElse(read, Arr.isReadonlyArrayNonEmpty, () => next)
+  )
+  return next
+}
+
+/** Decodes the bytes of one response. */
+class FrameDecoder {
+  readonly #call: Response
+  readonly #kind: FrameKind
+  readonly #head: Head
+  readonly #bounds: FrameBounds
+  readonly #isFolded: boolean
+  readonly #lines: LineSplitter
+  /** memory of the frames so far, when they are collected */
+  #folded = 0
+  #bytes = 0
+  #count = 0
+  /** how the frames end, once it is known */
+  ending: Pull.Pull<never, BackendFailed> | undefined
+  /** the backend's time of the last frame */
+  #lastAt: string | undefined
+
+  constructor(call: Response, kind: FrameKind, head: Head, { bounds, isFolded }: AnswerLimits) {
+    this.#call = call
+    this.#kind = kind
+    this.#head = head
+    this.#bounds = bounds
+    this.#isFolded = isFolded
+    this.#lines = new LineSplitter(bounds.lineBytes)
+  }
+
+  /** The memory needed after `bytes` are added to the incomplete line. */
+  memoryWith(bytes: ReadonlyArray<Buffer>): number {
+    let size = this.#folded + this.#lines.pending
+    for (const { length } of bytes) size += length
+    return size
+  }
+
+  /** The frames that `bytes` complete. */
+  read(bytes: ReadonlyArray<Buffer>): ReadonlyArray<Frame> {
+    const frames: Array<Frame> = []
+    for (const chunk of bytes) {
+      if (chunk === endOfBody) this.#end(frames)
+      else this.#add(chunk, frames)
+      if (this.ending !== undefined) break
+    }
+    return frames
+  }
+
+  #add(chunk: Buffer, frames: Array<Frame>): void {
+    this.#bytes += chunk.length
+    if (this.#bytes > this.#bounds.bytes)
+      return this.#fail("protocol", new Error(`answer of more than ${this.#bounds.bytes} bytes`))
+    const lines = this.#lines.push(chunk)
+    return lines instanceof LineTooLong ? this.#fail("protocol", lines) : this.#decode(lines, frames)
+  }
+
+  /** The body is complete. */
+  #end(frames: Array<Frame>): void {
+    this.#decode(this.#lines.end(), frames)
+    if (this.ending !== undefined) return
+    const ended = new Error("ended without its final frame")
+    if (!this.#head.delimited) this.#fail("cut", ended)
+    else if (this.#lastAt !== undefined) this.#stop(frames)
+    else this.#fail(this.#head.contentType.startsWith("application/x-ndjson") ? "empty" : "cut", ended)
+  }
+
+  #decode(lines: ReadonlyArray<string>, frames: Array<Frame>): void {
+    for (const line of lines) {
+      if (isTooDense(line)) {
+        return this.#fail("protocol", new Error(`more than ${maxContainers} objects and lists in a line`))
+      }
+      const frame = decodeFrame(this.#kind, line)
+      if (frame instanceof ErrorLine) {
+        return isRepeatLimit(frame.text) ? this.#stop(frames) : this.#failWith(fromErrorLine(frame.text))
+      }
+      if (frame instanceof Malformed)
+        return this.#fail("protocol", new Error(`malformed frame: ${frame.why}`))
+      this.#count += 1
+      if (this.#count > this.#bounds.frames)
+        return this.#fail("protocol", new Error(`more than ${this.#bounds.frames} frames`))
+      frames.push(frame)
+      if (this.#isFolded) this.#folded += foldedBytesOf(frame, line.length)
+      this.#lastAt = frame.createdAt
+      if (frame.done) return this.#complete()
+    }
+  }
+
+  /** Adds the final frame that the backend did not send. */
+  #stop(frames: Array<Frame>): void {
+    frames.push({ createdAt: this.#lastAt ?? epoch, text: "", done: true, doneReason: "length" })
+    this.#complete()
+  }
+
+  #complete(): void {
+    this.ending = Cause.done()
+    this.#call.discard()
+  }
+
+  #fail(fault: "protocol" | "cut" | "empty", cause: Error): void {
+    this.#failWith(new BackendFailed({ fault, cause }))
+  }
+
+  #failWith(failure: BackendFailed): void {
+    this.ending = Effect.fail(failure)
+    // The connection is in an unknown state and must not be reused.
+    this.#call.abort(failure)
+  }
+}

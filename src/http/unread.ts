@@ -1,0 +1,76 @@
+/**
+ * The bytes of an answer on their way to the client. What waits for the client counts as unread memory (`AnswerMemory.ts`), and
+ * goes out in pieces, so that the bytes that the kernel took show whether a client reads, however large the answer is.
+ */
+import { Array as Arr, type Cause, Effect, type Pull, Queue, Stream } from "effect"
+import type { AnswerShare } from "../backend/AnswerMemory.ts"
+import type { Unavailable } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
+import type { Answer } from "../request/meterStream.ts"
+import type { StreamReply } from "./Reply.ts"
+
+/** Bytes of one write. A client that takes fewer in `CLIENT_STALL_TIMEOUT_MS` does not read. */
+export const pieceBytes = 65_536
+
+const piecesOf = (text: string): Arr.NonEmptyReadonlyArray<Buffer> => {
+  const bytes = Buffer.from(text)
+  const rest: Array<Buffer> = []
+  for (let at = pieceBytes; at < bytes.length; at += pieceBytes)
+    rest.push(bytes.subarray(at, at + pieceBytes))
+  return [bytes.subarray(0, pieceBytes), ...rest]
+}
+
+/** Counts what waits. A piece that was taken counts until the next one is asked for: only then its writer has room again. */
+const makeCount = (share: AnswerShare) => {
+  let unread = 0
+  let taken = 0
+  return {
+    add: (pieces: ReadonlyArray<Buffer>): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        for (const { length } of pieces) unread += length
+        return share.hold(unread)
+      }),
+    take: (piece: Buffer): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        unread -= taken
+        taken = piece.length
+        return share.hold(unread)
+      })
+  }
+}
+
+/**
+ * Reads an answer ahead of its client, at the speed of the model server: the call ends, and gives back what is scarce, when the
+ * model server is done, however slowly the client reads. `pull` gives the encoded pieces, one at a time; `end` makes the last
+ * one of the final frame, when everything before it is on its way.
+ */
+export const readAhead = Effect.fnUntraced(function* (
+  { answer, encoder, share }: StreamReply,
+  end: (final: Frame) => Effect.Effect<Buffer, Unavailable>
+) {
+  const [count, queue] = [
+    makeCount(share),
+    yield* Queue.unbounded<Buffer | Frame, Stream.Error<Answer> | Cause.Done>()
+  ]
+  const encode = (frames: Arr.NonEmptyReadonlyArray<Frame>) => {
+    const last = Arr.lastNonEmpty(frames)
+    const pieces = piecesOf(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames))
+    return Effect.andThen(count.add(pieces), Queue.offerAll(queue, last.done ? [...pieces, last] : pieces))
+  }
+  yield* Effect.forkScoped(Queue.into(Stream.runForEachArray(answer, encode), queue))
+  const pull: Pull.Pull<Buffer, Stream.Error<Answer>> = Effect.flatMap(Queue.take(queue), (piece) =>
+    Buffer.isBuffer(piece) ? Effect.as(count.take(piece), piece) : end(piece)
+  )
+  return { pull }
+})
+
+/** A text that is complete, in pieces. */
+export const inPieces = (text: string, share: AnswerShare): Stream.Stream<Buffer> =>
+  Stream.suspend(() => {
+    const [count, pieces] = [makeCount(share), piecesOf(text)]
+    return Stream.fromEffectDrain(count.add(pieces)).pipe(
+      Stream.concat(Stream.fromIterable(pieces)),
+      Stream.rechunk(1),
+      Stream.mapArrayEffect(([piece]) => Effect.as(count.take(piece), Arr.of(piece)))
+    )
+  })
