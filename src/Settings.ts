@@ -5,7 +5,7 @@
 import { BlockList, isIP } from "node:net"
 import { Redacted, Result, Schema, Struct } from "effect"
 import { readRedisUrl, readRedisUrlTls } from "./infra/RedisUrl.ts"
-import { type Environment, findMisspelt, readSecretFiles } from "./infra/environment.ts"
+import { type Environment, findMisspelt, type Problem, readSecretFiles } from "./infra/environment.ts"
 import { readPostgresTls, type TlsProblem } from "./infra/tls.ts"
 
 export interface Setting<A> {
@@ -18,12 +18,6 @@ export interface Setting<A> {
   readonly fallback: A
   /** whether `<name>_FILE` may name a file with the value */
   readonly secret: boolean
-}
-
-export interface Problem {
-  readonly setting: string
-  readonly given: string
-  readonly expected: string
 }
 
 const setting = <A>(

@@ -11,11 +11,15 @@ import { SqlClient } from "effect/sql"
 import { completionRow, intentRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
 import { postgresBinaries } from "../../src/infra/embedded/PostgresBinaries.ts"
-import { nobody } from "../../src/infra/embedded/PostgresProcess.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../test/support/records.ts"
-import { durable, makePostgresClusterWith, testUser } from "../../test/support/servers/PostgresCluster.ts"
+import {
+  durable,
+  makePostgresClusterWith,
+  nobody,
+  testUser
+} from "../../test/support/servers/PostgresCluster.ts"
 import { freePort } from "../../test/support/servers/processes.ts"
 import { at, figure, type Say } from "./report.ts"
 
@@ -45,14 +49,18 @@ const makeStandby = Effect.fnUntraced(function* (primary: { readonly data: strin
     const own = spawn("chown", ["-R", `${nobody.uid}:${nobody.gid}`, data])
     await new Promise((resolve) => own.once("exit", resolve))
   })
-  const native = yield* postgresBinaries({ reader: root ? "anyone" : undefined })
+  const { libraries, native } = yield* postgresBinaries(path.join(path.dirname(data), "libraries"))
   const start = Effect.sync(() =>
     spawn(
       path.join(native, "bin/postgres"),
       `-D ${data} -k ${path.dirname(data)} -p ${port} -c listen_addresses=127.0.0.1 -c max_connections=200`
         .split(" ")
         .concat("-c", `primary_conninfo=host=127.0.0.1 port=${primary.port} user=${testUser}`),
-      { stdio: "ignore", ...(root ? { uid: nobody.uid, gid: nobody.gid } : {}) }
+      {
+        stdio: "ignore",
+        env: { ...process.env, LD_LIBRARY_PATH: `${libraries}:${native}/lib` },
+        ...(root ? nobody : {})
+      }
     )
   )
   const stop = (child: ReturnType<typeof spawn>) =>

@@ -16,7 +16,6 @@ export interface SocketAddress {
   readonly path: string
   readonly database: string
   readonly username: string
-  readonly password?: Redacted.Redacted
 }
 
 /** The address of the database: a `postgres://` URL, or a local socket. */

@@ -8,7 +8,7 @@ import { readFileSync, statSync } from "node:fs"
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-interface Problem {
+export interface Problem {
   readonly setting: string
   readonly given: string
   readonly expected: string

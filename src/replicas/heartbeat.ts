@@ -22,19 +22,15 @@ const reported = [
 /** So many reports after the start come every second. */
 const firstReports = 10
 
-export interface HeartbeatOptions {
-  /** the name of the machine, container or pod */
-  readonly host: string
-  /** of this process; default random */
-  readonly id?: string
-}
-
+/** `host`: the name of the machine, container or pod */
 export const layerHeartbeat = ({
-  host,
-  id = randomUUID()
-}: HeartbeatOptions): Layer.Layer<never, never, Replicas | Metrics> =>
+  host
+}: {
+  readonly host: string
+}): Layer.Layer<never, never, Replicas | Metrics> =>
   Layer.effectDiscard(
     Effect.gen(function* () {
+      const id = randomUUID()
       const [metrics, replicas] = [yield* Metrics, yield* Replicas]
       const report = Effect.flatMap(metrics.gauges(reported), (gauges) =>
         replicas.report({ id, host, version, gauges })

@@ -1,343 +1,223 @@
 /**
- * The embedded database: a real Postgres in `DATA_DIR/postgres`, run by this process while its scope is open.
+ * The embedded database: a real Postgres in `DATA_DIR/postgres`, run by this process while its scope is open. Commits are durable.
  *
- * *Details* Commits are durable (fsync stays on). The socket is in a private folder with a short path, because the path of a
- * socket has at most 107 bytes and DATA_DIR may be deep. `initdb` works in a draft folder that is renamed at the end, so
- * that an interrupted start leaves nothing half made. The lock of Postgres decides which process may use the folder. A lock
- * that was left by a crash is recognised by its process. Every connection needs the password (`PostgresAccess.ts`).
+ * *Details* Only the user of the server, and root, can enter the folder of the socket, so the server asks for no password.
+ * `initdb` works in a draft folder that is renamed at the end, so that an interrupted start leaves nothing half made.
  *
- * *Gotchas* No other program may start Postgres on the folder. A second gateway gets `DataDirInUse`.
+ * Postgres refuses to run as root. Root runs it as the owner of the folder, or as a user that no other program has. When a folder
+ * above is closed to that user, the server keeps one right of root: CAP_DAC_OVERRIDE, which ignores the permissions of files.
  */
 import { randomBytes } from "node:crypto"
-import { existsSync, readFileSync, readlinkSync } from "node:fs"
+import { existsSync } from "node:fs"
 import * as fs from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { Data, Effect, Redacted, Schedule } from "effect"
-import type { Scope } from "effect/Scope"
+import { Effect, Schedule, type Scope } from "effect"
 import { codeOf } from "../errorCode.ts"
 import type { SocketAddress } from "../Postgres.ts"
+import { postgresBinaries } from "./PostgresBinaries.ts"
 import {
-  databasePassword,
-  hasRules,
-  rulesFile,
-  setPassword,
-  setupRules,
-  writeRules
-} from "./PostgresAccess.ts"
-import {
-  isReachable,
-  type PostgresBinariesMissing,
-  postgresBinaries,
-  type Reader
-} from "./PostgresBinaries.ts"
-import {
-  hasNamespaces,
-  initdbUser,
+  hasSetpriv,
+  type PostgresBinaries,
   PostgresFailed,
   type PostgresUser,
-  runPostgresProgram,
-  startPostgres,
-  unshared
+  runInitdb,
+  startPostgres
 } from "./PostgresProcess.ts"
 import { isAlive } from "./RuntimeFile.ts"
-
-/** Another gateway uses the folder. */
-export class DataDirInUse extends Data.TaggedError("DataDirInUse")<{
-  readonly dataDir: string
-  readonly pid: number | undefined
-}> {
-  override get message(): string {
-    const by = this.pid === undefined ? "" : ` (Postgres runs as process ${this.pid})`
-    return `${this.dataDir} is in use by another tollgate${by}: stop that one, or set DATA_DIR`
-  }
-}
-
-/** The folder cannot be used; `detail` is for the terminal. */
-export class DataDirUnusable extends Data.TaggedError("DataDirUnusable")<{
-  readonly detail: string
-  readonly cause?: unknown
-}> {
-  override get message(): string {
-    return this.detail
-  }
-}
-
-export type EmbeddedPostgresError = DataDirInUse | DataDirUnusable | PostgresBinariesMissing | PostgresFailed
 
 export interface EmbeddedPostgres extends SocketAddress {
   /** completes when the server has ended, for any reason */
   readonly exited: Effect.Effect<void>
 }
 
-const username = "tollgate"
-const database = "postgres"
-const socketPrefix = "tollgate-"
+const address = { database: "postgres", username: "tollgate" }
+const socketName = ".s.PGSQL.5432"
+/** A path of a socket has at most 107 bytes on Linux, 103 on macOS. */
+const maxSocketPath = 100
 
-const settings = {
+const switches = Object.entries({
   listen_addresses: "",
   max_connections: "60",
   shared_buffers: "32MB",
   // Fewer helper processes: for one small database they only cost memory.
   max_worker_processes: "2",
   max_parallel_workers: "0",
-  io_workers: "1",
-  password_encryption: "scram-sha-256"
-}
+  io_workers: "1"
+}).flatMap(([key, value]) => ["-c", `${key}=${value}`])
 
-const readers = { self: undefined, dropped: "anyone", namespace: "powerless-root" } as const
+const isRoot = process.getuid?.() === 0
 
-/** Postgres refuses to run as root. Root runs it as another user who can reach the folder, or in a namespace. */
-const chooseUser = (folder: string): Effect.Effect<PostgresUser, DataDirUnusable> =>
-  Effect.gen(function* () {
-    if (process.getuid?.() !== 0) return { kind: "self" }
-    const reachableBy = (reader: Reader) =>
-      Effect.tryPromise({
-        try: () => isReachable(folder, reader),
-        catch: (cause) => new DataDirUnusable({ detail: `${folder} cannot be read`, cause })
-      })
-    if (yield* reachableBy("anyone")) return unshared
-    if ((yield* reachableBy("powerless-root")) && hasNamespaces()) return { kind: "namespace" }
-    return yield* new DataDirUnusable({
-      detail: `Postgres does not run as root, and other users may not enter ${folder}: set DATA_DIR to a folder like /var/lib/tollgate, or start as another user`
-    })
+/** No distribution assigns the numbers from 65,520 to 65,533, so no other program has this one. Services do run as "nobody". */
+const unshared = { uid: 65_529, gid: 65_529 }
+/** "nobody" on every Linux: `initdb` refuses a user without an account. */
+const nobody = 65_534
+
+const unusable = (detail: string) => (cause?: unknown) => {
+  const code = codeOf(cause)
+  return new PostgresFailed({
+    reason: "unusable",
+    detail: code === undefined ? detail : `${detail} (${code})`,
+    cause
   })
-
-/** The owner of the files of Postgres; undefined when no owner must change. */
-const ownerFor = (user: PostgresUser) =>
-  user.kind === "self" ? undefined : user.kind === "dropped" ? user : { uid: 0, gid: 0 }
-
-const isOwned = async (folder: string, user: PostgresUser): Promise<boolean> => {
-  const owner = ownerFor(user)
-  return owner === undefined || (await fs.lstat(folder)).uid === owner.uid
 }
 
-/** Gives the folder to the user that runs Postgres now. Root may have used another user before. */
-const changeOwner = async (folder: string, user: PostgresUser): Promise<void> => {
-  const owner = ownerFor(user)
-  if (owner === undefined || (await isOwned(folder, user))) return
-  const { gid, uid } = owner
-  const inside = (await fs.lstat(folder)).isDirectory() ? await fs.readdir(folder, { recursive: true }) : []
-  for (const name of inside) await fs.lchown(path.join(folder, name), uid, gid)
+/** Whether every user can enter the folder: it needs the search bit on it and on every folder above. */
+const isOpen = async (folder: string): Promise<boolean> => {
+  const above = path.dirname(folder)
+  return ((await fs.stat(folder)).mode & 0o001) !== 0 && (above === folder || (await isOpen(above)))
+}
+
+/** Gives a folder, and all in it, to a user. */
+const giveTo = async ({ gid, uid }: Pick<PostgresUser, "gid" | "uid">, folder: string): Promise<void> => {
+  for (const name of await fs.readdir(folder, { recursive: true }))
+    await fs.lchown(path.join(folder, name), uid, gid)
   await fs.lchown(folder, uid, gid)
 }
 
-const read = (file: string): string | undefined => {
-  try {
-    return readFileSync(file, "utf8")
-  } catch (cause) {
-    const code = codeOf(cause)
-    if (code === "ENOENT" || code === "ESRCH" || code === "ENOTDIR") return undefined
+/** Whom Postgres runs as; undefined: the user of this process. */
+const userFor = async (data: string, home: string, native: string): Promise<PostgresUser | undefined> => {
+  if (!isRoot) return undefined
+  const owner = existsSync(data) ? await fs.stat(data) : unshared
+  const entersAll = !((await isOpen(home)) && (await isOpen(native)))
+  // A copy that root has made is root's.
+  if (owner.uid === 0) await giveTo(unshared, data)
+  const { gid, uid } = owner.uid === 0 ? unshared : owner
+  return { uid, gid, entersAll }
+}
+
+/** undefined: there is no such file, or no such process */
+const textOf = (file: string): Promise<string | undefined> =>
+  fs.readFile(file, "utf8").catch((cause: unknown) => {
+    if (["ENOENT", "ENOTDIR", "ESRCH"].includes(codeOf(cause) ?? "")) return undefined
     throw cause
-  }
-}
-
-/** The first line of postmaster.pid is the number of the process that holds the folder. */
-const readLock = (data: string): number | undefined => {
-  const [pid = ""] = (read(path.join(data, "postmaster.pid")) ?? "").split("\n")
-  return /^\d+$/.test(pid) ? Number(pid) : undefined
-}
+  })
 
 /**
- * Whether the process of the lock is a Postgres on this folder. Process ids are reused: after a reboot the id may belong to a
- * browser, and Postgres would refuse to start until it ends. When it is unknown, the answer is yes.
+ * Removes locks whose process number another program has: after a reboot it may be the user's browser, and Postgres would refuse to
+ * start until that ends. A number that nobody has is no obstacle.
  */
-const isHolder = (pid: number, data: string): boolean => {
-  if (process.platform !== "linux") return isAlive(pid)
-  const name = read(`/proc/${pid}/comm`)
-  if (name === undefined) return false
-  if (name.trim() !== "postgres") return false
-  try {
-    return readlinkSync(`/proc/${pid}/cwd`) === data
-  } catch {
-    return true // we may not read it, so assume that it holds the folder
-  }
+const clearStaleLocks = async (data: string): Promise<void> => {
+  const [pid = ""] = ((await textOf(path.join(data, "postmaster.pid"))) ?? "").split("\n")
+  const program = /^\d+$/.test(pid) ? await textOf(`/proc/${pid}/comm`) : undefined
+  if (program === undefined || program.trim() === "postgres") return
+  for (const name of ["postmaster.pid", `${socketName}.lock`])
+    await fs.rm(path.join(data, name), { force: true })
 }
 
-/** Removes the lock of a process that is not a Postgres on this folder. */
-const clearStale = async (data: string): Promise<void> => {
-  const pid = readLock(data)
-  if (pid === undefined || isHolder(pid, data)) return
-  if (read(`/proc/${pid}/comm`) !== undefined) await fs.rm(path.join(data, "postmaster.pid"), { force: true })
-}
-
-/** Makes a private folder with a path short enough for a socket. */
-const socketFolder = (user: PostgresUser): Effect.Effect<string, DataDirUnusable, Scope> =>
-  Effect.acquireRelease(
-    Effect.tryPromise({
-      try: async () => {
-        const base = tmpdir().length > 60 ? "/tmp" : tmpdir()
-        const folder = await fs.mkdtemp(path.join(base, socketPrefix))
-        await changeOwner(folder, user)
-        return folder
-      },
-      catch: (cause) => new DataDirUnusable({ detail: "no folder for the database socket", cause })
-    }),
-    (folder) =>
-      Effect.tryPromise(() => fs.rm(folder, { recursive: true, force: true })).pipe(
-        Effect.catch((cause) => Effect.logWarning("socket folder not removed", cause))
+/** The folder of the socket: that of the data, or a private one when its path would be too long. */
+const socketFolder = (data: string, user: PostgresUser | undefined) =>
+  Buffer.byteLength(path.join(data, socketName)) <= maxSocketPath
+    ? Effect.succeed(data)
+    : Effect.acquireRelease(
+        Effect.tryPromise({
+          try: async () => {
+            const folder = await fs.mkdtemp(path.join(tmpdir().length > 60 ? "/tmp" : tmpdir(), "tollgate-"))
+            if (user !== undefined) await giveTo(user, folder)
+            return folder
+          },
+          catch: unusable("no folder for the socket of the database")
+        }),
+        (folder) =>
+          Effect.catch(
+            Effect.tryPromise(() => fs.rm(folder, { recursive: true, force: true })),
+            (cause) => Effect.logWarning("socket folder not removed", cause)
+          )
       )
-  )
 
-/** Stores the path of the socket folder, and removes the folder that a killed gateway left. */
-const recordFolder = async (home: string, folder: string): Promise<void> => {
-  const note = path.join(home, "socket-folder")
-  const former = read(note)?.trim() ?? ""
-  if (former !== folder && path.basename(former).startsWith(socketPrefix))
-    await fs.rm(former, { recursive: true, force: true })
-  await fs.writeFile(note, `${folder}\n`, { mode: 0o600 })
-}
-
-/**
- * Runs initdb in a draft folder and renames the result. Only root and the group of `user` can enter the draft folder.
- */
-const initialise = Effect.fnUntraced(function* (options: {
-  readonly native: string
-  readonly home: string
-  readonly data: string
-  readonly user: PostgresUser
-  readonly password: Redacted.Redacted
-}) {
-  const { data, home, native, password, user } = options
+/** Runs initdb in a draft folder and renames the result. Only root and the group of `user` can enter the draft folder. */
+const initialise = Effect.fnUntraced(function* (
+  binaries: PostgresBinaries,
+  user: PostgresUser | undefined,
+  home: string,
+  data: string
+) {
+  const io = <A>(act: () => Promise<A>) =>
+    Effect.tryPromise({ try: act, catch: unusable(`${home} cannot be written to`) })
   const draft = path.join(home, `postgres-draft-${process.pid}-${randomBytes(3).toString("hex")}`)
   const made = path.join(draft, "data")
-  const passwordFile = path.join(draft, "password")
-  const initdbOwner = initdbUser(user)
-  const io = <A>(act: () => Promise<A>) =>
-    Effect.tryPromise({
-      try: act,
-      catch: (cause) => new DataDirUnusable({ detail: `${home} cannot be written to`, cause })
-    })
+  const maker = user === undefined ? undefined : { ...user, uid: nobody }
   yield* io(async () => {
     for (const name of await fs.readdir(home)) {
       // A draft whose process is gone: a first start was interrupted.
-      const maker = /^postgres-draft-(\d+)-/.exec(name)?.[1]
-      if (maker !== undefined && read(`/proc/${maker}/comm`) === undefined)
+      const [, pid] = /^postgres-draft-(\d+)-/.exec(name) ?? []
+      if (pid !== undefined && !isAlive(Number(pid)))
         await fs.rm(path.join(home, name), { recursive: true, force: true })
     }
-    await fs.mkdir(draft, { mode: 0o700 })
-    await fs.mkdir(made, { mode: 0o700 })
-    await fs.writeFile(passwordFile, Redacted.value(password), { mode: 0o600, flag: "wx" })
-    await changeOwner(made, initdbOwner)
-    await changeOwner(passwordFile, initdbOwner)
-    if (user.kind === "dropped") {
-      await fs.chown(draft, 0, user.gid)
-      await fs.chmod(draft, 0o710)
-    }
+    await fs.mkdir(made, { recursive: true, mode: 0o700 })
+    if (maker === undefined) return
+    await giveTo(maker, made)
+    await fs.chown(draft, 0, maker.gid)
+    await fs.chmod(draft, 0o710)
   })
-  yield* runPostgresProgram({
-    user: initdbOwner,
-    program: path.join(native, "bin/initdb"),
-    folder: made,
-    args: [
-      "-D",
-      made,
-      "-U",
-      username,
-      "-A",
-      "scram-sha-256",
-      `--pwfile=${passwordFile}`,
-      "-E",
-      "UTF8",
-      "--locale-provider=builtin",
-      "--builtin-locale=C.UTF-8",
-      "--locale=C",
-      "--no-instructions"
-    ]
-  })
+  const locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+  const args = [
+    "-D",
+    made,
+    "-U",
+    address.username,
+    "-A",
+    "trust",
+    "-E",
+    "UTF8",
+    "--no-instructions",
+    ...locale
+  ]
+  yield* runInitdb({ user: maker, binaries, folder: made, args })
   yield* io(async () => {
-    await changeOwner(made, user)
-    await writeRules(made, password)
-    try {
-      await fs.rename(made, data)
-    } catch (cause) {
+    if (user !== undefined) await giveTo(user, made)
+    await fs.rename(made, data).catch((cause: unknown) => {
       // Another first start at the same time was faster. Its database is used.
       if (!existsSync(path.join(data, "PG_VERSION"))) throw cause
-    } finally {
-      await fs.rm(draft, { recursive: true, force: true })
-    }
-    const folder = await fs.open(home)
-    await folder.sync().finally(() => folder.close())
+    })
+    await fs.rm(draft, { recursive: true, force: true })
   })
 })
 
 /** Creates DATA_DIR when it is missing, and starts its Postgres. Stops it when the scope closes. */
-export const embeddedPostgres = (options: {
+export const embeddedPostgres = Effect.fnUntraced(function* ({
+  dataDir
+}: {
   readonly dataDir: string
-}): Effect.Effect<EmbeddedPostgres, EmbeddedPostgresError, Scope> =>
-  Effect.gen(function* () {
-    const io = <A>(act: () => Promise<A>) =>
-      Effect.tryPromise({
-        try: act,
-        catch: (cause) => new DataDirUnusable({ detail: `${options.dataDir} cannot be used`, cause })
-      })
-    const home = yield* io(async () => {
-      // Root runs Postgres as another user, who must be able to enter this folder.
-      await fs.mkdir(options.dataDir, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 })
-      return fs.realpath(options.dataDir)
-    })
-    const data = path.join(home, "postgres")
-    const user = yield* chooseUser(home)
-    const native = yield* postgresBinaries({ reader: readers[user.kind] })
-    const password = yield* io(() => databasePassword(home))
-    if (!existsSync(path.join(data, "PG_VERSION"))) yield* initialise({ native, home, data, user, password })
-    const socketDir = yield* socketFolder(user)
-    const address = { path: path.join(socketDir, ".s.PGSQL.5432"), database, username }
-    const holder = readLock(data)
-    /** Returns false when another gateway's server uses the folder as another user; that server must end first. */
-    const takeFolder = io(async () => {
-      const holder = readLock(data)
-      if (holder !== undefined && isHolder(holder, data)) return isOwned(data, user)
-      await clearStale(data)
-      await changeOwner(data, user)
-      return true
-    })
-    const start = (rules: string) =>
-      Effect.acquireRelease(
-        Effect.flatMap(takeFolder, (taken) =>
-          taken
-            ? startPostgres({
-                user,
-                native,
-                dataDir: data,
-                args: [
-                  "-k",
-                  socketDir,
-                  ...Object.entries({ ...settings, hba_file: rules }).flatMap(([key, value]) => [
-                    "-c",
-                    `${key}=${value}`
-                  ])
-                ]
-              })
-            : Effect.fail(new PostgresFailed({ reason: "in-use", program: "postgres", log: "" }))
-        ).pipe(
-          // The server of a gateway that was just killed may still be shutting down.
-          Effect.retry({
-            schedule: Schedule.spaced("100 millis"),
-            times: 30,
-            while: (error) => error._tag === "PostgresFailed" && error.reason === "in-use"
-          }),
-          Effect.mapError((error) =>
-            error._tag === "PostgresFailed" && error.reason === "in-use"
-              ? new DataDirInUse({ dataDir: options.dataDir, pid: readLock(data) ?? holder })
-              : error
-          )
-        ),
-        (server) => server.stop
-      ).pipe(Effect.tap(() => io(() => recordFolder(home, socketDir))))
-    const protect = Effect.gen(function* () {
-      const rules = path.join(socketDir, "pg_hba.conf")
-      yield* io(() => fs.writeFile(rules, setupRules, { mode: 0o600, flag: "wx" }))
-      yield* io(() => changeOwner(rules, user))
-      yield* start(rules)
-      yield* Effect.mapError(
-        setPassword(address, password),
-        (cause) =>
-          new DataDirUnusable({ detail: `the database in ${home} cannot be given a password`, cause })
-      )
-      yield* io(() => writeRules(data, password))
-    }).pipe(Effect.scoped)
-    if (!(yield* io(() => hasRules(data, password)))) yield* protect
-    const server = yield* start(rulesFile(data))
-    return { ...address, password, exited: server.exited }
+}): Effect.fn.Return<EmbeddedPostgres, PostgresFailed, Scope.Scope> {
+  const io = <A>(act: () => Promise<A>) =>
+    Effect.tryPromise({ try: act, catch: unusable(`${dataDir} cannot be used`) })
+  if (isRoot && !hasSetpriv()) {
+    return yield* unusable(
+      "Postgres does not run as root: install setpriv (util-linux), or start as another user"
+    )()
+  }
+  const home = yield* io(async () => {
+    // Root runs Postgres as another user, who must be able to enter this folder.
+    await fs.mkdir(dataDir, { recursive: true, mode: isRoot ? 0o711 : 0o700 })
+    return fs.realpath(dataDir)
   })
+  if (existsSync(path.join(home, "postgres-password"))) {
+    return yield* unusable(`${dataDir} was made before the first release: move it away, or set DATA_DIR`)()
+  }
+  const data = path.join(home, "postgres")
+  const binaries = yield* postgresBinaries(path.join(home, "libraries"))
+  const user = yield* io(() => userFor(data, home, binaries.native))
+  if (!existsSync(path.join(data, "PG_VERSION"))) yield* initialise(binaries, user, home, data)
+  const socket = yield* socketFolder(data, user)
+  const start = io(() => clearStaleLocks(data)).pipe(
+    Effect.andThen(startPostgres({ user, binaries, folder: data, args: ["-k", socket, ...switches] })),
+    // The server of a gateway that was just killed may still be shutting down.
+    Effect.retry({
+      schedule: Schedule.spaced("100 millis"),
+      times: 30,
+      while: ({ reason }) => reason === "in-use"
+    }),
+    Effect.mapError((error) =>
+      error.reason === "in-use"
+        ? new PostgresFailed({
+            reason: "in-use",
+            detail: `${dataDir} is in use by another tollgate: stop that one, or set DATA_DIR`,
+            cause: error
+          })
+        : error
+    )
+  )
+  const { exited } = yield* Effect.acquireRelease(start, ({ stop }) => stop)
+  return { ...address, path: path.join(socket, socketName), exited }
+})

@@ -1,47 +1,37 @@
 /**
- * One Postgres server as a child process that ends with this process.
- *
- * *Details* Postgres refuses to run as root. Root runs it as an unprivileged user, or, when only root can enter a folder above
- * the data, in a user namespace. The server has its own session, so that Ctrl-C for the gateway does not stop the
- * database while requests are being settled.
+ * One Postgres server as a child process that ends with this process, also when this one is killed. The server has its own
+ * session, so that Ctrl-C for the gateway does not stop the database while requests are being settled.
  *
  * *Gotchas* `setpriv --pdeathsig` fires when the *thread* that spawned the child ends, so servers must be started from the
- * main thread. Without setpriv, a shell that waits for the end of a pipe does it.
+ * main thread. Without setpriv (macOS), a shell that waits for the end of a pipe does it.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
-import { Data, Deferred, Effect, Option } from "effect"
+import * as path from "node:path"
+import { Data, Effect, Option } from "effect"
 
-/** The system user Postgres runs as. */
-export type PostgresUser =
-  | { readonly kind: "self" }
-  | { readonly kind: "dropped"; readonly uid: number; readonly gid: number }
-  | { readonly kind: "namespace" }
+export interface PostgresBinaries {
+  /** the folder with `bin/initdb` and `bin/postgres` */
+  readonly native: string
+  /** a folder with further libraries */
+  readonly libraries?: string
+}
 
-/** "nobody" on every Linux. It needs no new account. */
-export const nobody = { kind: "dropped", uid: 65_534, gid: 65_534 } as const satisfies PostgresUser
+/** Whom root runs Postgres as, because Postgres refuses to run as root. */
+export interface PostgresUser {
+  readonly uid: number
+  readonly gid: number
+  /** whether it keeps root's right to read and write past the permissions of files, because it cannot reach its own otherwise */
+  readonly entersAll: boolean
+}
 
-/**
- * A user and a group of our own, without an account. No distribution assigns the numbers from 65,520 to 65,533, so no other
- * program runs with this number. Other services do run as "nobody".
- */
-export const unshared = { kind: "dropped", uid: 65_529, gid: 65_529 } as const satisfies PostgresUser
-
-/**
- * The user that runs `initdb` for `user`. `initdb` refuses a user without an account, so it runs as "nobody", in the group of
- * `user`. Other processes of "nobody" can neither enter a folder of that group nor inspect this process.
- */
-export const initdbUser = (user: PostgresUser): PostgresUser =>
-  user.kind === "dropped" ? { ...user, uid: nobody.uid } : user
-
-/** `in-use`: another server uses the folder. `log` is the end of the output of the server. */
+/** `in-use`: another server uses the folder. `detail` is for the terminal. */
 export class PostgresFailed extends Data.TaggedError("PostgresFailed")<{
-  readonly reason: "in-use" | "exit" | "timeout" | "spawn"
-  readonly program: string
-  readonly log: string
+  readonly reason: "in-use" | "unusable" | "exit" | "timeout" | "spawn"
+  readonly detail: string
   readonly cause?: unknown
 }> {
   override get message(): string {
-    return `${this.program} failed (${this.reason}): ${this.log.trim()}`
+    return this.detail
   }
 }
 
@@ -54,82 +44,73 @@ export interface PostgresProcess {
   readonly stop: Effect.Effect<void>
 }
 
-const works = (command: string, args: ReadonlyArray<string>): boolean =>
-  spawnSync(command, args, { stdio: "ignore", timeout: 5000 }).status === 0
-
-let deathSignal: boolean | undefined
-const hasDeathSignal = (): boolean =>
-  (deathSignal ??= process.platform === "linux" && works("setpriv", ["--pdeathsig", "INT", "true"]))
-
-const namespaceArguments = ["--user", "--map-user=1000", "--map-group=1000"]
-
-/** Whether root may make user namespaces here. */
-export const hasNamespaces = (): boolean =>
-  process.platform === "linux" && works("unshare", [...namespaceArguments, "true"])
-
-const launch = (user: PostgresUser, tied: boolean, program: string, args: ReadonlyArray<string>) => {
-  const commandLine = [program, ...args]
-  const setpriv = [
-    ...(user.kind === "dropped" ? [`--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups"] : []),
-    ...(tied ? ["--pdeathsig", "INT"] : [])
-  ]
-  // setpriv changes the user first and sets the signal last: a change of user would clear the signal.
-  if (tied) commandLine.unshift("setpriv", ...setpriv)
-  if (user.kind === "namespace") commandLine.unshift("unshare", ...namespaceArguments)
-  const [command = program, ...rest] = commandLine
-  return {
-    command,
-    args: rest,
-    ids: user.kind === "dropped" && !tied ? { uid: user.uid, gid: user.gid } : {}
-  }
-}
-
-const environment = (home: string) => ({
-  PATH: process.env["PATH"] ?? "/usr/bin:/bin",
-  LC_ALL: "C",
-  HOME: home,
-  TZ: "UTC"
-})
-
-const keepTail = (child: ChildProcess, onText: (log: string) => void) => {
-  let log = ""
-  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-    log = (log + text).slice(-8192)
-    onText(log)
-  })
-  return () => log
-}
-
-/** Runs a program of Postgres to its end, within 60 s. */
-export const runPostgresProgram = (options: {
-  readonly user: PostgresUser
-  readonly program: string
-  readonly args: ReadonlyArray<string>
+interface Program {
+  /** undefined: the user of this process */
+  readonly user: PostgresUser | undefined
+  readonly binaries: PostgresBinaries
   /** its working folder and HOME */
   readonly folder: string
-}): Effect.Effect<void, PostgresFailed> =>
+  readonly args: ReadonlyArray<string>
+}
+
+let found: boolean | undefined
+/** Whether util-linux' setpriv is there. */
+export const hasSetpriv = (): boolean =>
+  (found ??= spawnSync("setpriv", ["--pdeathsig", "INT", "true"], { stdio: "ignore" }).status === 0)
+
+/** Without `no_setuid_fixup` the capability does not count in `access(2)`, which Postgres asks whether it may run its programs. */
+const keepingAccess = [
+  "--securebits=+no_setuid_fixup",
+  "--inh-caps=+dac_override",
+  "--ambient-caps=+dac_override"
+]
+
+/** setpriv changes the user first and sets the signal last: a change of user would clear the signal. */
+const setprivFor = (user: PostgresUser | undefined): ReadonlyArray<string> => [
+  "setpriv",
+  ...(user === undefined ? [] : [`--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups"]),
+  ...(user?.entersAll === true ? keepingAccess : []),
+  "--pdeathsig",
+  "INT"
+]
+
+/** Spawns a program and keeps the end of what it says. */
+const launch = (name: "initdb" | "postgres", { args, binaries, folder, user }: Program) => {
+  const { libraries, native } = binaries
+  // A library that is found by a link looks for others beside the link.
+  const searched = libraries === undefined ? "" : `${libraries}:${native}/lib`
+  const words = [...(hasSetpriv() ? setprivFor(user) : []), path.join(native, "bin", name), ...args]
+  const [command = "", ...rest] = words
+  const child = spawn(command, rest, {
+    env: {
+      PATH: process.env["PATH"] ?? "/usr/bin:/bin",
+      LC_ALL: "C",
+      HOME: folder,
+      TZ: "UTC",
+      [process.platform === "darwin" ? "DYLD_LIBRARY_PATH" : "LD_LIBRARY_PATH"]: searched
+    },
+    cwd: folder,
+    detached: true,
+    stdio: ["ignore", "ignore", "pipe"]
+  })
+  let said = ""
+  child.stderr.setEncoding("utf8").on("data", (text: string) => void (said = (said + text).slice(-8192)))
+  const failed = (reason: PostgresFailed["reason"], cause?: unknown) =>
+    new PostgresFailed({ reason, detail: `${name} failed (${reason}): ${said.trim()}`, cause })
+  return { child, failed, said: () => said }
+}
+
+/** Runs initdb to its end, within 60 s. */
+export const runInitdb = (program: Program): Effect.Effect<void, PostgresFailed> =>
   Effect.callback<void, PostgresFailed>((resume) => {
-    const how = launch(options.user, hasDeathSignal(), options.program, options.args)
-    const child = spawn(how.command, how.args, {
-      ...how.ids,
-      env: environment(options.folder),
-      cwd: options.folder,
-      detached: true,
-      stdio: ["ignore", "ignore", "pipe"]
-    })
-    const log = keepTail(child, () => {})
-    const fail = (reason: "exit" | "spawn", cause: unknown) =>
-      resume(Effect.fail(new PostgresFailed({ reason, program: options.program, log: log(), cause })))
-    child.once("error", (cause) => fail("spawn", cause))
-    child.once("close", (code, signal) => (code === 0 ? resume(Effect.void) : fail("exit", { code, signal })))
+    const { child, failed } = launch("initdb", program)
+    child.once("error", (cause) => resume(failed("spawn", cause)))
+    child.once("close", (code) => resume(code === 0 ? Effect.void : failed("exit")))
     return Effect.sync(() => child.kill("SIGKILL"))
   }).pipe(
     Effect.timeoutOrElse({
       duration: "60 seconds",
-      orElse: () =>
-        Effect.fail(
-          new PostgresFailed({ reason: "timeout", program: options.program, log: "no end in 60 s" })
-        )
+      orElse: () => new PostgresFailed({ reason: "timeout", detail: "initdb did not end in 60 s" })
     })
   )
 
@@ -140,61 +121,49 @@ const watch = (pid: number): ChildProcess =>
     stdio: ["pipe", "ignore", "ignore"]
   })
 
-const occupied = /lock file "postmaster\.pid" already exists|pre-existing shared memory block/
+const occupied = /lock file "[^"]*" already exists|pre-existing shared memory block/
 
-/** Starts `bin/postgres` and waits until it accepts connections, at most 60 s (it may be recovering). */
-export const startPostgres = Effect.fnUntraced(function* (options: {
-  readonly user: PostgresUser
-  /** the folder that holds `bin` */
-  readonly native: string
-  readonly dataDir: string
-  /** socket folder and further switches, as `postgres` takes them */
-  readonly args: ReadonlyArray<string>
-}) {
-  const program = `${options.native}/bin/postgres`
-  const gone = yield* Deferred.make<void>()
-  const tied = hasDeathSignal()
+/** Starts the server on `folder` and waits until it accepts connections, at most 60 s (it may be recovering). */
+export const startPostgres = Effect.fnUntraced(function* (
+  program: Program
+): Effect.fn.Return<PostgresProcess, PostgresFailed> {
   const child = yield* Effect.callback<ChildProcess, PostgresFailed>((resume) => {
-    const how = launch(options.user, tied, program, ["-D", options.dataDir, ...options.args])
-    const child = spawn(how.command, how.args, {
-      ...how.ids,
-      env: environment(options.dataDir),
-      cwd: options.dataDir,
-      detached: true,
-      stdio: ["ignore", "ignore", "pipe"]
+    const { child, failed, said } = launch("postgres", {
+      ...program,
+      args: ["-D", program.folder, ...program.args]
     })
-    const log = keepTail(child, (text) => {
-      if (text.includes("ready to accept connections")) resume(Effect.succeed(child))
+    child.stderr.on("data", () => {
+      if (said().includes("ready to accept connections")) resume(Effect.succeed(child))
     })
-    child.once("error", (cause) =>
-      resume(Effect.fail(new PostgresFailed({ reason: "spawn", program, log: log(), cause })))
-    )
-    child.once("close", (code, signal) => {
-      Deferred.doneUnsafe(gone, Effect.void)
-      const reason = occupied.test(log()) ? "in-use" : "exit"
-      resume(Effect.fail(new PostgresFailed({ reason, program, log: log(), cause: { code, signal } })))
-    })
+    child.once("error", (cause) => resume(failed("spawn", cause)))
+    child.once("close", () => resume(failed(occupied.test(said()) ? "in-use" : "exit")))
     return Effect.sync(() => child.kill("SIGKILL"))
   }).pipe(
     Effect.timeoutOrElse({
       duration: "60 seconds",
-      orElse: () => Effect.fail(new PostgresFailed({ reason: "timeout", program, log: "not ready in 60 s" }))
+      orElse: () => new PostgresFailed({ reason: "timeout", detail: "postgres was not ready in 60 s" })
     })
   )
-  const watcher = tied || child.pid === undefined ? undefined : watch(child.pid)
+  const pid = child.pid ?? 0
+  const watcher = hasSetpriv() ? undefined : watch(pid)
   // The watcher must not keep this process alive; `stop` waits for the server.
   watcher?.unref()
   watcher?.on("error", () => child.kill("SIGINT"))
-  const exited = Deferred.await(gone)
-  const send = (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal))
-  /** Sends a signal. Returns whether the server ended within `ms`. */
-  const within = (signal: NodeJS.Signals, ms: number): Effect.Effect<boolean> =>
-    Effect.andThen(send(signal), Effect.map(Effect.timeoutOption(exited, ms), Option.isSome))
+  const exited = Effect.callback<void>((resume) => {
+    if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.void)
+    const end = () => resume(Effect.void)
+    child.once("exit", end)
+    return Effect.sync(() => child.off("exit", end))
+  })
+  /** Whether the server ends within `ms` after a signal. */
+  const endsBy = (signal: NodeJS.Signals, ms: number): Effect.Effect<boolean> =>
+    Effect.suspend(() => {
+      if (child.exitCode === null && child.signalCode === null) child.kill(signal)
+      return Effect.map(Effect.timeoutOption(exited, ms), Option.isSome)
+    })
   const stop = Effect.gen(function* () {
-    if (child.exitCode !== null || child.signalCode !== null) return
-    const gone = (yield* within("SIGINT", 10_000)) || (yield* within("SIGQUIT", 3000))
-    if (!gone) yield* within("SIGKILL", 3000)
+    if ((yield* endsBy("SIGINT", 10_000)) || (yield* endsBy("SIGQUIT", 3000))) return
+    yield* endsBy("SIGKILL", 3000)
   }).pipe(Effect.ensuring(Effect.sync(() => watcher?.kill("SIGKILL"))))
-  const handle: PostgresProcess = { pid: child.pid ?? 0, exited, stop }
-  return handle
+  return { pid, exited, stop }
 })

@@ -4,6 +4,7 @@
  * ended.
  */
 import { randomBytes } from "node:crypto"
+import { existsSync } from "node:fs"
 import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { Data, Effect, Option, Schema } from "effect"
@@ -16,8 +17,7 @@ export const Runtime = Schema.Struct({
     /** the socket file */
     path: Schema.NonEmptyString,
     database: Schema.NonEmptyString,
-    username: Schema.NonEmptyString,
-    password: Schema.optionalKey(Schema.RedactedFromValue(Schema.NonEmptyString))
+    username: Schema.NonEmptyString
   }),
   /** the address on which the gateway listens */
   baseUrl: Schema.optionalKey(Schema.NonEmptyString),
@@ -39,8 +39,8 @@ export class RuntimeFileFailed extends Data.TaggedError("RuntimeFileFailed")<{
 export const runtimeFile = (dataDir: string): string => path.join(dataDir, "runtime.json")
 
 const codec = Schema.fromJsonString(Runtime)
-const decode = Schema.decodeUnknownEffect(codec)
-const encode = Schema.encodeEffect(codec)
+const decode = Schema.decodeUnknownPromise(codec)
+const encode = Schema.encodePromise(codec)
 
 /** Whether a process with this id exists, of any user. */
 export const isAlive = (pid: number): boolean => {
@@ -51,50 +51,32 @@ export const isAlive = (pid: number): boolean => {
   }
 }
 
+const failing = <A>(file: string, act: () => Promise<A>) =>
+  Effect.tryPromise({ try: act, catch: (cause) => new RuntimeFileFailed({ file, cause }) })
+
 /** Replaces the file in one step, so that a reader sees the old or the new file. */
-export const writeRuntime = (dataDir: string, runtime: Runtime): Effect.Effect<void, RuntimeFileFailed> => {
+export const writeRuntime = Effect.fnUntraced(function* (dataDir: string, runtime: Runtime) {
   const file = runtimeFile(dataDir)
-  return encode(runtime).pipe(
-    Effect.flatMap((text) =>
-      Effect.tryPromise(async () => {
-        const draft = `${file}.${randomBytes(4).toString("hex")}`
-        await fs.writeFile(draft, `${text}\n`, { mode: 0o600 })
-        await fs.rename(draft, file)
-      })
-    ),
-    Effect.mapError((cause) => new RuntimeFileFailed({ file, cause }))
-  )
-}
+  yield* failing(file, async () => {
+    const draft = `${file}.${randomBytes(4).toString("hex")}`
+    await fs.writeFile(draft, `${await encode(runtime)}\n`, { mode: 0o600 })
+    await fs.rename(draft, file)
+  })
+})
 
 /** Reads what runs in `dataDir` now; none when its process has ended. */
-export const readRuntime = (dataDir: string): Effect.Effect<Option.Option<Runtime>, RuntimeFileFailed> => {
+export const readRuntime = Effect.fnUntraced(function* (dataDir: string) {
   const file = runtimeFile(dataDir)
-  return Effect.tryPromise({
-    try: () =>
-      fs.readFile(file, "utf8").catch((cause: unknown) => {
-        if (codeOf(cause) === "ENOENT") return undefined
-        throw cause
-      }),
-    catch: (cause) => new RuntimeFileFailed({ file, cause })
-  }).pipe(
-    Effect.flatMap((text) =>
-      text === undefined
-        ? Effect.succeedNone
-        : decode(text).pipe(
-            Effect.map((runtime) => (isAlive(runtime.pid) ? Option.some(runtime) : Option.none())),
-            Effect.mapError((cause) => new RuntimeFileFailed({ file, cause }))
-          )
-    )
+  const runtime = yield* failing(file, async () =>
+    existsSync(file) ? decode(await fs.readFile(file, "utf8")) : undefined
   )
-}
+  return runtime !== undefined && isAlive(runtime.pid) ? Option.some(runtime) : Option.none()
+})
 
 /** Removes the file if it belongs to this process. */
-export const removeRuntime = (dataDir: string): Effect.Effect<void, RuntimeFileFailed> =>
-  Effect.flatMap(readRuntime(dataDir), (runtime) =>
-    Option.isSome(runtime) && runtime.value.pid !== process.pid
-      ? Effect.void
-      : Effect.tryPromise({
-          try: () => fs.rm(runtimeFile(dataDir), { force: true }),
-          catch: (cause) => new RuntimeFileFailed({ file: runtimeFile(dataDir), cause })
-        })
-  )
+export const removeRuntime = Effect.fnUntraced(function* (dataDir: string) {
+  const runtime = yield* readRuntime(dataDir)
+  if (Option.isSome(runtime) && runtime.value.pid !== process.pid) return
+  const file = runtimeFile(dataDir)
+  yield* failing(file, () => fs.rm(file, { force: true }))
+})

@@ -10,11 +10,9 @@ import type { Scope } from "effect/Scope"
 import { postgresBinaries } from "../../../src/infra/embedded/PostgresBinaries.ts"
 import type { SocketAddress } from "../../../src/infra/Postgres.ts"
 import {
-  nobody,
   type PostgresFailed,
   type PostgresProcess,
-  type PostgresUser,
-  runPostgresProgram,
+  runInitdb,
   startPostgres
 } from "../../../src/infra/embedded/PostgresProcess.ts"
 import { freePort, signalTree } from "./processes.ts"
@@ -38,8 +36,11 @@ export interface PostgresCluster {
 
 export const testUser = "tollgate"
 
+/** Whom root runs it as, because Postgres refuses to run as root. */
+export const nobody = { uid: 65_534, gid: 65_534 }
 const root = process.getuid?.() === 0
-const user: PostgresUser = root ? nobody : { kind: "self" }
+// This checkout may be below a folder that only root may enter.
+const user = root ? { ...nobody, entersAll: true } : undefined
 
 const folder = Effect.acquireRelease(
   Effect.promise(async () => {
@@ -75,11 +76,12 @@ export const makePostgresClusterWith = Effect.fnUntraced(function* (
   /** a folder with another Postgres' `bin` */
   installed?: string
 ): Effect.fn.Return<PostgresCluster, unknown, Scope> {
-  const native = installed ?? (yield* postgresBinaries({ reader: root ? "anyone" : undefined }))
   const { base, data } = yield* folder
-  yield* runPostgresProgram({
+  const binaries =
+    installed === undefined ? yield* postgresBinaries(path.join(base, "libraries")) : { native: installed }
+  yield* runInitdb({
     user,
-    program: `${native}/bin/initdb`,
+    binaries,
     folder: data,
     args: ["-D", data, "-U", testUser, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
   })
@@ -88,8 +90,8 @@ export const makePostgresClusterWith = Effect.fnUntraced(function* (
   const start = Effect.suspend(() =>
     startPostgres({
       user,
-      native,
-      dataDir: data,
+      binaries,
+      folder: data,
       args: [
         "-k",
         base,

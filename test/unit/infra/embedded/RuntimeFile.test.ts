@@ -2,9 +2,8 @@ import { spawnSync } from "node:child_process"
 import * as fs from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { inspect } from "node:util"
 import { assert, it } from "@effect/vitest"
-import { Effect, Option, Redacted } from "effect"
+import { Effect, Option } from "effect"
 import {
   readRuntime,
   removeRuntime,
@@ -29,18 +28,6 @@ it.effect("when it is written, then others read the same values, and only its ow
     assert.strictEqual(mode & 0o777, 0o600)
     yield* removeRuntime(dataDir)
     assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
-  })
-)
-
-it.effect("when the database has a password, then it is in the file, and in no text of what was read", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder
-    const password = Redacted.make("a-password-of-the-database")
-    yield* writeRuntime(dataDir, { pid: process.pid, database: { ...database, password } })
-    const read = Option.getOrThrow(yield* readRuntime(dataDir)).database
-    assert.isDefined(read.password)
-    assert.strictEqual(read.password && Redacted.value(read.password), Redacted.value(password))
-    assert.notInclude(inspect(read) + JSON.stringify(read), "a-password")
   })
 )
 
