@@ -2,7 +2,7 @@
  * All errors of a request.
  *
  * Ports fail with these errors only, so a database or socket error cannot reach a route: the layer that meets it must
- * translate it. Only `http/errorResponses.ts` turns an error into a response. Causes are for the log and are never
+ * translate it. Only `http/errors/errorResponses.ts` turns an error into a response. Causes are for the log and are never
  * shown.
  */
 import { Data, Result } from "effect"

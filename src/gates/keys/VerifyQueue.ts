@@ -16,7 +16,7 @@
  */
 export interface Entry {
   readonly prefix: string
-  /** the client's address group (`http/server/addressGroup.ts`) */
+  /** the client's address group (`http/server/addresses.ts`) */
   readonly from: string
   /** whether its secret was turned away before, unverified */
   readonly turnedAway: boolean
