@@ -1,6 +1,6 @@
 import * as argon2 from "@node-rs/argon2"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Logger } from "effect"
+import { Effect, Fiber, Layer, Logger } from "effect"
 import { SqlClient } from "effect/sql"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
@@ -227,4 +227,39 @@ it.live(
       )
     )
   }
+)
+
+it.live("when a key dies while its secret is compared, then it is refused", () =>
+  Effect.gen(function* () {
+    let compared = Promise.withResolvers<void>()
+    let goOn = Promise.withResolvers<boolean>()
+    const verify = () => {
+      compared.resolve()
+      return goOn.promise
+    }
+    yield* Effect.gen(function* () {
+      const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
+      const sql = yield* SqlClient.SqlClient
+      const ends: ReadonlyArray<(prefix: string) => Effect.Effect<unknown, unknown>> = [
+        revoke,
+        expire,
+        (prefix) => setKeyEnabled(prefix, false),
+        (prefix) => setTenantEnabled(prefix, false),
+        (prefix) => sql`UPDATE api_keys SET hash = hash || '0' WHERE prefix = ${prefix}`
+      ]
+      for (const end of [() => Effect.void, ...ends]) {
+        ;[compared, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<boolean>()]
+        const secret = yield* addKey()
+        const outcome = yield* Effect.forkChild(outcomeOf(secret))
+        yield* Effect.promise(() => compared.promise)
+        yield* end(prefixOf(secret))
+        goOn.resolve(true)
+        assert.strictEqual(
+          yield* Fiber.join(outcome),
+          ends.some((one) => one === end) ? "Unauthorized" : "ok"
+        )
+      }
+      // What was read before the comparison is too old to be used after it.
+    }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 0, secretCheck: { verify } })))
+  })
 )
