@@ -4,14 +4,7 @@
  */
 import { Effect, Record, Result, Schema, SchemaIssue, Struct } from "effect"
 import { parse, stringify } from "yaml"
-import {
-  budgetFields,
-  budgetOf,
-  type BudgetState,
-  type KeyOverview,
-  type TenantInfo
-} from "../src/admin/Registry.ts"
-import type { Period } from "../src/domain/Limits.ts"
+import { budgetFields, budgetOf, type KeyOverview, type TenantInfo } from "../src/admin/Registry.ts"
 import {
   KeyChange,
   keyTexts,
@@ -22,7 +15,6 @@ import {
   tenantTexts
 } from "../src/domain/settings.ts"
 import { snakeCase } from "../src/domain/text.ts"
-import type { UnreadableRow } from "../src/infra/rows.ts"
 import { FileInvalid } from "./errorMessages.ts"
 
 const optional = Schema.optionalKey
@@ -135,38 +127,31 @@ export const tenantChangeOf = ({
     : { modelAliases: Object.entries(aliases).map(([alias, model]) => ({ alias, model })) })
 })
 
-const declaredBudgets = (states: ReadonlyArray<BudgetState>) => {
-  const of = (wanted: Period) => states.find(({ period }) => period === wanted)?.budget ?? null
-  return { daily: of("day"), monthly: of("month"), total: of("total") }
-}
+const declaredBudgets = (row: Pick<TenantInfo, (typeof budgetFields)[number]>) => ({
+  daily: row[budgetNames.daily],
+  monthly: row[budgetNames.monthly],
+  total: row[budgetNames.total]
+})
 
-const declaredKey = ({ budgets, promptLog, promptLogDays, ...key }: KeyOverview): DeclaredKey => ({
+const declaredKey = ({ promptLog, promptLogDays, ...key }: KeyOverview): DeclaredKey => ({
   ...key,
   enabled: key.status !== "disabled",
-  budgets: declaredBudgets(budgets),
+  budgets: declaredBudgets(key),
   promptLog: promptLog ? (promptLogDays ?? true) : false
 })
 
-/** A tenant with the budgets that its keys share. */
-export type TenantState = TenantInfo & { readonly budgets: ReadonlyArray<BudgetState> }
-
-/** What is in force now. */
-export interface State {
-  readonly tenants: ReadonlyArray<TenantState>
-  readonly keys: ReadonlyArray<KeyOverview>
-  /** tenants and keys that could not be read, and are in neither list */
-  readonly unreadable: ReadonlyArray<UnreadableRow>
-}
-
-/** Revoked keys are left out: nothing of them can change. */
-export const declarationOf = ({ keys, tenants }: State): Declaration => ({
+/** What is in force now. Revoked keys are left out: nothing of them can change. */
+export const declarationOf = (
+  tenants: ReadonlyArray<TenantInfo>,
+  keys: ReadonlyArray<KeyOverview>
+): Declaration => ({
   version: 1,
-  tenants: tenants.map(({ allowAllModels, allowedModels, budgets, modelAliases, ...tenant }) => ({
+  tenants: tenants.map(({ allowAllModels, allowedModels, modelAliases, ...tenant }) => ({
     ...tenant,
     enabled: tenant.status === "active",
     models: allowAllModels ? "all" : allowedModels,
     aliases: Object.fromEntries(modelAliases.map(({ alias, model }) => [alias, model])),
-    budgets: declaredBudgets(budgets),
+    budgets: declaredBudgets(tenant),
     keys: keys.filter((key) => key.tenant === tenant.name && key.status !== "revoked").map(declaredKey)
   }))
 })

@@ -10,8 +10,7 @@ import {
   declarationOf,
   type DeclaredTenant,
   keyChangeOf,
-  tenantChangeOf,
-  type State
+  tenantChangeOf
 } from "./declaration.ts"
 
 /** One changed field. `null`: none. */
@@ -54,17 +53,18 @@ const differences = (subject: string, now: object, wanted: object, under = ""): 
 export const planOf = Effect.fnUntraced(function* (
   registry: Registry["Service"],
   file: string,
-  wanted: Declaration,
-  state: State
+  wanted: Declaration
 ) {
-  const now = declarationOf(state)
+  const [tenants, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
+  const unreadable = [...tenants.unreadable, ...keys.unreadable]
+  const now = declarationOf(tenants.rows, keys.rows)
   const changes: Array<Change> = []
   const steps: Array<Effect.Effect<unknown, AdminError | FileInvalid>> = []
   const invalid = (problem: string) => new FileInvalid({ file, problem })
   const named = new Set<string>()
   const once = (subject: string) => {
-    const unreadable = state.unreadable.find(({ row }) => row === subject)
-    if (unreadable !== undefined) return Effect.fail(unreadable)
+    const odd = unreadable.find(({ row }) => row === subject)
+    if (odd !== undefined) return Effect.fail(odd)
     return named.has(subject)
       ? invalid(`${subject} is there twice`)
       : Effect.sync(() => void named.add(subject))
@@ -87,7 +87,7 @@ export const planOf = Effect.fnUntraced(function* (
   }
 
   for (const tenant of wanted.tenants) {
-    const { enabled, keys = [], name } = tenant
+    const { enabled, keys: declaredKeys = [], name } = tenant
     yield* once(`tenant ${name}`)
     const present = now.tenants.find((one) => one.name === name)
     const settings = tenantChangeOf(tenant)
@@ -100,11 +100,11 @@ export const planOf = Effect.fnUntraced(function* (
         : registry.changeTenant(name, settings),
       enabled === undefined ? Effect.void : registry.setTenantEnabled(name, enabled)
     )
-    for (const key of keys) {
+    for (const key of declaredKeys) {
       const { enabled, prefix } = key
       const subject = `key ${prefix}`
       yield* once(subject)
-      const found = state.keys.find((one) => one.prefix === prefix)
+      const found = keys.rows.find((one) => one.prefix === prefix)
       if (found === undefined) return yield* new UnknownKey({ prefix })
       if (found.tenant !== name) return yield* invalid(`${subject} belongs to another tenant`)
       const current = present?.keys?.find((one) => one.prefix === prefix)
@@ -122,5 +122,5 @@ export const planOf = Effect.fnUntraced(function* (
       )
     }
   }
-  return { changes, run: registry.atomically(Effect.all(steps, { discard: true })) }
+  return { changes, unreadable, run: registry.atomically(Effect.all(steps, { discard: true })) }
 })

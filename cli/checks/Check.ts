@@ -40,6 +40,20 @@ export const checkTable = (checks: ReadonlyArray<Check>, width = columns()): str
 /** `1.2 ms` */
 export const took = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
 
+/** Whether a connection is encrypted, or needs not be because the server is on this machine. */
+export const tlsCheck = (
+  name: string,
+  server: string,
+  encrypted: boolean,
+  local: boolean,
+  mend: string
+): Check => {
+  if (encrypted) return ok(name, "the connection is encrypted")
+  return local
+    ? ok(name, `not needed: ${server} is on this machine`)
+    : warning(name, "the connection is not encrypted", mend)
+}
+
 const maxSkewMs = 1000
 
 /** `behindMs`: how far the other clock is behind the clock of this machine. */

@@ -6,7 +6,7 @@ import { codeOf } from "../../src/infra/errorCode.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { onConnectionError } from "../../src/infra/RedisClient.ts"
 import { makeMonotonicMs } from "../../src/infra/time.ts"
-import { type Check, clockCheck, failed, ok, took, warning } from "./Check.ts"
+import { type Check, clockCheck, failed, ok, tlsCheck, took, warning } from "./Check.ts"
 import { explain } from "../../src/observability/explain.ts"
 
 /** How long the first connection may take, and how long a client may try again after an error. */
@@ -95,18 +95,12 @@ const isLocal = (url: string): boolean => /[@/](?:localhost|127\.\d+\.\d+\.\d+|\
 export const cacheChecks = (url: string): Effect.Effect<ReadonlyArray<Check>, never, Redis> =>
   Effect.gen(function* () {
     const { state, time } = yield* essential
-    const checks: Array<Check> = [state]
-    checks.push(
-      url.startsWith("rediss")
-        ? ok("cache TLS", "the connection is encrypted")
-        : isLocal(url)
-          ? ok("cache TLS", "not needed: Redis is on this machine")
-          : warning("cache TLS", "the connection is not encrypted", "use rediss:// in REDIS_URL")
-    )
-    if (Option.isSome(time)) {
-      const [seconds, micros] = time.value
-      checks.push(clockCheck("cache clock", Date.now() - (seconds * 1000 + micros / 1000)))
-    }
-    checks.push(yield* memoryCheck)
-    return checks
+    return [
+      state,
+      tlsCheck("cache TLS", "Redis", url.startsWith("rediss"), isLocal(url), "use rediss:// in REDIS_URL"),
+      ...Option.toArray(time).map(([seconds, micros]) =>
+        clockCheck("cache clock", Date.now() - (seconds * 1000 + micros / 1000))
+      ),
+      yield* memoryCheck
+    ]
   }).pipe(Effect.catch((error) => Effect.succeed(unreachable(error))))

@@ -2,11 +2,12 @@
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { knownVersion, planMigrations } from "../../src/infra/Migrations.ts"
+import { oneRow } from "../../src/infra/rows.ts"
 import { makeMonotonicMs, timeoutDetached } from "../../src/infra/time.ts"
-import { type Check, clockCheck, failed, ok, took, warning } from "./Check.ts"
+import { type Check, clockCheck, failed, ok, tlsCheck, took, warning } from "./Check.ts"
 import { explain } from "../../src/observability/explain.ts"
 
-const Facts = Schema.Struct({
+const readFacts = oneRow({
   version: Schema.String,
   epochMs: Schema.Finite,
   encrypted: Schema.Boolean,
@@ -16,7 +17,6 @@ const Facts = Schema.Struct({
   unsafe: Schema.Array(Schema.String),
   replica: Schema.Boolean
 })
-const decodeFacts = Schema.decodeUnknownEffect(Schema.Tuple([Facts]))
 
 const facts = Effect.gen(function* () {
   const [sql, nowMs] = [yield* SqlClient.SqlClient, yield* makeMonotonicMs]
@@ -33,7 +33,7 @@ const facts = Effect.gen(function* () {
       pg_is_in_recovery() AS replica,
       coalesce((SELECT array_agg(name ORDER BY name) FROM pg_settings
         WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), '{}') AS unsafe`
-  const [found] = yield* decodeFacts(rows)
+  const found = yield* readFacts(rows)
   return { ...found, ms: nowMs() - began, behindMs: Date.now() - found.epochMs }
 }).pipe(timeoutDetached("5 seconds"))
 
@@ -81,15 +81,13 @@ export const databaseChecks: Effect.Effect<ReadonlyArray<Check>, never, SqlClien
     onFailure: unreachable,
     onSuccess: ({ checks, found }) => [
       ...checks,
-      found.encrypted
-        ? ok("database TLS", "the connection is encrypted")
-        : found.local
-          ? ok("database TLS", "not needed: the database is on this machine")
-          : warning(
-              "database TLS",
-              "the connection is not encrypted",
-              "add sslmode=verify-full to DATABASE_URL"
-            ),
+      tlsCheck(
+        "database TLS",
+        "the database",
+        found.encrypted,
+        found.local,
+        "add sslmode=verify-full to DATABASE_URL"
+      ),
       clockCheck("database clock", found.behindMs),
       found.superuser
         ? warning(

@@ -1,15 +1,13 @@
 /** `export` and `apply`: tenants and settings of keys in a file. */
-import { Console, Effect, FileSystem, type Layer, Result } from "effect"
+import { Console, Effect, FileSystem, type Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
-import { listedOf, type UnreadableRow } from "../../src/infra/rows.ts"
 import {
   type Declaration,
   declarationOf,
   maxFileBytes,
   readDeclaration,
-  type TenantState,
   writeDeclaration
 } from "../declaration.ts"
 import { described } from "../described.ts"
@@ -20,33 +18,14 @@ import { allowlistHints, installedModels } from "../modelHints.ts"
 import { type Change, planOf } from "../plan.ts"
 import { counted, escapeText, Json, notesAsText, show } from "../terminal.ts"
 
-/** All tenants and keys, as they are now. */
-const readState = Effect.fnUntraced(function* (registry: Registry["Service"]) {
-  const [found, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
-  const tenants = listedOf(
-    yield* Effect.forEach(found.rows, (tenant) =>
-      registry.showTenantBudgets(tenant.name).pipe(
-        Effect.map((budgets): Result.Result<TenantState, UnreadableRow> =>
-          Result.succeed({ ...tenant, budgets })
-        ),
-        Effect.catchTag("UnreadableRow", (row) => Effect.succeed(Result.fail(row)))
-      )
-    )
-  )
-  return {
-    tenants: tenants.rows,
-    keys: keys.rows,
-    unreadable: [...found.unreadable, ...tenants.unreadable, ...keys.unreadable]
-  }
-})
-
 export const exportTenants = Command.make(
   "export",
   {},
   Effect.fnUntraced(function* () {
-    const state = yield* readState(yield* Registry)
-    yield* Console.log(writeDeclaration(declarationOf(state), yield* Json))
-    yield* failIfUnreadable(state.unreadable)
+    const registry = yield* Registry
+    const [tenants, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
+    yield* Console.log(writeDeclaration(declarationOf(tenants.rows, keys.rows), yield* Json))
+    yield* failIfUnreadable([...tenants.unreadable, ...keys.unreadable])
   })
 ).pipe(
   described(
@@ -97,9 +76,8 @@ export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
     Effect.fnUntraced(function* ({ dryRun, file }) {
       const registry = yield* Registry
       const wanted = yield* readDeclaration(file, yield* readFile(file))
-      const state = yield* readState(registry)
-      const { changes, run } = yield* planOf(registry, file, wanted, state)
-      yield* nameUnreadable(state.unreadable)
+      const { changes, run, unreadable } = yield* planOf(registry, file, wanted)
+      yield* nameUnreadable(unreadable)
       if (!dryRun) yield* run
       const end =
         changes.length === 0

@@ -17,7 +17,7 @@ import type {
   UnknownTenant
 } from "./Errors.ts"
 
-/** The settings with the budget of each period. They are shown as `BudgetState`. */
+/** The settings with the budget of each period. */
 export const budgetOf = {
   day: "budgetDaily",
   month: "budgetMonthly",
@@ -28,7 +28,7 @@ export const budgetFields = [budgetOf.day, budgetOf.month, budgetOf.total]
 
 export const TenantInfo = Schema.Struct({
   name: Schema.String,
-  ...Struct.omit(TenantSettings.fields, budgetFields),
+  ...TenantSettings.fields,
   status: Schema.Literals(["active", "disabled"]),
   created: Schema.Date
 })
@@ -43,7 +43,7 @@ export const KeyInfo = Schema.Struct({
   status: Schema.Literals(["active", "disabled", "revoked", "expired"]),
   created: Schema.Date,
   expires: Schema.NullOr(Schema.Date),
-  ...Struct.omit(KeySettings.fields, budgetFields)
+  ...KeySettings.fields
 })
 export type KeyInfo = typeof KeyInfo.Type
 

@@ -1,11 +1,11 @@
 /** Reads rows of tenants and keys. */
-import { Effect, Struct } from "effect"
+import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { selected } from "../infra/columns.ts"
 import { makeRowReader, type Row } from "../infra/rows.ts"
 import { KeySettings, TenantSettings } from "../domain/settings.ts"
 import { UnknownTenant } from "./Errors.ts"
-import { budgetFields, KeyInfo, KeyOverview, TenantInfo } from "./Registry.ts"
+import { KeyInfo, KeyOverview, TenantInfo } from "./Registry.ts"
 
 /** As `apply` names them. */
 export const tenantNamed = (name: unknown): string => `tenant ${String(name)}`
@@ -19,13 +19,13 @@ export const overviewRows = makeRowReader(nameOfKey, KeyOverview)
 
 /** The columns of `TenantInfo`, of a row `t` of `tenants`. */
 export const tenantColumns = (sql: SqlClient.SqlClient) => sql`
-  t.name, ${selected(sql, "t", Struct.omit(TenantSettings.fields, budgetFields))},
+  t.name, ${selected(sql, "t", TenantSettings.fields)},
   CASE WHEN t.disabled THEN 'disabled' ELSE 'active' END AS status, t.created_at AS created`
 
 /** The columns of `KeyInfo`, of a row `k` of `api_keys` and a row `t` of `tenants`. */
 export const keyColumns = (sql: SqlClient.SqlClient) => sql`
   k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at AS created, k.expires_at AS expires,
-  ${selected(sql, "k", Struct.omit(KeySettings.fields, budgetFields))},
+  ${selected(sql, "k", KeySettings.fields)},
   CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
 
 /** Fails when there is no such tenant. */

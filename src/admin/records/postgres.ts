@@ -1,7 +1,8 @@
 /** `Records` on Postgres. */
 import { Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { type Pruned, pruneStep } from "../../audit/months.ts"
+import { pruneStep } from "../../audit/months.ts"
+import { makeRowReader, oneRow } from "../../infra/rows.ts"
 import { InvalidValue, UnknownKey, withRegistryDownAfter } from "../Errors.ts"
 import { requireTenant } from "../rows.ts"
 import * as Values from "../Values.ts"
@@ -9,10 +10,10 @@ import { Records, type ReportDay, type RequestFilter } from "./Records.ts"
 import { readReport } from "./report.ts"
 import { isRequestId, readNewest, readRequest, readTalliedAround, readWrittenSince } from "./requests.ts"
 
-const Days = Schema.Tuple([Schema.Struct({ since: Schema.String, until: Schema.String })])
-const decodeDays = Schema.decodeUnknownEffect(Days)
-const Partitions = Schema.Array(Schema.Struct({ relation: Schema.String, rows: Schema.Finite }))
-const decodePartitions = Schema.decodeUnknownEffect(Partitions)
+const partitions = makeRowReader(
+  ({ relation }) => `partition ${String(relation)}`,
+  Schema.Struct({ relation: Schema.String, rows: Schema.Finite })
+)
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -49,11 +50,11 @@ const make = Effect.gen(function* () {
         : "day" in day
           ? sql`${day.day}::text::date`
           : sql`${today} - ${day.daysAgo}::int`
-    const [{ since, until }] = yield* Effect.flatMap(
+    const { since, until } = yield* Effect.flatMap(
       sql`
         WITH u AS (SELECT coalesce(${dayOf(query.until)}, ${today}) AS until)
         SELECT coalesce(${dayOf(query.since)}, date_trunc('month', until)::date)::text AS since, until::text FROM u`,
-      decodeDays
+      oneRow({ since: Schema.String, until: Schema.String })
     )
     if (since > until)
       return yield* new InvalidValue({ field: "since", expected: "a day that is not after --until" })
@@ -81,7 +82,7 @@ const make = Effect.gen(function* () {
         sql`SELECT name AS relation, estimated_rows::float8 AS rows FROM audit_partitions
           WHERE to_id <= first_request_id(date_trunc('month', (now() - ${days}::float8 * interval '1 day') AT TIME ZONE 'UTC')
             AT TIME ZONE 'UTC') ORDER BY to_id`,
-        (rows): Effect.Effect<ReadonlyArray<Pruned>, Schema.SchemaError> => decodePartitions(rows)
+        partitions.all
       )
     }, withRegistryDownAfter("15 seconds")),
     pruneStep: Effect.fnUntraced(function* (given) {

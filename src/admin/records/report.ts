@@ -2,7 +2,7 @@
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader } from "../../infra/rows.ts"
-import type { Report, ReportColumn, ReportQuery, Totals } from "./Records.ts"
+import type { Report, ReportColumn, ReportQuery } from "./Records.ts"
 
 const Row = Schema.Struct({
   place: Schema.NullOr(Schema.Finite),
@@ -11,18 +11,11 @@ const Row = Schema.Struct({
   tenant: Schema.NullOr(Schema.String),
   count: Schema.Finite,
   requests: Schema.Finite,
-  tokens_in: Schema.Finite,
-  tokens_out: Schema.Finite,
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
   errors: Schema.Finite
 })
 const reportRows = makeRowReader(({ name }) => `the row of ${String(name)}`, Row)
-
-const totalsOf = (row: typeof Row.Type): Totals => ({
-  requests: row.requests,
-  tokensIn: row.tokens_in,
-  tokensOut: row.tokens_out,
-  errors: row.errors
-})
 
 const noName = "NULL::text"
 
@@ -80,8 +73,8 @@ export const readReport = Effect.fnUntraced(function* (
           sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out, sum(errors) AS errors
         FROM sums s ${names} GROUP BY 1, 2, 3
       ), placed AS (SELECT *, row_number() OVER (ORDER BY ${sql.literal(order)}) AS place FROM named)
-      SELECT place::float8, name, label, tenant, 1::float8 AS count, requests::float8, tokens_in::float8, tokens_out::float8,
-        errors::float8 FROM placed WHERE place <= ${top}
+      SELECT place::float8, name, label, tenant, 1::float8 AS count, requests::float8, tokens_in::float8 AS "tokensIn",
+        tokens_out::float8 AS "tokensOut", errors::float8 FROM placed WHERE place <= ${top}
       UNION ALL
       SELECT NULL, NULL, NULL, NULL, count(*), sum(requests)::float8, sum(tokens_in)::float8, sum(tokens_out)::float8,
         sum(errors)::float8 FROM placed WHERE place > ${top} HAVING count(*) > 0
@@ -89,13 +82,6 @@ export const readReport = Effect.fnUntraced(function* (
     reportRows.all
   )
   const others = rows.find(({ place }) => place === null)
-  const listed = rows
-    .filter(({ place }) => place !== null)
-    .map((row) => ({ ...totalsOf(row), name: row.name, label: row.label, tenant: row.tenant }))
-  return {
-    since,
-    until,
-    rows: by === "day" ? listed.toReversed() : listed,
-    others: others === undefined ? undefined : { ...totalsOf(others), count: others.count }
-  } satisfies Report
+  const listed = rows.filter(({ place }) => place !== null)
+  return { since, until, rows: by === "day" ? listed.toReversed() : listed, others } satisfies Report
 })

@@ -1,7 +1,7 @@
 /** Reads rows of the audit with their corrections. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
-import { makeRowReader, type Row } from "../../infra/rows.ts"
+import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
 import {
   Correction,
   maxScanned,
@@ -41,9 +41,6 @@ const conditions = (sql: SqlClient.SqlClient, { key, status, tenant }: RequestFi
     sql`true`
   ])
 
-const Counted = Schema.Tuple([Schema.Struct({ scanned: Schema.Finite })])
-const decodeCounted = Schema.decodeUnknownEffect(Counted)
-
 /**
  * Newest first. A key has an index by time. Without a key the primary key is read backwards, because ids are in the order of
  * arrival. By tenant or status rows that do not match are read too, `maxScanned` at most.
@@ -62,15 +59,13 @@ export const readNewest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient,
     WHERE ${conditions(sql, query)} ORDER BY a.arrived_at DESC, a.request_id DESC LIMIT ${limit}`
   const listed = requestRows.list(found)
   if (plain || found.length === limit) return { ...listed, exhausted: false }
-  const [{ scanned }] = yield* Effect.flatMap(
+  const { scanned } = yield* Effect.flatMap(
     sql`SELECT count(*)::float8 AS scanned FROM (${newest}) a`,
-    decodeCounted
+    oneRow({ scanned: Schema.Finite })
   )
   return { ...listed, exhausted: scanned === maxScanned }
 })
 
-const Now = Schema.Tuple([Schema.Struct({ now: Schema.Finite })])
-const decodeNow = Schema.decodeUnknownEffect(Now)
 const decodeWritten = Schema.decodeUnknownEffect(
   Schema.Array(Schema.Struct({ requestId: Schema.String, written: Schema.String }))
 )
@@ -84,9 +79,9 @@ export const readWrittenSince = Effect.fnUntraced(function* (
   filter: RequestFilter,
   since: number | undefined
 ) {
-  const [{ now }] = yield* Effect.flatMap(
+  const { now } = yield* Effect.flatMap(
     sql`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now`,
-    decodeNow
+    oneRow({ now: Schema.Finite })
   )
   const rows: Array<Row> = []
   let after = { at: new Date(since ?? now).toISOString(), id: "00000000-0000-0000-0000-000000000000" }
