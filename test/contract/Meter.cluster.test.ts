@@ -10,9 +10,6 @@ import { layerRedisCluster } from "../support/TestRedisCluster.ts"
 import { TestRedis } from "../support/TestRedis.ts"
 import { claimsOf, granted, leaseS, suite, Wipe } from "./Meter.ts"
 import { groups } from "./MeterGroups.ts"
-import { leases } from "./MeterLeases.ts"
-import { totals } from "./MeterTotals.ts"
-import { windows } from "./MeterWindows.ts"
 
 const scope = Scope.makeUnsafe()
 let url = ""
@@ -52,10 +49,7 @@ const twin = () =>
   ).pipe(Layer.provideMerge(Layer.fresh(client)))
 
 suite("Meter in a Redis Cluster", twin)
-leases("Meter in a Redis Cluster", twin)
-totals("Meter in a Redis Cluster", twin)
 groups("Meter in a Redis Cluster", twin)
-windows("Meter in a Redis Cluster", twin)
 
 it.live("when groups are stored, then they are spread over all masters, and each stays on one", () =>
   Effect.gen(function* () {

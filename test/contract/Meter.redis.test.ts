@@ -1,11 +1,10 @@
 /** What only a real Redis can do: its own clock, several clients, freezing, forgetting, losing answers, filling up. */
-import { once } from "node:events"
-import { connect, createServer, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Schedule, Schema } from "effect"
 import { Meter, MeterDown, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { Redis } from "../../src/infra/Redis.ts"
+import { makeFaultProxy } from "../support/FaultProxy.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerPrivateRedis, TestRedis, TestRedisServer } from "../support/TestRedis.ts"
 import { eventually, makeStopwatch, maxWaitMs } from "../support/wait.ts"
@@ -119,18 +118,6 @@ it.live(
     }).pipe(Effect.provide(alone()))
 )
 
-it.live("when Redis no longer knows the scripts, then they are loaded again", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    const claims = claimsOf({ rpm: 2 })
-    const { reservation } = granted(yield* meter.reserve(claims, ask("a", 5)))
-    yield* command("SCRIPT", "FLUSH")
-    yield* meter.renew(reservation, 1, 5)
-    yield* command("SCRIPT", "FLUSH")
-    assert.strictEqual((yield* meter.settle(reservation, 5)).requests.remaining, 1)
-  }).pipe(Effect.provide(alone()))
-)
-
 it.live("when Redis comes back with an older snapshot, then its totals do not count", () =>
   Effect.gen(function* () {
     const [meter, server] = [yield* Meter, yield* TestRedisServer]
@@ -186,56 +173,21 @@ it.live("when keys are left alone, then each expires by itself", () =>
   }).pipe(Effect.provide(alone()))
 )
 
-/** Forwards to Redis; told to, it swallows the next reply and cuts the connection instead. */
-const proxyTo = (port: number) =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      const state = { swallow: false }
-      const sockets = new Set<Socket>()
-      const server = createServer((client) => {
-        const redis = connect(port, "127.0.0.1")
-        for (const socket of [client, redis]) {
-          sockets.add(socket)
-          socket.on("error", () => socket.destroy())
-        }
-        client.on("data", (chunk) => redis.write(chunk))
-        client.on("close", () => redis.destroy())
-        redis.on("close", () => client.destroy())
-        redis.on("data", (chunk) => {
-          if (!state.swallow) return client.write(chunk)
-          state.swallow = false
-          return client.destroy()
-        })
-      })
-      server.listen(0, "127.0.0.1")
-      await once(server, "listening")
-      const address = server.address()
-      const at = typeof address === "object" && address !== null ? address.port : 0
-      return { state, url: `redis://127.0.0.1:${at}`, server, sockets }
-    }),
-    ({ server, sockets }) =>
-      Effect.sync(() => {
-        for (const socket of sockets) socket.destroy()
-        server.close()
-      })
-  )
-
 it.live(
   "when a reply is lost, then it is an error once, and the repeated call finds what the first had done",
   () =>
     Effect.gen(function* () {
-      const proxy = yield* proxyTo((yield* TestRedisServer).port)
-      const through = yield* Layer.build(
-        meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url: proxy.url })))
-      )
+      const proxy = yield* makeFaultProxy({ host: "127.0.0.1", port: (yield* TestRedisServer).port })
+      const url = `redis://127.0.0.1:${proxy.port}`
+      const through = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
       const meter = yield* Effect.provide(Meter, through)
       const claims = claimsOf({ rpm: 9, concurrent: 5, tpm: 100 })
       yield* meter.settle(granted(yield* meter.reserve(claims, ask("warm"))).reservation, 0)
-      proxy.state.swallow = true
+      yield* proxy.loseReply("evalsha")
       assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 40))), MeterDown)
       const { reservation, headroom } = granted(yield* retried(meter.reserve(claims, ask("a", 40))))
       assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [7, 60])
-      proxy.state.swallow = true
+      yield* proxy.loseReply("evalsha")
       assert.instanceOf(yield* Effect.flip(meter.settle(reservation, 30)), MeterDown)
       const after = yield* retried(meter.settle(reservation, 30))
       assert.deepStrictEqual([after.requests.remaining, after.tokens.remaining], [7, 70])

@@ -124,14 +124,4 @@ layer(alone, { excludeTestServices: true })("limits on a Redis in trouble", (it)
         })
     )
   }
-
-  it.effect("when Redis has forgotten the scripts, then requests go on", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      for (let i = 0; i < 5; i++) {
-        yield* command("SCRIPT", "FLUSH")
-        assert.strictEqual((yield* chat(secret)).status, 200)
-      }
-    })
-  )
 })

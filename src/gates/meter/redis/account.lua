@@ -146,40 +146,29 @@ local function read_window(text, from, to, sum)
   return window
 end
 
--- Where a text begins and ends that cmsgpack stored after the first `offset` bytes of `packed`.
-local function text_after(packed, offset)
-  local kind, length = string.byte(packed, offset + 1, offset + 2)
-  if kind >= 160 and kind < 192 then return offset + 2, offset + 1 + kind - 160 end
-  if kind == 217 then return offset + 3, offset + 2 + length end
-  return offset + 4, offset + 3 + struct.unpack('>H', packed, offset + 2)
-end
-
--- An account is stored as an array of ten that cmsgpack could write: last_time, held, taken, next_end, kept_until, writes, the
--- groups of both windows, their sums. The windows are read and written where they are in the array: as strings of their own
--- they took 7 us of a call, because Lua hashes each string (state.lua).
+-- An account is stored as numbers, the length of the first window in bytes, and the groups of both windows. The windows are used
+-- where they are in the text: as strings of their own they took 7 us of a call, because Lua hashes each string (state.lua).
 local function unpack_account(packed)
-  local after, last_time, held, taken, next_end, kept_until, writes = cmsgpack.unpack_limit(packed, 6, 1)
-  local requests_from, requests_to = text_after(packed, after)
-  local tokens_from, tokens_to = text_after(packed, requests_to)
-  local _, request_sum, token_sum = cmsgpack.unpack_limit(packed, 2, tokens_to)
+  local after, last_time, held, taken, next_end, kept_until, writes, request_sum, token_sum = cmsgpack.unpack_limit(packed, 8, 0)
+  local request_bytes, requests_from = struct.unpack('>H', packed, after + 1)
+  local tokens_from = requests_from + request_bytes
   account = {
     last_time = last_time, held = held, taken = taken, next_end = next_end, kept_until = kept_until, writes = writes,
-    requests = read_window(packed, requests_from, requests_to, request_sum),
-    tokens = read_window(packed, tokens_from, tokens_to, token_sum)
+    requests = read_window(packed, requests_from, tokens_from - 1, request_sum),
+    tokens = read_window(packed, tokens_from, #packed, token_sum)
   }
 end
 
--- 154 begins an array of ten, 218 a text, before its length.
 local function pack_account()
   local requests, tokens = account.requests, account.tokens
   local last_request = requests.at and pack_group('<I6I7', requests.at, requests.amount) or ''
   local last_tokens = tokens.at and pack_group('<I6I7', tokens.at, tokens.amount) or ''
-  return '\154' .. cmsgpack.pack(account.last_time, account.held, account.taken, account.next_end, account.kept_until, account.writes)
-    .. struct.pack('>BH', 218, requests.to - requests.from + 1 + #last_request)
+  return cmsgpack.pack(
+      account.last_time, account.held, account.taken, account.next_end, account.kept_until, account.writes, requests.sum, tokens.sum
+    )
+    .. struct.pack('>H', requests.to - requests.from + 1 + #last_request)
     .. string.sub(requests.text, requests.from, requests.to) .. last_request
-    .. struct.pack('>BH', 218, tokens.to - tokens.from + 1 + #last_tokens)
     .. string.sub(tokens.text, tokens.from, tokens.to) .. last_tokens
-    .. cmsgpack.pack(requests.sum, tokens.sum)
 end
 
 -- Reads the account and moves its windows to now.
