@@ -104,24 +104,12 @@ export const listKeys = Command.make(
   )
 )
 
-/** Far more than a key. */
-const maxInput = 4096
-
-/** The prefix of the key on stdin. The rest is forgotten. */
+/** The prefix of the key on the first line of stdin. The rest is forgotten. */
 const fromStdin = Effect.gen(function* () {
   const { stdin } = yield* Stdio.Stdio
-  const text = yield* stdin.pipe(
-    Stream.decodeText(),
-    Stream.scan(
-      () => "",
-      (before: string, part: string) => before + part
-    ),
-    Stream.takeUntil((text) => text.length > maxInput || text.includes("\n")),
-    Stream.runLast,
-    Effect.orElseSucceed(() => Option.none<string>())
-  )
+  const line = stdin.pipe(Stream.decodeText(), Stream.splitLines, Stream.runHead, Effect.option)
   return yield* Effect.mapError(
-    Effect.fromOption(Option.flatMap(text, (found) => flags.readPrefix(found.trim()))),
+    Effect.fromOption(Option.flatMap(Option.flatten(yield* line), (found) => flags.readPrefix(found.trim()))),
     () => new InvalidValue({ field: "key-from-stdin", expected: "given with one key on stdin" })
   )
 })

@@ -93,6 +93,20 @@ it.effect(
     }).pipe(Effect.provide(Admin))
 )
 
+it.effect(
+  "when tenants are exported as JSON, then the names of aliases are as they were, and apply takes it",
+  () =>
+    Effect.gen(function* () {
+      yield* oneTenant
+      succeeds(
+        yield* tollgateHere("set-models", "--tenant", "acme", "--models", "big", "--alias", "GPT-4o=big")
+      )
+      const { stdout } = yield* tollgateHere("export", "--json")
+      assert.include(stdout, '"GPT-4o": "big"')
+      assert.include((yield* applyText(stdout)).stdout, "nothing to change")
+    }).pipe(Effect.provide(Admin))
+)
+
 it.effect("when one change of a file is refused, then none is made", () =>
   Effect.gen(function* () {
     yield* oneTenant

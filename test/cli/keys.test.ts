@@ -1,10 +1,11 @@
 /** `list-keys` and `show-key`: what an operator sees of keys, and why one does not work. */
 import { assert, it } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
-import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
+import { TestDatabase } from "../support/TestPostgres.ts"
+import { failsWith, json, succeeds, tollgateWith } from "./tollgate.ts"
 
 const Keys = Schema.Array(
   Schema.Struct({
@@ -111,9 +112,16 @@ it.effect("when a key is created with --json, then nothing but the JSON is print
       /--expires-at must be left out when --expires-in is given/
     )
     failsWith(yield* tollgateHere("create-tenant", "--name"), /^tollgate: --name needs a value \(see/)
-    failsWith(
-      yield* tollgate("show-key", "--key-from-stdin"),
-      /--key-from-stdin must be given with one key on stdin/
-    )
+    const { url } = yield* TestDatabase
+    const shown = (input: string) =>
+      tollgateWith({ DATABASE_URL: Redacted.value(url) }, ["show-key", "--key-from-stdin"], input)
+    const { secret } = yield* json(Schema.Struct({ secret: Schema.String }), ran)
+    for (const input of [secret, `${secret}\nmore\n`]) {
+      const { stdout } = yield* shown(input)
+      assert.match(stdout, /^prefix +tg_/)
+      assert.notInclude(stdout, secret.slice(12))
+    }
+    for (const input of ["", "no key", `${secret}x`])
+      failsWith(yield* shown(input), /--key-from-stdin must be given with one key on stdin/)
   }).pipe(Effect.provide(Admin))
 )

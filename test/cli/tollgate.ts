@@ -35,7 +35,8 @@ const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
 
 export const tollgateWith = (
   environment: Readonly<Record<string, string>>,
-  args: ReadonlyArray<string>
+  args: ReadonlyArray<string>,
+  input?: string
 ): Effect.Effect<Ran> =>
   Effect.callback<Ran>((resume) => {
     const child = spawn(process.execPath, [main, ...args], {
@@ -45,8 +46,10 @@ export const tollgateWith = (
         NODE_COMPILE_CACHE: compileCache,
         ...environment
       },
-      stdio: ["ignore", "pipe", "pipe"]
+      stdio: ["pipe", "pipe", "pipe"]
     })
+    // A command that reads nothing may have ended.
+    child.stdin.on("error", () => undefined).end(input)
     let stdout = ""
     let stderr = ""
     child.stdout.setEncoding("utf8").on("data", (text: string) => {
