@@ -116,38 +116,3 @@ export const makeTimer: Effect.Effect<Timer> = Effect.map(Effect.context<never>(
     return () => fiber.interruptUnsafe()
   }
 })
-
-const nothing = (): void => undefined
-
-/**
- * Waits for the callback of `register`, at most `ms`; then the result is `late`. The function that `register` returns is
- * called after the timeout or an interruption.
- */
-export const callbackWithTimeout = <A, E>(
-  timer: Timer,
-  ms: number,
-  register: (resume: (outcome: Effect.Effect<A, E>) => void) => () => void,
-  late: () => Effect.Effect<A, E>
-): Effect.Effect<A, E> =>
-  Effect.callback((resume) => {
-    let cancelTimer = nothing
-    let settled = false
-    const settle = (outcome: Effect.Effect<A, E>) => {
-      if (settled) return
-      settled = true
-      cancelTimer()
-      resume(outcome)
-    }
-    const unregister = register(settle)
-    // The result may already be there.
-    if (settled) return undefined
-    cancelTimer = timer(ms, () => {
-      settle(late())
-      unregister()
-    })
-    return Effect.sync(() => {
-      settled = true
-      cancelTimer()
-      unregister()
-    })
-  })
