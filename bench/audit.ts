@@ -12,7 +12,7 @@ import * as path from "node:path"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as PgTypes from "@effect/sql-pg/PgTypes"
 import { Effect, Layer, Redacted, Result } from "effect"
-import { SuspectAccounts } from "../src/gates/limits/SuspectAccounts.ts"
+import { Reconciler } from "../src/gates/limits/Reconciler.ts"
 import { layerMemory as layerMeter } from "../src/gates/meter/memory/layer.ts"
 import { Audit } from "../src/audit/Audit.ts"
 import { layerPostgres as layerAudit } from "../src/audit/postgres.ts"
@@ -196,11 +196,7 @@ const measure = (url: DatabaseAddress) =>
   }).pipe(
     Effect.provide(
       layerAudit({ leaseS: 30 }).pipe(
-        Layer.provide([
-          Metrics.layer,
-          layerMeter({ leaseS: 30 }),
-          Layer.succeed(SuspectAccounts, { add: () => undefined })
-        ]),
+        Layer.provide([Metrics.layer, layerMeter({ leaseS: 30 }), Reconciler.layerNone]),
         Layer.provideMerge(layerPostgres({ url }))
       )
     )

@@ -116,8 +116,6 @@ export default Effect.gen(function* () {
       held bigint NOT NULL CHECK (held >= 0),
       tokens_in bigint NOT NULL CHECK (tokens_in >= 0),
       tokens_out bigint NOT NULL DEFAULT 0 CHECK (tokens_out >= 0),
-      -- what crash recovery needs to settle the request (src/domain/Reservation.ts)
-      reservation jsonb NOT NULL,
       lease_until timestamptz NOT NULL
     )`
   yield* sql`CREATE INDEX intents_lease ON intents (lease_until)`
@@ -346,23 +344,6 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE TRIGGER audit_corrections_usage AFTER INSERT ON audit_corrections
     REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION book_correction()`
-
-  // Thresholds of budgets that were announced: a row lets one replica announce it, once for each period and budget.
-  yield* sql`
-    CREATE TABLE budget_warnings (
-      scope text NOT NULL CHECK (scope IN ('key', 'tenant')),
-      -- the account of the key, or the tenant
-      owner uuid NOT NULL,
-      period text NOT NULL CHECK (period IN ('day', 'month', 'total')),
-      -- which day or month
-      counter text NOT NULL,
-      budget bigint NOT NULL,
-      threshold integer NOT NULL,
-      -- tokens when it was announced
-      spent bigint NOT NULL,
-      at timestamptz NOT NULL DEFAULT now(),
-      PRIMARY KEY (owner, scope, period, counter, budget, threshold)
-    )`
 
   // -- Prompts, secrets, processes
 

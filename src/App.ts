@@ -6,7 +6,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBreakerGauge } from "./backend/breakerGauge.ts"
-import { layerBudgetThresholds } from "./ledger/BudgetThresholds.ts"
+import { layerBudgetGauges } from "./ledger/budgetGauges.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
 import { layerAuditMonths } from "./audit/months.ts"
 import { layerPostgres as layerAudit } from "./audit/postgres.ts"
@@ -119,6 +119,7 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
     layerLimits,
     layerContextSecret,
     layerCrashRecovery({ leaseS: settings.concurrencyLeaseS }),
+    layerBudgetGauges,
     layerBreakerGauge,
     layerQueueGauge,
     layerAnswerGauge,
@@ -136,9 +137,8 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
         ...auditTimeouts
       })
     ),
-    Layer.provideMerge(
-      layerBudgetThresholds.pipe(Layer.provide(layerCounterReconciler()), Layer.provide(layerMeter(settings)))
-    ),
+    Layer.provideMerge(layerCounterReconciler()),
+    Layer.provideMerge(layerMeter(settings)),
     Layer.provideMerge(layerBackend(settings, backendUrl)),
     Layer.provideMerge(layerQueue(settings)),
     Layer.provideMerge(AnswerMemory.layer({ maxBytes: settings.unreadAnswersMaxBytes })),

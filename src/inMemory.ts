@@ -25,6 +25,7 @@ import { layerFromMeter as layerBudget } from "./gates/limits/budgetFromMeter.ts
 import type { Ledger } from "./gates/limits/Ledger.ts"
 import { layerFromMeter as layerLimiter } from "./gates/limits/limiterFromMeter.ts"
 import { ModelRates } from "./gates/limits/TokenRates.ts"
+import { Reconciler } from "./gates/limits/Reconciler.ts"
 import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
 import { layerMemory as layerKeys, type MemoryKey } from "./gates/keys/memory.ts"
 import type { KeyStore } from "./gates/keys/KeyStore.ts"
@@ -104,6 +105,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     LeaseKeeper.layer({ leaseS }),
     layerContextSecret
   ).pipe(
+    Layer.provideMerge(Reconciler.layerNone),
     Layer.provideMerge(options.meter ?? layerMeter({ leaseS })),
     Layer.provideMerge(options.audit ?? layerAudit),
     Layer.provideMerge(backend),

@@ -43,9 +43,6 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON intents TO tollgate_gateway;
 
 GRANT SELECT, INSERT, UPDATE ON ledger TO tollgate_gateway;
 
--- Which thresholds of budgets were announced.
-GRANT SELECT, INSERT, DELETE ON budget_warnings TO tollgate_gateway;
-
 -- What `tollgate status` shows of each process.
 GRANT SELECT, INSERT, UPDATE, DELETE ON replicas TO tollgate_gateway;
 

@@ -19,7 +19,7 @@ import type { Meter } from "../gates/meter/Meter.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { claimsWithoutLimits } from "../domain/Reservation.ts"
 import type { AuditRow } from "./rows.ts"
-import type { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
+import type { Reconciler } from "../gates/limits/Reconciler.ts"
 
 const Correction = Schema.Struct({
   id: Schema.String,
@@ -83,26 +83,24 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
  * Charges a correction to the live counters. The counters have already settled the request, so the rest is settled under
  * an id of its own, which makes a repetition harmless. If this fails, the comparison with the ledger corrects the counters.
  */
-export const chargeCorrection = (
+export const chargeCorrection = Effect.fnUntraced(function* (
   meter: Meter["Service"],
-  suspects: SuspectAccounts["Service"],
+  reconciler: Reconciler["Service"],
   { account: key, admitted_at, id, key_id, tenant_id, tokens }: Correction
-): Effect.Effect<void> => {
-  if (tokens === 0) return Effect.void
+) {
+  if (tokens === 0) return
   const account = { group: tenant_id, key }
-  suspects.add(account)
-  if (tokens < 0) return Effect.void
-  const claims = claimsWithoutLimits(account)
+  yield* reconciler.compareSoon(account)
+  if (tokens < 0) return
   const rest = {
     id: `${id}:late`,
-    claims,
+    claims: claimsWithoutLimits(account),
     held: 0,
     available: 0,
     admittedAt: admitted_at,
     slot: false
   }
-  return Effect.matchEffect(meter.settle(rest, tokens), {
-    onSuccess: () => Effect.void,
-    onFailure: ({ cause }) => Effect.logWarning("late tokens not charged yet", { key_id, tokens }, cause)
-  })
-}
+  yield* Effect.catch(meter.settle(rest, tokens), ({ cause }) =>
+    Effect.logWarning("late tokens not charged yet", { key_id, tokens }, cause)
+  )
+})

@@ -19,7 +19,7 @@ import { Audit } from "./Audit.ts"
 import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { chargeCorrection, correctAudit } from "./corrections.ts"
-import { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
+import { Reconciler } from "../gates/limits/Reconciler.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
 import {
   auditRow,
@@ -81,7 +81,7 @@ const unavailable = (cause: unknown): Unavailable => new Unavailable({ gate: "Au
 const make = (options: AuditOptions) =>
   Effect.gen(function* () {
     const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
-    const [meter, suspects] = [yield* Meter, yield* SuspectAccounts]
+    const [meter, reconciler] = [yield* Meter, yield* Reconciler]
     const lateAfterMs = options.lateAfterMs ?? 2000
     const leaseMs = options.leaseS * 1000
     /** The open requests. The heartbeat renews their intents until they are closed. */
@@ -145,7 +145,7 @@ const make = (options: AuditOptions) =>
       const requests = late.filter(({ was_aborted }) => was_aborted).length
       if (requests > 0)
         yield* Effect.logWarning("requests were already closed by another replica", { requests })
-      yield* Effect.forEach(late, (one) => chargeCorrection(meter, suspects, one), {
+      yield* Effect.forEach(late, (one) => chargeCorrection(meter, reconciler, one), {
         concurrency: 8,
         discard: true
       })
@@ -314,5 +314,5 @@ const make = (options: AuditOptions) =>
 
 export const layerPostgres = (
   options: AuditOptions
-): Layer.Layer<Audit, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
+): Layer.Layer<Audit, never, PgClient.PgClient | Meter | Reconciler | Metrics> =>
   Layer.effect(Audit, make(options))

@@ -59,8 +59,7 @@ export const intentRow = (intent: Intent) => ({
   streamed: intent.streamed,
   admitted_at: isoOf(intent.reservation.admittedAt),
   held: count(intent.reservation.held),
-  tokens_in: count(intent.promptEstimate),
-  reservation: intent.reservation
+  tokens_in: count(intent.promptEstimate)
 })
 
 export const auditRow = (record: AuditRecord) => ({

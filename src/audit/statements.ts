@@ -40,8 +40,7 @@ const intentColumns = columnsOf<IntentRow>({
   arrived_at: "timestamptz",
   admitted_at: "timestamptz",
   held: "bigint",
-  tokens_in: "bigint",
-  reservation: "jsonb"
+  tokens_in: "bigint"
 })
 
 const logColumns = columnsOf<AuditRow>({

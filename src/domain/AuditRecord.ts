@@ -28,7 +28,6 @@ export interface Intent {
   /** for whom the request is, as its client claims (`EndUser.ts`) */
   readonly endUser?: string
   readonly streamed: boolean
-  /** any replica can settle the request with it */
   readonly reservation: Reservation
   readonly promptEstimate: number
 }

@@ -1,5 +1,5 @@
-/** What a request holds of its counters. It is plain data, so the audit can store it and any replica can settle it. */
-import { type Effect, Schema } from "effect"
+/** What a request holds of its counters. */
+import type { Effect } from "effect"
 import { type Budgets, type EffectiveLimits, noBudgets, type Period } from "./Limits.ts"
 
 /**
@@ -51,27 +51,6 @@ export interface Reservation {
   readonly admittedAt: number
   readonly slot: boolean
 }
-
-const StoredBudgets = Schema.Struct({
-  day: Schema.optionalKey(Schema.Finite),
-  month: Schema.optionalKey(Schema.Finite),
-  total: Schema.optionalKey(Schema.Finite)
-})
-
-/** A reservation as the database has it. */
-export const StoredReservation: Schema.Codec<Reservation, unknown> = Schema.Struct({
-  id: Schema.String,
-  claims: Schema.Struct({
-    account: Schema.Struct({ group: Schema.String, key: Schema.String }),
-    limits: Schema.Struct({ rpm: Schema.Finite, tpm: Schema.Finite, concurrent: Schema.Finite }),
-    budgets: StoredBudgets,
-    tenantBudgets: Schema.optionalKey(StoredBudgets)
-  }),
-  held: Schema.Finite,
-  available: Schema.Finite,
-  admittedAt: Schema.Finite,
-  slot: Schema.Boolean
-})
 
 /** A place at the backend, among those of `BACKEND_MAX_CONCURRENT`. */
 export interface Place {

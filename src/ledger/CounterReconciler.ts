@@ -11,29 +11,29 @@
  * `mostAccounts` accounts is not compared. Until then they may be too high, for the reasons above, and never too low.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Array as Arr, Clock, Context, Effect, Layer, type Scope, Schema } from "effect"
+import { Array as Arr, Clock, Effect, Layer, Schema } from "effect"
+import type { Account } from "../domain/Reservation.ts"
 import { type Budgets, type Period, periods } from "../domain/Limits.ts"
-import { Meter, type Snapshot } from "../gates/meter/Meter.ts"
-import type { Account, CounterOwner } from "../domain/Reservation.ts"
 import { accountOf, keysOfTenant } from "../gates/keys/accounts.ts"
+import { Reconciler } from "../gates/limits/Reconciler.ts"
+import { Meter, type Snapshot } from "../gates/meter/Meter.ts"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { background, jittered, later } from "../observability/background.ts"
-import { daysOf, sumsByPeriod } from "./periods.ts"
-import { settleExpired } from "./expiredHolds.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
-import { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
+import { settleExpired } from "./expiredHolds.ts"
+import { daysOf, sumsByPeriod } from "./periods.ts"
 
 export interface CounterReconcilerOptions {
   /** seconds between two comparisons; default 10 */
   readonly everyS?: number
-  /** seconds between two comparisons of suspect accounts, whose counters may be one hold too high; default 1 */
-  readonly suspectsEveryS?: number
+  /** seconds between two comparisons of accounts that are compared first; default 1 */
+  readonly soonEveryS?: number
 }
 
 /** Accounts compared in one round, and accounts that may wait for one. */
 const batch = 1000
 const capacity = 100_000
-/** How long a suspect account is compared more often. */
+/** How long an account is compared first. */
 const soonMs = 30_000
 
 /** Tenants compared in one round. Each takes two reads of the database. */
@@ -102,183 +102,173 @@ const hasAny = (budgets: Budgets = {}): boolean => periods.some((period) => budg
 
 const nameOf = (account: Account): string => `${account.group}/${account.key}`
 
-const make = (options: CounterReconcilerOptions) =>
-  Effect.gen(function* () {
-    const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
-    const nowMs = yield* makeMonotonicMs
-    /** in the periods that are compared */
-    const present = Clock.currentTimeMillis
-    /** accounts that changed since their last successful comparison */
-    const touched = new Map<string, Account>()
-    const touch = (account: Account): void => {
-      if (touched.size < capacity) touched.set(nameOf(account), account)
-    }
-    /** accounts whose counters were just rebuilt from the ledger, or whose process died */
-    const suspects = new Map<string, Account & { readonly until: number }>()
-    const suspect = (account: Account): void => {
-      if (suspects.size < capacity) {
-        suspects.set(nameOf(account), { ...account, until: nowMs() + soonMs })
-      }
-    }
-    /** tenants whose counters changed or were rebuilt since their last successful comparison */
-    const tenants = new Set<string>()
-    const touchTenant = (tenant: string): void => {
-      if (tenants.size < capacity) tenants.add(tenant)
-    }
-    const found = { touched: 0, suspects: 0, tenants: 0 }
-    yield* metrics.probe({
-      name: "tollgate_counter_drift_tokens",
-      help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
-      read: Effect.sync(() => found.touched + found.suspects + found.tenants)
-    })
+/** Owners that wait to be compared, by name. One that is added while it is compared is compared again. */
+class Waiting<A> {
+  readonly #owners = new Map<string, A>()
 
-    /** Returns by how many tokens the idle accounts differed. */
-    const compare = Effect.fnUntraced(function* (waiting: ReadonlyMap<string, Account>) {
-      const at = yield* present
-      const accounts = [...waiting.values()].slice(0, batch)
-      const surveys = yield* Effect.forEach(
-        accounts,
-        (account) => {
-          // A change from here on touches it again.
-          touched.delete(nameOf(account))
-          return Effect.map(meter.snapshot(account, at), (survey) => ({ account, survey }))
-        },
-        { concurrency: 8 }
-      ).pipe(Effect.onError(() => Effect.sync(() => accounts.forEach(touch))))
-      const left = surveys.filter(({ survey }) => survey.lapsed.length > 0)
-      for (const { account, survey } of surveys) {
-        if (survey.open > 0 || survey.lapsed.length > 0) touch(account)
-        if (survey.lapsed.length > 0 && !suspects.has(nameOf(account))) suspect(account)
-      }
-      if (left.length > 0) {
-        const ended = left.map(({ account, survey }) => ({ account, ids: survey.lapsed }))
-        yield* Effect.onError(settleExpired(pg, meter, ended, at), () =>
-          Effect.sync(() => accounts.forEach(touch))
-        )
-      }
-      // An account without counters has nothing to compare.
-      const idle = surveys.filter(
-        ({ survey: { lapsed, open, totals } }) =>
-          open === 0 && lapsed.length === 0 && periods.some((period) => totals[period] !== undefined)
-      )
-      let drift = 0
-      if (idle.length > 0) {
-        const ledger = yield* readLedgerTotals(
-          pg,
-          idle.map(({ account }) => account.key),
-          at
-        ).pipe(Effect.onError(() => Effect.sync(() => idle.forEach(({ account }) => touch(account)))))
-        const byAccount = new Map(ledger.map((truth) => [truth.account, truth]))
-        for (const { account, survey } of idle) {
-          const truth = byAccount.get(account.key)
-          if (truth === undefined) continue
-          if (truth.open > 0) {
-            touch(account)
-            continue
-          }
-          const difference = driftOf(survey, truth)
-          if (difference === 0) {
-            suspects.delete(nameOf(account))
-            continue
-          }
-          // Compare it once more, whether it is repaired now or a request came in between.
-          touch(account)
-          if (!(yield* meter.repair(account, at, survey.mark, truth))) continue
-          drift += difference
-          yield* Effect.logWarning("counters repaired", { key_id: account.key, tokens: difference })
-        }
-      }
-      return drift
-    })
-    /** Returns by how many tokens the counters of a tenant differed, if all its accounts are idle. */
-    const compareTenant = Effect.fnUntraced(function* (tenant: string, at: number) {
-      const accounts = yield* readAccounts(pg, tenant)
-      if (accounts.length > mostAccounts) return 0
-      const survey = yield* meter.snapshotGroup(tenant, accounts, at)
-      if (!periods.some((period) => survey.totals[period] !== undefined)) return 0
-      const truth = survey.open > 0 ? undefined : yield* readTenantTotals(pg, tenant, at)
-      const isIdle = truth !== undefined && truth.open === 0
-      const difference = isIdle ? driftOf(survey, truth) : 0
-      // Compare it again, whether it is busy, is repaired now, or a request came in between.
-      if (!isIdle || difference > 0) touchTenant(tenant)
-      if (difference === 0 || truth === undefined) return 0
-      if (!(yield* meter.repairGroup(tenant, accounts, at, survey.mark, truth))) return 0
-      yield* Effect.logWarning("counters of a tenant repaired", { tenant_id: tenant, tokens: difference })
-      return difference
-    })
-    const compareTenants = Effect.gen(function* () {
-      const at = yield* present
-      let drift = 0
-      for (const tenant of [...tenants].slice(0, tenantBatch)) {
+  add(name: string, owner: A): void {
+    if (this.#owners.size < capacity) this.#owners.set(name, owner)
+  }
+
+  has(name: string): boolean {
+    return this.#owners.has(name)
+  }
+
+  delete(name: string): void {
+    this.#owners.delete(name)
+  }
+
+  first(count: number): ReadonlyArray<readonly [string, A]> {
+    return [...this.#owners].slice(0, count)
+  }
+
+  retain(isKept: (owner: A) => boolean): void {
+    for (const [name, owner] of this.#owners) if (!isKept(owner)) this.#owners.delete(name)
+  }
+}
+
+const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
+  const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
+  const nowMs = yield* makeMonotonicMs
+  /** in the periods that are compared */
+  const present = Clock.currentTimeMillis
+  /** changed since their last successful comparison */
+  const changed = new Waiting<Account>()
+  /** compared first; `until` in monotonic ms */
+  const suspects = new Waiting<Account & { readonly until: number }>()
+  const tenants = new Waiting<undefined>()
+
+  const touch = (account: Account): void => changed.add(nameOf(account), account)
+  const suspect = (account: Account): void =>
+    suspects.add(nameOf(account), { ...account, until: nowMs() + soonMs })
+  const touchTenant = (tenant: string): void => tenants.add(tenant, undefined)
+  /** After a failure the accounts are compared again. */
+  const orTouch =
+    (accounts: ReadonlyArray<Account>) =>
+    <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+      Effect.onError(work, () => Effect.sync(() => accounts.forEach(touch)))
+
+  /** Returns by how many tokens the idle ones of the accounts differed. */
+  const compareAccounts = Effect.fnUntraced(function* (accounts: ReadonlyArray<Account>) {
+    const at = yield* present
+    const surveys = yield* Effect.forEach(
+      accounts,
+      (account) => {
         // A change from here on touches it again.
-        tenants.delete(tenant)
-        drift += yield* Effect.onError(compareTenant(tenant, at), () =>
-          Effect.sync(() => touchTenant(tenant))
-        )
-      }
-      return drift
-    })
-
-    /** A suspect account that stays busy is left to the slower comparison. */
-    const forgetOld = Effect.sync(() => {
-      const now = nowMs()
-      for (const [name, { until }] of suspects) if (until < now) suspects.delete(name)
-    })
-    const compareRepeatedly = (
-      task: BackgroundTask,
-      name: keyof typeof found,
-      waiting: ReadonlyMap<string, Account>,
-      everyS: number
-    ): Effect.Effect<void, never, Metrics | Scope.Scope> =>
-      background(
-        task,
-        Effect.andThen(
-          forgetOld,
-          Effect.suspend(() => compare(waiting))
-        ).pipe(
-          Effect.tap((drift) => Effect.sync(() => void (found[name] = drift))),
-          // The difference is unknown then. The last figure would look valid.
-          Effect.tapCause(() => Effect.sync(() => void (found[name] = Number.NaN)))
-        ),
-        later(jittered(everyS * 1000))
-      )
-    yield* compareRepeatedly("counter_comparison", "touched", touched, options.everyS ?? 10)
-    yield* compareRepeatedly("suspect_counter_comparison", "suspects", suspects, options.suspectsEveryS ?? 1)
-
-    yield* background(
-      "tenant_counter_comparison",
-      compareTenants.pipe(
-        Effect.tap((drift) => Effect.sync(() => void (found.tenants = drift))),
-        Effect.tapCause(() => Effect.sync(() => void (found.tenants = Number.NaN)))
-      ),
-      later(jittered((options.everyS ?? 10) * 1000))
+        changed.delete(nameOf(account))
+        return Effect.map(meter.snapshot(account, at), (survey) => ({ account, survey }))
+      },
+      { concurrency: 8 }
+    ).pipe(orTouch(accounts))
+    const left = surveys.filter(({ survey }) => survey.lapsed.length > 0)
+    for (const { account, survey } of surveys) {
+      if (survey.open > 0 || survey.lapsed.length > 0) touch(account)
+      if (survey.lapsed.length > 0 && !suspects.has(nameOf(account))) suspect(account)
+    }
+    const expired = left.map(({ account, survey }) => ({ account, ids: survey.lapsed }))
+    if (expired.length > 0) yield* settleExpired(pg, meter, expired, at).pipe(orTouch(accounts))
+    // An account without counters has nothing to compare.
+    const idle = surveys.filter(
+      ({ survey: { lapsed, open, totals } }) =>
+        open === 0 && lapsed.length === 0 && periods.some((period) => totals[period] !== undefined)
     )
-
-    const touchOwner = ({ group, key }: CounterOwner): void =>
-      key === undefined ? touchTenant(group) : suspect({ group, key })
-    const watched = Meter.of({
-      ...meter,
-      load: (owner, counters) => Effect.map(meter.load(owner, counters), () => touchOwner(owner)),
-      // After a refusal too: a dead process may hold the tokens that were missing.
-      reserve: (claims, ask) =>
-        Effect.map(meter.reserve(claims, ask), (verdict) => {
-          touch(claims.account)
-          if (hasAny(claims.tenantBudgets)) touchTenant(claims.account.group)
-          return verdict
-        }),
-      settle: (reservation, used, options) =>
-        Effect.map(meter.settle(reservation, used, options), (headroom) => {
-          const { account, budgets, tenantBudgets } = reservation.claims
-          if (hasAny(budgets)) touch(account)
-          if (hasAny(tenantBudgets)) touchTenant(account.group)
-          return headroom
-        })
-    })
-    return Context.add(Context.make(Meter, watched), SuspectAccounts, { add: suspect })
+    if (idle.length === 0) return 0
+    const idleAccounts = idle.map(({ account }) => account)
+    const ids = idleAccounts.map(({ key }) => key)
+    const ledger = yield* readLedgerTotals(pg, ids, at).pipe(orTouch(idleAccounts))
+    const byAccount = new Map(ledger.map((truth) => [truth.account, truth]))
+    let drift = 0
+    for (const { account, survey } of idle) {
+      const truth = byAccount.get(account.key)
+      if (truth === undefined) continue
+      if (truth.open > 0) {
+        touch(account)
+        continue
+      }
+      const difference = driftOf(survey, truth)
+      if (difference === 0) {
+        suspects.delete(nameOf(account))
+        continue
+      }
+      // Compare it once more, whether it is repaired now or a request came in between.
+      touch(account)
+      if (!(yield* meter.repair(account, at, survey.mark, truth))) continue
+      drift += difference
+      yield* Effect.logWarning("counters repaired", { key_id: account.key, tokens: difference })
+    }
+    return drift
   })
 
-/** Provides the same Meter, and compares what it counts with the ledger while the layer lives. */
+  /** Returns by how many tokens the counters of a tenant differed, if all its accounts are idle. */
+  const compareTenant = Effect.fnUntraced(function* (tenant: string, at: number) {
+    const accounts = yield* readAccounts(pg, tenant)
+    if (accounts.length > mostAccounts) return 0
+    const survey = yield* meter.snapshotGroup(tenant, accounts, at)
+    if (!periods.some((period) => survey.totals[period] !== undefined)) return 0
+    const truth = survey.open > 0 ? undefined : yield* readTenantTotals(pg, tenant, at)
+    const isIdle = truth !== undefined && truth.open === 0
+    const difference = isIdle ? driftOf(survey, truth) : 0
+    // Compare it again, whether it is busy, is repaired now, or a request came in between.
+    if (!isIdle || difference > 0) touchTenant(tenant)
+    if (difference === 0 || truth === undefined) return 0
+    if (!(yield* meter.repairGroup(tenant, accounts, at, survey.mark, truth))) return 0
+    yield* Effect.logWarning("counters of a tenant repaired", { tenant_id: tenant, tokens: difference })
+    return difference
+  })
+
+  const compareChanged = Effect.suspend(() =>
+    compareAccounts(changed.first(batch).map(([, account]) => account))
+  )
+  const compareSuspects = Effect.suspend(() => {
+    const now = nowMs()
+    // An account that stays busy is left to the slower comparison.
+    suspects.retain(({ until }) => until >= now)
+    return compareAccounts(suspects.first(batch).map(([, account]) => account))
+  })
+  const compareTenants = Effect.gen(function* () {
+    const at = yield* present
+    let drift = 0
+    for (const [tenant] of tenants.first(tenantBatch)) {
+      // A change from here on touches it again.
+      tenants.delete(tenant)
+      drift += yield* Effect.onError(compareTenant(tenant, at), () => Effect.sync(() => touchTenant(tenant)))
+    }
+    return drift
+  })
+
+  /** What each comparison found last. After a failure the difference is unknown; the figure before it would look valid. */
+  const found = new Map<BackgroundTask, number>()
+  yield* metrics.probe({
+    name: "tollgate_counter_drift_tokens",
+    help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
+    read: Effect.sync(() => found.values().reduce((sum, drift) => sum + drift, 0))
+  })
+  const compareEvery = <E>(task: BackgroundTask, seconds: number, comparison: Effect.Effect<number, E>) =>
+    background(
+      task,
+      comparison.pipe(
+        Effect.tap((drift) => Effect.sync(() => found.set(task, drift))),
+        Effect.tapCause(() => Effect.sync(() => found.set(task, Number.NaN)))
+      ),
+      later(jittered(seconds * 1000))
+    )
+  const { everyS = 10, soonEveryS = 1 } = options
+  yield* compareEvery("counter_comparison", everyS, compareChanged)
+  yield* compareEvery("suspect_counter_comparison", soonEveryS, compareSuspects)
+  yield* compareEvery("tenant_counter_comparison", everyS, compareTenants)
+
+  return Reconciler.of({
+    compare: ({ account, tenantBudgets }) =>
+      Effect.sync(() => {
+        touch(account)
+        if (hasAny(tenantBudgets)) touchTenant(account.group)
+      }),
+    compareSoon: ({ group, key }) =>
+      Effect.sync(() => (key === undefined ? touchTenant(group) : suspect({ group, key })))
+  })
+})
+
 export const layerCounterReconciler = (
   options: CounterReconcilerOptions = {}
-): Layer.Layer<Meter | SuspectAccounts, never, Meter | PgClient.PgClient | Metrics> =>
-  Layer.effectContext(make(options))
+): Layer.Layer<Reconciler, never, Meter | PgClient.PgClient | Metrics> =>
+  Layer.effect(Reconciler, make(options))

@@ -2,9 +2,8 @@
  * Ends the requests of processes that died. The first replica that finds an intent with an expired lease closes it as
  * aborted, with the tokens of its last heartbeat.
  *
- * It settles the counters first, then the ledger. Settling is idempotent by request id: after a crash in between, the
- * intent is settled once more without effect. When the counters do not answer, the intent stays and is found again. In the
- * other order the counters would hold the request's tokens for ever.
+ * The counters still hold the tokens of such a request. Its account is compared with the ledger soon, and that gives them
+ * back (`expiredHolds.ts`). If this process dies in between, the next request of the account makes the same comparison.
  *
  * Leases of living processes expire too: while the database does not answer, when its clock is set, and while this
  * process is paused. After each of these, every process gets the time of one heartbeat before it counts as dead.
@@ -15,11 +14,10 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Data, Effect, Layer, Schema } from "effect"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
-import { Meter } from "../gates/meter/Meter.ts"
 import { background, jittered } from "../observability/background.ts"
 import { closeExpired, type Which } from "./expiredIntents.ts"
 import { Metrics } from "../observability/Metrics.ts"
-import { SuspectAccounts } from "../gates/limits/SuspectAccounts.ts"
+import { Reconciler } from "../gates/limits/Reconciler.ts"
 
 /** Number of requests remembered as stuck; further ones are tried with the others. */
 const maxStuck = 1000
@@ -45,8 +43,8 @@ const decodeIds = Schema.decodeUnknownEffect(Ids)
 
 const make = (options: CrashRecoveryOptions) =>
   Effect.gen(function* () {
-    const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
-    const [nowMs, suspects] = [yield* makeMonotonicMs, yield* SuspectAccounts]
+    const [pg, metrics, reconciler] = [yield* PgClient.PgClient, yield* Metrics, yield* Reconciler]
+    const nowMs = yield* makeMonotonicMs
     const everyMs = (options.everyS ?? Math.min(5, options.leaseS / 6)) * 1000
     const graceMs = (options.leaseS * 1000) / 3
 
@@ -59,25 +57,26 @@ const make = (options: CrashRecoveryOptions) =>
       read: Effect.sync(() => stuckIntents)
     })
 
-    const close = (which: Which) => closeExpired(pg, meter, suspects, which)
+    /** Returns how many requests it closed. */
+    const close = Effect.fnUntraced(function* (which: Which) {
+      const accounts = yield* closeExpired(pg, which)
+      yield* Effect.forEach(accounts, reconciler.compareSoon, { discard: true })
+      return accounts.length
+    })
 
     /** Closes one request per statement, so that a bad row fails only its own statement. */
     const closeSingly = Effect.fnUntraced(function* (ids: ReadonlyArray<string>) {
       const failed = new Map<string, string>()
       let closed = 0
       for (const id of ids) {
-        const outcome = yield* close({ only: id }).pipe(
-          Effect.catchTag(["SqlError", "SchemaError"], (error) =>
-            error._tag === "SqlError" && error.reason._tag === "ConnectionError"
-              ? Effect.fail(error)
-              : Effect.succeed({
-                  closed: 0,
-                  failed: new Map([[id, error._tag === "SqlError" ? error.reason._tag : "unreadable row"]])
-                })
-          )
+        closed += yield* close({ only: id }).pipe(
+          Effect.catchTag(["SqlError", "SchemaError"], (error) => {
+            if (error._tag === "SqlError" && error.reason._tag === "ConnectionError")
+              return Effect.fail(error)
+            failed.set(id, error._tag === "SqlError" ? error.reason._tag : "unreadable row")
+            return Effect.succeed(0)
+          })
         )
-        closed += outcome.closed
-        for (const [id, why] of outcome.failed) failed.set(id, why)
       }
       return { closed, failed }
     })
@@ -87,7 +86,11 @@ const make = (options: CrashRecoveryOptions) =>
 
     const closeOthers = Effect.suspend(() => {
       const but = [...stuck.keys()]
-      return Effect.catchTag(close({ but, limit: batch }), ["SqlError", "SchemaError"], () =>
+      const together = Effect.map(close({ but, limit: batch }), (closed) => ({
+        closed,
+        failed: new Map<string, string>()
+      }))
+      return Effect.catchTag(together, ["SqlError", "SchemaError"], () =>
         Effect.flatMap(
           timeoutDetached("3 seconds")(pg`
             SELECT request_id::text AS id FROM intents WHERE lease_until < now()
@@ -174,5 +177,4 @@ const make = (options: CrashRecoveryOptions) =>
 
 export const layerCrashRecovery = (
   options: CrashRecoveryOptions
-): Layer.Layer<never, never, PgClient.PgClient | Meter | SuspectAccounts | Metrics> =>
-  Layer.effectDiscard(make(options))
+): Layer.Layer<never, never, PgClient.PgClient | Reconciler | Metrics> => Layer.effectDiscard(make(options))

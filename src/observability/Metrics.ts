@@ -27,6 +27,17 @@ export interface LabelledProbe {
   readonly values: Readonly<Record<string, Effect.Effect<number>>>
 }
 
+/** One gauge with a value for each combination of labels. What is not read any more is not shown any more. */
+export interface TableProbe<Label extends string> {
+  readonly name: string
+  readonly help: string
+  readonly labels: ReadonlyArray<Label>
+  readonly read: Effect.Effect<
+    ReadonlyArray<{ readonly labels: Readonly<Record<Label, string>>; readonly value: number }>,
+    unknown
+  >
+}
+
 /** Why Node's parser or timers refused a request. */
 export const malformedReasons = ["syntax", "size", "time", "tunnel", "expectation", "pipelined"] as const
 export type MalformedReason = (typeof malformedReasons)[number]
@@ -46,7 +57,6 @@ export const backgroundTasks = [
   "counter_comparison",
   "suspect_counter_comparison",
   "tenant_counter_comparison",
-  "budget_thresholds",
   "settlement_retry",
   "model_discovery",
   "model_descriptions",
@@ -74,14 +84,13 @@ export class Metrics extends Context.Service<
     malformed(reason: MalformedReason): Effect.Effect<void>
     /** Counts a failed run of a background task. */
     backgroundFailed(task: BackgroundTask): Effect.Effect<void>
-    /** Adds to the announced thresholds of a tenant's budgets; 0 lets the counter begin. */
-    budgetThreshold(tenant: string, threshold: number, count: number): Effect.Effect<void>
     /** Wraps a wait for a place at the backend: counts who waits, how long, and who is refused. */
     queueing(
       tenant: string
     ): <A, E extends { readonly _tag: string }, R>(wait: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
     probe(probe: Probe): Effect.Effect<void>
     probes(probe: LabelledProbe): Effect.Effect<void>
+    table<Label extends string>(probe: TableProbe<Label>): Effect.Effect<void>
     /** The values of some gauges, as `Replicas` stores them. */
     gauges(names: ReadonlyArray<string>): Effect.Effect<Readonly<Record<string, number | null>>>
     /** Prometheus text exposition format 0.0.4. */
@@ -92,12 +101,13 @@ export class Metrics extends Context.Service<
 /** From a cache hit to a long answer of a slow model. */
 const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
 
-/** A probe that fails or hangs becomes NaN. The other metrics are still given. */
-const known = (read: Effect.Effect<number>): Effect.Effect<number> =>
+/** A probe that fails or hangs gets a value that says so. The other metrics are still given. */
+const inTime = <A>(read: Effect.Effect<A, unknown>, otherwise: A): Effect.Effect<A> =>
   read.pipe(
-    Effect.timeoutOrElse({ duration: "1500 millis", orElse: () => Effect.succeed(Number.NaN) }),
-    Effect.catchCause(() => Effect.succeed(Number.NaN))
+    Effect.timeoutOrElse({ duration: "1500 millis", orElse: () => Effect.succeed(otherwise) }),
+    Effect.catchCause(() => Effect.succeed(otherwise))
   )
+const known = (read: Effect.Effect<number>): Effect.Effect<number> => inTime(read, Number.NaN)
 
 const make = Effect.sync(() => {
   const registry = new Registry()
@@ -185,12 +195,6 @@ const make = Effect.sync(() => {
     labelNames: ["tenant"],
     registers
   })
-  const thresholds = new Counter({
-    name: "tollgate_budget_threshold_total",
-    help: "Budgets that reached a threshold (percent), once for each period and budget over all replicas, by tenant",
-    labelNames: ["tenant", "threshold"],
-    registers
-  })
   /** tenants and models with series of overflows, which start at 0 */
   const overflowing = new Set<string>()
   const startOverflows = (tenant: string, model: string): void => {
@@ -220,8 +224,6 @@ const make = Effect.sync(() => {
     promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
     malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),
     backgroundFailed: (task) => Effect.sync(() => failures.inc({ task })),
-    budgetThreshold: (tenant, threshold, count) =>
-      Effect.sync(() => thresholds.inc({ tenant, threshold: String(threshold) }, count)),
     queueing: (tenant) => (wait) =>
       Effect.suspend(() => {
         queueDepth.inc({ tenant })
@@ -281,6 +283,20 @@ const make = Effect.sync(() => {
           collect: () =>
             Effect.runPromiseWith(context)(read).then((figures) => {
               for (const [value, figure] of figures) gauge.set({ [label]: value }, figure)
+            })
+        })
+      }),
+    table: ({ name, help, labels, read }) =>
+      Effect.map(Effect.context(), (context) => {
+        const gauge = new Gauge({
+          name,
+          help,
+          labelNames: labels,
+          registers,
+          collect: () =>
+            Effect.runPromiseWith(context)(inTime(read, [])).then((rows) => {
+              gauge.reset()
+              for (const row of rows) gauge.set(row.labels, row.value)
             })
         })
       }),

@@ -3,6 +3,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Schema } from "effect"
 import { SqlSchema } from "effect/sql"
 import { Unavailable } from "../domain/Errors.ts"
+import { timeoutDetached } from "../infra/time.ts"
 import { ContextSecret } from "./ContextSecret.ts"
 
 const Row = Schema.Struct({ hex: Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/)) })
@@ -16,7 +17,7 @@ const make = Effect.gen(function* () {
   })
   let secret: Buffer | undefined
   const load = find(undefined).pipe(
-    Effect.timeout("500 millis"),
+    timeoutDetached("500 millis"),
     Effect.map(({ hex }) => (secret = Buffer.from(hex, "hex"))),
     Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
   )

@@ -6,6 +6,7 @@ import type { Budgets, Period } from "../../src/domain/Limits.ts"
 import type { CounterOwner } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { layerFromMeter } from "../../src/gates/limits/budgetFromMeter.ts"
+import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
@@ -16,6 +17,7 @@ const spent = { day: 10, month: 200, total: 3000 }
 
 const over = (spentOf: Ledger["Service"]["spent"]) =>
   layerFromMeter.pipe(
+    Layer.provide(Reconciler.layerNone),
     Layer.provideMerge(layerMemory({ leaseS: 30 })),
     Layer.provideMerge(Layer.succeed(Ledger, { spent: spentOf }))
   )
@@ -106,7 +108,11 @@ it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
     const unloaded = yield* restore.pipe(
       Effect.provide(
         layerFromMeter.pipe(
-          Layer.provide([noMeter, Layer.succeed(Ledger, { spent: () => Effect.succeed(spent) })])
+          Layer.provide([
+            noMeter,
+            Reconciler.layerNone,
+            Layer.succeed(Ledger, { spent: () => Effect.succeed(spent) })
+          ])
         )
       )
     )

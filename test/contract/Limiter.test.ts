@@ -6,6 +6,7 @@ import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
 import { layerFromMeter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
 import {
   type ClaimName,
@@ -51,7 +52,8 @@ const answering = (verdict: Verdict) => {
   })
   const budget = Layer.succeed(Budget, { restore: () => Effect.void })
   const layer = layerFromMeter.pipe(
-    Layer.provide([meter, budget, ModelRates.layer, SettlementQueue.layer({ drainMs: 0 })]),
+    Layer.provide([meter, budget, ModelRates.layer, Reconciler.layerNone]),
+    Layer.provide(SettlementQueue.layer({ drainMs: 0 })),
     Layer.provide(Metrics.layer)
   )
   const reserve = Effect.flatMap(Limiter, (limiter) => limiter.reserve(model)).pipe(Effect.provide(layer))
@@ -110,12 +112,12 @@ it.effect("when totals are missing after they were restored, then nothing is dec
   })
 )
 
-/** Reserves once, and returns the ids of the reservations that are cancelled afterwards. */
-const cancelledAfter = Effect.fnUntraced(function* (
+/** Reserves once, and returns the ids of the reservations that are cancelled afterwards, and the accounts that are compared. */
+const afterwards = Effect.fnUntraced(function* (
   flush: Effect.Effect<void, MeterDown>,
   verdict: Effect.Effect<Verdict, MeterDown>
 ) {
-  const cancelled: Array<string> = []
+  const [cancelled, compared]: [Array<string>, Array<string>] = [[], []]
   const layer = layerFromMeter.pipe(
     Layer.provide([
       Layer.mock(Meter, {
@@ -126,21 +128,26 @@ const cancelledAfter = Effect.fnUntraced(function* (
         flush: () => flush,
         retry: (_, work) => Effect.asVoid(Effect.orDie(work))
       }),
+      Layer.mock(Reconciler, {
+        compare: ({ account }) => Effect.sync(() => void compared.push(account.key))
+      }),
       Layer.succeed(Budget, { restore: () => Effect.void }),
       ModelRates.layer
     ])
   )
   yield* Effect.flatMap(Limiter, (limiter) => Effect.exit(limiter.reserve(model))).pipe(Effect.provide(layer))
-  return cancelled
+  return { cancelled, compared }
 })
 
 it.effect(
-  "when the Meter does not answer, then the reservation is undone, because it may have been made",
+  "when the Meter was asked, then the account is compared; when it did not answer, then the reservation is undone too",
   () =>
     Effect.gen(function* () {
       const down = Effect.fail(new MeterDown({ cause: "down" }))
-      assert.deepStrictEqual(yield* cancelledAfter(Effect.void, down), ["r"])
-      assert.deepStrictEqual(yield* cancelledAfter(down, Effect.die("asked")), [], "the Meter was not asked")
-      assert.deepStrictEqual(yield* cancelledAfter(Effect.void, Effect.succeed(refusedBy("tokens"))), [])
+      const compared = [caller.accountId]
+      const refused = Effect.succeed(refusedBy("tokens"))
+      assert.deepStrictEqual(yield* afterwards(Effect.void, down), { cancelled: ["r"], compared })
+      assert.deepStrictEqual(yield* afterwards(Effect.void, refused), { cancelled: [], compared })
+      assert.deepStrictEqual(yield* afterwards(down, Effect.die("asked")), { cancelled: [], compared: [] })
     })
 )

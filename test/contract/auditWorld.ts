@@ -9,8 +9,7 @@ import { progressRow } from "../../src/audit/rows.ts"
 import { renewIntents } from "../../src/audit/statements.ts"
 import { layerPostgres as layerLedger } from "../../src/ledger/postgres.ts"
 import { closeExpired } from "../../src/ledger/expiredIntents.ts"
-import { SuspectAccounts } from "../../src/gates/limits/SuspectAccounts.ts"
-import { Meter } from "../../src/gates/meter/Meter.ts"
+import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import {
   auditSumsOf,
@@ -24,7 +23,7 @@ import {
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { Written } from "./Audit.ts"
 
-type Stores = SqlClient.SqlClient | PgClient.PgClient | Meter | SuspectAccounts
+type Stores = SqlClient.SqlClient | PgClient.PgClient
 
 const layerWrittenLive = Layer.effect(
   Written,
@@ -48,7 +47,7 @@ const layerWrittenLive = Layer.effect(
           Effect.gen(function* () {
             const pg = yield* PgClient.PgClient
             yield* pg`UPDATE intents SET lease_until = now() - interval '1 second' WHERE request_id = ${id}::text::uuid`
-            yield* closeExpired(pg, yield* Meter, yield* SuspectAccounts, { only: id })
+            yield* closeExpired(pg, { only: id })
           })
         )
     }
@@ -56,10 +55,7 @@ const layerWrittenLive = Layer.effect(
 )
 
 /** Counters that corrections are charged to, and a comparison that nobody makes. */
-const layerCounters = Layer.merge(
-  layerMeter({ leaseS: 30 }),
-  Layer.succeed(SuspectAccounts, { add: () => undefined })
-)
+const layerCounters = Layer.merge(layerMeter({ leaseS: 30 }), Reconciler.layerNone)
 
 export const layerLiveAudit = (options: Partial<AuditOptions> = {}) =>
   Layer.merge(layerPostgres({ leaseS: 30, ...options }), layerLedger).pipe(
@@ -71,7 +67,6 @@ export const layerLiveAudit = (options: Partial<AuditOptions> = {}) =>
 const patient = { openTimeoutMs: 20_000, closeTimeoutMs: 20_000, refuseTimeoutMs: 20_000 }
 
 export const liveWorld = Layer.merge(layerLiveAudit(patient), layerWrittenLive).pipe(
-  Layer.provide(layerCounters),
   Layer.provideMerge(TestPostgres)
 )
 

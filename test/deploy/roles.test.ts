@@ -73,9 +73,9 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         yield* tollgate("set-budget", "--key", prefix, "--daily", "1000000")
         // Somebody's request that was never ended, for the reconciler; a prompt past its time, for the sweeper.
         yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
-            client_ip, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
+            client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
           SELECT gen_random_uuid(), tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '127.0.0.1',
-            now() - interval '1 hour', now() - interval '1 hour', 5, 5, '{}', now() - interval '50 minutes'
+            now() - interval '1 hour', now() - interval '1 hour', 5, 5, now() - interval '50 minutes'
           FROM api_keys WHERE prefix = ${prefix}`
         yield* sql`INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
           SELECT gen_random_uuid(), id, now() - interval '1 hour', '/api/chat', 'old', '' FROM api_keys`

@@ -78,7 +78,7 @@ layer(layerGateway(production), live)("in production", (it) => {
       yield* call("/api/chat", { secret, body: hello() })
       yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
       const { text } = yield* eventually(call("/metrics"), (metrics) =>
-        metrics.text.includes("tollgate_budget_threshold_total{")
+        metrics.text.includes("tollgate_tenant_budget_tokens{")
       )
       const labels = new Map<string, Set<string>>()
       for (const line of text.split("\n")) {

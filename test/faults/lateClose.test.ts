@@ -6,7 +6,8 @@ import { chargeCorrection, correctAudit } from "../../src/audit/corrections.ts"
 import { completionRow, intentRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
 import { Meter, Reserved } from "../../src/gates/meter/Meter.ts"
-import type { Account } from "../../src/domain/Reservation.ts"
+import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
+import type { CounterOwner } from "../../src/domain/Reservation.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { auditSumsOf, correctionOf, ledgerOf } from "../support/auditDatabase.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
@@ -96,8 +97,11 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
       const left = Effect.map(meter.snapshot(account, reservation.admittedAt), ({ totals }) => totals.total)
       yield* meter.settle(reservation, 191)
       assert.strictEqual(yield* left, 33, "the request is over for the counters")
-      const told: Array<Account> = []
-      const suspects = { add: (one: Account) => void told.push(one) }
+      const told: Array<CounterOwner> = []
+      const reconciler = Reconciler.of({
+        compare: () => Effect.void,
+        compareSoon: (owner) => Effect.sync(() => void told.push(owner))
+      })
       const correction = {
         id: requestId,
         tenant_id: caller.tenantId,
@@ -107,11 +111,11 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
         tokens: 158,
         was_aborted: true
       }
-      yield* chargeCorrection(meter, suspects, correction)
-      yield* chargeCorrection(meter, suspects, correction)
+      yield* chargeCorrection(meter, reconciler, correction)
+      yield* chargeCorrection(meter, reconciler, correction)
       assert.strictEqual(yield* left, 191)
       // What was booked too much is left to the comparison with the ledger.
-      yield* chargeCorrection(meter, suspects, { ...correction, id: "another", tokens: -50 })
+      yield* chargeCorrection(meter, reconciler, { ...correction, id: "another", tokens: -50 })
       assert.strictEqual(yield* left, 191)
       assert.deepStrictEqual(told, [account, account, account])
     }).pipe(Effect.provide(layerMeter({ leaseS: 30 })))

@@ -79,9 +79,9 @@ export const verb = (name: keyof typeof scripts): string =>
 
 /**
  * What the writing of a request's intent or completion looks like on the wire, by the client's own request id. Only an intent
- * has a reservation.
+ * has a hold.
  */
 export const writing =
   (what: "intent" | "completion", clientRequestId: string) =>
   (bytes: Buffer): boolean =>
-    bytes.includes(clientRequestId) && bytes.includes('"reservation":') === (what === "intent")
+    bytes.includes(clientRequestId) && bytes.includes('"held":') === (what === "intent")

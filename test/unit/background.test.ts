@@ -21,7 +21,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/infra/Redis.ts": [1, "logs what ioredis says"],
   "src/infra/batchCalls.ts": [1, "one batch, whose callers hear how it went"],
   "src/infra/Subscription.ts": [1, "logs what ioredis says"],
-  "src/audit/GroupCommit.ts": [1, "whoever offered a row hears how it went; lanes count what fails"],
+  "src/audit/GroupCommit.ts": [2, "whoever offered a row hears how it went; lanes count what fails"],
   "src/backend/AnswerMemory.ts": [
     1,
     "looks whether there is room for an answer while that answer waits for it"
@@ -61,7 +61,7 @@ it("when something runs again and again, then observability/background.ts runs i
 it("when a task has a name, then the name is used, so that no failure is counted under another's", () => {
   const used = new Set(
     files.flatMap((file) =>
-      [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|compareRepeatedly)\(\s*"(\w+)"/g)].map(
+      [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|compareEvery)\(\s*"(\w+)"/g)].map(
         ([, task]) => task
       )
     )

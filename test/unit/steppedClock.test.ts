@@ -9,6 +9,7 @@ import { layerMemory as layerBackend } from "../../src/backend/memory.ts"
 import { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
+import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { layerFromMeter as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { layerMemory as layerKeys } from "../../src/gates/keys/memory.ts"
@@ -81,7 +82,7 @@ for (const stepMs of steps) {
       }).pipe(
         Effect.provide(
           onWallClock(layerBudget).pipe(
-            Layer.provide([ledger, layerMeter({ leaseS: 30 })]),
+            Layer.provide([ledger, layerMeter({ leaseS: 30 }), Reconciler.layerNone]),
             Layer.provideMerge(WallClock.layer)
           )
         )

@@ -12,6 +12,7 @@ import { measured, unmeasured } from "../../infra/time.ts"
 import type { CounterOwner, Counters } from "../../domain/Reservation.ts"
 import { Meter } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
+import { Reconciler } from "./Reconciler.ts"
 
 /** Missing counters of an account, or without `key` of a group; equal when all fields are equal. */
 class Gap extends Data.Class<{
@@ -31,10 +32,10 @@ const instantOf = ({ day, month }: Gap): number | undefined => {
 /** Ledger and Meter together: far less than what a load may lag behind an admission (`scripts.ts`). */
 const patience = Duration.seconds(4)
 
-export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter> = Layer.effect(
+export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter | Reconciler> = Layer.effect(
   Budget,
   Effect.gen(function* () {
-    const [ledger, meter] = [yield* Ledger, yield* Meter]
+    const [ledger, meter, reconciler] = [yield* Ledger, yield* Meter, yield* Reconciler]
 
     const rebuild = Effect.fnUntraced(function* (gap: Gap) {
       const instant = instantOf(gap) ?? (yield* Clock.currentTimeMillis)
@@ -51,6 +52,8 @@ export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter> = Layer.
         owner,
         missing.map(({ counter, period }) => ({ counter, tokens: spent[period] }))
       )
+      // A request that is open at this moment may be in the ledger's figure and be counted once more.
+      yield* reconciler.compareSoon(owner)
     })
 
     const flights = yield* Cache.make({

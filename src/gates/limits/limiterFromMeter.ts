@@ -17,6 +17,7 @@ import {
 } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
 import { Limiter } from "./Limiter.ts"
+import { Reconciler } from "./Reconciler.ts"
 import { SettlementQueue } from "./SettlementQueue.ts"
 import { ModelRates } from "./TokenRates.ts"
 
@@ -33,81 +34,82 @@ const refusalOf = ({
 
 const generates = ({ kind }: InferenceRequest): boolean => kind === "chat" || kind === "generate"
 
-export const layerFromMeter: Layer.Layer<Limiter, never, Budget | Meter | ModelRates | SettlementQueue> =
-  Layer.effect(
-    Limiter,
-    Effect.gen(function* () {
-      const [budget, meter, rates, settlements] = [
-        yield* Budget,
-        yield* Meter,
-        yield* ModelRates,
-        yield* SettlementQueue
-      ]
+export const layerFromMeter: Layer.Layer<
+  Limiter,
+  never,
+  Budget | Meter | ModelRates | Reconciler | SettlementQueue
+> = Layer.effect(
+  Limiter,
+  Effect.gen(function* () {
+    const [budget, meter, rates] = [yield* Budget, yield* Meter, yield* ModelRates]
+    const [reconciler, settlements] = [yield* Reconciler, yield* SettlementQueue]
 
-      const claimsOf = (caller: Caller): Claims => ({
-        account: { group: caller.tenantId, key: caller.accountId },
-        limits: caller.limits,
-        budgets: caller.budgets,
-        tenantBudgets: caller.tenantBudgets
-      })
-
-      /** Asks the Meter. When it misses totals, they are loaded from the ledger, and it is asked once more. */
-      const withTotals = Effect.fnUntraced(function* <A>(
-        { account }: Claims,
-        question: Effect.Effect<A | Missing, MeterDown>
-      ) {
-        const ask = Effect.mapError(question, meterUnavailable)
-        const first = yield* ask
-        if (!(first instanceof Missing)) return first
-        // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
-        yield* Effect.interruptible(budget.restore(account, first))
-        const second = yield* ask
-        if (!(second instanceof Missing)) return second
-        return yield* new Unavailable({ gate: "Budget", cause: second })
-      })
-
-      return Limiter.of({
-        reserve: Effect.fnUntraced(function* (model) {
-          const { arrival, caller, maxTokens, model: resolved, request } = model.facts
-          const sent = dropUnsupported(request, resolved)
-          const plan = generates(sent)
-            ? outputPlanOf(sent, resolved, rates.speaks(caller.keyId, resolved.name))
-            : noOutput
-          const claims = claimsOf(caller)
-          const ask: ReserveRequest = {
-            id: arrival.requestId,
-            // The ledger books the least of it even when this process dies.
-            ...tokensToHold(plan, request.promptEstimate, maxTokens),
-            // A description does not occupy the model, so it needs no slot.
-            slot: request.kind !== "show"
-          }
-          const reserving = Effect.tapError(meter.reserve(claims, ask), () =>
-            // It may have been made without an answer.
-            settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
-          )
-          // Pending settlements of this account first: without them the counters may be too low and admit too much.
-          const question = Effect.andThen(settlements.flush(claims.account), reserving)
-          const verdict = yield* withTotals(claims, question)
-          if (verdict._tag === "Refused") return yield* refusalOf(verdict)
-          const { headroom, reservation } = verdict
-          return seal.Limiter(model, {
-            reservation,
-            headroom,
-            expectedTokens: ask.tokens,
-            call: {
-              request: sent,
-              // What was left at admission bounds the answer too.
-              maxTokens: generates(request)
-                ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
-                : 0,
-              plan
-            }
-          })
-        }),
-        headroom: (key) => {
-          const claims = claimsOf(key.facts.caller)
-          return withTotals(claims, meter.peek(claims))
-        }
-      })
+    const claimsOf = (caller: Caller): Claims => ({
+      account: { group: caller.tenantId, key: caller.accountId },
+      limits: caller.limits,
+      budgets: caller.budgets,
+      tenantBudgets: caller.tenantBudgets
     })
-  )
+
+    /** Asks the Meter. When it misses totals, they are loaded from the ledger, and it is asked once more. */
+    const withTotals = Effect.fnUntraced(function* <A>(
+      { account }: Claims,
+      question: Effect.Effect<A | Missing, MeterDown>
+    ) {
+      const ask = Effect.mapError(question, meterUnavailable)
+      const first = yield* ask
+      if (!(first instanceof Missing)) return first
+      // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
+      yield* Effect.interruptible(budget.restore(account, first))
+      const second = yield* ask
+      if (!(second instanceof Missing)) return second
+      return yield* new Unavailable({ gate: "Budget", cause: second })
+    })
+
+    return Limiter.of({
+      reserve: Effect.fnUntraced(function* (model) {
+        const { arrival, caller, maxTokens, model: resolved, request } = model.facts
+        const sent = dropUnsupported(request, resolved)
+        const plan = generates(sent)
+          ? outputPlanOf(sent, resolved, rates.speaks(caller.keyId, resolved.name))
+          : noOutput
+        const claims = claimsOf(caller)
+        const ask: ReserveRequest = {
+          id: arrival.requestId,
+          // The ledger books the least of it even when this process dies.
+          ...tokensToHold(plan, request.promptEstimate, maxTokens),
+          // A description does not occupy the model, so it needs no slot.
+          slot: request.kind !== "show"
+        }
+        const reserving = meter.reserve(claims, ask).pipe(
+          // It may have been made without an answer.
+          Effect.tapError(() => settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))),
+          // After a refusal too: a process that died may hold the tokens that were missing.
+          Effect.ensuring(reconciler.compare(claims))
+        )
+        // Pending settlements of this account first: without them the counters may be too low and admit too much.
+        const question = Effect.andThen(settlements.flush(claims.account), reserving)
+        const verdict = yield* withTotals(claims, question)
+        if (verdict._tag === "Refused") return yield* refusalOf(verdict)
+        const { headroom, reservation } = verdict
+        return seal.Limiter(model, {
+          reservation,
+          headroom,
+          expectedTokens: ask.tokens,
+          call: {
+            request: sent,
+            // What was left at admission bounds the answer too.
+            maxTokens: generates(request)
+              ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
+              : 0,
+            plan
+          }
+        })
+      }),
+      headroom: (key) => {
+        const claims = claimsOf(key.facts.caller)
+        return withTotals(claims, meter.peek(claims))
+      }
+    })
+  })
+)

@@ -250,15 +250,15 @@ export const outages: ReadonlyArray<Outage> = [
   },
   {
     name: "a budget of a tenant is nearly spent",
-    series: { [`tollgate_budget_threshold_total{${a},tenant="acme",threshold="95"}`]: changes(0, 1) },
+    series: { [`tollgate_tenant_budget_left_tokens{${a},tenant="acme",period="month"}`]: changes(60, 50) },
     at: [
       [
         "8m",
         [
           {
             alert: "TollgateBudgetNearlySpent",
-            labels: { ...job, tenant: "acme" },
-            summary: "95 % of a budget of tenant acme are spent"
+            labels: { ...job, tenant: "acme", period: "month" },
+            summary: "95 % of the budget of tenant acme are spent (period month)"
           }
         ]
       ]

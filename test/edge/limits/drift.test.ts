@@ -3,11 +3,13 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { layerCounterReconciler } from "../../../src/ledger/CounterReconciler.ts"
-import { SuspectAccounts } from "../../../src/gates/limits/SuspectAccounts.ts"
+import {
+  type CounterReconcilerOptions,
+  layerCounterReconciler
+} from "../../../src/ledger/CounterReconciler.ts"
+import { Reconciler } from "../../../src/gates/limits/Reconciler.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/observability/Metrics.ts"
-import { MemoryMeter } from "../../../src/gates/meter/memory/MemoryMeter.ts"
-import { layerMemoryMeter, layerMemory } from "../../../src/gates/meter/memory/layer.ts"
+import { layerMemory } from "../../../src/gates/meter/memory/layer.ts"
 import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../../src/domain/Reservation.ts"
 import { completionRow } from "../../../src/audit/rows.ts"
@@ -16,25 +18,18 @@ import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 
-const watched = layerCounterReconciler({ everyS: 0.25 }).pipe(
-  Layer.provide(layerMemory({ leaseS: 30 })),
-  Layer.provideMerge(layerMetrics),
-  Layer.provideMerge(TestPostgres)
-)
-
-/** Watched too, but as good as never compared unless they were rebuilt. */
-const seldom = layerCounterReconciler({ everyS: 600, suspectsEveryS: 0.25 }).pipe(
-  Layer.provide(Layer.fresh(layerMemory({ leaseS: 30 }))),
-  Layer.provide(Layer.fresh(layerMetrics))
-)
-
 const leaseS = 1
 
-/** Leases end while one looks on. */
-const brief = layerCounterReconciler({ everyS: 0.25 }).pipe(
-  Layer.provide(Layer.fresh(layerMemory({ leaseS }))),
-  Layer.provide(Layer.fresh(layerMetrics))
-)
+/** Counters of their own, beside the ledger of the test, and who compares them. */
+const countersOf = (options: CounterReconcilerOptions, lease = 30) =>
+  layerCounterReconciler(options).pipe(
+    Layer.provideMerge(Layer.fresh(layerMemory({ leaseS: lease }))),
+    Layer.provideMerge(Layer.fresh(layerMetrics))
+  )
+
+const often = { everyS: 0.25 }
+/** As good as never, but for those that are compared first. */
+const seldom = { everyS: 600, soonEveryS: 0.25 }
 
 const group = "00000000-0000-4000-8000-000000000001"
 let serial = 0
@@ -54,8 +49,15 @@ const keyAt = Effect.fnUntraced(function* (counted: number) {
   return claims
 })
 
+/** As the Limiter does. */
+const reserve = Effect.fnUntraced(function* (claims: Claims, id: string, tokens = 10) {
+  const verdict = yield* (yield* Meter).reserve(claims, { id, tokens, slot: true })
+  yield* (yield* Reconciler).compare(claims)
+  return verdict
+})
+
 const take = Effect.fnUntraced(function* (claims: Claims, id: string) {
-  const verdict = yield* (yield* Meter).reserve(claims, { id, tokens: 10, slot: true })
+  const verdict = yield* reserve(claims, id)
   return verdict instanceof Reserved ? verdict.reservation : yield* Effect.die(verdict)
 })
 
@@ -70,141 +72,123 @@ const drift = Effect.gen(function* () {
   return Number(/^tollgate_counter_drift_tokens (\d+)$/m.exec(text)?.[1])
 })
 
-layer(watched, { excludeTestServices: true })("counters and ledger", (it) => {
-  for (const counted of [350, 0]) {
-    it.effect(
-      `when a counter is at ${counted}, then it comes back to the ledger's 100 and the drift is logged`,
-      () =>
-        Effect.gen(function* () {
-          const claims = yield* keyAt(counted)
-          yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
-          yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
-          assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
-          assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
-        })
-    )
-  }
+layer(Layer.provideMerge(countersOf(often), TestPostgres), { excludeTestServices: true })(
+  "counters and ledger",
+  (it) => {
+    for (const counted of [350, 0]) {
+      it.effect(
+        `when a counter is at ${counted}, then it comes back to the ledger's 100 and the drift is logged`,
+        () =>
+          Effect.gen(function* () {
+            const claims = yield* keyAt(counted)
+            yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
+            yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
+            assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+            assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
+          })
+      )
+    }
 
-  it.effect(
-    "when a counter was rebuilt while its request ended, or a hold is too high, then it is corrected soon",
-    () =>
+    it.effect("when counters may differ from the ledger, then they are corrected soon", () =>
       Effect.gen(function* () {
         const claims = yield* keyAt(100)
-        const meter = Context.get(yield* Layer.build(seldom), Meter)
-        yield* meter.load(claims.account, [{ counter: "total", tokens: 356 }])
+        const services = yield* Layer.build(countersOf(seldom))
+        const [meter, reconciler] = [Context.get(services, Meter), Context.get(services, Reconciler)]
+        yield* meter.load(claims.account, [{ counter: "total", tokens: 350 }])
         const total = Effect.map(meter.snapshot(claims.account, 0), ({ totals }) => totals.total)
+        yield* Effect.sleep("600 millis")
+        assert.strictEqual(yield* total, 350)
+        yield* reconciler.compareSoon(claims.account)
         assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100), 100)
       })
-  )
+    )
 
-  it.effect("when a process died with a request of a key, then the key's counter is corrected soon", () =>
-    Effect.gen(function* () {
-      const claims = yield* keyAt(100)
-      const here = Layer.fresh(layerMemoryMeter(new MemoryMeter({ leaseS: 30 })))
-      // Told of nothing: as by a process that has died since.
-      const unwatched = Context.get(yield* Layer.build(here), Meter)
-      const watching = layerCounterReconciler({ everyS: 600, suspectsEveryS: 0.25 }).pipe(
-        Layer.provide(Layer.succeed(Meter, unwatched)),
-        Layer.provide(Layer.fresh(layerMetrics))
-      )
-      const doubts = Context.get(yield* Layer.build(watching), SuspectAccounts)
-      yield* unwatched.load(claims.account, [{ counter: "total", tokens: 350 }])
-      const total = Effect.map(unwatched.snapshot(claims.account, 0), ({ totals }) => totals.total)
-      yield* Effect.sleep("600 millis")
-      assert.strictEqual(yield* total, 350)
-      doubts.add(claims.account)
-      assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100), 100)
-    })
-  )
-
-  it.effect("when a request is under way, then neither counter nor ledger is touched", () =>
-    Effect.gen(function* () {
-      const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
-      const claims = yield* keyAt(350)
-      const running = yield* take(claims, "running")
-      yield* Effect.sleep("800 millis")
-      assert.strictEqual(yield* spent(claims), 360)
-      const id = "00000000-0000-4000-8000-00000000aaaa"
-      yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
-        client_ip, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
-        VALUES (${id}::text::uuid, ${group}::text::uuid, ${claims.account.key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
-        false, '', now(), now(), 10, 5, '{}', now() + interval '1 minute')`
-      yield* meter.settle(running, 0)
-      yield* Effect.sleep("800 millis")
-      assert.strictEqual(yield* spent(claims), 350)
-      yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
-      assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
-    })
-  )
-
-  it.effect(
-    "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",
-    () =>
+    it.effect("when a request is under way, then neither counter nor ledger is touched", () =>
       Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
-        const claims = yield* keyAt(100)
-        const { key } = claims.account
-        const meter = Context.get(yield* Layer.build(brief), Meter)
-        yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
-        const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
-        for (const id of [running, booked]) {
-          yield* meter.reserve(claims, { id, tokens: 100, slot: true })
-          yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
-          client_ip, arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
-          VALUES (${id}::text::uuid, ${group}::text::uuid, ${key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
-          false, '', now(), now(), 100, 5, '{}', now() + interval '1 minute')`
-        }
-        const arrival = {
-          requestId: booked,
-          arrivedAt: Date.now(),
-          method: "POST",
-          endpoint: "/",
-          clientIp: ""
-        }
-        const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
-        // It is booked at more than it held, and nobody tells the counters.
-        yield* closeIntents(yield* PgClient.PgClient)([completionRow(end)])
-        // All that remains, for somebody who is no more.
-        yield* meter.reserve(claims, { id: killed, tokens: 10_000, slot: true })
-        const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
-          open,
-          lapsed,
-          total: totals.total
-        }))
-        assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
-        const asking = yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: 10, slot: true })
-        assert.strictEqual(asking._tag, "Refused")
-        const one = { open: 0, lapsed: [running], total: 327 }
-        assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
+        const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+        const claims = yield* keyAt(350)
+        const running = yield* take(claims, "running")
         yield* Effect.sleep("800 millis")
-        assert.deepStrictEqual(yield* state, one)
-        // The Reconciler's part.
-        yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
-        const rest = { open: 0, lapsed: [], total: 227 }
-        assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
+        assert.strictEqual(yield* spent(claims), 360)
+        const id = "00000000-0000-4000-8000-00000000aaaa"
+        yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
+        client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
+        VALUES (${id}::text::uuid, ${group}::text::uuid, ${claims.account.key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
+        false, '', now(), now(), 10, 5, now() + interval '1 minute')`
+        yield* meter.settle(running, 0)
+        yield* Effect.sleep("800 millis")
+        assert.strictEqual(yield* spent(claims), 350)
+        yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
+        assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
       })
-  )
+    )
 
-  it.effect(
-    "when a killed process held a slot, then whoever is refused because of it finds it, also without a budget",
-    () =>
-      Effect.gen(function* () {
-        const here = Layer.fresh(layerMemoryMeter(new MemoryMeter({ leaseS })))
-        const watching = layerCounterReconciler({ everyS: 0.25 }).pipe(
-          Layer.provideMerge(here),
-          Layer.provide(Layer.fresh(layerMetrics))
-        )
-        const killed = Context.get(yield* Layer.build(here), Meter)
-        const meter = Context.get(yield* Layer.build(watching), Meter)
-        const { account, limits } = yield* keyAt(100)
-        const claims = { account, limits, budgets: {} }
-        yield* killed.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
-        const ask = { id: crypto.randomUUID(), tokens: 10, slot: true }
-        assert.strictEqual((yield* meter.reserve(claims, ask))._tag, "Refused")
-        const survey = meter.snapshot(account, Date.now())
-        const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
-        assert.deepStrictEqual([open, lapsed], [0, []])
-        assert.strictEqual((yield* meter.reserve(claims, ask))._tag, "Reserved")
-      })
-  )
-})
+    it.effect(
+      "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",
+      () =>
+        Effect.gen(function* () {
+          const sql = yield* SqlClient.SqlClient
+          const claims = yield* keyAt(100)
+          const { key } = claims.account
+          const meter = yield* Meter
+          yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
+          const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
+          for (const id of [running, booked]) {
+            yield* reserve(claims, id, 100)
+            yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
+          client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
+          VALUES (${id}::text::uuid, ${group}::text::uuid, ${key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
+          false, '', now(), now(), 100, 5, now() + interval '1 minute')`
+          }
+          const arrival = {
+            requestId: booked,
+            arrivedAt: Date.now(),
+            method: "POST",
+            endpoint: "/",
+            clientIp: ""
+          }
+          const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
+          // It is booked at more than it held, and nobody tells the counters.
+          yield* closeIntents(yield* PgClient.PgClient)([completionRow(end)])
+          // All that remains, for somebody who is no more.
+          yield* reserve(claims, killed, 10_000)
+          const state = Effect.map(
+            meter.snapshot(claims.account, Date.now()),
+            ({ lapsed, open, totals }) => ({
+              open,
+              lapsed,
+              total: totals.total
+            })
+          )
+          assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
+          const asking = yield* reserve(claims, crypto.randomUUID())
+          assert.strictEqual(asking._tag, "Refused")
+          const one = { open: 0, lapsed: [running], total: 327 }
+          assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
+          yield* Effect.sleep("800 millis")
+          assert.deepStrictEqual(yield* state, one)
+          // The Reconciler's part.
+          yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
+          const rest = { open: 0, lapsed: [], total: 227 }
+          assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
+        }).pipe(Effect.provide(countersOf(often, leaseS)))
+    )
+
+    it.effect(
+      "when a killed process held a slot, then whoever is refused because of it finds it, also without a budget",
+      () =>
+        Effect.gen(function* () {
+          const meter = yield* Meter
+          const { account, limits } = yield* keyAt(100)
+          const claims = { account, limits, budgets: {} }
+          // By a process that tells nobody any more.
+          yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
+          assert.strictEqual((yield* reserve(claims, "refused"))._tag, "Refused")
+          const survey = meter.snapshot(account, Date.now())
+          const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
+          assert.deepStrictEqual([open, lapsed], [0, []])
+          assert.strictEqual((yield* reserve(claims, "admitted"))._tag, "Reserved")
+        }).pipe(Effect.provide(countersOf(often, leaseS)))
+    )
+  }
+)

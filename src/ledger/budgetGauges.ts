@@ -1,0 +1,59 @@
+/** What the budgets of tenants have left, by the ledger, for alerts. Every replica shows the same figures. */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Layer, Schema } from "effect"
+import { periods } from "../domain/Limits.ts"
+import { timeoutDetached } from "../infra/time.ts"
+import { Metrics } from "../observability/Metrics.ts"
+import { daysOf, sumsByPeriod } from "./periods.ts"
+
+/** A total budget reads all days of a tenant's keys. */
+const keptFor = "10 seconds"
+
+const Tokens = Schema.Struct({ day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
+const Budgets = Schema.Struct({
+  day: Schema.NullOr(Schema.Finite),
+  month: Schema.NullOr(Schema.Finite),
+  total: Schema.NullOr(Schema.Finite)
+})
+const decodeRows = Schema.decodeUnknownEffect(
+  Schema.Array(Schema.Struct({ tenant: Schema.String, budgets: Budgets, ...Tokens.fields }))
+)
+
+const make = Effect.gen(function* () {
+  const [metrics, pg] = [yield* Metrics, yield* PgClient.PgClient]
+  const read = timeoutDetached("1 second")(pg`
+    WITH at AS MATERIALIZED (${daysOf(pg, pg`now()`)})
+    SELECT t.name AS tenant,
+      jsonb_build_object('day', budget_daily, 'month', budget_monthly, 'total', budget_total) AS budgets,
+      ${sumsByPeriod(pg, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
+    FROM at CROSS JOIN tenants t LEFT JOIN ledger l ON l.tenant_id = t.id
+    WHERE num_nonnulls(budget_daily, budget_monthly, budget_total) > 0
+    GROUP BY t.id`).pipe(
+    Effect.flatMap(decodeRows),
+    Effect.map((rows) =>
+      rows.flatMap(({ budgets, tenant, ...spent }) =>
+        periods.flatMap((period) => {
+          const budget = budgets[period]
+          if (budget === null) return []
+          return [{ labels: { tenant, period }, budget, left: Math.max(0, budget - spent[period]) }]
+        })
+      )
+    )
+  )
+  const budgets = yield* Effect.cachedWithTTL(read, keptFor)
+  yield* metrics.table({
+    name: "tollgate_tenant_budget_tokens",
+    help: "Budgets of tenants, by period",
+    labels: ["tenant", "period"],
+    read: Effect.map(budgets, (rows) => rows.map(({ budget, labels }) => ({ labels, value: budget })))
+  })
+  yield* metrics.table({
+    name: "tollgate_tenant_budget_left_tokens",
+    help: "What is left of the budgets of tenants, by period",
+    labels: ["tenant", "period"],
+    read: Effect.map(budgets, (rows) => rows.map(({ labels, left }) => ({ labels, value: left })))
+  })
+})
+
+export const layerBudgetGauges: Layer.Layer<never, never, Metrics | PgClient.PgClient> =
+  Layer.effectDiscard(make)
