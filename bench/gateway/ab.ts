@@ -1,17 +1,22 @@
 /**
- * Two checkouts of Tollgate in turn, on the same stores and the same load: `node bench/gateway/ab.ts --other <folder>`.
- * Rounds alternate, so that a busy hour of the machine meets both. It prints the quartiles of the CPU of a request, and
- * the median of the ratios of neighbouring rounds.
+ * Two checkouts of Tollgate in turn, at the same load: `node bench/gateway/ab.ts --other <folder>`. Each has a Postgres and a
+ * Redis of its own, which its own commands prepare. Rounds alternate, so that a busy hour of the machine meets both. It
+ * prints the quartiles of the CPU of a request, that of the stores, and the medians of the ratios of neighbouring rounds.
  *
  * Arguments: `--other <folder>`; `--rounds 20`; `--seconds 2`; `--path /v1/chat/completions`; `--stream`; `--model short`;
  * `--connections 32`; `--twins` for the memory twins; `--rate 200` for an open loop; `--flags` and `--other-flags` of Node.
  */
+import { execFileSync } from "node:child_process"
+import { readdirSync, readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
-import { Effect, type Scope } from "effect"
+import { Effect, Redacted, type Scope } from "effect"
 import { mintKey } from "../../src/domain/Key.ts"
+import { durable, makePostgresClusterWith } from "../../test/support/servers/PostgresCluster.ts"
+import { findRedis } from "../../test/support/servers/RedisBinary.ts"
+import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 import * as contenders from "./contenders.ts"
 import { measure } from "./measure.ts"
-import { serve } from "./processes.ts"
+import { costOfPid, serve } from "./processes.ts"
 import { median } from "./report.ts"
 import type { Work } from "./works.ts"
 
@@ -34,6 +39,8 @@ const { values: options } = parseArgs({
   }
 })
 
+const most = "2000000000"
+
 const work: Work = {
   name: "ab",
   path: options.path,
@@ -53,53 +60,99 @@ const quartiles = (values: ReadonlyArray<number>): string => {
     .join(" / ")
 }
 
+/** The process that was started with `port` among its arguments. */
+const processOn = (port: number): number =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .find((pid) => {
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").includes(String(port))
+      } catch {
+        // It has ended meanwhile.
+        return false
+      }
+    }) ?? 0
+
+const makeStores = Effect.fnUntraced(function* (folder: string) {
+  const cluster = yield* makePostgresClusterWith(durable)
+  const redis = yield* makeRedisServer(findRedis())
+  const databaseUrl = Redacted.value(cluster.url("postgres"))
+  const tollgate = (...args: ReadonlyArray<string>) =>
+    execFileSync(process.execPath, [`${folder}/cli/tollgate.js`, ...args], {
+      env: { ...process.env, DATABASE_URL: databaseUrl, REDIS_URL: redis.url },
+      encoding: "utf8"
+    })
+  tollgate("migrate")
+  const limits = ["--rpm", most, "--tpm", most, "--concurrent", "100000"]
+  tollgate("create-tenant", "--name", "bench", "--allow-all-models", ...limits)
+  const key = /tg_\w{41}/.exec(tollgate("create-key", "--tenant", "bench", "--name", "good"))?.[0] ?? ""
+  tollgate("set-budget", "--key", key.slice(0, 12), "--daily", most, "--monthly", most, "--total", most)
+  return { databaseUrl, redisUrl: redis.url, key, pids: [processOn(cluster.port), processOn(redis.port)] }
+})
+
 const ab: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
   const { url } = yield* contenders.backend
-  const stores = options.twins ? undefined : yield* contenders.makeStores()
-  const of = (folder: string, flags: string) => {
-    const keys = stores?.keys ?? { good: mintKey("tg_"), poor: mintKey("tg_"), nobody: "nonsense" }
-    return Effect.map(
-      serve(
-        "0",
-        [
-          ...flags.split(" ").filter((flag) => flag !== ""),
-          `${folder}/${options.twins ? "bench/gateway/twins.ts" : "build/start.js"}`
-        ],
-        {
-          NODE_ENV: "production",
-          ...(stores === undefined ? {} : { DATABASE_URL: stores.databaseUrl, REDIS_URL: stores.redisUrl }),
-          BACKEND_URL: url,
-          GOOD: keys.good,
-          POOR: keys.poor,
-          SHUTDOWN_DRAIN_MS: "0",
-          NUM_PREDICT_CAP: "20000",
-          LOG_LEVEL: "error"
-        }
-      ),
-      (served) => ({ ...served, keys, name: "tollgate" as const })
+  const of = Effect.fnUntraced(function* (folder: string, flags: string) {
+    const stores = options.twins ? undefined : yield* makeStores(folder)
+    const good = stores?.key ?? mintKey("tg_")
+    const served = yield* serve(
+      "0",
+      [
+        ...flags.split(" ").filter((flag) => flag !== ""),
+        `${folder}/${options.twins ? "bench/gateway/twins.ts" : "build/start.js"}`
+      ],
+      {
+        NODE_ENV: "production",
+        ...(stores === undefined ? {} : { DATABASE_URL: stores.databaseUrl, REDIS_URL: stores.redisUrl }),
+        BACKEND_URL: url,
+        GOOD: good,
+        POOR: mintKey("tg_"),
+        SHUTDOWN_DRAIN_MS: "0",
+        NUM_PREDICT_CAP: "20000",
+        LOG_LEVEL: "error"
+      }
     )
-  }
+    const keys = { good, poor: good, nobody: "nonsense" }
+    return { ...served, keys, name: "tollgate" as const, pids: stores?.pids ?? [] }
+  })
+  const storesSoFar = (pids: ReadonlyArray<number>) =>
+    pids.reduce((sum, pid) => sum + costOfPid(pid).cpu, 0) * 1e6
+  const take = Effect.fnUntraced(function* (
+    contender: Effect.Success<ReturnType<typeof of>>,
+    seconds: number
+  ) {
+    const before = storesSoFar(contender.pids)
+    const sample = yield* measure(contender, work, seconds)
+    const stores = (storesSoFar(contender.pids) - before) / Math.max(1, sample.requests)
+    return {
+      gateway: sample.cpuPerRequest,
+      stores,
+      all: sample.cpuPerRequest + stores,
+      first: sample.firstP50
+    }
+  })
   const [a, b] = [
     yield* of(options.other ?? process.cwd(), options["other-flags"]),
     yield* of(process.cwd(), options.flags)
   ]
-  for (const contender of [a, b]) yield* measure(contender, work, Number(options.warm))
-  const [as, bs, ratios]: [Array<number>, Array<number>, Array<number>] = [[], [], []]
-  const p: [Array<number>, Array<number>] = [[], []]
+  for (const contender of [a, b]) yield* take(contender, Number(options.warm))
+  const as: Array<Effect.Success<ReturnType<typeof take>>> = []
+  const bs: typeof as = []
   for (let round = 0; round < Number(options.rounds); round++) {
     const order = round % 2 === 0
-    const first = yield* measure(order ? a : b, work, Number(options.seconds))
-    const second = yield* measure(order ? b : a, work, Number(options.seconds))
-    const [x, y] = order ? [first, second] : [second, first]
-    as.push(x.cpuPerRequest)
-    bs.push(y.cpuPerRequest)
-    p[0].push(x.firstP50)
-    p[1].push(y.firstP50)
-    ratios.push(y.cpuPerRequest / x.cpuPerRequest)
+    const first = yield* take(order ? a : b, Number(options.seconds))
+    const second = yield* take(order ? b : a, Number(options.seconds))
+    as.push(order ? first : second)
+    bs.push(order ? second : first)
   }
+  const ratio = (of: "all" | "gateway" | "stores") =>
+    median(as.map((one, n) => (bs[n]?.[of] ?? Number.NaN) / one[of])).toFixed(3)
+  const figures = (of: "gateway" | "stores") =>
+    `${of}: other ${quartiles(as.map((one) => one[of]))} µs, here ${quartiles(bs.map((one) => one[of]))} µs, ratio ${ratio(of)}`
   process.stdout.write(
-    `other ${quartiles(as)} µs, here ${quartiles(bs)} µs a request (quartiles); median of ratios ${median(ratios).toFixed(3)}; ` +
-      `first byte p50 ${median(p[0]).toFixed(0)} and ${median(p[1]).toFixed(0)} µs\n`
+    `${figures("gateway")}\n${options.twins ? "" : `${figures("stores")}\nall: ratio ${ratio("all")}\n`}` +
+      `first byte p50 ${median(as.map(({ first }) => first)).toFixed(0)} and ${median(bs.map(({ first }) => first)).toFixed(0)} µs\n`
   )
 })
 
