@@ -22,7 +22,7 @@ import { livesOf, type MeterOptions } from "../bounds.ts"
 import { Meter, MeterDown, type Missing, type ReserveRequest, Reserved, type Verdict } from "../Meter.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { type AccountVerb, makeAccountCalls, makeKeys } from "./accountCalls.ts"
-import { parseReply, type Reply } from "./replies.ts"
+import { parseJson, readReply, type Reply } from "./replies.ts"
 import { checkRequirements } from "./requirements.ts"
 import { scripts } from "./scripts.ts"
 
@@ -39,8 +39,8 @@ const down = ({ cause }: RedisFailed) => new MeterDown({ cause })
 const unexpected = (verb: string, reply: unknown) =>
   new MeterDown({ cause: `unexpected answer to ${verb}: ${JSON.stringify(reply).slice(0, 200)}` })
 
-const readReply = (verb: string, value: unknown): Effect.Effect<Reply, MeterDown> => {
-  const reply = parseReply(value)
+const decode = (verb: string, value: unknown): Effect.Effect<Reply, MeterDown> => {
+  const reply = readReply(value)
   return reply === undefined ? unexpected(verb, value) : Effect.succeed(reply)
 }
 
@@ -105,8 +105,10 @@ export const makeRedis = Effect.fnUntraced(function* (
     own: ReadonlyArray<number>
   ) {
     const now = yield* time
-    const line = yield* Effect.mapError(ofAccounts[verb]({ claims, id, instant, now, own }), down)
-    return yield* readReply(verb, line)
+    return yield* decode(
+      verb,
+      yield* Effect.mapError(ofAccounts[verb]({ claims, id, instant, now, own }), down)
+    )
   })
 
   /** Uses the counters of `instant`. When Redis answers that another day decides, then those of that day. */
@@ -144,10 +146,8 @@ export const makeRedis = Effect.fnUntraced(function* (
     own: ReadonlyArray<number>
   ) {
     const numbers = JSON.stringify([yield* time, ...own])
-    return yield* readReply(
-      verb,
-      yield* Effect.mapError(ofGroups[verb](names, [numbers, redis.runId()]), down)
-    )
+    const text = yield* Effect.mapError(ofGroups[verb](names, [numbers, redis.runId()]), down)
+    return yield* decode(verb, parseJson(text))
   })
 
   const keysOfGroup = (group: string, accounts: ReadonlyArray<string>, instant: number) => [

@@ -281,9 +281,9 @@ local function reply_with_headroom(tag, numbers)
   local count = #numbers
   local words = headroom_formats[tag]
   if not words then
-    words = {tag .. string.rep(' %d', count), ' %d %d'}
-    for i = 1, COUNTERS do words[i + 2] = BUDGETS[i] >= 0 and counters[i] and ' %d' or ' -1' end
-    words = table.concat(words) .. format(' %d', now) .. ' %d %d'
+    words = {'["' .. tag .. '"' .. string.rep(',%d', count), ',%d,%d'}
+    for i = 1, COUNTERS do words[i + 2] = BUDGETS[i] >= 0 and counters[i] and ',%d' or ',-1' end
+    words = table.concat(words) .. format(',%d', now) .. ',%d,%d]'
     headroom_formats[tag] = words
   end
   numbers[count + 1] = max(0, REQUEST_LIMIT - account.requests.sum)

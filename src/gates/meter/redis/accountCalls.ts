@@ -11,6 +11,7 @@ import type { Claims, CounterOwner } from "../../../domain/Reservation.ts"
 import { batchCalls } from "../../../infra/batchCalls.ts"
 import { type Redis, RedisFailed } from "../../../infra/Redis.ts"
 import { tagOf } from "../verdicts.ts"
+import { parseJson } from "./replies.ts"
 import { scripts } from "./scripts.ts"
 
 /**
@@ -80,18 +81,23 @@ interface Section {
   readonly indices: Array<number>
 }
 
-/** Keys and numbers of one command, and for each line of its reply the index of the call. */
+/** Keys and numbers of one command, and for each of its replies the index of the call. */
 export const encodeCalls = (keys: Keys, lives: ReadonlyArray<number>, calls: ReadonlyArray<AccountCall>) => {
-  const sections = new Map<string, Section>()
+  const sections: Array<Section> = []
   calls.forEach((call, i) => {
+    const { group, key } = call.claims.account
     const shared = sharedOf(call, lives)
-    const name = `${keys.windowsOf(call.claims.account)} ${shared.join()}`
-    const section = sections.get(name)
-    if (section === undefined) sections.set(name, { first: call, shared, indices: [i] })
+    const section = sections.find(
+      ({ first: { claims }, shared: others }) =>
+        claims.account.key === key &&
+        claims.account.group === group &&
+        others.every((number, n) => number === shared[n])
+    )
+    if (section === undefined) sections.push({ first: call, shared, indices: [i] })
     else section.indices.push(i)
   })
   const [names, numbers, order]: [Array<string>, Array<number>, Array<number>] = [[], [], []]
-  for (const { first, indices, shared } of sections.values()) {
+  for (const { first, indices, shared } of sections) {
     const { account } = first.claims
     const group = { group: account.group }
     const records = keys.recordsOf(group)
@@ -110,24 +116,24 @@ export const encodeCalls = (keys: Keys, lives: ReadonlyArray<number>, calls: Rea
   return { names, numbers, order }
 }
 
-/** Runs the script of a verb for each call, and succeeds with its line of the reply. */
+/** Runs the script of a verb for each call, and succeeds with its reply. */
 export const makeAccountCalls = (redis: Redis["Service"], keys: Keys, lives: ReadonlyArray<number>) => {
   const isCluster = redis.client instanceof Cluster
   const batchOf = (verb: AccountVerb) => {
     const script = redis.script(scripts[verb])
-    return batchCalls<AccountCall, string, RedisFailed>({
+    return batchCalls<AccountCall, unknown, RedisFailed>({
       placeOf: ({ claims }) => (isCluster ? claims.account.group : ""),
       most: most[verb],
       send: Effect.fnUntraced(function* (calls) {
         const { names, numbers, order } = encodeCalls(keys, lives, calls)
-        const reply = yield* script(names, [JSON.stringify(numbers), redis.runId()])
-        const lines = String(reply).split("\n")
-        if (lines.length !== calls.length) {
-          return yield* new RedisFailed({ cause: `${lines.length} answers to ${calls.length} calls` })
+        const text = yield* script(names, [JSON.stringify(numbers), redis.runId()])
+        const replies = parseJson(text)
+        if (!Array.isArray(replies) || replies.length !== calls.length) {
+          return yield* new RedisFailed({ cause: `no answer to ${calls.length} calls of ${verb}` })
         }
-        const answers = lines.slice()
-        order.forEach((call, i) => (answers[call] = lines[i] ?? ""))
-        return answers
+        const byCall: Array<unknown> = replies.slice()
+        order.forEach((call, i) => (byCall[call] = replies[i]))
+        return byCall
       })
     })
   }

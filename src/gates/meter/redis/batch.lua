@@ -1,4 +1,4 @@
--- The end of each script of an account: runs `operate` for each request of the call, and replies with a line for each.
+-- The end of each script of an account: runs `operate` for each request of the call, and replies with an array of their replies.
 --
 -- A section is decided as a whole in memory and then written, so its requests share what is read and written of the account.
 local replies = {}
@@ -90,4 +90,4 @@ while before_keys < #KEYS do
   before_keys = BEFORE_RECORDS + REQUESTS_HERE
   before_numbers = BEFORE_NUMBERS + REQUESTS_HERE * OWN_NUMBERS
 end
-return table.concat(replies, '\n')
+return '[' .. table.concat(replies, ',') .. ']'

@@ -1,6 +1,6 @@
 /**
- * The replies of the scripts (`start.lua`): a tag, and whole numbers after blanks. A survey adds ids, each after a semicolon. A
- * reply with other numbers is an error, so no verdict is made of a part of one.
+ * The replies of the scripts (`start.lua`): an array of a tag and whole numbers; a survey has an array of ids at its end. A reply
+ * with more or fewer numbers is an error, so no verdict is made of a part of one.
  */
 import { budgetNames, type Period, periods } from "../../../domain/Limits.ts"
 import type { Left } from "../verdicts.ts"
@@ -66,21 +66,33 @@ const readers = {
 
 type Tag = keyof typeof readers
 
-const isTag = (text: string): text is Tag => Object.hasOwn(readers, text)
+const isTag = (word: unknown): word is Tag => typeof word === "string" && Object.hasOwn(readers, word)
 
 export type Reply = ReturnType<(typeof readers)[Tag]>
 
+/** The value of a JSON text; undefined for anything else. */
+export const parseJson = (text: unknown): unknown => {
+  try {
+    return JSON.parse(String(text))
+  } catch {
+    return undefined
+  }
+}
+
 /** Returns undefined for anything else. */
-export const parseReply = (value: unknown): Reply | undefined => {
-  if (typeof value !== "string") return undefined
-  const [head = "", ...ids] = value.split(";")
-  const [tag = "", ...words] = head.split(" ")
+export const readReply = (value: unknown): Reply | undefined => {
+  const words: ReadonlyArray<unknown> = Array.isArray(value) ? value : []
+  const [tag] = words
   if (!isTag(tag)) return undefined
-  const numbers = words.map(Number)
-  let read = 0
-  const reply = readers[tag](
-    () => numbers[read++] ?? Number.NaN,
-    ids.filter((id) => id !== "")
-  )
-  return read === numbers.length && numbers.every(Number.isSafeInteger) ? reply : undefined
+  const last: unknown = words.at(-1)
+  const ids = Array.isArray(last) ? last.map(String) : undefined
+  const end = ids === undefined ? words.length : words.length - 1
+  let [at, isWhole] = [0, true]
+  const next = (): number => {
+    const number = words[(at += 1)]
+    isWhole &&= Number.isSafeInteger(number)
+    return Number(number)
+  }
+  const reply = readers[tag](next, ids ?? [])
+  return isWhole && at + 1 === end ? reply : undefined
 }

@@ -2,7 +2,7 @@
 --
 -- KEYS     see each script
 -- ARGV     all numbers as one JSON array; run id of the server, or ''
--- Reply    one text: a tag, then numbers, separated by blanks; a line for each request (batch.lua)
+-- Reply    one JSON text: an array of a tag and numbers; an array of these for several requests (batch.lua)
 --
 -- All numbers are in one argument, because client libraries make several objects for every argument and every element of a
 -- reply (bench/meter.ts). scripts.ts replaces the names of constants (bounds.ts) by their values.
@@ -17,10 +17,10 @@ local function reply(tag, numbers)
   local count = #numbers
   local words = reply_formats[count]
   if not words then
-    words = string.rep(' %d', count)
+    words = '["%s"' .. string.rep(',%d', count) .. ']'
     reply_formats[count] = words
   end
-  return tag .. format(words, unpack(numbers))
+  return format(words, tag, unpack(numbers))
 end
 
 -- The time in milliseconds: `given`, or the time of Redis when `given` is below 0. Also the reply of TIME.

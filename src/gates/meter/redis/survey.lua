@@ -15,5 +15,6 @@ for i = 1, #fields, 2 do
 end
 local numbers = {#fields > 0 and account.writes or 0, running}
 for i = 1, 3 do numbers[2 + i] = counters[i] and counters[i].tokens or -1 end
--- An id may contain a blank, so ids come after the numbers, each after a semicolon.
-return reply('surveyed', numbers) .. ';' .. table.concat(lapsed, ';')
+-- An empty table would be encoded as an object.
+local ids = #lapsed > 0 and cjson.encode(lapsed) or '[]'
+return string.sub(reply('surveyed', numbers), 1, -2) .. ',' .. ids .. ']'
