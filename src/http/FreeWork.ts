@@ -1,17 +1,14 @@
 /**
  * Limits the work for a key that its limits do not count: lists, the version, and refusals of its requests. When a key has
- * used it up, all its requests are refused for a while, directly after authentication. If the key keeps sending, these
- * refusals are delayed.
+ * used it up, all its requests are refused for a while, directly after authentication.
  *
  * *Details* Each key has a bucket: 100 a second and 200 at once. Each tenant has one of three times as much, so that
  * many keys of one tenant do not use the whole process. A list or a refusal takes 1, and 1 more for each 16 KiB of
  * body that was read for it. An admitted request takes nothing, because the limits of the key count it. A bucket is
  * overdrawn by ten seconds at most.
  *
- * A refusal is answered at once unless the key did not wait for its `Retry-After`. Then each refusal
- * doubles the delay, from 25 ms up to a second. Requests that were sent before the key got its first `Retry-After` do not count.
- * After ten seconds without such a request the delay ends. At most 256 refusals of one key wait; further ones are
- * answered at once, and their connection is closed.
+ * A refusal for this reason comes a second late, so that a key that does not wait as it is told slows itself down. At most 256
+ * refusals of one key wait; further ones are answered at once, and their connection is closed.
  *
  * *Gotchas* The buckets belong to this process. The 10,000 most recently used keys have one; a key that returns after
  * that starts with a full one.
@@ -42,38 +39,13 @@ const bytesPerUnit = 16_384
 const overdraftS = 10
 /** A tenant has this many times as much as a key. */
 const keysPerTenant = 3
+const delayMs = 1000
 /** How old the limits in the headers of such a refusal may be. */
 const headroomMs = 1000
-/** Requests within this time after the first such refusal were sent before the client knew. */
-const graceMs = 250
-const firstDelayMs = 25
-const maxDelayMs = 1000
-const forgivenAfterMs = 10_000
 
-/** What a key does while it has nothing left. */
-class Patience {
-  headroom: Headroom | undefined
-  headroomAt = Number.NEGATIVE_INFINITY
-  /** delayed refusals */
-  waiting = 0
-  /** since when, and until when, its refusals have had a `Retry-After` */
-  #since = 0
-  #until = Number.NEGATIVE_INFINITY
-  /** requests that came before that time, and the time of the last one */
-  #ignored = 0
-  #ignoredAt = 0
-
-  /** How long a new refusal waits. */
-  delayMs(retryAfterS: number, now: number): number {
-    if (now - this.#ignoredAt >= forgivenAfterMs) this.#ignored = 0
-    if (now >= this.#until) this.#since = now
-    else if (this.#ignored > 0 || now - this.#since >= graceMs) {
-      this.#ignored += 1
-      this.#ignoredAt = now
-    }
-    this.#until = Math.max(this.#until, now + retryAfterS * 1000)
-    return this.#ignored === 0 ? 0 : Math.min(maxDelayMs, firstDelayMs * 2 ** (this.#ignored - 1))
-  }
+interface Shown {
+  readonly headroom: Headroom | undefined
+  readonly at: number
 }
 
 export class FreeWork extends Context.Service<
@@ -83,11 +55,8 @@ export class FreeWork extends Context.Service<
     check(spender: Spender): Result.Result<void, FreeWorkExhausted>
     /** Takes the cost of one unmetered request that read a body of `bodyBytes`. */
     spend(spender: Spender, bodyBytes: number): void
-    /**
-     * Delays the refusal of a key that has nothing left. Returns false when too many wait; then its connection must
-     * be closed.
-     */
-    delay(keyId: string, refusal: FreeWorkExhausted): Effect.Effect<boolean>
+    /** Delays a refusal. Returns false when too many of the key wait; then its connection must be closed. */
+    delay(keyId: string): Effect.Effect<boolean>
     /** delayed refusals of all keys */
     readonly waiting: number
     /** The limits last shown to the key; undefined once a second, so that one request reads them again. */
@@ -109,33 +78,21 @@ const make = Effect.fnUntraced(function* ({
   const rateOf = (times: number) => ({ perSecond: times * perSecond, burst: times * burst, overdraftS })
   const [keyRate, tenantRate] = [rateOf(1), rateOf(keysPerTenant)]
   const [ofKey, ofTenant] = [makeBuckets(keyRate, keys, nowMs), makeBuckets(tenantRate, keys, nowMs)]
-  const patiences = makeLruCache<Patience>(keys)
+  const shown = makeLruCache<Shown>(keys)
+  /** delayed refusals by key */
+  const delayed = new Map<string, number>()
   let waiting = 0
-
-  const patienceOf = (keyId: string): Patience => {
-    const known = patiences.get(keyId) ?? new Patience()
-    patiences.set(keyId, known)
-    return known
-  }
 
   const bucketsOf = ({ keyId, tenantId }: Spender) => [
     { bucket: ofKey(keyId), rate: keyRate },
     { bucket: ofTenant(tenantId), rate: tenantRate }
   ]
 
-  const wait = (patience: Patience, ms: number): Effect.Effect<boolean> => {
-    const count = (more: number) =>
-      Effect.sync(() => {
-        patience.waiting += more
-        waiting += more
-      })
-    // Randomised, so that the clients do not all come back at the same moment.
-    const sleep = Effect.sleep(ms * (0.75 + Math.random() / 2))
-    return Effect.acquireUseRelease(
-      count(1),
-      () => Effect.as(Effect.interruptible(sleep), true),
-      () => count(-1)
-    )
+  const count = (keyId: string, more: number): void => {
+    const now = (delayed.get(keyId) ?? 0) + more
+    if (now === 0) delayed.delete(keyId)
+    else delayed.set(keyId, now)
+    waiting += more
   }
 
   return FreeWork.of({
@@ -150,26 +107,24 @@ const make = Effect.fnUntraced(function* ({
     spend: (spender, bodyBytes) => {
       for (const { bucket } of bucketsOf(spender)) bucket.take(1 + bodyBytes / bytesPerUnit)
     },
-    delay: (keyId, { retryAfterS }) =>
+    delay: (keyId) =>
       Effect.suspend(() => {
-        const patience = patienceOf(keyId)
-        const ms = patience.delayMs(retryAfterS, nowMs())
-        if (ms === 0) return Effect.succeed(true)
-        return patience.waiting >= maxWaiting ? Effect.succeed(false) : wait(patience, ms)
+        if ((delayed.get(keyId) ?? 0) >= maxWaiting) return Effect.succeed(false)
+        count(keyId, 1)
+        return Effect.interruptible(Effect.sleep(delayMs)).pipe(
+          Effect.as(true),
+          Effect.ensuring(Effect.sync(() => count(keyId, -1)))
+        )
       }),
     get waiting() {
       return waiting
     },
     headroom: (keyId) => {
-      const [patience, now] = [patienceOf(keyId), nowMs()]
-      if (now - patience.headroomAt < headroomMs) return patience.headroom
-      patience.headroomAt = now
+      const [known, now] = [shown.get(keyId), nowMs()]
+      if (known !== undefined && now - known.at < headroomMs) return known.headroom
+      shown.set(keyId, { headroom: known?.headroom, at: now })
       return undefined
     },
-    noteHeadroom: (keyId, headroom) => {
-      const patience = patienceOf(keyId)
-      patience.headroom = headroom
-      patience.headroomAt = nowMs()
-    }
+    noteHeadroom: (keyId, headroom) => shown.set(keyId, { headroom, at: nowMs() })
   })
 })

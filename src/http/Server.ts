@@ -132,7 +132,7 @@ export const layer = (options: ServerOptions) =>
       const freeWork = yield* FreeWork
       yield* metrics.probe({
         name: "tollgate_delayed_refusals",
-        help: "Refusals that wait: their keys kept sending requests before their Retry-After was over",
+        help: "Refusals that wait: their keys have used up what is not metered",
         read: Effect.sync(() => freeWork.waiting)
       })
       // In its own fiber, because the fiber that gets the stop is interrupted and cannot wait.

@@ -83,7 +83,7 @@ export const makeRefuse = Effect.gen(function* () {
   const responseOf = (context: RequestContext, error: GatewayError): Effect.Effect<ErrorResponse> => {
     const response = toErrorResponse(error)
     if (context.caller === undefined || error._tag !== "FreeWorkExhausted") return Effect.succeed(response)
-    return Effect.map(freeWork.delay(context.caller.keyId, error), (inTime) =>
+    return Effect.map(freeWork.delay(context.caller.keyId), (inTime) =>
       inTime ? response : { ...response, headers: { ...response.headers, connection: "close" } }
     )
   }

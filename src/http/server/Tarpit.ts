@@ -11,20 +11,16 @@
  */
 import { Context, Effect, Layer, Option, PartitionedSemaphore } from "effect"
 import { makeMonotonicMs } from "../../infra/time.ts"
-import { makeBuckets, TokenBucket } from "../../infra/TokenBucket.ts"
+import { makeBuckets, type Rate, TokenBucket } from "../../infra/TokenBucket.ts"
 import { addressGroup } from "./addresses.ts"
 
-export interface TarpitOptions {
-  /** refusals a second; default 200 */
-  readonly perSecond?: number
-  /** how many are answered at once after a quiet second; default 100 */
-  readonly burst?: number
-  /** no refusal waits longer than this, in ms; default 3000 */
-  readonly maxMs?: number
+export interface TarpitOptions extends Rate {
   /** rows of their own for refusals of one address */
   readonly rowsPerMinute: number
 }
 
+/** No refusal waits longer than this. */
+const maxMs = 3000
 /** Rows of all addresses together, as a multiple of those of one. */
 const allAddresses = 10
 /** Addresses whose rows are counted, those that were refused last. */
@@ -47,21 +43,14 @@ export class Tarpit extends Context.Service<
   static readonly layer = (options: TarpitOptions): Layer.Layer<Tarpit> => Layer.effect(Tarpit, make(options))
 }
 
-const make = Effect.fnUntraced(function* ({
-  burst = 100,
-  maxMs = 3000,
-  perSecond = 200,
-  rowsPerMinute
-}: TarpitOptions) {
+const make = Effect.fnUntraced(function* ({ burst, perSecond, rowsPerMinute }: TarpitOptions) {
   const nowMs = yield* makeMonotonicMs
-  const rowsOf = (addresses: number) => ({
+  const rowRate = (addresses: number): Rate => ({
     perSecond: (addresses * rowsPerMinute) / 60,
     burst: addresses * rowsPerMinute
   })
-  const [ownRows, allRows] = [
-    makeBuckets(rowsOf(1), maxAddresses, nowMs),
-    new TokenBucket(rowsOf(allAddresses), nowMs)
-  ]
+  const ownRows = makeBuckets(rowRate(1), maxAddresses, nowMs)
+  const allRows = new TokenBucket(rowRate(allAddresses), nowMs)
 
   // A turn comes back with time, not when its refusal is over.
   const turns = yield* PartitionedSemaphore.make<string>({ permits: burst })
@@ -69,30 +58,28 @@ const make = Effect.fnUntraced(function* ({
   const tick = Effect.andThen(Effect.sleep(tickMs), turns.release((perSecond * tickMs) / 1000))
   yield* Effect.forkScoped(Effect.forever(tick))
 
-  const takeNow = (group: string): Effect.Effect<boolean> =>
-    Effect.flatMap(turns.available, (free) =>
-      free >= 1 ? Effect.as(turns.take(group, 1), true) : Effect.succeed(false)
-    )
+  const takeNow = Effect.fnUntraced(function* (group: string) {
+    if ((yield* turns.available) < 1) return false
+    yield* turns.take(group, 1)
+    return true
+  })
 
-  const take = (group: string): Effect.Effect<boolean> =>
-    Effect.flatMap(takeNow(group), (came) =>
-      came
-        ? Effect.succeed(true)
-        : Effect.map(Effect.interruptible(Effect.timeoutOption(turns.take(group, 1), maxMs)), Option.isSome)
-    )
+  const take = Effect.fnUntraced(function* (group: string) {
+    if (yield* takeNow(group)) return true
+    return Option.isSome(yield* Effect.interruptible(Effect.timeoutOption(turns.take(group, 1), maxMs)))
+  })
 
   const takeRow = (group: string): boolean => {
     const own = ownRows(group)
     return own.units >= 1 && allRows.tryTake() && own.tryTake()
   }
 
-  const withRow =
-    (taken: (group: string) => Effect.Effect<boolean>) =>
-    (address: string): Effect.Effect<boolean> => {
-      if (address === gone) return Effect.succeed(false)
+  const withRow = (taken: typeof take) =>
+    Effect.fnUntraced(function* (address: string) {
+      if (address === gone) return false
       const group = addressGroup(address)
-      return Effect.map(taken(group), (came) => came && takeRow(group))
-    }
+      return (yield* taken(group)) && takeRow(group)
+    })
 
   return { turn: withRow(take), turnNow: withRow(takeNow) }
 })

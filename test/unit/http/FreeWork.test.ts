@@ -1,7 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Result } from "effect"
 import { TestClock } from "effect/testing"
-import { FreeWorkExhausted } from "../../../src/domain/Errors.ts"
 import { noResets } from "../../../src/domain/Limits.ts"
 import { FreeWork } from "../../../src/http/FreeWork.ts"
 
@@ -95,83 +94,25 @@ it.effect(
     }).pipe(Effect.provide(FreeWork.layer({ perSecond: 10, burst: 20 })))
 )
 
-const refusal = new FreeWorkExhausted({ value: 10, retryAfterS: 1 })
-
-/** How long the next refusals of a key wait, ms; undefined: not at all, and the connection is closed. */
-const delays = (count: number, keyId = "key") =>
-  Effect.gen(function* () {
-    const freeWork = yield* FreeWork
-    const waits: Array<number | undefined> = []
-    for (let n = 0; n < count; n += 1) {
-      const delayed = yield* Effect.forkChild(freeWork.delay(keyId, refusal), { startImmediately: true })
-      let ms = 0
-      for (; delayed.pollUnsafe() === undefined; ms += 5) yield* TestClock.adjust("5 millis")
-      waits.push((yield* Fiber.join(delayed)) ? ms : undefined)
-    }
-    return waits
-  })
-
 it.effect(
-  "when a key is refused for the first time, then all that it had sent before are refused at once",
-  () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(new Set(yield* delays(100)), new Set([0]))
-      yield* TestClock.adjust("240 millis")
-      assert.deepStrictEqual(yield* delays(1), [0])
-    }).pipe(Effect.provide(layer))
-)
-
-it.effect(
-  "when a key goes on asking although it was told to wait, then each refusal comes later, up to a second",
-  () =>
-    Effect.gen(function* () {
-      yield* delays(1)
-      yield* TestClock.adjust("250 millis")
-      const [first = 0, second = 0, ...more] = yield* delays(12)
-      assert.isAbove(first, 0)
-      assert.isAtMost(first, 35)
-      assert.isAbove(second, first)
-      for (const ms of more.slice(-5)) {
-        assert.isAtLeast(ms ?? 0, 750)
-        assert.isAtMost(ms ?? 0, 1255)
-      }
-      assert.deepStrictEqual(yield* delays(1, "another"), [0], "another key is not delayed")
-    }).pipe(Effect.provide(layer))
-)
-
-it.effect("when a key waits as long as it is told each time, then it is never delayed", () =>
-  Effect.gen(function* () {
-    for (let n = 0; n < 100; n += 1) {
-      assert.deepStrictEqual(yield* delays(1), [0])
-      yield* TestClock.adjust("1 second")
-    }
-  }).pipe(Effect.provide(layer))
-)
-
-it.effect(
-  "when a key that was delayed has been quiet for ten seconds, then it is refused at once again",
-  () =>
-    Effect.gen(function* () {
-      yield* delays(1)
-      yield* TestClock.adjust("250 millis")
-      yield* delays(12)
-      yield* TestClock.adjust("10 seconds")
-      assert.deepStrictEqual(yield* delays(3), [0, 0, 0])
-    }).pipe(Effect.provide(layer))
-)
-
-it.effect(
-  "when more refusals of a key wait than may, then the next is not answered late but closed, until one is done",
+  "when a refusal is delayed, then by a second, and when more of a key wait than may, then the next is closed",
   () =>
     Effect.gen(function* () {
       const freeWork = yield* FreeWork
-      yield* delays(1)
-      yield* TestClock.adjust("250 millis")
-      const wait = Effect.forkChild(freeWork.delay("key", refusal), { startImmediately: true })
+      const wait = Effect.forkChild(freeWork.delay("key"), { startImmediately: true })
       const waiting = yield* Effect.replicateEffect(wait, 5)
       assert.strictEqual(freeWork.waiting, 5)
-      assert.isFalse(yield* freeWork.delay("key", refusal))
-      yield* Effect.forEach(waiting, Fiber.interrupt)
-      assert.strictEqual(freeWork.waiting, 0, "a client that leaves gives its place back")
+      assert.isFalse(yield* freeWork.delay("key"))
+      const other = yield* Effect.forkChild(freeWork.delay("another"), { startImmediately: true })
+      assert.strictEqual(freeWork.waiting, 6, "another key has its own")
+      yield* Fiber.interrupt(other)
+      const [first, ...others] = waiting
+      if (first !== undefined) yield* Fiber.interrupt(first)
+      assert.strictEqual(freeWork.waiting, 4, "a client that leaves gives its place back")
+      yield* TestClock.adjust("999 millis")
+      assert.isTrue(others.every((fiber) => fiber.pollUnsafe() === undefined))
+      yield* TestClock.adjust("1 millis")
+      for (const fiber of others) assert.isTrue(yield* Fiber.join(fiber))
+      assert.strictEqual(freeWork.waiting, 0)
     }).pipe(Effect.provide(layer))
 )
