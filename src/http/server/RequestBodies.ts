@@ -47,17 +47,14 @@ const crowded = (): Unavailable =>
     cause: "no memory for another request body"
   })
 
-/** A share that takes what `refusalOf` does not refuse. */
-const makeShare = (refusalOf: (more: number) => NoRoom | undefined, take: (bytes: number) => void): Share => {
+/** `take` takes bytes, or gives them back when they are negative. Its refusal changes nothing. */
+const makeShare = (take: (more: number) => NoRoom | undefined): Share => {
   let own = 0
   return {
     grow: (bytes) => {
-      const more = bytes - own
-      const refusal = refusalOf(more)
-      if (refusal !== undefined) return refusal
-      own = bytes
-      take(more)
-      return undefined
+      const refusal = take(bytes - own)
+      if (refusal === undefined) own = bytes
+      return refusal
     },
     close: () => {
       take(-own)
@@ -96,16 +93,22 @@ export class RequestBodies extends Context.Service<
           read: Effect.sync(bytes)
         })
 
-        const shareOf = (caller: Caller): Share => {
+        const takeEarly = (more: number): NoRoom | undefined => {
+          if (more > 0 && early + more > maxBytes / 2) return crowded()
+          early += more
+          return undefined
+        }
+
+        const takeFor = (caller: Caller) => {
           // Keys share the memory, whatever their tenants are.
           const owner = { tenantId: caller.keyId, keyId: caller.keyId }
-          return makeShare(
-            (more) => {
-              if (shares.tenantFits(owner, more)) return undefined
+          return (more: number): NoRoom | undefined => {
+            if (more > 0 && !shares.tenantFits(owner, more)) {
               return shares.heldByKey(owner) > maxBytes / 4 ? tooMany(caller) : crowded()
-            },
-            (more) => shares.take(owner, more)
-          )
+            }
+            shares.take(owner, more)
+            return undefined
+          }
         }
 
         const count = ({ keyId }: Caller, more: number): void => {
@@ -117,10 +120,7 @@ export class RequestBodies extends Context.Service<
         return {
           bytes,
           early: () => {
-            const share = makeShare(
-              (more) => (early + more > maxBytes / 2 ? crowded() : undefined),
-              (more) => void (early += more)
-            )
+            const share = makeShare(takeEarly)
             return { ...share, grow: (bytes) => share.grow(Math.max(0, bytes - smallBytes)) }
           },
           withShare: <A, E, R>(caller: Caller, use: (share: Share) => Effect.Effect<A, E, R>) =>
@@ -128,7 +128,7 @@ export class RequestBodies extends Context.Service<
               if ((bodies.get(caller.keyId) ?? 0) >= caller.limits.concurrent + spare)
                 return Effect.fail(tooMany(caller))
               count(caller, 1)
-              const share = shareOf(caller)
+              const share = makeShare(takeFor(caller))
               const close = Effect.sync(() => {
                 count(caller, -1)
                 share.close()
