@@ -104,15 +104,3 @@ export const timeoutDetached =
           : Effect.forkDetach(Fiber.interrupt(fiber), { startImmediately: true })
     )
   }
-
-/** Calls `callback` after `ms`. The returned function cancels it. */
-export type Timer = (ms: number, callback: () => void) => () => void
-
-/** A timer on the clock of the current context: Node's timers, or a test's clock. */
-export const makeTimer: Effect.Effect<Timer> = Effect.map(Effect.context<never>(), (context) => {
-  const run = Effect.runForkWith(context)
-  return (ms, callback) => {
-    const fiber = run(Effect.sleep(ms).pipe(Effect.andThen(afterIo), Effect.andThen(Effect.sync(callback))))
-    return () => fiber.interruptUnsafe()
-  }
-})
