@@ -11,7 +11,7 @@ const example = /^ {2}(?:#|\S*=?\$?\(?tollgate |[A-Z_]+=)/
 /** `  --flag value    What it does`: the text goes on below itself. Other lines go on at their indent. */
 const fitLine = (line: string): ReadonlyArray<string> => {
   if (CliOutput.displayWidth(line) <= width || example.test(line)) return [line]
-  const [, before = "", text = ""] = /^( {2}\S.*? {2,}| *)(\S.*)$/.exec(line) ?? []
+  const [, before = "", text = ""] = /^( {2}\S+(?: \S+)* {2,}| *)(\S.*)$/.exec(line) ?? []
   const [first = "", ...rest] = broken(text, width - before.length)
   return [before + first, ...rest.map((part) => " ".repeat(before.length) + part)]
 }
