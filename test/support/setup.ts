@@ -3,7 +3,7 @@
  * is there for the first file only that imports the module.
  */
 import { afterEach, assert, beforeEach } from "vitest"
-import { afterEachTest, counted } from "./checks.ts"
+import { afterEachTest, counted, expected } from "./checks.ts"
 import { isTestName } from "./testNames.ts"
 
 beforeEach(({ task }) => {
@@ -12,5 +12,9 @@ beforeEach(({ task }) => {
 
 afterEach(async () => {
   counted.tests++
-  for (const check of afterEachTest) await check()
+  try {
+    for (const check of afterEachTest) await check()
+  } finally {
+    expected.repairs = false
+  }
 })

@@ -1,7 +1,7 @@
 /** Looks after every case of a test file whether the invariants hold of the gateways it has running. */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Data, Effect, type Scope } from "effect"
-import { afterEachTest } from "./checks.ts"
+import { afterEachTest, expected } from "./checks.ts"
 import type { Meter } from "../../src/gates/meter/Meter.ts"
 import type { Registry } from "../../src/admin/Registry.ts"
 import { answerProblems } from "./invariants/answers.ts"
@@ -34,12 +34,20 @@ export interface Watched {
 const metricsOf = (url: string): Effect.Effect<string> =>
   Effect.promise((signal) => fetch(`${url}/metrics`, { signal }).then((response) => response.text()))
 
+/** Says that this test takes counters away or changes them, so that the gateway may have to repair them. */
+export const expectRepairs = Effect.sync(() => void (expected.repairs = true))
+
+/** A repair hides a wrong charge from the look at the books, so it is a problem of its own. */
+const repairs = (lines: ReadonlyArray<string>) =>
+  expected.repairs ? [] : lines.filter((line) => /"counters (?:of a tenant )?repaired"/.test(line))
+
 /** What no patience mends. */
 const said = (answers: ReadonlyArray<Answer>, lines: ReadonlyArray<string>, known: Private) => [
   ...answers.flatMap((answer) => answerProblems(answer, known)),
   ...lines.flatMap((line) =>
     privateIn(line, known).map((leak) => `${leak} in the log: ${line.slice(0, 300)}`)
   ),
+  ...repairs(lines).map((line) => `the counters were wrong until they were repaired: ${line}`),
   ...uncaught.splice(0).map((reason) => `nobody caught ${reason}`)
 ]
 
@@ -88,6 +96,7 @@ export const watch = Effect.fnUntraced(function* (
       yield* Effect.sleep("100 millis")
       problems = yield* look
     }
+    problems = [...problems, ...said([], one.witness.lines.splice(0), known)]
     if (problems.length > 0) return yield* new Broken({ problems: problems.slice(0, 20) })
   })
   const run = () => Effect.runPromiseWith(context)(check)

@@ -57,6 +57,48 @@ layer(layerGateway(), live)("odd headers", (it) => {
       })
   )
 
+  it.effect("when a key is not one well-formed Bearer, then it is refused", () =>
+    Effect.gen(function* () {
+      const [{ url }, backend] = [yield* Gateway, yield* Fake]
+      const [{ secret }, { secret: other }] = [yield* newKey(), yield* newKey()]
+      const before = backend.requests.length
+      const send = (headers: ReadonlyArray<string>, path = "/api/chat") =>
+        talk(
+          url,
+          rawRequest(
+            "POST",
+            path,
+            [...headers, "Content-Type: application/json", `Content-Length: ${chat.length}`],
+            chat
+          )
+        )
+      for (const headers of [
+        [],
+        [`Authorization: Bearer  ${secret}`],
+        [`Authorization: Bearer ${secret} x`],
+        [`Authorization: Bearer\t${secret}`],
+        [`Authorization: Basic ${Buffer.from(`x:${secret}`).toString("base64")}`],
+        [`Authorization: ${secret}`],
+        [`Authorization: Bearer ${secret}`, `Authorization: Bearer ${secret}`],
+        [`Authorization: Bearer ${other}`, `Authorization: Bearer ${secret}`],
+        [`Authorization: Bearer ${secret}, Bearer ${secret}`],
+        [`Authorization: Bearer ${secret.toLowerCase()}`],
+        [`Authorization: Bearer ${secret}x`],
+        [`X-Api-Key: ${secret}`]
+      ]) {
+        const { responses } = yield* send(headers)
+        assertRefusal(responses[0], 401, headers.join())
+        assert.strictEqual(responses[0]?.headers.get("www-authenticate"), "Bearer")
+      }
+      assertRefusal((yield* send([], `/api/chat?key=${secret}`)).responses[0], 401, "in the query")
+      assert.strictEqual(backend.requests.length, before)
+      for (const scheme of ["Bearer", "bearer", "BEARER"]) {
+        const { responses } = yield* send([`Authorization: ${scheme} ${secret}`])
+        assert.strictEqual(responses[0]?.status, 200, scheme)
+      }
+    })
+  )
+
   it.effect("when a key is in the trailers, then it is no key (H12)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
