@@ -92,7 +92,7 @@ export const timeoutDetached =
     const late = Effect.sleep(duration).pipe(
       Effect.andThen(afterIo),
       Effect.andThen(
-        Effect.fail(new Cause.TimeoutError(`no answer within ${Duration.toMillis(duration)} ms`))
+        Effect.failSync(() => new Cause.TimeoutError(`no answer within ${Duration.toMillis(duration)} ms`))
       )
     )
     return Effect.acquireUseRelease(

@@ -56,7 +56,7 @@ export class ReceivedBody {
     incoming.on("data", (chunk: Buffer) => this.#add(chunk))
     incoming.on("end", () => this.#settle(Effect.succeed(this.#buffer.subarray(0, this.#size))))
     // An error without a listener would end the process.
-    for (const event of ["close", "error"]) incoming.on(event, () => this.#settle(incomplete()))
+    for (const event of ["close", "error"]) incoming.on(event, () => this.#cut())
     response.once("close", () => early.close())
   }
 
@@ -73,7 +73,7 @@ export class ReceivedBody {
       }
       this.#resumeReading?.()
       this.#resumeReading = undefined
-      return Effect.sync(() => this.#settle(incomplete()))
+      return Effect.sync(() => this.#cut())
     })
   }
 
@@ -132,6 +132,13 @@ export class ReceivedBody {
     this.#settle(Effect.fail(why))
   }
 
+  /** The rest of the body does not come, or nobody waits for it. */
+  #cut(): void {
+    // An error takes long to make, and every request is closed in the end.
+    if (this.#outcome !== undefined) return
+    this.#settle(Effect.fail(new BadRequest({ detail: "body: not received whole" })))
+  }
+
   #settle(outcome: Outcome): void {
     if (this.#outcome !== undefined) return
     this.#outcome = outcome
@@ -140,5 +147,3 @@ export class ReceivedBody {
     this.#buffer = Buffer.alloc(0)
   }
 }
-
-const incomplete = (): Outcome => Effect.fail(new BadRequest({ detail: "body: not received whole" }))
