@@ -2,8 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Clock, Duration, Effect, Layer } from "effect"
-import { SuspectAccounts } from "../../../src/gates/limits/SuspectAccounts.ts"
-import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
+import { Reconciler } from "../../../src/gates/limits/Reconciler.ts"
 import { layerCrashRecovery } from "../../../src/ledger/CrashRecovery.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
 import { another } from "../../support/anotherAudit.ts"
@@ -71,12 +70,7 @@ const recovery = Effect.gen(function* () {
   })
   yield* Layer.build(
     layerCrashRecovery({ leaseS, everyS }).pipe(
-      Layer.provide([
-        Layer.succeed(PgClient.PgClient, pg),
-        layerMeter({ leaseS }),
-        Layer.succeed(SuspectAccounts, { add: () => undefined }),
-        Metrics.layer
-      ])
+      Layer.provide([Layer.succeed(PgClient.PgClient, pg), Reconciler.layerNone, Metrics.layer])
     )
   ).pipe(Effect.provideService(Clock.Clock, clock))
   const rest = Effect.map(
