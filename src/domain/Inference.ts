@@ -3,7 +3,6 @@
  */
 import type { Schema } from "effect"
 import type { Scope } from "./Caller.ts"
-import type { OutputPlan } from "./outputPlan.ts"
 
 export type Json = Schema.Json
 export type JsonObject = Schema.JsonObject
@@ -72,6 +71,16 @@ export interface InferenceRequest extends DecodedRequest {
   readonly promptBytes: number
   /** estimated prompt tokens, from these bytes and the images; 0 when the model does not run */
   readonly promptEstimate: number
+}
+
+/** How the output of a request is held and metered (`outputPlan.ts`). */
+export interface OutputPlan {
+  /** number of runs the backend may make for this request, each of up to `num_predict` tokens */
+  readonly runs: number
+  /** whether the whole bound is held at admission */
+  readonly holdsAll: boolean
+  /** whether the request makes the backend collect its output; if so, `holdsAll` */
+  readonly collects: boolean
 }
 
 /** The call that is sent to the backend. Only a `Permit` has one. */

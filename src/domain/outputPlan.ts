@@ -9,19 +9,10 @@
  * An allow-list of fields decides whether a request is streamed token by token. A new field is not on the list, so a
  * request with it holds its whole bound.
  */
-import type { InferenceRequest } from "./Inference.ts"
+import type { InferenceRequest, OutputPlan } from "./Inference.ts"
 import type { Model } from "./Model.ts"
 import type { Reservation } from "./Reservation.ts"
 import { cannotThink } from "./capabilities.ts"
-
-export interface OutputPlan {
-  /** number of runs the backend may make for this request, each of up to `num_predict` tokens */
-  readonly runs: number
-  /** whether the whole bound is held at admission */
-  readonly holdsAll: boolean
-  /** whether the request makes the backend collect its output; if so, `holdsAll` */
-  readonly collects: boolean
-}
 
 /** Requests that are answered in one object generate nothing. */
 export const noOutput: OutputPlan = { runs: 1, holdsAll: false, collects: false }

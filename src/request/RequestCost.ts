@@ -1,6 +1,7 @@
 /** The cost of one request: what it holds of the counters, what it has used, and what it is charged. */
 import type { Evidence, Permit } from "../domain/Evidence.ts"
-import { noOutput, type OutputPlan } from "../domain/outputPlan.ts"
+import type { OutputPlan } from "../domain/Inference.ts"
+import { noOutput } from "../domain/outputPlan.ts"
 import type { Place, Reservation } from "../domain/Reservation.ts"
 import {
   atMost,

@@ -86,33 +86,45 @@ it("when a file imports another, then the import goes down the order and there i
   assert.deepStrictEqual(shown(up), [], rule)
 })
 
-const folders = new Map<string, Set<string>>()
-for (const { from, to } of imports) {
-  const [above, below] = [path.posix.dirname(from), path.posix.dirname(to)]
-  if (above === below || !roomOf(from) || !roomOf(to)) continue
-  folders.set(above, (folders.get(above) ?? new Set()).add(below))
+/** Each node that reaches itself by `next`, with the others of its circle. */
+const circlesOf = (next: ReadonlyMap<string, ReadonlySet<string>>): ReadonlyArray<string> => {
+  const reachedFrom = (start: string): ReadonlySet<string> => {
+    const reached = new Set(next.get(start))
+    for (const node of reached) for (const further of next.get(node) ?? []) reached.add(further)
+    return reached
+  }
+  const reached = new Map([...next.keys()].map((node) => [node, reachedFrom(node)]))
+  return [...reached.entries()]
+    .filter(([node, others]) => others.has(node))
+    .map(
+      ([node, others]) =>
+        `${node} <-> ${[...others].filter((other) => reached.get(other)?.has(node)).join(", ")}`
+    )
 }
 
-/** All folders that files in `start` reach by imports of others. */
-const reachedFrom = (start: string): ReadonlySet<string> => {
-  const reached = new Set(folders.get(start))
-  for (const folder of reached) for (const next of folders.get(folder) ?? []) reached.add(next)
-  return reached
+/** What each file of `ours` imports, by the name that `of` gives to a file. */
+const graph = (ours: (file: string) => boolean, of: (file: string) => string) => {
+  const next = new Map<string, Set<string>>()
+  for (const { from, to } of imports)
+    if (ours(from) && ours(to) && (of(from) !== of(to) || from === to))
+      next.set(of(from), (next.get(of(from)) ?? new Set()).add(of(to)))
+  return next
 }
 
 it("when a folder imports another one, then that one does not import it back, directly or through others", () => {
-  const circles = [...folders.keys()]
-    .filter((folder) => reachedFrom(folder).has(folder))
-    .map(
-      (folder) =>
-        `${folder} <-> ${[...reachedFrom(folder)].filter((other) => reachedFrom(other).has(folder)).join(", ")}`
-    )
+  const folders = graph((file) => roomOf(file) !== "", path.posix.dirname)
   assert.deepStrictEqual(
-    circles,
+    circlesOf(folders),
     [],
     "A folder in a room imports only folders that do not import it. Move what both need into the lower one."
   )
   assert.isAbove(folders.size, 20)
+})
+
+it("when a file imports another one, types too, then that one does not import it back, directly or through others", () => {
+  const ofFiles = graph(within("src", "cli"), (file) => file)
+  assert.deepStrictEqual(circlesOf(ofFiles), [], "Move what both files need into one that imports neither.")
+  assert.isAbove(ofFiles.size, 200)
 })
 
 /** Files that speak to one kind of store or server. */

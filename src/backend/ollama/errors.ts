@@ -6,7 +6,6 @@ import { errors } from "undici"
 import { BackendFailed, BadRequest, Forbidden, ShuttingDown } from "../../domain/Errors.ts"
 import { loggable, UnexpectedAnswer } from "../errors.ts"
 import { type Refusal, refusalOf, refusals } from "./refusals.ts"
-import type { Head } from "./UpstreamCall.ts"
 
 /** A request, or the wait for its first frame, took too long. */
 export class DeadlineExceeded extends Error {}
@@ -69,14 +68,16 @@ const refusedFor = (refusal: Refusal): BadRequest =>
   new BadRequest({ detail: refusals[refusal], ...(refusal === "context" ? { overflow: true } : {}) })
 
 /** Maps any status but 200. `text` is the beginning of the body. */
-export const fromStatus = (head: Head, text: string): BackendFailed | BadRequest | Forbidden => {
-  const { status } = head
+export const fromStatus = (
+  { retryAfterS = 1, status }: { readonly status: number; readonly retryAfterS?: number | undefined },
+  text: string
+): BackendFailed | BadRequest | Forbidden => {
   const cause = new UnexpectedAnswer(status, text)
   if (status < 300) return new BackendFailed({ fault: "protocol", cause })
   if (status < 400) return new BackendFailed({ fault: "redirect", cause })
   // A busy server is not a failed one.
   if (status === 503)
-    return new BackendFailed({ fault: "busy", retryAfterS: Math.min(head.retryAfterS ?? 1, 60), cause })
+    return new BackendFailed({ fault: "busy", retryAfterS: Math.min(retryAfterS, 60), cause })
   if (status >= 500) {
     const refusal = refusalOf(text)
     return refusal === undefined ? new BackendFailed({ fault: "status", cause }) : refusedFor(refusal)
