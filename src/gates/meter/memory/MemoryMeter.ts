@@ -21,9 +21,11 @@ import { budgetsOf, headroomOf, leastOf, missingOf, refusal, whole } from "../ve
 import { AccountState, type Request, revive } from "./AccountState.ts"
 import { type Amounts, charge, type Counter, Totals } from "./Totals.ts"
 
+/** What is remembered of a request that has ended. */
+const over = "over"
+
 interface Remembered {
-  /** undefined: the request is over */
-  readonly request: Request | undefined
+  readonly state: Request | typeof over
   readonly until: number
 }
 
@@ -62,9 +64,8 @@ export class MemoryMeter {
 
   /** undefined: the request is over. */
   reserve(claims: Claims, ask: ReserveRequest, now: number): Verdict | undefined {
-    const remembered = this.#recall(claims.account, ask.id, now)
-    if (remembered !== undefined && remembered.request === undefined) return undefined
-    const known = remembered?.request
+    const known = this.#recall(claims.account, ask.id, now)
+    if (known === over) return undefined
     const at = known?.admittedAt ?? this.#epoch(now)
     const account = this.#open(claims.account, now)
     const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims.account, at)]
@@ -124,9 +125,9 @@ export class MemoryMeter {
 
   renew(reservation: Reservation, used: number, want: number, now: number): Renewal {
     const { claims, id } = reservation
-    const remembered = this.#recall(claims.account, id, now)
-    if (remembered !== undefined && remembered.request === undefined) return { held: 0, exhausted: true }
-    const request = remembered?.request ?? revive(reservation)
+    const known = this.#recall(claims.account, id, now)
+    if (known === over) return { held: 0, exhausted: true }
+    const request = known ?? revive(reservation)
     const account = this.#open(claims.account, now)
     account.leases.delete(id)
     account.note(request, Math.max(request.used, whole(used)))
@@ -160,9 +161,9 @@ export class MemoryMeter {
 
   settle(reservation: Reservation, used: number, now: number, keepSlot = false): Headroom {
     const { admittedAt, claims, id } = reservation
-    const remembered = this.#recall(claims.account, id, now)
-    if (remembered === undefined || remembered.request !== undefined) {
-      const request = remembered?.request ?? revive(reservation)
+    const known = this.#recall(claims.account, id, now)
+    if (known !== over) {
+      const request = known ?? revive(reservation)
       const account = this.#open(claims.account, now)
       account.leases.delete(id)
       account.note(request, whole(used))
@@ -172,35 +173,33 @@ export class MemoryMeter {
         charge(counter, exact ? request.used - tokens : Math.max(0, request.used - tokens))
       }
       if (keepSlot && request.slot) account.keepSlot(id, this.#leaseEnd(now))
-      this.#remember(claims.account, id, undefined, now)
+      this.#remember(claims.account, id, over, now)
     }
     return this.#headroom(claims, admittedAt, now)
   }
 
   renewSlot({ claims, id }: Reservation, now: number): void {
-    const remembered = this.#recall(claims.account, id, now)
-    if (remembered?.request !== undefined) return
+    const known = this.#recall(claims.account, id, now)
+    if (known !== over && known !== undefined) return
     const account = this.#open(claims.account, now)
-    // Known to be over and without a slot: it was freed, or its lease has ended.
-    if (remembered !== undefined && !account.leases.has(id)) return
+    // It is over and has no slot: the slot was freed, or its lease has ended.
+    if (known === over && !account.leases.has(id)) return
     account.keepSlot(id, this.#leaseEnd(now))
-    this.#remember(claims.account, id, undefined, now)
+    this.#remember(claims.account, id, over, now)
   }
 
   freeSlot({ claims, id }: Reservation, now: number): void {
-    const remembered = this.#recall(claims.account, id, now)
-    if (remembered === undefined || remembered.request !== undefined) return
+    if (this.#recall(claims.account, id, now) !== over) return
     this.#open(claims.account, now).leases.delete(id)
-    this.#remember(claims.account, id, undefined, now)
+    this.#remember(claims.account, id, over, now)
   }
 
   cancel(claims: Claims, id: string, now: number): void {
-    const remembered = this.#recall(claims.account, id, now)
-    if (remembered !== undefined && remembered.request === undefined) return
+    const request = this.#recall(claims.account, id, now)
+    if (request === over) return
     // The request may be forgotten before what it held.
     const account = this.#open(claims.account, now)
     account.leases.delete(id)
-    const request = remembered?.request
     if (request !== undefined) {
       account.note(request, 0)
       if (request.counted !== undefined) account.requests.take(request.counted)
@@ -208,7 +207,7 @@ export class MemoryMeter {
         if (counter !== undefined && request.charged.has(counter)) charge(counter, -request.held)
       }
     }
-    this.#remember(claims.account, id, undefined, now)
+    this.#remember(claims.account, id, over, now)
   }
 
   peek(claims: Claims, now: number): Headroom | Missing {
@@ -294,19 +293,19 @@ export class MemoryMeter {
     this.#totals.dropOld(this.#epoch(now))
   }
 
-  #recall({ group }: Account, id: string, now: number): Remembered | undefined {
+  #recall({ group }: Account, id: string, now: number): Remembered["state"] | undefined {
     const found = this.#requests.get(nameOf(group, id))
-    return found === undefined || found.until <= now ? undefined : found
+    return found === undefined || found.until <= now ? undefined : found.state
   }
 
-  #remember(account: Account, id: string, request: Request | undefined, now: number): void {
+  #remember(account: Account, id: string, state: Remembered["state"], now: number): void {
     this.#changes += 1
     this.#groupMarks.set(account.group, this.#changes)
-    const state = this.#accounts.get(nameOf(account.group, account.key))
-    if (state !== undefined) state.mark = this.#changes
+    const changed = this.#accounts.get(nameOf(account.group, account.key))
+    if (changed !== undefined) changed.mark = this.#changes
     const name = nameOf(account.group, id)
     this.#requests.delete(name)
-    this.#requests.set(name, { request, until: now + this.#lives.rememberMs })
+    this.#requests.set(name, { state, until: now + this.#lives.rememberMs })
   }
 
   /**
