@@ -3,21 +3,21 @@
  *
  * *Details* A few workers take jobs from one bounded queue (`VerifyQueue.ts`). Prefixes without recent wrong secrets go first
  * and have one more worker, so that the first use of a good key does not wait behind a flood of wrong ones. The result
- * "this secret matches (or does not match) this hash" is cached under a digest of the whole key, salted at start. Another
- * hash or another secret has another entry.
+ * "this secret matches (or does not match) this hash" is cached under a digest of both, salted at start: 1 µs for each
+ * request. Another hash or another secret has another entry.
  *
  * *Gotchas* An unknown prefix takes as long as a known one: when a worker is idle, a random hash is verified; otherwise the
  * request waits as long as the queue would take, within the same bounds. Verifies of unknown prefixes get at most a third
  * of one worker's time, and those of suspect prefixes half of it, so that paying traffic keeps most of the CPU.
  */
 import * as argon2 from "@node-rs/argon2"
-import { Deferred, Effect, Exit } from "effect"
+import { Deferred, Effect, Exit, type Scope } from "effect"
 import { hash as digestOf, randomBytes } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { makeLruCache } from "../../infra/LruCache.ts"
-import { type Entry, VerifyQueue } from "./VerifyQueue.ts"
+import { type Entry, type Line, VerifyQueue } from "./VerifyQueue.ts"
 
 export interface SecretVerifierOptions {
   /** verifies at the same time; default: cores - 1, 1 to 3 */
@@ -37,7 +37,7 @@ export interface SecretVerifierOptions {
 export interface SecretVerifier {
   /**
    * `hash` is undefined when no key has this prefix. The result is then false, after the time that a verify takes. `from` is
-   * the client's address group: address groups take turns. A known result is there at once, without a step.
+   * the client's address group: address groups take turns.
    */
   matches(
     secret: string,
@@ -58,16 +58,12 @@ interface Job extends Entry {
   readonly answer: Deferred.Deferred<boolean, Unavailable>
 }
 
-interface CachedResult {
-  readonly hash: string
-  until: number
-}
-
 const matchTtlMs = 600_000
 const mismatchTtlMs = 45_000
 /** How long a wrong secret makes its prefix suspect. */
 const suspectTtlMs = 600_000
-const matchCapacity = 10_000
+/** Beyond this number of keys in use a known secret is verified again. An entry takes about 200 bytes. */
+const matchCapacity = 50_000
 const mismatchCapacity = 1000
 const suspectCapacity = 10_000
 /** secrets that were turned away unverified: more than a flood of 1500 a second sends while an owner pauses for a few seconds */
@@ -96,10 +92,10 @@ const overloaded = (reason: string) =>
 
 export const makeSecretVerifier = Effect.fnUntraced(function* (
   options: SecretVerifierOptions
-): Effect.fn.Return<SecretVerifier> {
+): Effect.fn.Return<SecretVerifier, never, Scope.Scope> {
   const nowMs = yield* makeMonotonicMs
-  // Detached: a worker must outlive the request that started it.
-  const run = Effect.runForkWith(yield* Effect.context<never>())
+  // A worker outlives the request that started it.
+  const scope = yield* Effect.scope
   const cores = availableParallelism()
   // At most three, because libuv has four threads and other work needs one.
   const concurrency = options.concurrency ?? Math.min(3, Math.max(1, cores - 1))
@@ -109,8 +105,9 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
 
   const pepper = randomBytes(32).toString("hex")
   const decoyHash = yield* Effect.promise(() => hashSecret(randomBytes(32).toString("hex")))
-  const matched = makeLruCache<CachedResult>(matchCapacity)
-  const mismatched = makeLruCache<CachedResult>(mismatchCapacity)
+  /** until when a result holds, by digest */
+  const matched = makeLruCache<number>(matchCapacity)
+  const mismatched = makeLruCache<number>(mismatchCapacity)
   /** prefixes with a recent wrong secret, and until when they are suspect */
   const suspectUntil = makeLruCache<number>(suspectCapacity)
   /** digests of secrets that were turned away without being verified */
@@ -125,12 +122,12 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   let lastCostMs = 8
   let workers = 0
 
-  const cacheResult = (matches: boolean, { digest, hash }: Pick<Job, "digest" | "hash">) => {
-    const [cache, ttlMs] = matches ? [matched, matchTtlMs] : [mismatched, mismatchTtlMs]
-    cache.set(digest, { hash, until: nowMs() + ttlMs })
+  const cacheResult = (matches: boolean, { digest }: Job) => {
+    if (matches) matched.set(digest, nowMs() + matchTtlMs)
+    else mismatched.set(digest, nowMs() + mismatchTtlMs)
   }
 
-  const turnAway = (digest: string): Unavailable => {
+  const turnAway = ({ digest }: Job): Unavailable => {
     turnedAway.set(digest, true)
     return overloaded("too many verifies")
   }
@@ -139,21 +136,24 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     if (jobs.get(job.digest) === job) jobs.delete(job.digest)
   }
 
-  const finish = (job: Job, exit: Exit.Exit<boolean, Unavailable>) => {
-    queue.leave(job)
-    forget(job)
-    if (Exit.isSuccess(exit)) {
-      cacheResult(exit.value, job)
-      turnedAway.delete(job.digest)
-      if (!exit.value && !job.decoy) suspectUntil.set(job.prefix, nowMs() + suspectTtlMs)
-    }
-    Deferred.doneUnsafe(job.answer, exit)
-  }
+  const finish = (job: Job, exit: Exit.Exit<boolean, Unavailable>): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      queue.leave(job)
+      forget(job)
+      if (Exit.isSuccess(exit)) {
+        cacheResult(exit.value, job)
+        turnedAway.delete(job.digest)
+        if (!exit.value && !job.decoy) suspectUntil.set(job.prefix, nowMs() + suspectTtlMs)
+      }
+      return Effect.asVoid(Deferred.done(job.answer, exit))
+    })
 
   const work = Effect.fnUntraced(function* (job: Job) {
     const startedAt = nowMs()
     // The waiting request has already failed.
-    if (startedAt > job.deadline) return finish(job, Exit.fail(overloaded("waited too long for a verify")))
+    if (startedAt > job.deadline) {
+      return yield* finish(job, Exit.fail(overloaded("waited too long for a verify")))
+    }
     const exit = yield* Effect.tryPromise({
       try: () => verify(job.hash, job.secret),
       catch: (cause) => new Unavailable({ gate: "KeyStore", cause })
@@ -162,7 +162,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     lastCostMs = endedAt - startedAt
     if (job.suspect) suspectNotBefore = endedAt + lastCostMs
     if (job.decoy) decoyNotBefore = endedAt + 2 * lastCostMs
-    finish(job, job.decoy && Exit.isSuccess(exit) ? Exit.succeed(false) : exit)
+    yield* finish(job, job.decoy && Exit.isSuccess(exit) ? Exit.succeed(false) : exit)
   })
 
   /** Workers beyond `concurrency` take clean prefixes only. */
@@ -180,11 +180,21 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     }
   }).pipe(Effect.ensuring(Effect.sync(() => void (workers -= 1))))
 
-  const startWorker = () => {
-    if (workers >= maxWorkers || (workers >= concurrency && !queue.waits("clean"))) return
+  const startWorker = Effect.suspend(() => {
+    if (workers >= maxWorkers || (workers >= concurrency && !queue.waits("clean"))) return Effect.void
     workers += 1
-    run(worker)
-  }
+    return Effect.asVoid(Effect.forkIn(worker, scope, { startImmediately: true }))
+  })
+
+  /** Lets a job into the queue. Jobs that it replaces are turned away, or else the job itself. */
+  const enter = Effect.fnUntraced(function* (job: Job, line: Line) {
+    const { isIn, replaced } = queue.enter(job, line)
+    for (const other of replaced) {
+      forget(other)
+      yield* Deferred.fail(other.answer, turnAway(other))
+    }
+    if (!isIn) return yield* turnAway(job)
+  })
 
   const wait = (job: Job) =>
     Deferred.await(job.answer).pipe(
@@ -194,73 +204,66 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       })
     )
 
-  const matches: SecretVerifier["matches"] = (secret, prefix, hash, from = "") => {
-    const digest = digestOf("sha256", pepper + secret, "base64url")
-    const now = nowMs()
-    const target = hash ?? decoyHash
-    const match = matched.get(digest)
-    if (match?.hash === target && match.until > now) {
-      // The result holds while the hash is the same, so a key in use never queues again.
-      match.until = now + matchTtlMs
-      return Effect.succeed(true)
-    }
-    const mismatch = mismatched.get(digest)
-    if (mismatch?.hash === target && mismatch.until > now) return Effect.succeed(false)
-    return verified(secret, prefix, hash, target, digest, from)
-  }
-
-  /** Verifies a secret without a known result, or waits for the verify of the same one. */
-  const verified = (
+  const matches = Effect.fnUntraced(function* (
     secret: string,
     prefix: string,
     hash: string | undefined,
-    target: string,
-    digest: string,
-    from: string
-  ): Effect.Effect<boolean, Unavailable> =>
-    Effect.suspend(() => {
-      const now = nowMs()
-      const running = jobs.get(digest)
-      if (running?.hash === target) return wait(running)
-      const answer = Deferred.makeUnsafe<boolean, Unavailable>()
-      const job: Job = {
-        secret,
-        prefix,
-        from,
-        hash: target,
-        digest,
-        deadline: now + maxWaitMs,
-        decoy: hash === undefined,
-        suspect: hash === undefined || (suspectUntil.get(prefix) ?? 0) > now,
-        answer,
-        turnedAway: turnedAway.get(digest) === true,
-        evicted: () => {
-          forget(job)
-          Deferred.doneUnsafe(answer, Exit.fail(turnAway(digest)))
-        }
-      }
-      if (hash === undefined && (queue.size >= concurrency || now < decoyNotBefore)) return answerLater(job)
-      if (!queue.enter(job, job.suspect ? "suspect" : "clean")) return Effect.fail(turnAway(digest))
-      jobs.set(digest, job)
-      startWorker()
-      return wait(job)
-    })
+    from = ""
+  ): Effect.fn.Return<boolean, Unavailable> {
+    const target = hash ?? decoyHash
+    const digest = digestOf("sha256", `${pepper} ${target} ${secret}`, "base64url")
+    const now = nowMs()
+    if ((matched.get(digest) ?? 0) > now) {
+      // A key in use never queues again.
+      matched.set(digest, now + matchTtlMs)
+      return true
+    }
+    if ((mismatched.get(digest) ?? 0) > now) return false
+    const running = jobs.get(digest)
+    if (running !== undefined) return yield* wait(running)
+    const job: Job = {
+      secret,
+      prefix,
+      from,
+      hash: target,
+      digest,
+      deadline: now + maxWaitMs,
+      decoy: hash === undefined,
+      suspect: hash === undefined || (suspectUntil.get(prefix) ?? 0) > now,
+      answer: yield* Deferred.make<boolean, Unavailable>(),
+      turnedAway: turnedAway.get(digest) === true
+    }
+    if (job.decoy && (queue.size >= concurrency || now < decoyNotBefore)) return yield* answerLater(job)
+    yield* begin(job)
+    return yield* wait(job)
+  })
+
+  /** Others may wait for the job as soon as it is known, so it has a worker then. */
+  const begin = Effect.fnUntraced(function* (job: Job) {
+    yield* enter(job, job.suspect ? "suspect" : "clean")
+    jobs.set(job.digest, job)
+    yield* startWorker
+  }, Effect.uninterruptible)
 
   /**
    * Refuses an unknown prefix while the workers are busy, after the time that its turn would take. It also counts as an
    * entry of its prefix. So neither the time nor the bounds show that the prefix does not exist.
    */
-  const answerLater = (job: Job): Effect.Effect<boolean, Unavailable> => {
-    if (queue.isFull || !queue.enter(job, "asleep")) return Effect.fail(turnAway(job.digest))
-    const turnMs = lastCostMs * (1 + queue.size / concurrency) * (0.8 + 0.4 * Math.random())
-    const asleep = Effect.sync(() => {
-      cacheResult(false, job)
-      return false
-    }).pipe(Effect.delay(Math.min(turnMs, maxWaitMs)))
-    return Effect.raceFirst(asleep, Deferred.await(job.answer)).pipe(
-      Effect.ensuring(Effect.sync(() => queue.wake(job)))
+  const answerLater = Effect.fnUntraced(function* (job: Job) {
+    if (queue.isFull) return yield* turnAway(job)
+    return yield* Effect.acquireUseRelease(
+      enter(job, "asleep"),
+      () => {
+        const turnMs = lastCostMs * (1 + queue.size / concurrency) * (0.8 + 0.4 * Math.random())
+        const asleep = Effect.sync(() => {
+          cacheResult(false, job)
+          return false
+        }).pipe(Effect.delay(Math.min(turnMs, maxWaitMs)))
+        return Effect.raceFirst(asleep, Deferred.await(job.answer))
+      },
+      () => Effect.sync(() => queue.wake(job))
     )
-  }
+  })
 
   return { matches }
 })

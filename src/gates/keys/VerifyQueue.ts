@@ -20,8 +20,6 @@ export interface Entry {
   readonly from: string
   /** whether its secret was turned away before, unverified */
   readonly turnedAway: boolean
-  /** called when another entry replaces it */
-  readonly evicted: () => void
 }
 
 /** An `asleep` entry waits for a time, not for a worker, so it does not count in `size`. */
@@ -59,16 +57,26 @@ export class VerifyQueue<E extends Entry> {
     return this.#lines[line].length > 0
   }
 
-  /** Adds an entry, which may replace another one. Returns whether it got a place. */
-  enter(entry: E, line: Line): boolean {
+  /** Adds an entry, which may replace others. `isIn`: whether it got a place. */
+  enter(entry: E, line: Line): { readonly isIn: boolean; readonly replaced: ReadonlyArray<E> } {
     const { asleep, clean, suspect } = this.#lines
-    const full = (this.#ofPrefix.get(entry.prefix) ?? 0) >= this.#options.perPrefix
+    const replaced: Array<E> = []
+    const makesRoom = (entries: ReadonlyArray<E>): boolean => {
+      const weakest = this.#weakest(entry, entries)
+      if (weakest === undefined) return false
+      for (const line of lines) this.#remove(weakest, line)
+      replaced.push(weakest)
+      return true
+    }
+    const isCrowded = (this.#ofPrefix.get(entry.prefix) ?? 0) >= this.#options.perPrefix
     const ofPrefix = () => [...clean, ...suspect, ...asleep, ...this.#working].filter(sameAs(entry))
-    if (full && !this.#replace(entry, ofPrefix())) return false
-    if (line !== "asleep" && this.isFull && !this.#replace(entry, suspect)) return false
-    this.#lines[line].push(entry)
-    this.#ofPrefix.set(entry.prefix, (this.#ofPrefix.get(entry.prefix) ?? 0) + 1)
-    return true
+    const isIn =
+      (!isCrowded || makesRoom(ofPrefix())) && (line === "asleep" || !this.isFull || makesRoom(suspect))
+    if (isIn) {
+      this.#lines[line].push(entry)
+      this.#ofPrefix.set(entry.prefix, (this.#ofPrefix.get(entry.prefix) ?? 0) + 1)
+    }
+    return { isIn, replaced }
   }
 
   /** Takes the next entry. It keeps its place until `leave`. */
@@ -101,8 +109,8 @@ export class VerifyQueue<E extends Entry> {
     return next.find(({ turnedAway }) => turnedAway) ?? next[0]
   }
 
-  /** Gives the place of one of `entries` that waits to `newcomer`, if one has a weaker claim. */
-  #replace(newcomer: E, entries: ReadonlyArray<E>): boolean {
+  /** One of `entries` that waits and has a weaker claim than `newcomer`. */
+  #weakest(newcomer: E, entries: ReadonlyArray<E>): E | undefined {
     const places = new Map([[newcomer.from, 1]])
     for (const { from } of entries) places.set(from, (places.get(from) ?? 0) + 1)
     const most = Math.max(...places.values())
@@ -112,11 +120,7 @@ export class VerifyQueue<E extends Entry> {
     const fresh = waiting.filter(({ turnedAway }) => !turnedAway)
     const isAhead = newcomer.turnedAway || places.get(newcomer.from) !== most
     const weakest = fresh.length > 0 || !isAhead ? fresh : waiting
-    const victim = weakest[Math.floor(Math.random() * weakest.length)]
-    if (victim === undefined) return false
-    for (const line of lines) this.#remove(victim, line)
-    victim.evicted()
-    return true
+    return weakest[Math.floor(Math.random() * weakest.length)]
   }
 
   #remove(entry: E, line: Line): void {

@@ -18,7 +18,7 @@ import { timeoutDetached } from "../../infra/time.ts"
 import { background, jittered, makeOutage } from "../../observability/background.ts"
 import { accountOf } from "./accounts.ts"
 import { callerSettings } from "./callerSettings.ts"
-import { type KeyStateCache, type KeyState, makeKeyStateCache } from "./KeyStateCache.ts"
+import { type KeyState, type KeyStateCache, type KnownVersions, makeKeyStateCache } from "./KeyStateCache.ts"
 import { KeyStore } from "./KeyStore.ts"
 import { makeSecretVerifier, type SecretVerifierOptions } from "./SecretVerifier.ts"
 
@@ -42,6 +42,7 @@ const keyRows = makeRowReader(
   ({ prefix }) => `key ${String(prefix)}`,
   Schema.Struct({
     prefix: Schema.String,
+    version: Schema.String,
     hash: Schema.String,
     keyId: Schema.String,
     accountId: Schema.String,
@@ -67,7 +68,19 @@ const stateOf = (row: Row, promptLogDefaultDays: number): Result.Result<KeyState
   Result.map(
     Result.all([keyRows.one(row), tenantRows.one(tenantIn(row))]),
     ([
-      { accountId, expiresInMs, hash, keyId, prefix, scopes: stored, tenantId, tenantName, usable, ...key },
+      {
+        accountId,
+        expiresInMs,
+        hash,
+        keyId,
+        prefix,
+        scopes: stored,
+        tenantId,
+        tenantName,
+        usable,
+        version,
+        ...key
+      },
       tenant
     ]) => {
       const caller: Caller = {
@@ -79,35 +92,44 @@ const stateOf = (row: Row, promptLogDefaultDays: number): Result.Result<KeyState
         keyPrefix: prefix,
         scopes: new Set(scopes.filter((scope) => stored.includes(scope)))
       }
-      return { prefix, hash, usable, expiresInMs: expiresInMs ?? undefined, caller }
+      return { prefix, version, hash, usable, expiresInMs: expiresInMs ?? undefined, caller }
     }
   )
 
 /**
- * The prefixes are one text, which contains no other commas, so that the statement is the same for any number of them.
+ * The prefixes are one text, which contains no other commas, so that the statement is the same for any number of them. So are
+ * their versions. A version is a hash of all that is stored of the key and of its tenant.
  */
 const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
   Effect.fnUntraced(
-    function* (prefixes: ReadonlyArray<string>) {
+    function* (known: KnownVersions) {
+      const versions = [...known.values()].map((version) => version ?? "")
       const rows = yield* pg`
-        SELECT k.prefix, k.hash, k.id::text AS "keyId", ${accountOf(pg, "k")}::text AS "accountId", t.id::text AS "tenantId",
-          t.name AS "tenantName", k.scopes, ${selected(pg, "k", KeySettings.fields)},
-          ${selected(pg, "t", TenantSettings.fields, ofTenant)},
-          k.status = 'active' AND NOT t.disabled
-            AND (k.expires_at IS NULL OR k.expires_at > now())
-            AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable,
+        SELECT n.prefix AS asked, v.version, k.prefix, k.hash, k.id::text AS "keyId",
+          ${accountOf(pg, "k")}::text AS "accountId", t.id::text AS "tenantId", t.name AS "tenantName", k.scopes,
+          ${selected(pg, "k", KeySettings.fields)}, ${selected(pg, "t", TenantSettings.fields, ofTenant)}, u.usable,
           CASE WHEN isfinite(k.expires_at)
             THEN (extract(epoch FROM k.expires_at - now()) * 1000)::float8 END AS "expiresInMs"
-        FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
-        WHERE k.prefix = ANY (string_to_array(${prefixes.join(",")}, ','))`
-      const states: Array<KeyState> = []
+        FROM unnest(string_to_array(${[...known.keys()].join(",")}, ','), string_to_array(${versions.join(",")}, ','))
+            AS n (prefix, version)
+          LEFT JOIN api_keys k ON k.prefix = n.prefix
+          LEFT JOIN tenants t ON t.id = k.tenant_id
+          CROSS JOIN LATERAL (
+            SELECT k.status = 'active' AND NOT t.disabled
+              AND (k.expires_at IS NULL OR k.expires_at > now())
+              AND NOT EXISTS (SELECT FROM revocations r WHERE r.key_prefix = k.prefix) AS usable) u
+          CROSS JOIN LATERAL (SELECT hashtextextended(concat(k, t, u.usable), 0)::text AS version) v
+        WHERE k.id IS NULL OR v.version IS DISTINCT FROM n.version`
+      const changed = new Map<string, KeyState | undefined>()
       for (const row of rows) {
-        const state = stateOf(row, promptLogDefaultDays)
-        if (Result.isSuccess(state)) states.push(state.success)
+        const state = row["prefix"] === null ? undefined : stateOf(row, promptLogDefaultDays)
         // One unreadable row must not refuse the other keys. Its own key is unknown.
-        else yield* Effect.logError("key row unreadable", { row: state.failure.row }, state.failure.problem)
+        if (state !== undefined && Result.isFailure(state))
+          yield* Effect.logError("key row unreadable", { row: state.failure.row }, state.failure.problem)
+        const readable = state !== undefined && Result.isSuccess(state)
+        changed.set(String(row["asked"]), readable ? state.success : undefined)
       }
-      return states
+      return changed
     },
     Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause }))
   )
@@ -181,28 +203,24 @@ export const layerPostgres = (
       })
       yield* listen(pg, keys, options.onRevoked ?? (() => Effect.void))
       const shape = keyShape(options.namespace)
-      const refused = Effect.suspend(() => Effect.fail(new Unauthorized()))
 
-      // Eager operators: for a key in use nothing is waited for, and no step is taken between its three questions.
-      const check = (secret: string, from: string | undefined) => {
+      const verify = Effect.fnUntraced(function* (
+        secret: string | undefined,
+        from?: string
+      ): Effect.fn.Return<Evidence<"KeyStore">, Unauthorized | Unavailable> {
+        if (secret === undefined || !shape.test(secret)) return yield* new Unauthorized()
         const prefix = prefixOf(secret)
-        return Effect.flatMapEager(keys.confirmed(prefix), (found) => {
-          // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
-          // answer does not show whether the secret was right.
-          const before = found?.state.usable === true && !found.expired ? found : undefined
-          return Effect.flatMapEager(
-            secrets.matches(secret, prefix, before?.state.hash, from),
-            (matches): Effect.Effect<Evidence<"KeyStore">, Unauthorized | Unavailable> =>
-              !matches || before === undefined
-                ? refused
-                : Effect.flatMapEager(keys.confirmed(prefix), (now) => {
-                    if (now === undefined || now.state.hash !== before.state.hash) return refused
-                    if (!now.state.usable || now.expired) return refused
-                    return Effect.succeed(seal.KeyStore({ caller: now.state.caller }))
-                  })
-          )
-        })
-      }
+        const found = yield* keys.confirmed(prefix)
+        // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
+        // answer does not show whether the secret was right.
+        const before = found?.state.usable === true && !found.expired ? found.state : undefined
+        const matches = yield* secrets.matches(secret, prefix, before?.hash, from)
+        if (!matches || before === undefined) return yield* new Unauthorized()
+        const after = yield* keys.confirmed(prefix)
+        if (after === undefined || after.state.hash !== before.hash) return yield* new Unauthorized()
+        if (!after.state.usable || after.expired) return yield* new Unauthorized()
+        return seal.KeyStore({ caller: after.state.caller })
+      })
 
       const ping = Effect.suspend(() => pg`SELECT 1`).pipe(
         timeoutDetached(readTimeoutMs),
@@ -210,10 +228,6 @@ export const layerPostgres = (
         Effect.asVoid
       )
 
-      return {
-        verify: (secret, from) =>
-          secret === undefined || !shape.test(secret) ? refused : Effect.suspend(() => check(secret, from)),
-        ping
-      }
+      return { verify, ping }
     })
   )

@@ -6,12 +6,14 @@ import { Unavailable } from "../../../../src/domain/Errors.ts"
 import {
   type KeyStateCacheOptions,
   type KeyState,
+  type KnownVersions,
   makeKeyStateCache
 } from "../../../../src/gates/keys/KeyStateCache.ts"
 import { memoryKey } from "../../../../src/gates/keys/memory.ts"
 
 const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState => ({
   prefix,
+  version: `${usable} ${expiresInMs}`,
   hash: "hash",
   usable,
   expiresInMs,
@@ -20,16 +22,24 @@ const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState 
 
 type Read = (prefixes: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<KeyState>, Unavailable>
 
-/** A database that answers as told, and remembers what it was asked. */
+/** A database that answers as told with what has changed, and remembers what it was asked. */
 const makeDatabase = (initial: Read) => {
   const asked: Array<ReadonlyArray<string>> = []
   const database = {
     asked,
     answer: initial,
-    read: (prefixes: ReadonlyArray<string>) =>
+    read: (known: KnownVersions) =>
       Effect.suspend(() => {
-        asked.push([...prefixes])
-        return database.answer(prefixes)
+        const prefixes = [...known.keys()]
+        asked.push(prefixes)
+        return Effect.map(database.answer(prefixes), (states) => {
+          const found = new Map(states.map((state) => [state.prefix, state]))
+          return new Map(
+            prefixes
+              .map((prefix) => [prefix, found.get(prefix)] as const)
+              .filter(([prefix, state]) => state === undefined || state.version !== known.get(prefix))
+          )
+        })
       })
   }
   return database
