@@ -2,7 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Schema } from "effect"
 import { periods } from "../domain/Limits.ts"
-import { timeoutDetached } from "../infra/time.ts"
+import { measured, timeoutDetached, unmeasured } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
 
@@ -40,7 +40,7 @@ const make = Effect.gen(function* () {
       )
     )
   )
-  const budgets = yield* Effect.cachedWithTTL(read, keptFor)
+  const budgets = measured(yield* Effect.cachedWithTTL(unmeasured(read), keptFor))
   yield* metrics.table({
     name: "tollgate_tenant_budget_tokens",
     help: "Budgets of tenants, by period",
