@@ -25,7 +25,7 @@ export const makeEndRequest = Effect.gen(function* () {
   const [isSampled, traced] = [yield* Sampling, yield* Traced]
   const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
-  /** Charges and audits an answer. It keeps its slot while the client may read slowly. */
+  /** Charges and audits an answer. */
   const finishAnswer = (context: RequestContext, slot: Ending["slot"]) =>
     finish(context, { outcome: outcomes.answered, row: "own", slot })
 
@@ -42,6 +42,7 @@ export const makeEndRequest = Effect.gen(function* () {
 
   const respondObject = Effect.fnUntraced(function* (context: RequestContext, { body, share }: ObjectReply) {
     const isSmall = body.length <= pieceBytes
+    // The client may read a large answer slowly. So a key has no more of them in memory than slots.
     yield* finishAnswer(context, isSmall ? "freed" : "kept")
     return isSmall
       ? respondText(context, body)
@@ -73,8 +74,9 @@ export const makeEndRequest = Effect.gen(function* () {
    */
   const respondStream = Effect.fnUntraced(function* (context: RequestContext, reply: StreamReply) {
     const services = yield* Effect.context<never>()
+    // The final frame is pulled when the client has taken everything before it, so the slot is free.
     const ahead = yield* readAhead(reply, (final) =>
-      Effect.as(finishAnswer(context, "kept"), Buffer.from(reply.encoder.frames([final])))
+      Effect.as(finishAnswer(context, "freed"), Buffer.from(reply.encoder.frames([final])))
     )
     const bytes = ahead.pull.pipe(
       Effect.catchCauseIf(
