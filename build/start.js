@@ -6,7 +6,7 @@ import { join } from "node:path"
 import { setFlagsFromString } from "node:v8"
 import { entry, folderOfBuild } from "./built.js"
 
-// Loading leaves garbage for which V8 would make room that an idle gateway then keeps. `src/infra/v8/flags.ts` sets it back.
+// Loading leaves garbage for which V8 would make room that an idle gateway then keeps. `src/startup/v8Flags.ts` sets it back.
 setFlagsFromString("--semi-space-growth-factor=1")
 
 if (!existsSync(folderOfBuild())) {

@@ -4,7 +4,7 @@ import { pathToFileURL } from "node:url"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 
-const flags = pathToFileURL(path.resolve(import.meta.dirname, "../../../../src/infra/v8/flags.ts")).href
+const flags = pathToFileURL(path.resolve(import.meta.dirname, "../../../src/startup/v8Flags.ts")).href
 
 /**
  * 40 MB are kept, and 80 MB wait as long as two collections of young objects and more: they are alive, then garbage. Prints the
