@@ -21,6 +21,7 @@ const nativeCounts = {
   total_duration: optional(Nanoseconds),
   load_duration: optional(Nanoseconds),
   prompt_eval_count: optional(Count),
+  prompt_eval_cached_count: optional(Count),
   prompt_eval_duration: optional(Nanoseconds),
   eval_count: optional(Count),
   eval_duration: optional(Nanoseconds)
@@ -113,7 +114,18 @@ export const Version = Schema.Struct({
 
 // The OpenAI surface
 
-export const Usage = Schema.Struct({ prompt_tokens: Count, completion_tokens: Count, total_tokens: Count })
+export const Usage = Schema.Struct({
+  prompt_tokens: Count,
+  completion_tokens: Count,
+  total_tokens: Count,
+  prompt_tokens_details: optional(
+    Schema.Struct({
+      cached_tokens: Count.annotate({
+        description: "of prompt_tokens: what the model server had in its prefix cache, when it says so"
+      })
+    })
+  )
+})
 
 const calledFunction = {
   id: Schema.String,

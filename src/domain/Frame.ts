@@ -23,6 +23,8 @@ export interface Frame {
   readonly totalDuration?: number
   readonly loadDuration?: number
   readonly promptEvalCount?: number
+  /** of `promptEvalCount`: tokens that the backend had in its prefix cache */
+  readonly promptEvalCachedCount?: number
   readonly promptEvalDuration?: number
   readonly evalCount?: number
   readonly evalDuration?: number

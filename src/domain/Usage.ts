@@ -12,6 +12,8 @@ export interface Usage {
   readonly tokensIn: number
   readonly tokensOut: number
   readonly source: UsageSource
+  /** of `tokensIn`: tokens that the backend had in its prefix cache; absent when it did not say. They are charged as the others. */
+  readonly tokensCached?: number
 }
 
 export const noUsage: Usage = { tokensIn: 0, tokensOut: 0, source: "estimated" }
@@ -19,7 +21,7 @@ export const noUsage: Usage = { tokensIn: 0, tokensOut: 0, source: "estimated" }
 export const totalTokens = (usage: Usage): number => usage.tokensIn + usage.tokensOut
 
 /** The fields of a final frame that decide the charge. */
-export type Counted = Pick<Frame, "doneReason" | "promptEvalCount" | "evalCount">
+export type Counted = Pick<Frame, "doneReason" | "promptEvalCount" | "promptEvalCachedCount" | "evalCount">
 
 /** What the gateway itself counted. The backend's counts are checked against it. */
 export interface Seen {
@@ -76,8 +78,13 @@ export const usageOf = (final: Counted, seen: Seen): Usage => {
     seen.promptBytes + templateAllowance + firstRun
   )
   const output = believedOutput(final, seen)
+  const tokensIn = inBelieved ? final.promptEvalCount - firstRun : seen.promptEstimate
   return {
-    tokensIn: inBelieved ? final.promptEvalCount - firstRun : seen.promptEstimate,
+    tokensIn,
+    // A part cannot be more than the whole, and a part of a count that is not believed is not known.
+    ...(inBelieved && final.promptEvalCachedCount !== undefined
+      ? { tokensCached: Math.min(tokensIn, final.promptEvalCachedCount) }
+      : {}),
     tokensOut: output ?? seen.estimate,
     // The sum of two runs is not the backend's own count.
     source: inBelieved && output !== undefined && output === final.evalCount ? "backend" : "counted"

@@ -119,7 +119,12 @@ const isCertainlyMore = ({ estimate, least }: OutputCount, limit: number): boole
 /** The final frame with the charged counts, when the counts of the backend are not believable. */
 const asCharged = (final: Frame, cost: RequestCost): Frame => {
   const { usage } = cost
-  return usage.source === "backend" && final === cost.final
-    ? final
-    : { ...final, promptEvalCount: usage.tokensIn, evalCount: usage.tokensOut }
+  const { promptEvalCachedCount: cached, ...rest } = final
+  if (usage.source === "backend" && final === cost.final && cached === usage.tokensCached) return final
+  return {
+    ...rest,
+    promptEvalCount: usage.tokensIn,
+    evalCount: usage.tokensOut,
+    ...(usage.tokensCached === undefined ? {} : { promptEvalCachedCount: usage.tokensCached })
+  }
 }

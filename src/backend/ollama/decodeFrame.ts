@@ -71,6 +71,7 @@ const addTotals = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
   if (isCount(value.total_duration)) frame.totalDuration = value.total_duration
   if (isCount(value.load_duration)) frame.loadDuration = value.load_duration
   if (isCount(value.prompt_eval_count)) frame.promptEvalCount = value.prompt_eval_count
+  if (isCount(value.prompt_eval_cached_count)) frame.promptEvalCachedCount = value.prompt_eval_cached_count
   if (isCount(value.prompt_eval_duration)) frame.promptEvalDuration = value.prompt_eval_duration
   if (isCount(value.eval_count)) frame.evalCount = value.eval_count
   if (isCount(value.eval_duration)) frame.evalDuration = value.eval_duration

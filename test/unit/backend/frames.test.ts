@@ -9,7 +9,7 @@ const recorded = [
   `{"model":"m","created_at":"2026-08-21T10:00:00.123456789Z","message":{"role":"assistant","content":"","thinking":"hmm…"},"done":false}`,
   `{"model":"m","created_at":"2026-08-21T10:00:00.2Z","message":{"role":"assistant","content":"Grüße \\u003cb\\u003e 🚀\\n"},"done":false}`,
   `{"model":"m","created_at":"2026-08-21T10:00:00.3Z","message":{"role":"assistant","content":"","tool_calls":[{"id":"call_1","function":{"index":0,"name":"f","arguments":{"1":"a","x":{"y":[1,null]}}}}]},"done":false}`,
-  `{"model":"m","created_at":"2026-08-21T10:00:00.4Z","message":{"role":"assistant","content":"日本"},"done":true,"done_reason":"stop","total_duration":10,"load_duration":1,"prompt_eval_count":12,"prompt_eval_duration":2,"eval_count":4,"eval_duration":7}`
+  `{"model":"m","created_at":"2026-08-21T10:00:00.4Z","message":{"role":"assistant","content":"日本"},"done":true,"done_reason":"stop","total_duration":10,"load_duration":1,"prompt_eval_count":12,"prompt_eval_cached_count":5,"prompt_eval_duration":2,"eval_count":4,"eval_duration":7}`
 ]
 
 const splitAt = (bytes: Buffer, cuts: ReadonlyArray<number>): ReadonlyArray<Buffer> => {
@@ -165,7 +165,12 @@ describe("a line", () => {
 
   it("when a final frame has counts, then only possible counts are taken, and none of other frames", () => {
     for (const absurd of [-1, 1.5, 1e300, "7", null, true, [1]]) {
-      const frame = final({ eval_count: absurd, prompt_eval_count: absurd, total_duration: absurd })
+      const frame = final({
+        eval_count: absurd,
+        prompt_eval_count: absurd,
+        prompt_eval_cached_count: absurd,
+        total_duration: absurd
+      })
       assert.deepStrictEqual(frame, { createdAt: "2026-08-21T10:00:00Z", text: "", done: true })
     }
     assert.notProperty(chat(`{"done":false,"eval_count":9,"message":{"content":"x"}}`), "evalCount")

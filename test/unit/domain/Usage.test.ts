@@ -28,6 +28,21 @@ describe("the charge for a finished request", () => {
     })
   })
 
+  it("when the backend had a part of the prompt in its cache, then that part is known and nothing is charged less", () => {
+    const charged = { tokensIn: 9, tokensOut: 30, source: "backend" } as const
+    const usage = (cached: number, more: Partial<Frame> = {}) =>
+      usageOf(final({ promptEvalCount: 9, promptEvalCachedCount: cached, evalCount: 30, ...more }), seen)
+    assert.deepStrictEqual(usage(0), { ...charged, tokensCached: 0 })
+    assert.deepStrictEqual(usage(8), { ...charged, tokensCached: 8 })
+    assert.deepStrictEqual(usage(1000), { ...charged, tokensCached: 9 })
+    // A part of a count that is not believed is not known.
+    assert.deepStrictEqual(usage(8, { promptEvalCount: 1e12 }), {
+      tokensIn: 12,
+      tokensOut: 30,
+      source: "counted"
+    })
+  })
+
   it("when a count is absent or absurd, then the charge is what was seen", () => {
     for (const evalCount of [undefined, -5, 1e30, 3.7, Number.NaN, Infinity, 101]) {
       const usage = usageOf(

@@ -53,6 +53,23 @@ describe("a chunk with the final frame", () => {
     assert.strictEqual(one.shown.at(-1), last)
     assert.strictEqual(model.spent, 941)
   })
+
+  it("when it says what was cached of the prompt, then the client sees that of the charged prompt, and pays the same", () => {
+    const model = new MeteredModel(5000)
+    const cached = (promptEvalCount: number, promptEvalCachedCount: number) => {
+      const one = admitted(model)
+      one.answer([[word, final({ promptEvalCount, promptEvalCachedCount, evalCount: 2 })]])
+      read(one)
+      return one.shown.at(-1)
+    }
+    assert.deepInclude(cached(41, 39), { promptEvalCount: 41, promptEvalCachedCount: 39 })
+    assert.strictEqual(model.spent, 43)
+    assert.deepInclude(cached(41, 4000), { promptEvalCount: 41, promptEvalCachedCount: 41 })
+    // A count that is not believed, so that its part is not known.
+    const estimated = cached(1e12, 39)
+    assert.strictEqual(estimated?.promptEvalCount, 40)
+    assert.notProperty(estimated, "promptEvalCachedCount")
+  })
 })
 
 describe("output that is collected", () => {

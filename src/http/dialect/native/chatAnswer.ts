@@ -18,6 +18,7 @@ export const countsOf = (frame: Frame): JsonObject =>
     total_duration: frame.totalDuration,
     load_duration: frame.loadDuration,
     prompt_eval_count: frame.promptEvalCount,
+    prompt_eval_cached_count: frame.promptEvalCachedCount,
     prompt_eval_duration: frame.promptEvalDuration,
     eval_count: frame.evalCount,
     eval_duration: frame.evalDuration

@@ -18,7 +18,13 @@ export const openaiId = (prefix: string): string => `${prefix}-${randomUUID().re
 
 export const usageOf = (frame: Frame): JsonObject => {
   const [input, output] = [frame.promptEvalCount ?? 0, frame.evalCount ?? 0]
-  return { prompt_tokens: input, completion_tokens: output, total_tokens: input + output }
+  const cached = frame.promptEvalCachedCount
+  return {
+    prompt_tokens: input,
+    completion_tokens: output,
+    total_tokens: input + output,
+    ...(cached === undefined ? {} : { prompt_tokens_details: { cached_tokens: cached } })
+  }
 }
 
 /** Unix seconds by the backend's clock. An unreadable time becomes now. */

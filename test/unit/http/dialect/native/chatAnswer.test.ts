@@ -10,13 +10,20 @@ describe("POST /api/chat, the answer", () => {
   it("when frames come, then each is one line with its end and the client's own spelling of the model", () => {
     const text = chatEncoder("My/Model").frames([
       frame("a\nb"),
-      frame("", { done: true, doneReason: "stop", promptEvalCount: 5, evalCount: 2, totalDuration: 9 })
+      frame("", {
+        done: true,
+        doneReason: "stop",
+        promptEvalCount: 5,
+        promptEvalCachedCount: 4,
+        evalCount: 2,
+        totalDuration: 9
+      })
     ])
     assert.strictEqual(
       text,
       `{"model":"My/Model","created_at":"${createdAt}","message":{"role":"assistant","content":"a\\nb"},"done":false}\n` +
         `{"model":"My/Model","created_at":"${createdAt}","message":{"role":"assistant","content":""},"done":true,` +
-        `"done_reason":"stop","total_duration":9,"prompt_eval_count":5,"eval_count":2}\n`
+        `"done_reason":"stop","total_duration":9,"prompt_eval_count":5,"prompt_eval_cached_count":4,"eval_count":2}\n`
     )
   })
 

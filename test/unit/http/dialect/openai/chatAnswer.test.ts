@@ -42,6 +42,15 @@ describe("POST /v1/chat/completions, the answer", () => {
     ])
   })
 
+  it("when the backend says what it had in its cache, then the usage has it as OpenAI's has", () => {
+    const cached = done({ promptEvalCachedCount: 4 })
+    const usage = { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 }
+    const expected = { ...usage, prompt_tokens_details: { cached_tokens: 4 } }
+    assert.deepInclude(chatEncoder("my-model").object(cached), { usage: expected })
+    assert.deepInclude(events([frame({ text: "Hi" }), cached]).at(-1), { usage: expected })
+    assert.deepInclude(chatEncoder("my-model").object(done()), { usage })
+  })
+
   it("when usage was asked for in a chunk of its own, then it comes there, without choices, and nowhere else", () => {
     const text = chatEncoder("my-model", true).frames([frame({ text: "Hi" }), done()])
     const chunks = text
