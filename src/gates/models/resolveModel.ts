@@ -1,11 +1,11 @@
 /** The decision of discovery about a request. Both layers use it. */
 import { Result } from "effect"
-import { checkCapabilities } from "../../domain/capabilities.ts"
 import { type BadRequest, Forbidden } from "../../domain/Errors.ts"
 import { type Asked, type Evidence, seal } from "../../domain/Evidence.ts"
 import { scopeFor } from "../../domain/Inference.ts"
 import { checkWindow, type WindowPolicy, windowOf } from "../../domain/promptWindow.ts"
 import type { Catalog } from "./Catalog.ts"
+import { checkCapabilities } from "./checkCapabilities.ts"
 
 /** Checks in the order of refusal: scope, model, capabilities. */
 export const resolveModel = (

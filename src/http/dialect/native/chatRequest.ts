@@ -4,7 +4,7 @@ import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, checkMaxTokens } from "../fields.ts"
-import { Images } from "../images.ts"
+import { Images } from "../imageFields.ts"
 import { forwardedOf, generationFields } from "./fields.ts"
 import { askedNumCtx, optionsOf } from "./options.ts"
 

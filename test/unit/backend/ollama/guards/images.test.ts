@@ -1,10 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { maxImages, maxPixels, maxSide, pixelsOf } from "../../../../src/http/dialect/images.ts"
-import { readImage } from "../../../../src/http/dialect/imageFormat.ts"
-import { nativeChat, nativeGenerate } from "../../../../src/http/dialect/native/dialect.ts"
-import { openaiChat } from "../../../../src/http/dialect/openai/dialect.ts"
-import { decodablePng, picture, pictures } from "../../../support/pictures.ts"
-import { decoding } from "../decoding.ts"
+import { maxImages, maxPixels, maxSide, pixelsOf } from "../../../../../src/backend/ollama/guards/images.ts"
+import { readImage } from "../../../../../src/backend/ollama/guards/imageFormat.ts"
+import { nativeChat, nativeGenerate } from "../../../../../src/http/dialect/native/dialect.ts"
+import { openaiChat } from "../../../../../src/http/dialect/openai/dialect.ts"
+import { decodablePng, picture, pictures } from "../../../../support/pictures.ts"
+import { decoding } from "../../../http/decoding.ts"
 
 const native = decoding(nativeChat)
 const generate = decoding(nativeGenerate)

@@ -1,6 +1,6 @@
 /** Reads the format and size of an image, and whether it is complete. It does not decode the image. */
 import { crc32 } from "node:zlib"
-import type { ImageInfo } from "../../domain/Inference.ts"
+import type { ImageInfo } from "../../../domain/Inference.ts"
 
 const pngSignature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
 /** Length, name and checksum around the content of a chunk. */

@@ -1,12 +1,13 @@
 /**
- * Checks the images of a request. The model server decodes an image into four bytes a pixel, so the gateway bounds the size
- * in its header: a PNG of 2 kB can be 30,000 pixels wide. A file of an unknown format is refused, because the server
- * answers it with a 500.
+ * Images. Ollama decodes an image into four bytes a pixel, so the gateway bounds the size in its header: a PNG of 2 kB can
+ * be 30,000 pixels wide. A file of an unknown format is refused, because Ollama answers it with a 500.
+ *
+ * For: every Ollama up to 0.24.0. Shown by `test/real/images.real.ts`.
  */
-import { Result, Schema } from "effect"
-import { type Decided, refuse } from "../../domain/Errors.ts"
-import { isFormed } from "./fields.ts"
-import type { DecodedRequest, Json } from "../../domain/Inference.ts"
+import { Result } from "effect"
+import { type Decided, refuse } from "../../../domain/Errors.ts"
+import type { DecodedRequest, ImageInfo, Json } from "../../../domain/Inference.ts"
+import type { Model } from "../../../domain/Model.ts"
 import { readImage } from "./imageFormat.ts"
 
 /** Enough for a photograph of 12 megapixels. */
@@ -29,25 +30,15 @@ export const pixelsOf = (base64: string): number | undefined => {
   return image && image.width * image.height
 }
 
-const expected = `a PNG, JPEG or WebP image of at most ${maxPixels} pixels, and ${maxSide} a side`
+/** What an image must be, in the words of an error. */
+export const expectedImage = `a PNG, JPEG or WebP image of at most ${maxPixels} pixels, and ${maxSide} a side`
 
-const isImage = (base64: string): boolean => {
+export const isImage = (base64: string): boolean => {
   const image = imageOf(base64)
   if (image === undefined) return false
   const { height, width } = image
   return width <= maxSide && height <= maxSide && width * height <= maxPixels
 }
-
-/** An image in the form of the backend: base64 without a `data:` prefix. */
-export const Image = Schema.String.check(
-  isFormed(
-    /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/,
-    "base64 without a data: prefix"
-  ).abort(),
-  Schema.makeFilter(isImage, { expected })
-)
-
-export const Images = Schema.Array(Image).check(Schema.isMaxLength(maxImages))
 
 const imagesIn = (holder: Json | undefined): ReadonlyArray<Json> =>
   typeof holder === "object" && holder !== null && "images" in holder && Array.isArray(holder.images)
@@ -80,13 +71,27 @@ export const checkImages = (request: DecodedRequest): Decided<DecodedRequest> =>
   return Result.succeed({ ...request, images: readable })
 }
 
-const dataUrl = /^data:(?:image\/(?:jpeg|jpg|png|webp))?;base64,([A-Za-z0-9+/]+={0,2})$/
+const hasFamily = ({ details }: Model, matches: (family: string) => boolean): boolean => {
+  const { families } = details
+  return Array.isArray(families) && families.some((family) => typeof family === "string" && matches(family))
+}
 
-/** The base64 in a data URL of an image. */
-export const base64Of = (url: string): string | undefined => dataUrl.exec(url)?.[1]
-
-/** An image as clients of the OpenAI surface send it. */
-export const ImageUrl = Schema.String.check(
-  isFormed(dataUrl, "a data: URL of a base64 jpeg, png or webp image").abort(),
-  Schema.makeFilter((url: string) => isImage(base64Of(url) ?? ""), { expected })
-)
+/**
+ * Returns what is wrong with an image for this model. For a model with a separate projector (llava and similar ones),
+ * llama.cpp decodes the images. It reads PNG and JPEG, and the runner of Ollama 0.24 crashes on an image that it cannot
+ * decode. The image processor of Qwen's models panics when a side is too small or the sides differ too much.
+ */
+export const imageProblem = (
+  model: Model,
+  { complete, format, height, width }: ImageInfo
+): string | undefined => {
+  if (
+    hasFamily(model, (family) => family === "clip") &&
+    !(complete && (format === "png" || format === "jpeg"))
+  )
+    return "expected a whole PNG or JPEG, this model reads no other"
+  const [short, long] = [Math.min(width, height), Math.max(width, height)]
+  if (hasFamily(model, (family) => /^qwen.*vl/.test(family)) && (short < 32 || long > 200 * short))
+    return "expected sides of 32 pixels or more, one at most 200 times the other, for this model"
+  return undefined
+}

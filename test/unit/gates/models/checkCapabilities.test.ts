@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
-import type { ImageInfo, Json } from "../../../src/domain/Inference.ts"
-import type { Model } from "../../../src/domain/Model.ts"
-import { dropUnsupported, checkCapabilities } from "../../../src/domain/capabilities.ts"
-import { callOf, modelNamed } from "../../support/permits.ts"
+import type { ImageInfo, Json } from "../../../../src/domain/Inference.ts"
+import type { Model } from "../../../../src/domain/Model.ts"
+import { dropUnsupported } from "../../../../src/domain/capabilities.ts"
+import { checkCapabilities } from "../../../../src/gates/models/checkCapabilities.ts"
+import { callOf, modelNamed } from "../../../support/permits.ts"
 
 const thinker: Model = { ...modelNamed("t"), capabilities: ["completion", "thinking"] }
 const plain: Model = { ...modelNamed("p"), capabilities: ["completion"] }

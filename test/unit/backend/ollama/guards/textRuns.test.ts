@@ -1,7 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import type { JsonObject } from "../../../src/domain/Inference.ts"
-import { fieldWithLongRun, maxRun, overflowsOnLongRuns } from "../../../src/domain/textRuns.ts"
+import type { JsonObject } from "../../../../../src/domain/Inference.ts"
+import {
+  fieldWithLongRun,
+  maxRun,
+  overflowsOnLongRuns
+} from "../../../../../src/backend/ollama/guards/textRuns.ts"
 
 const user = (content: string) => ({ role: "user", content })
 const refused = (body: JsonObject, field: string) => assert.strictEqual(fieldWithLongRun(body), field)

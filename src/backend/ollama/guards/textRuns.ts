@@ -1,11 +1,13 @@
 /**
- * Bounds the number of consecutive characters of one class in a text. llama.cpp splits texts with `std::regex`, which
- * recurses for each character of a match, also in the main process: 11,000 letters in a row, or 33,500 digits, signs or
- * blanks, overflow its stack (measured on Ollama 0.11.4 and 0.24.0; docs/protocol.md).
+ * Long runs of text: consecutive characters of one class. llama.cpp splits texts with `std::regex`, which recurses for each
+ * character of a match, also in the main process: 11,000 letters in a row, or 33,500 digits, signs or blanks, overflow its
+ * stack (docs/protocol.md).
+ *
+ * For: every Ollama up to 0.24.0. Shown by `test/real/survival.real.ts`.
  */
-import type { Json, JsonObject } from "./Inference.ts"
-import { isObject } from "./json.ts"
-import type { Tokenizer } from "./Model.ts"
+import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { isObject } from "../../../domain/json.ts"
+import type { Tokenizer } from "../../../domain/Model.ts"
 
 /** Maximal length of a run, in UTF-16 units. The longest runs in real texts are rulers of signs and lists without blanks. */
 export const maxRun = 4096
