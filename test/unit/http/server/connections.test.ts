@@ -158,8 +158,8 @@ it.live(
     Effect.gen(function* () {
       const { ask, connections, dial } = yield* makeWorld(paced)
       const answered = Effect.fnUntraced(function* (from: string) {
-        const client = yield* dial(from)
         const since = performance.now()
+        const client = yield* dial(from)
         ask(client)
         // The answer may come before anybody waits for it.
         return { waited: once(client.socket, "data").then(() => performance.now() - since) }
