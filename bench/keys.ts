@@ -6,12 +6,11 @@
  *
  * `COUNTS=1,1000,10000`, `RATE=1000` authentications a second, `SECONDS=5`.
  */
-import { readdirSync, readFileSync } from "node:fs"
 import { mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer, Redacted, Result } from "effect"
+import { Effect, Layer, Redacted } from "effect"
 import { mintKey, prefixOf } from "../src/domain/Key.ts"
 import { KeyStore } from "../src/gates/keys/KeyStore.ts"
 import { layerPostgres as layerKeyStore } from "../src/gates/keys/postgres.ts"
@@ -19,6 +18,7 @@ import { embeddedPostgres } from "../src/infra/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../src/infra/Migrations.ts"
 import { type DatabaseAddress, layerPostgres } from "../src/infra/Postgres.ts"
 import * as Metrics from "../src/observability/Metrics.ts"
+import { serverCpu } from "./serverCpu.ts"
 
 const counts = (process.env["COUNTS"] ?? "1,1000,9000,12000").split(",").map(Number)
 const perSecond = Number(process.env["RATE"] ?? 1000)
@@ -42,26 +42,6 @@ const addKeys = Effect.fnUntraced(function* (count: number) {
     SELECT (SELECT id FROM tenants WHERE name = ${name}), 'bench', p, '$argon2id$bench'
     FROM jsonb_array_elements_text(${pg.json(secrets.map(prefixOf))}) AS p`
   return secrets
-})
-
-/** Seconds of CPU that the database server on this machine has used. */
-const serverCpu = Effect.gen(function* () {
-  const pg = yield* PgClient.PgClient
-  const [row] = yield* pg<{
-    readonly folder: string
-  }>`SELECT setting AS folder FROM pg_settings WHERE name = 'data_directory'`
-  const [pid] = readFileSync(path.join(row?.folder ?? "", "postmaster.pid"), "utf8").split("\n")
-  let ticks = 0
-  for (const process of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    const stat = Result.getOrElse(
-      Result.try(() => readFileSync(`/proc/${process}/stat`, "utf8")),
-      () => ""
-    )
-    const [, parent, ...rest] = stat.slice(stat.lastIndexOf(")") + 2).split(" ")
-    // User and system time are the 14th and 15th field.
-    if (parent === pid || process === pid) ticks += Number(rest[9]) + Number(rest[10])
-  }
-  return ticks / 100
 })
 
 const authenticate = Effect.fnUntraced(function* (secrets: ReadonlyArray<string>) {

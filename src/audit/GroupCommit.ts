@@ -7,7 +7,7 @@
  * fails because of the store, its submitters fail (`fail`), or its writer tries it again until it is written (`keep`).
  */
 import { Cause, Data, Deferred, Effect, Exit, Fiber, Option, Queue, type Scope } from "effect"
-import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
+import { afterIo, makeMonotonicMs } from "../infra/time.ts"
 
 /** The queue is full: nothing was accepted. */
 export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity: number }> {}
@@ -134,16 +134,21 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       return entry
     })
 
+  /** The result may have arrived while this process was too busy to see it. */
+  const late = (entry: Item) =>
+    Effect.andThen(
+      afterIo,
+      Effect.flatMap(
+        Deferred.poll(entry.result),
+        Option.getOrElse(() => Effect.fail(new Late({ isBeingWritten: entry.isBeingWritten })))
+      )
+    )
+
   const wait = (entry: Item, ms?: number): Effect.Effect<void, E | QueueClosed | Late> => {
     const result = Deferred.await(entry.result)
-    const inTime =
-      ms === undefined
-        ? result
-        : Effect.mapError(
-            timeoutDetached(ms)(result),
-            () => new Late({ isBeingWritten: entry.isBeingWritten })
-          )
-    return Effect.flatten(inTime)
+    return Effect.flatten(
+      ms === undefined ? result : Effect.timeoutOrElse(result, { duration: ms, orElse: () => late(entry) })
+    )
   }
 
   return {

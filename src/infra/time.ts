@@ -71,7 +71,7 @@ export const unmeasured = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect
   )
 
 /** Waits until Node has read what has arrived. */
-const afterIo = Effect.callback<void>((resume) => {
+export const afterIo = Effect.callback<void>((resume) => {
   const immediate = setImmediate(() => resume(Effect.void))
   return Effect.sync(() => clearImmediate(immediate))
 })
