@@ -261,7 +261,7 @@ describe("a client that leaves", () => {
             let written = -1
             while (written !== (yield* look)) {
               written = yield* look
-              yield* Effect.sleep("400 millis")
+              yield* Effect.sleep("800 millis")
             }
             // What the kernel's own buffers and ours hold; without a pause it would write for ever.
             assert.isBelow(written, 16 * 1024 * 1024)
@@ -269,7 +269,7 @@ describe("a client that leaves", () => {
             while (bytes < 20 * 1024 * 1024) for (const frame of yield* pull) bytes += frame.text.length
             assert.isAbove(backend.requests[0]?.written ?? 0, written)
           }).pipe(Effect.scoped),
-        { idleTimeoutMs: 200 }
+        { idleTimeoutMs: 700 }
       )
   )
 })
