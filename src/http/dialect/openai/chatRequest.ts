@@ -4,6 +4,7 @@ import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
+import { Effort, thinkOf } from "../effort.ts"
 import { absentable, checkMaxTokens, MaxTokens, TopLogprobs } from "../fields.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
 import { samplingOf } from "../sampling.ts"
@@ -22,8 +23,6 @@ const ToolChoice = Schema.Union([
   Schema.Literals(["none", "auto", "required"]),
   Schema.Struct({ type: Schema.Literal("function"), function: Schema.Struct({ name: Schema.String }) })
 ])
-
-const Effort = Schema.Literals(["none", "minimal", "low", "medium", "high", "max", "xhigh", "ultra"])
 
 const Chat = Schema.Struct({
   ...generationFields,
@@ -64,23 +63,6 @@ const toolsOf = ({ tool_choice: choice, tools }: typeof Chat.Type): Decided<Json
 }
 
 const noTools = Result.succeed(undefined)
-
-const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | undefined => {
-  switch (effort) {
-    case undefined:
-    case null:
-      return undefined
-    case "none":
-      return false
-    case "minimal":
-      return "low"
-    case "xhigh":
-    case "ultra":
-      return "max"
-    default:
-      return effort
-  }
-}
 
 export const chatRequest = requestDecoder(
   Chat,

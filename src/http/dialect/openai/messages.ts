@@ -39,7 +39,7 @@ const roleOf = (role: Message["role"]): string =>
   role === "developer" ? "system" : role === "function" ? "tool" : role
 
 /** Decodes arguments from JSON text. Some clients send "" for none. */
-const argumentsOf = (text: string | null | undefined, path: string): Decided<JsonObject> => {
+export const argumentsOf = (text: string | null | undefined, path: string): Decided<JsonObject> => {
   if (text === undefined || text === null || text === "") return Result.succeed({})
   // As strict as for the body: bounded nesting, and no duplicate keys.
   const parsed = Result.getOrNull(parseJson(text))
