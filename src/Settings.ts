@@ -265,7 +265,7 @@ const removed = ({ WORKERS: workers = "1" }: Environment): ReadonlyArray<Problem
         {
           setting: "WORKERS",
           given: "a setting that is gone",
-          expected: "no such variable: run one process a core behind a balancer, as docs/operations.md says"
+          expected: "no such variable: run one process a core behind a balancer, as docs/deploy.md says"
         }
       ]
 

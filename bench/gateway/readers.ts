@@ -22,7 +22,8 @@ export interface Read {
 
 class NotInTheGuide extends Data.TaggedError("NotInTheGuide")<{ readonly query: string }> {}
 
-const queries = blocks(readPaper("docs/operations.md"), "sql")
+const queries = ["docs/audit.md", "docs/run.md"]
+  .flatMap((page) => blocks(readPaper(page), "sql"))
   .join("\n")
   .replaceAll(/^--.*$/gm, "")
   .split(";")

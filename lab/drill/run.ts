@@ -5,7 +5,7 @@
  * an answer that is not the gateway's own; or a service that does not come back.
  *
  * Prometheus runs fifteen times faster than in production (`Prometheus.ts`), and so do the gateway's polls. Arguments:
- * `--seconds 30` of each outage, `--only <text of its name>`, `--write` puts the table into docs/operations.md,
+ * `--seconds 30` of each outage, `--only <text of its name>`, `--write` puts the table into docs/alerts.md,
  * `--record` keeps what Prometheus scraped for test/deploy/alerts.test.ts.
  */
 import { parseArgs } from "node:util"

@@ -1,4 +1,4 @@
-/** The table of the drill, and its place in docs/operations.md. */
+/** The table of the drill, and its place in docs/alerts.md. */
 import { readFileSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { timesFaster } from "../../test/support/Prometheus.ts"
@@ -36,7 +36,7 @@ export const markdown = (rows: ReadonlyArray<Row>): string =>
 
 /** Puts the table between its marks. */
 export const write = (table: string, seconds: number): void => {
-  const file = path.resolve(import.meta.dirname, "../../docs/operations.md")
+  const file = path.resolve(import.meta.dirname, "../../docs/alerts.md")
   const text = readFileSync(file, "utf8")
   const [start, end] = ["<!-- drill -->\n", "\n<!-- end of drill -->"]
   const [from, until] = [text.indexOf(start) + start.length, text.indexOf(end)]

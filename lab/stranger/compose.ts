@@ -24,9 +24,7 @@ const File = Schema.Struct({ services: Schema.Struct({ migrate: Service, gateway
 
 /** The guide's block for one machine: what makes `.env`, and what is typed in the gateway's container. */
 const guide = () => {
-  const block = blocks(readPaper("docs/operations.md"), "sh").find((text) =>
-    text.includes("docker compose up")
-  )
+  const block = blocks(readPaper("docs/deploy.md"), "sh").find((text) => text.includes("docker compose up"))
   const all = lines(block ?? "")
   const inside = "docker compose exec gateway "
   return {

@@ -56,7 +56,7 @@ const broken = (message: string) => new CheckoutFailed({ message })
 
 /** The commands of the guide's block that installs the chart, by what they do. */
 const guide = () => {
-  const block = blocks(readPaper("docs/operations.md"), "sh").find((text) => text.includes("helm install"))
+  const block = blocks(readPaper("docs/deploy.md"), "sh").find((text) => text.includes("helm install"))
   const all = lines(block ?? "")
   const inside = "kubectl -n tollgate exec deploy/tollgate -- "
   return {
@@ -87,7 +87,7 @@ export const throughHelm = Effect.gen(function* () {
     path.join(folder, "urls.env"),
     `DATABASE_URL=${servers.databaseUrl}\nREDIS_URL=${servers.redisUrl}\n`
   )
-  writeFileSync(path.join(folder, "values.yaml"), blocks(readPaper("docs/operations.md"), "yaml")[0] ?? "")
+  writeFileSync(path.join(folder, "values.yaml"), blocks(readPaper("docs/deploy.md"), "yaml")[0] ?? "")
   const dryRun = " --dry-run=client -o yaml"
   const created = yield* timed(
     "kubectl create namespace, and the Secret",

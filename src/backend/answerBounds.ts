@@ -2,7 +2,7 @@
  * Bounds on the answers of the backend. Each bound is computed from the request. A normal answer is far below it, and
  * the backend cannot decide how much memory is used. An answer beyond its bound is a failure of the backend.
  *
- * docs/operations.md lists the figures.
+ * docs/run.md lists the figures.
  */
 import type { Frame } from "../domain/Frame.ts"
 import type { ModelCall } from "../domain/Inference.ts"

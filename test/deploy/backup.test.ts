@@ -15,7 +15,7 @@ import { blocks, lines, readPaper } from "../support/Paper.ts"
 import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { findPostgres } from "../support/servers/PostgresTools.ts"
 
-const commands = blocks(readPaper("docs/operations.md"), "sh").flatMap(lines)
+const commands = blocks(readPaper("docs/deploy.md"), "sh").flatMap(lines)
 const [dump = "", clear = "", restore = "", roles = ""] = [
   /\bpg_dump\b/,
   /DROP DATABASE/,

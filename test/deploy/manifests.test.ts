@@ -168,5 +168,5 @@ it("when the chart takes settings, then under the names that are no values of th
 })
 
 it("when the guide shows values of the chart, then they are those that lint:deploy renders", () => {
-  assert.deepStrictEqual(blocks(read("docs/operations.md"), "yaml"), [read("test/deploy/values/guide.yaml")])
+  assert.deepStrictEqual(blocks(read("docs/deploy.md"), "yaml"), [read("test/deploy/values/guide.yaml")])
 })

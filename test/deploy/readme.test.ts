@@ -1,5 +1,5 @@
 /**
- * Whatever the README and the operations guide tell their reader to type is typed here, in a checkout of its own beside
+ * Whatever the README and the guide tell their reader to type is typed here, in a checkout of its own beside
  * a running `npm start`, and prints what they say it prints. What needs an engine is named below, with what runs it.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
@@ -16,7 +16,7 @@ import { freePort } from "../support/servers/processes.ts"
 
 const readme = readPaper("README.md")
 const reference = readPaper("docs/reference.md")
-const operations = readPaper("docs/operations.md")
+const guide = ["deploy", "run", "audit", "alerts"].map((page) => readPaper(`docs/${page}.md`))
 
 /** Commands that cannot be typed here: why, and the file that holds them to their word. */
 const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: string }>> = {
@@ -233,10 +233,10 @@ layer(layerReading, { excludeTestServices: true })("a reader who types what the 
       })
   )
 
-  it.effect("when every other command and query of README and operations guide is run, then it works", () =>
+  it.effect("when every other command and query of README and guide is run, then it works", () =>
     Effect.gen(function* () {
       const reader = yield* withOwnKey
-      const given = [readme, reference, operations].flatMap((text) => [
+      const given = [readme, reference, ...guide].flatMap((text) => [
         ...blocks(text, "sh").flatMap(lines),
         ...inlineCommands(text)
       ])
@@ -255,7 +255,10 @@ layer(layerReading, { excludeTestServices: true })("a reader who types what the 
       writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
       for (const command of here) yield* succeeds(command, reader)
 
-      const queries = [...blocks(operations, "sql"), ...given.filter((code) => code.startsWith("SELECT"))]
+      const queries = [
+        ...guide.flatMap((text) => blocks(text, "sql")),
+        ...given.filter((code) => code.startsWith("SELECT"))
+      ]
         .join(";\n")
         .replaceAll("'…'", "'01a1fca4-4f59-7db5-bd9d-1ef8280fed72'")
         .split(";")
@@ -271,7 +274,7 @@ layer(layerReading, { excludeTestServices: true })("a reader who types what the 
   )
 
   it("when a command is in the papers, then a test runs it", () => {
-    const told = new Set([readme, reference, operations].flatMap(commandsOf))
+    const told = new Set([readme, reference, ...guide].flatMap(commandsOf))
     for (const [command, { by }] of Object.entries(elsewhere)) {
       assert.isTrue(told.has(command), `nobody is told to type ${command}`)
       assert.isTrue(existsSync(path.join(root, by)), `${command}: ${by}`)

@@ -12,7 +12,7 @@ import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, TestRedis } from "../support/TestRedis.ts"
 import { makeRedisCluster } from "../support/TestRedisCluster.ts"
 
-const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/operations.md"), "utf8")
+const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/deploy.md"), "utf8")
 const [, rules = ""] = /ACL SETUSER gateway on '>hidden-word' (.*)/.exec(guide) ?? []
 
 const [, ofCluster = ""] = /On a Redis Cluster it also needs `([^`]*)`/.exec(guide) ?? []

@@ -18,7 +18,7 @@ import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { findPostgres } from "../support/servers/PostgresTools.ts"
 import { layerPrivateRedis, TestRedis } from "../support/TestRedis.ts"
 
-const commands = blocks(readPaper("docs/operations.md"), "sh").flatMap(lines)
+const commands = blocks(readPaper("docs/deploy.md"), "sh").flatMap(lines)
 const [dump = "", empty = "", restore = ""] = [/\bpg_dump\b/, /\bDROP DATABASE\b/, /\bpg_restore\b/].map(
   (word) => commands.find((command) => word.test(command))
 )

@@ -8,7 +8,7 @@ import { layerTracing } from "../../src/observability/tracing.ts"
 import { Collector, layerCollector } from "../support/Collector.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
-const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/operations.md"), "utf8")
+const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/alerts.md"), "utf8")
 
 const documented = (guide.split("<!-- log line -->")[1] ?? "")
   .trimStart()

@@ -1,4 +1,4 @@
-/** What documents and comments name exists, and what an operator meets is in the operations guide. */
+/** What documents and comments name exists, and what an operator meets is in the guide. */
 import { existsSync, globSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
@@ -23,7 +23,8 @@ const filesOf = (...patterns: ReadonlyArray<string>) =>
 const papers = filesOf("README.md", "CONTRIBUTING.md", "Dockerfile", "docker-compose.yml", "docs/**/*.*")
 const folders = "{src,build,playground,cli,migrations,test,lab,bench,deploy}"
 const code = filesOf(`${folders}/**/*.{ts,js,lua,sql,sh,html,css}`)
-const operations = papers.find(({ file }) => file === "docs/operations.md")?.text ?? ""
+const page = (name: string) => papers.find(({ file }) => file === `docs/${name}.md`)?.text ?? ""
+const guide = ["deploy", "run", "audit", "alerts"].map(page)
 
 const named = (files: typeof papers, pattern: RegExp) =>
   files.flatMap(({ file, text }) => [...text.matchAll(pattern)].map((match) => ({ file, match })))
@@ -80,8 +81,7 @@ it("when a document names an npm script, then it exists", () => {
 })
 
 it("when a setting is in the code, then the table of the reference has the same row", () => {
-  const reference =
-    papers.find(({ file }) => file === "docs/reference.md")?.text.split("<!-- settings")[1] ?? ""
+  const reference = page("reference").split("<!-- settings")[1] ?? ""
   assert.deepStrictEqual(
     reference.slice(reference.indexOf("| Setting")).split("\n\n")[0]?.split("\n").slice(2),
     Object.values(table).map(({ expected, name, shown }) => `| \`${name}\` | ${shown} | ${expected} |`)
@@ -104,22 +104,74 @@ it("when a document names a setting, a metric or an error, then it exists", () =
   allKnown(named(papers, /`((?:tollgate|gateway)_[a-z_]+)(?:\{[^`]*)?`/g), 10, (name) =>
     source.includes(`"${name.replace(/_(?:sum|count|bucket)$/, "")}"`)
   )
-  const types = new Set(Object.values<Outcome>(outcomes).flatMap(({ type }) => type ?? []))
-  const errors = papers
-    .filter(({ file }) => file === "docs/reference.md")
-    .map(({ file, text }) => ({ file, text: /\n## Errors\n[^]*?\n## /.exec(text)?.[0] ?? "" }))
-  allKnown(named(errors, /^\| \d{3} \| `(\w+)`/gm), 8, (name) => types.has(name))
 })
 
-/** The first cells of the table after `<!-- name -->` in the operations guide. */
-const rowsOf = (name: string) => {
-  const [, after = ""] = operations.split(`<!-- ${name} -->\n`)
+it("when a metric or an error is in the code, then the reference has its row, and no other", () => {
+  const declared = code
+    .filter(({ file }) => file.startsWith("src/"))
+    .flatMap(({ text }) => [...text.matchAll(/\bname: "((?:tollgate|gateway)_[a-z_]+)"/g)])
+  const told = [...page("reference").matchAll(/^\| `((?:tollgate|gateway)_[a-z_]+)` \|/gm)]
+  const names = (found: ReadonlyArray<RegExpExecArray>) => found.map((match) => match[1] ?? "")
+  assert.sameMembers(names(told), names(declared))
+
+  const errors = Object.values<Outcome>(outcomes).flatMap(({ type }) => type ?? [])
+  const section = /\n## Errors\n[^]*?\n## /.exec(page("reference"))?.[0] ?? ""
+  assert.deepStrictEqual(
+    errors.filter((type) => !section.includes(`\`${type}\``)),
+    []
+  )
+  const known = new Set(errors)
+  allKnown(named([{ file: "docs/reference.md", text: section }], /^\| \d{3} \| `(\w+)`/gm), 8, (name) =>
+    known.has(name)
+  )
+})
+
+it("when a page of the guide has a heading, then its contents name it", () => {
+  for (const text of guide) {
+    const told = [...(text.split("<!-- contents -->\n")[1]?.split("\n\n")[0] ?? "").matchAll(/\[([^\]]+)\]/g)]
+    const there = [...text.replaceAll(/^```[^]*?^```$/gm, "").matchAll(/^## (.*)$/gm)]
+    assert.deepStrictEqual(
+      told.map((match) => match[1]),
+      there.map((match) => match[1])
+    )
+  }
+})
+
+it("when a document links to a heading, then the heading exists", () => {
+  const slug = (heading: string) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\w -]/g, "")
+      .replaceAll(" ", "-")
+  const headings = new Set(
+    filesOf("README.md", "docs/**/*.md", "bench/*.md").flatMap(({ file, text }) =>
+      [...text.matchAll(/^#+ (.*)$/gm)].map((match) => `${file}#${slug(match[1] ?? "")}`)
+    )
+  )
+  const links = papers
+    .filter(({ file }) => file.endsWith(".md"))
+    .flatMap(({ file, text }) =>
+      [...text.matchAll(/\]\(([\w./-]*)#([\w-]+)\)/g)].map(
+        ([, target = "", heading = ""]) =>
+          `${target === "" ? file : path.join(path.dirname(file), target)}#${heading}`
+      )
+    )
+  assert.isAbove(links.length, 20)
+  assert.deepStrictEqual(
+    links.filter((link) => !headings.has(link)),
+    []
+  )
+})
+
+/** The names in the first cells of the table after `<!-- name -->` in `text`. */
+const rowsOf = (name: string, text = page("alerts")) => {
+  const [, after = ""] = text.split(`<!-- ${name} -->\n`)
   return [...(after.split("\n\n")[0] ?? "").matchAll(/^\| (`[^|]*) \|/gm)].flatMap(([, cell = ""]) =>
     [...cell.matchAll(/`([^`]+)`/g)].map((match) => match[1] ?? "")
   )
 }
 
-it("when there is an alert or a background task, then the operations guide has its row, and no other", () => {
+it("when there is an alert or a background task, then the page of alerts has its row, and no other", () => {
   const alerts = readFileSync(path.join(root, "deploy/prometheus/alerts.yaml"), "utf8").matchAll(
     /- alert: (\w+)/g
   )
@@ -130,7 +182,7 @@ it("when there is an alert or a background task, then the operations guide has i
   assert.sameMembers(rowsOf("tasks"), [...backgroundTasks])
 })
 
-it("when code logs a warning or an error, then its message is fixed and is in the operations guide", () => {
+it("when code logs a warning or an error, then its message is fixed and is in the page of alerts", () => {
   const calls = named(
     code.filter(({ file }) => /^(?:src|cli)\//.test(file)),
     /Effect\.log(?:Warning|Error|Fatal)\(\s*(?:"([^"]+)")?/g

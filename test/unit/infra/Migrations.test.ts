@@ -110,9 +110,7 @@ it.live("when an operator looks up one key, then the rows of others are not read
         '/api/chat', true, 1, 1, 200, 1, '::1'
       FROM generate_series(1, 10000) AS n`
     yield* sql`ANALYZE audit_log`
-    const asked = blocks(readPaper("docs/operations.md"), "sql").filter((text) =>
-      text.includes("key_prefix =")
-    )
+    const asked = blocks(readPaper("docs/run.md"), "sql").filter((text) => text.includes("key_prefix ="))
     assert.strictEqual(asked.length, 1)
     for (const query of asked) {
       const plan = JSON.stringify(yield* sql.unsafe(`EXPLAIN (FORMAT JSON) ${query}`))
