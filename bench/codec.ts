@@ -49,7 +49,10 @@ for (const [path, dialect, body] of subjects) {
   measure(`${path}: decode ${bytes.length} bytes`, 5000, () => void decode(dialect, bytes))
 }
 for (const [path, dialect, body] of subjects) {
-  const encoder = dialect.encoder(decode(dialect, Buffer.from(JSON.stringify(body))), (ids) => ids)
+  const encoder = dialect.encoder(decode(dialect, Buffer.from(JSON.stringify(body))), {
+    requestId: "r",
+    seal: (ids) => ids
+  })
   measure(`${path}: encode a read of one frame`, 50_000, () => void encoder.frames([frame]))
   measure(`${path}: encode a read of 4 frames`, 20_000, () => void encoder.frames(chunk))
 }

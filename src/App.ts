@@ -182,6 +182,7 @@ export const layerApp = (
     bounds: boundsOf(settings),
     trustedProxies: settings.trustedProxies,
     playground: playgroundOf(settings),
+    extraSurfaces: settings.extraSurfaces,
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,
     numCtxCap: settings.numCtxCap,

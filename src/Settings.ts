@@ -4,6 +4,7 @@
  */
 import { BlockList, isIP } from "node:net"
 import { Redacted, Result, Schema, Struct } from "effect"
+import { type ExtraSurface, extraSurfaces } from "./domain/Surface.ts"
 import { readRedisUrl, readRedisUrlTls } from "./infra/RedisUrl.ts"
 import { type Environment, findMisspelt, type Problem, readSecretFiles } from "./infra/environment.ts"
 import { readPostgresTls, type TlsProblem } from "./infra/tls.ts"
@@ -115,6 +116,14 @@ const addresses = (text: string): BlockList | undefined => {
   return list
 }
 
+const isExtraSurface = Schema.is(Schema.Literals(extraSurfaces))
+
+/** A list of surfaces. */
+const surfaces = (text: string): ReadonlySet<ExtraSurface> | undefined => {
+  const entries = text.split(",").map((part) => part.trim())
+  return entries.every(isExtraSurface) ? new Set(entries) : undefined
+}
+
 const day = 86_400
 const msPerDay = day * 1000
 
@@ -176,6 +185,13 @@ export const table = {
     4,
     10_000_000,
     "unset: not known"
+  ),
+  extraSurfaces: setting<ReadonlySet<ExtraSurface>>(
+    "EXTRA_SURFACES",
+    `a comma list of ${extraSurfaces.join(", ")}`,
+    new Set(),
+    surfaces,
+    "empty"
   ),
   trustedProxies: setting<BlockList>(
     "TRUSTED_PROXIES",

@@ -135,6 +135,7 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
     trustedProxies: new BlockList(),
     maxRequestBodyBytes: 262_144,
     playground: false,
+    extraSurfaces: new Set(),
     numPredictCap: 4096,
     numCtxCap: undefined,
     refusesOverflow: false,

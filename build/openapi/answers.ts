@@ -220,16 +220,16 @@ export const EmbeddingList = Schema.Struct({
   usage: Schema.Struct({ prompt_tokens: Count, total_tokens: Count })
 })
 
+export const ModelEntry = Schema.Struct({
+  id: Schema.String,
+  object: Schema.Literal("model"),
+  created: Seconds,
+  owned_by: Schema.Literal("tollgate")
+})
+
 export const ModelList = Schema.Struct({
   object: Schema.Literal("list"),
-  data: Schema.Array(
-    Schema.Struct({
-      id: Schema.String,
-      object: Schema.Literal("model"),
-      created: Seconds,
-      owned_by: Schema.Literal("tollgate")
-    })
-  )
+  data: Schema.Array(ModelEntry)
 })
 
 // Operations

@@ -7,7 +7,18 @@ import { version } from "../../src/version.ts"
 import { type Route, routes } from "../../src/http/routes.ts"
 import { errorBody } from "../../src/http/errors/errorResponses.ts"
 import { errorResponses, statuses } from "./errors.ts"
-import { always, type Header, limits, listed, ofErrors, queued, ready, relaxed, windows } from "./headers.ts"
+import {
+  always,
+  type Header,
+  limits,
+  listed,
+  lowered,
+  ofErrors,
+  queued,
+  ready,
+  relaxed,
+  windows
+} from "./headers.ts"
 import { type Operation, operationFor } from "./operations.ts"
 import { counts, needs } from "./words.ts"
 import { componentSchemas, schemaOf } from "./schemas.ts"
@@ -34,7 +45,7 @@ const answerHeaders = (route: Route): JsonObject => {
   return headersOf(
     always,
     limits,
-    ...(route.handler === "generate" ? [relaxed] : []),
+    ...(route.handler === "generate" ? [relaxed, lowered] : []),
     ...(route.cost === "tokens" ? [queued, windows] : []),
     ...(route.handler === "list" && route.list !== "version" ? [listed] : [])
   )
@@ -46,8 +57,11 @@ const refusalsOf = (route: Route): ReadonlyArray<number> => {
     return [400, ...{ healthz: [], readyz: [503], playground: [403], metrics: [403] }[route.page]]
   }
   const always = [400, 401, 429, 500, 503]
-  return route.handler === "list" ? always : [...always, 403, 413, 502]
+  if (route.handler !== "list") return [...always, 403, 413, 502]
+  return route.list === "model" ? [...always, 403] : always
 }
+
+const idParameter = { name: "id", in: "path", required: true, schema: { type: "string" } }
 
 const operationOf = (route: Route): JsonObject => {
   const operation = operationFor(route)
@@ -55,8 +69,9 @@ const operationOf = (route: Route): JsonObject => {
     operationId: operation.id,
     summary: route.summary,
     description: `Needs ${needs[route.needs]}; counts ${counts[route.cost]}.`,
-    tags: [route.surface],
+    tags: [route.surface.name],
     ...(isFree(route) ? { security: [] } : {}),
+    ...(route.path.includes("{id}") ? { parameters: [idParameter] } : {}),
     ...(operation.request === undefined
       ? {}
       : {
@@ -150,6 +165,7 @@ export const document = (): JsonObject => ({
       ...always,
       ...limits,
       ...relaxed,
+      ...lowered,
       ...queued,
       ...windows,
       ...listed,

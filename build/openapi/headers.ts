@@ -39,6 +39,13 @@ export const relaxed = {
   )
 }
 
+/** On the answer to a request that may have a bound on its output. */
+export const lowered = {
+  "X-Max-Tokens": count(
+    "the bound on the output tokens that is in force; only where the request asked for a higher one"
+  )
+}
+
 /** On the answer to a request for the model server. */
 export const queued = {
   "X-Queue-Wait-Ms": count(

@@ -85,6 +85,7 @@ const operations: Described = {
     answers: { [json]: [Answers.EmbeddingList] }
   },
   "GET /v1/models": { id: "listModels", answers: { [json]: [Answers.ModelList] } },
+  "GET /v1/models/{id}": { id: "retrieveModel", answers: { [json]: [Answers.ModelEntry] } },
   "GET /healthz": { id: "healthz", answers: { [json]: [Answers.Status] } },
   "GET /readyz": { id: "readyz", answers: { [json]: [Answers.Status] } },
   "GET /playground": { id: "playground", answers: { "text/html": [Answers.Text] } },

@@ -61,6 +61,10 @@ export interface DecodedRequest {
   readonly askedNumCtx?: number
   /** for whom the request is, as it claims; never sent upstream */
   readonly endUser?: string
+  /** fields of the client's request that its answer repeats; never sent to the backend */
+  readonly echoed?: JsonObject
+  /** the bound that replaces a higher one of the client, for `X-Max-Tokens` */
+  readonly loweredTo?: number
   /** the client's own bound on output tokens, already checked against `NUM_PREDICT_CAP`; 0: nothing is generated */
   readonly maxTokens: number | undefined
 }

@@ -5,8 +5,9 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BadRequest, Forbidden } from "../domain/Errors.ts"
+import type { ExtraSurface } from "../domain/Surface.ts"
 import { RequestContext } from "../request/RequestContext.ts"
-import { type Route, routeOf } from "./routes.ts"
+import { makeRouteOf, type Route } from "./routes.ts"
 import { arrivalOf } from "./arrival.ts"
 import { makeEndRequest } from "./endRequest.ts"
 import { toErrorResponse } from "./errors/errorResponses.ts"
@@ -26,6 +27,8 @@ import { respondError } from "./respond.ts"
 
 export interface AppOptions extends RequestOptions {
   readonly trustedProxies: BlockList
+  /** `EXTRA_SURFACES`; the paths of the others are blocked paths */
+  readonly extraSurfaces: ReadonlySet<ExtraSurface>
   /** `PLAYGROUND_ENABLED`; without it the page is a blocked path */
   readonly playground: boolean
 }
@@ -45,6 +48,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   ]
   const nowMs = yield* makeMonotonicMs
   const [endRequest, handle, list] = [yield* makeEndRequest, yield* makeHandle(options), yield* makeList]
+  const routeOf = makeRouteOf(options.extraSurfaces)
   const page = options.playground ? makePage({ bodyBytes: options.maxRequestBodyBytes }) : undefined
 
   /**
@@ -87,7 +91,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     const context = new RequestContext(
       arrivalOf(incoming, clock.currentTimeMillisUnsafe(), options.trustedProxies),
       nowMs(),
-      route !== undefined
+      route
     )
     const exchange = { context, incoming, response, received }
     if (route !== undefined && !isHosted(incoming)) return endRequest(context, unhosted)
@@ -101,7 +105,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       case "show":
         return endRequest(context, handle.show(exchange, route.dialect))
       case "list":
-        return endRequest(context, list(exchange, route.list))
+        return endRequest(context, list(exchange, route))
       case "operations":
         return operations(context, incoming, route.page)
     }

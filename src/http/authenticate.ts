@@ -1,7 +1,8 @@
 /**
  * The first gate of every endpoint except health: the body is not read before the sender is known.
  *
- * A key may be in one place only: one `Authorization: Bearer <key>` header (RFC 6750, section 2.1).
+ * A key may be in one place only: one `Authorization: Bearer <key>` header (RFC 6750, section 2.1), or one `x-api-key: <key>`
+ * where the surface takes it. Both together must be the same key.
  */
 import type { IncomingMessage } from "node:http"
 import { Effect, Result } from "effect"
@@ -17,10 +18,14 @@ import { headerValues, namedHeaderOf } from "./server/headers.ts"
 /** The scheme in any case, and exactly one space. The key store checks the rest. */
 const bearer = /^bearer ([^\s]+)$/i
 
-/** The secret, or undefined unless there is exactly one well-formed header. */
-const bearerOf = (incoming: IncomingMessage): string | undefined => {
-  const [value, ...others] = headerValues(incoming, "authorization")
-  return value === undefined || others.length > 0 ? undefined : bearer.exec(value)?.[1]
+/** The secret; undefined when there is none, when a header is malformed or repeated, and when two headers differ. */
+const secretOf = (incoming: IncomingMessage, takesApiKey: boolean): string | undefined => {
+  const [authorization, ...others] = headerValues(incoming, "authorization")
+  const [apiKey, ...otherKeys] = takesApiKey ? headerValues(incoming, "x-api-key") : []
+  if (others.length > 0 || otherKeys.length > 0) return undefined
+  if (authorization === undefined) return apiKey
+  const token = bearer.exec(authorization)?.[1]
+  return apiKey === undefined || apiKey === token ? token : undefined
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
@@ -45,7 +50,8 @@ export const makeAuthenticate = Effect.gen(function* () {
     context: RequestContext,
     incoming: IncomingMessage
   ): Effect.fn.Return<Evidence<"KeyStore">, GatewayError> {
-    const key = yield* keys.verify(bearerOf(incoming), addressGroup(context.arrival.clientIp))
+    const secret = secretOf(incoming, context.route?.surface.takesApiKey === true)
+    const key = yield* keys.verify(secret, addressGroup(context.arrival.clientIp))
     context.key = key
     context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))
     yield* Effect.fromResult(freeWork.check(key.facts.caller))

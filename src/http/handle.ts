@@ -105,7 +105,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
       request.kind === "generate"
         ? yield* sealFor(contexts, { keyId: caller.keyId, digest: model.digest })
         : noContext
-    const encoder = dialect.encoder(request, seal)
+    const encoder = dialect.encoder(request, { requestId: context.arrival.requestId, seal })
     return request.stream
       ? ({ _tag: "Stream", contentType: dialect.contentType, answer, encoder, share } as const)
       : yield* foldedReply(answer, encoder, share)

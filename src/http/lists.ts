@@ -1,9 +1,11 @@
 /** Endpoints that consume no limits: the models that the key may use, and the version of the gateway. */
 import { Effect } from "effect"
 import { AnswerMemory, uncounted } from "../backend/AnswerMemory.ts"
+import { Forbidden } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { OfferedModel } from "../domain/Model.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
+import { withoutDefaultTag } from "../gates/models/Catalog.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { version } from "../version.ts"
@@ -11,6 +13,7 @@ import { makeAuthenticate } from "./authenticate.ts"
 import { present } from "./dialect/decode.ts"
 import type { Exchange } from "./Exchange.ts"
 import { objectReply } from "./replies.ts"
+import { idOf, type Route } from "./routes.ts"
 
 const tagOf = ({ model, name }: OfferedModel) => ({
   name,
@@ -32,7 +35,11 @@ const entryOf = ({ model, name }: OfferedModel) => {
   }
 }
 
+/** `m` and `m:latest` are one name. */
+const isNamed = (name: string, id: string): boolean => withoutDefaultTag(name) === withoutDefaultTag(id)
+
 type Key = Evidence<"KeyStore">
+type ListRoute = Extract<Route, { readonly handler: "list" }>
 
 export const makeList = Effect.gen(function* () {
   const [discovery, limiter, memory] = [yield* Discovery, yield* Limiter, yield* AnswerMemory]
@@ -52,14 +59,24 @@ export const makeList = Effect.gen(function* () {
       Effect.map(effective(key, context), (models) => ({ models: models.map(tagOf) })),
     models: (key: Key, context: RequestContext) =>
       Effect.map(effective(key, context), (models) => ({ object: "list", data: models.map(entryOf) })),
+    model: (key: Key, context: RequestContext, id: string | undefined) =>
+      Effect.flatMap(effective(key, context), (models) => {
+        const model = models.find(({ name }) => id !== undefined && isNamed(name, id))
+        return model === undefined || id === undefined
+          ? Effect.fail(new Forbidden({ what: "model" }))
+          : Effect.succeed({ ...entryOf(model), id })
+      }),
     version: () => Effect.succeed({ version })
   }
 
-  return Effect.fnUntraced(function* (exchange: Exchange, name: keyof typeof bodies) {
+  return Effect.fnUntraced(function* (exchange: Exchange, route: ListRoute) {
     const { context, incoming } = exchange
     const key = yield* authenticate(context, incoming)
     yield* memory.checkRoom(key.facts.caller)
     context.headroom = yield* limiter.headroom(key)
-    return objectReply(JSON.stringify(yield* bodies[name](key, context)), uncounted)
+    return objectReply(
+      JSON.stringify(yield* bodies[route.list](key, context, idOf(route, incoming.url ?? ""))),
+      uncounted
+    )
   })
 })

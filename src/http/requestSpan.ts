@@ -16,8 +16,8 @@ import type { RequestContext } from "../request/RequestContext.ts"
 import { headerOf } from "./server/headers.ts"
 
 /** A blocked path is text of the client, so it does not become the name of a span. */
-const nameOf = ({ arrival: { endpoint, method }, served }: RequestContext): string =>
-  served ? `${method} ${endpoint}` : "blocked path"
+const nameOf = ({ arrival: { method }, route }: RequestContext): string =>
+  route === undefined ? "blocked path" : `${method} ${route.path}`
 
 /** `gen_ai.operation.name`. A description of a model is no operation of the convention. */
 const operations = {
@@ -66,10 +66,10 @@ const modelFacts = (context: RequestContext) => {
 }
 
 const describe = (span: Tracer.Span, context: RequestContext): void => {
-  const { arrival, caller, outcome, served } = context
+  const { arrival, caller, outcome, route } = context
   const facts = {
     "http.request.method": arrival.method,
-    "http.route": served ? arrival.endpoint : undefined,
+    "http.route": route?.path,
     "http.response.status_code": outcome?.status,
     "error.type": outcome?.type,
     "tollgate.request_id": arrival.requestId,

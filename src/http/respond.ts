@@ -33,7 +33,9 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff"
   }
-  const { asked, resolved } = context
+  const { asked, resolved, route } = context
+  if (route?.surface.idHeader !== undefined) headers[route.surface.idHeader] = context.arrival.requestId
+  if (asked?.loweredTo !== undefined) headers["x-max-tokens"] = String(asked.loweredTo)
   if (asked?.relaxed !== undefined && asked.relaxed.length > 0)
     headers["x-schema-relaxed"] = asked.relaxed.join(", ")
   if (resolved?.request.askedNumCtx !== undefined && resolved.request.askedNumCtx !== resolved.window)
@@ -60,9 +62,11 @@ export const respondJson = (context: RequestContext, body: unknown): HttpServerR
 export const respondError = (
   context: RequestContext,
   error: ErrorResponse
-): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(JSON.stringify(errorBody(error, context.arrival.requestId)), {
+): HttpServerResponse.HttpServerResponse => {
+  const bodyOf = context.route?.surface.errorBody ?? errorBody
+  return HttpServerResponse.text(JSON.stringify(bodyOf(error, context.arrival.requestId)), {
     status: error.status,
     contentType: "application/json",
     headers: { ...headersOf(context), ...error.headers }
   })
+}

@@ -3,8 +3,10 @@
  * are in it, byte for byte. No other code reads the path. Dispatch, tests, `openapi.json` and the
  * table in docs/reference.md are made from these rows or compared with them.
  */
+import { Result } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { Scope } from "../domain/Caller.ts"
+import type { ExtraSurface, ServedRoute } from "../domain/Surface.ts"
 import { type JsonObject, scopeFor } from "../domain/Inference.ts"
 import type { Dialect, ObjectDialect } from "./dialect/Dialect.ts"
 import {
@@ -15,35 +17,39 @@ import {
   nativeShow
 } from "./dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./dialect/openai/dialect.ts"
+import { native, openai, operations } from "./surfaces.ts"
 
 /** The handler of a route (`app.ts`), with what it needs to know of the route. */
 type Handled =
   | { readonly handler: "generate"; readonly dialect: Dialect }
   | { readonly handler: "embed"; readonly dialect: ObjectDialect<Embeddings> }
   | { readonly handler: "show"; readonly dialect: ObjectDialect<JsonObject> }
-  | { readonly handler: "list"; readonly list: "tags" | "models" | "version" }
+  | { readonly handler: "list"; readonly list: "tags" | "models" | "model" | "version" }
   | { readonly handler: "operations"; readonly page: "healthz" | "readyz" | "metrics" | "playground" }
 
-export type Route = Handled & {
-  /** A `GET` route answers `HEAD` too. */
-  readonly method: "GET" | "POST"
-  readonly path: `/${string}`
-  readonly surface: "native" | "openai" | "operations"
-  /** Who may call it: anyone, the owner of any valid key, or the owner of a key with this scope. */
-  readonly needs: "nothing" | "key" | Scope
-  /**
-   * What a request counts against: the key's limits and budgets (`tokens`), its requests per minute only (`request`),
-   * the bound on unmetered work (`unmetered`), or nothing (`free`).
-   */
-  readonly cost: "tokens" | "request" | "unmetered" | "free"
-  readonly summary: string
-}
+export type Route = Handled &
+  ServedRoute & {
+    /** A `GET` route answers `HEAD` too. */
+    readonly method: "GET" | "HEAD" | "POST"
+    /** `{id}` at its end is any text that is not empty; `idOf` reads it. */
+    readonly path: `/${string}`
+    /** the name in `EXTRA_SURFACES` that switches the route on; without it, the route is always on */
+    readonly extra?: ExtraSurface
+    /** Who may call it: anyone, the owner of any valid key, or the owner of a key with this scope. */
+    readonly needs: "nothing" | "key" | Scope
+    /**
+     * What a request counts against: the key's limits and budgets (`tokens`), its requests per minute only (`request`),
+     * the bound on unmetered work (`unmetered`), or nothing (`free`).
+     */
+    readonly cost: "tokens" | "request" | "unmetered" | "free"
+    readonly summary: string
+  }
 
 export const routes = [
   {
     method: "POST",
     path: "/api/chat",
-    surface: "native",
+    surface: native,
     needs: scopeFor.chat,
     cost: "tokens",
     handler: "generate",
@@ -53,7 +59,7 @@ export const routes = [
   {
     method: "POST",
     path: "/api/generate",
-    surface: "native",
+    surface: native,
     needs: scopeFor.generate,
     cost: "tokens",
     handler: "generate",
@@ -63,7 +69,7 @@ export const routes = [
   {
     method: "POST",
     path: "/api/embed",
-    surface: "native",
+    surface: native,
     needs: scopeFor.embed,
     cost: "tokens",
     handler: "embed",
@@ -73,7 +79,7 @@ export const routes = [
   {
     method: "POST",
     path: "/api/embeddings",
-    surface: "native",
+    surface: native,
     needs: scopeFor.embeddings,
     cost: "tokens",
     handler: "embed",
@@ -83,7 +89,7 @@ export const routes = [
   {
     method: "POST",
     path: "/api/show",
-    surface: "native",
+    surface: native,
     needs: scopeFor.show,
     cost: "request",
     handler: "show",
@@ -93,7 +99,7 @@ export const routes = [
   {
     method: "GET",
     path: "/api/tags",
-    surface: "native",
+    surface: native,
     needs: "key",
     cost: "unmetered",
     handler: "list",
@@ -103,7 +109,7 @@ export const routes = [
   {
     method: "GET",
     path: "/api/version",
-    surface: "native",
+    surface: native,
     needs: "key",
     cost: "unmetered",
     handler: "list",
@@ -113,7 +119,7 @@ export const routes = [
   {
     method: "POST",
     path: "/v1/chat/completions",
-    surface: "openai",
+    surface: openai,
     needs: scopeFor.chat,
     cost: "tokens",
     handler: "generate",
@@ -123,7 +129,7 @@ export const routes = [
   {
     method: "POST",
     path: "/v1/completions",
-    surface: "openai",
+    surface: openai,
     needs: scopeFor.generate,
     cost: "tokens",
     handler: "generate",
@@ -133,7 +139,7 @@ export const routes = [
   {
     method: "POST",
     path: "/v1/embeddings",
-    surface: "openai",
+    surface: openai,
     needs: scopeFor.embed,
     cost: "tokens",
     handler: "embed",
@@ -143,7 +149,7 @@ export const routes = [
   {
     method: "GET",
     path: "/v1/models",
-    surface: "openai",
+    surface: openai,
     needs: "key",
     cost: "unmetered",
     handler: "list",
@@ -152,8 +158,19 @@ export const routes = [
   },
   {
     method: "GET",
+    path: "/v1/models/{id}",
+    surface: openai,
+    extra: "responses",
+    needs: "key",
+    cost: "unmetered",
+    handler: "list",
+    list: "model",
+    summary: "one of the models this key may use"
+  },
+  {
+    method: "GET",
     path: "/healthz",
-    surface: "operations",
+    surface: operations,
     needs: "nothing",
     cost: "free",
     handler: "operations",
@@ -163,7 +180,7 @@ export const routes = [
   {
     method: "GET",
     path: "/readyz",
-    surface: "operations",
+    surface: operations,
     needs: "nothing",
     cost: "free",
     handler: "operations",
@@ -173,7 +190,7 @@ export const routes = [
   {
     method: "GET",
     path: "/playground",
-    surface: "operations",
+    surface: operations,
     needs: "nothing",
     cost: "free",
     handler: "operations",
@@ -183,7 +200,7 @@ export const routes = [
   {
     method: "GET",
     path: "/metrics",
-    surface: "operations",
+    surface: operations,
     needs: "nothing",
     cost: "free",
     handler: "operations",
@@ -192,14 +209,38 @@ export const routes = [
   }
 ] as const satisfies ReadonlyArray<Route>
 
-const byTarget = new Map<string, Route>(routes.map((route) => [`${route.method} ${route.path}`, route]))
-
 /** The raw target without its query, otherwise unchanged. */
 export const pathOf = (target: string): string => {
   const query = target.indexOf("?")
   return query === -1 ? target : target.slice(0, query)
 }
 
-/** The route of a request; undefined for every other path or method, which all get the same 403. */
-export const routeOf = (method: string, target: string): Route | undefined =>
-  byTarget.get(`${method === "HEAD" ? "GET" : method} ${pathOf(target)}`)
+const parameter = "{id}"
+/** What a path with a parameter begins with; undefined for a path without one. */
+const prefixOf = ({ path }: ServedRoute): string | undefined =>
+  path.endsWith(parameter) ? path.slice(0, -parameter.length) : undefined
+
+/** The text in the place of `{id}`; undefined when it is badly encoded. */
+export const idOf = (route: ServedRoute, target: string): string | undefined =>
+  Result.getOrUndefined(Result.try(() => decodeURIComponent(pathOf(target).slice(prefixOf(route)?.length))))
+
+/**
+ * Finds the route of a request; undefined for every other path or method, which all get the same 403. `extras` are the surfaces
+ * that are switched on: the routes of the others are in no list.
+ */
+export const makeRouteOf = (extras: ReadonlySet<ExtraSurface>) => {
+  const listed: ReadonlyArray<Route> = routes
+  const served = listed.filter(({ extra }) => extra === undefined || extras.has(extra))
+  const byTarget = new Map(served.map((route) => [`${route.method} ${route.path}`, route]))
+  const prefixed = served.flatMap((route) => {
+    const prefix = prefixOf(route)
+    return prefix === undefined ? [] : [{ route, start: `${route.method} ${prefix}` }]
+  })
+  const find = (asked: string): Route | undefined =>
+    byTarget.get(asked) ??
+    prefixed.find(({ start }) => asked.length > start.length && asked.startsWith(start))?.route
+  return (method: string, target: string): Route | undefined => {
+    const path = pathOf(target)
+    return find(`${method} ${path}`) ?? (method === "HEAD" ? find(`GET ${path}`) : undefined)
+  }
+}

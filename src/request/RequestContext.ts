@@ -9,6 +9,7 @@ import type { Evidence, Facts } from "../domain/Evidence.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import type { Outcome } from "../domain/Outcome.ts"
+import type { ServedRoute } from "../domain/Surface.ts"
 import { isLikelyCut, wasCut } from "../domain/promptWindow.ts"
 import type { Transcript } from "../promptlog/PromptLog.ts"
 import { RequestCost } from "./RequestCost.ts"
@@ -17,8 +18,8 @@ export class RequestContext {
   readonly arrival: Arrival
   /** arrival in monotonic ms, the start of all durations */
   readonly arrivedMs: number
-  /** whether its path is in the route table; any other path is text of the client */
-  readonly served: boolean
+  /** its row in the route table; undefined: its path is in none, and is text of the client */
+  readonly route: ServedRoute | undefined
   readonly cost = new RequestCost()
   /** after authentication */
   key: Evidence<"KeyStore"> | undefined
@@ -49,11 +50,11 @@ export class RequestContext {
   /** set when the key has opted in to the prompt log */
   transcript: Transcript | undefined
 
-  /** `arrivedMs` is in monotonic ms. `served`: whether the path is in the route table. */
-  constructor(arrival: Arrival, arrivedMs: number, served: boolean) {
+  /** `arrivedMs` is in monotonic ms. */
+  constructor(arrival: Arrival, arrivedMs: number, route: ServedRoute | undefined) {
     this.arrival = arrival
     this.arrivedMs = arrivedMs
-    this.served = served
+    this.route = route
   }
 
   get caller(): Caller | undefined {

@@ -93,7 +93,10 @@ const dialectsOf = {
 } as const
 
 const encodersOf = (kind: Kind): ReadonlyArray<readonly [string, Encoder]> =>
-  dialectsOf[kind].map((name) => [name, surfaces[name].encoder(requestFor(kind), (ids) => ids)])
+  dialectsOf[kind].map((name) => [
+    name,
+    surfaces[name].encoder(requestFor(kind), { requestId: "r", seal: (ids) => ids })
+  ])
 
 const isObject = (value: Json | undefined): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)

@@ -1,4 +1,7 @@
-/** What an endpoint needs from its surface. Everything else is the same for both surfaces. */
+/**
+ * What an endpoint needs from its surface. Everything else is the same for all surfaces. A dialect is a folder beside this file,
+ * which nothing but the route table and `build/openapi` imports.
+ */
 import { Result, type Schema } from "effect"
 import type { Decided } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
@@ -13,6 +16,13 @@ import type { ErrorResponse } from "../errors/errorResponses.ts"
 /** Seals the ids of a context for a client; undefined: the answer has no context. */
 export type SealContext = (ids: ReadonlyArray<number>) => ReadonlyArray<number> | undefined
 
+/** What an encoder gets beside the request. */
+export interface AnswerFacts {
+  /** unique; ids in the answer may be made of it */
+  readonly requestId: string
+  readonly seal: SealContext
+}
+
 /** Bounds on what a client may ask for. */
 export interface Bounds {
   readonly numPredictCap: number
@@ -24,13 +34,17 @@ export interface Bounds {
 export interface Encoder {
   /** the text for the frames of one network chunk, possibly "" */
   readonly frames: (chunk: ReadonlyArray<Frame>) => string
-  /** the error line or event after the first byte */
+  /** the last line or event of an answer that fails after its first byte */
   readonly failure: (error: ErrorResponse, requestId: string) => string
+  /**
+   * Text for a client whose model server has sent no frame for ten seconds, and again after each further ten seconds. Without it,
+   * the head of the answer waits for the first frame. After it, an early failure is no status but `failure`.
+   */
+  readonly waiting?: () => string
   /** the object of an answer without a stream; `run` has all frames in one */
   readonly object: (run: Frame) => Json
 }
 
-/** Decodes a body. It waits for nothing. */
 /** The texts of all frames of a chunk. Most chunks have one frame. */
 export const joined = (chunk: ReadonlyArray<Frame>, textOf: (frame: Frame) => string): string => {
   let text = ""
@@ -38,6 +52,7 @@ export const joined = (chunk: ReadonlyArray<Frame>, textOf: (frame: Frame) => st
   return text
 }
 
+/** Decodes a body. It waits for nothing. */
 export type Decode = (body: Body, bounds: Bounds) => Decided<DecodedRequest>
 
 /** How an endpoint reads its requests. */
@@ -72,7 +87,7 @@ export const requestDecoder = <A, I>(
 /** An endpoint that generates. Its answer is a stream, or one object made from the stream. */
 export interface Dialect extends RequestDecoder {
   readonly contentType: string
-  readonly encoder: (request: InferenceRequest, seal: SealContext) => Encoder
+  readonly encoder: (request: InferenceRequest, facts: AnswerFacts) => Encoder
 }
 
 /** An endpoint with one object as its answer. */

@@ -4,6 +4,7 @@
  */
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
+import type { DecodedRequest } from "../../domain/Inference.ts"
 import { maxModelName } from "../../domain/Model.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
@@ -82,3 +83,13 @@ export const checkMaxTokens = (
     ? Result.succeed(value)
     : refuse(`${field}: expected a whole number from 1 to ${cap}, or -1 for ${cap}`)
 }
+
+/** As `checkMaxTokens`, but a bound above the cap becomes the cap, and `X-Max-Tokens` says so. */
+export const lowerMaxTokens = (
+  field: string,
+  value: number | null | undefined,
+  cap: number
+): Decided<Pick<DecodedRequest, "loweredTo" | "maxTokens">> =>
+  Result.map(checkMaxTokens(field, value, Math.max(cap, value ?? 0)), (maxTokens) =>
+    maxTokens !== undefined && maxTokens > cap ? { maxTokens: cap, loweredTo: cap } : { maxTokens }
+  )

@@ -6,6 +6,7 @@ import { Match } from "effect"
 import type { BudgetExhausted, GatewayError, RateLimited } from "../../domain/Errors.ts"
 import type { Period } from "../../domain/Limits.ts"
 import { type Outcome, outcomes } from "../../domain/Outcome.ts"
+import type { ShownError } from "../../domain/Surface.ts"
 
 export interface ErrorResponse extends Outcome {
   readonly type: string
@@ -101,13 +102,8 @@ export const toErrorResponse: (error: GatewayError) => ErrorResponse = Match.typ
   })
 )
 
-/** The JSON of every error. */
-export interface ErrorBody {
-  readonly error: { readonly message: string; readonly type: string; readonly code: number }
-  readonly request_id: string
-}
-
-export const errorBody = (error: ErrorResponse, requestId: string): ErrorBody => ({
+/** The JSON of an error, on every surface that has no other one. */
+export const errorBody = (error: ShownError, requestId: string) => ({
   error: { message: error.message, type: error.type, code: error.status },
   request_id: requestId
 })

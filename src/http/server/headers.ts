@@ -26,6 +26,7 @@ export const clientHeaders = {
   host: { most: 256, longer: "start" },
   traceparent: { most: 256, longer: "nothing" },
   "transfer-encoding": { most: 256, longer: "start" },
+  "x-api-key": { most: 256, longer: "nothing" },
   // Proxies append to it, so the addresses at its end are those that can be trusted.
   "x-forwarded-for": { most: 1024, longer: "end" },
   "x-request-id": { most: readLength(maxRequestId), longer: "start" }

@@ -286,7 +286,7 @@ it("when Embed, Embeddings and EmbeddingList are compared with the answers, then
 
 for (const [dialect, body, piece, whole] of answers) {
   it(`when the endpoint answers ${JSON.stringify(body)}, then ${piece} and ${whole} describe it`, () => {
-    const encoder = dialect.encoder(decoding(dialect).accepted(body), (ids) => ids)
+    const encoder = dialect.encoder(decoding(dialect).accepted(body), { requestId: "r", seal: (ids) => ids })
     const said = encoder
       .frames(frames)
       .split("\n")

@@ -23,7 +23,7 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
   const caller = { ...callerWith("all"), budgets: { total: budget } }
   const { request } = callOf({ model: "m", promptEstimate: 40, promptBytes: 160 })
   const arrival = { ...arrivalOf(requestId), arrivedAt: noon }
-  const context = new RequestContext(arrival, 0, true)
+  const context = new RequestContext(arrival, 0, undefined)
   return yield* Effect.gen(function* () {
     const [reserve, waitForPlace] = [yield* makeReserve, yield* makeWaitForPlace]
     const openIntent = yield* makeOpenIntent

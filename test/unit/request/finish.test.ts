@@ -30,7 +30,7 @@ const world = Effect.gen(function* () {
     Effect.provideContext(services),
     Effect.provideService(RequestLines, requestLine)
   )
-  const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, true)
+  const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
   context.cost.hold(reservedFor("m", { arrival: context.arrival }), 0)
   context.cost.place = { queuedMs: 0, giveBack: Effect.sync(() => void did.push("place given back")) }
   const end = (how: Pick<Ending, "row" | "slot">) =>

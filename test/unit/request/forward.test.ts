@@ -20,7 +20,7 @@ const forwardChunks = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonl
     forward: () => Effect.succeed(Stream.flattenArray(Stream.fromIterable(chunks)))
   })
   const { forward } = yield* Effect.provideService(makeForward, Backend, backend)
-  const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, true)
+  const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
   context.cost.hold(reservedFor("m:latest", { reservation: { held: 101 } }), 0)
   const answer = yield* forward(context, permitFor("m:latest"), uncounted)
   const frames = yield* Stream.runCollect(answer)

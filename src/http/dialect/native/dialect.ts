@@ -21,7 +21,7 @@ export const nativeChat: Dialect = {
 export const nativeGenerate: Dialect = {
   contentType,
   ...generateRequest,
-  encoder: (request, seal) => generateEncoder(request.model, seal)
+  encoder: (request, { seal }) => generateEncoder(request.model, seal)
 }
 
 export const nativeEmbed: ObjectDialect<Embeddings> = {

@@ -9,10 +9,8 @@ import { errorBody, type ErrorResponse } from "../../errors/errorResponses.ts"
 export const event = (data: Json): string => `data: ${JSON.stringify(data)}\n\n`
 
 /** The last event of a failed stream. No `[DONE]` follows, which would mean success. */
-export const openaiFailure = (error: ErrorResponse, requestId: string): string => {
-  const body = errorBody(error, requestId)
-  return event({ error: { ...body.error }, request_id: body.request_id })
-}
+export const openaiFailure = (error: ErrorResponse, requestId: string): string =>
+  event(errorBody(error, requestId))
 
 export const openaiId = (prefix: string): string => `${prefix}-${randomUUID().replaceAll("-", "")}`
 

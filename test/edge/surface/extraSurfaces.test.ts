@@ -1,0 +1,77 @@
+/** What `EXTRA_SURFACES` adds: without it, the paths are blocked as every other path is. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { call, layerGateway, newKey } from "../../support/Gateway.ts"
+import { live } from "./asking.ts"
+
+const paths = [
+  ["POST", "/v1/responses"],
+  ["POST", "/v1/messages"],
+  ["POST", "/v1/messages?beta=true"],
+  ["POST", "/v1/messages/count_tokens"],
+  ["HEAD", "/api/hello"],
+  ["GET", "/v1/models/m"]
+] as const
+
+layer(layerGateway(), live)("without EXTRA_SURFACES", (it) => {
+  it.effect(
+    "when a path of an extra surface is asked for, then it is the 403 of every other path, byte for byte",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        for (const [method, path] of paths) {
+          for (const headers of [{}, { authorization: `Bearer ${secret}` }, { "x-api-key": secret }]) {
+            const body = method === "POST" ? { body: { model: "m" } } : {}
+            const [answer, other] = yield* Effect.all([
+              call(path, { method, headers, ...body }),
+              call("/v1/other", { method, headers, ...body })
+            ])
+            const withoutId = ({ headers: sent, status, text }: typeof answer) => {
+              const id = sent.get("x-request-id") ?? ""
+              const kept = [...sent]
+                .filter(([name]) => name !== "date")
+                .map(([name, value]) => `${name}: ${value}`)
+              return { status, text: text.replace(id, "id"), headers: kept.join("\n").replace(id, "id") }
+            }
+            assert.strictEqual(answer.status, 403)
+            assert.deepStrictEqual(withoutId(answer), withoutId(other), `${method} ${path}`)
+          }
+        }
+      })
+  )
+})
+
+layer(layerGateway({ EXTRA_SURFACES: "responses" }), live)("with EXTRA_SURFACES=responses", (it) => {
+  it.effect(
+    "when a model is asked for by its id, then it is described under the name that was asked for",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey({ models: ["m"] })
+        for (const id of ["m", "m:latest", "m%3Alatest"]) {
+          const { status, text } = yield* call(`/v1/models/${id}`, { secret })
+          assert.strictEqual(status, 200)
+          const { created: _, ...rest } = JSON.parse(text)
+          assert.deepStrictEqual(rest, { id: decodeURIComponent(id), object: "model", owned_by: "tollgate" })
+        }
+        const refused = yield* Effect.forEach(["other", "nothing", "m:7b", "%zz", "..%2Fm", "m/"], (id) =>
+          call(`/v1/models/${id}`, { secret })
+        )
+        for (const { headers, status, text } of refused) {
+          assert.strictEqual(status, 403)
+          const [id, first] = [headers.get("x-request-id") ?? "", refused[0]]
+          assert.strictEqual(
+            text.replace(id, ""),
+            first?.text.replace(first.headers.get("x-request-id") ?? "", "")
+          )
+        }
+      })
+  )
+
+  it.effect("when x-api-key has a key, then it is no key on a surface that does not take it", () =>
+    Effect.gen(function* () {
+      const { secret } = yield* newKey()
+      for (const path of ["/v1/models", "/v1/models/m", "/api/tags"])
+        assert.strictEqual((yield* call(path, { headers: { "x-api-key": secret } })).status, 401)
+    })
+  )
+})
