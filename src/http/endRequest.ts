@@ -103,7 +103,7 @@ export const makeEndRequest = Effect.gen(function* () {
         )
   }
 
-  /** Refuses a request that failed before its answer began. */
+  /** Refuses a request that failed before its answer began. An interruption stays one: its client left while it waited. */
   const respondFailure = (
     context: RequestContext,
     cause: Cause.Cause<GatewayError>
@@ -113,7 +113,10 @@ export const makeEndRequest = Effect.gen(function* () {
     const refused = error._tag === "Some" ? refuse(context, error.value) : refuseDefect(context, cause)
     return refused.pipe(
       Effect.flatMap((refusal) => Effect.as(finish(context, endingOf(refusal)), refusal.response)),
-      Effect.catchCause((unfinished) => failureOf(context, unfinished)),
+      Effect.catchCauseIf(
+        (unfinished) => !Cause.hasInterrupts(unfinished),
+        (unfinished) => failureOf(context, unfinished)
+      ),
       Effect.map((response) => respondError(context, response))
     )
   }
