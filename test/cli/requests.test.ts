@@ -217,8 +217,8 @@ it.effect("when a request is shown, then all that the database has of it is ther
 
     const running = randomUUIDv7()
     yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
-          arrived_at, admitted_at, held, tokens_in, reservation, lease_until)
-        SELECT ${running}::text::uuid, tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '::1', now(), now(), 7, 5, '{}', now()
+          arrived_at, admitted_at, held, tokens_in, lease_until)
+        SELECT ${running}::text::uuid, tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '::1', now(), now(), 7, 5, now()
         FROM api_keys WHERE prefix = ${acme}`
     assert.deepInclude((yield* shown(running)).requests[0], { state: "open", open: { held: 7, key: acme } })
     assert.match((yield* tollgateHere("show-request", running)).stdout, /open: it runs[^]*held +7/)
